@@ -1,0 +1,64 @@
+//! Users' own ops, under the same verifier and tests as the primitives.
+
+use super::{Builder, Type, TypeError, ValueId};
+use crate::reference::HostTensor;
+use std::fmt;
+
+/// Row-major elements that a CPU kernel reads.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Slice<'a> {
+    F32(&'a [f32]),
+    I32(&'a [i32]),
+    U32(&'a [u32]),
+    /// One byte an element: 0 or 1.
+    Bool(&'a [u8]),
+}
+
+/// Row-major elements that a CPU kernel writes, every one.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub enum SliceMut<'a> {
+    F32(&'a mut [f32]),
+    I32(&'a mut [i32]),
+    U32(&'a mut [u32]),
+    /// One byte an element: 0 or 1.
+    Bool(&'a mut [u8]),
+}
+
+/// An op that gradloom does not know: its shape rule, gradient, reference and lowering.
+pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
+    /// Name in the text form (letters, digits, `_` and `.`). Two ops with one name must compute the same.
+    fn name(&self) -> &str;
+
+    /// Types of the results.
+    ///
+    /// # Errors
+    /// When the operands do not fit.
+    fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, TypeError>;
+
+    /// Cotangents of the operands, given those of the results (`None`: no gradient arrives there).
+    /// `None` says that the op cannot be differentiated, which is an error where a gradient is needed.
+    fn gradient(
+        &self,
+        builder: &mut Builder<'_>,
+        operands: &[ValueId],
+        results: &[ValueId],
+        cotangents: &[Option<ValueId>],
+    ) -> Option<Vec<Option<ValueId>>> {
+        let _ = (builder, operands, results, cotangents);
+        None
+    }
+
+    /// The results in float64: the meaning of the op, against which every backend is tested.
+    ///
+    /// # Errors
+    /// A message for operands that the op refuses.
+    fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String>;
+
+    /// The CPU kernel. Called from any thread, once a step.
+    ///
+    /// # Errors
+    /// A message; the step then fails and changes nothing.
+    fn run_cpu(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String>;
+}

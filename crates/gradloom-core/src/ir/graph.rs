@@ -1,0 +1,267 @@
+//! The graph: ops, values and blocks in arenas, with what it returns, persists and guards.
+//!
+//! Always holds (see `verify`): ops of a block come after the ops whose results they use; every value has one
+//! definition; blocks are closed, that is, use no value from outside; leaves stand in the entry block.
+
+use super::{Arena, BlockId, CustomOp, OpId, OpKind, Origin, OriginId, Origins, Type, ValueId, infer};
+use std::fmt;
+use std::sync::Arc;
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Definition {
+    /// Result number `1` of op `0`.
+    Result(OpId, usize),
+    /// Parameter number `1` of block `0`.
+    BlockParam(BlockId, usize),
+}
+
+/// An SSA value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// Element type and shape.
+    pub ty: Type,
+    /// The op or block that defines it.
+    pub definition: Definition,
+}
+
+/// An operation with its operands and results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Op {
+    /// What it computes.
+    pub kind: OpKind,
+    /// Operands, in the order that the kind prescribes.
+    pub operands: Vec<ValueId>,
+    /// Results, in the order that the kind prescribes.
+    pub results: Vec<ValueId>,
+    /// The source position that asked for it, if known.
+    pub origin: Option<OriginId>,
+}
+
+/// A list of ops with parameters and results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Block {
+    /// Values that the block is entered with.
+    pub params: Vec<ValueId>,
+    /// Ops in an order in which they can run.
+    pub ops: Vec<OpId>,
+    /// Values that the block hands back.
+    pub results: Vec<ValueId>,
+}
+
+/// A value that the caller can read after a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// Name, unique among outputs.
+    pub name: String,
+    /// What is read.
+    pub value: ValueId,
+}
+
+/// The next value of a parameter or state.
+///
+/// Every read of the target sees the value from the start of the step; all updates take effect together at its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// A parameter or state leaf; at most one whole update, or any number of updates of regions, for each.
+    pub target: ValueId,
+    /// Start of the region on each axis (i32 scalars); `None` replaces the whole target.
+    pub region: Option<Vec<ValueId>>,
+    /// The new elements: the target's type, or its dtype and rank with extents that fit for a region.
+    pub value: ValueId,
+    /// Whether the plan must write into the target's own bytes; if it cannot, planning fails.
+    pub must_alias: bool,
+}
+
+/// A condition of the commit group: if `value` has an element that is not finite, no update takes effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    /// Name in messages, as "loss" or "gradient norm".
+    pub name: String,
+    /// An f32 value.
+    pub value: ValueId,
+}
+
+/// A tensor program.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// All ops, reachable or not.
+    pub ops: Arena<OpId, Op>,
+    /// All values.
+    pub values: Arena<ValueId, Value>,
+    /// All blocks.
+    pub blocks: Arena<BlockId, Block>,
+    /// The block that a run executes.
+    pub entry: BlockId,
+    /// Where new ops go: `entry`, or a block under construction.
+    pub cursor: BlockId,
+    /// What the caller can read.
+    pub outputs: Vec<Output>,
+    /// What persists.
+    pub updates: Vec<Update>,
+    /// What must be finite for the updates to take effect.
+    pub guards: Vec<Guard>,
+    /// Source positions.
+    pub origins: Origins,
+    /// Users' ops, by the number in [`OpKind::Custom`].
+    pub customs: Vec<Arc<dyn CustomOp>>,
+}
+
+/// Operands that do not fit an op. The message names the op and the types; `help` says what would fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeError {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl TypeError {
+    /// An error without advice.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None }
+    }
+
+    /// Adds advice.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for TypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.help {
+            Some(help) => write!(f, " ({help})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for TypeError {}
+
+impl Default for Graph {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Graph {
+    /// A graph with an empty entry block.
+    pub fn new() -> Self {
+        let mut blocks = Arena::new();
+        let entry = blocks.push(Block::default());
+        Self {
+            ops: Arena::new(),
+            values: Arena::new(),
+            blocks,
+            entry,
+            cursor: entry,
+            outputs: Vec::new(),
+            updates: Vec::new(),
+            guards: Vec::new(),
+            origins: Origins::default(),
+            customs: Vec::new(),
+        }
+    }
+
+    /// Appends an op to the block under the cursor and returns its results; the types follow from the operands.
+    ///
+    /// # Errors
+    /// When the operands do not fit the op; the graph is then unchanged.
+    pub fn add(
+        &mut self,
+        kind: OpKind,
+        operands: &[ValueId],
+        origin: Option<OriginId>,
+    ) -> Result<Vec<ValueId>, TypeError> {
+        let types = infer(self, &kind, operands)?;
+        Ok(self.add_typed(kind, operands, types, origin))
+    }
+
+    /// Like [`Graph::add`] with result types that the caller vouches for.
+    fn add_typed(
+        &mut self,
+        kind: OpKind,
+        operands: &[ValueId],
+        types: Vec<Type>,
+        origin: Option<OriginId>,
+    ) -> Vec<ValueId> {
+        let op = self.ops.push(Op { kind, operands: operands.to_vec(), results: Vec::new(), origin });
+        let results: Vec<_> = types
+            .into_iter()
+            .enumerate()
+            .map(|(i, ty)| self.values.push(Value { ty, definition: Definition::Result(op, i) }))
+            .collect();
+        self.ops[op].results = results.clone();
+        let cursor = self.cursor;
+        self.blocks[cursor].ops.push(op);
+        results
+    }
+
+    /// Adds an empty block whose parameters have the given types.
+    pub fn add_block(&mut self, params: &[Type]) -> BlockId {
+        let block = self.blocks.push(Block::default());
+        for (i, ty) in params.iter().enumerate() {
+            let value =
+                self.values.push(Value { ty: ty.clone(), definition: Definition::BlockParam(block, i) });
+            self.blocks[block].params.push(value);
+        }
+        block
+    }
+
+    /// Type of a value.
+    pub fn ty(&self, value: ValueId) -> &Type {
+        &self.values[value].ty
+    }
+
+    /// The op that defines a value, unless it is a block's parameter.
+    pub fn defining_op(&self, value: ValueId) -> Option<&Op> {
+        match self.values[value].definition {
+            Definition::Result(op, _) => Some(&self.ops[op]),
+            Definition::BlockParam(..) => None,
+        }
+    }
+
+    /// Ops of the entry block in order.
+    pub fn entry_ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &Op)> {
+        self.blocks[self.entry].ops.iter().map(|&id| (id, &self.ops[id]))
+    }
+
+    /// The position behind an op.
+    pub fn origin(&self, op: &Op) -> Option<&Origin> {
+        self.origins.get(op.origin?)
+    }
+
+    /// The output with this name.
+    pub fn output(&self, name: &str) -> Option<ValueId> {
+        self.outputs.iter().find(|o| o.name == name).map(|o| o.value)
+    }
+
+    /// The name of an external leaf, or `None` for other ops.
+    pub fn leaf_name(kind: &OpKind) -> Option<&str> {
+        match kind {
+            OpKind::Input { name, .. }
+            | OpKind::Param { name, .. }
+            | OpKind::State { name, .. }
+            | OpKind::Scalar { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether running the op can fail on the values of its operands: an index out of range, an integer division by zero, a user's code.
+    pub fn can_trap(&self, op: &Op) -> bool {
+        use super::BinaryOp;
+        match &op.kind {
+            OpKind::Gather { .. }
+            | OpKind::ScatterAdd { .. }
+            | OpKind::DynamicSlice { .. }
+            | OpKind::DynamicUpdateSlice
+            | OpKind::Custom(_) => true,
+            OpKind::Attention(spec) => spec.block_table || spec.key_length,
+            OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) => self.ty(op.results[0]).dtype.is_integer(),
+            _ => false,
+        }
+    }
+}

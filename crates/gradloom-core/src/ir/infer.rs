@@ -1,0 +1,453 @@
+//! The shape rule of every primitive: operand types in, result types out, or an error that says what would fit.
+
+use super::{
+    AttentionSpec, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, Shape, Type, TypeError, ValueId,
+};
+
+type Result<T> = std::result::Result<T, TypeError>;
+
+fn fail<T>(message: impl Into<String>) -> Result<T> {
+    Err(TypeError::new(message))
+}
+
+/// Types of the results of `kind` applied to `operands`.
+///
+/// # Errors
+/// When there are too many or too few operands, or their types do not fit.
+pub fn infer(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<Vec<Type>> {
+    let types: Vec<&Type> = operands.iter().map(|&v| graph.ty(v)).collect();
+    if let OpKind::Custom(id) = kind {
+        let Some(custom) = graph.customs.get(*id) else {
+            return fail(format!("custom op {id} is not registered"));
+        };
+        let owned: Vec<Type> = types.into_iter().cloned().collect();
+        return custom.infer(&owned);
+    }
+    if let Some(expected) = arity(kind) {
+        if types.len() != expected {
+            return fail(format!("{} takes {expected} operands, got {}", kind.name(), types.len()));
+        }
+    }
+    one_or_many(graph, kind, &types)
+}
+
+/// Number of operands, where it is fixed.
+fn arity(kind: &OpKind) -> Option<usize> {
+    Some(match kind {
+        k if k.is_external_leaf() => 0,
+        OpKind::Constant { .. } | OpKind::Iota { .. } => 0,
+        OpKind::RandomBits { .. } | OpKind::Select | OpKind::ScatterAdd { .. } => 3,
+        OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Dot(_) | OpKind::Gather { .. } => 2,
+        OpKind::Attention(spec) => 3 + spec.extra_operands(),
+        OpKind::AttentionGrad(spec) => 6 + spec.extra_operands(),
+        OpKind::Concat { .. }
+        | OpKind::DynamicSlice { .. }
+        | OpKind::DynamicUpdateSlice
+        | OpKind::Repeat { .. }
+        | OpKind::Checkpoint { .. }
+        | OpKind::Custom(_) => return None,
+        _ => 1,
+    })
+}
+
+fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
+    let name = kind.name();
+    let one = |ty: Type| Ok(vec![ty]);
+    match kind {
+        OpKind::Input { ty, .. } | OpKind::Param { ty, .. } => one(ty.clone()),
+        OpKind::State { ty, init, .. } => {
+            if !init.fits(ty.dtype) {
+                return fail(format!(
+                    "the initial value {init:?} does not fit a state of dtype {}",
+                    ty.dtype
+                ));
+            }
+            one(ty.clone())
+        }
+        OpKind::Scalar { dtype, .. } => one(Type::scalar(*dtype)),
+        OpKind::Constant { ty, data } => {
+            constant(ty, data)?;
+            one(ty.clone())
+        }
+        OpKind::Iota { ty, axis } => {
+            axis_in_range(name, *axis, ty)?;
+            if ty.dtype == DType::Bool {
+                return fail("iota counts in numbers, not in bools");
+            }
+            one(ty.clone())
+        }
+        OpKind::RandomBits { shape, .. } => {
+            if t.iter().any(|ty| **ty != Type::scalar(DType::U32)) {
+                return fail("random_bits takes three u32 scalars: seed_lo, seed_hi and step");
+            }
+            one(Type::new(DType::U32, shape.clone()))
+        }
+        OpKind::Unary(op) => {
+            if !op.accepts(t[0].dtype) {
+                return Err(TypeError::new(format!("{name} does not take {} elements", t[0].dtype))
+                    .help("convert with .cast(..)"));
+            }
+            one(t[0].clone())
+        }
+        OpKind::Binary(op) => {
+            same_type(name, t[0], t[1])?;
+            if !op.accepts(t[0].dtype) {
+                return Err(TypeError::new(format!("{name} does not take {} elements", t[0].dtype))
+                    .help("convert with .cast(..)"));
+            }
+            one(t[0].clone())
+        }
+        OpKind::Compare(_) => {
+            same_type(name, t[0], t[1])?;
+            one(Type::new(DType::Bool, t[0].shape.clone()))
+        }
+        OpKind::Select => {
+            if t[0].dtype != DType::Bool {
+                return Err(TypeError::new(format!("the condition of select is {}, not bool", t[0].dtype))
+                    .help("make it with a comparison, such as x.gt(0.0)"));
+            }
+            same_type(name, t[1], t[2])?;
+            if t[0].shape != t[1].shape {
+                return fail(format!(
+                    "select: condition {} and branches {} differ in shape",
+                    t[0].shape, t[1].shape
+                ));
+            }
+            one(t[1].clone())
+        }
+        OpKind::Cast { dtype } => one(Type::new(*dtype, t[0].shape.clone())),
+        OpKind::Reduce { axes, .. } => {
+            distinct_axes(name, axes, t[0])?;
+            if t[0].dtype == DType::Bool {
+                return Err(TypeError::new(format!("{name} does not take bool elements"))
+                    .help("convert with .cast(DType::F32) or .cast(DType::I32)"));
+            }
+            one(Type::new(t[0].dtype, t[0].shape.without(axes)))
+        }
+        OpKind::ArgReduce { axis, .. } => {
+            axis_in_range(name, *axis, t[0])?;
+            if t[0].dtype == DType::Bool {
+                return fail(format!("{name} does not take bool elements"));
+            }
+            if t[0].shape[*axis] == 0 {
+                return fail(format!(
+                    "{name} over axis {axis} of {}: there is no element to choose",
+                    t[0].shape
+                ));
+            }
+            one(Type::new(DType::I32, t[0].shape.without(&[*axis])))
+        }
+        OpKind::Reshape { shape } => {
+            if shape.elements() != t[0].elements() {
+                return fail(format!(
+                    "cannot reshape {} ({} elements) to {shape} ({} elements)",
+                    t[0].shape,
+                    t[0].elements(),
+                    shape.elements()
+                ));
+            }
+            one(Type::new(t[0].dtype, shape.clone()))
+        }
+        OpKind::Permute { perm } => {
+            let mut sorted = perm.clone();
+            sorted.sort_unstable();
+            if sorted != (0..t[0].shape.rank()).collect::<Vec<_>>() {
+                return fail(format!("{perm:?} is not an order of the axes of {}", t[0].shape));
+            }
+            one(Type::new(t[0].dtype, perm.iter().map(|&a| t[0].shape[a]).collect::<Vec<_>>()))
+        }
+        OpKind::Broadcast { shape } => {
+            let fits = shape.rank() == t[0].shape.rank()
+                && t[0].shape.iter().zip(shape.iter()).all(|(&from, &to)| from == to || from == 1);
+            if !fits {
+                return fail(format!("cannot broadcast {} to {shape}", t[0].shape));
+            }
+            one(Type::new(t[0].dtype, shape.clone()))
+        }
+        OpKind::Slice { start, limit, step } => slice(t[0], start, limit, step).and_then(one),
+        OpKind::Pad { low, high, interior, value } => {
+            let rank = t[0].shape.rank();
+            if [low, high, interior].iter().any(|v| v.len() != rank) {
+                return fail(format!("pad needs an amount for each of the {rank} axes of {}", t[0].shape));
+            }
+            if !value.fits(t[0].dtype) {
+                return fail(format!("pad: {value:?} is not a {} element", t[0].dtype));
+            }
+            let extent = |a: usize| {
+                let n = t[0].shape[a];
+                low[a] + high[a] + n + n.saturating_sub(1) * interior[a]
+            };
+            one(Type::new(t[0].dtype, (0..rank).map(extent).collect::<Vec<_>>()))
+        }
+        OpKind::Concat { axis } => concat(t, *axis).and_then(one),
+        OpKind::DynamicSlice { sizes } => {
+            starts(name, t[0], &t[1..])?;
+            window_fits(name, t[0], sizes)?;
+            one(Type::new(t[0].dtype, sizes.clone()))
+        }
+        OpKind::DynamicUpdateSlice => {
+            if t.len() < 2 {
+                return fail("dynamic_update_slice takes a tensor, an update and a start for each axis");
+            }
+            starts(name, t[0], &t[2..])?;
+            same_dtype(name, t[0], t[1])?;
+            window_fits(name, t[0], &t[1].shape)?;
+            one(t[0].clone())
+        }
+        OpKind::Dot(axes) => dot(axes, t[0], t[1]).and_then(one),
+        OpKind::Gather { batch } => {
+            let rows = indexed(name, t[0], t[1], *batch)?;
+            one(Type::new(t[0].dtype, rows))
+        }
+        OpKind::ScatterAdd { batch } => {
+            let rows = indexed(name, t[0], t[1], *batch)?;
+            if *t[2] != Type::new(t[0].dtype, rows.clone()) {
+                return fail(format!("scatter_add: updates are {}, expected {}{rows}", t[2], t[0].dtype));
+            }
+            if t[0].dtype == DType::Bool {
+                return fail("scatter_add does not take bool elements");
+            }
+            one(t[0].clone())
+        }
+        OpKind::Attention(spec) => attention(spec, t),
+        OpKind::AttentionGrad(spec) => {
+            if spec.block_table {
+                return fail("attention over a block table has no gradient");
+            }
+            let n = 3 + spec.extra_operands();
+            let forward = attention(spec, &t[..n])?;
+            if *t[n] != forward[0] || *t[n + 1] != forward[1] || *t[n + 2] != forward[0] {
+                return fail(
+                    "attention_grad: the last three operands must be the results and the output's cotangent",
+                );
+            }
+            Ok(vec![t[0].clone(), t[1].clone(), t[2].clone()])
+        }
+        OpKind::Repeat { block, trip, carried } => repeat(graph, *block, *trip, *carried, t),
+        OpKind::Checkpoint { block } => {
+            block_params(graph, name, *block, t.iter().map(|ty| (*ty).clone()))?;
+            Ok(graph.blocks[*block].results.iter().map(|&v| graph.ty(v).clone()).collect())
+        }
+        OpKind::Custom(_) => unreachable!("handled by infer"),
+    }
+}
+
+fn constant(ty: &Type, data: &Literal) -> Result<()> {
+    let bad = match data {
+        Literal::Splat(n) => (!n.fits(ty.dtype)).then_some(*n),
+        Literal::Dense(values) => {
+            if values.len() != ty.elements() {
+                return fail(format!(
+                    "a constant of type {ty} needs {} elements, got {}",
+                    ty.elements(),
+                    values.len()
+                ));
+            }
+            values.iter().copied().find(|n| !n.fits(ty.dtype))
+        }
+    };
+    match bad {
+        Some(Number::Int(v)) => fail(format!("{v} does not fit a constant of dtype {}", ty.dtype)),
+        Some(n) => fail(format!("{n:?} is not a {} element", ty.dtype)),
+        None => Ok(()),
+    }
+}
+
+fn same_dtype(name: &str, a: &Type, b: &Type) -> Result<()> {
+    if a.dtype == b.dtype {
+        return Ok(());
+    }
+    Err(TypeError::new(format!("{name} of {a} and {b}: the dtypes differ"))
+        .help(format!("convert one side with .cast(DType::{:?})", a.dtype)))
+}
+
+fn same_type(name: &str, a: &Type, b: &Type) -> Result<()> {
+    same_dtype(name, a, b)?;
+    if a.shape != b.shape {
+        return fail(format!("{name} of {} and {}: the shapes differ", a.shape, b.shape));
+    }
+    Ok(())
+}
+
+fn axis_in_range(name: &str, axis: usize, ty: &Type) -> Result<()> {
+    if axis < ty.shape.rank() {
+        return Ok(());
+    }
+    fail(format!("{name}: axis {axis} is out of range for {} (rank {})", ty.shape, ty.shape.rank()))
+}
+
+fn distinct_axes(name: &str, axes: &[usize], ty: &Type) -> Result<()> {
+    for &axis in axes {
+        axis_in_range(name, axis, ty)?;
+    }
+    if !axes.is_sorted_by(|a, b| a < b) {
+        return fail(format!("{name}: axes {axes:?} must ascend and not repeat"));
+    }
+    Ok(())
+}
+
+fn slice(x: &Type, start: &[usize], limit: &[usize], step: &[usize]) -> Result<Type> {
+    let rank = x.shape.rank();
+    if start.len() != rank || limit.len() != rank || step.len() != rank {
+        return fail(format!("slice needs start, limit and step for each of the {rank} axes of {}", x.shape));
+    }
+    let mut extents = Vec::with_capacity(rank);
+    for a in 0..rank {
+        if start[a] > limit[a] || limit[a] > x.shape[a] || step[a] == 0 {
+            return fail(format!(
+                "slice {}..{} step {} does not fit axis {a} of {}",
+                start[a], limit[a], step[a], x.shape
+            ));
+        }
+        extents.push((limit[a] - start[a]).div_ceil(step[a]));
+    }
+    Ok(Type::new(x.dtype, extents))
+}
+
+fn concat(t: &[&Type], axis: usize) -> Result<Type> {
+    let Some(first) = t.first() else { return fail("concat needs at least one operand") };
+    axis_in_range("concat", axis, first)?;
+    let mut extents = first.shape.to_vec();
+    for other in &t[1..] {
+        same_dtype("concat", first, other)?;
+        let rest = |s: &Shape| s.without(&[axis]);
+        if other.shape.rank() != first.shape.rank() || rest(&other.shape) != rest(&first.shape) {
+            return fail(format!(
+                "concat along axis {axis} of {} and {}: the other axes differ",
+                first.shape, other.shape
+            ));
+        }
+        extents[axis] += other.shape[axis];
+    }
+    Ok(Type::new(first.dtype, extents))
+}
+
+fn starts(name: &str, x: &Type, starts: &[&Type]) -> Result<()> {
+    if starts.len() != x.shape.rank() || starts.iter().any(|s| **s != Type::scalar(DType::I32)) {
+        return fail(format!(
+            "{name} of {} needs {} i32 scalar starts, one for each axis",
+            x.shape,
+            x.shape.rank()
+        ));
+    }
+    Ok(())
+}
+
+fn window_fits(name: &str, x: &Type, sizes: &[usize]) -> Result<()> {
+    if sizes.len() == x.shape.rank() && sizes.iter().zip(x.shape.iter()).all(|(s, n)| s <= n) {
+        return Ok(());
+    }
+    fail(format!("{name}: a window of {} does not fit into {}", Shape::from(sizes), x.shape))
+}
+
+fn indexed(name: &str, x: &Type, index: &Type, batch: usize) -> Result<Shape> {
+    if index.dtype != DType::I32 {
+        return Err(TypeError::new(format!("{name}: indices are {}, not i32", index.dtype))
+            .help("declare the input with i32(..), or convert with .cast(DType::I32)"));
+    }
+    if x.shape.rank() <= batch || index.shape.rank() < batch || x.shape[..batch] != index.shape[..batch] {
+        return fail(format!("{name} with {batch} batch axes: {} and {} do not agree", x.shape, index.shape));
+    }
+    Ok([&index.shape[..], &x.shape[batch + 1..]].concat().into())
+}
+
+fn dot(axes: &DotAxes, a: &Type, b: &Type) -> Result<Type> {
+    if a.dtype != DType::F32 || b.dtype != DType::F32 {
+        return Err(TypeError::new(format!("dot of {a} and {b}: only f32 is multiplied"))
+            .help("convert with .cast(DType::F32)"));
+    }
+    let used = |batch: &[usize], contract: &[usize], ty: &Type| -> Result<()> {
+        let mut all = [batch, contract].concat();
+        all.sort_unstable();
+        distinct_axes("dot", &all, ty)
+    };
+    used(&axes.lhs_batch, &axes.lhs_contract, a)?;
+    used(&axes.rhs_batch, &axes.rhs_contract, b)?;
+    let agree = |l: &[usize], r: &[usize]| {
+        l.len() == r.len() && l.iter().zip(r).all(|(&i, &j)| a.shape[i] == b.shape[j])
+    };
+    if !agree(&axes.lhs_batch, &axes.rhs_batch) || !agree(&axes.lhs_contract, &axes.rhs_contract) {
+        return fail(format!(
+            "dot of {} and {}: batch axes {:?}x{:?} and contracted axes {:?}x{:?} must pair equal extents",
+            a.shape, b.shape, axes.lhs_batch, axes.rhs_batch, axes.lhs_contract, axes.rhs_contract
+        ));
+    }
+    let mut extents: Vec<usize> = axes.lhs_batch.iter().map(|&i| a.shape[i]).collect();
+    extents.extend(
+        DotAxes::free(a.shape.rank(), &axes.lhs_batch, &axes.lhs_contract).iter().map(|&i| a.shape[i]),
+    );
+    extents.extend(
+        DotAxes::free(b.shape.rank(), &axes.rhs_batch, &axes.rhs_contract).iter().map(|&i| b.shape[i]),
+    );
+    Ok(Type::new(DType::F32, extents))
+}
+
+fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {
+    let (q, k, v) = (t[0], t[1], t[2]);
+    if [q, k, v].iter().any(|ty| ty.dtype != DType::F32 || ty.shape.rank() != 4) {
+        return fail(format!(
+            "attention takes f32 [batch, heads, length, depth] operands, got {q}, {k} and {v}"
+        ));
+    }
+    let [offset, length, table] = spec.extra_positions();
+    for position in [offset, length].into_iter().flatten() {
+        if *t[position] != Type::scalar(DType::I32) {
+            return fail("attention: query_offset and key_length are i32 scalars");
+        }
+    }
+    if let Some(position) = table {
+        let ty = t[position];
+        if ty.dtype != DType::I32 || ty.shape.rank() != 2 || ty.shape[0] != q.shape[0] {
+            return fail(format!("attention: the block table must be i32 [batch, blocks], got {ty}"));
+        }
+    } else if q.shape[0] != k.shape[0] {
+        return fail(format!("attention: q {} and k {} differ in batch", q.shape, k.shape));
+    }
+    if k.shape[..3] != v.shape[..3] {
+        return fail(format!("attention: k {} and v {} differ in batch, heads or length", k.shape, v.shape));
+    }
+    if q.shape[3] != k.shape[3] {
+        return fail(format!("attention: q {} and k {} differ in depth", q.shape, k.shape));
+    }
+    if k.shape[1] == 0 || !q.shape[1].is_multiple_of(k.shape[1]) {
+        return Err(TypeError::new(format!(
+            "attention: {} query heads over {} key/value heads",
+            q.shape[1], k.shape[1]
+        ))
+        .help("the number of query heads must be a multiple of the number of key/value heads"));
+    }
+    let lead = &q.shape[..3];
+    Ok(vec![Type::new(DType::F32, [lead, &[v.shape[3]]].concat()), Type::new(DType::F32, lead)])
+}
+
+fn block_params(graph: &Graph, name: &str, block: BlockId, types: impl Iterator<Item = Type>) -> Result<()> {
+    let Some(body) = graph.blocks.get(block) else { return fail(format!("{name}: no block {block}")) };
+    let params: Vec<_> = body.params.iter().map(|&v| graph.ty(v).clone()).collect();
+    let types: Vec<_> = types.collect();
+    if params != types {
+        return fail(format!("{name}: block {block} takes {params:?}, got {types:?}"));
+    }
+    Ok(())
+}
+
+fn repeat(graph: &Graph, block: BlockId, trip: usize, carried: usize, t: &[&Type]) -> Result<Vec<Type>> {
+    if carried > t.len() {
+        return fail(format!("repeat carries {carried} values but has {} operands", t.len()));
+    }
+    for ty in &t[carried..] {
+        if ty.shape.first() != Some(&trip) {
+            return fail(format!("repeat: the stacked operand {ty} needs a first axis of extent {trip}"));
+        }
+    }
+    let entered = t.iter().enumerate().map(|(i, ty)| match i < carried {
+        true => (*ty).clone(),
+        false => Type::new(ty.dtype, &ty.shape[1..]),
+    });
+    block_params(graph, "repeat", block, entered)?;
+    let results: Vec<_> = graph.blocks[block].results.iter().map(|&v| graph.ty(v).clone()).collect();
+    if results.len() < carried || results[..carried].iter().zip(t).any(|(r, ty)| r != *ty) {
+        return fail("repeat: the block's first results must have the types of the carried values");
+    }
+    let stack = |ty: &Type| Type::new(ty.dtype, [&[trip], &ty.shape[..]].concat());
+    Ok(results.iter().enumerate().map(|(i, ty)| if i < carried { ty.clone() } else { stack(ty) }).collect())
+}

@@ -1,0 +1,68 @@
+//! Where in the user's source an op was asked for.
+//!
+//! Origins are interned positions, not `&'static Location`, because they must print, parse back, and also come from
+//! JavaScript.
+
+use super::{Arena, OriginId};
+use std::collections::HashMap;
+use std::fmt;
+
+/// A position in a source file. Lines and columns count from 1.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Path as the compiler or the script engine reports it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+}
+
+impl Origin {
+    /// The position of the caller of the nearest `#[track_caller]` function.
+    #[track_caller]
+    pub fn caller() -> Self {
+        Self::from(std::panic::Location::caller())
+    }
+}
+
+impl From<&std::panic::Location<'_>> for Origin {
+    fn from(location: &std::panic::Location<'_>) -> Self {
+        Self { file: location.file().to_string(), line: location.line(), column: location.column() }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// The interned origins of one graph. Equal positions have equal ids.
+#[derive(Clone, Debug, Default)]
+pub struct Origins {
+    entries: Arena<OriginId, Origin>,
+    ids: HashMap<Origin, OriginId>,
+}
+
+impl Origins {
+    /// The id of a position, new or known.
+    pub fn intern(&mut self, origin: Origin) -> OriginId {
+        if let Some(&id) = self.ids.get(&origin) {
+            return id;
+        }
+        let id = self.entries.push(origin.clone());
+        self.ids.insert(origin, id);
+        id
+    }
+
+    /// The position behind an id.
+    pub fn get(&self, id: OriginId) -> Option<&Origin> {
+        self.entries.get(id)
+    }
+
+    /// All positions in the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (OriginId, &Origin)> {
+        self.entries.iter()
+    }
+}

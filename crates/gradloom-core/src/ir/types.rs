@@ -1,0 +1,187 @@
+//! Element types, shapes, and the type of a value.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// Element type of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// IEEE 754 binary32.
+    F32,
+    /// Two's complement, 32 bits; arithmetic wraps.
+    I32,
+    /// Unsigned, 32 bits; arithmetic wraps.
+    U32,
+    /// Truth value, stored as one byte: 0 or 1.
+    Bool,
+}
+
+impl DType {
+    /// Every element type.
+    pub const ALL: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
+
+    /// Bytes per element.
+    pub fn bytes(self) -> usize {
+        match self {
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::Bool => 1,
+        }
+    }
+
+    /// Whether gradients can flow through values of this type.
+    pub fn is_float(self) -> bool {
+        self == DType::F32
+    }
+
+    /// Whether this is a signed or unsigned integer.
+    pub fn is_integer(self) -> bool {
+        matches!(self, DType::I32 | DType::U32)
+    }
+
+    /// The name in the text form: `f32`, `i32`, `u32`, `bool`.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+            DType::Bool => "bool",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Extents of a tensor, outermost first, row-major. Rank 0 is a scalar; an extent of 0 means no elements.
+#[derive(Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+pub struct Shape(Vec<usize>);
+
+impl Shape {
+    /// The shape of a scalar.
+    pub fn scalar() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Number of elements: the product of the extents (1 for a scalar).
+    pub fn elements(&self) -> usize {
+        self.0.iter().product()
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Row-major strides in elements.
+    pub fn strides(&self) -> Vec<usize> {
+        let mut strides = vec![1; self.0.len()];
+        for axis in (1..self.0.len()).rev() {
+            strides[axis - 1] = strides[axis] * self.0[axis];
+        }
+        strides
+    }
+
+    /// The shape that NumPy broadcasting gives (right-aligned, extents equal or 1), if there is one.
+    pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
+        let rank = self.rank().max(other.rank());
+        let extent = |s: &Shape, axis: usize| {
+            let missing = rank - s.rank();
+            if axis < missing { 1 } else { s[axis - missing] }
+        };
+        (0..rank)
+            .map(|axis| match (extent(self, axis), extent(other, axis)) {
+                (a, b) if a == b => Some(a),
+                (1, b) => Some(b),
+                (a, 1) => Some(a),
+                _ => None,
+            })
+            .collect::<Option<Vec<_>>>()
+            .map(Shape)
+    }
+
+    /// The shape without the given axes.
+    pub fn without(&self, axes: &[usize]) -> Shape {
+        Shape(self.0.iter().enumerate().filter(|(a, _)| !axes.contains(a)).map(|(_, &n)| n).collect())
+    }
+}
+
+impl Deref for Shape {
+    type Target = [usize];
+    fn deref(&self) -> &[usize] {
+        &self.0
+    }
+}
+
+impl From<Vec<usize>> for Shape {
+    fn from(extents: Vec<usize>) -> Self {
+        Self(extents)
+    }
+}
+
+impl From<&[usize]> for Shape {
+    fn from(extents: &[usize]) -> Self {
+        Self(extents.to_vec())
+    }
+}
+
+impl<const R: usize> From<[usize; R]> for Shape {
+    fn from(extents: [usize; R]) -> Self {
+        Self(extents.to_vec())
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (axis, extent) in self.0.iter().enumerate() {
+            write!(f, "{}{extent}", if axis == 0 { "" } else { ", " })?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What is known of a value before anything runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Type {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents.
+    pub shape: Shape,
+}
+
+impl Type {
+    /// A type from its parts.
+    pub fn new(dtype: DType, shape: impl Into<Shape>) -> Self {
+        Self { dtype, shape: shape.into() }
+    }
+
+    /// A rank-0 type.
+    pub fn scalar(dtype: DType) -> Self {
+        Self { dtype, shape: Shape::scalar() }
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.elements()
+    }
+
+    /// Bytes that the elements take, without padding.
+    pub fn bytes(&self) -> usize {
+        self.elements() * self.dtype.bytes()
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.dtype, self.shape)
+    }
+}

@@ -1,0 +1,65 @@
+//! One kernel's call: what it computes, what it reads and writes.
+
+use super::Layout;
+use crate::ir::{DType, OpId, OpKind, ValueId};
+
+/// A strided window into the bytes that a value owns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// The value that owns the bytes; a view's access names the value that it views.
+    pub buffer: ValueId,
+    /// Element type.
+    pub dtype: DType,
+    /// Which elements, in which order.
+    pub layout: Layout,
+}
+
+/// What a launch computes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kernel {
+    /// The op, on the reads as operands and the writes as results. Never a leaf, a view or a block op.
+    Op(OpKind),
+    /// Copies the read to the write, element by element in the order of the layouts' axes (of equal shapes).
+    Copy,
+    /// Reads (value, one i32 scalar start for each axis); replaces that window of the write. Out of range is an index trap.
+    WriteRegion,
+}
+
+impl Kernel {
+    /// Name in plans and profiles.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kernel::Op(kind) => kind.name(),
+            Kernel::Copy => "copy",
+            Kernel::WriteRegion => "write_region",
+        }
+    }
+}
+
+/// When a launch runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Before the guards are checked: writes nothing that persists.
+    Compute,
+    /// After the guards held: may write parameters and states.
+    Commit,
+}
+
+/// One kernel's call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// The op that asked for it, for messages and profiles.
+    pub op: OpId,
+    /// What it computes.
+    pub kernel: Kernel,
+    /// Operands.
+    pub reads: Vec<Access>,
+    /// Results: every element is written. Contiguous, except for [`Kernel::WriteRegion`].
+    pub writes: Vec<Access>,
+    /// Pairs (write, read) that may be the same bytes: the kernel reads each element before it writes that element.
+    pub may_alias: Vec<(usize, usize)>,
+    /// Scratch bytes that the kernel needs while it runs.
+    pub workspace: usize,
+    /// When it runs.
+    pub phase: Phase,
+}

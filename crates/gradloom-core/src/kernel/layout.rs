@@ -1,0 +1,160 @@
+//! Strided layouts, and the algebra that turns view ops into them.
+
+use crate::ir::Shape;
+
+/// Which elements of a buffer a tensor has, in which order: element `(i0, i1, ..)` is at `offset + i0·strides[0] + ..`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// First element, in elements from the start of the buffer.
+    pub offset: usize,
+    /// Extents.
+    pub shape: Shape,
+    /// Strides in elements; 0 repeats.
+    pub strides: Vec<usize>,
+}
+
+impl Layout {
+    /// Row-major, from the start of the buffer.
+    pub fn contiguous(shape: &Shape) -> Self {
+        Self { offset: 0, shape: shape.clone(), strides: shape.strides() }
+    }
+
+    /// One element, repeated.
+    pub fn splat(shape: &Shape) -> Self {
+        Self { offset: 0, shape: shape.clone(), strides: vec![0; shape.rank()] }
+    }
+
+    /// Whether the elements stand next to each other in row-major order, from any offset.
+    pub fn is_contiguous(&self) -> bool {
+        let natural = self.shape.strides();
+        self.shape.elements() == 0
+            || (0..self.shape.rank()).all(|a| self.shape[a] == 1 || self.strides[a] == natural[a])
+    }
+
+    /// Axis i of the result is axis `perm[i]`.
+    pub fn permute(&self, perm: &[usize]) -> Self {
+        Self {
+            offset: self.offset,
+            shape: perm.iter().map(|&a| self.shape[a]).collect::<Vec<_>>().into(),
+            strides: perm.iter().map(|&a| self.strides[a]).collect(),
+        }
+    }
+
+    /// Repeats axes of extent 1.
+    pub fn broadcast(&self, shape: &Shape) -> Self {
+        let strides =
+            (0..shape.rank()).map(|a| if self.shape[a] == shape[a] { self.strides[a] } else { 0 }).collect();
+        Self { offset: self.offset, shape: shape.clone(), strides }
+    }
+
+    /// Elements `start, start + step, ..` below `limit` of each axis.
+    pub fn slice(&self, start: &[usize], limit: &[usize], step: &[usize]) -> Self {
+        let rank = self.shape.rank();
+        let shape: Vec<usize> = (0..rank).map(|a| (limit[a] - start[a]).div_ceil(step[a])).collect();
+        let empty = shape.contains(&0);
+        Self {
+            // An empty slice may start at the very end; keep its offset inside the buffer.
+            offset: if empty {
+                self.offset
+            } else {
+                self.offset + (0..rank).map(|a| start[a] * self.strides[a]).sum::<usize>()
+            },
+            shape: shape.into(),
+            strides: (0..rank).map(|a| self.strides[a] * step[a]).collect(),
+        }
+    }
+
+    /// The same elements in another shape, or `None` if no strides can say that.
+    pub fn reshape(&self, shape: &Shape) -> Option<Self> {
+        if shape.elements() == 0 {
+            return Some(Self { offset: self.offset, ..Self::contiguous(shape) });
+        }
+        let groups = self.collapsed();
+        let mut strides = vec![0; shape.rank()];
+        let mut groups = groups.into_iter().rev();
+        let (mut left, mut stride) = groups.next().unwrap_or((1, 1));
+        for axis in (0..shape.rank()).rev() {
+            let extent = shape[axis];
+            if extent == 1 {
+                continue;
+            }
+            while left == 1 {
+                (left, stride) = groups.next()?;
+            }
+            if left % extent != 0 {
+                return None;
+            }
+            strides[axis] = stride;
+            stride *= extent;
+            left /= extent;
+        }
+        Some(Self { offset: self.offset, shape: shape.clone(), strides })
+    }
+
+    /// The fewest (extent, stride) pairs, outermost first, that visit the same elements in the same order. Axes of extent 1 vanish.
+    pub fn collapsed(&self) -> Vec<(usize, usize)> {
+        let mut groups: Vec<(usize, usize)> = Vec::new();
+        for (&extent, &stride) in self.shape.iter().zip(&self.strides) {
+            if extent == 1 {
+                continue;
+            }
+            match groups.last_mut() {
+                Some((outer, outer_stride)) if *outer_stride == stride * extent => {
+                    *outer *= extent;
+                    *outer_stride = stride;
+                }
+                _ => groups.push((extent, stride)),
+            }
+        }
+        groups
+    }
+
+    /// Position in the buffer of the last element, plus 1: the buffer must have that many elements. 0 when there are none.
+    pub fn end(&self) -> usize {
+        if self.shape.elements() == 0 {
+            return 0;
+        }
+        self.offset + self.shape.iter().zip(&self.strides).map(|(n, s)| (n - 1) * s).sum::<usize>() + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn positions(layout: &Layout) -> Vec<usize> {
+        let mut all = vec![layout.offset];
+        for (&n, &s) in layout.shape.iter().zip(&layout.strides) {
+            all = all.iter().flat_map(|&p| (0..n).map(move |i| p + i * s)).collect();
+        }
+        all
+    }
+
+    #[test]
+    fn reshape_keeps_the_order_of_elements_or_declines() {
+        let base = Layout::contiguous(&[2, 3, 4].into());
+        let cases: [(Layout, Shape, bool); 7] = [
+            (base.clone(), [6, 4].into(), true),
+            (base.permute(&[1, 0, 2]), [3, 2, 2, 2].into(), true),
+            (base.permute(&[1, 0, 2]), [6, 4].into(), false),
+            (base.slice(&[0, 0, 1], &[2, 3, 3], &[1, 1, 1]), [6, 2].into(), true),
+            (base.slice(&[0, 0, 1], &[2, 3, 3], &[1, 1, 1]), [12].into(), false),
+            (Layout::splat(&[2, 3].into()), [3, 2].into(), true),
+            (Layout::splat(&[1, 1].into()), Shape::scalar(), true),
+        ];
+        for (from, to, possible) in cases {
+            let reshaped = from.reshape(&to);
+            assert_eq!(reshaped.is_some(), possible, "{from:?} to {to}");
+            if let Some(reshaped) = reshaped {
+                assert_eq!(positions(&reshaped), positions(&from));
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_layout_needs_no_elements() {
+        let empty = Layout::contiguous(&[2, 3].into()).slice(&[2, 0], &[2, 3], &[1, 1]);
+        assert_eq!((empty.shape.elements(), empty.end()), (0, 0));
+        assert!(empty.is_contiguous());
+    }
+}

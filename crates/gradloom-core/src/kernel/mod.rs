@@ -1,0 +1,10 @@
+//! What a target runs: launches over strided windows of buffers.
+//!
+//! In: a graph, lowered for one target (`gradloom-codegen`). Out: [`Launch`]es, which the plan schedules and places without
+//! knowing the target. Until the fusing compiler stands here, a launch computes one op; views have become [`Layout`]s.
+
+mod launch;
+mod layout;
+
+pub use launch::{Access, Kernel, Launch, Phase};
+pub use layout::Layout;

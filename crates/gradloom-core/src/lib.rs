@@ -1,0 +1,9 @@
+//! The gradloom compiler without a device: IR, tracing, gradients, optimizers, passes and plan.
+
+extern crate self as gradloom;
+
+pub mod ir;
+pub mod kernel;
+pub mod philox;
+pub mod plan;
+pub mod reference;

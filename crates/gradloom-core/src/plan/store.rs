@@ -1,0 +1,79 @@
+//! The layout of a store: names, types and offsets of parameters and states, stable while programs come and go.
+
+use super::ALIGNMENT;
+use crate::ir::{Graph, Number, OpKind, Type};
+use std::collections::HashMap;
+
+/// One parameter or state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoreEntry {
+    /// Path, as `h.0.attn.c_attn.weight`.
+    pub name: String,
+    /// Type.
+    pub ty: Type,
+    /// The value of every element at the start, for a state; parameters are filled by their initialisers.
+    pub init: Option<Number>,
+    /// Bytes from the start of the store.
+    pub offset: usize,
+}
+
+/// All entries of a store. It only grows, so offsets stay.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoreLayout {
+    entries: Vec<StoreEntry>,
+    by_name: HashMap<String, usize>,
+    bytes: usize,
+}
+
+impl StoreLayout {
+    /// Adds the parameters and states of a graph that are not there yet.
+    ///
+    /// # Errors
+    /// When an entry of that name has another type, or a state another initial value.
+    pub fn extend(&mut self, graph: &Graph) -> Result<(), String> {
+        for (_, op) in graph.entry_ops() {
+            let (name, ty, init) = match &op.kind {
+                OpKind::Param { name, ty } => (name, ty, None),
+                OpKind::State { name, ty, init } => (name, ty, Some(*init)),
+                _ => continue,
+            };
+            if let Some(entry) = self.get(name) {
+                if entry.ty != *ty || entry.init != init {
+                    return Err(format!(
+                        "the store holds {name} as {}{}, the program wants {ty}{}",
+                        entry.ty,
+                        described(entry.init),
+                        described(init)
+                    ));
+                }
+                continue;
+            }
+            self.by_name.insert(name.clone(), self.entries.len());
+            self.entries.push(StoreEntry { name: name.clone(), ty: ty.clone(), init, offset: self.bytes });
+            self.bytes += ty.bytes().next_multiple_of(ALIGNMENT);
+        }
+        Ok(())
+    }
+
+    /// The entry of this name.
+    pub fn get(&self, name: &str) -> Option<&StoreEntry> {
+        self.by_name.get(name).map(|&i| &self.entries[i])
+    }
+
+    /// All entries in the order of their offsets.
+    pub fn entries(&self) -> &[StoreEntry] {
+        &self.entries
+    }
+
+    /// Bytes of all entries with their padding.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn described(init: Option<Number>) -> String {
+    match init {
+        Some(number) => format!(" (a state that starts as {})", number.as_f64()),
+        None => " (a parameter)".to_string(),
+    }
+}

@@ -1,0 +1,88 @@
+//! The plan as a value.
+
+use crate::ir::{Type, ValueId};
+use crate::kernel::Launch;
+use std::collections::HashMap;
+
+/// Alignment of every buffer, in bytes: a cache line and an AVX-512 register.
+pub const ALIGNMENT: usize = 64;
+
+/// The memory that a buffer is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Region {
+    /// The store: parameters and states, shared by programs; the offset is that of the [`super::StoreLayout`].
+    Store,
+    /// Constants of the program, filled once when it is loaded.
+    Constants,
+    /// The program's step arena: inputs, scalars, temporaries and outputs.
+    Step,
+}
+
+/// What a buffer is to the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Role {
+    Parameter,
+    State,
+    Constant,
+    Input,
+    /// One number of the per-step block.
+    Scalar,
+    /// Holds a value that the caller reads; lives to the end.
+    Output,
+    Temporary,
+}
+
+/// The bytes of one value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    /// The value that owns the bytes.
+    pub value: ValueId,
+    /// Its type. A constant may have fewer elements than its value: one for a splat, one axis for an iota.
+    pub ty: Type,
+    /// What it is to the user.
+    pub role: Role,
+    /// Bytes, not rounded.
+    pub bytes: usize,
+    /// Which memory.
+    pub region: Region,
+    /// Bytes from the start of the region.
+    pub offset: usize,
+    /// Index of the launch that first writes it; 0 for what exists before.
+    pub first: usize,
+    /// Index of the last launch that uses it; the number of launches for what the caller reads or what persists.
+    pub last: usize,
+}
+
+/// Bytes by region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Parameters and states of the store that this program uses.
+    pub store: usize,
+    /// Constants.
+    pub constants: usize,
+    /// The step arena.
+    pub step: usize,
+    /// Scratch of the largest launch, for all threads.
+    pub workspace: usize,
+}
+
+impl Totals {
+    /// All bytes that running the program takes.
+    pub fn peak(&self) -> usize {
+        self.store + self.constants + self.step + self.workspace
+    }
+}
+
+/// What a program does, in order, and where its bytes are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Compute launches, then commit launches.
+    pub launches: Vec<Launch>,
+    /// All buffers.
+    pub buffers: Vec<Buffer>,
+    /// The buffer of each value that owns bytes.
+    pub buffer_of: HashMap<ValueId, usize>,
+    /// Bytes by region.
+    pub totals: Totals,
+}

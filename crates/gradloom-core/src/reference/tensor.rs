@@ -1,0 +1,77 @@
+//! Tensors on the host, with floats in float64.
+
+use crate::ir::{DType, Literal, Number, Type};
+
+/// Elements in row-major order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostData {
+    /// `f32` values, unrounded.
+    Float(Vec<f64>),
+    /// `i32` and `u32` values, always in the dtype's range.
+    Int(Vec<i64>),
+    /// Truth values.
+    Bool(Vec<bool>),
+}
+
+/// A tensor on the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostTensor {
+    /// Type.
+    pub ty: Type,
+    /// As many elements as the type has.
+    pub data: HostData,
+}
+
+impl HostTensor {
+    /// A tensor from float64 numbers, converted as [`Number::of`] does.
+    pub fn from_f64(ty: Type, values: impl IntoIterator<Item = f64>) -> Self {
+        let numbers = values.into_iter().map(|v| Number::of(ty.dtype, v));
+        let tensor = Self::from_numbers(ty.clone(), numbers);
+        assert_eq!(tensor.len(), ty.elements(), "{ty} needs {} elements", ty.elements());
+        tensor
+    }
+
+    /// A tensor from a constant's data.
+    pub fn from_literal(ty: &Type, data: &Literal) -> Self {
+        Self::from_numbers(ty.clone(), (0..ty.elements()).map(|i| data.get(i)))
+    }
+
+    fn from_numbers(ty: Type, numbers: impl Iterator<Item = Number>) -> Self {
+        let data = match ty.dtype {
+            DType::F32 => HostData::Float(numbers.map(Number::as_f64).collect()),
+            DType::I32 | DType::U32 => HostData::Int(
+                numbers.map(|n| if let Number::Int(v) = n { v } else { n.as_f64() as i64 }).collect(),
+            ),
+            DType::Bool => HostData::Bool(numbers.map(|n| n.as_f64() != 0.0).collect()),
+        };
+        Self { ty, data }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        match &self.data {
+            HostData::Float(v) => v.len(),
+            HostData::Int(v) => v.len(),
+            HostData::Bool(v) => v.len(),
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at a row-major position.
+    pub fn get(&self, index: usize) -> Number {
+        match &self.data {
+            HostData::Float(v) => Number::Float(v[index]),
+            HostData::Int(v) => Number::Int(v[index]),
+            HostData::Bool(v) => Number::Bool(v[index]),
+        }
+    }
+
+    /// All elements in float64.
+    pub fn to_f64(&self) -> Vec<f64> {
+        (0..self.len()).map(|i| self.get(i).as_f64()).collect()
+    }
+}
