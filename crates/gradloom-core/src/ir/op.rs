@@ -117,6 +117,8 @@ pub enum UnaryOp {
     Sigmoid,
     Erf,
     Not,
+    /// The operand itself, of any dtype; no gradient flows through it. Passes after differentiation remove it.
+    Detach,
 }
 
 /// Elementwise functions of two operands of one type.
@@ -248,6 +250,7 @@ impl AttentionSpec {
 }
 
 /// What an op computes. The comment of each variant gives its operands, then its results.
+#[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
     // Leaves: no operands.
@@ -412,7 +415,7 @@ macro_rules! names {
 names!(UnaryOp {
     Neg = "neg", Abs = "abs", Sign = "sign", Floor = "floor", Exp = "exp", Expm1 = "expm1", Log = "log",
     Log1p = "log1p", Sqrt = "sqrt", Rsqrt = "rsqrt", Sin = "sin", Cos = "cos", Tanh = "tanh",
-    Sigmoid = "sigmoid", Erf = "erf", Not = "not",
+    Sigmoid = "sigmoid", Erf = "erf", Not = "not", Detach = "detach",
 });
 names!(BinaryOp {
     Add = "add", Sub = "sub", Mul = "mul", Div = "div", Min = "min", Max = "max", Pow = "pow", Rem = "rem",
@@ -427,6 +430,7 @@ impl UnaryOp {
         match self {
             UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign => matches!(dtype, DType::F32 | DType::I32),
             UnaryOp::Not => dtype != DType::F32,
+            UnaryOp::Detach => true,
             _ => dtype.is_float(),
         }
     }
