@@ -2,8 +2,11 @@
 
 extern crate self as gradloom;
 
+pub mod error;
 pub mod ir;
 pub mod kernel;
+pub mod nn;
 pub mod philox;
 pub mod plan;
 pub mod reference;
+pub mod trace;

@@ -1,0 +1,213 @@
+//! Which characters of a source line the caret goes under.
+//!
+//! In: the line, the column of the origin, and a token. Out: a range of characters of the line.
+//!
+//! `#[track_caller]` reports the position of the name for a method call, and the start of the whole expression for a
+//! function call or a binary operator. So the token is looked for from the column on, outside of brackets first:
+//! in `scale(a + b) + c` the operator that starts with `scale` is the second. Two operators of one sign that start at
+//! one place (`a + b + c`) cannot be told apart; the first is taken.
+
+use std::ops::Range;
+
+/// The characters of `token` if it stands at or after `column` (from 1), else the one at the column; nothing when the
+/// line has no such column.
+pub(super) fn span(line: &str, column: u32, token: &str) -> Option<Range<usize>> {
+    let line: Vec<char> = line.chars().collect();
+    let start = (column as usize).checked_sub(1).filter(|&start| start < line.len())?;
+    let token: Vec<char> = token.chars().collect();
+    let found = match token.first() {
+        None => None,
+        Some(&first) if is_word(first) => find_word(&line, start, &token),
+        Some(_) => find_operator(&line, start, &token),
+    };
+    Some(found.map_or(start..start + 1, |at| at..at + token.len()))
+}
+
+/// A name as a whole word, outside of brackets if it is there, else inside (as in `.loss(|m, [x]| ..)`).
+fn find_word(line: &[char], start: usize, token: &[char]) -> Option<usize> {
+    let matches = |at: usize| {
+        line[at..].starts_with(token)
+            && (at == 0 || !is_word(line[at - 1]))
+            && line.get(at + token.len()).is_none_or(|&next| !is_word(next))
+    };
+    let mut nested = None;
+    for (at, depth) in code(line, start) {
+        if matches(at) {
+            if depth == 0 {
+                return Some(at);
+            }
+            nested = nested.or(Some(at));
+        }
+    }
+    nested
+}
+
+/// An operator outside of brackets: a prefix operator at the start, else one that follows an operand.
+fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<usize> {
+    if matches!(token, ['-'] | ['!']) && line[start..].starts_with(token) {
+        return Some(start);
+    }
+    let is_binary = |at: usize| {
+        let before =
+            line[start..at].iter().rposition(|c| !c.is_whitespace()).map(|offset| line[start + offset]);
+        before.is_some_and(|c| is_word(c) || matches!(c, ')' | ']' | '}' | '?' | '"' | '\''))
+    };
+    // `->`, `+=` and the like are other operators.
+    let goes_on = |at: usize| matches!(line.get(at + token.len()), Some('=' | '>'));
+    code(line, start)
+        .find(|&(at, depth)| {
+            depth == 0
+                && line[at..].starts_with(token)
+                && is_binary(at)
+                && !goes_on(at)
+                && !is_exponent_sign(line, at)
+        })
+        .map(|(at, _)| at)
+}
+
+/// Whether the sign at `at` belongs to a number such as `1e-5`.
+fn is_exponent_sign(line: &[char], at: usize) -> bool {
+    at >= 2
+        && matches!(line[at - 1], 'e' | 'E')
+        && (line[at - 2].is_ascii_digit() || line[at - 2] == '.')
+        && line.get(at + 1).is_some_and(char::is_ascii_digit)
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The characters from `start` to the end of the expression, with the number of brackets that are open there; what is
+/// inside of literals and comments is left out.
+fn code(line: &[char], start: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut next = start;
+    let mut depth = 0_usize;
+    std::iter::from_fn(move || {
+        let at = next;
+        let mut depth_here = depth;
+        next = at + 1;
+        match *line.get(at)? {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => {
+                depth = depth.checked_sub(1)?;
+                depth_here = depth;
+            }
+            ';' if depth == 0 => return None,
+            '/' if line.get(at + 1) == Some(&'/') => return None,
+            '"' => next = end_of_literal(line, at),
+            // A character, and not a lifetime.
+            '\'' if line.get(at + 1) == Some(&'\\') || line.get(at + 2) == Some(&'\'') => {
+                next = end_of_literal(line, at);
+            }
+            _ => {}
+        }
+        Some((at, depth_here))
+    })
+}
+
+/// The index after the quote that closes the literal opened at `open`, or the end of the line.
+fn end_of_literal(line: &[char], open: usize) -> usize {
+    let mut at = open + 1;
+    while let Some(&c) = line.get(at) {
+        match c {
+            '\\' => at += 2,
+            _ if c == line[open] => return at + 1,
+            _ => at += 1,
+        }
+    }
+    line.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::span;
+
+    /// Asserts where the carets go when the origin is at the first place of `start` in the line.
+    #[track_caller]
+    fn check(line: &str, start: &str, token: &str, carets: &str) {
+        let column = line[..line.find(start).expect("start is in the line")].chars().count() as u32 + 1;
+        let span = span(line, column, token).expect("the column is in the line");
+        let marked = format!("{}{}", " ".repeat(span.start), "^".repeat(span.len()));
+        assert_eq!(marked, carets, "\n{line}");
+    }
+
+    #[test]
+    fn a_method_is_marked_at_its_name() {
+        check("    x.matmul(w).relu()", "matmul", "matmul", "      ^^^^^^");
+        check("    x.matmul(w).relu()", "relu", "relu", "                ^^^^");
+    }
+
+    #[test]
+    fn a_function_is_marked_at_its_last_name() {
+        check("let y = Tensor::concat(&[a, b], 1);", "Tensor", "concat", "                ^^^^^^");
+    }
+
+    #[test]
+    fn a_name_is_a_whole_word() {
+        check("f(x.sum_axes([0]), x.sum())", "f(", "sum", "                     ^^^");
+        check("assume(a).sum()", "assume", "sum", "          ^^^");
+    }
+
+    #[test]
+    fn a_name_outside_of_brackets_comes_first() {
+        check("a(b.mean()).mean()", "a(", "mean", "            ^^^^");
+        check(".loss(|m, [x, y]| m.relu(x))", "loss", "relu", "                    ^^^^");
+    }
+
+    #[test]
+    fn an_operator_is_marked_at_its_sign() {
+        check("let y = x + bias;", "x", "+", "          ^");
+        check("(a + b) + c", "(a", "+", "        ^");
+        check("(a + b) + c", "a", "+", "   ^");
+        check("scale(a * b)[0] * -c", "scale", "*", "                ^");
+    }
+
+    #[test]
+    fn signs_in_literals_and_comments_are_not_operators() {
+        check("x.capture(\"a) + b\") + y", "x", "+", "                    ^");
+        check("x.name('(') + y", "x", "+", "            ^");
+        check("x.name('\\'') + y", "x", "+", "             ^");
+        check("1e-5 - x", "1e", "-", "     ^");
+        check("x // a + b", "x", "+", "^");
+    }
+
+    #[test]
+    fn other_operators_with_the_sign_are_skipped() {
+        check("&x * &y", "&", "*", "   ^");
+        check("*x * y", "*x", "*", "   ^");
+        check("x -= y - z", "x", "-", "       ^");
+        check("x -= y", "x", "-=", "  ^^");
+        check("-x", "-", "-", "^");
+    }
+
+    #[test]
+    fn without_the_token_the_column_is_marked() {
+        check("    let y = x", "x", "+", "            ^");
+        check("total(list)", "total", "add", "^");
+        check("total(list)", "total", "", "^");
+        check("f(x) + y", "x", "+", "  ^");
+        check("a; b + c", "a", "+", "^");
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        check("let größe = \"né\"; größe + x", "größe + x", "+", "                        ^");
+    }
+
+    #[test]
+    fn a_column_outside_of_the_line_has_no_span() {
+        assert_eq!(span("abc", 0, "abc"), None);
+        assert_eq!(span("abc", 4, "abc"), None);
+        assert_eq!(span("", 1, ""), None);
+    }
+
+    #[test]
+    fn lines_with_open_literals_do_not_panic() {
+        for line in ["\"", "'\\", "x.name(\"a\\", "((((", "))))", "'a", "e-"] {
+            for column in 1..=line.len() as u32 {
+                assert!(span(line, column, "+").is_some());
+                assert!(span(line, column, "name").is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Finding the text of a source line when an error is printed.
+//!
+//! In: an origin. Out: its line without the line break and without spaces at the end, or nothing: no file system, no
+//! such file, no such line. Never an error, since the excerpt is only a courtesy.
+
+use crate::ir::Origin;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+pub(super) fn line(origin: &Origin) -> Option<String> {
+    let file = open(Path::new(&origin.file))?;
+    nth_line(BufReader::new(file), origin.line)
+}
+
+/// The compiler reports paths relative to the root of the workspace, while tests and programs often run in a folder
+/// below it; so the folders above the current one are tried as well, the nearest first.
+fn open(path: &Path) -> Option<File> {
+    if path.is_absolute() {
+        return open_file(path);
+    }
+    // There is no current folder on wasm32-unknown-unknown.
+    let folder = std::env::current_dir().ok()?;
+    folder.ancestors().find_map(|folder| open_file(&folder.join(path)))
+}
+
+fn open_file(path: &Path) -> Option<File> {
+    // A folder can be opened on some systems, but not read.
+    path.is_file().then(|| File::open(path).ok())?
+}
+
+fn nth_line(reader: impl BufRead, line: u32) -> Option<String> {
+    let index = line.checked_sub(1)?;
+    let bytes = reader.split(b'\n').nth(index as usize)?.ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    // Only the first line can have a byte order mark, which rustc does not count as a column.
+    Some(text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(file: &str, line: u32) -> Origin {
+        Origin { file: file.to_string(), line, column: 1 }
+    }
+
+    #[test]
+    fn lines_count_from_one() {
+        let text = "\u{feff}first\r\nsecond  \n\nfourth".as_bytes();
+        assert_eq!(nth_line(text, 0), None);
+        assert_eq!(nth_line(text, 1).as_deref(), Some("first"));
+        assert_eq!(nth_line(text, 2).as_deref(), Some("second"));
+        assert_eq!(nth_line(text, 3).as_deref(), Some(""));
+        assert_eq!(nth_line(text, 4).as_deref(), Some("fourth"));
+        assert_eq!(nth_line(text, 5), None);
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_do_not_hide_the_line() {
+        assert_eq!(nth_line(&b"a \xff b"[..], 1).as_deref(), Some("a \u{fffd} b"));
+    }
+
+    /// Tests run in the folder of the crate, while `file!()` is relative to the workspace.
+    #[test]
+    fn a_path_of_the_compiler_is_found_from_a_folder_below() {
+        let found = line(&origin(file!(), line!()));
+        assert_eq!(found.as_deref(), Some("        let found = line(&origin(file!(), line!()));"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_nothing() {
+        assert_eq!(line(&origin("no/such/file.rs", 1)), None);
+        assert_eq!(line(&origin("src", 1)), None);
+        assert_eq!(line(&origin("", 1)), None);
+        assert_eq!(line(&origin("https://example.org/model.js", 1)), None);
+    }
+}

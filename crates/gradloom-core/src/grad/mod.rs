@@ -1,0 +1,129 @@
+//! Reverse mode on the IR: the backward pass as more ops of the same graph.
+//!
+//! In: a graph, a rank-0 `f32` loss in its entry block, and the values to differentiate with respect to. Out: the same
+//! graph with the backward ops appended, and the gradients. Always holds: every [`ValueId`] from before keeps its
+//! meaning; a gradient has the type of the value that it belongs to; a new op has the origin of the op that it
+//! differentiates; ops that are not between `wrt` and the loss get no cotangent.
+//!
+//! [`rules`] has one rule a primitive; this file walks the graph and adds up the cotangents of a value's consumers.
+
+mod coverage;
+mod expand;
+mod rules;
+
+pub use coverage::coverage;
+pub use expand::expand_blocks;
+pub use rules::{Differentiability, differentiability};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Builder, DType, Graph, Id, Op, OpId, Type, ValueId};
+use rules::Site;
+
+/// Appends the backward ops to the entry block and returns the gradient of `loss` with respect to each value in `wrt`;
+/// `None` where no differentiable path leads from the value to the loss.
+///
+/// `loss` is an `f32` scalar; `seed`, its cotangent, is one too, and 1 when absent (a loss scale otherwise). Block ops
+/// of the entry block are inlined first, as [`expand_blocks`] does.
+///
+/// # Errors
+/// [`ErrorKind::NotDifferentiable`] when the loss is not an `f32` scalar, or depends on `wrt` through an op that has no
+/// gradient; the graph may then have grown by ops that nothing uses.
+pub fn append(
+    graph: &mut Graph,
+    loss: ValueId,
+    seed: Option<ValueId>,
+    wrt: &[ValueId],
+) -> Result<Vec<Option<ValueId>>> {
+    check_scalar(graph, loss, "the loss")?;
+    if let Some(seed) = seed {
+        check_scalar(graph, seed, "the seed of the gradient")?;
+    }
+    expand_blocks(graph);
+    let cursor = std::mem::replace(&mut graph.cursor, graph.entry);
+    let gradients = backward(graph, loss, seed, wrt);
+    graph.cursor = cursor;
+    gradients
+}
+
+fn backward(
+    graph: &mut Graph,
+    loss: ValueId,
+    seed: Option<ValueId>,
+    wrt: &[ValueId],
+) -> Result<Vec<Option<ValueId>>> {
+    let forward = graph.blocks[graph.entry].ops.clone();
+    let active = active_values(graph, wrt);
+    let mut cotangents: Vec<Option<ValueId>> = vec![None; graph.values.len()];
+    if active[loss.index()] {
+        let origin = graph.defining_op(loss).and_then(|op| op.origin);
+        cotangents[loss.index()] = Some(seed.unwrap_or_else(|| Builder::new(graph, origin).number(1.0)));
+        for id in forward.into_iter().rev() {
+            propagate(graph, id, &active, &mut cotangents)?;
+        }
+    }
+    Ok(wrt.iter().map(|value| cotangents[value.index()]).collect())
+}
+
+/// Which values of the entry block depend differentiably on `wrt`, by id.
+fn active_values(graph: &Graph, wrt: &[ValueId]) -> Vec<bool> {
+    let mut active = vec![false; graph.values.len()];
+    for &value in wrt {
+        active[value.index()] = graph.ty(value).dtype.is_float();
+    }
+    for (_, op) in graph.entry_ops() {
+        let flows = op.operands.iter().any(|v| active[v.index()])
+            && differentiability(&op.kind) != Differentiability::Stops;
+        if flows {
+            for result in op.results.iter().filter(|&&v| graph.ty(v).dtype.is_float()) {
+                active[result.index()] = true;
+            }
+        }
+    }
+    active
+}
+
+/// Applies the rule of one op, if a cotangent arrives at its results and some operand wants one.
+fn propagate(graph: &mut Graph, id: OpId, active: &[bool], cotangents: &mut [Option<ValueId>]) -> Result<()> {
+    let op = &graph.ops[id];
+    let arriving: Vec<_> = op.results.iter().map(|v| cotangents[v.index()]).collect();
+    let needed: Vec<_> = op.operands.iter().map(|v| active[v.index()]).collect();
+    if !arriving.iter().any(Option::is_some) || !needed.contains(&true) {
+        return Ok(());
+    }
+    let op = op.clone();
+    let Some(rule) = rules::rule(&op.kind) else { return Ok(()) };
+    let site = Site { op: &op, cotangents: &arriving, needed: &needed };
+    let mut builder = Builder::new(graph, op.origin);
+    let flowing = rule(&mut builder, &site)?;
+    for ((&operand, &wanted), cotangent) in op.operands.iter().zip(&needed).zip(flowing) {
+        let Some(cotangent) = cotangent.filter(|_| wanted) else { continue };
+        debug_assert_eq!(builder.ty(cotangent), builder.ty(operand), "gradient of {}", op.kind.name());
+        let slot = &mut cotangents[operand.index()];
+        *slot = Some(match *slot {
+            Some(earlier) => builder.add(earlier, cotangent),
+            None => cotangent,
+        });
+    }
+    Ok(())
+}
+
+fn check_scalar(graph: &Graph, value: ValueId, what: &str) -> Result<()> {
+    let ty = graph.ty(value);
+    if *ty == Type::scalar(DType::F32) {
+        return Ok(());
+    }
+    let error = Error::new(ErrorKind::NotDifferentiable, format!("{what} is {ty}, not one f32 number"))
+        .help("reduce it to one number, for example with .mean() or .sum()");
+    Err(match graph.defining_op(value) {
+        Some(op) => place(graph, op, error),
+        None => error,
+    })
+}
+
+/// The error with the origin of an op, if that is known.
+fn place(graph: &Graph, op: &Op, error: Error) -> Error {
+    match graph.origin(op) {
+        Some(origin) => error.at(origin.clone(), op.kind.name()),
+        None => error,
+    }
+}

@@ -1,0 +1,185 @@
+//! One rule a primitive: the cotangents of an op's operands from those of its results.
+//!
+//! In the formulas, `x`, `a`, `b` are operands, `y` is the result, `g` the cotangent of the result, and `dx` the
+//! cotangent of `x`. A rule gives every operand a cotangent of the operand's type, or none where nothing flows; it may
+//! skip operands that [`Site::needs`] rules out, and reads results instead of computing them again.
+
+mod attention;
+mod custom;
+mod dot;
+mod elementwise;
+mod index;
+mod reduce;
+mod views;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Builder, Graph, Op, OpKind, ReduceOp, Shape, ValueId};
+
+/// The cotangents of the operands, in order.
+pub(super) type Cotangents = Vec<Option<ValueId>>;
+
+/// Appends what computes the cotangents of the operands.
+pub(super) type Rule<'a> = Box<dyn Fn(&mut Builder<'_>, &Site<'_>) -> Result<Cotangents> + 'a>;
+
+/// The op being differentiated, and what arrives at it.
+pub(super) struct Site<'a> {
+    /// The op.
+    pub(super) op: &'a Op,
+    /// Cotangent of each result; `None` is zero.
+    pub(super) cotangents: &'a [Option<ValueId>],
+    /// Which operands want a cotangent.
+    pub(super) needed: &'a [bool],
+}
+
+impl Site<'_> {
+    /// An operand.
+    fn x(&self, index: usize) -> ValueId {
+        self.op.operands[index]
+    }
+
+    /// The only result.
+    fn y(&self) -> ValueId {
+        self.op.results[0]
+    }
+
+    /// Cotangent of the only result: a rule runs only when one arrives.
+    fn g(&self) -> ValueId {
+        self.cotangents[0].expect("the rule of an op with one result runs when its cotangent arrives")
+    }
+
+    /// Whether an operand wants a cotangent.
+    fn needs(&self, index: usize) -> bool {
+        self.needed[index]
+    }
+}
+
+/// What a gradient does at an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Differentiability {
+    /// It flows on to the operands.
+    Flows,
+    /// It ends: the op has no operands, is constant between its jumps, or gives integers. Not an error.
+    Stops,
+    /// Asking for it is an error.
+    Refused,
+}
+
+/// What a gradient does at an op of this kind. A custom op counts as [`Differentiability::Flows`]; it may still refuse.
+pub fn differentiability(kind: &OpKind) -> Differentiability {
+    match kind {
+        OpKind::Attention(spec) if spec.block_table => Differentiability::Refused,
+        OpKind::AttentionGrad(_) => Differentiability::Refused,
+        _ if rule(kind).is_some() => Differentiability::Flows,
+        _ => Differentiability::Stops,
+    }
+}
+
+/// The rule of an op, or `None` where gradients stop.
+pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
+    match kind {
+        OpKind::Input { .. }
+        | OpKind::Param { .. }
+        | OpKind::State { .. }
+        | OpKind::Scalar { .. }
+        | OpKind::Constant { .. }
+        | OpKind::Iota { .. } => None,
+        // Its operands are integers.
+        OpKind::RandomBits { .. } => None,
+
+        OpKind::Unary(op) => elementwise::unary(*op),
+        OpKind::Binary(op) => elementwise::binary(*op),
+        // Its result is not a number.
+        OpKind::Compare(_) => None,
+        OpKind::Select => elementwise::select(),
+        OpKind::Cast { dtype } => elementwise::cast(*dtype),
+
+        OpKind::Reduce { op, axes } => Some(reduce::rule(*op, axes)),
+        // Its result is an index.
+        OpKind::ArgReduce { .. } => None,
+
+        OpKind::Reshape { .. } => views::reshape(),
+        OpKind::Permute { perm } => views::permute(perm),
+        OpKind::Broadcast { .. } => views::broadcast(),
+        OpKind::Slice { start, step, .. } => views::slice(start, step),
+        OpKind::Pad { low, interior, .. } => views::pad(low, interior),
+        OpKind::Concat { axis } => views::concat(*axis),
+
+        OpKind::DynamicSlice { .. } => index::dynamic_slice(),
+        OpKind::DynamicUpdateSlice => index::dynamic_update_slice(),
+        OpKind::Dot(axes) => dot::rule(axes),
+        OpKind::Gather { batch } => index::gather(*batch),
+        OpKind::ScatterAdd { batch } => index::scatter_add(*batch),
+
+        OpKind::Attention(spec) => attention::rule(*spec),
+        OpKind::AttentionGrad(_) => {
+            refuse("the gradient of attention cannot itself be differentiated", ATTENTION_HELP)
+        }
+
+        OpKind::Repeat { .. } | OpKind::Checkpoint { .. } => {
+            refuse("blocks must be inlined before differentiation", "call grad::expand_blocks first")
+        }
+        OpKind::Custom(id) => custom::rule(*id),
+    }
+}
+
+const ATTENTION_HELP: &str = "write attention with matmul and softmax where a second derivative is needed";
+
+/// Wraps a rule.
+fn some<'a>(rule: impl Fn(&mut Builder<'_>, &Site<'_>) -> Result<Cotangents> + 'a) -> Option<Rule<'a>> {
+    Some(Box::new(rule))
+}
+
+/// The rule of an op in which only the first operand is differentiable.
+fn first<'a>(dx: impl Fn(&mut Builder<'_>, &Site<'_>) -> ValueId + 'a) -> Option<Rule<'a>> {
+    some(move |b, s| Ok(rest_none(s, [Some(dx(b, s))])))
+}
+
+/// The rule of an op with two operands; each part runs only where it is wanted.
+fn both<'a>(
+    da: impl Fn(&mut Builder<'_>, &Site<'_>) -> ValueId + 'a,
+    db: impl Fn(&mut Builder<'_>, &Site<'_>) -> ValueId + 'a,
+) -> Option<Rule<'a>> {
+    some(move |b, s| {
+        let da = s.needs(0).then(|| da(b, s));
+        let db = s.needs(1).then(|| db(b, s));
+        Ok(rest_none(s, [da, db]))
+    })
+}
+
+/// The given cotangents for the first operands, none for the others.
+fn rest_none<const N: usize>(s: &Site<'_>, cotangents: [Option<ValueId>; N]) -> Cotangents {
+    let mut all = cotangents.to_vec();
+    all.resize(s.op.operands.len(), None);
+    all
+}
+
+/// The rule of an op that has no gradient.
+fn refuse<'a>(message: &'a str, help: &'a str) -> Option<Rule<'a>> {
+    some(move |b, s| Err(refusal(b.graph, s.op, message, help)))
+}
+
+/// The error of an op that has no gradient.
+fn refusal(graph: &Graph, op: &Op, message: &str, help: &str) -> Error {
+    let name = op.kind.name();
+    let error = Error::new(ErrorKind::NotDifferentiable, format!("cannot differentiate {name}: {message}"))
+        .help(help);
+    super::place(graph, op, error)
+}
+
+/// Repeats `x`, which lost `axes` in a reduction of something of the given shape, along those axes.
+fn spread(b: &mut Builder<'_>, x: ValueId, shape: &Shape, axes: &[usize]) -> ValueId {
+    let kept: Vec<usize> =
+        shape.iter().enumerate().map(|(axis, &n)| if axes.contains(&axis) { 1 } else { n }).collect();
+    let kept = b.reshape(x, kept);
+    b.broadcast(kept, shape)
+}
+
+/// Zeros of the type of `like`.
+fn zeros_like(b: &mut Builder<'_>, like: ValueId) -> ValueId {
+    b.splat_like(like, 0.0)
+}
+
+/// Sum over `axes`, which vanish.
+fn sum(b: &mut Builder<'_>, x: ValueId, axes: &[usize]) -> ValueId {
+    b.reduce(ReduceOp::Sum, x, axes)
+}

@@ -1,0 +1,51 @@
+//! Multi-head self-attention.
+
+use super::{Init, Linear, Module, Visitor};
+use crate::trace::{AttentionOptions, Tensor};
+
+/// Causal multi-head self-attention as in GPT-2: one projection to queries, keys and values, one back.
+#[derive(Debug)]
+pub struct CausalSelfAttention {
+    /// `[width, 3·width]`: columns of the queries, the keys, the values; each with its heads side by side.
+    pub c_attn: Linear,
+    /// `[width, width]`.
+    pub c_proj: Linear,
+    heads: usize,
+}
+
+impl CausalSelfAttention {
+    /// # Panics
+    /// When `width` is not a multiple of `heads`.
+    #[track_caller]
+    pub fn new(width: usize, heads: usize) -> Self {
+        assert!(
+            heads > 0 && width.is_multiple_of(heads),
+            "attention of width {width} does not divide into {heads} heads"
+        );
+        Self { c_attn: Linear::new(width, 3 * width), c_proj: Linear::new(width, width), heads }
+    }
+
+    /// The layer with other initial projections (in, out) and biases of zeros.
+    #[must_use]
+    pub fn init(self, c_attn: Init, c_proj: Init) -> Self {
+        Self { c_attn: self.c_attn.init(c_attn), c_proj: self.c_proj.init(c_proj), heads: self.heads }
+    }
+
+    /// `[batch, time, width] -> [batch, time, width]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        let [batch, time, width] = x.dims();
+        let heads =
+            |t: Tensor| t.reshape([batch, time, self.heads, width / self.heads]).permute([0, 2, 1, 3]);
+        let [q, k, v] = self.c_attn.forward(x).split::<3>(-1).map(heads);
+        let mixed = q.attention(k, v, AttentionOptions::causal());
+        self.c_proj.forward(mixed.permute([0, 2, 1, 3]).reshape([batch, time, width]))
+    }
+}
+
+impl Module for CausalSelfAttention {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("c_attn", &self.c_attn);
+        visitor.field("c_proj", &self.c_proj);
+    }
+}

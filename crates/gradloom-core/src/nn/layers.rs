@@ -1,0 +1,149 @@
+//! Layers. Each records the ops under the caller's place, so that an error points into the user's model.
+
+use super::{Init, Module, Param, Visitor};
+use crate::trace::Tensor;
+
+/// `x · W + b` over the last axis: `[.., in] -> [.., out]`.
+#[derive(Debug)]
+pub struct Linear {
+    /// `[in, out]`.
+    pub weight: Param,
+    /// `[out]`.
+    pub bias: Option<Param>,
+}
+
+impl Linear {
+    /// With a bias. Weights and bias start uniform within ±1/sqrt(in), as in PyTorch.
+    pub fn new(inputs: usize, outputs: usize) -> Self {
+        let bound = 1.0 / libm::sqrt(inputs.max(1) as f64);
+        let bias = Param::new([outputs], Init::Uniform { low: -bound, high: bound });
+        Self { weight: Param::new([inputs, outputs], Init::FanIn), bias: Some(bias) }
+    }
+
+    /// Without a bias.
+    pub fn no_bias(inputs: usize, outputs: usize) -> Self {
+        Self { weight: Param::new([inputs, outputs], Init::FanIn), bias: None }
+    }
+
+    /// The layer with other initial weights, and a bias of zeros if it has one.
+    #[must_use]
+    pub fn init(self, init: Init) -> Self {
+        let &[inputs, outputs] = &self.weight.shape()[..] else { unreachable!("a weight has two axes") };
+        Self {
+            weight: Param::new([inputs, outputs], init),
+            bias: self.bias.map(|_| Param::new([outputs], Init::Zeros)),
+        }
+    }
+
+    /// `[.., in] -> [.., out]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        let product = x.matmul(&self.weight);
+        match &self.bias {
+            Some(bias) => product + bias,
+            None => product,
+        }
+    }
+}
+
+impl Module for Linear {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("weight", &self.weight);
+        visitor.field("bias", &self.bias);
+    }
+}
+
+/// Layer normalisation over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the population
+/// variance. Ba, Kiros, Hinton, 2016.
+#[derive(Debug)]
+pub struct LayerNorm {
+    /// Gain, `[width]`, starts at 1.
+    pub weight: Param,
+    /// Shift, `[width]`, starts at 0.
+    pub bias: Param,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl LayerNorm {
+    /// Over a last axis of extent `width`, with epsilon 1e-5.
+    pub fn new(width: usize) -> Self {
+        Self {
+            weight: Param::new([width], Init::Ones),
+            bias: Param::new([width], Init::Zeros),
+            epsilon: 1e-5,
+        }
+    }
+
+    /// `[.., width] -> [.., width]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        let centred = x - x.mean_keep(-1);
+        let scale = (centred.square().mean_keep(-1) + self.epsilon).rsqrt();
+        centred * scale * &self.weight + &self.bias
+    }
+}
+
+impl Module for LayerNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("weight", &self.weight);
+        visitor.field("bias", &self.bias);
+    }
+}
+
+/// A table of vectors, read by number.
+#[derive(Debug)]
+pub struct Embedding {
+    /// `[rows, width]`.
+    pub weight: Param,
+}
+
+impl Embedding {
+    /// Starts normal with standard deviation 1, as in PyTorch.
+    pub fn new(rows: usize, width: usize) -> Self {
+        Self { weight: Param::new([rows, width], Init::Normal { std: 1.0 }) }
+    }
+
+    /// The table with other initial values.
+    #[must_use]
+    pub fn init(self, init: Init) -> Self {
+        let &[rows, width] = &self.weight.shape()[..] else { unreachable!("a table has two axes") };
+        Self { weight: Param::new([rows, width], init) }
+    }
+
+    /// i32 `[I..] -> [I.., width]`. A number outside the table fails the step.
+    #[track_caller]
+    pub fn forward(&self, ids: Tensor) -> Tensor {
+        self.weight.tensor().gather_rows(ids)
+    }
+}
+
+impl Module for Embedding {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("weight", &self.weight);
+    }
+}
+
+/// Dropout with probability `p`, only while a training loss is traced. See [`Tensor::dropout`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropout {
+    /// Probability of a zero.
+    pub p: f64,
+}
+
+impl Dropout {
+    /// Dropout with probability `p`.
+    pub fn new(p: f64) -> Self {
+        Self { p }
+    }
+
+    /// The same shape.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        x.dropout(self.p)
+    }
+}
+
+impl Module for Dropout {
+    fn visit(&self, _: &mut Visitor<'_>) {}
+}

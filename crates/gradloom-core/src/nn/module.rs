@@ -1,0 +1,135 @@
+//! What has parameters, and how they are found and named.
+
+use super::Param;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Something with parameters. Derive it: `#[derive(Module)]` visits every field.
+///
+/// Numbers, strings and the like have no parameters; `Vec`, `Option`, arrays, boxes and references visit what they hold.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `Module`",
+    note = "derive it with `#[derive(Module)]`, or mark the field with `#[module(skip)]` if it has no parameters"
+)]
+pub trait Module {
+    /// Reports every parameter and part to the visitor, each under its field's name.
+    fn visit(&self, visitor: &mut Visitor<'_>);
+}
+
+/// Collects parameters with their paths.
+pub struct Visitor<'a> {
+    path: String,
+    found: &'a mut dyn FnMut(&str, &Param),
+}
+
+impl<'a> Visitor<'a> {
+    /// A visitor that calls `found` with each parameter's path.
+    pub fn new(found: &'a mut dyn FnMut(&str, &Param)) -> Self {
+        Self { path: String::new(), found }
+    }
+
+    /// Visits a field.
+    pub fn field(&mut self, name: &str, module: &dyn Module) {
+        let length = self.path.len();
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        module.visit(self);
+        self.path.truncate(length);
+    }
+
+    /// Reports a parameter under the path so far.
+    pub fn param(&mut self, param: &Param) {
+        (self.found)(&self.path, param);
+    }
+}
+
+impl std::fmt::Debug for Visitor<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Visitor").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Module for Param {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.param(self);
+    }
+}
+
+macro_rules! through {
+    ($($pointer:ty),*) => {$(
+        impl<M: Module + ?Sized> Module for $pointer {
+            fn visit(&self, visitor: &mut Visitor<'_>) {
+                (**self).visit(visitor);
+            }
+        }
+    )*};
+}
+through!(&M, Box<M>, Arc<M>, Rc<M>);
+
+impl<M: Module> Module for Option<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        if let Some(module) = self {
+            module.visit(visitor);
+        }
+    }
+}
+
+impl<M: Module> Module for [M] {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        for (i, module) in self.iter().enumerate() {
+            visitor.field(&i.to_string(), module);
+        }
+    }
+}
+
+impl<M: Module> Module for Vec<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        self.as_slice().visit(visitor);
+    }
+}
+
+impl<M: Module, const N: usize> Module for [M; N] {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        self.as_slice().visit(visitor);
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $index:tt),+);)*) => {$(
+        impl<$($name: Module),+> Module for ($($name,)+) {
+            fn visit(&self, visitor: &mut Visitor<'_>) {
+                $(visitor.field(stringify!($index), &self.$index);)+
+            }
+        }
+    )*};
+}
+tuples! { (A 0); (A 0, B 1); (A 0, B 1, C 2); (A 0, B 1, C 2, D 3); }
+
+macro_rules! without_parameters {
+    ($($ty:ty),*) => {$(
+        impl Module for $ty {
+            fn visit(&self, _: &mut Visitor<'_>) {}
+        }
+    )*};
+}
+without_parameters!(
+    (),
+    bool,
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    isize,
+    f32,
+    f64,
+    char,
+    str,
+    String
+);

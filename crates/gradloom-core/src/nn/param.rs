@@ -1,0 +1,101 @@
+//! Parameters: shapes with an identity and a way to make their initial values.
+
+use super::Init;
+use crate::ir::{DType, Origin, Shape, Type};
+use crate::trace::{Tensor, with_scope};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+/// Identity of a parameter within the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ParamId(u64);
+
+/// A trainable f32 tensor of a model. It holds no data: the store does, once a program is compiled.
+///
+/// Using one parameter in two places ties the weights. A `Param` is not `Clone`, because a derived `Clone` of a model would
+/// untie or share silently: say [`Param::tie`] to share.
+#[derive(Debug)]
+pub struct Param {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    id: ParamId,
+    shape: Shape,
+    init: Init,
+    frozen: AtomicBool,
+    /// 0: by rank, 1: never, 2: always.
+    decay: AtomicU8,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl Param {
+    /// A parameter of the given shape.
+    pub fn new<const R: usize>(shape: [usize; R], init: Init) -> Param {
+        let id = ParamId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+        let shared =
+            Shared { id, shape: shape.into(), init, frozen: AtomicBool::new(false), decay: AtomicU8::new(0) };
+        Param { shared: Arc::new(shared) }
+    }
+
+    /// The same parameter, for a second place in the model.
+    #[must_use]
+    pub fn tie(&self) -> Param {
+        Param { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Keeps the parameter as it is: programs compiled from now on do not train it.
+    pub fn freeze(&self) {
+        self.shared.frozen.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Param::freeze`] was called.
+    pub fn is_frozen(&self) -> bool {
+        self.shared.frozen.load(Ordering::Relaxed)
+    }
+
+    /// Overrides whether weight decay applies; by default it does from rank 2 on (matrices, not biases and gains).
+    pub fn set_decay(&self, decay: bool) {
+        self.shared.decay.store(1 + u8::from(decay), Ordering::Relaxed);
+    }
+
+    /// What [`Param::set_decay`] said, if anything.
+    pub fn decay(&self) -> Option<bool> {
+        match self.shared.decay.load(Ordering::Relaxed) {
+            0 => None,
+            said => Some(said == 2),
+        }
+    }
+
+    /// Identity.
+    pub fn id(&self) -> ParamId {
+        self.shared.id
+    }
+
+    /// Shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shared.shape
+    }
+
+    /// f32 with the parameter's shape.
+    pub fn ty(&self) -> Type {
+        Type::new(DType::F32, self.shared.shape.clone())
+    }
+
+    /// How the initial values are made.
+    pub fn init(&self) -> &Init {
+        &self.shared.init
+    }
+
+    /// The parameter in the open trace: its value at the start of the step.
+    #[track_caller]
+    pub fn tensor(&self) -> Tensor {
+        let caller = Origin::caller();
+        with_scope(|scope| {
+            let value = scope.param(self, caller);
+            scope.tensor(value)
+        })
+    }
+}

@@ -1,0 +1,184 @@
+//! Blocks: segments that the backward pass may compute again, and loops.
+
+use super::Tensor;
+use super::scope::{Frame, Scope, with_scope};
+use super::tensor::fail;
+use crate::ir::{Definition, OpKind, Origin, Type, ValueId};
+
+/// Tensors that go into or come out of a block: a tensor, tuples, arrays and vectors of groups, and `()`.
+pub trait TensorGroup: Sized {
+    /// The group with every tensor replaced by `f` of it, in order.
+    fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self;
+}
+
+impl TensorGroup for () {
+    fn map(self, _: &mut dyn FnMut(Tensor) -> Tensor) {}
+}
+
+impl TensorGroup for Tensor {
+    fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self {
+        f(self)
+    }
+}
+
+impl<T: TensorGroup> TensorGroup for Vec<T> {
+    fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self {
+        self.into_iter().map(|t| t.map(f)).collect()
+    }
+}
+
+impl<T: TensorGroup, const N: usize> TensorGroup for [T; N] {
+    fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self {
+        <[T; N]>::map(self, |t| TensorGroup::map(t, f))
+    }
+}
+
+impl<A: TensorGroup, B: TensorGroup> TensorGroup for (A, B) {
+    fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self {
+        let a = self.0.map(f);
+        (a, self.1.map(f))
+    }
+}
+
+impl<A: TensorGroup, B: TensorGroup, C: TensorGroup> TensorGroup for (A, B, C) {
+    fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self {
+        let a = self.0.map(f);
+        let b = self.1.map(f);
+        (a, b, self.2.map(f))
+    }
+}
+
+/// The tensors of a group in order, and the group back.
+fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
+    let mut all = Vec::new();
+    let group = group.map(&mut |t| {
+        all.push(t);
+        t
+    });
+    (group, all)
+}
+
+/// Opens a block whose parameters have the given types; returns them.
+fn enter(random_allowed: bool, params: &[Type]) -> Vec<Tensor> {
+    with_scope(|scope| {
+        let block = scope.graph.add_block(params);
+        scope.graph.cursor = block;
+        scope.frames.push(Frame { block, captured: Vec::new(), random_allowed });
+        let params = scope.graph.blocks[block].params.clone();
+        scope.own(&params);
+        params.into_iter().map(|v| scope.tensor(v)).collect()
+    })
+}
+
+/// Ends the block with these results; returns the frame.
+fn leave(scope: &mut Scope, results: Vec<ValueId>) -> Frame {
+    let frame = scope.frames.pop().expect("entered before");
+    scope.graph.blocks[frame.block].results = results;
+    scope.graph.cursor = scope.frames.last().map_or(scope.graph.entry, |outer| outer.block);
+    frame
+}
+
+/// Adds the block's op where the cursor now is.
+fn add_op(scope: &mut Scope, kind: OpKind, operands: &[ValueId], caller: Origin) -> Vec<Tensor> {
+    let origin = scope.intern(caller);
+    let results =
+        scope.graph.add(kind, operands, Some(origin)).expect("the block was built from these operands");
+    scope.own(&results);
+    results.into_iter().map(|v| scope.tensor(v)).collect()
+}
+
+/// Marks a segment whose temporaries the backward pass may compute again instead of keeping them.
+#[track_caller]
+pub fn checkpoint<R: TensorGroup>(f: impl FnOnce() -> R) -> R {
+    let caller = Origin::caller();
+    enter(true, &[]);
+    let (group, inner) = members(f());
+    let outer = with_scope(|scope| {
+        let results = inner.iter().map(|&t| scope.checked(t)).collect();
+        let frame = leave(scope, results);
+        let operands: Vec<ValueId> = frame.captured.iter().map(|&(outer, _)| visible(scope, outer)).collect();
+        add_op(scope, OpKind::Checkpoint { block: frame.block }, &operands, caller)
+    });
+    let mut outer = outer.into_iter();
+    group.map(&mut |_| outer.next().expect("one result for each tensor"))
+}
+
+fn visible(scope: &mut Scope, value: ValueId) -> ValueId {
+    let tensor = scope.tensor(value);
+    scope.checked(tensor)
+}
+
+/// Runs `f` `trip` times over tensors that it carries along and slices of tensors that are stacked along their first axis.
+///
+/// `f` takes (carried, slice of `stacked`) and gives (next carried, an output); the result is (last carried, outputs
+/// stacked along a new first axis). Carried tensors keep their types.
+#[track_caller]
+pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
+    trip: usize,
+    carried: C,
+    stacked: S,
+    f: impl FnOnce(C, S) -> (C, O),
+) -> (C, O) {
+    let caller = Origin::caller();
+    let (carried, initial) = members(carried);
+    let (stacked, stacks) = members(stacked);
+    for stack in &stacks {
+        if stack.shape().first() != Some(&trip) {
+            fail(
+                "scan",
+                format!("`scan` of {trip} steps over a stacked tensor {}", stack.shape()),
+                Some(format!("its first axis must have extent {trip}")),
+            );
+            // The outputs' shapes cannot be known; one run of the body stands in.
+            return f(carried, stacked);
+        }
+    }
+    let slice = |ty: Type| Type::new(ty.dtype, &ty.shape[1..]);
+    let params: Vec<Type> =
+        initial.iter().map(|t| t.ty()).chain(stacks.iter().map(|t| slice(t.ty()))).collect();
+    let mut inside = enter(false, &params).into_iter();
+    let mut next = |_| inside.next().expect("one parameter for each tensor");
+    let (carried, stacked) = (carried.map(&mut next), stacked.map(&mut next));
+    let (last, output) = f(carried, stacked);
+    let (last, carried_out) = members(last);
+    let (output, outputs) = members(output);
+    for (i, (before, after)) in params.iter().zip(&carried_out).enumerate() {
+        if *before != after.ty() {
+            let help = Some("a carried tensor keeps its dtype and shape".into());
+            fail(
+                "scan",
+                format!("`scan`: carried tensor {i} enters as {before} and leaves as {}", after.ty()),
+                help,
+            );
+            with_scope(|scope| leave(scope, Vec::new()));
+            return (last, output);
+        }
+    }
+    let results = with_scope(|scope| {
+        let mut results: Vec<ValueId> = carried_out.iter().map(|&t| scope.checked(t)).collect();
+        let out: Vec<ValueId> = outputs.iter().map(|&t| scope.checked(t)).collect();
+        // Captured values are carried unchanged: parameters and results are ordered carried, captured, stacked.
+        let captured = scope.frames.last().expect("entered before").captured.clone();
+        results.extend(captured.iter().map(|&(_, inner)| inner));
+        let split = results.len();
+        results.extend(out);
+        let frame = leave(scope, results);
+        let body = &mut scope.graph.blocks[frame.block];
+        let (own, extra) = body.params.split_at(params.len());
+        let (carried_params, stacked_params) = own.split_at(initial.len());
+        body.params = [carried_params, extra, stacked_params].concat();
+        for (i, &param) in body.params.clone().iter().enumerate() {
+            scope.graph.values[param].definition = Definition::BlockParam(frame.block, i);
+        }
+        let mut operands: Vec<ValueId> = initial.iter().map(|&t| scope.checked(t)).collect();
+        operands.extend(captured.iter().map(|&(outer, _)| visible(scope, outer)));
+        operands.extend(stacks.iter().map(|&t| scope.checked(t)).collect::<Vec<_>>());
+        let kind = OpKind::Repeat { block: frame.block, trip, carried: split };
+        let mut all = add_op(scope, kind, &operands, caller);
+        all.drain(initial.len()..split);
+        all
+    });
+    let mut results = results.into_iter();
+    let mut next = |_| results.next().expect("one result for each tensor");
+    (last.map(&mut next), output.map(&mut next))
+}

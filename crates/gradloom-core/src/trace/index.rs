@@ -1,0 +1,58 @@
+//! Indexing with tensors. An index out of range is a trap: the step fails with an error and changes nothing.
+
+use super::Tensor;
+use super::tensor::{emit, fail, placeholder};
+use crate::ir::{DType, OpKind, Shape};
+
+impl Tensor {
+    /// Rows by number: `self` `[N, R..]`, `index` i32 `[I..]` gives `[I.., R..]`.
+    #[track_caller]
+    pub fn gather_rows(self, index: Tensor) -> Tensor {
+        emit(OpKind::Gather { batch: 0 }, &[self, index], "gather_rows")
+    }
+
+    /// One element of each last axis: `self` `[B.., N]`, `index` i32 `[B..]` gives `[B..]`.
+    #[track_caller]
+    pub fn take_last(self, index: Tensor) -> Tensor {
+        let (shape, wanted) = (self.shape(), index.shape());
+        if shape.rank() == 0 || shape[..shape.rank() - 1] != wanted[..] {
+            fail(
+                "take_last",
+                format!("`take_last` of {shape}: the index is {wanted}"),
+                (shape.rank() > 0).then(|| format!("it must be {}", Shape::from(&shape[..shape.rank() - 1]))),
+            );
+            return placeholder(self.dtype(), wanted);
+        }
+        emit(OpKind::Gather { batch: wanted.rank() }, &[self, index], "take_last")
+    }
+
+    /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32 `[I..]` names, in order.
+    #[track_caller]
+    pub fn scatter_add_rows(self, index: Tensor, updates: Tensor) -> Tensor {
+        emit(OpKind::ScatterAdd { batch: 0 }, &[self, index, updates], "scatter_add_rows")
+    }
+
+    /// The window of extents `sizes` that starts at the given i32 scalars, one for each axis.
+    #[track_caller]
+    pub fn dynamic_slice(self, starts: &[Tensor], sizes: &[usize]) -> Tensor {
+        let operands = [&[self], starts].concat();
+        emit(OpKind::DynamicSlice { sizes: sizes.to_vec() }, &operands, "dynamic_slice")
+    }
+
+    /// The tensor with the window that starts at the given i32 scalars replaced by `update`.
+    #[track_caller]
+    pub fn dynamic_update_slice(self, update: Tensor, starts: &[Tensor]) -> Tensor {
+        let operands = [&[self, update], starts].concat();
+        emit(OpKind::DynamicUpdateSlice, &operands, "dynamic_update_slice")
+    }
+
+    /// 1 where the last axis' position equals the index, 0 elsewhere: i32 `[I..]` gives f32 `[I.., depth]`.
+    /// An index outside `0..depth` gives a row of zeros, as it has no position.
+    #[track_caller]
+    pub fn one_hot(self, depth: usize) -> Tensor {
+        let shape = [&self.shape()[..], &[depth]].concat();
+        let axis = shape.len() - 1;
+        let positions = super::iota(DType::I32, shape, axis);
+        positions.eq(self.unsqueeze(axis)).cast(DType::F32)
+    }
+}

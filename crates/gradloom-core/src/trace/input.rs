@@ -1,0 +1,31 @@
+//! Declared inputs of a program.
+
+use crate::ir::{DType, Type};
+
+/// Data that the caller passes to every run, by name, dtype and shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Name, unique within a program.
+    pub name: String,
+    /// Type.
+    pub ty: Type,
+}
+
+fn input<const R: usize>(name: &str, dtype: DType, shape: [usize; R]) -> Input {
+    Input { name: name.to_string(), ty: Type::new(dtype, shape) }
+}
+
+/// An input of float32 elements.
+pub fn f32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
+    input(name, DType::F32, shape)
+}
+
+/// An input of int32 elements: token ids, class labels.
+pub fn i32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
+    input(name, DType::I32, shape)
+}
+
+/// An input of uint32 elements.
+pub fn u32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
+    input(name, DType::U32, shape)
+}

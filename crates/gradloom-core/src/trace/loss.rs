@@ -1,0 +1,75 @@
+//! Losses, and gradients inside a trace.
+
+use super::Tensor;
+use super::scope::with_scope;
+use super::tensor::{fail, placeholder};
+use crate::error::{Error, ErrorKind};
+use crate::ir::{DType, Origin, Shape};
+
+impl Tensor {
+    /// Mean cross-entropy over rows, in nats: `self` holds logits `[B.., classes]`.
+    ///
+    /// Targets are class numbers, i32 `[B..]` (one outside `0..classes` fails the step), or rows of probabilities, f32 of the
+    /// logits' shape. A row of probabilities that does not sum to 1 has the gradient `sum(y)·softmax - y`: a row of zeros
+    /// gives none, but counts in the mean.
+    #[track_caller]
+    pub fn cross_entropy(self, targets: Tensor) -> Tensor {
+        self.cross_entropy_rows(targets).mean()
+    }
+
+    /// Cross-entropy of each row, in nats: `[B..]`. See [`Tensor::cross_entropy`].
+    #[track_caller]
+    pub fn cross_entropy_rows(self, targets: Tensor) -> Tensor {
+        let (logits, wanted) = (self.shape(), targets.ty());
+        let lead = Shape::from(&logits[..logits.rank().saturating_sub(1)]);
+        let fits = logits.rank() > 0
+            && match wanted.dtype {
+                DType::F32 => wanted.shape == logits,
+                DType::I32 => wanted.shape == lead,
+                _ => false,
+            };
+        if !fits {
+            fail(
+                "cross_entropy",
+                format!("`cross_entropy` of logits {logits} with targets {wanted}"),
+                Some(format!("targets are i32{lead} (class numbers) or f32{logits} (rows of probabilities)")),
+            );
+            return placeholder(DType::F32, lead);
+        }
+        let shift = self.max_keep(-1).detach();
+        let normaliser = ((self - shift).exp().sum_axes(-1).log() + shift.squeeze(-1)).reshape(lead);
+        if wanted.dtype == DType::I32 {
+            normaliser - self.take_last(targets)
+        } else {
+            targets.sum_axes(-1) * normaliser - (targets * self).sum_axes(-1)
+        }
+    }
+}
+
+/// Gradients of a rank-0 f32 `loss` with respect to tensors of the same trace: inputs, parameters, anything between.
+/// A tensor that the loss does not depend on gets zeros.
+#[track_caller]
+pub fn gradients<const N: usize>(loss: Tensor, wrt: [Tensor; N]) -> [Tensor; N] {
+    let caller = Origin::caller();
+    with_scope(|scope| {
+        let values: Vec<_> = wrt.iter().map(|&t| scope.checked(t)).collect();
+        let loss = scope.checked(loss);
+        let origin = scope.origin_of(caller);
+        let found = if !scope.frames.is_empty() {
+            Err(Error::new(ErrorKind::Trace, "`gradients` inside `checkpoint` or `scan`"))
+        } else {
+            Err(Error::new(ErrorKind::Internal, "x"))
+        };
+        let found = found.unwrap_or_else(|error| {
+            scope.fail(error.at(origin, "gradients"));
+            vec![None; N]
+        });
+        std::array::from_fn(|i| {
+            let value = found[i].unwrap_or_else(|| {
+                let ty = scope.graph.ty(values[i]).clone();
+                scope.placeholder(ty)
+            });
+            scope.tensor(value)
+        })
+    })
+}

@@ -1,0 +1,72 @@
+//! Matrix products.
+
+use super::tensor::{emit, fail, placeholder};
+use super::{Operand, Tensor};
+use crate::ir::{DType, DotAxes, OpKind, Shape};
+
+impl Tensor {
+    /// Matrix product over the last axis of `self` and the second-to-last of `right`, as NumPy's `@`:
+    /// `[.., M, K] x [.., K, N] -> [.., M, N]`. Leading axes broadcast; a rank-1 operand is a row on the left, a column on the
+    /// right, and its axis vanishes.
+    #[track_caller]
+    pub fn matmul(self, right: impl Operand) -> Tensor {
+        let right = right.tensor(self);
+        let (a, b) = (self.shape(), right.shape());
+        let (ra, rb) = (a.rank(), b.rank());
+        if ra == 0 || rb == 0 {
+            fail(
+                "matmul",
+                format!("`matmul` of {a} and {b}: a scalar has no axis to sum over"),
+                Some("multiply with `*`".into()),
+            );
+            return self;
+        }
+        let (k_left, k_right) = (a[ra - 1], b[rb.saturating_sub(2)]);
+        let rows = if ra > 1 { vec![a[ra - 2]] } else { vec![] };
+        let columns = if rb > 1 { vec![b[rb - 1]] } else { vec![] };
+        let batch = Shape::from(&a[..ra.saturating_sub(2)]).broadcast(&b[..rb.saturating_sub(2)].into());
+        let shape = |batch: &Shape| [&batch[..], &rows, &columns].concat();
+        if k_left != k_right {
+            fail(
+                "matmul",
+                format!("`matmul` of {a} and {b}: the inner extents {k_left} and {k_right} differ"),
+                inner_help(&a, &b),
+            );
+            return placeholder(DType::F32, shape(&batch.unwrap_or_default()));
+        }
+        let Some(batch) = batch else {
+            fail("matmul", format!("`matmul` of {a} and {b}: the leading axes do not broadcast"), None);
+            return placeholder(DType::F32, shape(&a[..ra - 2].into()));
+        };
+        // One right matrix for every left one is a single product with more rows; no batch axis is needed.
+        if rb <= 2 {
+            let axes = DotAxes { lhs_contract: vec![ra - 1], rhs_contract: vec![0], ..DotAxes::default() };
+            return emit(OpKind::Dot(axes), &[self, right], "matmul");
+        }
+        let left = self.broadcast_to([&batch[..], &a[ra.saturating_sub(2)..]].concat());
+        let right = right.broadcast_to([&batch[..], &b[rb - 2..]].concat());
+        let n = batch.rank();
+        let lead: Vec<usize> = (0..n).collect();
+        let axes = DotAxes {
+            lhs_batch: lead.clone(),
+            rhs_batch: lead,
+            lhs_contract: vec![n + rows.len()],
+            rhs_contract: vec![n],
+        };
+        emit(OpKind::Dot(axes), &[left, right], "matmul")
+    }
+
+    /// The generalised product: batch axes, then free axes of the left, then of the right operand.
+    #[track_caller]
+    pub fn dot_general(self, right: Tensor, axes: DotAxes) -> Tensor {
+        emit(OpKind::Dot(axes), &[self, right], "dot_general")
+    }
+}
+
+fn inner_help(a: &Shape, b: &Shape) -> Option<String> {
+    let (k, rb) = (a[a.rank() - 1], b.rank());
+    if rb >= 2 && b[rb - 1] == k {
+        return Some("the right operand would fit transposed: `.transpose(-2, -1)`".into());
+    }
+    Some(format!("the right operand needs {k} rows: [.., {k}, N]"))
+}

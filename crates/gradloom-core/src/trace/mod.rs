@@ -1,0 +1,32 @@
+//! Tracing: a model's Rust code runs once, and every tensor operation becomes an op of a graph.
+//!
+//! In: a closure over [`Tensor`] handles. Out: a [`Traced`] graph, or the first error with its place in the user's source.
+//! Always holds: an open trace belongs to one thread; a wrong shape does not panic, the first error is kept and tracing goes on
+//! with a placeholder of a likely type.
+
+mod attention;
+mod block;
+mod custom;
+mod index;
+mod input;
+mod loss;
+mod math;
+mod matmul;
+mod operand;
+mod random;
+mod reduce;
+mod scope;
+mod shape;
+mod tensor;
+
+pub use attention::AttentionOptions;
+pub use block::{TensorGroup, checkpoint, scan};
+pub use input::{Input, f32, i32, u32};
+pub use loss::gradients;
+pub use operand::Operand;
+pub use random::uniform;
+pub use reduce::Axes;
+pub use scope::{ParamTable, ParamUse, Traced, is_training, trace};
+pub(crate) use scope::{RNG_SCALARS, with_scope};
+pub use shape::concat;
+pub use tensor::{Tensor, full, iota};

@@ -1,0 +1,180 @@
+//! Reductions, and the functions made of them.
+
+use super::Tensor;
+use super::tensor::{emit, fail, full, placeholder};
+use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
+
+/// One axis or several; negative numbers count from the last axis (-1).
+pub trait Axes {
+    /// The axes as given.
+    fn list(&self) -> Vec<isize>;
+}
+
+impl Axes for isize {
+    fn list(&self) -> Vec<isize> {
+        vec![*self]
+    }
+}
+
+impl<const N: usize> Axes for [isize; N] {
+    fn list(&self) -> Vec<isize> {
+        self.to_vec()
+    }
+}
+
+impl Axes for &[isize] {
+    fn list(&self) -> Vec<isize> {
+        self.to_vec()
+    }
+}
+
+/// The axis counted from the front, or an error of the trace and `None`.
+#[track_caller]
+pub(super) fn resolve_axis(token: &str, axis: isize, shape: &Shape) -> Option<usize> {
+    let rank = shape.rank() as isize;
+    let resolved = if axis < 0 { axis + rank } else { axis };
+    if (0..rank).contains(&resolved) {
+        return Some(resolved as usize);
+    }
+    fail(
+        token,
+        format!("`{token}`: axis {axis} is out of range for {shape} (rank {rank})"),
+        Some(format!("axes are 0 to {}, or -{rank} to -1", rank - 1)),
+    );
+    None
+}
+
+#[track_caller]
+fn reduce(op: ReduceOp, token: &str, x: Tensor, axes: impl Axes, keep: bool) -> Tensor {
+    let shape = x.shape();
+    let mut resolved = Vec::new();
+    for axis in axes.list() {
+        let Some(axis) = resolve_axis(token, axis, &shape) else { return x };
+        if resolved.contains(&axis) {
+            fail(token, format!("`{token}`: axis {axis} is given twice"), None);
+            return x;
+        }
+        resolved.push(axis);
+    }
+    resolved.sort_unstable();
+    let kept: Vec<usize> =
+        shape.iter().enumerate().map(|(a, &n)| if resolved.contains(&a) { 1 } else { n }).collect();
+    let reduced =
+        if resolved.is_empty() { x } else { emit(OpKind::Reduce { op, axes: resolved }, &[x], token) };
+    if keep { reduced.reshape(kept) } else { reduced }
+}
+
+fn all_axes(x: Tensor) -> Vec<isize> {
+    (0..x.rank() as isize).collect()
+}
+
+macro_rules! reductions {
+    ($($(#[$doc:meta])* $all:ident $some:ident $keep:ident => $op:ident;)*) => {
+        impl Tensor {
+            $($(#[$doc])*
+            ///
+            /// Over all axes; gives rank 0.
+            #[track_caller] pub fn $all(self) -> Tensor {
+                reduce(ReduceOp::$op, stringify!($all), self, &all_axes(self)[..], false)
+            }
+            $(#[$doc])*
+            ///
+            /// Over the given axes, which vanish.
+            #[track_caller] pub fn $some(self, axes: impl Axes) -> Tensor {
+                reduce(ReduceOp::$op, stringify!($some), self, axes, false)
+            }
+            $(#[$doc])*
+            ///
+            /// Over the given axes, which stay with extent 1.
+            #[track_caller] pub fn $keep(self, axes: impl Axes) -> Tensor {
+                reduce(ReduceOp::$op, stringify!($keep), self, axes, true)
+            })*
+        }
+    };
+}
+reductions! {
+    /// Sum; 0 for no elements.
+    sum sum_axes sum_keep => Sum;
+    /// Product; 1 for no elements.
+    prod prod_axes prod_keep => Prod;
+    /// Largest element; `-inf` for no elements, NaN if there is one.
+    max max_axes max_keep => Max;
+    /// Smallest element; `inf` for no elements, NaN if there is one.
+    min min_axes min_keep => Min;
+}
+
+impl Tensor {
+    #[track_caller]
+    fn divided_by_count(self, sum: Tensor, token: &str) -> Tensor {
+        if !self.dtype().is_float() {
+            fail(
+                token,
+                format!("`{token}` of {} elements", self.dtype()),
+                Some("convert with .cast(DType::F32)".into()),
+            );
+            return placeholder(DType::F32, sum.shape());
+        }
+        let count = self.shape().elements().checked_div(sum.shape().elements()).unwrap_or(0);
+        sum / full(DType::F32, Shape::scalar(), count as f64)
+    }
+
+    /// Mean over all elements; NaN for none.
+    #[track_caller]
+    pub fn mean(self) -> Tensor {
+        self.divided_by_count(self.sum(), "mean")
+    }
+
+    /// Mean over the given axes, which vanish.
+    #[track_caller]
+    pub fn mean_axes(self, axes: impl Axes) -> Tensor {
+        self.divided_by_count(self.sum_axes(axes), "mean_axes")
+    }
+
+    /// Mean over the given axes, which stay with extent 1.
+    #[track_caller]
+    pub fn mean_keep(self, axes: impl Axes) -> Tensor {
+        self.divided_by_count(self.sum_keep(axes), "mean_keep")
+    }
+
+    /// Index of the largest element along an axis, as i32; the first one wins a tie, NaN wins over numbers.
+    #[track_caller]
+    pub fn argmax(self, axis: isize) -> Tensor {
+        self.arg_reduce(ArgReduceOp::ArgMax, "argmax", axis)
+    }
+
+    /// Index of the smallest element along an axis, as i32; the first one wins a tie, NaN wins over numbers.
+    #[track_caller]
+    pub fn argmin(self, axis: isize) -> Tensor {
+        self.arg_reduce(ArgReduceOp::ArgMin, "argmin", axis)
+    }
+
+    #[track_caller]
+    fn arg_reduce(self, op: ArgReduceOp, token: &str, axis: isize) -> Tensor {
+        match resolve_axis(token, axis, &self.shape()) {
+            Some(axis) => emit(OpKind::ArgReduce { op, axis }, &[self], token),
+            None => placeholder(DType::I32, self.shape()),
+        }
+    }
+
+    /// `log(sum(exp(x)))` along an axis, which stays with extent 1; safe for large elements.
+    #[track_caller]
+    pub fn logsumexp_keep(self, axis: isize) -> Tensor {
+        // The shift cancels, so its gradient is left out.
+        let shift = self.max_keep(axis).detach();
+        (self - shift).exp().sum_keep(axis).log() + shift
+    }
+
+    /// `exp(x) / sum(exp(x))` along an axis.
+    #[track_caller]
+    pub fn softmax(self, axis: isize) -> Tensor {
+        let exp = (self - self.max_keep(axis).detach()).exp();
+        exp / exp.sum_keep(axis)
+    }
+
+    /// `x - log(sum(exp(x)))` along an axis.
+    #[track_caller]
+    pub fn log_softmax(self, axis: isize) -> Tensor {
+        let shifted = self - self.max_keep(axis).detach();
+        shifted - shifted.exp().sum_keep(axis).log()
+    }
+}

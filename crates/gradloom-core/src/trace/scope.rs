@@ -1,0 +1,364 @@
+//! The open trace: a thread-local stack of graphs under construction.
+
+use super::{Input, Tensor};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{
+    BlockId, Definition, Graph, Literal, Number, OpKind, Origin, OriginId, Output, Type, ValueId,
+};
+use crate::nn::{Module, Param, ParamId, Visitor};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Per-step scalars that key random numbers: seed (low and high word) and attempted step.
+pub(crate) const RNG_SCALARS: [&str; 3] = ["rng.seed_lo", "rng.seed_hi", "rng.step"];
+
+/// The parameters of a model, by identity, with the names under which the store keeps them.
+#[derive(Debug, Default)]
+pub struct ParamTable {
+    params: Vec<ParamUse>,
+    by_id: HashMap<ParamId, usize>,
+    names: HashMap<String, usize>,
+}
+
+/// One parameter of a model.
+#[derive(Debug)]
+pub struct ParamUse {
+    /// Path of the first field that holds it, as `layers.0.weight`.
+    pub name: String,
+    /// Paths of further fields that hold the same parameter (tied weights).
+    pub aliases: Vec<String>,
+    /// The parameter.
+    pub param: Param,
+}
+
+impl ParamTable {
+    /// Collects the parameters of a model in the order of its fields.
+    ///
+    /// # Errors
+    /// When two different parameters have one name, as with a field name used twice in hand-written `visit`.
+    pub fn of(model: &dyn Module) -> Result<Self> {
+        let mut table = Self::default();
+        let mut clash = None;
+        let mut found = |path: &str, param: &Param| {
+            if let Some(&known) = table.by_id.get(&param.id()) {
+                table.params[known].aliases.push(path.to_string());
+                return;
+            }
+            if table.names.insert(path.to_string(), table.params.len()).is_some() {
+                clash.get_or_insert(path.to_string());
+            }
+            table.by_id.insert(param.id(), table.params.len());
+            table.params.push(ParamUse { name: path.to_string(), aliases: Vec::new(), param: param.tie() });
+        };
+        model.visit(&mut Visitor::new(&mut found));
+        match clash {
+            None => Ok(table),
+            Some(name) => Err(Error::new(
+                ErrorKind::Trace,
+                format!("two different parameters of the model are both called `{name}`"),
+            )
+            .help("give every field that `Module::visit` reports its own name")),
+        }
+    }
+
+    /// All parameters, each once.
+    pub fn iter(&self) -> impl Iterator<Item = &ParamUse> {
+        self.params.iter()
+    }
+
+    fn get(&self, id: ParamId) -> Option<&ParamUse> {
+        self.by_id.get(&id).map(|&i| &self.params[i])
+    }
+}
+
+/// What tracing gives.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// The graph: inputs, the parameters that were used, ops, captures.
+    pub graph: Graph,
+    /// Values of the tensors that the closure returned.
+    pub results: Vec<ValueId>,
+    /// Name, leaf and identity of each parameter that was used, in the order of the model's fields.
+    pub params: Vec<(String, ValueId, ParamId)>,
+}
+
+/// A block under construction, entered by `checkpoint` or `scan`.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) block: BlockId,
+    /// Outer values that the block uses, with the block's parameter for each, in the order of first use.
+    pub(super) captured: Vec<(ValueId, ValueId)>,
+    /// Whether the body may draw random numbers.
+    pub(super) random_allowed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) graph: Graph,
+    generation: u32,
+    pub(crate) training: bool,
+    table: ParamTable,
+    used: HashMap<ParamId, ValueId>,
+    error: Option<Error>,
+    sites: u32,
+    /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a library.
+    root: Origin,
+    pub(super) frames: Vec<Frame>,
+    /// The block of each value that is not in the entry block.
+    pub(super) owners: HashMap<ValueId, BlockId>,
+}
+
+thread_local! {
+    static SCOPES: RefCell<Vec<Scope>> = const { RefCell::new(Vec::new()) };
+}
+
+static GENERATIONS: AtomicU32 = AtomicU32::new(1);
+
+/// Runs `f` on the innermost open trace. `f` must not trace itself.
+#[track_caller]
+pub(crate) fn with_scope<R>(f: impl FnOnce(&mut Scope) -> R) -> R {
+    SCOPES.with(|scopes| match scopes.borrow_mut().last_mut() {
+        Some(scope) => f(scope),
+        None => panic!(
+            "no trace is open on this thread: tensors exist only inside the closures given to `.loss(..)` and `.infer(..)`"
+        ),
+    })
+}
+
+/// Whether a training loss is being traced: dropout acts only then.
+#[track_caller]
+pub fn is_training() -> bool {
+    with_scope(|scope| scope.training)
+}
+
+/// Removes the scope also when the closure panics.
+struct Guard;
+impl Drop for Guard {
+    fn drop(&mut self) {
+        SCOPES.with(|scopes| scopes.borrow_mut().pop());
+    }
+}
+
+/// Traces `f` over declared inputs.
+///
+/// # Errors
+/// The first error that an operation met, with its place in the source; inputs whose names repeat.
+#[track_caller]
+pub fn trace<R>(
+    model: &dyn Module,
+    inputs: &[Input],
+    training: bool,
+    f: impl FnOnce(&[Tensor]) -> R,
+    results: impl FnOnce(R) -> Vec<Tensor>,
+) -> Result<Traced> {
+    let root = Origin::caller();
+    let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+    let mut scope = Scope {
+        graph: Graph::new(),
+        generation,
+        training,
+        table: ParamTable::of(model)?,
+        used: HashMap::new(),
+        error: None,
+        sites: 0,
+        root,
+        frames: Vec::new(),
+        owners: HashMap::new(),
+    };
+    let mut tensors = Vec::new();
+    for (i, input) in inputs.iter().enumerate() {
+        if inputs[..i].iter().any(|other| other.name == input.name) {
+            return Err(Error::new(ErrorKind::Trace, format!("two inputs are called `{}`", input.name))
+                .at(scope.root.clone(), "inputs"));
+        }
+        let kind = OpKind::Input { name: input.name.clone(), ty: input.ty.clone() };
+        tensors.push(Tensor::new(scope.add_leaf(kind), generation));
+    }
+    SCOPES.with(|scopes| scopes.borrow_mut().push(scope));
+    let guard = Guard;
+    let returned = results(f(&tensors));
+    let values: Vec<ValueId> = returned.iter().map(|t| with_scope(|s| s.checked(*t))).collect();
+    let scope = SCOPES.with(|scopes| {
+        // Taken out, not popped: the guard pops what is left in its place.
+        let mut scopes = scopes.borrow_mut();
+        let top = scopes.len() - 1;
+        let empty = Scope {
+            graph: Graph::new(),
+            generation: 0,
+            training,
+            table: ParamTable::default(),
+            used: HashMap::new(),
+            error: None,
+            sites: 0,
+            root: Origin { file: String::new(), line: 0, column: 0 },
+            frames: Vec::new(),
+            owners: HashMap::new(),
+        };
+        std::mem::replace(&mut scopes[top], empty)
+    });
+    drop(guard);
+    if let Some(error) = scope.error {
+        return Err(error);
+    }
+    let params = scope
+        .table
+        .iter()
+        .filter_map(|p| scope.used.get(&p.param.id()).map(|&v| (p.name.clone(), v, p.param.id())))
+        .collect();
+    Ok(Traced { graph: scope.graph, results: values, params })
+}
+
+impl Scope {
+    /// Adds an op to the entry block, wherever the cursor is.
+    pub(crate) fn add_leaf(&mut self, kind: OpKind) -> ValueId {
+        let cursor = std::mem::replace(&mut self.graph.cursor, self.graph.entry);
+        let value = self.graph.add(kind, &[], None).expect("leaves have no operands that could be wrong")[0];
+        self.graph.cursor = cursor;
+        value
+    }
+
+    pub(crate) fn tensor(&self, value: ValueId) -> Tensor {
+        Tensor::new(value, self.generation)
+    }
+
+    /// The value behind a handle of this trace, usable in the block under construction.
+    #[track_caller]
+    pub(super) fn checked(&mut self, tensor: Tensor) -> ValueId {
+        assert!(
+            tensor.generation() == self.generation,
+            "this tensor belongs to another trace: a tensor must not leave the closure in which it was made"
+        );
+        self.reach(tensor.value(), self.frames.len())
+    }
+
+    /// The value as seen from the block at `depth` frames: outer values are handed in through block parameters.
+    fn reach(&mut self, value: ValueId, depth: usize) -> ValueId {
+        let owner = self.owners.get(&value).copied().unwrap_or(self.graph.entry);
+        let current = if depth == 0 { self.graph.entry } else { self.frames[depth - 1].block };
+        if owner == current {
+            return value;
+        }
+        if depth == 0 {
+            self.fail(
+                Error::new(
+                    ErrorKind::Trace,
+                    "a tensor made inside `checkpoint` or `scan` is used outside of it",
+                )
+                .help("return the tensor from the closure"),
+            );
+            return self.placeholder(self.graph.ty(value).clone());
+        }
+        if let Some(&(_, inner)) = self.frames[depth - 1].captured.iter().find(|(outer, _)| *outer == value) {
+            return inner;
+        }
+        let outside = self.reach(value, depth - 1);
+        let ty = self.graph.ty(value).clone();
+        let index = self.graph.blocks[current].params.len();
+        let inner = self
+            .graph
+            .values
+            .push(crate::ir::Value { ty, definition: Definition::BlockParam(current, index) });
+        self.graph.blocks[current].params.push(inner);
+        self.owners.insert(inner, current);
+        self.frames[depth - 1].captured.push((value, inner));
+        let _ = outside;
+        inner
+    }
+
+    /// Keeps the first error.
+    pub(crate) fn fail(&mut self, error: Error) {
+        if self.error.is_none() {
+            // Where a panic aborts, the error might otherwise never be seen.
+            #[cfg(target_arch = "wasm32")]
+            eprintln!("{error}");
+            self.error = Some(error);
+        }
+    }
+
+    /// A value to go on with after an error.
+    pub(crate) fn placeholder(&mut self, ty: Type) -> ValueId {
+        let data = Literal::Splat(Number::of(ty.dtype, 0.0));
+        let value =
+            self.graph.add(OpKind::Constant { ty, data }, &[], None).expect("a splat fits its type")[0];
+        self.own(&[value]);
+        value
+    }
+
+    /// Notes that values belong to the block under construction.
+    pub(super) fn own(&mut self, values: &[ValueId]) {
+        if let Some(frame) = self.frames.last() {
+            let block = frame.block;
+            self.owners.extend(values.iter().map(|&v| (v, block)));
+        }
+    }
+
+    /// The origin to record for a caller: its own place, unless that is inside the standard library or gradloom.
+    pub(crate) fn origin_of(&self, caller: Origin) -> Origin {
+        let internal = caller.file.contains("/rustc/")
+            || caller.file.contains("library/core/")
+            || caller.file.contains("gradloom-core/src/");
+        if internal { self.root.clone() } else { caller }
+    }
+
+    pub(crate) fn intern(&mut self, caller: Origin) -> OriginId {
+        let origin = self.origin_of(caller);
+        self.graph.origins.intern(origin)
+    }
+
+    /// The leaf of a parameter, made at its first use.
+    pub(crate) fn param(&mut self, param: &Param, caller: Origin) -> ValueId {
+        if let Some(&value) = self.used.get(&param.id()) {
+            return self.reach(value, self.frames.len());
+        }
+        let ty = param.ty();
+        let Some(known) = self.table.get(param.id()) else {
+            let origin = self.origin_of(caller);
+            self.fail(
+                Error::new(
+                    ErrorKind::Trace,
+                    format!("a parameter of shape {} is not part of the model", ty.shape),
+                )
+                .at(origin, "tensor")
+                .help("make it a field of the model, so that `#[derive(Module)]` finds it"),
+            );
+            return self.placeholder(ty);
+        };
+        let kind = OpKind::Param { name: known.name.clone(), ty };
+        let value = self.add_leaf(kind);
+        self.used.insert(param.id(), value);
+        self.reach(value, self.frames.len())
+    }
+
+    /// A number of the per-step block, made at its first use.
+    pub(crate) fn scalar(&mut self, name: &str, dtype: crate::ir::DType) -> ValueId {
+        let kind = OpKind::Scalar { name: name.to_string(), dtype };
+        let known = self.graph.entry_ops().find(|(_, op)| op.kind == kind).map(|(_, op)| op.results[0]);
+        let value = known.unwrap_or_else(|| self.add_leaf(kind));
+        self.reach(value, self.frames.len())
+    }
+
+    /// A number for the next source of random bits, and whether the block under construction may have one.
+    pub(crate) fn next_site(&mut self) -> (u32, bool) {
+        self.sites += 1;
+        (self.sites - 1, self.frames.iter().all(|frame| frame.random_allowed))
+    }
+
+    /// Makes a value readable under a name.
+    pub(crate) fn capture(&mut self, name: String, value: ValueId, caller: Origin) {
+        let origin = self.origin_of(caller);
+        let problem = if self.graph.outputs.iter().any(|o| o.name == name) {
+            format!("the name `{name}` is captured twice")
+        } else if !self.frames.is_empty() {
+            format!("`{name}` is captured inside `checkpoint` or `scan`")
+        } else {
+            self.graph.outputs.push(Output { name, value });
+            return;
+        };
+        self.fail(
+            Error::new(ErrorKind::Trace, problem)
+                .at(origin, "capture")
+                .help("captures need distinct names, outside of blocks"),
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Views and data movement.
+
+use super::Tensor;
+use super::reduce::resolve_axis;
+use super::tensor::{emit, fail, placeholder};
+use crate::ir::{Number, OpKind, Shape};
+use std::ops::{Bound, RangeBounds};
+
+impl Tensor {
+    /// The same elements, in row-major order, in another shape.
+    #[track_caller]
+    pub fn reshape(self, shape: impl Into<Shape>) -> Tensor {
+        let (from, shape) = (self.ty(), shape.into());
+        if from.shape == shape {
+            return self;
+        }
+        if from.elements() != shape.elements() {
+            fail(
+                "reshape",
+                format!(
+                    "cannot reshape {} ({} elements) to {shape} ({} elements)",
+                    from.shape,
+                    from.elements(),
+                    shape.elements()
+                ),
+                reshape_help(&from.shape, &shape),
+            );
+            return placeholder(from.dtype, shape);
+        }
+        emit(OpKind::Reshape { shape }, &[self], "reshape")
+    }
+
+    /// All elements in one axis.
+    #[track_caller]
+    pub fn flatten(self) -> Tensor {
+        let elements = self.shape().elements();
+        self.reshape([elements])
+    }
+
+    /// Axis i of the result is axis `order[i]`.
+    #[track_caller]
+    pub fn permute<const R: usize>(self, order: [usize; R]) -> Tensor {
+        emit(OpKind::Permute { perm: order.to_vec() }, &[self], "permute")
+    }
+
+    /// Swaps two axes; negative numbers count from the last.
+    #[track_caller]
+    pub fn transpose(self, a: isize, b: isize) -> Tensor {
+        let shape = self.shape();
+        let (Some(a), Some(b)) = (resolve_axis("transpose", a, &shape), resolve_axis("transpose", b, &shape))
+        else {
+            return self;
+        };
+        let mut perm: Vec<usize> = (0..shape.rank()).collect();
+        perm.swap(a, b);
+        if a == b { self } else { emit(OpKind::Permute { perm }, &[self], "transpose") }
+    }
+
+    /// Repeats axes of extent 1, and missing leading axes, to `shape`.
+    #[track_caller]
+    pub fn broadcast_to(self, shape: impl Into<Shape>) -> Tensor {
+        let (from, shape) = (self.ty(), shape.into());
+        if from.shape == shape {
+            return self;
+        }
+        if from.shape.broadcast(&shape).as_ref() != Some(&shape) {
+            fail("broadcast_to", format!("cannot broadcast {} to {shape}", from.shape), None);
+            return placeholder(from.dtype, shape);
+        }
+        let aligned = [vec![1; shape.rank() - from.shape.rank()], from.shape.to_vec()].concat();
+        let x = self.reshape(aligned);
+        if x.shape() == shape { x } else { emit(OpKind::Broadcast { shape }, &[x], "broadcast_to") }
+    }
+
+    /// A new axis of extent 1 at `axis` (0 to rank).
+    #[track_caller]
+    pub fn unsqueeze(self, axis: usize) -> Tensor {
+        let mut shape = self.shape().to_vec();
+        if axis > shape.len() {
+            fail(
+                "unsqueeze",
+                format!("`unsqueeze`: axis {axis} is out of range for a new axis of {}", Shape::from(shape)),
+                None,
+            );
+            return self;
+        }
+        shape.insert(axis, 1);
+        self.reshape(shape)
+    }
+
+    /// Removes an axis of extent 1.
+    #[track_caller]
+    pub fn squeeze(self, axis: isize) -> Tensor {
+        let shape = self.shape();
+        let Some(axis) = resolve_axis("squeeze", axis, &shape) else { return self };
+        if shape[axis] != 1 {
+            fail(
+                "squeeze",
+                format!("`squeeze`: axis {axis} of {shape} has extent {}, not 1", shape[axis]),
+                None,
+            );
+            return self;
+        }
+        self.reshape(shape.without(&[axis]))
+    }
+
+    /// Elements of a range along an axis, as `x.slice(-1, 0..64)`.
+    #[track_caller]
+    pub fn slice(self, axis: isize, range: impl RangeBounds<usize>) -> Tensor {
+        self.slice_step(axis, range, 1)
+    }
+
+    /// Every `step`th element of a range along an axis.
+    #[track_caller]
+    pub fn slice_step(self, axis: isize, range: impl RangeBounds<usize>, step: usize) -> Tensor {
+        let shape = self.shape();
+        let Some(axis) = resolve_axis("slice", axis, &shape) else { return self };
+        let first = match range.start_bound() {
+            Bound::Included(&n) => n,
+            Bound::Excluded(&n) => n + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&n) => n + 1,
+            Bound::Excluded(&n) => n,
+            Bound::Unbounded => shape[axis],
+        };
+        let (mut start, mut limit, mut steps) =
+            (vec![0; shape.rank()], shape.to_vec(), vec![1; shape.rank()]);
+        (start[axis], limit[axis], steps[axis]) = (first, end, step);
+        emit(OpKind::Slice { start, limit, step: steps }, &[self], "slice")
+    }
+
+    /// Cuts an axis into equal parts.
+    #[track_caller]
+    pub fn split<const N: usize>(self, axis: isize) -> [Tensor; N] {
+        let shape = self.shape();
+        let Some(at) = resolve_axis("split", axis, &shape) else { return [self; N] };
+        if N == 0 || !shape[at].is_multiple_of(N) {
+            fail(
+                "split",
+                format!(
+                    "`split`: {} elements of axis {at} of {shape} do not divide into {N} parts",
+                    shape[at]
+                ),
+                None,
+            );
+            return [self; N];
+        }
+        let part = shape[at] / N;
+        std::array::from_fn(|i| self.slice(at as isize, i * part..(i + 1) * part))
+    }
+
+    /// `low` elements of `value` before and `high` after, along an axis.
+    #[track_caller]
+    pub fn pad(self, axis: isize, low: usize, high: usize, value: f64) -> Tensor {
+        let ty = self.ty();
+        let Some(axis) = resolve_axis("pad", axis, &ty.shape) else { return self };
+        let rank = ty.shape.rank();
+        let at = |n: usize| (0..rank).map(|a| if a == axis { n } else { 0 }).collect::<Vec<_>>();
+        let kind =
+            OpKind::Pad { low: at(low), high: at(high), interior: at(0), value: Number::of(ty.dtype, value) };
+        emit(kind, &[self], "pad")
+    }
+}
+
+/// Joins tensors along an axis; the other extents agree.
+#[track_caller]
+pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
+    let Some(first) = parts.first() else {
+        fail("concat", "`concat` of no tensors", Some("give at least one".into()));
+        return placeholder(crate::ir::DType::F32, Shape::scalar());
+    };
+    match resolve_axis("concat", axis, &first.shape()) {
+        Some(axis) => emit(OpKind::Concat { axis }, parts, "concat"),
+        None => *first,
+    }
+}
+
+/// Names the axis to blame when one extent alone differs.
+fn reshape_help(from: &Shape, to: &Shape) -> Option<String> {
+    let elements = from.elements();
+    let axis = (0..to.rank()).rev().find(|&a| {
+        let rest = to.without(&[a]).elements();
+        rest > 0 && elements.is_multiple_of(rest)
+    })?;
+    Some(format!("with axis {axis} = {} it would fit", elements / to.without(&[axis]).elements()))
+}

@@ -1,0 +1,174 @@
+//! The tensor handle and how an operation enters the graph.
+
+use super::scope::with_scope;
+use crate::error::{Error, ErrorKind};
+use crate::ir::{DType, Literal, Number, OpKind, Origin, Shape, Type, ValueId};
+use std::marker::PhantomData;
+
+/// A value of the open trace: an id, cheap to copy, without data.
+///
+/// It lives only inside the closure in which it was made. Operators work between tensors and with numbers, and broadcast
+/// as NumPy does (right-aligned; extents equal or 1).
+#[must_use]
+#[derive(Clone, Copy)]
+pub struct Tensor {
+    value: ValueId,
+    generation: u32,
+    // A trace belongs to one thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl std::fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tensor({})", self.value)
+    }
+}
+
+impl Tensor {
+    pub(super) fn new(value: ValueId, generation: u32) -> Self {
+        Self { value, generation, not_send: PhantomData }
+    }
+
+    /// The value in the graph under construction.
+    pub fn value(self) -> ValueId {
+        self.value
+    }
+
+    pub(super) fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// Element type and shape.
+    #[track_caller]
+    pub fn ty(self) -> Type {
+        with_scope(|scope| scope.graph.ty(self.value).clone())
+    }
+
+    /// Shape.
+    #[track_caller]
+    pub fn shape(self) -> Shape {
+        self.ty().shape
+    }
+
+    /// Element type.
+    #[track_caller]
+    pub fn dtype(self) -> DType {
+        with_scope(|scope| scope.graph.ty(self.value).dtype)
+    }
+
+    /// Number of axes.
+    #[track_caller]
+    pub fn rank(self) -> usize {
+        with_scope(|scope| scope.graph.ty(self.value).shape.rank())
+    }
+
+    /// The extents, as `let [batch, time, width] = x.dims();`. A wrong rank is an error of the trace; the extents are then 1.
+    #[track_caller]
+    pub fn dims<const R: usize>(self) -> [usize; R] {
+        let shape = self.shape();
+        <[usize; R]>::try_from(&shape[..]).unwrap_or_else(|_| {
+            fail(
+                "dims",
+                format!("`dims` wants {R} axes, the tensor is {shape} (rank {})", shape.rank()),
+                None,
+            );
+            [1; R]
+        })
+    }
+
+    /// Makes the tensor readable after each step, under `name`. Returns it.
+    #[track_caller]
+    pub fn capture(self, name: impl Into<String>) -> Tensor {
+        let caller = Origin::caller();
+        with_scope(|scope| {
+            let value = scope.checked(self);
+            scope.capture(name.into(), value, caller);
+        });
+        self
+    }
+
+    /// The same elements; no gradient flows through.
+    #[track_caller]
+    pub fn detach(self) -> Tensor {
+        emit(OpKind::Unary(crate::ir::UnaryOp::Detach), &[self], "detach")
+    }
+}
+
+/// Records an error of the open trace at the caller's place.
+#[track_caller]
+pub(super) fn fail(token: &str, message: impl Into<String>, help: Option<String>) {
+    let caller = Origin::caller();
+    with_scope(|scope| {
+        let origin = scope.origin_of(caller);
+        let mut error = Error::new(ErrorKind::Trace, message.into()).at(origin, token);
+        if let Some(help) = help {
+            error = error.help(help);
+        }
+        scope.fail(error);
+    });
+}
+
+/// A placeholder of a likely type, after an error.
+#[track_caller]
+pub(super) fn placeholder(dtype: DType, shape: impl Into<Shape>) -> Tensor {
+    let ty = Type::new(dtype, shape);
+    with_scope(|scope| {
+        let value = scope.placeholder(ty);
+        scope.tensor(value)
+    })
+}
+
+/// Adds an op; after a type error, the first operand's type stands in for each result.
+#[track_caller]
+pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: usize) -> Vec<Tensor> {
+    let caller = Origin::caller();
+    with_scope(|scope| {
+        let origin = scope.intern(caller);
+        let values: Vec<ValueId> = operands.iter().map(|&t| scope.checked(t)).collect();
+        match scope.graph.add(kind, &values, Some(origin)) {
+            Ok(results) => {
+                scope.own(&results);
+                results.into_iter().map(|v| scope.tensor(v)).collect()
+            }
+            Err(problem) => {
+                let place = scope.graph.origins.get(origin).expect("just interned").clone();
+                let mut error = Error::new(ErrorKind::Trace, problem.message).at(place, token);
+                if let Some(help) = problem.help {
+                    error = error.help(help);
+                }
+                scope.fail(error);
+                let ty = values.first().map_or(Type::scalar(DType::F32), |&v| scope.graph.ty(v).clone());
+                (0..results)
+                    .map(|_| {
+                        let value = scope.placeholder(ty.clone());
+                        scope.tensor(value)
+                    })
+                    .collect()
+            }
+        }
+    })
+}
+
+/// Adds an op with one result.
+#[track_caller]
+pub(super) fn emit(kind: OpKind, operands: &[Tensor], token: &str) -> Tensor {
+    emit_all(kind, operands, token, 1)[0]
+}
+
+/// A tensor whose elements are all `value`.
+#[track_caller]
+pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
+    let ty = Type::new(dtype, shape);
+    let exact = dtype == DType::F32 || (value.fract() == 0.0 && Number::of(dtype, value).fits(dtype));
+    if !exact {
+        fail("full", format!("{value} is not a number of dtype {dtype}"), None);
+        return placeholder(dtype, ty.shape);
+    }
+    emit(OpKind::Constant { data: Literal::Splat(Number::of(dtype, value)), ty }, &[], "full")
+}
+
+/// The index along `axis`, in a tensor of the given shape: positions, as `iota(DType::I32, [context], 0)`.
+#[track_caller]
+pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: usize) -> Tensor {
+    emit(OpKind::Iota { ty: Type::new(dtype, shape), axis }, &[], "iota")
+}

@@ -1,0 +1,71 @@
+//! The `Module` bounds of a generic struct.
+//!
+//! In: its generics and the types of the fields that are visited. Out: the generics with the bounds that an
+//! implementation needs. The rule is that of the derives of serde: a type parameter that a field uses is bounded, an
+//! associated type (`A::Head`) is bounded itself, and `PhantomData<T>` asks nothing of `T`. Bounds on whole field types
+//! would be more exact, but a type that holds itself in a `Vec` would then never end.
+
+use quote::ToTokens;
+use syn::visit::{self, Visit};
+use syn::{GenericParam, Generics, Ident, Path, Type, TypePath, parse_quote};
+
+/// `generics` with `Module` bounds for what `fields` use.
+pub(crate) fn with_module_bounds<'a>(
+    generics: &Generics,
+    fields: impl Iterator<Item = &'a Type>,
+) -> Generics {
+    let parameters = generics
+        .params
+        .iter()
+        .filter_map(|parameter| match parameter {
+            GenericParam::Type(parameter) => Some(&parameter.ident),
+            GenericParam::Lifetime(_) | GenericParam::Const(_) => None,
+        })
+        .collect();
+    let mut uses = Uses { parameters, bounded: Vec::new() };
+    fields.for_each(|field| uses.visit_type(field));
+
+    let mut generics = generics.clone();
+    if !uses.bounded.is_empty() {
+        let predicates = &mut generics.make_where_clause().predicates;
+        for ty in uses.bounded {
+            predicates.push(parse_quote!(#ty: ::gradloom::nn::Module));
+        }
+    }
+    generics
+}
+
+/// The type parameters, and the associated types of them, that stand in the visited types; each once, in order.
+struct Uses<'a> {
+    parameters: Vec<&'a Ident>,
+    bounded: Vec<&'a TypePath>,
+}
+
+impl Uses<'_> {
+    fn starts_with_parameter(&self, path: &Path) -> bool {
+        path.leading_colon.is_none()
+            && path.segments.first().is_some_and(|segment| self.parameters.contains(&&segment.ident))
+    }
+
+    /// Whether the type is `<T as Trait>::Name` for a type parameter.
+    fn is_qualified_parameter(&self, ty: &TypePath) -> bool {
+        match ty.qself.as_ref().map(|qualified| &*qualified.ty) {
+            Some(Type::Path(inner)) => inner.qself.is_none() && self.starts_with_parameter(&inner.path),
+            _ => false,
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Uses<'a> {
+    fn visit_type_path(&mut self, ty: &'a TypePath) {
+        if (ty.qself.is_none() && self.starts_with_parameter(&ty.path)) || self.is_qualified_parameter(ty) {
+            // Syntax trees compare only with another feature of syn, which every user would have to build.
+            let text = |ty: &TypePath| ty.to_token_stream().to_string();
+            if self.bounded.iter().all(|bounded| text(bounded) != text(ty)) {
+                self.bounded.push(ty);
+            }
+        } else if ty.path.segments.last().is_none_or(|segment| segment.ident != "PhantomData") {
+            visit::visit_type_path(self, ty);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What every CPU kernel looks like to the program that runs it.
+//!
+//! In: a launch, turned into a [`Prepared`] kernel when the program is loaded. Out: a kernel that wants only the base addresses of
+//! the buffers ([`Call`]), so that a step allocates nothing and decides nothing.
+//! Always holds: every element of a contiguous write is written, unless the run returns a [`Trap`].
+
+use super::Pool;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A launch, prepared: loop nests and function variants are chosen; only base addresses are missing.
+pub trait Prepared: Send + Sync {
+    /// Computes the writes from the reads.
+    ///
+    /// # Errors
+    /// A [`Trap`] when the operands' values forbid a result; the writes are then unspecified.
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap>;
+}
+
+/// Addresses for one run of a [`Prepared`] kernel.
+///
+/// The addresses are those of the buffers; the kernel adds the offsets of the launch's layouts.
+pub struct Call<'a> {
+    /// Threads to run on.
+    pub pool: &'a Pool,
+    /// Buffer of each read, aligned to its elements, with at least `layout.end()` of them.
+    pub reads: &'a [*const u8],
+    /// Buffer of each write, likewise. Overlaps a read's window only where the launch says that it may.
+    pub writes: &'a [*mut u8],
+    /// `launch.workspace` bytes, aligned like every buffer.
+    pub scratch: *mut u8,
+}
+
+// SAFETY: a call only carries addresses. Whoever dereferences one (in an `unsafe` block of a kernel) shows that the tasks of
+// the run touch disjoint elements of the writes.
+unsafe impl Sync for Call<'_> {}
+
+impl Call<'_> {
+    /// Address of element `offset` of a read's buffer.
+    ///
+    /// The pointer is computed without a bounds check; dereferencing it is up to the kernel.
+    #[inline]
+    pub fn read<T>(&self, read: usize, offset: usize) -> *const T {
+        self.reads[read].cast::<T>().wrapping_add(offset)
+    }
+
+    /// Address of element `offset` of a write's buffer.
+    #[inline]
+    pub fn write<T>(&self, write: usize, offset: usize) -> *mut T {
+        self.writes[write].cast::<T>().wrapping_add(offset)
+    }
+
+    /// Address of byte `offset` of the workspace.
+    #[inline]
+    pub fn scratch(&self, offset: usize) -> *mut u8 {
+        self.scratch.wrapping_add(offset)
+    }
+}
+
+/// Why a kernel has no result: an index out of range, an integer division by zero, a user's op that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trap {
+    /// What happened, with the offending number and where it stands.
+    pub message: String,
+}
+
+impl Trap {
+    /// A trap with this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Trap {}
+
+/// The least position at which the tasks of a run met a fault, so that the message does not depend on which thread came first.
+#[derive(Debug)]
+pub struct FirstFault(AtomicUsize);
+
+impl Default for FirstFault {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FirstFault {
+    /// No fault so far.
+    pub fn new() -> Self {
+        Self(AtomicUsize::new(usize::MAX))
+    }
+
+    /// Notes a fault at a row-major position.
+    pub fn record(&self, position: usize) {
+        self.0.fetch_min(position, Ordering::Relaxed);
+    }
+
+    /// The least position that was noted, once the run has ended.
+    pub fn get(&self) -> Option<usize> {
+        let position = self.0.load(Ordering::Relaxed);
+        (position != usize::MAX).then_some(position)
+    }
+}

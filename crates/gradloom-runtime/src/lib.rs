@@ -1,0 +1,3 @@
+//! Runs gradloom's plans.
+
+pub mod cpu;
