@@ -3,9 +3,11 @@
 extern crate self as gradloom;
 
 pub mod error;
+pub mod grad;
 pub mod ir;
 pub mod kernel;
 pub mod nn;
+pub mod optim;
 pub mod philox;
 pub mod plan;
 pub mod reference;

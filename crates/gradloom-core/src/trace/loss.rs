@@ -58,7 +58,7 @@ pub fn gradients<const N: usize>(loss: Tensor, wrt: [Tensor; N]) -> [Tensor; N] 
         let found = if !scope.frames.is_empty() {
             Err(Error::new(ErrorKind::Trace, "`gradients` inside `checkpoint` or `scan`"))
         } else {
-            Err(Error::new(ErrorKind::Internal, "x"))
+            crate::grad::append(&mut scope.graph, loss, None, &values)
         };
         let found = found.unwrap_or_else(|error| {
             scope.fail(error.at(origin, "gradients"));

@@ -1,0 +1,202 @@
+//! Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019), with PyTorch's formulas.
+//!
+//! ```text
+//! Adam:   g <- g + decay·p                         AdamW:  p <- p·(1 - lr·decay)
+//! m <- m + (g - m)·(1 - beta1)
+//! v <- v·beta2 + g·g·(1 - beta2)
+//! p <- p - lr/(1 - beta1^t) · m / (sqrt(v)/sqrt(1 - beta2^t) + epsilon)
+//! ```
+
+use super::{check, DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable};
+use crate::error::Result;
+use crate::ir::{BinaryOp, UnaryOp, ValueId};
+
+/// What Adam and AdamW share.
+#[derive(Clone, Debug)]
+struct Settings {
+    schedule: Schedule,
+    beta1: f64,
+    beta2: f64,
+    epsilon: f64,
+    weight_decay: f64,
+    decay_rule: DecayRule,
+}
+
+impl Settings {
+    fn hyperparameters(&self) -> Hyperparameters {
+        [
+            ("beta1", self.beta1),
+            ("beta2", self.beta2),
+            ("epsilon", self.epsilon),
+            ("weight_decay", self.weight_decay),
+        ]
+        .map(|(name, value)| (name.to_string(), value))
+        .into()
+    }
+
+    fn scalars(numbers: &Hyperparameters) -> Result<Hyperparameters> {
+        let mut all = numbers.clone();
+        check(numbers, "lr", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        check(numbers, "epsilon", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        check(numbers, "weight_decay", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        for name in ["beta1", "beta2"] {
+            let beta = check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+            // In float64 here, so that float32 on the device does not round beta before 1 - beta and beta^t are taken.
+            all.insert(format!("one_minus_{name}"), 1.0 - beta);
+            all.insert(format!("ln_{name}"), libm::log(beta));
+        }
+        Ok(all)
+    }
+
+    /// `p`'s next value from a gradient and the value that the step is taken from.
+    fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, from: ValueId) -> ValueId {
+        use BinaryOp::{Add, Div, Mul};
+        let (m, v) = (s.state("m", parameter), s.state("v", parameter));
+        let difference = s.builder.sub(gradient, m);
+        let one_minus_beta1 = s.scalar("one_minus_beta1");
+        let difference = s.with_scalar(Mul, difference, one_minus_beta1);
+        let next_m = s.builder.add(m, difference);
+        let square = s.builder.mul(gradient, gradient);
+        let one_minus_beta2 = s.scalar("one_minus_beta2");
+        let square = s.with_scalar(Mul, square, one_minus_beta2);
+        let beta2 = s.scalar("beta2");
+        let kept = s.with_scalar(Mul, v, beta2);
+        let next_v = s.builder.add(kept, square);
+        s.assign(m, next_m);
+        s.assign(v, next_v);
+
+        // 1 - beta^t = -expm1(t·ln beta): no cancellation at small t.
+        fn correction(s: &mut StepBuilder<'_, '_>, ln_beta: &str) -> ValueId {
+            let ln_beta = s.scalar(ln_beta);
+            let power = s.builder.mul(s.step, ln_beta);
+            let power = s.builder.unary(UnaryOp::Expm1, power);
+            s.builder.neg(power)
+        }
+        let step_size = s.shared("step_size", |s| {
+            let (lr, correction) = (s.scalar("lr"), correction(s, "ln_beta1"));
+            s.builder.div(lr, correction)
+        });
+        let root_correction = s.shared("root_correction", |s| {
+            let correction = correction(s, "ln_beta2");
+            s.builder.unary(UnaryOp::Sqrt, correction)
+        });
+        let root = s.builder.unary(UnaryOp::Sqrt, next_v);
+        let root = s.with_scalar(Div, root, root_correction);
+        let epsilon = s.scalar("epsilon");
+        let denominator = s.with_scalar(Add, root, epsilon);
+        let direction = s.builder.div(next_m, denominator);
+        let change = s.with_scalar(Mul, direction, step_size);
+        s.builder.sub(from, change)
+    }
+}
+
+macro_rules! adam {
+    ($(#[$doc:meta])* $name:ident, decay = $decay:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $name(Settings);
+
+        impl $name {
+            /// With a learning rate (a number, or a [`Schedule`]), betas 0.9 and 0.999, and epsilon 1e-8.
+            pub fn new(lr: impl Into<Schedule>) -> Self {
+                Self(Settings {
+                    schedule: lr.into(),
+                    beta1: 0.9,
+                    beta2: 0.999,
+                    epsilon: 1e-8,
+                    weight_decay: $decay,
+                    decay_rule: DecayRule::default(),
+                })
+            }
+
+            /// Decay rates of the first and the second moment, at least 0 and less than 1.
+            #[must_use]
+            pub fn betas(mut self, beta1: f64, beta2: f64) -> Self {
+                (self.0.beta1, self.0.beta2) = (beta1, beta2);
+                self
+            }
+
+            /// Added to the root of the second moment.
+            #[must_use]
+            pub fn epsilon(mut self, epsilon: f64) -> Self {
+                self.0.epsilon = epsilon;
+                self
+            }
+
+            /// Weight decay; by default it applies to parameters of rank 2 and more.
+            #[must_use]
+            pub fn weight_decay(mut self, decay: f64) -> Self {
+                self.0.weight_decay = decay;
+                self
+            }
+
+            /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+            #[must_use]
+            pub fn decay_everything(mut self) -> Self {
+                self.0.decay_rule = DecayRule::Everything;
+                self
+            }
+        }
+    };
+}
+
+adam! {
+    /// Adam; its weight decay is added to the gradient. See the [module](self) for the formulas.
+    Adam, decay = 0.0
+}
+adam! {
+    /// AdamW; its weight decay (0.01 unless set) shrinks the parameter itself, in proportion to the learning rate.
+    AdamW, decay = 0.01
+}
+
+impl Optimizer for Adam {
+    fn schedule(&self) -> &Schedule {
+        &self.0.schedule
+    }
+
+    fn hyperparameters(&self) -> Hyperparameters {
+        self.0.hyperparameters()
+    }
+
+    fn scalars(&self, numbers: &Hyperparameters) -> Result<Hyperparameters> {
+        Settings::scalars(numbers)
+    }
+
+    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let mut gradient = parameter.gradient;
+        if self.0.decay_rule.applies(s.builder.graph, parameter) {
+            let decay = s.scalar("weight_decay");
+            let pull = s.with_scalar(BinaryOp::Mul, parameter.value, decay);
+            gradient = s.builder.add(gradient, pull);
+        }
+        Settings::step(s, parameter, gradient, parameter.value)
+    }
+}
+
+impl Optimizer for AdamW {
+    fn schedule(&self) -> &Schedule {
+        &self.0.schedule
+    }
+
+    fn hyperparameters(&self) -> Hyperparameters {
+        self.0.hyperparameters()
+    }
+
+    fn scalars(&self, numbers: &Hyperparameters) -> Result<Hyperparameters> {
+        Settings::scalars(numbers)
+    }
+
+    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let mut from = parameter.value;
+        if self.0.decay_rule.applies(s.builder.graph, parameter) {
+            let keep = s.shared("keep", |s| {
+                let (lr, decay) = (s.scalar("lr"), s.scalar("weight_decay"));
+                let shrink = s.builder.mul(lr, decay);
+                let one = s.builder.number(1.0);
+                s.builder.sub(one, shrink)
+            });
+            from = s.with_scalar(BinaryOp::Mul, from, keep);
+        }
+        Settings::step(s, parameter, parameter.gradient, from)
+    }
+}

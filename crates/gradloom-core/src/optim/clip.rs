@@ -1,0 +1,41 @@
+//! Clipping by the norm of all gradients together, with PyTorch's formula (`clip_grad_norm_`):
+//! `g · min(1, max_norm / (norm + 1e-6))`. Pascanu, Mikolov, Bengio, 2013.
+
+use crate::ir::{BinaryOp, Builder, OpKind, ReduceOp, UnaryOp, ValueId};
+
+/// The square root of the sum of squares of all elements, rank 0.
+pub fn global_norm(builder: &mut Builder<'_>, gradients: &[ValueId]) -> ValueId {
+    let squares: Vec<ValueId> = gradients
+        .iter()
+        .map(|&gradient| {
+            let square = builder.mul(gradient, gradient);
+            let axes: Vec<usize> = (0..builder.shape(square).rank()).collect();
+            let sum = builder.reduce(ReduceOp::Sum, square, &axes);
+            builder.reshape(sum, [1])
+        })
+        .collect();
+    let all = builder.op(OpKind::Concat { axis: 0 }, &squares);
+    let total = builder.reduce(ReduceOp::Sum, all, &[0]);
+    builder.unary(UnaryOp::Sqrt, total)
+}
+
+/// The gradients, scaled down together so that their norm is at most `max_norm` (rank 0, f32).
+pub fn clip_by_global_norm(
+    builder: &mut Builder<'_>,
+    gradients: &[ValueId],
+    norm: ValueId,
+    max_norm: ValueId,
+) -> Vec<ValueId> {
+    let safe = builder.add_number(norm, 1e-6);
+    let ratio = builder.div(max_norm, safe);
+    let one = builder.number(1.0);
+    let factor = builder.binary(BinaryOp::Min, ratio, one);
+    gradients
+        .iter()
+        .map(|&gradient| {
+            let shape = builder.shape(gradient);
+            let factor = builder.broadcast(factor, &shape);
+            builder.mul(gradient, factor)
+        })
+        .collect()
+}

@@ -1,0 +1,191 @@
+//! The optimizer as part of the graph.
+//!
+//! In: a graph with gradients, an [`Optimizer`] and the parameters. Out: the graph with moments and the step counter as
+//! states, and an update edge for each. Always holds: what may change between steps (learning rate, decay, betas) is a
+//! per-step scalar, so changing it compiles nothing; bias corrections are computed on the device from `optim.applied_step`.
+
+mod adam;
+mod clip;
+mod schedule;
+mod sgd;
+
+pub use adam::{Adam, AdamW};
+pub use clip::{clip_by_global_norm, global_norm};
+pub use schedule::Schedule;
+pub use sgd::Sgd;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{BinaryOp, Builder, DType, Graph, Guard, Number, OpKind, Output, Type, Update, ValueId};
+use std::collections::BTreeMap;
+
+/// Prefix of the names of all optimizer states; a reset fills them with their initial values.
+pub const STATE_PREFIX: &str = "optim.";
+/// State: number of steps that took effect, i32.
+pub const APPLIED_STEP: &str = "optim.applied_step";
+/// Output: the norm of all gradients together, before clipping.
+pub const GRADIENT_NORM: &str = "gradient_norm";
+
+/// The optimizer's numbers by name (`lr`, `beta1`, ..): they may change at every step.
+pub type Hyperparameters = BTreeMap<String, f64>;
+
+/// A parameter to train.
+#[derive(Clone, Debug)]
+pub struct Trainable {
+    /// Name in the store.
+    pub name: String,
+    /// Its leaf.
+    pub value: ValueId,
+    /// Gradient of the loss, of the same type.
+    pub gradient: ValueId,
+    /// What [`crate::nn::Param::set_decay`] said.
+    pub decay: Option<bool>,
+}
+
+/// A rule that turns gradients into new parameters.
+pub trait Optimizer: std::fmt::Debug + Send + Sync + 'static {
+    /// Learning rate by attempted step.
+    fn schedule(&self) -> &Schedule;
+
+    /// The other numbers, with their starting values.
+    fn hyperparameters(&self) -> Hyperparameters;
+
+    /// What the device gets each step: the numbers, `lr` among them, with what is derived from them in float64.
+    ///
+    /// # Errors
+    /// When a number is out of range, naming it.
+    fn scalars(&self, numbers: &Hyperparameters) -> Result<Hyperparameters>;
+
+    /// Adds the ops that compute a parameter's next value, and its states' updates.
+    fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId;
+}
+
+/// What an optimizer builds one parameter's update with.
+#[derive(Debug)]
+pub struct StepBuilder<'b, 'g> {
+    /// Adds ops.
+    pub builder: &'b mut Builder<'g>,
+    /// Number of this step among those that take effect, from 1, as f32.
+    pub step: ValueId,
+    scalars: BTreeMap<String, ValueId>,
+    derived: BTreeMap<&'static str, ValueId>,
+}
+
+impl StepBuilder<'_, '_> {
+    /// A number of the per-step block, rank 0.
+    pub fn scalar(&mut self, name: &str) -> ValueId {
+        if let Some(&known) = self.scalars.get(name) {
+            return known;
+        }
+        let value = self.builder.op(OpKind::Scalar { name: scalar_name(name), dtype: DType::F32 }, &[]);
+        self.scalars.insert(name.to_string(), value);
+        value
+    }
+
+    /// A rank-0 value that is the same for all parameters: built once.
+    pub fn shared(&mut self, key: &'static str, build: impl FnOnce(&mut Self) -> ValueId) -> ValueId {
+        if let Some(&known) = self.derived.get(key) {
+            return known;
+        }
+        let value = build(self);
+        self.derived.insert(key, value);
+        value
+    }
+
+    /// `x op s` with a rank-0 `s`.
+    pub fn with_scalar(&mut self, op: BinaryOp, x: ValueId, s: ValueId) -> ValueId {
+        let shape = self.builder.shape(x);
+        let s = self.builder.broadcast(s, &shape);
+        self.builder.binary(op, x, s)
+    }
+
+    /// A state `optim.{kind}.{parameter}` of the parameter's type that starts at 0, with its current value.
+    pub fn state(&mut self, kind: &str, parameter: &Trainable) -> ValueId {
+        let name = format!("{STATE_PREFIX}{kind}.{}", parameter.name);
+        let ty = self.builder.ty(parameter.value);
+        self.builder.op(OpKind::State { name, ty, init: Number::Float(0.0) }, &[])
+    }
+
+    /// The next value of a state or parameter.
+    pub fn assign(&mut self, target: ValueId, value: ValueId) {
+        self.builder.graph.updates.push(Update { target, region: None, value, must_alias: false });
+    }
+}
+
+/// Name of the per-step scalar behind one of the optimizer's numbers.
+pub fn scalar_name(number: &str) -> String {
+    format!("{STATE_PREFIX}{number}")
+}
+
+/// Which parameters decay: those that say so themselves, else all, none, or those of rank 2 and more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DecayRule {
+    /// Matrices, tables and kernels, but not biases and gains.
+    #[default]
+    Matrices,
+    /// Every parameter.
+    Everything,
+}
+
+impl DecayRule {
+    pub(crate) fn applies(self, graph: &Graph, parameter: &Trainable) -> bool {
+        parameter.decay.unwrap_or(match self {
+            DecayRule::Matrices => graph.ty(parameter.value).shape.rank() >= 2,
+            DecayRule::Everything => true,
+        })
+    }
+}
+
+/// Appends the optimizer: gradient norm (an output, and a guard of the commit), clipping, updates, step counter.
+///
+/// `clip` limits the norm of all gradients together; its value is the per-step scalar `max_norm`.
+///
+/// # Errors
+/// When there is nothing to train.
+pub fn attach(
+    mut graph: Graph,
+    parameters: &[Trainable],
+    optimizer: &dyn Optimizer,
+    clip: bool,
+) -> Result<Graph> {
+    if parameters.is_empty() {
+        return Err(Error::new(ErrorKind::MissingGradient, "the model has no parameter to train")
+            .help("use a parameter that is not frozen in the loss, or evaluate with `.infer(..)`"));
+    }
+    let mut builder = Builder::new(&mut graph, None);
+    let counter = builder.op(
+        OpKind::State { name: APPLIED_STEP.into(), ty: Type::scalar(DType::I32), init: Number::Int(0) },
+        &[],
+    );
+    let one = builder.splat(&Type::scalar(DType::I32), 1.0);
+    let next = builder.add(counter, one);
+    let step = builder.cast(next, DType::F32);
+    let gradients: Vec<ValueId> = parameters.iter().map(|p| p.gradient).collect();
+    let norm = global_norm(&mut builder, &gradients);
+    let mut state =
+        StepBuilder { builder: &mut builder, step, scalars: BTreeMap::new(), derived: BTreeMap::new() };
+    let clipped = if clip {
+        let max_norm = state.scalar("max_norm");
+        clip_by_global_norm(state.builder, &gradients, norm, max_norm)
+    } else {
+        gradients
+    };
+    for (parameter, gradient) in parameters.iter().zip(clipped) {
+        let parameter = Trainable { gradient, ..parameter.clone() };
+        let updated = optimizer.update(&mut state, &parameter);
+        state.assign(parameter.value, updated);
+    }
+    state.assign(counter, next);
+    graph.outputs.push(Output { name: GRADIENT_NORM.into(), value: norm });
+    graph.guards.push(Guard { name: "gradient norm".into(), value: norm });
+    Ok(graph)
+}
+
+/// A number that must lie in a range, or an error that names it.
+fn check(numbers: &Hyperparameters, name: &str, ok: impl Fn(f64) -> bool, range: &str) -> Result<f64> {
+    let value = numbers.get(name).copied().unwrap_or(f64::NAN);
+    if ok(value) {
+        return Ok(value);
+    }
+    Err(Error::new(ErrorKind::Feed, format!("the optimizer's `{name}` is {value}"))
+        .help(format!("`{name}` must be {range}")))
+}

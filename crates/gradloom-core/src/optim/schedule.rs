@@ -1,0 +1,85 @@
+//! Learning rates over time.
+
+use std::f64::consts::PI;
+
+/// A learning rate as a function of the attempted step, counted from 0: whether a step took effect is known only on the
+/// device, and the schedule does not wait for it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Schedule {
+    /// The same at every step.
+    Constant(f64),
+    /// Straight from `from` (step 0) to `to` (step `steps` and after).
+    Linear {
+        /// At step 0.
+        from: f64,
+        /// From step `steps` on.
+        to: f64,
+        /// Length.
+        steps: u64,
+    },
+    /// Half a cosine from `from` (step 0) to `to` (step `steps` and after). Loshchilov and Hutter, 2017, without restarts.
+    Cosine {
+        /// At step 0.
+        from: f64,
+        /// From step `steps` on.
+        to: f64,
+        /// Length.
+        steps: u64,
+    },
+    /// `peak · (step + 1) / steps` for `steps` steps, then another schedule from its own step 0.
+    Warmup {
+        /// Reached at step `steps - 1`.
+        peak: f64,
+        /// Length of the warm-up.
+        steps: u64,
+        /// What follows.
+        then: Box<Schedule>,
+    },
+}
+
+impl Schedule {
+    /// Warm-up to `peak` over `warmup` steps, then half a cosine down to `floor`, reached at step `total`.
+    pub fn warmup_cosine(peak: f64, warmup: u64, total: u64, floor: f64) -> Self {
+        let then = Schedule::Cosine { from: peak, to: floor, steps: total.saturating_sub(warmup) };
+        Schedule::Warmup { peak, steps: warmup, then: Box::new(then) }
+    }
+
+    /// The learning rate of a step.
+    pub fn at(&self, step: u64) -> f64 {
+        let progress = |steps: u64| if step >= steps { 1.0 } else { step as f64 / steps as f64 };
+        match self {
+            Schedule::Constant(lr) => *lr,
+            Schedule::Linear { from, to, steps } => from + (to - from) * progress(*steps),
+            Schedule::Cosine { from, to, steps } => {
+                to + (from - to) * 0.5 * (1.0 + libm::cos(PI * progress(*steps)))
+            }
+            Schedule::Warmup { peak, steps, then } => match step.checked_sub(*steps) {
+                None => peak * (step + 1) as f64 / *steps as f64,
+                Some(later) => then.at(later),
+            },
+        }
+    }
+}
+
+impl From<f64> for Schedule {
+    fn from(lr: f64) -> Self {
+        Schedule::Constant(lr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_meet_their_corner_points() {
+        let linear = Schedule::Linear { from: 1.0, to: 0.2, steps: 4 };
+        assert_eq!([0, 2, 4, 9].map(|s| linear.at(s)), [1.0, 0.6, 0.19999999999999996, 0.19999999999999996]);
+        let all = Schedule::warmup_cosine(0.5, 5, 15, 0.1);
+        assert_eq!([0, 1, 4].map(|s| all.at(s)), [0.1, 0.2, 0.5]);
+        assert_eq!(all.at(5), 0.5);
+        assert!((all.at(10) - 0.3).abs() < 1e-15);
+        assert!((all.at(15) - 0.1).abs() < 1e-15 && (all.at(1000) - 0.1).abs() < 1e-15);
+        assert_eq!(Schedule::warmup_cosine(0.5, 0, 0, 0.1).at(0), 0.1);
+    }
+}

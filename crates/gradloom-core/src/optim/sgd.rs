@@ -1,0 +1,105 @@
+//! Stochastic gradient descent with momentum, with PyTorch's formulas.
+//!
+//! ```text
+//! g <- g + decay·p
+//! b <- momentum·b + g                 (with momentum)
+//! p <- p - lr·(nesterov ? g + momentum·b : b)
+//! ```
+
+use super::{check, DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable};
+use crate::error::Result;
+use crate::ir::{BinaryOp, ValueId};
+
+/// Stochastic gradient descent. See the [module](self) for the formulas.
+#[derive(Clone, Debug)]
+pub struct Sgd {
+    schedule: Schedule,
+    momentum: Option<f64>,
+    nesterov: bool,
+    weight_decay: f64,
+    decay_rule: DecayRule,
+}
+
+impl Sgd {
+    /// With a learning rate (a number, or a [`Schedule`]), without momentum and decay.
+    pub fn new(lr: impl Into<Schedule>) -> Self {
+        Self {
+            schedule: lr.into(),
+            momentum: None,
+            nesterov: false,
+            weight_decay: 0.0,
+            decay_rule: DecayRule::default(),
+        }
+    }
+
+    /// Keeps a running sum of gradients that decays by this factor, 0 to less than 1.
+    #[must_use]
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = Some(momentum);
+        self
+    }
+
+    /// Looks ahead along the momentum (Nesterov); needs [`Sgd::momentum`].
+    #[must_use]
+    pub fn nesterov(mut self) -> Self {
+        self.nesterov = true;
+        self.momentum.get_or_insert(0.0);
+        self
+    }
+
+    /// Weight decay, added to the gradient; by default it applies to parameters of rank 2 and more.
+    #[must_use]
+    pub fn weight_decay(mut self, decay: f64) -> Self {
+        self.weight_decay = decay;
+        self
+    }
+
+    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+    #[must_use]
+    pub fn decay_everything(mut self) -> Self {
+        self.decay_rule = DecayRule::Everything;
+        self
+    }
+}
+
+impl Optimizer for Sgd {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn hyperparameters(&self) -> Hyperparameters {
+        let numbers = [("momentum", self.momentum.unwrap_or(0.0)), ("weight_decay", self.weight_decay)];
+        numbers.map(|(name, value)| (name.to_string(), value)).into()
+    }
+
+    fn scalars(&self, numbers: &Hyperparameters) -> Result<Hyperparameters> {
+        check(numbers, "lr", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        check(numbers, "weight_decay", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+        Ok(numbers.clone())
+    }
+
+    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let mut gradient = parameter.gradient;
+        if self.decay_rule.applies(s.builder.graph, parameter) {
+            let decay = s.scalar("weight_decay");
+            let pull = s.with_scalar(BinaryOp::Mul, parameter.value, decay);
+            gradient = s.builder.add(gradient, pull);
+        }
+        if self.momentum.is_some() {
+            let (buffer, momentum) = (s.state("momentum", parameter), s.scalar("momentum"));
+            let kept = s.with_scalar(BinaryOp::Mul, buffer, momentum);
+            let next = s.builder.add(kept, gradient);
+            s.assign(buffer, next);
+            gradient = if self.nesterov {
+                let ahead = s.with_scalar(BinaryOp::Mul, next, momentum);
+                s.builder.add(gradient, ahead)
+            } else {
+                next
+            };
+        }
+        let lr = s.scalar("lr");
+        let change = s.with_scalar(BinaryOp::Mul, gradient, lr);
+        s.builder.sub(parameter.value, change)
+    }
+}
