@@ -1,3 +1,22 @@
-//! Runs gradloom's plans.
+//! Runs gradloom's plans: store, program, training session, and one folder a backend.
+//!
+//! In: graphs from `gradloom-core`, launches from `gradloom-codegen`. Out: steps. Always holds: a step that fails before its commit
+//! leaves parameters and states as they were.
 
+mod backend;
 pub mod cpu;
+mod device;
+mod feed;
+mod memory;
+mod null;
+mod outputs;
+mod program;
+mod store;
+mod train;
+
+pub use device::Device;
+pub use feed::{Data, Feed};
+pub use outputs::Outputs;
+pub use program::{Outcome, Program};
+pub use store::Store;
+pub use train::{Infer, Stages, Step, Train, Trainer, differentiate};

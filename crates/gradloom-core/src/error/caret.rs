@@ -6,46 +6,74 @@
 //! function call or a binary operator. So the token is looked for from the column on, outside of brackets first:
 //! in `scale(a + b) + c` the operator that starts with `scale` is the second. Two operators of one sign that start at
 //! one place (`a + b + c`) cannot be told apart; the first is taken.
+//!
+//! The token need not be what the user wrote: a late stage knows only the name of the op, such as `add` for `+` or
+//! `dot` for `.matmul(..)`. The position of a method is certain, so there the user's name is marked instead.
 
 use std::ops::Range;
 
-/// The characters of `token` if it stands at or after `column` (from 1), else the one at the column; nothing when the
-/// line has no such column.
+/// The characters of `token` if it stands at or after `column` (from 1), else the method or the one character at the
+/// column; nothing when the line has no such column.
 pub(super) fn span(line: &str, column: u32, token: &str) -> Option<Range<usize>> {
     let line: Vec<char> = line.chars().collect();
     let start = (column as usize).checked_sub(1).filter(|&start| start < line.len())?;
     let token: Vec<char> = token.chars().collect();
+    let is_method = start > 0 && line[start - 1] == '.' && is_word(line[start]);
     let found = match token.first() {
-        None => None,
-        Some(&first) if is_word(first) => find_word(&line, start, &token),
-        Some(_) => find_operator(&line, start, &token),
+        Some(&first) if !is_word(first) => find_operator(&line, start, &token),
+        // Also finds the token inside of the call: `.loss(|m, [x]| ..)` stands for places that are not known.
+        _ if is_method => find_word(&line[..end_of_call(&line, start)], start, &token)
+            .or_else(|| Some(start..end_of_word(&line, start))),
+        _ => find_word(&line, start, &token).or_else(|| find_operator(&line, start, &[operator_of(&token)?])),
     };
-    Some(found.map_or(start..start + 1, |at| at..at + token.len()))
+    Some(found.unwrap_or(start..start + 1))
 }
 
-/// A name as a whole word, outside of brackets if it is there, else inside (as in `.loss(|m, [x]| ..)`).
-fn find_word(line: &[char], start: usize, token: &[char]) -> Option<usize> {
+/// The operator that an op with this name was most likely written as.
+fn operator_of(name: &[char]) -> Option<char> {
+    Some(match *name {
+        ['a', 'd', 'd'] => '+',
+        ['s', 'u', 'b'] | ['n', 'e', 'g'] => '-',
+        ['m', 'u', 'l'] => '*',
+        ['d', 'i', 'v'] => '/',
+        _ => return None,
+    })
+}
+
+/// A name as a whole word, outside of brackets if it is there, else inside.
+fn find_word(line: &[char], start: usize, token: &[char]) -> Option<Range<usize>> {
     let matches = |at: usize| {
-        line[at..].starts_with(token)
+        !token.is_empty()
+            && line[at..].starts_with(token)
             && (at == 0 || !is_word(line[at - 1]))
             && line.get(at + token.len()).is_none_or(|&next| !is_word(next))
     };
     let mut nested = None;
     for (at, depth) in code(line, start) {
         if matches(at) {
+            let found = at..at + token.len();
             if depth == 0 {
-                return Some(at);
+                return Some(found);
             }
-            nested = nested.or(Some(at));
+            nested = nested.or(Some(found));
         }
     }
     nested
 }
 
+fn end_of_word(line: &[char], start: usize) -> usize {
+    start + line[start..].iter().take_while(|&&c| is_word(c)).count()
+}
+
+/// The index of the bracket that closes the call of the method named at `start`, or the end of the line.
+fn end_of_call(line: &[char], start: usize) -> usize {
+    code(line, start).find(|&(at, depth)| depth == 0 && line[at] == ')').map_or(line.len(), |(at, _)| at)
+}
+
 /// An operator outside of brackets: a prefix operator at the start, else one that follows an operand.
-fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<usize> {
+fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<Range<usize>> {
     if matches!(token, ['-'] | ['!']) && line[start..].starts_with(token) {
-        return Some(start);
+        return Some(start..start + 1);
     }
     let is_binary = |at: usize| {
         let before =
@@ -62,7 +90,7 @@ fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<usize> {
                 && !goes_on(at)
                 && !is_exponent_sign(line, at)
         })
-        .map(|(at, _)| at)
+        .map(|(at, _)| at..at + token.len())
 }
 
 /// Whether the sign at `at` belongs to a number such as `1e-5`.
@@ -187,6 +215,23 @@ mod tests {
         check("total(list)", "total", "", "^");
         check("f(x) + y", "x", "+", "  ^");
         check("a; b + c", "a", "+", "^");
+    }
+
+    #[test]
+    fn a_method_that_has_another_name_than_its_op_is_marked_whole() {
+        check("x.matmul(w).dot(v)", "matmul", "dot", "  ^^^^^^");
+        check("x.square().mean() * y", "square", "mul", "  ^^^^^^");
+        check("x.square(", "square", "mul", "  ^^^^^^");
+        check("x.square().mean()", "square", "", "  ^^^^^^");
+        check("x.0 + y", "0", "mul", "  ^");
+    }
+
+    #[test]
+    fn the_name_of_an_op_finds_its_operator() {
+        check("scale(a + b) + c", "scale", "add", "             ^");
+        check("2.0 * x", "2", "mul", "    ^");
+        check("-x", "-", "neg", "^");
+        check("x / y", "x", "add", "^");
     }
 
     #[test]

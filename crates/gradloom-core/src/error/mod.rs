@@ -98,8 +98,9 @@ impl Error {
         Self(Box::new(Report { kind, message: message.into(), place: None, footers: Vec::new() }))
     }
 
-    /// Says where the fault is. `token` is the name of the method or the sign of the operator as it may stand in the
-    /// source line, at or after the column of `origin`; where it does not, or is empty, the caret marks the column.
+    /// Says where the fault is. `token` is the name of the method, the function or the op, or the sign of the operator,
+    /// as it may stand in the source line at or after the column of `origin`. Where it does not, the caret marks the
+    /// method, or else the one character, at the column.
     pub fn at(mut self, origin: Origin, token: &str) -> Self {
         self.0.place = Some(Place { origin, token: token.to_string() });
         self

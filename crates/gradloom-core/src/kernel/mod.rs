@@ -5,6 +5,8 @@
 
 mod launch;
 mod layout;
+mod lowered;
 
 pub use launch::{Access, Kernel, Launch, Phase};
 pub use layout::Layout;
+pub use lowered::Lowered;

@@ -107,6 +107,10 @@ macro_rules! tuples {
 }
 tuples! { (A 0); (A 0, B 1); (A 0, B 1, C 2); (A 0, B 1, C 2, D 3); }
 
+impl<T: ?Sized> Module for std::marker::PhantomData<T> {
+    fn visit(&self, _: &mut Visitor<'_>) {}
+}
+
 macro_rules! without_parameters {
     ($($ty:ty),*) => {$(
         impl Module for $ty {

@@ -1,11 +1,138 @@
 //! Where every byte lives and when: launches in order, buffers with lifetimes and offsets.
 //!
-//! In: a graph and its launches for one target. Out: a [`Plan`], a public, printable value that the runtime executes as it stands.
-//! Always holds (checked by [`verify`]): buffers that live at the same time do not overlap, except where a launch may alias them;
-//! compute launches write nothing that persists.
+//! In: a graph, its launches for one target, and the layout of the store. Out: a [`Plan`], a public, printable value that the
+//! runtime executes as it stands. Always holds (checked by [`verify`]): buffers that live at the same time do not overlap, except
+//! where a launch may alias them; compute launches write nothing that persists.
 
+mod commit;
+mod layout;
+mod liveness;
+pub mod report;
+mod schedule;
 mod store;
 mod types;
+mod verify;
 
 pub use store::{StoreEntry, StoreLayout};
 pub use types::{ALIGNMENT, Buffer, Plan, Region, Role, Totals};
+pub use verify::verify;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Graph, OpKind, ValueId};
+use crate::kernel::{Launch, Lowered};
+use std::collections::HashMap;
+
+/// Schedules launches and places buffers.
+///
+/// `limit` bounds the step arena, in bytes.
+///
+/// # Errors
+/// When the store does not have a parameter or state of the graph, an update that must alias cannot, or the arena would exceed
+/// the limit; the message names the largest values.
+pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Option<usize>) -> Result<Plan> {
+    let mut launches = schedule::order(graph, &mut lowered);
+    let committed = commit::place(graph, &mut lowered, &mut launches)?;
+    let mut buffers = used_buffers(graph, &lowered, &launches, &committed);
+    liveness::set(&mut buffers, &launches, &committed.outputs, &committed.guards);
+    let mut plan = Plan {
+        buffer_of: buffers.iter().enumerate().map(|(i, b)| (b.value, i)).collect(),
+        totals: Totals {
+            workspace: launches.iter().map(|l| l.workspace).max().unwrap_or(0).next_multiple_of(ALIGNMENT),
+            ..Totals::default()
+        },
+        outputs: committed.outputs,
+        guards: committed.guards,
+        launches,
+        buffers,
+    };
+    place_in_store(graph, &mut plan, store, &committed.in_place)?;
+    layout::place(&mut plan);
+    if let Some(limit) = limit.filter(|&limit| plan.totals.step > limit) {
+        return Err(too_large(graph, &plan, limit));
+    }
+    Ok(plan)
+}
+
+/// The buffers that launches, outputs or the caller use, in a fixed order, with their roles.
+fn used_buffers(
+    graph: &Graph,
+    lowered: &Lowered,
+    launches: &[Launch],
+    committed: &commit::Committed,
+) -> Vec<Buffer> {
+    let mut roles: HashMap<ValueId, Role> = HashMap::new();
+    let mut order = Vec::new();
+    for (_, op) in graph.entry_ops() {
+        let (role, always) = match op.kind {
+            OpKind::Input { .. } => (Role::Input, true),
+            OpKind::Param { .. } => (Role::Parameter, true),
+            OpKind::State { .. } => (Role::State, true),
+            OpKind::Scalar { .. } => (Role::Scalar, true),
+            OpKind::Constant { .. } | OpKind::Iota { .. } => (Role::Constant, false),
+            _ => continue,
+        };
+        roles.insert(op.results[0], role);
+        if always {
+            order.push(op.results[0]);
+        }
+    }
+    let accessed = launches.iter().flat_map(|l| l.reads.iter().chain(&l.writes));
+    let watched = committed.outputs.iter().chain(&committed.guards).map(|(_, access)| access);
+    order.extend(accessed.chain(watched).map(|a| a.buffer));
+    let read_back: Vec<ValueId> = committed.outputs.iter().map(|(_, access)| access.buffer).collect();
+    let mut seen = std::collections::HashSet::new();
+    order.retain(|value| seen.insert(*value));
+    order
+        .into_iter()
+        .map(|value| {
+            let ty = lowered.buffers[&value].clone();
+            let otherwise = if read_back.contains(&value) { Role::Output } else { Role::Temporary };
+            let role = roles.get(&value).copied().unwrap_or(otherwise);
+            let region = match role {
+                Role::Parameter | Role::State => Region::Store,
+                Role::Constant => Region::Constants,
+                _ => Region::Step,
+            };
+            Buffer { value, bytes: ty.bytes(), ty, role, region, offset: 0, first: 0, last: 0 }
+        })
+        .collect()
+}
+
+/// Parameters and states at the store's offsets, and what is written in place at those of its target.
+fn place_in_store(
+    graph: &Graph,
+    plan: &mut Plan,
+    store: &StoreLayout,
+    in_place: &HashMap<ValueId, ValueId>,
+) -> Result<()> {
+    for buffer in &mut plan.buffers {
+        let target = in_place.get(&buffer.value).copied().unwrap_or(buffer.value);
+        if buffer.region != Region::Store && target == buffer.value {
+            continue;
+        }
+        let op = graph.defining_op(target).expect("leaves are results of ops");
+        let name = Graph::leaf_name(&op.kind).expect("only leaves persist");
+        let Some(entry) = store.get(name).filter(|entry| entry.ty == *graph.ty(target)) else {
+            return Err(Error::new(ErrorKind::Store, format!("the store has no `{name}` of type {}", graph.ty(target))));
+        };
+        (buffer.region, buffer.offset) = (Region::Store, entry.offset);
+        buffer.role = if entry.init.is_some() { Role::State } else { Role::Parameter };
+        if target == buffer.value {
+            plan.totals.store += buffer.bytes.next_multiple_of(ALIGNMENT);
+        }
+    }
+    Ok(())
+}
+
+fn too_large(graph: &Graph, plan: &Plan, limit: usize) -> Error {
+    let mut largest: Vec<&Buffer> = plan.buffers.iter().filter(|b| b.region == Region::Step).collect();
+    largest.sort_by_key(|b| std::cmp::Reverse(b.bytes));
+    let mut error = Error::new(
+        ErrorKind::Plan,
+        format!("the step needs {} bytes of memory, the limit is {limit}", plan.totals.step),
+    );
+    for buffer in largest.into_iter().take(5) {
+        error = error.note(format!("{} {} takes {} bytes", report::label(graph, buffer), buffer.ty, buffer.bytes));
+    }
+    error.help("make the batch or the context smaller")
+}

@@ -1,7 +1,7 @@
 //! The plan as a value.
 
 use crate::ir::{Type, ValueId};
-use crate::kernel::Launch;
+use crate::kernel::{Access, Launch};
 use std::collections::HashMap;
 
 /// Alignment of every buffer, in bytes: a cache line and an AVX-512 register.
@@ -83,6 +83,17 @@ pub struct Plan {
     pub buffers: Vec<Buffer>,
     /// The buffer of each value that owns bytes.
     pub buffer_of: HashMap<ValueId, usize>,
+    /// Where the caller reads each output, by name.
+    pub outputs: Vec<(String, Access)>,
+    /// What must be finite before the commit, by name.
+    pub guards: Vec<(String, Access)>,
     /// Bytes by region.
     pub totals: Totals,
+}
+
+impl Plan {
+    /// The buffer behind an access.
+    pub fn buffer(&self, value: ValueId) -> Option<&Buffer> {
+        self.buffer_of.get(&value).map(|&i| &self.buffers[i])
+    }
 }

@@ -1,0 +1,199 @@
+//! A generalised dot product as matrix products over strided operands.
+//!
+//! In: the axes of a [`Dot`](gradloom_core::ir::OpKind::Dot) and the layouts of its operands. Out: a [`DotProblem`], which has one
+//! stride for the free and one for the contracted index of each operand, or, from [`dot_copies`], which operands have to be
+//! copied first and in which order of axes.
+
+use gradloom_core::ir::{DotAxes, Shape};
+use gradloom_core::kernel::Layout;
+
+/// A matrix inside a buffer: element (free i, contracted p) is at `offset + i·free_stride + p·contract_stride`, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatrixView {
+    /// First element of the first matrix.
+    pub offset: usize,
+    /// Distance between neighbours along the free index.
+    pub free_stride: usize,
+    /// Distance between neighbours along the contracted index.
+    pub contract_stride: usize,
+}
+
+/// An axis over which a product is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BatchAxis {
+    /// Number of products.
+    pub extent: usize,
+    /// Distance between their left operands, in elements.
+    pub lhs_stride: usize,
+    /// Distance between their right operands, in elements.
+    pub rhs_stride: usize,
+}
+
+/// `batch` products of `[m, k]` and `[k, n]` matrices; the results `[batch.., m, n]` are contiguous.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DotProblem {
+    /// Batch axes, outermost first, as few as possible; none for one product.
+    pub batch: Vec<BatchAxis>,
+    /// Rows of the result: the product of the left operand's free extents.
+    pub m: usize,
+    /// Columns of the result: the product of the right operand's free extents.
+    pub n: usize,
+    /// Length of the sums.
+    pub k: usize,
+    /// The left operand.
+    pub lhs: MatrixView,
+    /// The right operand.
+    pub rhs: MatrixView,
+}
+
+/// Which operands of a dot product must be copied to contiguous memory first, with their axes in which order (outermost first).
+///
+/// The copy of an operand of layout `x` writes `x.permute(order)` contiguously; its layout, with the axes where they were, is
+/// then [`copied_layout`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DotCopies {
+    /// Order of the left operand's axes, if it must be copied.
+    pub lhs: Option<Vec<usize>>,
+    /// Order of the right operand's axes, if it must be copied.
+    pub rhs: Option<Vec<usize>>,
+}
+
+impl DotProblem {
+    /// The problem, or `None` if an operand must be copied first: see [`dot_copies`].
+    pub fn new(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<Self> {
+        let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
+        let order = contract_order(&axes.lhs_contract, lhs);
+        let pick = |list: &[usize]| order.iter().map(|&i| list[i]).collect::<Vec<_>>();
+        let view = |layout: &Layout, free: &[usize], contract: &[usize]| {
+            Some(MatrixView {
+                offset: layout.offset,
+                free_stride: single_stride(layout, free)?,
+                contract_stride: single_stride(layout, contract)?,
+            })
+        };
+        Some(Self {
+            batch: batch_axes(axes, lhs, rhs),
+            m: extent(lhs, &lhs_free),
+            n: extent(rhs, &rhs_free),
+            k: extent(lhs, &axes.lhs_contract),
+            lhs: view(lhs, &lhs_free, &pick(&axes.lhs_contract))?,
+            rhs: view(rhs, &rhs_free, &pick(&axes.rhs_contract))?,
+        })
+    }
+
+    /// Number of products.
+    pub fn batch_count(&self) -> usize {
+        self.batch.iter().map(|axis| axis.extent).product()
+    }
+
+    /// Offsets of the operands of product `index` (row-major over the batch axes), in elements from the start of their buffers.
+    pub fn batch_offsets(&self, mut index: usize) -> (usize, usize) {
+        let (mut lhs, mut rhs) = (self.lhs.offset, self.rhs.offset);
+        for axis in self.batch.iter().rev() {
+            let position = index % axis.extent;
+            index /= axis.extent;
+            lhs += position * axis.lhs_stride;
+            rhs += position * axis.rhs_stride;
+        }
+        (lhs, rhs)
+    }
+}
+
+/// Which operands must be copied before the product; none exactly when [`DotProblem::new`] gives a problem.
+///
+/// The larger operand is kept where both fit alone but disagree about the order of the contracted axes.
+pub fn dot_copies(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotCopies {
+    if DotProblem::new(axes, lhs, rhs).is_some() {
+        return DotCopies::default();
+    }
+    let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
+    let fits = |layout: &Layout, free: &[usize], contract: &[usize], order: &[usize]| {
+        let contract: Vec<usize> = order.iter().map(|&i| contract[i]).collect();
+        single_stride(layout, free).is_some() && single_stride(layout, &contract).is_some()
+    };
+    let (lhs_order, rhs_order) =
+        (contract_order(&axes.lhs_contract, lhs), contract_order(&axes.rhs_contract, rhs));
+    let keep_lhs = fits(lhs, &lhs_free, &axes.lhs_contract, &lhs_order);
+    let keep_rhs = fits(rhs, &rhs_free, &axes.rhs_contract, &rhs_order);
+    let lhs_larger = lhs.shape.elements() >= rhs.shape.elements();
+    let copy = |batch: &[usize], free: &[usize], contract: &[usize], order: &[usize]| {
+        Some([batch, free, &order.iter().map(|&i| contract[i]).collect::<Vec<_>>()].concat())
+    };
+    let copy_lhs = |order: &[usize]| copy(&axes.lhs_batch, &lhs_free, &axes.lhs_contract, order);
+    let copy_rhs = |order: &[usize]| copy(&axes.rhs_batch, &rhs_free, &axes.rhs_contract, order);
+    match (keep_lhs, keep_rhs) {
+        (true, keep_rhs) if lhs_larger || !keep_rhs => DotCopies { lhs: None, rhs: copy_rhs(&lhs_order) },
+        (_, true) => DotCopies { lhs: copy_lhs(&rhs_order), rhs: None },
+        _ => DotCopies { lhs: copy_lhs(&lhs_order), rhs: copy_rhs(&lhs_order) },
+    }
+}
+
+/// Layout of a contiguous copy that was written with the axes of `shape` in `order`, seen with the axes where they were.
+pub fn copied_layout(shape: &Shape, order: &[usize]) -> Layout {
+    let written: Shape = order.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
+    let mut back = vec![0; order.len()];
+    for (position, &axis) in order.iter().enumerate() {
+        back[axis] = position;
+    }
+    Layout::contiguous(&written).permute(&back)
+}
+
+fn free_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> (Vec<usize>, Vec<usize>) {
+    (
+        DotAxes::free(lhs.shape.rank(), &axes.lhs_batch, &axes.lhs_contract),
+        DotAxes::free(rhs.shape.rank(), &axes.rhs_batch, &axes.rhs_contract),
+    )
+}
+
+fn extent(layout: &Layout, axes: &[usize]) -> usize {
+    axes.iter().map(|&axis| layout.shape[axis]).product()
+}
+
+/// The order in which this operand's contracted axes run from the widest stride to the narrowest (axes of extent 1 first).
+fn contract_order(contract: &[usize], layout: &Layout) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..contract.len()).collect();
+    let stride = |i: usize| match layout.shape[contract[i]] {
+        1 => usize::MAX,
+        _ => layout.strides[contract[i]],
+    };
+    order.sort_by_key(|&i| std::cmp::Reverse(stride(i)));
+    order
+}
+
+/// The stride of the axes, taken as one in the given order.
+fn single_stride(layout: &Layout, axes: &[usize]) -> Option<usize> {
+    if layout.shape.elements() == 0 {
+        return Some(1);
+    }
+    let part = Layout {
+        offset: 0,
+        shape: axes.iter().map(|&axis| layout.shape[axis]).collect::<Vec<_>>().into(),
+        strides: axes.iter().map(|&axis| layout.strides[axis]).collect(),
+    };
+    match part.collapsed()[..] {
+        [] => Some(1),
+        [(_, stride)] => Some(stride),
+        _ => None,
+    }
+}
+
+/// The batch axes; neighbours that both operands walk in equal steps become one.
+fn batch_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Vec<BatchAxis> {
+    let mut merged: Vec<BatchAxis> = Vec::new();
+    for (&l, &r) in axes.lhs_batch.iter().zip(&axes.rhs_batch) {
+        let axis = BatchAxis { extent: lhs.shape[l], lhs_stride: lhs.strides[l], rhs_stride: rhs.strides[r] };
+        if axis.extent == 1 {
+            continue;
+        }
+        match merged.last_mut() {
+            Some(outer)
+                if outer.lhs_stride == axis.lhs_stride * axis.extent
+                    && outer.rhs_stride == axis.rhs_stride * axis.extent =>
+            {
+                *outer = BatchAxis { extent: outer.extent * axis.extent, ..axis };
+            }
+            _ => merged.push(axis),
+        }
+    }
+    merged
+}

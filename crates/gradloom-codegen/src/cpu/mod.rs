@@ -1,0 +1,10 @@
+//! The CPU target: which operands its kernels take, how products are split into tasks, and how much scratch they need.
+//!
+//! Everything here is a function of shapes and layouts alone. The number of threads may change how much scratch there is, never
+//! how work is split, so that results are the same bits for any number of threads.
+
+mod dot_problem;
+mod dot_schedule;
+
+pub use dot_problem::{BatchAxis, DotCopies, DotProblem, MatrixView, copied_layout, dot_copies};
+pub use dot_schedule::{DotSchedule, DotTask, dot_workspace};

@@ -1,0 +1,61 @@
+//! What lowering gives: launches, and where each value's elements are.
+
+use super::{Access, Launch, Layout};
+use crate::ir::{Graph, Id, OpKind, Type, ValueId};
+use std::collections::HashMap;
+
+/// A graph lowered for one target.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// Launches in an order in which they can run; all in the compute phase until the plan decides.
+    pub launches: Vec<Launch>,
+    /// Where the elements of each value of the entry block are.
+    pub access: HashMap<ValueId, Access>,
+    /// The type of the bytes behind each value that owns some. Constants may own fewer elements than they have.
+    pub buffers: HashMap<ValueId, Type>,
+    next: usize,
+}
+
+impl Lowered {
+    /// Leaves and constants of a graph in place, without launches.
+    pub fn leaves(graph: &Graph) -> Self {
+        let mut lowered =
+            Self { launches: Vec::new(), access: HashMap::new(), buffers: HashMap::new(), next: graph.values.len() };
+        for (_, op) in graph.entry_ops() {
+            let Some(&value) = op.results.first() else { continue };
+            let ty = graph.ty(value);
+            match &op.kind {
+                OpKind::Constant { data: crate::ir::Literal::Splat(_), .. } => {
+                    let one = Type::new(ty.dtype, [1]);
+                    lowered.own(value, one, Layout::splat(&ty.shape));
+                }
+                OpKind::Iota { axis, .. } => {
+                    let mut layout = Layout::splat(&ty.shape);
+                    layout.strides[*axis] = 1;
+                    lowered.own(value, Type::new(ty.dtype, [ty.shape[*axis]]), layout);
+                }
+                kind if kind.is_external_leaf() || matches!(kind, OpKind::Constant { .. }) => {
+                    lowered.own(value, ty.clone(), Layout::contiguous(&ty.shape));
+                }
+                _ => {}
+            }
+        }
+        lowered
+    }
+
+    /// Gives a value bytes of its own.
+    pub fn own(&mut self, value: ValueId, ty: Type, layout: Layout) -> Access {
+        let access = Access { buffer: value, dtype: ty.dtype, layout };
+        self.buffers.insert(value, ty);
+        self.access.insert(value, access.clone());
+        access
+    }
+
+    /// Contiguous bytes for a temporary that no value of the graph stands for.
+    pub fn temporary(&mut self, ty: Type) -> Access {
+        let value = ValueId::from_index(self.next);
+        self.next += 1;
+        let layout = Layout::contiguous(&ty.shape);
+        self.own(value, ty, layout)
+    }
+}

@@ -1,0 +1,140 @@
+//! How updates reach the store: in place where the launch that computes the next value may write the target's bytes, by a copy
+//! at the end of the commit otherwise.
+//!
+//! Every read of a parameter or state sees its value from the start of the step, whatever the order of the commit.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Graph, OpId, Type, Update, ValueId};
+use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Phase};
+use std::collections::{HashMap, HashSet};
+
+/// What [`place`] decided.
+pub(super) struct Committed {
+    /// Buffers that are the bytes of a parameter or state: buffer to target.
+    pub(super) in_place: HashMap<ValueId, ValueId>,
+    /// Where the caller reads each output.
+    pub(super) outputs: Vec<(String, Access)>,
+    /// What must be finite before the commit.
+    pub(super) guards: Vec<(String, Access)>,
+}
+
+/// Decides for each update, and adds the copies that are needed to `launches`.
+pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Launch>) -> Result<Committed> {
+    let targets: HashSet<ValueId> = graph.updates.iter().map(|u| u.target).collect();
+    let mut snapshots = Snapshots { targets: &targets, copies: HashMap::new(), launches: Vec::new() };
+
+    let outputs: Vec<(String, Access)> = graph
+        .outputs
+        .iter()
+        .map(|o| (o.name.clone(), snapshots.before_commit(graph, lowered, o.value)))
+        .collect();
+    let guards: Vec<(String, Access)> =
+        graph.guards.iter().map(|g| (g.name.clone(), snapshots.before_commit(graph, lowered, g.value))).collect();
+    let mut kept: HashSet<ValueId> = outputs.iter().chain(&guards).map(|(_, access)| access.buffer).collect();
+
+    let mut in_place = HashMap::new();
+    let mut copies = Vec::new();
+    for update in &graph.updates {
+        let source = &lowered.access[&update.value];
+        let whole = update.region.is_none();
+        if whole && source.buffer == update.target && source.layout == lowered.access[&update.target].layout {
+            continue;
+        }
+        if whole && !kept.contains(&source.buffer) && can_write_in_place(lowered, launches, update, source) {
+            in_place.insert(source.buffer, update.target);
+            kept.insert(source.buffer);
+            continue;
+        }
+        if whole && update.must_alias {
+            return Err(must_alias_error(graph, update));
+        }
+        kept.insert(source.buffer);
+        let mut reads = vec![snapshots.before_commit(graph, lowered, update.value)];
+        for &start in update.region.iter().flatten() {
+            reads.push(snapshots.before_commit(graph, lowered, start));
+        }
+        copies.push(Launch {
+            op: asking_op(graph, update.value),
+            kernel: if whole { Kernel::Copy } else { Kernel::WriteRegion },
+            reads,
+            writes: vec![lowered.access[&update.target].clone()],
+            may_alias: Vec::new(),
+            workspace: 0,
+            phase: Phase::Commit,
+        });
+    }
+    let first_commit = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(launches.len());
+    launches.splice(first_commit..first_commit, snapshots.launches);
+    launches.extend(copies);
+    Ok(Committed { in_place, outputs, guards })
+}
+
+/// Copies of values whose bytes the commit overwrites while something still reads them.
+struct Snapshots<'t> {
+    targets: &'t HashSet<ValueId>,
+    copies: HashMap<ValueId, Access>,
+    launches: Vec<Launch>,
+}
+
+impl Snapshots<'_> {
+    /// Where the value can be read during and after the commit: its own place, unless that is a parameter or state that this
+    /// step updates.
+    fn before_commit(&mut self, graph: &Graph, lowered: &mut Lowered, value: ValueId) -> Access {
+        let access = lowered.access[&value].clone();
+        if !self.targets.contains(&access.buffer) {
+            return access;
+        }
+        if let Some(copy) = self.copies.get(&value) {
+            return copy.clone();
+        }
+        let copy = lowered.temporary(Type::new(access.dtype, access.layout.shape.clone()));
+        self.launches.push(Launch {
+            op: asking_op(graph, value),
+            kernel: Kernel::Copy,
+            reads: vec![access],
+            writes: vec![copy.clone()],
+            may_alias: Vec::new(),
+            workspace: 0,
+            phase: Phase::Compute,
+        });
+        self.copies.insert(value, copy.clone());
+        copy
+    }
+}
+
+fn can_write_in_place(lowered: &Lowered, launches: &[Launch], update: &Update, source: &Access) -> bool {
+    let target = &lowered.access[&update.target];
+    let natural = Layout::contiguous(&source.layout.shape);
+    if source.layout != natural || lowered.buffers[&source.buffer].bytes() != lowered.buffers[&target.buffer].bytes() {
+        return false;
+    }
+    let Some(producer) = launches.iter().position(|l| l.writes.iter().any(|w| w.buffer == source.buffer)) else {
+        return false;
+    };
+    let launch = &launches[producer];
+    if launch.phase != Phase::Commit {
+        return false;
+    }
+    let write = launch.writes.iter().position(|w| w.buffer == source.buffer).expect("just found");
+    let own_reads_may_alias = launch.reads.iter().enumerate().all(|(i, read)| {
+        read.buffer != target.buffer
+            || (launch.may_alias.contains(&(write, i)) && read.layout == launch.writes[write].layout)
+    });
+    let read_later =
+        launches[producer + 1..].iter().any(|l| l.reads.iter().any(|read| read.buffer == target.buffer));
+    own_reads_may_alias && !read_later
+}
+
+fn must_alias_error(graph: &Graph, update: &Update) -> Error {
+    let target = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");
+    Error::new(ErrorKind::Plan, format!("the update of `{target}` must be in place, but cannot be"))
+        .note("its next value is computed before the commit, or `".to_string() + target + "` is still read after it was computed")
+        .help("write a region of it with a dynamic update, or allow the copy")
+}
+
+fn asking_op(graph: &Graph, value: ValueId) -> OpId {
+    match graph.values[value].definition {
+        crate::ir::Definition::Result(op, _) => op,
+        crate::ir::Definition::BlockParam(..) => unreachable!("values of the entry block are results"),
+    }
+}

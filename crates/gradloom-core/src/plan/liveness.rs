@@ -1,0 +1,38 @@
+//! From which launch to which launch each buffer holds something that is still needed.
+
+use super::{Buffer, Role};
+use crate::kernel::{Access, Launch, Phase};
+use std::collections::HashMap;
+
+/// Sets `first` and `last` of each buffer.
+pub(super) fn set(buffers: &mut [Buffer], launches: &[Launch], outputs: &[(String, Access)], guards: &[(String, Access)]) {
+    let index: HashMap<_, usize> = buffers.iter().enumerate().map(|(i, b)| (b.value, i)).collect();
+    let end = launches.len();
+    for buffer in buffers.iter_mut() {
+        (buffer.first, buffer.last) = match buffer.role {
+            // The caller may leave out an input that nothing reads, but writes it before the first launch.
+            Role::Input | Role::Scalar => (0, 0),
+            Role::Parameter | Role::State | Role::Constant => (0, end),
+            Role::Output | Role::Temporary => (usize::MAX, 0),
+        };
+    }
+    for (i, launch) in launches.iter().enumerate() {
+        for access in launch.reads.iter().chain(&launch.writes) {
+            let buffer = &mut buffers[index[&access.buffer]];
+            buffer.first = buffer.first.min(i);
+            buffer.last = buffer.last.max(i);
+        }
+    }
+    for (_, access) in outputs {
+        let buffer = &mut buffers[index[&access.buffer]];
+        buffer.first = buffer.first.min(end);
+        buffer.last = end;
+    }
+    // Guards are looked at between the last compute launch and the first of the commit.
+    let commit = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(end);
+    for (_, access) in guards {
+        let buffer = &mut buffers[index[&access.buffer]];
+        buffer.first = buffer.first.min(commit);
+        buffer.last = buffer.last.max(commit);
+    }
+}

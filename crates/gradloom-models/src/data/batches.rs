@@ -1,0 +1,129 @@
+//! Batches as a function of (seed, step).
+
+use gradloom_core::philox::philox4x32;
+
+/// Draws batches: rows of `context` consecutive tokens from random places, each with the tokens that follow as targets.
+///
+/// Nothing is kept between draws: the place of row r at a step comes from Philox keyed by the seed with counter (step, r).
+#[derive(Clone, Debug)]
+pub struct Batches {
+    seed: u64,
+    batch: usize,
+    context: usize,
+}
+
+/// Sets the counters of data apart from those of random tensors and of generation, which use the same seed.
+const DOMAIN: u32 = 0x6461_7461;
+
+impl Batches {
+    /// Batches of `batch` rows of `context` tokens.
+    pub fn new(seed: u64, batch: usize, context: usize) -> Self {
+        Self { seed, batch, context }
+    }
+
+    /// Inputs and targets of a step, `[batch, context]` each, row-major.
+    ///
+    /// # Panics
+    /// When `tokens` is shorter than a window of `context + 1`; [`super::Split`] never is.
+    pub fn draw(&self, step: u64, tokens: &[i32]) -> (Vec<i32>, Vec<i32>) {
+        let places =
+            tokens.len().checked_sub(self.context).filter(|&n| n > 0).expect("tokens for one window");
+        let starts = (0..self.batch).map(|row| {
+            let counter = [step as u32, (step >> 32) as u32, row as u32, DOMAIN];
+            let [low, high, ..] = philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32]);
+            let word = u64::from(high) << 32 | u64::from(low);
+            // The high half of a 64-bit word times n is uniform on 0..n, up to n / 2^64.
+            ((u128::from(word) * places as u128) >> 64) as usize
+        });
+        windows(tokens, self.context, starts)
+    }
+}
+
+/// Inputs and targets of up to `count` batches that spread evenly over the tokens: the same ones at every call.
+///
+/// There are fewer batches if the tokens are too few for that many rows without overlap, but at least one.
+///
+/// # Panics
+/// When `tokens` is shorter than a window of `context + 1`; [`super::Split`] never is.
+pub fn held_out_windows(
+    tokens: &[i32],
+    batch: usize,
+    context: usize,
+    count: usize,
+) -> Vec<(Vec<i32>, Vec<i32>)> {
+    let last = tokens.len().checked_sub(context + 1).expect("tokens for one window");
+    let without_overlap = (tokens.len() - 1) / context;
+    let count = (without_overlap / batch).clamp(1, count.max(1));
+    let rows = count * batch;
+    let start = |row: usize| (last as u128 * row as u128 / (rows - 1).max(1) as u128) as usize;
+    (0..count).map(|i| windows(tokens, context, (i * batch..(i + 1) * batch).map(start))).collect()
+}
+
+fn windows(tokens: &[i32], context: usize, starts: impl Iterator<Item = usize>) -> (Vec<i32>, Vec<i32>) {
+    let (mut inputs, mut targets) = (Vec::new(), Vec::new());
+    for start in starts {
+        inputs.extend_from_slice(&tokens[start..start + context]);
+        targets.extend_from_slice(&tokens[start + 1..start + 1 + context]);
+    }
+    (inputs, targets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(n: i32) -> Vec<i32> {
+        (0..n).collect()
+    }
+
+    #[test]
+    fn targets_follow_their_inputs() {
+        let (inputs, targets) = Batches::new(1, 3, 5).draw(9, &tokens(100));
+        assert_eq!((inputs.len(), targets.len()), (15, 15));
+        assert!(inputs.iter().zip(&targets).all(|(x, y)| x + 1 == *y));
+    }
+
+    #[test]
+    fn a_step_always_gives_the_same_batch_and_other_steps_rows_and_seeds_others() {
+        let tokens = tokens(1_000_000);
+        let draw = |seed, step| Batches::new(seed, 2, 4).draw(step, &tokens).0;
+        assert_eq!(draw(1, 5), draw(1, 5));
+        assert_ne!(draw(1, 5), draw(1, 6));
+        assert_ne!(draw(1, 5), draw(1, 5 + (1 << 32)));
+        assert_ne!(draw(1, 5), draw(2, 5));
+        assert_ne!(draw(1, 5), draw(1 + (1 << 32), 5));
+        let rows = draw(1, 5);
+        assert_ne!(rows[..4], rows[4..]);
+    }
+
+    #[test]
+    fn every_place_is_drawn() {
+        let mut counts = [0usize; 8];
+        for step in 0..1000 {
+            for x in Batches::new(7, 8, 1).draw(step, &tokens(9)).0 {
+                counts[x as usize] += 1;
+            }
+        }
+        // 8000 draws over 8 places: the standard deviation of a count is 30.
+        assert!(counts.iter().all(|c| c.abs_diff(1000) < 150), "{counts:?}");
+    }
+
+    #[test]
+    fn one_window_is_enough() {
+        assert_eq!(
+            Batches::new(0, 2, 3).draw(0, &tokens(4)),
+            (vec![0, 1, 2, 0, 1, 2], vec![1, 2, 3, 1, 2, 3])
+        );
+        let batches = held_out_windows(&tokens(4), 2, 3, 8);
+        assert_eq!(batches, [(vec![0, 1, 2, 0, 1, 2], vec![1, 2, 3, 1, 2, 3])]);
+    }
+
+    #[test]
+    fn held_out_windows_reach_from_the_first_token_to_the_last() {
+        let batches = held_out_windows(&tokens(100), 2, 5, 4);
+        assert_eq!(batches.len(), 4);
+        assert_eq!(batches[0].0[0], 0);
+        assert_eq!(batches[3].1.last(), Some(&99));
+        assert_eq!(held_out_windows(&tokens(100), 8, 5, 4).len(), 2, "19 windows fit without overlap");
+    }
+}

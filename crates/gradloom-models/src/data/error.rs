@@ -1,0 +1,94 @@
+//! What can be wrong with training data.
+
+use std::path::PathBuf;
+
+/// Why there is nothing to train on.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// No file or folder of this name, and no pattern either.
+    #[error("{}: no such file or folder", .path.display())]
+    Missing {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// A pattern that nothing matches.
+    #[error("{pattern}: no file matches")]
+    NoMatch {
+        /// The pattern as given.
+        pattern: String,
+    },
+    /// A pattern that is not well-formed.
+    #[error("{pattern}: not a pattern: {reason}")]
+    Pattern {
+        /// The pattern as given.
+        pattern: String,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// The system would not let the file or folder be read.
+    #[error("{}: cannot be read: {source}", .path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file without a byte.
+    #[error("{}: the file is empty", .path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file that is no text.
+    #[error("{}: the file is not text ({evidence})", .path.display())]
+    Binary {
+        /// The file.
+        path: PathBuf,
+        /// What gave it away.
+        evidence: String,
+    },
+    /// Folders or patterns that lead to files, none of which is text.
+    #[error("{}: no text in it ({files} files, all of them empty or not text)", .path.display())]
+    NoText {
+        /// The folder or pattern as given.
+        path: PathBuf,
+        /// How many files there were.
+        files: usize,
+    },
+    /// Fewer tokens than one window for training and one held out need.
+    #[error("the data has {tokens} tokens, but a context of {context} needs at least {needed}")]
+    TooShort {
+        /// Tokens that there are.
+        tokens: usize,
+        /// The model's context.
+        context: usize,
+        /// Tokens that there must be.
+        needed: usize,
+    },
+}
+
+impl DataError {
+    /// What to do about it.
+    pub fn remedy(&self) -> String {
+        match self {
+            DataError::Missing { .. } => "check the spelling".to_string(),
+            DataError::NoMatch { .. } => {
+                "check the pattern: ** crosses folders, * does not; quote it so that the shell leaves it alone"
+                    .to_string()
+            }
+            DataError::Pattern { .. } => "* ? [a-z] and ** (a whole folder name) are understood".to_string(),
+            DataError::Unreadable { .. } => "check the permissions".to_string(),
+            DataError::Empty { .. } => "give a file with text in it".to_string(),
+            DataError::Binary { .. } => {
+                "give plain text, UTF-8 or nearly so; convert or unpack the file first".to_string()
+            }
+            DataError::NoText { .. } => "give a folder or pattern with text files in it".to_string(),
+            DataError::TooShort { tokens, .. } => match (tokens / 2).checked_sub(1) {
+                Some(context) if context > 0 => {
+                    format!("give more text, or take a context of {context} or less")
+                }
+                _ => "give more text".to_string(),
+            },
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Text from files, folders and patterns.
+
+use super::text::binary_evidence;
+use super::{DataError, Skipped, Text};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Reads every text file that the paths lead to: files, folders (all their files, hidden ones aside) and patterns such as `src/**/*.rs`.
+///
+/// The order is that of the paths, and sorted by name within a folder or pattern, so the same files give the same text on every machine.
+/// A file that comes up twice counts once. Inside folders and patterns, files that are empty or no text are skipped and listed;
+/// a file that is named outright must be text.
+///
+/// # Errors
+/// When a path leads nowhere, a file cannot be read, a named file is empty or binary, or nothing is left.
+pub fn load<P: AsRef<str>>(paths: &[P]) -> Result<Text, DataError> {
+    let mut reader = Reader {
+        text: Text { bytes: Vec::new(), sources: Vec::new(), skipped: Vec::new() },
+        seen: HashSet::new(),
+    };
+    for path in paths {
+        reader.add(path.as_ref())?;
+    }
+    Ok(reader.text)
+}
+
+struct Reader {
+    text: Text,
+    seen: HashSet<PathBuf>,
+}
+
+impl Reader {
+    fn add(&mut self, given: &str) -> Result<(), DataError> {
+        let path = Path::new(given);
+        let files = if path.is_dir() {
+            let mut files = Vec::new();
+            collect(path, &mut files)?;
+            files
+        } else if path.exists() {
+            return self.read(path, true);
+        } else if given.contains(['*', '?', '[']) {
+            matches(given)?
+        } else {
+            return Err(DataError::Missing { path: path.to_path_buf() });
+        };
+        let sources = self.text.sources.len();
+        let seen = self.seen.len();
+        for file in &files {
+            self.read(file, false)?;
+        }
+        let nothing_new = self.text.sources.len() == sources;
+        // Files that an earlier path already brought are no reason to complain.
+        if nothing_new && (files.is_empty() || self.seen.len() > seen) {
+            return Err(DataError::NoText { path: path.to_path_buf(), files: files.len() });
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, path: &Path, named: bool) -> Result<(), DataError> {
+        let unreadable = |source| DataError::Unreadable { path: path.to_path_buf(), source };
+        if !self.seen.insert(path.canonicalize().map_err(unreadable)?) {
+            return Ok(());
+        }
+        let bytes = fs::read(path).map_err(unreadable)?;
+        let problem = match binary_evidence(&bytes) {
+            _ if bytes.is_empty() => Some(DataError::Empty { path: path.to_path_buf() }),
+            Some(evidence) => Some(DataError::Binary { path: path.to_path_buf(), evidence }),
+            None => None,
+        };
+        match problem {
+            Some(error) if named => return Err(error),
+            Some(DataError::Empty { .. }) => self.skip(path, "empty".to_string()),
+            Some(DataError::Binary { evidence, .. }) => self.skip(path, evidence),
+            _ => {
+                self.text.bytes.extend_from_slice(&bytes);
+                if !bytes.ends_with(b"\n") {
+                    self.text.bytes.push(b'\n');
+                }
+                self.text.sources.push(path.to_path_buf());
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, path: &Path, reason: String) {
+        self.text.skipped.push(Skipped { path: path.to_path_buf(), reason });
+    }
+}
+
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
+/// All files below a folder, sorted by path. Links to folders are not followed, so there are no cycles.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
+    let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
+    let mut entries =
+        fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(unreadable)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        if is_hidden(&entry.file_name()) {
+            continue;
+        }
+        let path = entry.path();
+        if entry.file_type().map_err(unreadable)?.is_dir() {
+            collect(&path, files)?;
+        } else if path.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn matches(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
+    let paths = glob::glob(pattern).map_err(|error| DataError::Pattern {
+        pattern: pattern.to_string(),
+        reason: format!("{} at character {}", error.msg, error.pos + 1),
+    })?;
+    let mut files = Vec::new();
+    for path in paths {
+        let path = path.map_err(|error| DataError::Unreadable {
+            path: error.path().to_path_buf(),
+            source: error.into(),
+        })?;
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() { Err(DataError::NoMatch { pattern: pattern.to_string() }) } else { Ok(files) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn folder(files: &[(&str, &[u8])]) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+        folder
+    }
+
+    fn path(folder: &TempDir, name: &str) -> String {
+        folder.path().join(name).to_str().unwrap().to_string()
+    }
+
+    #[test]
+    fn a_folder_is_read_in_order_without_hidden_and_binary_files() {
+        let folder = folder(&[
+            ("b.txt", b"second"),
+            ("a/z.txt", b"first\n"),
+            (".git/config", b"hidden"),
+            ("c.bin", b"\0\0"),
+            ("d.txt", b""),
+        ]);
+        let text = load(&[path(&folder, "")]).unwrap();
+        assert_eq!(text.bytes, b"first\nsecond\n");
+        let skipped: Vec<_> = text.skipped.iter().map(|s| s.reason.as_str()).collect();
+        assert_eq!(skipped, ["a NUL byte at offset 0", "empty"]);
+    }
+
+    #[test]
+    fn patterns_cross_folders_and_a_file_counts_once() {
+        let folder = folder(&[("x/1.rs", b"one"), ("x/y/2.rs", b"two"), ("x/y/3.md", b"three")]);
+        let text = load(&[path(&folder, "x/y/2.rs"), path(&folder, "**/*.rs")]).unwrap();
+        assert_eq!(text.bytes, b"two\none\n");
+        let again = load(&[path(&folder, "x/1.rs"), path(&folder, "x/1.*")]).unwrap();
+        assert_eq!(again.bytes, b"one\n", "a pattern that only repeats files is no error");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let folder =
+            folder(&[("empty", b""), ("binary", b"\x7fELF\0"), ("junk/a.bin", b"\0"), ("dir/.keep", b"")]);
+        let message = |name: &str| {
+            let given = path(&folder, name);
+            let text = load(&[&given]).unwrap_err().to_string();
+            text.strip_prefix(&given).unwrap_or_else(|| panic!("{text} does not name {given}")).to_string()
+        };
+        assert_eq!(message("nothing"), ": no such file or folder");
+        assert_eq!(message("empty"), ": the file is empty");
+        assert_eq!(message("binary"), ": the file is not text (a NUL byte at offset 4)");
+        assert_eq!(message("*.rs"), ": no file matches");
+        assert_eq!(message("junk"), ": no text in it (1 files, all of them empty or not text)");
+        assert_eq!(message("dir"), ": no text in it (0 files, all of them empty or not text)");
+        assert!(message("a***b").starts_with(": not a pattern: "));
+    }
+}

@@ -1,0 +1,202 @@
+//! The sizes of a GPT-2 and what makes them valid.
+
+use serde::{Deserialize, Serialize};
+
+/// Sizes of a GPT-2. The hidden layer of each MLP is four times [`width`](Self::width).
+///
+/// Serialised with the field names as keys; an unknown key is an error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gpt2Config {
+    /// Number of different tokens.
+    pub vocabulary: usize,
+    /// Number of positions: the longest sequence that the model can read.
+    pub context: usize,
+    /// Length of the vector that stands for one position.
+    pub width: usize,
+    /// Attention heads in each layer; a divisor of the width.
+    pub heads: usize,
+    /// Number of blocks.
+    pub layers: usize,
+    /// Probability in `0..1` of dropping an element while training, after the embedding and on each residual branch.
+    pub dropout: f64,
+}
+
+/// Sizes that make no model.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// A size is 0.
+    #[error("{field} is 0")]
+    Zero {
+        /// The field of [`Gpt2Config`].
+        field: &'static str,
+    },
+    /// The heads cannot share the width equally.
+    #[error("width {width} is not divisible by {heads} heads")]
+    HeadsDoNotDivideWidth {
+        /// The configured width.
+        width: usize,
+        /// The configured number of heads.
+        heads: usize,
+    },
+    /// The dropout is not a probability below 1.
+    #[error("dropout {dropout} is not in 0..1")]
+    Dropout {
+        /// The configured dropout.
+        dropout: f64,
+    },
+    /// A tensor would have more elements than 32-bit positions can count, or the model more bytes than fit an address.
+    #[error("{what} of this configuration is too large")]
+    TooLarge {
+        /// The tensor.
+        what: &'static str,
+    },
+}
+
+impl ConfigError {
+    /// What to change.
+    pub fn remedy(&self) -> String {
+        match self {
+            ConfigError::Zero { field } => format!("set {field} to 1 or more"),
+            ConfigError::HeadsDoNotDivideWidth { width, heads } => {
+                let divisor = (1..=*heads).rev().find(|d| width % d == 0).unwrap_or(1);
+                let below = width / heads * heads;
+                let widths = if below == 0 { vec![*heads] } else { vec![below, below + heads] };
+                let widths: Vec<String> = widths.iter().map(usize::to_string).collect();
+                format!("take width {}, or {divisor} heads", widths.join(" or "))
+            }
+            ConfigError::Dropout { .. } => "take a probability such as 0.1, or 0 for none".to_string(),
+            ConfigError::TooLarge { .. } => "take a smaller vocabulary, width, context or depth".to_string(),
+        }
+    }
+}
+
+impl Gpt2Config {
+    /// Length of the vectors between the two products of an MLP.
+    pub fn mlp_width(&self) -> usize {
+        4 * self.width
+    }
+
+    /// Number of trainable numbers; the output embedding is the input embedding and counts once.
+    ///
+    /// Only meaningful for a configuration that [`validate`](Self::validate) accepts.
+    pub fn parameters(&self) -> usize {
+        self.checked_parameters().unwrap_or(usize::MAX)
+    }
+
+    fn checked_parameters(&self) -> Option<usize> {
+        let square = self.width.checked_mul(self.width)?;
+        let block = square.checked_mul(12)?.checked_add(self.width.checked_mul(13)?)?;
+        let embeddings = self.vocabulary.checked_add(self.context)?.checked_mul(self.width)?;
+        block.checked_mul(self.layers)?.checked_add(embeddings)?.checked_add(2 * self.width)
+    }
+
+    /// Whether there is a model of these sizes.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let sizes = [
+            ("vocabulary", self.vocabulary),
+            ("context", self.context),
+            ("width", self.width),
+            ("heads", self.heads),
+            ("layers", self.layers),
+        ];
+        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return Err(ConfigError::Zero { field });
+        }
+        if !self.width.is_multiple_of(self.heads) {
+            return Err(ConfigError::HeadsDoNotDivideWidth { width: self.width, heads: self.heads });
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(ConfigError::Dropout { dropout: self.dropout });
+        }
+        let countable = |rows: usize| rows.checked_mul(self.width).is_some_and(|n| n <= i32::MAX as usize);
+        let mlp_rows = self.width.checked_mul(4).ok_or(ConfigError::TooLarge { what: "the MLP" })?;
+        for (what, rows) in [
+            ("the token embedding", self.vocabulary),
+            ("the position embedding", self.context),
+            ("the MLP", mlp_rows),
+        ] {
+            if !countable(rows) {
+                return Err(ConfigError::TooLarge { what });
+            }
+        }
+        // Parameters, gradients and two moments, four bytes each.
+        match self.checked_parameters().and_then(|n| n.checked_mul(16)) {
+            Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
+            _ => Err(ConfigError::TooLarge { what: "the model" }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Gpt2Config {
+        Gpt2Config { vocabulary: 256, context: 128, width: 128, heads: 4, layers: 4, dropout: 0.0 }
+    }
+
+    #[test]
+    fn each_zero_is_named() {
+        type Set = fn(&mut Gpt2Config);
+        let cases: [(&str, Set); 5] = [
+            ("vocabulary", |c| c.vocabulary = 0),
+            ("context", |c| c.context = 0),
+            ("width", |c| c.width = 0),
+            ("heads", |c| c.heads = 0),
+            ("layers", |c| c.layers = 0),
+        ];
+        for (field, set) in cases {
+            let mut config = config();
+            set(&mut config);
+            assert_eq!(config.validate(), Err(ConfigError::Zero { field }));
+        }
+    }
+
+    #[test]
+    fn an_indivisible_width_offers_what_fits() {
+        let error = Gpt2Config { width: 130, heads: 4, ..config() }.validate().unwrap_err();
+        assert_eq!(error.to_string(), "width 130 is not divisible by 4 heads");
+        assert_eq!(error.remedy(), "take width 128 or 132, or 2 heads");
+        let error = Gpt2Config { width: 3, heads: 4, ..config() }.validate().unwrap_err();
+        assert_eq!(error.remedy(), "take width 4, or 3 heads");
+    }
+
+    #[test]
+    fn dropout_is_a_probability_below_one() {
+        for dropout in [-0.1, 1.0, f64::NAN, f64::INFINITY] {
+            let error = Gpt2Config { dropout, ..config() }.validate().unwrap_err();
+            assert!(matches!(error, ConfigError::Dropout { .. }), "{dropout}");
+        }
+        assert_eq!(Gpt2Config { dropout: 0.999, ..config() }.validate(), Ok(()));
+    }
+
+    #[test]
+    fn sizes_that_overflow_are_refused() {
+        for huge in [1 << 31, 1 << 62, usize::MAX] {
+            let wide = Gpt2Config { width: huge, heads: 1, ..config() };
+            assert!(matches!(wide.validate(), Err(ConfigError::TooLarge { .. })), "width {huge}");
+            let long = Gpt2Config { context: huge, ..config() };
+            assert!(matches!(long.validate(), Err(ConfigError::TooLarge { .. })), "context {huge}");
+        }
+        let deep = Gpt2Config { layers: usize::MAX, ..config() };
+        assert_eq!(deep.validate(), Err(ConfigError::TooLarge { what: "the model" }));
+    }
+
+    #[test]
+    fn unknown_keys_are_named() {
+        let text = r#"{"vocabulary":1,"context":1,"width":1,"heads":1,"layers":1,"dropout":0,"hedas":2}"#;
+        let error = serde_json::from_str::<Gpt2Config>(text).unwrap_err();
+        assert!(error.to_string().contains("unknown field `hedas`"), "{error}");
+    }
+
+    #[test]
+    fn json_round_trips() {
+        let config = Gpt2Config { dropout: 0.1, ..config() };
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<Gpt2Config>(&text).unwrap(), config);
+    }
+}

@@ -1,0 +1,9 @@
+//! GPT-2: Radford et al., "Language Models are Unsupervised Multitask Learners" (2019).
+//!
+//! In: a [`Gpt2Config`]. Out: a model with Hugging Face's parameter names.
+
+mod config;
+mod presets;
+
+pub use config::{ConfigError, Gpt2Config};
+pub use presets::{PRESETS, Preset};

@@ -1,0 +1,11 @@
+//! Models for gradloom and what they need around them: GPT-2, text data, generation, checkpoints.
+//!
+//! - [`gpt2`]: the configuration (with GPT-2's published shapes) and the model.
+//! - [`data`]: text from files and folders to tokens, a held-out part, and batches that depend on nothing but (seed, step).
+//! - [`generate`]: the next token from logits, and text as it comes.
+//! - [`checkpoint`]: safetensors files that are written whole or not at all and that notice damage.
+
+pub mod checkpoint;
+pub mod data;
+pub mod generate;
+pub mod gpt2;

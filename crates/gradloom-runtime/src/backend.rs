@@ -1,0 +1,44 @@
+//! What a device does for programs. One folder a backend.
+
+use crate::store::Content;
+use gradloom_core::error::Result;
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::{Access, Lowered};
+use gradloom_core::plan::Plan;
+use std::sync::Arc;
+
+/// A device that programs can be loaded on.
+pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
+    /// Short name: `cpu`, `null`.
+    fn name(&self) -> &'static str;
+    /// Model of the device, for reports.
+    fn description(&self) -> String;
+    /// Threads that compute.
+    fn threads(&self) -> usize;
+    /// Whether programs really run and stores keep bytes.
+    fn is_resident(&self) -> bool;
+    /// Turns ops into launches of this device.
+    fn lower(&self, graph: &Graph) -> Result<Lowered>;
+    /// Allocates what the plan says, fills constants, prepares kernels.
+    fn load(&self, graph: &Arc<Graph>, plan: &Arc<Plan>, store: &Content) -> Result<Box<dyn Loaded>>;
+}
+
+/// A program on a device. Addresses of the store are those at the time of loading, which never change.
+pub(crate) trait Loaded: Send {
+    /// Sets the bytes of an input or scalar buffer, by its index in the plan.
+    fn write(&mut self, buffer: usize, bytes: &[u8]);
+    /// Runs the compute launches. The store is locked for reading.
+    fn compute(&mut self) -> Result<()>;
+    /// Name of the first guard that is not finite.
+    fn failed_guard(&self) -> Option<&str>;
+    /// Checks what could fail in the commit. The store is locked for reading.
+    fn check_commit(&self) -> Result<()>;
+    /// Runs the commit launches. The store is locked for writing.
+    fn commit(&mut self) -> Result<()>;
+    /// Appends the elements of an access, row-major. The store is locked.
+    fn read(&self, access: &Access, into: &mut Vec<u8>);
+    /// Bytes that loading asked the system for: arena, constants, scratch.
+    fn allocated(&self) -> usize;
+    /// Number of different kernels.
+    fn unique_kernels(&self) -> usize;
+}

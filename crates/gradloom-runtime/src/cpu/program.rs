@@ -1,0 +1,247 @@
+//! A program loaded on the CPU: memory as planned, kernels prepared, addresses resolved.
+//!
+//! A step allocates nothing and decides nothing: it walks the launches.
+
+use super::{Call, Pool, Prepared, fill_constant, prepare};
+use crate::backend::{Backend, Loaded};
+use crate::memory::Memory;
+use crate::store::Content;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::{Access, Kernel, Launch, Lowered, Phase};
+use gradloom_core::plan::{Plan, Region};
+use std::sync::Arc;
+
+/// The CPU with a pool of threads.
+#[derive(Debug)]
+pub(crate) struct CpuBackend {
+    pool: Arc<Pool>,
+}
+
+impl CpuBackend {
+    pub(crate) fn new(threads: usize) -> Self {
+        Self { pool: Arc::new(Pool::new(threads)) }
+    }
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn description(&self) -> String {
+        super::describe().to_string()
+    }
+
+    fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    fn is_resident(&self) -> bool {
+        true
+    }
+
+    fn lower(&self, graph: &Graph) -> Result<Lowered> {
+        gradloom_codegen::cpu::lower(graph, self.pool.threads())
+    }
+
+    fn load(&self, graph: &Arc<Graph>, plan: &Arc<Plan>, store: &Content) -> Result<Box<dyn Loaded>> {
+        Ok(Box::new(CpuProgram::load(graph, plan, store, &self.pool)?))
+    }
+}
+
+struct CpuProgram {
+    graph: Arc<Graph>,
+    plan: Arc<Plan>,
+    pool: Arc<Pool>,
+    steps: Vec<PreparedLaunch>,
+    first_commit: usize,
+    /// Base address of each buffer of the plan.
+    addresses: Vec<*mut u8>,
+    arena: Memory,
+    constants: Memory,
+    scratch: Memory,
+    /// Keeps the store's addresses valid.
+    _store: Vec<Arc<Memory>>,
+}
+
+// SAFETY: the addresses point into memory that the program owns or shares with the store; the store's locks, held by the caller,
+// and `&mut self` order all access.
+unsafe impl Send for CpuProgram {}
+
+struct PreparedLaunch {
+    kernel: Box<dyn Prepared>,
+    reads: Vec<*const u8>,
+    writes: Vec<*mut u8>,
+}
+
+impl CpuProgram {
+    fn load(graph: &Arc<Graph>, plan: &Arc<Plan>, store: &Content, pool: &Arc<Pool>) -> Result<Self> {
+        let allocate = |bytes: usize, what: &str| {
+            Memory::new(bytes).ok_or_else(|| {
+                Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what}"))
+                    .help("make the batch or the context smaller")
+            })
+        };
+        let arena = allocate(plan.totals.step, "temporaries")?;
+        let constants = allocate(plan.totals.constants, "constants")?;
+        let scratch = allocate(plan.totals.workspace, "scratch")?;
+        let mut kept: Vec<Arc<Memory>> = Vec::new();
+        let mut addresses = Vec::with_capacity(plan.buffers.len());
+        for buffer in &plan.buffers {
+            addresses.push(match buffer.region {
+                Region::Step => arena.at(buffer.offset),
+                Region::Constants => constants.at(buffer.offset),
+                Region::Store => {
+                    let (address, memory) = store.address(buffer.offset).expect("the store was extended first");
+                    if !kept.iter().any(|known| Arc::ptr_eq(known, &memory)) {
+                        kept.push(memory);
+                    }
+                    address
+                }
+            });
+        }
+        for (buffer, &address) in plan.buffers.iter().zip(&addresses) {
+            if buffer.region == Region::Constants {
+                let op = graph.defining_op(buffer.value).expect("constants are ops");
+                // SAFETY: the buffer's bytes lie inside `constants`, which nothing else uses yet.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(address, buffer.bytes) };
+                fill_constant(&op.kind, buffer, bytes);
+            }
+        }
+        let address = |access: &Access| addresses[plan.buffer_of[&access.buffer]];
+        let steps = plan
+            .launches
+            .iter()
+            .map(|launch| PreparedLaunch {
+                kernel: prepare(launch, graph, pool.threads()),
+                reads: launch.reads.iter().map(|a| address(a).cast_const()).collect(),
+                writes: launch.writes.iter().map(address).collect(),
+            })
+            .collect();
+        let first_commit =
+            plan.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(plan.launches.len());
+        Ok(Self {
+            graph: Arc::clone(graph),
+            plan: Arc::clone(plan),
+            pool: Arc::clone(pool),
+            steps,
+            first_commit,
+            addresses,
+            arena,
+            constants,
+            scratch,
+            _store: kept,
+        })
+    }
+
+    fn run(&self, range: std::ops::Range<usize>) -> Result<()> {
+        for i in range {
+            let step = &self.steps[i];
+            let call =
+                Call { pool: &self.pool, reads: &step.reads, writes: &step.writes, scratch: self.scratch.at(0) };
+            step.kernel.run(&call).map_err(|trap| self.trapped(&self.plan.launches[i], &trap.message))?;
+        }
+        Ok(())
+    }
+
+    fn trapped(&self, launch: &Launch, message: &str) -> Error {
+        let op = &self.graph.ops[launch.op];
+        let error = Error::new(ErrorKind::Trap, message.to_string());
+        match self.graph.origin(op) {
+            Some(origin) => error.at(origin.clone(), op.kind.name()),
+            None => error.note(format!("in `{}`", op.kind.name())),
+        }
+    }
+
+    /// Calls `f` with the address of each element, row-major.
+    fn elements(&self, access: &Access, mut f: impl FnMut(*const u8)) {
+        let base = self.addresses[self.plan.buffer_of[&access.buffer]];
+        let (layout, size) = (&access.layout, access.dtype.bytes());
+        let mut index = vec![0; layout.shape.rank()];
+        for _ in 0..layout.shape.elements() {
+            let position = layout.offset + index.iter().zip(&layout.strides).map(|(i, s)| i * s).sum::<usize>();
+            f(base.wrapping_add(position * size));
+            for axis in (0..index.len()).rev() {
+                index[axis] += 1;
+                if index[axis] < layout.shape[axis] {
+                    break;
+                }
+                index[axis] = 0;
+            }
+        }
+    }
+
+    fn scalar_i32(&self, access: &Access) -> i32 {
+        let mut value = 0;
+        // SAFETY: the plan's verifier keeps accesses inside their buffers; the caller holds the store's lock.
+        self.elements(access, |address| value = unsafe { address.cast::<i32>().read() });
+        value
+    }
+}
+
+impl Loaded for CpuProgram {
+    fn write(&mut self, buffer: usize, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.plan.buffers[buffer].bytes, "the feed was checked");
+        // SAFETY: the buffer has that many bytes in the arena, and `&mut self` excludes a run.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.addresses[buffer], bytes.len()) };
+    }
+
+    fn compute(&mut self) -> Result<()> {
+        self.run(0..self.first_commit)
+    }
+
+    fn failed_guard(&self) -> Option<&str> {
+        self.plan.guards.iter().find_map(|(name, access)| {
+            let mut finite = true;
+            // SAFETY: as in `scalar_i32`; guards are f32.
+            self.elements(access, |address| finite &= unsafe { address.cast::<f32>().read() }.is_finite());
+            (!finite).then_some(name.as_str())
+        })
+    }
+
+    fn check_commit(&self) -> Result<()> {
+        for launch in &self.plan.launches[self.first_commit..] {
+            if launch.kernel != Kernel::WriteRegion {
+                continue;
+            }
+            let (window, target) = (&launch.reads[0].layout.shape, &launch.writes[0].layout.shape);
+            for (axis, start) in launch.reads[1..].iter().map(|a| self.scalar_i32(a)).enumerate() {
+                let room = target[axis] - window[axis];
+                if usize::try_from(start).map_or(true, |start| start > room) {
+                    let message = format!(
+                        "an update of {} elements at {start} does not fit axis {axis} of {target}",
+                        window[axis]
+                    );
+                    return Err(self.trapped(launch, &message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.run(self.first_commit..self.steps.len())
+    }
+
+    fn read(&self, access: &Access, into: &mut Vec<u8>) {
+        let size = access.dtype.bytes();
+        if access.layout.is_contiguous() {
+            let base = self.addresses[self.plan.buffer_of[&access.buffer]].wrapping_add(access.layout.offset * size);
+            let bytes = access.layout.shape.elements() * size;
+            // SAFETY: the plan's verifier keeps accesses inside their buffers; the caller holds the store's lock.
+            into.extend_from_slice(unsafe { std::slice::from_raw_parts(base, bytes) });
+            return;
+        }
+        // SAFETY: as above, element by element.
+        self.elements(access, |address| into.extend_from_slice(unsafe { std::slice::from_raw_parts(address, size) }));
+    }
+
+    fn allocated(&self) -> usize {
+        self.arena.len() + self.constants.len() + self.scratch.len()
+    }
+
+    fn unique_kernels(&self) -> usize {
+        crate::program::unique_kernels(&self.plan)
+    }
+}

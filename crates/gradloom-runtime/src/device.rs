@@ -1,0 +1,64 @@
+//! Choosing a device.
+
+use crate::backend::Backend;
+use crate::cpu::CpuBackend;
+use crate::null::NullBackend;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// Where programs run. Clones are the same device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub(crate) backend: Arc<dyn Backend>,
+}
+
+impl Device {
+    /// The best device of this machine.
+    ///
+    /// # Errors
+    /// When there is none; the CPU is always there.
+    pub fn auto() -> Result<Self> {
+        Ok(Self::cpu())
+    }
+
+    /// The CPU, with a thread for each core that the process may use.
+    pub fn cpu() -> Self {
+        Self::with(CpuBackend::new(std::thread::available_parallelism().map_or(1, usize::from)))
+    }
+
+    /// The CPU with a given number of threads, at least 1. Results do not depend on it.
+    ///
+    /// # Errors
+    /// When `threads` is 0 or larger than 1,024.
+    pub fn cpu_with_threads(threads: usize) -> Result<Self> {
+        if !(1..=1024).contains(&threads) {
+            return Err(Error::new(ErrorKind::Device, format!("{threads} threads"))
+                .help("give a number from 1 to 1024; the number of cores is usually best"));
+        }
+        Ok(Self::with(CpuBackend::new(threads)))
+    }
+
+    /// Compiles and plans, and runs nothing: results are NaN.
+    pub fn null() -> Self {
+        Self::with(NullBackend)
+    }
+
+    fn with(backend: impl Backend + 'static) -> Self {
+        Self { backend: Arc::new(backend) }
+    }
+
+    /// `cpu` or `null`.
+    pub fn name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    /// Model and instruction set, for reports.
+    pub fn description(&self) -> String {
+        self.backend.description()
+    }
+
+    /// Threads that compute.
+    pub fn threads(&self) -> usize {
+        self.backend.threads()
+    }
+}

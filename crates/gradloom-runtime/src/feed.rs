@@ -1,0 +1,110 @@
+//! Data that a caller passes to a run.
+
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::DType;
+use gradloom_core::trace::Input;
+
+/// Row-major elements of one input.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Data<'a> {
+    F32(&'a [f32]),
+    I32(&'a [i32]),
+    U32(&'a [u32]),
+}
+
+impl Data<'_> {
+    fn dtype(&self) -> DType {
+        match self {
+            Data::F32(_) => DType::F32,
+            Data::I32(_) => DType::I32,
+            Data::U32(_) => DType::U32,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Data::F32(v) => v.len(),
+            Data::I32(v) => v.len(),
+            Data::U32(v) => v.len(),
+        }
+    }
+
+    /// The elements as bytes, in native order.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let (start, bytes) = match self {
+            Data::F32(v) => (v.as_ptr().cast::<u8>(), size_of_val(*v)),
+            Data::I32(v) => (v.as_ptr().cast::<u8>(), size_of_val(*v)),
+            Data::U32(v) => (v.as_ptr().cast::<u8>(), size_of_val(*v)),
+        };
+        // SAFETY: numbers have no padding, and the borrow lasts as long as the data's.
+        unsafe { std::slice::from_raw_parts(start, bytes) }
+    }
+
+    /// # Errors
+    /// When dtype or number of elements are not the declared ones.
+    pub(crate) fn check(&self, input: &Input) -> Result<()> {
+        if self.dtype() != input.ty.dtype {
+            return Err(Error::new(ErrorKind::Feed, format!("the input `{}` is {}, got {} elements", input.name, input.ty, self.dtype()))
+                .help(format!("pass a slice of {}", input.ty.dtype)));
+        }
+        if self.len() != input.ty.elements() {
+            return Err(Error::new(
+                ErrorKind::Feed,
+                format!("the input `{}` is {} ({} elements), got {}", input.name, input.ty, input.ty.elements(), self.len()),
+            )
+            .help("pass as many elements as were declared with `.inputs(..)`"));
+        }
+        Ok(())
+    }
+}
+
+macro_rules! data {
+    ($($ty:ty => $variant:ident),*) => {$(
+        impl<'a> From<&'a [$ty]> for Data<'a> {
+            fn from(elements: &'a [$ty]) -> Self {
+                Data::$variant(elements)
+            }
+        }
+        impl<'a> From<&'a Vec<$ty>> for Data<'a> {
+            fn from(elements: &'a Vec<$ty>) -> Self {
+                Data::$variant(elements)
+            }
+        }
+        impl<'a, const N: usize> From<&'a [$ty; N]> for Data<'a> {
+            fn from(elements: &'a [$ty; N]) -> Self {
+                Data::$variant(elements)
+            }
+        }
+    )*};
+}
+data!(f32 => F32, i32 => I32, u32 => U32);
+
+/// Data for `N` inputs: an array, or a tuple where dtypes differ.
+#[diagnostic::on_unimplemented(
+    message = "this is not data for {N} inputs",
+    note = "pass an array of slices, `[&x, &y]`, or a tuple where element types differ, `(&ids, &weights)`: one for each declared input"
+)]
+pub trait Feed<'a, const N: usize> {
+    /// The data in the order of the inputs.
+    fn feed(self) -> [Data<'a>; N];
+}
+
+impl<'a, const N: usize, T: Into<Data<'a>>> Feed<'a, N> for [T; N] {
+    fn feed(self) -> [Data<'a>; N] {
+        self.map(Into::into)
+    }
+}
+
+macro_rules! tuples {
+    ($($n:literal: $($name:ident)+;)*) => {$(
+        impl<'a, $($name: Into<Data<'a>>),+> Feed<'a, $n> for ($($name,)+) {
+            #[allow(non_snake_case)]
+            fn feed(self) -> [Data<'a>; $n] {
+                let ($($name,)+) = self;
+                [$($name.into()),+]
+            }
+        }
+    )*};
+}
+tuples! { 1: A; 2: A B; 3: A B C; 4: A B C D; 5: A B C D E; 6: A B C D E F; }

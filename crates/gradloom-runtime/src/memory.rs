@@ -1,0 +1,54 @@
+//! Aligned host memory whose address never changes.
+
+use gradloom_core::plan::ALIGNMENT;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// Zeroed bytes, aligned as the plan demands.
+///
+/// Programs keep raw addresses into it and read and write through them; who may do so when is governed by the locks of the
+/// [`Store`](crate::Store) and by `&mut` on the program.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is plain bytes; access through raw pointers is synchronised by its owners as said above.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// `None` when the system has not that much memory.
+    pub(crate) fn new(bytes: usize) -> Option<Self> {
+        let layout = Self::layout(bytes)?;
+        // SAFETY: the layout has at least one byte.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Self { start, bytes })
+    }
+
+    fn layout(bytes: usize) -> Option<Layout> {
+        Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
+    }
+
+    /// Number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Address of a byte; `offset` may be one past the end.
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset <= self.bytes, "offset {offset} in {} bytes", self.bytes);
+        // SAFETY: inside the allocation, as just checked.
+        unsafe { self.start.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let layout = Self::layout(self.bytes).expect("it was allocated with this layout");
+        // SAFETY: allocated in `new` with the same layout.
+        unsafe { dealloc(self.start.as_ptr(), layout) };
+    }
+}

@@ -1,0 +1,81 @@
+//! The null device: compiles, lowers and plans every model, and runs nothing. For tests of the compiler, and for plans of
+//! models that the machine at hand could not hold.
+
+use crate::backend::{Backend, Loaded};
+use crate::store::Content;
+use gradloom_core::error::Result;
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::{Access, Lowered};
+use gradloom_core::plan::Plan;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(crate) struct NullBackend;
+
+impl Backend for NullBackend {
+    fn name(&self) -> &'static str {
+        "null"
+    }
+
+    fn description(&self) -> String {
+        "plans only".to_string()
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn is_resident(&self) -> bool {
+        false
+    }
+
+    fn lower(&self, graph: &Graph) -> Result<Lowered> {
+        gradloom_codegen::cpu::lower(graph, 1)
+    }
+
+    fn load(&self, _: &Arc<Graph>, plan: &Arc<Plan>, _: &Content) -> Result<Box<dyn Loaded>> {
+        Ok(Box::new(NullProgram { plan: Arc::clone(plan), recorded: 0 }))
+    }
+}
+
+/// Records how many launches would have run.
+struct NullProgram {
+    plan: Arc<Plan>,
+    recorded: usize,
+}
+
+impl Loaded for NullProgram {
+    fn write(&mut self, _: usize, _: &[u8]) {}
+
+    fn compute(&mut self) -> Result<()> {
+        self.recorded += self.plan.launches.len();
+        Ok(())
+    }
+
+    fn failed_guard(&self) -> Option<&str> {
+        None
+    }
+
+    fn check_commit(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, access: &Access, into: &mut Vec<u8>) {
+        // Nothing was computed: NaN, so that nobody takes it for a result.
+        for _ in 0..access.layout.shape.elements() {
+            into.extend_from_slice(&f32::NAN.to_le_bytes()[..access.dtype.bytes()]);
+        }
+    }
+
+    fn allocated(&self) -> usize {
+        0
+    }
+
+    fn unique_kernels(&self) -> usize {
+        crate::program::unique_kernels(&self.plan)
+    }
+}

@@ -1,0 +1,192 @@
+//! A compiled graph on a device, over a store.
+//!
+//! In: a graph after the passes. Out: a [`Program`] that takes inputs and scalars and gives outputs. Always holds: a run that
+//! fails before the commit changes nothing that persists.
+
+use crate::backend::Loaded;
+use crate::device::Device;
+use crate::store::Store;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{DType, Graph, Number, OpKind, Type};
+use gradloom_core::kernel::{Kernel, Layout};
+use gradloom_core::plan::{self, Plan};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A program, loaded.
+pub struct Program {
+    graph: Arc<Graph>,
+    plan: Arc<Plan>,
+    store: Store,
+    loaded: Box<dyn Loaded>,
+    inputs: Vec<Port>,
+    scalars: Vec<Port>,
+}
+
+/// A buffer that the caller fills.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    pub(crate) name: String,
+    pub(crate) ty: Type,
+    buffer: usize,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// All updates took effect.
+    Committed,
+    /// Nothing took effect: this guard was not finite.
+    NotFinite {
+        /// Name of the guard, as `loss`.
+        guard: String,
+    },
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program").field("launches", &self.plan.launches.len()).finish_non_exhaustive()
+    }
+}
+
+impl Program {
+    /// Lowers, plans and loads a graph. `initial` gives the elements of parameters that the store does not have yet.
+    ///
+    /// # Errors
+    /// When the store has an entry of another type, the plan is impossible, or memory runs out.
+    pub fn load(
+        graph: Graph,
+        device: &Device,
+        store: &Store,
+        initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
+    ) -> Result<Self> {
+        verify_stage(&graph, "passes")?;
+        let lowered = device.backend.lower(&graph)?;
+        let layout = store.extend(&graph, initial)?;
+        let plan = plan::plan(&graph, lowered, &layout, None)?;
+        if cfg!(debug_assertions) {
+            plan::verify(&plan)?;
+        }
+        let (graph, plan) = (Arc::new(graph), Arc::new(plan));
+        let loaded = device.backend.load(&graph, &plan, &store.read_lock())?;
+        let port = |kind: &OpKind| match kind {
+            OpKind::Input { name, ty } => Some((false, name.clone(), ty.clone())),
+            OpKind::Scalar { name, dtype } => Some((true, name.clone(), Type::scalar(*dtype))),
+            _ => None,
+        };
+        let (mut inputs, mut scalars) = (Vec::new(), Vec::new());
+        for (_, op) in graph.entry_ops() {
+            let Some((is_scalar, name, ty)) = port(&op.kind) else { continue };
+            let port = Port { name, ty, buffer: plan.buffer_of[&op.results[0]] };
+            if is_scalar { scalars.push(port) } else { inputs.push(port) }
+        }
+        Ok(Self { graph, plan, store: store.clone(), loaded, inputs, scalars })
+    }
+
+    /// The graph that was lowered.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// What the program does and where its bytes are.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Bytes that loading asked the system for, without the store's.
+    pub fn allocated(&self) -> usize {
+        self.loaded.allocated()
+    }
+
+    /// Number of different kernels.
+    pub fn unique_kernels(&self) -> usize {
+        self.loaded.unique_kernels()
+    }
+
+    /// Sets an input's elements (row-major, native byte order).
+    pub(crate) fn set_input(&mut self, name: &str, bytes: &[u8]) {
+        if let Some(port) = self.inputs.iter().find(|port| port.name == name) {
+            self.loaded.write(port.buffer, bytes);
+        }
+    }
+
+    /// Sets the per-step scalars from a function of their names.
+    pub(crate) fn set_scalars(&mut self, value: impl Fn(&str) -> Option<Number>) -> Result<()> {
+        for port in &self.scalars {
+            let Some(number) = value(&port.name) else {
+                return Err(Error::new(ErrorKind::Internal, format!("nothing sets the scalar `{}`", port.name)));
+            };
+            let bytes = match (port.ty.dtype, number) {
+                (DType::F32, n) => (n.as_f64() as f32).to_ne_bytes(),
+                (DType::I32, n) => (n.as_f64() as i32).to_ne_bytes(),
+                (DType::U32, n) => (n.as_f64() as u32).to_ne_bytes(),
+                (DType::Bool, _) => unreachable!("scalars are numbers"),
+            };
+            self.loaded.write(port.buffer, &bytes);
+        }
+        Ok(())
+    }
+
+    /// Runs the program; `outputs` receives the bytes of each output in the plan's order, unless a trap ends the run first.
+    ///
+    /// # Errors
+    /// A trap, before which nothing took effect; or [`ErrorKind::Lost`], after which the store must be restored.
+    pub(crate) fn run(&mut self, outputs: &mut Vec<Vec<u8>>) -> Result<Outcome> {
+        let commits = !self.graph.updates.is_empty();
+        let store = self.store.clone();
+        let _turn = commits.then(|| store.take_turn());
+        {
+            let content = store.read_lock();
+            content.check_sound()?;
+            self.loaded.compute()?;
+            outputs.resize_with(self.plan.outputs.len(), Vec::new);
+            for ((_, access), bytes) in self.plan.outputs.iter().zip(outputs) {
+                bytes.clear();
+                self.loaded.read(access, bytes);
+            }
+            if let Some(guard) = self.loaded.failed_guard() {
+                return Ok(Outcome::NotFinite { guard: guard.to_string() });
+            }
+            if !commits {
+                return Ok(Outcome::Committed);
+            }
+            self.loaded.check_commit()?;
+        }
+        let mut content = store.write_lock();
+        content.check_sound()?;
+        // Should a kernel panic or fail from here on, the store stays marked.
+        content.set_lost(true);
+        self.loaded.commit().map_err(|error| {
+            Error::new(ErrorKind::Lost, "the step failed while it wrote parameters: they may be half updated")
+                .note(error.message().to_string())
+                .help("restore them from a checkpoint with `store.write_all(..)`")
+        })?;
+        content.set_lost(false);
+        Ok(Outcome::Committed)
+    }
+}
+
+/// Runs the verifier between stages, in debug builds.
+pub(crate) fn verify_stage(graph: &Graph, stage: &str) -> Result<()> {
+    if !cfg!(debug_assertions) {
+        return Ok(());
+    }
+    gradloom_core::verify::verify(graph)
+        .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
+}
+
+/// Number of launches that differ in kernel, dtypes or layouts.
+pub(crate) fn unique_kernels(plan: &Plan) -> usize {
+    let describe = |accesses: &[gradloom_core::kernel::Access]| -> Vec<(DType, Layout)> {
+        accesses.iter().map(|a| (a.dtype, Layout { offset: 0, ..a.layout.clone() })).collect()
+    };
+    let key = |kernel: &Kernel| match kernel {
+        Kernel::Op(kind) => Some(kind.clone()),
+        Kernel::Copy | Kernel::WriteRegion => None,
+    };
+    plan.launches
+        .iter()
+        .map(|l| (key(&l.kernel), l.kernel.name(), describe(&l.reads), describe(&l.writes)))
+        .collect::<HashSet<_>>()
+        .len()
+}

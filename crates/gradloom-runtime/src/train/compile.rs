@@ -1,0 +1,148 @@
+//! The stages of a training program: each a function from one public value to the next.
+
+use crate::device::Device;
+use crate::program::{Program, verify_stage};
+use crate::store::Store;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::grad;
+use gradloom_core::ir::{DType, Graph, Guard, Output, Type, ValueId};
+use gradloom_core::nn::Module;
+use gradloom_core::optim::{self, Optimizer, Trainable};
+use gradloom_core::passes;
+use gradloom_core::trace::{ParamTable, Traced};
+
+/// Name of the loss among the outputs and guards.
+pub const LOSS: &str = "loss";
+
+/// The graph after each stage.
+#[derive(Clone, Debug)]
+pub struct Stages {
+    /// As traced: inputs, parameters, the loss, captures.
+    pub trace: Graph,
+    /// With the backward pass.
+    pub grad: Graph,
+    /// With the optimizer.
+    pub optim: Graph,
+    /// Simplified; what is lowered.
+    pub passes: Graph,
+    /// What each pass did.
+    pub reports: Vec<passes::PassReport>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Options {
+    pub(super) clip_norm: Option<f64>,
+    pub(super) seed: u64,
+}
+
+pub(super) struct Compiled {
+    pub(super) program: Program,
+    pub(super) store: Store,
+    pub(super) params: ParamTable,
+    pub(super) stages: Stages,
+}
+
+/// Trace to loaded program.
+pub(super) fn training(
+    model: &dyn Module,
+    traced: &Traced,
+    optimizer: &dyn Optimizer,
+    options: &Options,
+    device: &Device,
+) -> Result<Compiled> {
+    // A number out of range is an error now, not at the first step.
+    let mut numbers = optimizer.hyperparameters();
+    numbers.insert("lr".into(), optimizer.schedule().at(0));
+    optimizer.scalars(&numbers)?;
+    if let Some(norm) = options.clip_norm.filter(|norm| !(*norm > 0.0 && norm.is_finite())) {
+        return Err(Error::new(ErrorKind::Feed, format!("gradients cannot be clipped to the norm {norm}"))
+            .help("`clip_norm` must be finite and greater than 0"));
+    }
+    let params = ParamTable::of(model)?;
+    let trace = with_loss(traced)?;
+    verify_stage(&trace, "trace")?;
+    let (grad, trainables) = differentiate(&trace, traced, &params)?;
+    verify_stage(&grad, "grad")?;
+    let optim = optim::attach(grad.clone(), &trainables, optimizer, options.clip_norm.is_some())?;
+    verify_stage(&optim, "optim")?;
+    let (passed, reports) = passes::run(optim.clone());
+    let store = Store::new(device.backend.is_resident());
+    let program =
+        Program::load(passed.clone(), device, &store, |name, ty| initial(&params, options.seed, name, ty))?;
+    Ok(Compiled { program, store, params, stages: Stages { trace, grad, optim, passes: passed, reports } })
+}
+
+/// The traced graph with its result as output and guard `loss`.
+fn with_loss(traced: &Traced) -> Result<Graph> {
+    let mut graph = traced.graph.clone();
+    let loss = traced.results[0];
+    let ty = graph.ty(loss).clone();
+    if ty != Type::scalar(DType::F32) {
+        let mut error = Error::new(ErrorKind::Trace, format!("the loss is {ty}, not f32[]"))
+            .help("reduce it to one number, as with `.mean()`");
+        if let Some(origin) = graph.defining_op(loss).and_then(|op| graph.origin(op)) {
+            error = error.at(origin.clone(), graph.defining_op(loss).map_or("", |op| op.kind.name()));
+        }
+        return Err(error);
+    }
+    if graph.output(LOSS).is_some() {
+        return Err(Error::new(ErrorKind::Trace, "the name `loss` is captured, but it is the loss' own name")
+            .help("capture under another name"));
+    }
+    graph.outputs.insert(0, Output { name: LOSS.into(), value: loss });
+    graph.guards.push(Guard { name: LOSS.into(), value: loss });
+    Ok(graph)
+}
+
+/// Appends the backward pass of the output `loss`; gives what there is to train.
+///
+/// # Errors
+/// When a parameter that is not frozen has no gradient, or an op on the way has none.
+pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Result<(Graph, Vec<Trainable>)> {
+    let mut graph = graph.clone();
+    let loss = graph.output(LOSS).ok_or_else(|| Error::new(ErrorKind::Internal, "there is no loss"))?;
+    let mut wanted: Vec<(&str, ValueId, Option<bool>)> = Vec::new();
+    let mut unused = Vec::new();
+    for used in params.iter().filter(|used| !used.param.is_frozen()) {
+        match traced.params.iter().find(|(_, _, id)| *id == used.param.id()) {
+            Some((name, value, _)) => wanted.push((name, *value, used.param.decay())),
+            None => unused.push(used.name.as_str()),
+        }
+    }
+    if let Some(first) = unused.first() {
+        let mut error = Error::new(ErrorKind::MissingGradient, format!("the loss does not use the parameter `{first}`"))
+            .help("use it in the loss, freeze it with `Param::freeze`, or remove it from the model");
+        if unused.len() > 1 {
+            error = error.note(format!("nor: {}", unused[1..].join(", ")));
+        }
+        return Err(error);
+    }
+    let values: Vec<ValueId> = wanted.iter().map(|(_, value, _)| *value).collect();
+    let gradients = grad::append(&mut graph, loss, None, &values)?;
+    let named: Vec<(&str, ValueId)> = wanted.iter().map(|(name, value, _)| (*name, *value)).collect();
+    grad::coverage(&graph, &named, &gradients)?;
+    let trainables = wanted
+        .into_iter()
+        .zip(gradients)
+        .map(|((name, value, decay), gradient)| Trainable {
+            name: name.to_string(),
+            value,
+            gradient: gradient.expect("coverage was checked"),
+            decay,
+        })
+        .collect();
+    Ok((graph, trainables))
+}
+
+/// Initial elements of a parameter by name.
+pub(super) fn initial(params: &ParamTable, seed: u64, name: &str, ty: &Type) -> Result<Vec<f32>> {
+    let (number, used) = params
+        .iter()
+        .enumerate()
+        .find(|(_, used)| used.name == name)
+        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model")))?;
+    used.param
+        .init()
+        .elements(&ty.shape, seed, number as u32)
+        .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
+}

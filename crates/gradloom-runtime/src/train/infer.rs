@@ -1,0 +1,104 @@
+//! Forward programs.
+
+use super::compile::initial;
+use crate::device::Device;
+use crate::feed::Feed;
+use crate::outputs::{Outputs, to_f32};
+use crate::program::{Outcome, Program, verify_stage};
+use crate::store::Store;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{Number, Output};
+use gradloom_core::nn::Module;
+use gradloom_core::passes;
+use gradloom_core::plan::Plan;
+use gradloom_core::trace::{Input, ParamTable, Tensor, trace};
+use std::marker::PhantomData;
+
+/// A forward program over a store: owned, can run on another thread beside training.
+#[derive(Debug)]
+pub struct Infer<const K: usize, R> {
+    inputs: Vec<Input>,
+    program: Program,
+    outputs: Vec<Vec<u8>>,
+    seed: u64,
+    runs: u64,
+    results: PhantomData<fn() -> R>,
+}
+
+impl<const K: usize, R: Outputs> Infer<K, R> {
+    #[track_caller]
+    pub(super) fn compile<M: Module>(
+        model: &M,
+        inputs: [Input; K],
+        f: impl FnOnce(&M, [Tensor; K]) -> R,
+        params: &ParamTable,
+        seed: u64,
+        device: &Device,
+        store: &Store,
+    ) -> Result<Self> {
+        let array = |tensors: &[Tensor]| <[Tensor; K]>::try_from(tensors).expect("K inputs were declared");
+        let mut traced = trace(model, &inputs, false, |x| f(model, array(x)), R::tensors)?;
+        for (i, &value) in traced.results.iter().enumerate() {
+            traced.graph.outputs.insert(i, Output { name: format!("result.{i}"), value });
+        }
+        verify_stage(&traced.graph, "trace")?;
+        let (graph, _) = passes::run(traced.graph);
+        let program = Program::load(graph, device, store, |name, ty| initial(params, seed, name, ty))?;
+        Ok(Self { inputs: inputs.to_vec(), program, outputs: Vec::new(), seed, runs: 0, results: PhantomData })
+    }
+
+    /// Runs the program on the data.
+    ///
+    /// # Errors
+    /// When data does not have the declared dtype or size; a trap, such as an index out of range.
+    pub fn run<'a>(&mut self, data: impl Feed<'a, K>) -> Result<R::Read> {
+        let data = data.feed();
+        for (input, data) in self.inputs.iter().zip(&data) {
+            data.check(input)?;
+        }
+        for (input, data) in self.inputs.iter().zip(&data) {
+            self.program.set_input(&input.name, data.bytes());
+        }
+        let (seed, run) = (self.seed, self.runs);
+        self.program.set_scalars(|name| {
+            Some(Number::Float(f64::from(match name {
+                "rng.seed_lo" => seed as u32,
+                "rng.seed_hi" => (seed >> 32) as u32,
+                "rng.step" => run as u32,
+                _ => return None,
+            })))
+        })?;
+        self.runs += 1;
+        match self.program.run(&mut self.outputs)? {
+            Outcome::Committed => {}
+            Outcome::NotFinite { guard } => {
+                return Err(Error::new(ErrorKind::NotFinite { step: run }, format!("the {guard} is not finite")));
+            }
+        }
+        let plan = self.program.plan();
+        let mut values = Vec::with_capacity(self.outputs.len());
+        for ((name, access), bytes) in plan.outputs.iter().zip(&self.outputs) {
+            if name.starts_with("result.") {
+                values.push(to_f32(access.dtype, bytes)?);
+            }
+        }
+        Ok(R::read(&mut values.into_iter()))
+    }
+
+    /// A tensor captured under a name in the last run.
+    ///
+    /// # Errors
+    /// When nothing was captured under the name, or nothing has run.
+    pub fn get(&self, name: &str) -> Result<Vec<f32>> {
+        let position = self.program.plan().outputs.iter().position(|(known, _)| known == name);
+        match position.and_then(|i| Some((i, self.outputs.get(i)?))) {
+            Some((i, bytes)) => to_f32(self.program.plan().outputs[i].1.dtype, bytes),
+            None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))),
+        }
+    }
+
+    /// What a run does and where its bytes are.
+    pub fn plan(&self) -> &Plan {
+        self.program.plan()
+    }
+}

@@ -1,0 +1,16 @@
+//! Training: from a model and a loss to a step that runs.
+//!
+//! In: a model, inputs, a loss closure, an optimizer. Out: a [`Train`] whose step runs forward, backward and optimizer as one program,
+//! and [`Infer`]s over the same parameters. Each stage of the way is a public value: [`Stages`].
+
+mod compile;
+mod infer;
+mod session;
+mod step;
+mod trainer;
+
+pub use compile::{Stages, differentiate};
+pub use infer::Infer;
+pub use session::Train;
+pub use step::Step;
+pub use trainer::Trainer;

@@ -1,0 +1,85 @@
+//! The builder of a training program.
+
+use super::Train;
+use super::compile::{self, Options};
+use crate::device::Device;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::nn::Module;
+use gradloom_core::optim::Optimizer;
+use gradloom_core::trace::{Input, Tensor, Traced, trace};
+
+/// Collects what a training program is made of; [`Trainer::compile`] makes it.
+///
+/// The loss is traced when it is given; its error, if any, is returned by `compile`.
+#[must_use]
+#[derive(Debug)]
+pub struct Trainer<M, const N: usize = 0> {
+    model: M,
+    inputs: Vec<Input>,
+    traced: Option<Result<Traced>>,
+    optimizer: Option<Box<dyn Optimizer>>,
+    options: Options,
+}
+
+impl<M: Module> Trainer<M> {
+    /// A trainer of `model`.
+    pub fn new(model: M) -> Self {
+        Self { model, inputs: Vec::new(), traced: None, optimizer: None, options: Options::default() }
+    }
+
+    /// Declares the data that every step takes, in order.
+    pub fn inputs<const N: usize>(self, inputs: [Input; N]) -> Trainer<M, N> {
+        Trainer {
+            model: self.model,
+            inputs: inputs.to_vec(),
+            traced: None,
+            optimizer: self.optimizer,
+            options: self.options,
+        }
+    }
+}
+
+impl<M: Module, const N: usize> Trainer<M, N> {
+    /// Traces the loss, an f32 of rank 0: its gradient is what the optimizer follows.
+    #[track_caller]
+    pub fn loss(mut self, f: impl FnOnce(&M, [Tensor; N]) -> Tensor) -> Self {
+        let model = &self.model;
+        let array = |tensors: &[Tensor]| <[Tensor; N]>::try_from(tensors).expect("N inputs were declared");
+        self.traced =
+            Some(trace(model, &self.inputs, true, |x| f(model, array(x)), |loss| vec![loss]));
+        self
+    }
+
+    /// How parameters follow the gradient.
+    pub fn optimizer(mut self, optimizer: impl Optimizer) -> Self {
+        self.optimizer = Some(Box::new(optimizer));
+        self
+    }
+
+    /// Scales all gradients down together so that their norm is at most `max_norm` (PyTorch's `clip_grad_norm_`).
+    pub fn clip_norm(mut self, max_norm: f64) -> Self {
+        self.options.clip_norm = Some(max_norm);
+        self
+    }
+
+    /// Keys initial parameters, dropout and all other random numbers; 0 unless set.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = seed;
+        self
+    }
+
+    /// Compiles the step for a device and makes the initial parameters.
+    ///
+    /// # Errors
+    /// The first error of the loss; a parameter without a gradient that is not frozen; a missing loss or optimizer; memory.
+    pub fn compile(self, device: &Device) -> Result<Train<M, N>> {
+        let missing = |what: &str| {
+            Error::new(ErrorKind::Trace, format!("the trainer has no {what}"))
+                .help(format!("give it one with `.{what}(..)` before `.compile(..)`"))
+        };
+        let traced = self.traced.ok_or_else(|| missing("loss"))??;
+        let optimizer = self.optimizer.ok_or_else(|| missing("optimizer"))?;
+        let compiled = compile::training(&self.model, &traced, &*optimizer, &self.options, device)?;
+        Ok(Train::new(self.model, self.inputs, optimizer, self.options, device.clone(), compiled))
+    }
+}

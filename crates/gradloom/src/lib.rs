@@ -1,0 +1,29 @@
+#![doc = include_str!("../../../README.md")]
+//!
+//! # This crate
+//!
+//! The facade: what a program that trains or runs models needs. The compiler's stages are in [`ir`], [`trace`], [`grad`],
+//! [`optim`], [`passes`] and [`plan`]; `ARCHITECTURE.md` walks through them.
+
+#[doc(inline)]
+pub use gradloom_core::{error, grad, ir, kernel, nn, optim, passes, plan, reference, trace, verify};
+#[doc(inline)]
+pub use gradloom_runtime as runtime;
+
+pub use gradloom_core::error::{Error, ErrorKind, Result};
+pub use gradloom_core::ir::DType;
+pub use gradloom_core::nn::{Init, Module, Param};
+pub use gradloom_core::optim::{Adam, AdamW, Schedule, Sgd};
+pub use gradloom_core::trace::{
+    AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32, uniform,
+};
+pub use gradloom_runtime::{Data, Device, Feed, Infer, Outputs, Step, Store, Train, Trainer};
+
+/// Everything that the examples use: `use gradloom::prelude::*;`.
+pub mod prelude {
+    pub use crate::nn::{CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module, Param};
+    pub use crate::{
+        Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Sgd, Tensor, Train, Trainer, checkpoint, f32,
+        i32, iota, u32,
+    };
+}
