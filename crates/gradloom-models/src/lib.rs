@@ -5,6 +5,9 @@
 //! - [`generate`]: the next token from logits, and text as it comes.
 //! - [`checkpoint`]: safetensors files that are written whole or not at all and that notice damage.
 
+// The derive macros name the facade crate; here the compiler crate stands in for it.
+extern crate gradloom_core as gradloom;
+
 pub mod checkpoint;
 pub mod data;
 pub mod generate;

@@ -17,6 +17,6 @@ mod train;
 pub use device::Device;
 pub use feed::{Data, Feed};
 pub use outputs::Outputs;
-pub use program::{Outcome, Program};
+pub use program::{Outcome, Program, run_once};
 pub use store::Store;
 pub use train::{Infer, Stages, Step, Train, Trainer, differentiate};

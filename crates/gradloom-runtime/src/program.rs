@@ -166,6 +166,31 @@ impl Program {
     }
 }
 
+/// Compiles and runs a graph without parameters or states once: f32 inputs in the order of their leaves, f32 outputs in theirs.
+///
+/// # Errors
+/// When there are more or fewer inputs than leaves or one has the wrong size, or as [`Program::load`]; a trap.
+pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
+    let (graph, _) = gradloom_core::passes::run(graph);
+    let store = Store::new(device.backend.is_resident());
+    let no_parameters = |name: &str, _: &Type| {
+        Err(Error::new(ErrorKind::Store, format!("`{name}` is a parameter: compile the graph with a trainer")))
+    };
+    let mut program = Program::load(graph, device, &store, no_parameters)?;
+    if program.inputs.len() != inputs.len() {
+        return Err(Error::new(ErrorKind::Feed, format!("{} inputs for {}", inputs.len(), program.inputs.len())));
+    }
+    for (port, elements) in program.inputs.clone().iter().zip(inputs) {
+        let data = crate::feed::Data::from(elements);
+        data.check(&gradloom_core::trace::Input { name: port.name.clone(), ty: port.ty.clone() })?;
+        program.set_input(&port.name, data.bytes());
+    }
+    let mut bytes = Vec::new();
+    program.run(&mut bytes)?;
+    let outputs = &program.plan.outputs;
+    outputs.iter().zip(&bytes).map(|((_, access), bytes)| crate::outputs::to_f32(access.dtype, bytes)).collect()
+}
+
 /// Runs the verifier between stages, in debug builds.
 pub(crate) fn verify_stage(graph: &Graph, stage: &str) -> Result<()> {
     if !cfg!(debug_assertions) {

@@ -3,8 +3,10 @@
 //! Everything here is a function of shapes and layouts alone. The number of threads may change how much scratch there is, never
 //! how work is split, so that results are the same bits for any number of threads.
 
+mod attention_blocks;
 mod dot_problem;
 mod dot_schedule;
 
+pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
 pub use dot_problem::{BatchAxis, DotCopies, DotProblem, MatrixView, copied_layout, dot_copies};
 pub use dot_schedule::{DotSchedule, DotTask, dot_workspace};

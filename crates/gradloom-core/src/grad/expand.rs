@@ -41,7 +41,7 @@ fn replace(graph: &mut Graph, id: OpId) {
         swap_definitions(graph, old, new);
         renamed.insert(new, old);
     }
-    for id in graph.blocks[graph.entry].ops[first..].to_vec() {
+    for &id in &graph.blocks[graph.entry].ops[first..] {
         for operand in &mut graph.ops[id].operands {
             *operand = renamed.get(operand).copied().unwrap_or(*operand);
         }

@@ -3,7 +3,9 @@
 //! In: a [`Gpt2Config`]. Out: a model with Hugging Face's parameter names.
 
 mod config;
+mod model;
 mod presets;
 
 pub use config::{ConfigError, Gpt2Config};
+pub use model::{Block, Gpt2, Mlp};
 pub use presets::{PRESETS, Preset};

@@ -1,0 +1,135 @@
+//! How attention is split into blocks and tasks, and the scratch that a thread needs for them.
+//!
+//! In: the shapes of an attention. Out: block sizes and scratch sections, both functions of shapes alone; only the number of
+//! copies of the scratch depends on the number of threads.
+
+use gradloom_core::ir::{AttentionSpec, Graph, Op, OpKind, Shape};
+
+/// Query rows that the kernels take together, at most: the height of the tallest micro-kernel.
+pub const STRIP: usize = 12;
+/// The widest vector register, in floats: packed panels are padded to a multiple of it at most.
+const WIDEST: usize = 16;
+/// Tasks that the forward pass is split into where there are enough queries: enough to balance a few threads.
+const TASKS: usize = 16;
+/// Least queries of a task when heads alone do not give enough tasks: each task packs all keys and values.
+const LEAST_QUERIES: usize = 96;
+/// Most query rows (of all heads of a group) of one task.
+const MOST_ROWS: usize = 1024;
+/// Bytes of packed keys and values of one block: half of a small second-level cache.
+const PACKED: usize = 128 * 1024;
+/// Query rows and keys of a block of the backward pass: two matrices of scores stay in the cache with the packed operands.
+const BACKWARD_QUERIES: usize = 4 * STRIP;
+const BACKWARD_KEYS: usize = 128;
+
+/// The extents of an attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct AttentionShape {
+    pub batch: usize,
+    pub heads: usize,
+    /// Heads of the keys and values; divides `heads`.
+    pub kv_heads: usize,
+    pub queries: usize,
+    /// Keys of a sequence; with a block table, those that it has room for.
+    pub keys: usize,
+    pub depth: usize,
+    pub value_depth: usize,
+}
+
+impl AttentionShape {
+    /// From the shapes of q, k, v and the block table, if there is one.
+    pub fn new(q: &Shape, k: &Shape, v: &Shape, table: Option<&Shape>) -> Self {
+        Self {
+            batch: q[0],
+            heads: q[1],
+            kv_heads: k[1],
+            queries: q[2],
+            keys: table.map_or(k[2], |table| table[1] * k[2]),
+            depth: q[3],
+            value_depth: v[3],
+        }
+    }
+
+    /// Query heads that share a head of keys and values.
+    pub fn group(&self) -> usize {
+        self.heads / self.kv_heads.max(1)
+    }
+
+    /// Queries of one task of the forward pass, of each head of a group.
+    pub fn forward_queries(&self) -> usize {
+        let heads = self.batch * self.kv_heads;
+        let split = TASKS.div_ceil(heads.max(1));
+        let most = (MOST_ROWS / self.group().max(1)).max(STRIP);
+        self.queries.div_ceil(split).max(LEAST_QUERIES).next_multiple_of(STRIP).min(most).min(self.queries.max(1))
+    }
+
+    /// Keys of one block of the forward pass.
+    pub fn forward_keys(&self) -> usize {
+        let bytes = (self.depth + self.value_depth).max(1) * size_of::<f32>();
+        (PACKED / bytes).clamp(32, 256).min(self.keys.max(1)).next_multiple_of(WIDEST)
+    }
+
+    /// Queries of one block of the backward pass.
+    pub fn backward_queries(&self) -> usize {
+        BACKWARD_QUERIES.min(self.queries.max(1))
+    }
+
+    /// Keys of one block of the backward pass.
+    pub fn backward_keys(&self) -> usize {
+        BACKWARD_KEYS.min(self.keys.max(1)).next_multiple_of(WIDEST)
+    }
+
+    /// Lengths in floats of one thread's scratch in the forward pass, each a multiple of a cache line: transposed keys, values,
+    /// a strip of scores, maxima and sums of the task's rows.
+    pub fn forward_sections(&self) -> [usize; 5] {
+        let keys = self.forward_keys();
+        let rows = self.group() * self.forward_queries();
+        let value_depth = self.value_depth.next_multiple_of(WIDEST);
+        [keys * self.depth, keys * value_depth, STRIP * keys, rows, rows].map(line)
+    }
+
+    /// Lengths in floats of one thread's scratch in the backward pass: transposed keys, transposed values, keys, queries,
+    /// cotangents, probabilities, cotangents of the scores, and the rows' sums of cotangent times output.
+    pub fn backward_sections(&self) -> [usize; 8] {
+        let (queries, keys) = (self.backward_queries(), self.backward_keys());
+        let (depth, value_depth) =
+            (self.depth.next_multiple_of(WIDEST), self.value_depth.next_multiple_of(WIDEST));
+        [
+            keys * self.depth,
+            keys * self.value_depth,
+            keys * depth,
+            queries * depth,
+            queries * value_depth,
+            queries * keys,
+            queries * keys,
+            queries,
+        ]
+        .map(line)
+    }
+
+    /// Bytes of scratch for all threads of the forward pass.
+    pub fn forward_workspace(&self, threads: usize) -> usize {
+        self.forward_sections().iter().sum::<usize>() * size_of::<f32>() * threads
+    }
+
+    /// Bytes of scratch for all threads of the backward pass.
+    pub fn backward_workspace(&self, threads: usize) -> usize {
+        self.backward_sections().iter().sum::<usize>() * size_of::<f32>() * threads
+    }
+}
+
+/// A whole number of cache lines, in floats.
+fn line(floats: usize) -> usize {
+    floats.next_multiple_of(16)
+}
+
+/// Bytes of scratch for an `Attention` or `AttentionGrad` on this many threads.
+pub fn attention_workspace(spec: &AttentionSpec, op: &Op, graph: &Graph, threads: usize) -> usize {
+    let shape = |position: usize| &graph.ty(op.operands[position]).shape;
+    let [_, _, table] = spec.extra_positions();
+    let attention = AttentionShape::new(shape(0), shape(1), shape(2), table.map(shape));
+    match op.kind {
+        OpKind::AttentionGrad(_) => attention.backward_workspace(threads),
+        _ => attention.forward_workspace(threads),
+    }
+}

@@ -1,0 +1,48 @@
+//! Common subexpressions: of ops that compute the same from the same operands, the first one stays.
+//!
+//! Operands of commutative ops count as a set. Leaves are the same if their names (and types) are, and random bits if
+//! their sites and keys are, since the generator is a function of those.
+
+use super::rewriter::{Candidate, rebuild};
+use crate::ir::{BlockId, CompareOp, Graph, OpKind, ValueId};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Merges equal ops within each block.
+pub fn cse(graph: &Graph) -> Graph {
+    let mut seen: HashMap<Key, Vec<ValueId>> = HashMap::new();
+    rebuild(
+        graph,
+        |_| true,
+        |builder, op| {
+            // A value of one block cannot be used in another.
+            match seen.entry(key(builder.graph.cursor, op)) {
+                Entry::Occupied(first) => Some(first.get().clone()),
+                Entry::Vacant(slot) => {
+                    let results = builder.all(op.kind.clone(), op.operands);
+                    Some(slot.insert(results).clone())
+                }
+            }
+        },
+    )
+}
+
+type Key = (BlockId, OpKind, Vec<ValueId>);
+
+fn key(block: BlockId, op: &Candidate<'_>) -> Key {
+    let (mut kind, mut operands) = (op.kind.clone(), op.operands.to_vec());
+    match kind {
+        OpKind::Binary(binary) if binary.is_commutative() => operands.sort_unstable(),
+        OpKind::Compare(CompareOp::Eq | CompareOp::Ne) => operands.sort_unstable(),
+        OpKind::Compare(CompareOp::Gt) => {
+            kind = OpKind::Compare(CompareOp::Lt);
+            operands.reverse();
+        }
+        OpKind::Compare(CompareOp::Ge) => {
+            kind = OpKind::Compare(CompareOp::Le);
+            operands.reverse();
+        }
+        _ => {}
+    }
+    (block, kind, operands)
+}

@@ -1,0 +1,113 @@
+//! Constant folding: ops whose operands are all constants become constants.
+//!
+//! The reference evaluator computes them in float64; results are rounded to float32, as a backend would hold them.
+//! Always holds: an op that would trap stays, so that it traps when the step runs; no constant of more than
+//! [`MAX_ELEMENTS`] elements comes into being, unless all its elements are one number.
+
+use super::rewriter::{Candidate, rebuild};
+use super::splat_of;
+use crate::ir::{Builder, Graph, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
+use crate::reference::{HostTensor, evaluate_values};
+
+/// Elements that a folded op may read in one operand, or write in one result.
+pub const MAX_ELEMENTS: usize = 4096;
+
+/// Folds constants in all blocks.
+pub fn fold(graph: &Graph) -> Graph {
+    rebuild(
+        graph,
+        |_| true,
+        |builder, op| {
+            let constants = constant_results(builder.graph, op)?;
+            let add = |(ty, data)| builder.op(OpKind::Constant { ty, data }, &[]);
+            Some(constants.into_iter().map(add).collect())
+        },
+    )
+}
+
+/// The results of an op whose operands are constants, where folding is worth it.
+fn constant_results(graph: &Graph, op: &Candidate<'_>) -> Option<Vec<(Type, Literal)>> {
+    if op.operands.is_empty() || !is_foldable(op.kind) {
+        return None;
+    }
+    let operands: Vec<(&Type, &Literal)> =
+        op.operands.iter().map(|&v| constant(graph, v)).collect::<Option<_>>()?;
+    let result = crate::ir::infer(graph, op.kind, op.operands).ok()?;
+    if let Some(number) = uniform_result(graph, op) {
+        return Some(vec![(result[0].clone(), Literal::Splat(number))]);
+    }
+    let small = |ty: &Type| ty.elements() <= MAX_ELEMENTS;
+    if !operands.iter().all(|(ty, _)| small(ty)) || !result.iter().all(small) {
+        return None;
+    }
+    evaluate(op.kind, &operands)
+}
+
+/// Randomness and users' code are not run at compile time, and blocks are expanded before.
+fn is_foldable(kind: &OpKind) -> bool {
+    !matches!(
+        kind,
+        OpKind::RandomBits { .. } | OpKind::Custom(_) | OpKind::Repeat { .. } | OpKind::Checkpoint { .. }
+    )
+}
+
+fn constant(graph: &Graph, value: ValueId) -> Option<(&Type, &Literal)> {
+    match &graph.defining_op(value)?.kind {
+        OpKind::Constant { ty, data } => Some((ty, data)),
+        _ => None,
+    }
+}
+
+/// The number that all elements of the result are, found without looking at them one by one, so at any size.
+fn uniform_result(graph: &Graph, op: &Candidate<'_>) -> Option<Number> {
+    let numbers: Vec<Number> = op.operands.iter().map(|&v| splat_of(graph, v)).collect::<Option<_>>()?;
+    match op.kind {
+        OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
+            let types: Vec<_> = op.operands.iter().map(|&v| Type::scalar(graph.ty(v).dtype)).collect();
+            let data: Vec<_> = numbers.into_iter().map(Literal::Splat).collect();
+            let scalars: Vec<_> = types.iter().zip(&data).collect();
+            match evaluate(op.kind, &scalars)?.as_slice() {
+                [(_, Literal::Splat(number))] => Some(*number),
+                _ => None,
+            }
+        }
+        OpKind::Reshape { .. } | OpKind::Permute { .. } | OpKind::Broadcast { .. } | OpKind::Slice { .. } => {
+            Some(numbers[0])
+        }
+        OpKind::Reduce { op: ReduceOp::Max | ReduceOp::Min, axes } => {
+            let shape: &Shape = &graph.ty(op.operands[0]).shape;
+            axes.iter().all(|&axis| shape[axis] > 0).then_some(numbers[0])
+        }
+        OpKind::Pad { value, .. } => (numbers[0] == *value).then_some(*value),
+        OpKind::Concat { .. } => numbers.iter().all(|n| *n == numbers[0]).then_some(numbers[0]),
+        _ => None,
+    }
+}
+
+/// Runs one op on constants; `None` if it traps.
+fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, Literal)>> {
+    let mut graph = Graph::new();
+    let mut builder = Builder::new(&mut graph, None);
+    let operands: Vec<_> = operands
+        .iter()
+        .map(|&(ty, data)| builder.op(OpKind::Constant { ty: ty.clone(), data: data.clone() }, &[]))
+        .collect();
+    let results = builder.all(kind.clone(), &operands);
+    let values = evaluate_values(&graph, &|_| None).ok()?;
+    Some(results.into_iter().map(|v| literal(&values[v])).collect())
+}
+
+/// A tensor as a constant's type and data.
+fn literal(tensor: &HostTensor) -> (Type, Literal) {
+    let round = |number| match number {
+        Number::Float(v) => Number::Float(f64::from(v as f32)),
+        exact => exact,
+    };
+    let numbers: Vec<Number> = (0..tensor.len()).map(|i| round(tensor.get(i))).collect();
+    let data = match numbers.first() {
+        None => Literal::Splat(Number::of(tensor.ty.dtype, 0.0)),
+        Some(&first) if numbers.iter().all(|n| *n == first) => Literal::Splat(first),
+        Some(_) => Literal::Dense(numbers.into()),
+    };
+    (tensor.ty.clone(), data)
+}

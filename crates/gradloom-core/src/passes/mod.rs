@@ -1,0 +1,25 @@
+//! Rewrites that keep a graph's meaning: the same outputs, updates and guards from the same leaves.
+//!
+//! In: a graph after differentiation and the optimizer. Out: a graph with less work. Always holds: a pass keeps the
+//! inputs, the names of leaves and outputs, the origins of what stays, and the order of what stays; it renames values.
+//! [`pipeline`] is the ordered list.
+
+pub mod cse;
+pub mod dce;
+pub mod fold;
+pub mod pipeline;
+pub mod simplify;
+
+mod rewriter;
+
+pub use pipeline::{PIPELINE, Pass, PassReport, run};
+
+use crate::ir::{Graph, Literal, Number, OpKind, ValueId};
+
+/// The number that every element of a value is, if it is a constant that says so.
+fn splat_of(graph: &Graph, value: ValueId) -> Option<Number> {
+    match &graph.defining_op(value)?.kind {
+        OpKind::Constant { data: Literal::Splat(number), .. } => Some(*number),
+        _ => None,
+    }
+}

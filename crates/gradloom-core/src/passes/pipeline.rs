@@ -1,0 +1,95 @@
+//! The ordered list of passes, and how it is run.
+//!
+//! The list is repeated until a round changes nothing, since one pass makes work for another (folding a condition lets
+//! `select` go, merging equal ops makes branches equal). Two rounds are the rule: one that works and one that finds
+//! nothing.
+
+use super::rewriter::same;
+use super::{cse, dce, fold, simplify};
+use crate::grad;
+use crate::ir::Graph;
+use std::fmt;
+use std::time::Duration;
+
+/// A rewrite with its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// The name in reports.
+    pub name: &'static str,
+    /// The rewrite: a graph with the same meaning.
+    pub run: fn(&Graph) -> Graph,
+}
+
+/// Every pass, in order.
+pub const PIPELINE: &[Pass] = &[
+    Pass { name: "expand_blocks", run: expand_blocks },
+    Pass { name: "fold", run: fold::fold },
+    Pass { name: "simplify", run: simplify::simplify },
+    Pass { name: "cse", run: cse::cse },
+    Pass { name: "dce", run: dce::dce },
+];
+
+/// Rounds after which a pipeline that still changes something is stopped; the graph is right at any time.
+const MAX_ROUNDS: usize = 8;
+
+/// What one run of a pass did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassReport {
+    /// The pass.
+    pub name: &'static str,
+    /// Which run of the list it was part of, from 1.
+    pub round: usize,
+    /// Ops of the entry block before.
+    pub ops_before: usize,
+    /// Ops of the entry block after.
+    pub ops_after: usize,
+    /// Wall-clock time, where there is a clock (not in `wasm32-unknown-unknown`).
+    pub time: Option<Duration>,
+}
+
+impl fmt::Display for PassReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<14} {:>6} -> {:>6} ops", self.name, self.ops_before, self.ops_after)?;
+        match self.time {
+            Some(time) => write!(f, "  {:>8.2} ms", time.as_secs_f64() * 1e3),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs [`PIPELINE`] until it changes nothing; the reports are in the order in which the passes ran.
+pub fn run(mut graph: Graph) -> (Graph, Vec<PassReport>) {
+    let mut reports = Vec::new();
+    for round in 1..=MAX_ROUNDS {
+        let before = graph.clone();
+        for pass in PIPELINE {
+            let ops_before = graph.entry_ops().count();
+            let start = now();
+            graph = (pass.run)(&graph);
+            let time = start.map(|start| start.elapsed());
+            let ops_after = graph.entry_ops().count();
+            reports.push(PassReport { name: pass.name, round, ops_before, ops_after, time });
+        }
+        if same(&before, &graph) {
+            break;
+        }
+    }
+    (graph, reports)
+}
+
+fn expand_blocks(graph: &Graph) -> Graph {
+    let mut graph = graph.clone();
+    grad::expand_blocks(&mut graph);
+    graph
+}
+
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+fn now() -> Option<std::time::Instant> {
+    Some(std::time::Instant::now())
+}
+
+/// `Instant::now` panics there.
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+fn now() -> Option<std::time::Instant> {
+    None
+}

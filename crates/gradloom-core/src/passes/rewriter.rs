@@ -1,0 +1,129 @@
+//! The walk that all rebuilding passes share.
+//!
+//! In: a graph and a rule. Out: a new graph, made by walking the old one in order and asking the rule what stands for
+//! each op. Always holds: values that the rule sees are values of the new graph, whose ops are already rewritten; what
+//! the old graph does not reach is gone; ids are compact.
+
+use crate::ir::{
+    Arena, Block, BlockId, Builder, Graph, Guard, Id, Op, OpId, OpKind, Output, Update, ValueId,
+};
+use std::collections::HashMap;
+
+/// An op of the old graph, about to enter the new one.
+pub(super) struct Candidate<'a> {
+    /// The op in the old graph.
+    pub(super) old: &'a Op,
+    /// What it computes; a block is one of the new graph.
+    pub(super) kind: &'a OpKind,
+    /// Its operands in the new graph.
+    pub(super) operands: &'a [ValueId],
+}
+
+/// Rebuilds the ops for which `stays` holds; no other op may use the results of the rest. The rule gives the values that
+/// stand for an op's results, or `None` for the op as it is. Its builder adds to the new graph, with the op's origin.
+pub(super) fn rebuild(
+    old: &Graph,
+    stays: impl Fn(OpId) -> bool,
+    mut rule: impl FnMut(&mut Builder<'_>, &Candidate<'_>) -> Option<Vec<ValueId>>,
+) -> Graph {
+    let mut new = Graph { origins: old.origins.clone(), customs: old.customs.clone(), ..Graph::new() };
+    let mut walk = Walk {
+        old,
+        stays: &stays,
+        rule: &mut rule,
+        values: vec![None; old.values.len()],
+        blocks: HashMap::new(),
+    };
+    walk.ops(&mut new, old.entry);
+    new.outputs = old.outputs.iter().map(|o| Output { value: walk.value(o.value), ..o.clone() }).collect();
+    new.guards = old.guards.iter().map(|g| Guard { value: walk.value(g.value), ..g.clone() }).collect();
+    new.updates = old
+        .updates
+        .iter()
+        .map(|update| Update {
+            target: walk.value(update.target),
+            region: update.region.as_ref().map(|starts| walk.all(starts)),
+            value: walk.value(update.value),
+            must_alias: update.must_alias,
+        })
+        .collect();
+    new
+}
+
+type RuleRef<'a> = &'a mut dyn FnMut(&mut Builder<'_>, &Candidate<'_>) -> Option<Vec<ValueId>>;
+
+struct Walk<'a> {
+    old: &'a Graph,
+    stays: &'a dyn Fn(OpId) -> bool,
+    rule: RuleRef<'a>,
+    /// What stands for each value of the old graph.
+    values: Vec<Option<ValueId>>,
+    /// What stands for each block that an op runs.
+    blocks: HashMap<BlockId, BlockId>,
+}
+
+impl Walk<'_> {
+    fn value(&self, old: ValueId) -> ValueId {
+        self.values[old.index()].unwrap_or_else(|| panic!("a pass dropped {old}, which is used"))
+    }
+
+    fn all(&self, old: &[ValueId]) -> Vec<ValueId> {
+        old.iter().map(|&v| self.value(v)).collect()
+    }
+
+    /// Rebuilds the ops of a block under the cursor of the new graph.
+    fn ops(&mut self, new: &mut Graph, block: BlockId) {
+        for &id in &self.old.blocks[block].ops {
+            if (self.stays)(id) {
+                self.op(new, id);
+            }
+        }
+    }
+
+    fn op(&mut self, new: &mut Graph, id: OpId) {
+        let old = &self.old.ops[id];
+        let operands = self.all(&old.operands);
+        let kind = match old.kind {
+            OpKind::Repeat { block, trip, carried } => {
+                OpKind::Repeat { block: self.block(new, block), trip, carried }
+            }
+            OpKind::Checkpoint { block } => OpKind::Checkpoint { block: self.block(new, block) },
+            ref kind => kind.clone(),
+        };
+        let candidate = Candidate { old, kind: &kind, operands: &operands };
+        let mut builder = Builder::new(new, old.origin);
+        let replaced = (self.rule)(&mut builder, &candidate);
+        let results = replaced.unwrap_or_else(|| builder.all(kind, &operands));
+        for (&from, to) in old.results.iter().zip(results) {
+            debug_assert_eq!(self.old.ty(from), new.ty(to), "a pass changed the type of {}", old.kind.name());
+            self.values[from.index()] = Some(to);
+        }
+    }
+
+    /// The new graph's version of a block that an op runs.
+    fn block(&mut self, new: &mut Graph, block: BlockId) -> BlockId {
+        if let Some(&done) = self.blocks.get(&block) {
+            return done;
+        }
+        let body = &self.old.blocks[block];
+        let types: Vec<_> = body.params.iter().map(|&v| self.old.ty(v).clone()).collect();
+        let rebuilt = new.add_block(&types);
+        for (&from, &to) in body.params.iter().zip(&new.blocks[rebuilt].params) {
+            self.values[from.index()] = Some(to);
+        }
+        let cursor = std::mem::replace(&mut new.cursor, rebuilt);
+        self.ops(new, block);
+        new.cursor = cursor;
+        new.blocks[rebuilt].results = self.all(&body.results);
+        self.blocks.insert(block, rebuilt);
+        rebuilt
+    }
+}
+
+/// Whether two graphs have the same ops in the same order and give out the same.
+pub(super) fn same(a: &Graph, b: &Graph) -> bool {
+    fn parts(graph: &Graph) -> (&Arena<OpId, Op>, &Arena<BlockId, Block>) {
+        (&graph.ops, &graph.blocks)
+    }
+    parts(a) == parts(b) && (&a.outputs, &a.updates, &a.guards) == (&b.outputs, &b.updates, &b.guards)
+}

@@ -1,0 +1,70 @@
+//! Algebra: ops that need not be computed, or that a cheaper op computes.
+//!
+//! Always holds: a result keeps its bits in float32, up to the payload of a NaN and the sign of a zero; the two
+//! exceptions, which add in another order, are marked where they are made ([`sums`]). So `x * 1` goes and `x * 0` does not (NaN), `x - 0` goes
+//! and `x + 0` does not (`-0`), and nothing is reassociated.
+
+mod arithmetic;
+mod movement;
+mod sums;
+
+use super::rewriter::rebuild;
+use crate::ir::{Builder, Graph, Id, Op, OpKind, ValueId};
+
+/// Simplifies the ops of all blocks.
+pub fn simplify(graph: &Graph) -> Graph {
+    let uses = use_counts(graph);
+    rebuild(
+        graph,
+        |_| true,
+        |builder, op| {
+            let found = sums::add_to_scattered(builder, &uses, op)
+                .or_else(|| simplified(builder, op.kind, op.operands));
+            found.map(|value| vec![value])
+        },
+    )
+}
+
+/// A value that equals the op's result, if a rule finds one that is cheaper.
+fn simplified(b: &mut Builder<'_>, kind: &OpKind, x: &[ValueId]) -> Option<ValueId> {
+    match kind {
+        OpKind::Unary(op) => arithmetic::unary(b, *op, x[0]),
+        OpKind::Binary(op) => {
+            arithmetic::binary(b, *op, x[0], x[1]).or_else(|| sums::add_of_pads(b, *op, x[0], x[1]))
+        }
+        OpKind::Select => arithmetic::select(b, x[0], x[1], x[2]),
+        OpKind::Cast { dtype } => arithmetic::cast(b, *dtype, x[0]),
+        OpKind::Reduce { axes, .. } => movement::reduce(b, axes, x[0]),
+        OpKind::Reshape { shape } => movement::reshape(b, shape, x[0]),
+        OpKind::Permute { perm } => movement::permute(b, perm, x[0]),
+        OpKind::Broadcast { shape } => movement::broadcast(b, shape, x[0]),
+        OpKind::Slice { start, limit, step } => movement::slice(b, [start, limit, step], x[0]),
+        OpKind::Pad { low, high, interior, .. } => movement::pad(b, [low, high, interior], x[0]),
+        OpKind::Concat { axis } => movement::concat(b, *axis, x),
+        _ => None,
+    }
+}
+
+/// Adds an op with one result, or what it simplifies to.
+fn emit(b: &mut Builder<'_>, kind: OpKind, operands: &[ValueId]) -> ValueId {
+    simplified(b, &kind, operands).unwrap_or_else(|| b.op(kind, operands))
+}
+
+/// The kind and operands of the op behind a value.
+fn definition<'a>(b: &'a Builder<'_>, value: ValueId) -> Option<(&'a OpKind, &'a [ValueId])> {
+    b.graph.defining_op(value).map(|op: &Op| (&op.kind, op.operands.as_slice()))
+}
+
+/// How often each value is read, by id.
+fn use_counts(graph: &Graph) -> Vec<usize> {
+    let mut uses = vec![0; graph.values.len()];
+    let operands = graph.ops.iter().flat_map(|(_, op)| &op.operands);
+    let results = graph.blocks.iter().flat_map(|(_, block)| &block.results);
+    let updates =
+        graph.updates.iter().flat_map(|u| [&u.target, &u.value].into_iter().chain(u.region.iter().flatten()));
+    let read = graph.outputs.iter().map(|o| &o.value).chain(graph.guards.iter().map(|g| &g.value));
+    for value in operands.chain(results).chain(updates).chain(read) {
+        uses[value.index()] += 1;
+    }
+    uses
+}

@@ -1,0 +1,144 @@
+//! Views and data movement: identities, and two in a row as one.
+
+use super::{definition, emit};
+use crate::ir::{Builder, OpKind, Shape, ValueId};
+
+/// A reduction over nothing, or over axes of one element, only drops axes.
+pub(super) fn reduce(b: &mut Builder<'_>, axes: &[usize], x: ValueId) -> Option<ValueId> {
+    let shape = b.shape(x);
+    let trivial = axes.iter().all(|&axis| shape[axis] == 1);
+    trivial.then(|| emit(b, OpKind::Reshape { shape: shape.without(axes) }, &[x]))
+}
+
+pub(super) fn reshape(b: &mut Builder<'_>, shape: &Shape, x: ValueId) -> Option<ValueId> {
+    if b.graph.ty(x).shape == *shape {
+        return Some(x);
+    }
+    match definition(b, x)? {
+        (OpKind::Reshape { .. }, inner) => {
+            let inner = inner[0];
+            Some(emit(b, OpKind::Reshape { shape: shape.clone() }, &[inner]))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option<ValueId> {
+    if perm.is_sorted() {
+        return Some(x);
+    }
+    let shape = b.shape(x);
+    if perm.iter().filter(|&&axis| shape[axis] != 1).is_sorted() {
+        // The elements keep their order.
+        let shape = perm.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
+        return Some(emit(b, OpKind::Reshape { shape }, &[x]));
+    }
+    match definition(b, x)? {
+        (OpKind::Permute { perm: first }, inner) => {
+            let (perm, inner) = (perm.iter().map(|&axis| first[axis]).collect(), inner[0]);
+            Some(emit(b, OpKind::Permute { perm }, &[inner]))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn broadcast(b: &mut Builder<'_>, shape: &Shape, x: ValueId) -> Option<ValueId> {
+    if b.graph.ty(x).shape == *shape {
+        return Some(x);
+    }
+    match definition(b, x)? {
+        (OpKind::Broadcast { .. }, inner) => {
+            let inner = inner[0];
+            Some(emit(b, OpKind::Broadcast { shape: shape.clone() }, &[inner]))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn slice(b: &mut Builder<'_>, [start, limit, step]: [&[usize]; 3], x: ValueId) -> Option<ValueId> {
+    let shape = b.shape(x);
+    let whole = |a: usize| start[a] == 0 && limit[a] == shape[a] && (step[a] == 1 || shape[a] <= 1);
+    if (0..shape.rank()).all(whole) {
+        return Some(x);
+    }
+    match definition(b, x)? {
+        // Element i of the outer slice is element start + i · step of the inner one.
+        (OpKind::Slice { start: start1, step: step1, .. }, inner) => {
+            let inner = inner[0];
+            let axes = 0..shape.rank();
+            let count = |a: usize| (limit[a] - start[a]).div_ceil(step[a]);
+            let starts: Vec<_> = axes.clone().map(|a| start1[a] + start[a] * step1[a]).collect();
+            let steps: Vec<_> = axes.clone().map(|a| step[a] * step1[a]).collect();
+            let reach = |a: usize| match count(a) {
+                // An empty slice starts where the inner one does, which is in range.
+                0 => start1[a],
+                n => starts[a] + (n - 1) * steps[a] + 1,
+            };
+            let limits: Vec<_> = axes.clone().map(reach).collect();
+            let starts = axes.map(|a| starts[a].min(limits[a])).collect();
+            Some(emit(b, OpKind::Slice { start: starts, limit: limits, step: steps }, &[inner]))
+        }
+        // Of joined tensors, only one may be read.
+        (OpKind::Concat { axis }, parts) => {
+            let (axis, parts) = (*axis, parts.to_vec());
+            let mut offset = 0;
+            for part in parts {
+                let extent = b.graph.ty(part).shape[axis];
+                if start[axis] >= offset && limit[axis] <= offset + extent {
+                    let (mut start, mut limit) = (start.to_vec(), limit.to_vec());
+                    start[axis] -= offset;
+                    limit[axis] -= offset;
+                    return Some(emit(b, OpKind::Slice { start, limit, step: step.to_vec() }, &[part]));
+                }
+                offset += extent;
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn pad(b: &mut Builder<'_>, [low, high, interior]: [&[usize]; 3], x: ValueId) -> Option<ValueId> {
+    let shape = b.shape(x);
+    let nothing = |a: usize| low[a] == 0 && high[a] == 0 && (interior[a] == 0 || shape[a] <= 1);
+    (0..shape.rank()).all(nothing).then_some(x)
+}
+
+pub(super) fn concat(b: &mut Builder<'_>, axis: usize, x: &[ValueId]) -> Option<ValueId> {
+    // Nested ones are joined at once, and what is empty adds nothing.
+    let mut parts = Vec::with_capacity(x.len());
+    for &value in x {
+        match definition(b, value) {
+            Some((OpKind::Concat { axis: inner }, values)) if *inner == axis => parts.extend(values),
+            _ => parts.push(value),
+        }
+    }
+    parts.retain(|&part| b.graph.ty(part).shape[axis] > 0);
+    if parts.is_empty() {
+        return Some(x[0]);
+    }
+    if let [part] = parts[..] {
+        return Some(part);
+    }
+    if let Some(whole) = split_of(b, axis, &parts) {
+        return Some(whole);
+    }
+    (parts != x).then(|| emit(b, OpKind::Concat { axis }, &parts))
+}
+
+/// The tensor that was cut into exactly these parts, in this order.
+fn split_of(b: &Builder<'_>, axis: usize, parts: &[ValueId]) -> Option<ValueId> {
+    let mut whole = None;
+    let mut reached = 0;
+    for &part in parts {
+        let (OpKind::Slice { start, limit, step }, x) = definition(b, part)? else { return None };
+        let shape = &b.graph.ty(x[0]).shape;
+        let full = |a: usize| start[a] == 0 && limit[a] == shape[a];
+        let fits = (0..shape.rank()).all(|a| step[a] == 1 && (a == axis || full(a)));
+        if *whole.get_or_insert(x[0]) != x[0] || !fits || start[axis] != reached {
+            return None;
+        }
+        reached = limit[axis];
+    }
+    whole.filter(|&x| b.graph.ty(x).shape[axis] == reached)
+}

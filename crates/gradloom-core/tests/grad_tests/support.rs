@@ -1,0 +1,83 @@
+//! What the tests of gradients and passes share: a seeded generator, and leaves with values.
+
+use gradloom_core::ir::{Builder, DType, Graph, OpKind, Type, ValueId};
+use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
+use std::collections::HashMap;
+
+/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number in `[low, high)`.
+    pub(crate) fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// An integer in `0..bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// One of the choices.
+    pub(crate) fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())].clone()
+    }
+
+    /// The numbers `0..n` in random order.
+    pub(crate) fn order(&mut self, n: usize) -> Vec<usize> {
+        let mut order: Vec<_> = (0..n).collect();
+        for i in (1..n).rev() {
+            order.swap(i, self.below(i + 1));
+        }
+        order
+    }
+
+    /// A shape of the given rank: mostly small extents, some of 1, few of 0.
+    pub(crate) fn shape(&mut self, rank: usize) -> Vec<usize> {
+        (0..rank).map(|_| self.pick(&[0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5])).collect()
+    }
+}
+
+/// The values of a graph's leaves, by name.
+#[derive(Clone, Default)]
+pub(crate) struct Leaves(pub(crate) HashMap<String, HostTensor>);
+
+impl Leaves {
+    /// Adds a parameter with the given elements.
+    pub(crate) fn param(
+        &mut self,
+        b: &mut Builder<'_>,
+        name: &str,
+        shape: &[usize],
+        values: &[f64],
+    ) -> ValueId {
+        let ty = Type::new(DType::F32, shape);
+        self.0.insert(name.into(), HostTensor::from_f64(ty.clone(), values.iter().copied()));
+        b.op(OpKind::Param { name: name.into(), ty }, &[])
+    }
+
+    /// Adds an input with the given elements.
+    pub(crate) fn input(&mut self, b: &mut Builder<'_>, name: &str, ty: Type, values: &[f64]) -> ValueId {
+        self.0.insert(name.into(), HostTensor::from_f64(ty.clone(), values.iter().copied()));
+        b.op(OpKind::Input { name: name.into(), ty }, &[])
+    }
+
+    /// Runs a graph in float64.
+    #[track_caller]
+    pub(crate) fn run(&self, graph: &Graph) -> Evaluation {
+        let leaf = |kind: &OpKind| Graph::leaf_name(kind).and_then(|name| self.0.get(name)).cloned();
+        evaluate(graph, &leaf).unwrap_or_else(|error| panic!("{error}\n{graph}"))
+    }
+}

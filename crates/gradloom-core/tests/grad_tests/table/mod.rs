@@ -1,0 +1,264 @@
+//! The table of ops: how to draw an instance of each, with operands away from kinks and ties.
+
+mod blocks;
+mod movement;
+
+use crate::support::Random;
+use gradloom_core::ir::{
+    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DType, DotAxes, Graph, Literal, Number, OpKind,
+    ReduceOp, Shape, Type, UnaryOp,
+};
+
+/// Type and elements.
+type Operand = (Type, Vec<f64>);
+
+/// An op with operands.
+pub(crate) struct Instance {
+    pub(crate) kind: OpKind,
+    pub(crate) operands: Vec<Operand>,
+}
+
+impl Instance {
+    /// How many of the results the loss may depend on: the log-sum-exp of attention takes no cotangent.
+    pub(crate) fn observed(&self, results: usize) -> usize {
+        if matches!(self.kind, OpKind::Attention(_)) { 1 } else { results }
+    }
+}
+
+/// A differentiable op.
+pub(crate) struct Case {
+    /// Its name in the text form.
+    pub(crate) name: &'static str,
+    /// Draws an instance; blocks and custom ops go to the graph.
+    pub(crate) sample: fn(&mut Random, &mut Graph) -> Instance,
+}
+
+/// Ops where gradients stop or that refuse them.
+pub(crate) const NOT_DIFFERENTIABLE: &[&str] = &[
+    "input",
+    "param",
+    "state",
+    "scalar",
+    "constant",
+    "iota",
+    "random_bits",
+    "sign",
+    "floor",
+    "not",
+    "detach",
+    "and",
+    "or",
+    "xor",
+    "shl",
+    "shr",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "argmax",
+    "argmin",
+    "attention_grad",
+];
+
+/// Every differentiable op.
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "neg", sample: |r, _| unary(r, UnaryOp::Neg, -2.0, 2.0) },
+    Case { name: "abs", sample: |r, _| unary_signed(r, UnaryOp::Abs) },
+    Case { name: "exp", sample: |r, _| unary(r, UnaryOp::Exp, -2.0, 2.0) },
+    Case { name: "expm1", sample: |r, _| unary(r, UnaryOp::Expm1, -2.0, 2.0) },
+    Case { name: "log", sample: |r, _| unary(r, UnaryOp::Log, 0.5, 3.0) },
+    Case { name: "log1p", sample: |r, _| unary(r, UnaryOp::Log1p, -0.5, 2.0) },
+    Case { name: "sqrt", sample: |r, _| unary(r, UnaryOp::Sqrt, 0.5, 3.0) },
+    Case { name: "rsqrt", sample: |r, _| unary(r, UnaryOp::Rsqrt, 0.5, 3.0) },
+    Case { name: "sin", sample: |r, _| unary(r, UnaryOp::Sin, -3.0, 3.0) },
+    Case { name: "cos", sample: |r, _| unary(r, UnaryOp::Cos, -3.0, 3.0) },
+    Case { name: "tanh", sample: |r, _| unary(r, UnaryOp::Tanh, -2.0, 2.0) },
+    Case { name: "sigmoid", sample: |r, _| unary(r, UnaryOp::Sigmoid, -3.0, 3.0) },
+    Case { name: "erf", sample: |r, _| unary(r, UnaryOp::Erf, -2.0, 2.0) },
+    Case { name: "add", sample: |r, _| binary(r, BinaryOp::Add, any, any) },
+    Case { name: "sub", sample: |r, _| binary(r, BinaryOp::Sub, any, any) },
+    Case { name: "mul", sample: |r, _| binary(r, BinaryOp::Mul, any, any) },
+    Case { name: "div", sample: |r, _| binary(r, BinaryOp::Div, any, |r, _| signed(r)) },
+    Case { name: "min", sample: |r, _| binary(r, BinaryOp::Min, any, |r, a| a + signed(r)) },
+    Case { name: "max", sample: |r, _| binary(r, BinaryOp::Max, any, |r, a| a + signed(r)) },
+    Case { name: "pow", sample: |r, _| binary(r, BinaryOp::Pow, |r, _| r.uniform(0.5, 2.0), any) },
+    Case { name: "rem", sample: |r, _| remainder(r) },
+    Case { name: "select", sample: |r, _| select(r) },
+    Case { name: "cast", sample: |r, _| floats_only(r, OpKind::Cast { dtype: DType::F32 }) },
+    Case { name: "sum", sample: |r, _| reduce(r, ReduceOp::Sum, any) },
+    Case { name: "prod", sample: |r, _| reduce(r, ReduceOp::Prod, |r, _| signed(r)) },
+    Case { name: "reduce_max", sample: |r, _| reduce(r, ReduceOp::Max, |_, rank| rank * 0.1) },
+    Case { name: "reduce_min", sample: |r, _| reduce(r, ReduceOp::Min, |_, rank| rank * 0.1) },
+    Case { name: "reshape", sample: |r, _| movement::reshape(r) },
+    Case { name: "permute", sample: |r, _| movement::permute(r) },
+    Case { name: "broadcast", sample: |r, _| movement::broadcast(r) },
+    Case { name: "slice", sample: |r, _| movement::slice(r) },
+    Case { name: "pad", sample: |r, _| movement::pad(r) },
+    Case { name: "concat", sample: |r, _| movement::concat(r) },
+    Case { name: "dynamic_slice", sample: |r, _| movement::dynamic_slice(r) },
+    Case { name: "dynamic_update_slice", sample: |r, _| movement::dynamic_update_slice(r) },
+    Case { name: "gather", sample: |r, _| movement::gather(r) },
+    Case { name: "scatter_add", sample: |r, _| movement::scatter_add(r) },
+    Case { name: "dot", sample: |r, _| dot(r) },
+    Case { name: "attention", sample: |r, _| attention(r) },
+    Case { name: "repeat", sample: blocks::repeat },
+    Case { name: "checkpoint", sample: blocks::checkpoint },
+    Case { name: "custom", sample: blocks::custom },
+];
+
+/// A kind of each primitive.
+pub(crate) fn samples(graph: &mut Graph) -> Vec<OpKind> {
+    let ty = Type::new(DType::F32, [2]);
+    let zero = Number::Float(0.0);
+    let mut random = Random::new(1);
+    let mut kinds = vec![
+        OpKind::Input { name: "x".into(), ty: ty.clone() },
+        OpKind::Param { name: "w".into(), ty: ty.clone() },
+        OpKind::State { name: "m".into(), ty: ty.clone(), init: zero },
+        OpKind::Scalar { name: "lr".into(), dtype: DType::F32 },
+        OpKind::Constant { ty: ty.clone(), data: Literal::Splat(zero) },
+        OpKind::Iota { ty, axis: 0 },
+        OpKind::RandomBits { shape: Shape::from([2]), site: 0 },
+        OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 },
+        OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: 0 },
+        OpKind::AttentionGrad(PLAIN_ATTENTION),
+    ];
+    kinds.extend(UnaryOp::ALL.iter().map(|&op| OpKind::Unary(op)));
+    kinds.extend(BinaryOp::ALL.iter().map(|&op| OpKind::Binary(op)));
+    kinds.extend(CompareOp::ALL.iter().map(|&op| OpKind::Compare(op)));
+    kinds.extend(ReduceOp::ALL.iter().map(|&op| OpKind::Reduce { op, axes: vec![] }));
+    // The rest is in the table: an op that is missing there is missing here, which the caller notices.
+    kinds.extend(CASES.iter().map(|case| (case.sample)(&mut random, graph).kind));
+    kinds
+}
+
+/// Any number around 0.
+fn any(r: &mut Random, _: f64) -> f64 {
+    r.uniform(-2.0, 2.0)
+}
+
+/// A number away from 0.
+fn signed(r: &mut Random) -> f64 {
+    let sign = r.pick(&[-1.0, 1.0]);
+    sign * r.uniform(0.4, 1.5)
+}
+
+fn any_shape(r: &mut Random) -> Vec<usize> {
+    let rank = r.below(4);
+    r.shape(rank)
+}
+
+/// An f32 operand with numbers around 0.
+fn floats(r: &mut Random, shape: &[usize]) -> Operand {
+    let ty = Type::new(DType::F32, shape);
+    let values = (0..ty.elements()).map(|_| any(r, 0.0)).collect();
+    (ty, values)
+}
+
+/// An i32 operand with numbers in `0..bound`.
+fn indices(r: &mut Random, shape: &[usize], bound: usize) -> Operand {
+    let ty = Type::new(DType::I32, shape);
+    let values = (0..ty.elements()).map(|_| r.below(bound) as f64).collect();
+    (ty, values)
+}
+
+fn unary(r: &mut Random, op: UnaryOp, low: f64, high: f64) -> Instance {
+    let ty = Type::new(DType::F32, any_shape(r));
+    let values = (0..ty.elements()).map(|_| r.uniform(low, high)).collect();
+    Instance { kind: OpKind::Unary(op), operands: vec![(ty, values)] }
+}
+
+fn unary_signed(r: &mut Random, op: UnaryOp) -> Instance {
+    let ty = Type::new(DType::F32, any_shape(r));
+    let values = (0..ty.elements()).map(|_| signed(r)).collect();
+    Instance { kind: OpKind::Unary(op), operands: vec![(ty, values)] }
+}
+
+type Draw = fn(&mut Random, f64) -> f64;
+
+/// `b` is drawn with knowledge of `a`.
+fn binary(r: &mut Random, op: BinaryOp, a: Draw, b: Draw) -> Instance {
+    let ty = Type::new(DType::F32, any_shape(r));
+    let left: Vec<_> = (0..ty.elements()).map(|_| a(r, 0.0)).collect();
+    let right = left.iter().map(|&left| b(r, left)).collect();
+    Instance { kind: OpKind::Binary(op), operands: vec![(ty.clone(), left), (ty, right)] }
+}
+
+/// Quotients stay away from integers.
+fn remainder(r: &mut Random) -> Instance {
+    let ty = Type::new(DType::F32, any_shape(r));
+    let right: Vec<_> = (0..ty.elements()).map(|_| signed(r)).collect();
+    let quotient = |r: &mut Random| r.pick(&[-1.0, 1.0]) * (r.below(4) as f64 + r.uniform(0.2, 0.8));
+    let left = right.iter().map(|right| right * quotient(r)).collect();
+    Instance { kind: OpKind::Binary(BinaryOp::Rem), operands: vec![(ty.clone(), left), (ty, right)] }
+}
+
+fn select(r: &mut Random) -> Instance {
+    let shape = any_shape(r);
+    let ty = Type::new(DType::Bool, shape.clone());
+    let condition = (0..ty.elements()).map(|_| r.below(2) as f64).collect();
+    let (a, b) = (floats(r, &shape), floats(r, &shape));
+    Instance { kind: OpKind::Select, operands: vec![(ty, condition), a, b] }
+}
+
+fn floats_only(r: &mut Random, kind: OpKind) -> Instance {
+    let shape = any_shape(r);
+    Instance { kind, operands: vec![floats(r, &shape)] }
+}
+
+/// `draw` is given the rank of each element in a random order.
+fn reduce(r: &mut Random, op: ReduceOp, draw: Draw) -> Instance {
+    let ty = Type::new(DType::F32, any_shape(r));
+    let axes = (0..ty.shape.rank()).filter(|_| r.below(2) == 0).collect();
+    let order = r.order(ty.elements());
+    let values = order.into_iter().map(|rank| draw(r, rank as f64)).collect();
+    Instance { kind: OpKind::Reduce { op, axes }, operands: vec![(ty, values)] }
+}
+
+/// Any number of batch, free and contracted axes, in any order of the operands' axes.
+fn dot(r: &mut Random) -> Instance {
+    let (batch, contract) = (r.below(3), r.below(3));
+    let [batch, contract] = [r.shape(batch), r.shape(contract)];
+    let mut side = || {
+        let free = r.below(3);
+        let extents = [&batch[..], &contract, &r.shape(free)].concat();
+        let order = r.order(extents.len());
+        let place = |from: usize| order.iter().position(|&axis| axis == from).unwrap();
+        let shape: Vec<_> = order.iter().map(|&axis| extents[axis]).collect();
+        let batch_axes: Vec<_> = (0..batch.len()).map(place).collect();
+        let contract_axes: Vec<_> = (batch.len()..batch.len() + contract.len()).map(place).collect();
+        (floats(r, &shape), batch_axes, contract_axes)
+    };
+    let (lhs, lhs_batch, lhs_contract) = side();
+    let (rhs, rhs_batch, rhs_contract) = side();
+    let axes = DotAxes { lhs_batch, rhs_batch, lhs_contract, rhs_contract };
+    Instance { kind: OpKind::Dot(axes), operands: vec![lhs, rhs] }
+}
+
+const PLAIN_ATTENTION: AttentionSpec =
+    AttentionSpec { causal: false, scale: 0.7, query_offset: false, key_length: false, block_table: false };
+
+/// Grouped heads, masks, and queries that see no key.
+fn attention(r: &mut Random) -> Instance {
+    let [mut causal, mut query_offset, mut key_length] = [false; 3];
+    for flag in [&mut causal, &mut query_offset, &mut key_length] {
+        *flag = r.below(2) == 0;
+    }
+    let spec = AttentionSpec { causal, query_offset, key_length, ..PLAIN_ATTENTION };
+    let (batch, kv_heads, group) = (1 + r.below(2), 1 + r.below(2), 1 + r.below(2));
+    let (queries, keys, depth, value_depth) = (r.below(4), r.below(5), 1 + r.below(3), 1 + r.below(3));
+    let mut operands = vec![
+        floats(r, &[batch, kv_heads * group, queries, depth]),
+        floats(r, &[batch, kv_heads, keys, depth]),
+        floats(r, &[batch, kv_heads, keys, value_depth]),
+    ];
+    if query_offset {
+        operands.push(indices(r, &[], 3));
+    }
+    if key_length {
+        operands.push(indices(r, &[], keys + 1));
+    }
+    Instance { kind: OpKind::Attention(spec), operands }
+}

@@ -1,0 +1,106 @@
+//! Views, windows and rows.
+
+use super::{Instance, Operand, any_shape, floats, indices};
+use crate::support::Random;
+use gradloom_core::ir::{DType, Number, OpKind};
+
+pub(super) fn reshape(r: &mut Random) -> Instance {
+    let from = any_shape(r);
+    let elements: usize = from.iter().product();
+    // The same extents in another order, all in one, or with axes of 1 in between.
+    let shape: Vec<usize> = match r.below(3) {
+        0 => r.order(from.len()).into_iter().map(|axis| from[axis]).collect(),
+        1 => vec![elements],
+        _ => from.iter().flat_map(|&n| [1, n]).collect(),
+    };
+    Instance { kind: OpKind::Reshape { shape: shape.into() }, operands: vec![floats(r, &from)] }
+}
+
+pub(super) fn permute(r: &mut Random) -> Instance {
+    let shape = any_shape(r);
+    Instance { kind: OpKind::Permute { perm: r.order(shape.len()) }, operands: vec![floats(r, &shape)] }
+}
+
+pub(super) fn broadcast(r: &mut Random) -> Instance {
+    let shape = any_shape(r);
+    let from: Vec<_> = shape.iter().map(|&n| r.pick(&[1, n])).collect();
+    Instance { kind: OpKind::Broadcast { shape: shape.into() }, operands: vec![floats(r, &from)] }
+}
+
+pub(super) fn slice(r: &mut Random) -> Instance {
+    let rank = 1 + r.below(3);
+    let shape: Vec<_> = (0..rank).map(|_| r.below(7)).collect();
+    let start: Vec<_> = shape.iter().map(|&n| r.below(n + 1)).collect();
+    let limit = shape.iter().zip(&start).map(|(&n, &start)| start + r.below(n - start + 1)).collect();
+    let step = shape.iter().map(|_| 1 + r.below(3)).collect();
+    Instance { kind: OpKind::Slice { start, limit, step }, operands: vec![floats(r, &shape)] }
+}
+
+pub(super) fn pad(r: &mut Random) -> Instance {
+    let shape = any_shape(r);
+    let mut amounts = || shape.iter().map(|_| r.below(3)).collect::<Vec<_>>();
+    let (low, high, interior) = (amounts(), amounts(), amounts());
+    let value = Number::Float(1.5);
+    Instance { kind: OpKind::Pad { low, high, interior, value }, operands: vec![floats(r, &shape)] }
+}
+
+pub(super) fn concat(r: &mut Random) -> Instance {
+    let rank = 1 + r.below(3);
+    let shape = r.shape(rank);
+    let axis = r.below(rank);
+    let parts = 1 + r.below(3);
+    let mut part = || {
+        let mut shape = shape.clone();
+        shape[axis] = r.below(4);
+        floats(r, &shape)
+    };
+    let operands = (0..parts).map(|_| part()).collect();
+    Instance { kind: OpKind::Concat { axis }, operands }
+}
+
+/// A window in a tensor, and where it starts.
+fn window(r: &mut Random) -> (Vec<usize>, Vec<usize>, Vec<Operand>) {
+    let shape = any_shape(r);
+    let sizes: Vec<_> = shape.iter().map(|&n| r.below(n + 1)).collect();
+    let starts = shape.iter().zip(&sizes).map(|(&n, &size)| indices(r, &[], n - size + 1)).collect();
+    (shape, sizes, starts)
+}
+
+pub(super) fn dynamic_slice(r: &mut Random) -> Instance {
+    let (shape, sizes, starts) = window(r);
+    let operands = [vec![floats(r, &shape)], starts].concat();
+    Instance { kind: OpKind::DynamicSlice { sizes }, operands }
+}
+
+pub(super) fn dynamic_update_slice(r: &mut Random) -> Instance {
+    let (shape, sizes, starts) = window(r);
+    let operands = [vec![floats(r, &shape), floats(r, &sizes)], starts].concat();
+    Instance { kind: OpKind::DynamicUpdateSlice, operands }
+}
+
+/// Shapes of a table, of indices into it (as an operand) and of the rows that they name.
+fn rows(r: &mut Random) -> (usize, Vec<usize>, Operand, Vec<usize>) {
+    let (batch, count, rest) = (r.below(3), r.below(3), r.below(3));
+    let [batch_shape, mut index_shape, rest] = [r.shape(batch), r.shape(count), r.shape(rest)];
+    let rows = r.below(4);
+    if rows == 0 {
+        // Nothing can be read from an empty table.
+        index_shape.push(0);
+    }
+    let table = [&batch_shape[..], &[rows], &rest].concat();
+    let index = indices(r, &[&batch_shape[..], &index_shape].concat(), rows.max(1));
+    let found = [&index.0.shape[..], &rest].concat();
+    (batch, table, index, found)
+}
+
+pub(super) fn gather(r: &mut Random) -> Instance {
+    let (batch, table, index, _) = rows(r);
+    Instance { kind: OpKind::Gather { batch }, operands: vec![floats(r, &table), index] }
+}
+
+pub(super) fn scatter_add(r: &mut Random) -> Instance {
+    let (batch, table, index, found) = rows(r);
+    assert_eq!(index.0.dtype, DType::I32);
+    let operands = vec![floats(r, &table), index, floats(r, &found)];
+    Instance { kind: OpKind::ScatterAdd { batch }, operands }
+}

@@ -1,0 +1,249 @@
+//! The model: embeddings, pre-LayerNorm blocks, and logits through the token embedding.
+//!
+//! Parameter names are Hugging Face's (`wte.weight`, `h.0.attn.c_attn.weight`, ..), and so are the layouts: linear weights are `[in, out]`.
+
+use super::{ConfigError, Gpt2Config};
+use gradloom_core::nn::{CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module};
+use gradloom_core::trace::Tensor;
+
+/// GPT-2: a decoder-only transformer. Radford et al. (2019).
+///
+/// Weights start normal with deviation 0.02, those that end a residual branch scaled down by `1/sqrt(2·layers)`; biases start at 0
+/// and gains at 1. Dropout acts after the embedding and at the end of each residual branch, while a training loss is traced; GPT-2's
+/// dropout of attention probabilities is left out, because attention is one op.
+#[derive(Debug, Module)]
+pub struct Gpt2 {
+    /// Token embedding `[vocabulary, width]`; transposed, the output layer.
+    pub wte: Embedding,
+    /// Position embedding `[context, width]`.
+    pub wpe: Embedding,
+    dropout: Dropout,
+    /// The blocks, first to last.
+    pub h: Vec<Block>,
+    /// The last normalisation.
+    pub ln_f: LayerNorm,
+    #[module(skip)]
+    config: Gpt2Config,
+}
+
+/// One block: attention, then an MLP, each on a normalised copy and added to its input.
+#[derive(Debug, Module)]
+pub struct Block {
+    /// Before attention.
+    pub ln_1: LayerNorm,
+    /// `width -> 3·width`, attention, `width -> width`.
+    pub attn: CausalSelfAttention,
+    /// Before the MLP.
+    pub ln_2: LayerNorm,
+    /// `width -> 4·width -> width`.
+    pub mlp: Mlp,
+    dropout: Dropout,
+}
+
+/// Two linear layers with the tanh form of GELU between them.
+#[derive(Debug, Module)]
+pub struct Mlp {
+    /// `[width, 4·width]`.
+    pub c_fc: Linear,
+    /// `[4·width, width]`.
+    pub c_proj: Linear,
+}
+
+/// Deviation of the initial weights.
+const DEVIATION: f64 = 0.02;
+
+impl Gpt2 {
+    /// A model of these sizes.
+    ///
+    /// # Errors
+    /// When there is no such model; see [`Gpt2Config::validate`].
+    pub fn new(config: &Gpt2Config) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let normal = Init::Normal { std: DEVIATION };
+        Ok(Self {
+            wte: Embedding::new(config.vocabulary, config.width).init(normal.clone()),
+            wpe: Embedding::new(config.context, config.width).init(normal),
+            dropout: Dropout::new(config.dropout),
+            h: (0..config.layers).map(|_| Block::new(config)).collect(),
+            ln_f: LayerNorm::new(config.width),
+            config: config.clone(),
+        })
+    }
+
+    /// The sizes.
+    pub fn config(&self) -> &Gpt2Config {
+        &self.config
+    }
+
+    /// Logits of the token after each position: i32 `[batch, time]` gives `[batch, time, vocabulary]`, with `time` up to the context.
+    #[track_caller]
+    pub fn forward(&self, ids: Tensor) -> Tensor {
+        self.logits(self.hidden(ids))
+    }
+
+    /// Logits of the token after one position: i32 ids `[1, time]` and i32 position `[1]` give `[1, vocabulary]`.
+    ///
+    /// What stands after the position does not count, so a short text may be filled up with anything.
+    #[track_caller]
+    pub fn logits_at(&self, ids: Tensor, position: Tensor) -> Tensor {
+        let hidden = self.hidden(ids);
+        let [_, time, width] = hidden.dims();
+        self.logits(hidden.reshape([time, width]).gather_rows(position))
+    }
+
+    /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of probabilities
+    /// f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    #[track_caller]
+    pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
+        self.forward(ids).cross_entropy(targets)
+    }
+
+    #[track_caller]
+    fn hidden(&self, ids: Tensor) -> Tensor {
+        let [_, time] = ids.dims();
+        let positions = self.wpe.weight.tensor().slice(0, 0..time);
+        let embedded = self.dropout.forward(self.wte.forward(ids) + positions);
+        let mixed = self.h.iter().fold(embedded, |x, block| block.forward(x));
+        self.ln_f.forward(mixed)
+    }
+
+    #[track_caller]
+    fn logits(&self, hidden: Tensor) -> Tensor {
+        hidden.matmul(self.wte.weight.tensor().transpose(0, 1))
+    }
+}
+
+impl Block {
+    fn new(config: &Gpt2Config) -> Self {
+        let normal = Init::Normal { std: DEVIATION };
+        let residual = Init::Normal { std: DEVIATION / libm::sqrt(2.0 * config.layers as f64) };
+        let (width, hidden) = (config.width, config.mlp_width());
+        Self {
+            ln_1: LayerNorm::new(width),
+            attn: CausalSelfAttention::new(width, config.heads).init(normal.clone(), residual.clone()),
+            ln_2: LayerNorm::new(width),
+            mlp: Mlp {
+                c_fc: Linear::new(width, hidden).init(normal),
+                c_proj: Linear::new(hidden, width).init(residual),
+            },
+            dropout: Dropout::new(config.dropout),
+        }
+    }
+
+    #[track_caller]
+    fn forward(&self, x: Tensor) -> Tensor {
+        let x = x + self.dropout.forward(self.attn.forward(self.ln_1.forward(x)));
+        x + self.dropout.forward(self.mlp.forward(self.ln_2.forward(x)))
+    }
+}
+
+impl Mlp {
+    #[track_caller]
+    fn forward(&self, x: Tensor) -> Tensor {
+        self.c_proj.forward(self.c_fc.forward(x).gelu_tanh())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_core::nn::Visitor;
+    use gradloom_core::trace::{i32, trace};
+    use std::collections::BTreeMap;
+
+    fn config() -> Gpt2Config {
+        Gpt2Config { vocabulary: 11, context: 6, width: 8, heads: 2, layers: 2, dropout: 0.1 }
+    }
+
+    fn parameters(model: &Gpt2) -> BTreeMap<String, (Vec<usize>, Init)> {
+        let mut found = BTreeMap::new();
+        let mut add = |name: &str, param: &gradloom_core::nn::Param| {
+            let before = found.insert(name.to_string(), (param.shape().to_vec(), param.init().clone()));
+            assert!(before.is_none(), "{name} comes twice");
+        };
+        model.visit(&mut Visitor::new(&mut add));
+        found
+    }
+
+    #[test]
+    fn names_and_shapes_are_hugging_faces() {
+        let found = parameters(&Gpt2::new(&config()).unwrap());
+        let shapes: Vec<_> = found
+            .iter()
+            .filter(|(name, _)| !name.starts_with("h.1."))
+            .map(|(name, (shape, _))| (name.as_str(), shape.as_slice()))
+            .collect();
+        let expected: [(&str, &[usize]); 16] = [
+            ("h.0.attn.c_attn.bias", &[24]),
+            ("h.0.attn.c_attn.weight", &[8, 24]),
+            ("h.0.attn.c_proj.bias", &[8]),
+            ("h.0.attn.c_proj.weight", &[8, 8]),
+            ("h.0.ln_1.bias", &[8]),
+            ("h.0.ln_1.weight", &[8]),
+            ("h.0.ln_2.bias", &[8]),
+            ("h.0.ln_2.weight", &[8]),
+            ("h.0.mlp.c_fc.bias", &[32]),
+            ("h.0.mlp.c_fc.weight", &[8, 32]),
+            ("h.0.mlp.c_proj.bias", &[8]),
+            ("h.0.mlp.c_proj.weight", &[32, 8]),
+            ("ln_f.bias", &[8]),
+            ("ln_f.weight", &[8]),
+            ("wpe.weight", &[6, 8]),
+            ("wte.weight", &[11, 8]),
+        ];
+        assert_eq!(shapes, expected);
+        let elements: usize = found.values().map(|(shape, _)| shape.iter().product::<usize>()).sum();
+        assert_eq!(elements, config().parameters());
+    }
+
+    #[test]
+    fn initial_values_are_gpt2s() {
+        for (name, (_, init)) in parameters(&Gpt2::new(&config()).unwrap()) {
+            let expected = if name.ends_with("bias") {
+                Init::Zeros
+            } else if name.contains("ln_") {
+                Init::Ones
+            } else if name.ends_with("c_proj.weight") {
+                Init::Normal { std: 0.01 }
+            } else {
+                Init::Normal { std: 0.02 }
+            };
+            assert_eq!(init, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn shapes_of_results() {
+        let model = Gpt2::new(&config()).unwrap();
+        let shape = |training, f: &dyn Fn(&[Tensor]) -> Tensor| {
+            let inputs = [i32("ids", [3, 5]), i32("one", [1, 6]), i32("position", [1])];
+            let traced = trace(&model, &inputs, training, f, |t| vec![t]).unwrap();
+            traced.graph.ty(traced.results[0]).shape.to_vec()
+        };
+        assert_eq!(shape(false, &|x| model.forward(x[0])), [3, 5, 11]);
+        assert_eq!(shape(false, &|x| model.logits_at(x[1], x[2])), [1, 11]);
+        assert_eq!(shape(true, &|x| model.loss(x[0], x[0])), [0usize; 0]);
+        assert_eq!(shape(true, &|x| model.loss(x[0], model.forward(x[0]).softmax(-1))), [0usize; 0]);
+    }
+
+    #[test]
+    fn dropout_acts_in_training_alone() {
+        let model = Gpt2::new(&config()).unwrap();
+        let sources = |training| {
+            let traced =
+                trace(&model, &[i32("ids", [3, 5])], training, |x| model.loss(x[0], x[0]), |t| vec![t])
+                    .unwrap();
+            traced.graph.entry_ops().filter(|(_, op)| op.kind.name() == "random_bits").count()
+        };
+        assert_eq!((sources(true), sources(false)), (5, 0));
+    }
+
+    #[test]
+    fn a_text_longer_than_the_context_is_an_error_of_the_trace() {
+        let model = Gpt2::new(&config()).unwrap();
+        let traced = trace(&model, &[i32("ids", [1, 7])], false, |x| model.forward(x[0]), |t| vec![t]);
+        assert!(traced.is_err());
+        let zero = Gpt2Config { heads: 3, ..config() };
+        assert!(matches!(Gpt2::new(&zero), Err(ConfigError::HeadsDoNotDivideWidth { .. })));
+    }
+}

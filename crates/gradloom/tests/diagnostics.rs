@@ -1,0 +1,180 @@
+//! What a mistake in a model is answered with. The texts are snapshots: lines of this file are part of them.
+
+use gradloom::ErrorKind;
+use gradloom::prelude::*;
+
+/// The rendered error of a loss over `x: f32[8, 64]`, with line and column numbers, which move, replaced.
+fn answer(f: impl FnOnce(&Linear, Tensor) -> Tensor) -> String {
+    let error = Trainer::new(Linear::new(64, 32))
+        .inputs([f32("x", [8, 64])])
+        .loss(|layer, [x]| f(layer, x))
+        .optimizer(Sgd::new(0.1))
+        .compile(&Device::null())
+        .unwrap_err();
+    normalised(&error.to_string())
+}
+
+fn normalised(text: &str) -> String {
+    let line = |line: &str| {
+        let trimmed = line.trim_start();
+        if let Some(place) = trimmed.strip_prefix("--> ") {
+            let file = place.split(':').next().unwrap_or_default();
+            return format!("--> {file}");
+        }
+        match line.split_once('|') {
+            Some((gutter, rest)) if gutter.trim().parse::<u32>().is_ok() => format!("N |{rest}"),
+            Some((gutter, rest)) if gutter.trim().is_empty() => format!("  |{rest}"),
+            _ => match trimmed.strip_prefix("= ") {
+                Some(rest) => format!("  = {rest}"),
+                None => line.to_string(),
+            },
+        }
+    };
+    text.lines().map(|l| line(l).trim_end().to_string()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_matrix_product_that_does_not_fit() {
+    let text = answer(|layer, x| layer.forward(x).matmul(&layer.weight).mean());
+    assert_eq!(
+        text,
+        "\
+error: `matmul` of [8, 32] and [64, 32]: the inner extents 32 and 64 differ
+--> crates/gradloom/tests/diagnostics.rs
+  |
+N |     let text = answer(|layer, x| layer.forward(x).matmul(&layer.weight).mean());
+  |                                                   ^^^^^^
+  |
+  = help: the right operand would fit transposed: `.transpose(-2, -1)`"
+    );
+}
+
+#[test]
+fn an_operator_on_shapes_that_do_not_broadcast() {
+    let text = answer(|layer, x| (x + layer.forward(x)).mean());
+    assert_eq!(
+        text,
+        "\
+error: `+` of [8, 64] and [8, 32]: axis -1 has 64 elements on the left and 32 on the right
+--> crates/gradloom/tests/diagnostics.rs
+  |
+N |     let text = answer(|layer, x| (x + layer.forward(x)).mean());
+  |                                     ^
+  |
+  = help: shapes broadcast from the right: extents must be equal or 1"
+    );
+}
+
+#[test]
+fn an_error_inside_a_layer_points_to_its_call() {
+    let text = answer(|layer, x| layer.forward(x.transpose(0, 1)).mean());
+    assert_eq!(
+        text,
+        "\
+error: `matmul` of [64, 8] and [64, 32]: the inner extents 8 and 64 differ
+--> crates/gradloom/tests/diagnostics.rs
+  |
+N |     let text = answer(|layer, x| layer.forward(x.transpose(0, 1)).mean());
+  |                                        ^^^^^^^
+  |
+  = help: the right operand needs 8 rows: [.., 8, N]"
+    );
+}
+
+#[test]
+fn the_first_of_several_errors_is_reported() {
+    let text = answer(|_, x| x.reshape([8, 63]).matmul(x).sum_axes(7));
+    assert!(text.starts_with("error: cannot reshape [8, 64] (512 elements) to [8, 63] (504 elements)"), "{text}");
+    assert!(text.contains("with axis 1 = 64 it would fit"), "{text}");
+}
+
+#[test]
+fn dtypes_that_differ() {
+    let text = answer(|layer, x| (layer.forward(x) * x.argmax(-1).unsqueeze(1)).mean());
+    assert!(text.contains("`*` of f32[8, 32] and i32[8, 1]: the dtypes differ"), "{text}");
+    assert!(text.contains("= help: convert one side with .cast(DType::F32)"), "{text}");
+}
+
+#[test]
+fn a_loss_of_the_wrong_shape() {
+    let text = answer(|layer, x| layer.forward(x));
+    assert!(text.contains("the loss is f32[8, 32], not f32[]") && text.contains(".mean()"), "{text}");
+}
+
+#[test]
+fn a_fraction_beside_integers() {
+    let text = answer(|layer, x| (x.argmax(-1) * 0.5).cast(DType::F32).mean() + layer.forward(x).mean());
+    assert!(text.contains("0.5 beside a tensor of i32: the fraction would be lost"), "{text}");
+}
+
+#[test]
+fn parameters_without_a_gradient_are_named() {
+    #[derive(Module)]
+    struct Two {
+        used: Linear,
+        unused: Linear,
+        stopped: Param,
+    }
+    let compile = |freeze: bool| {
+        let model = Two { used: Linear::new(4, 1), unused: Linear::no_bias(2, 2), stopped: Param::new([1], Init::Ones) };
+        if freeze {
+            model.unused.weight.freeze();
+            model.stopped.freeze();
+        }
+        Trainer::new(model)
+            .inputs([f32("x", [3, 4])])
+            .loss(|m, [x]| (m.used.forward(x) * m.stopped.tensor().detach()).mean())
+            .optimizer(Adam::new(0.1))
+            .compile(&Device::null())
+    };
+    let error = compile(false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::MissingGradient);
+    assert!(error.to_string().contains("`unused.weight`"), "{error}");
+    compile(true).unwrap();
+
+    let error = Trainer::new(Linear::no_bias(4, 4))
+        .inputs([f32("x", [3, 4])])
+        .loss(|m, [x]| m.forward(x).argmax(0).cast(DType::F32).sum())
+        .optimizer(Adam::new(0.1))
+        .compile(&Device::null())
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::MissingGradient);
+    assert!(error.to_string().contains("`weight`"), "{error}");
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let error = Trainer::new(Linear::new(1, 1)).inputs([f32("x", [1])]).optimizer(Sgd::new(0.1)).compile(&Device::null());
+    assert!(error.unwrap_err().to_string().contains("the trainer has no loss"));
+    let error = Trainer::new(Linear::new(1, 1))
+        .inputs([f32("x", [1])])
+        .loss(|m, [x]| m.forward(x).sum())
+        .compile(&Device::null());
+    assert!(error.unwrap_err().to_string().contains("the trainer has no optimizer"));
+    let error = Trainer::new(Linear::new(1, 1))
+        .inputs([f32("x", [1])])
+        .loss(|m, [x]| m.forward(x).sum())
+        .optimizer(Adam::new(0.1).betas(0.9, 1.0))
+        .compile(&Device::null());
+    assert!(error.unwrap_err().to_string().contains("`beta2` is 1"));
+}
+
+#[test]
+#[should_panic(expected = "no trace is open")]
+fn a_tensor_operation_outside_of_a_trace_says_so() {
+    let _ = iota(DType::I32, [3], 0);
+}
+
+#[test]
+fn a_tensor_that_leaks_out_of_its_trace_is_caught() {
+    let mut leaked = None;
+    let _ = Trainer::new(Linear::new(1, 1)).inputs([f32("x", [1])]).loss(|m, [x]| {
+        leaked = Some(x);
+        m.forward(x).sum()
+    });
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        Trainer::new(Linear::new(1, 1)).inputs([f32("x", [1])]).loss(|m, _| m.forward(leaked.unwrap()).sum())
+    }));
+    let text = *result.unwrap_err().downcast::<&str>().map(|s| Box::new(s.to_string())).unwrap_or_else(|e| e.downcast::<String>().unwrap());
+    assert!(text.contains("belongs to another trace"), "{text}");
+}

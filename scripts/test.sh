@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Checks formatting, lints and documentation, and runs every test. Installs what it needs where it can.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+step() { printf '\n== %s\n' "$*"; }
+
+if ! command -v cc >/dev/null; then
+  step "installing a linker"
+  if command -v apt-get >/dev/null; then
+    sudo=$([ "$(id -u)" = 0 ] || echo sudo)
+    $sudo apt-get update -q && $sudo apt-get install -y -q --no-install-recommends gcc libc6-dev
+  else
+    echo "a C compiler (cc) is needed to link: install gcc or clang" >&2
+    exit 1
+  fi
+fi
+command -v cargo >/dev/null || { echo "the Rust toolchain is needed: https://rustup.rs" >&2; exit 1; }
+for part in fmt clippy; do
+  cargo "$part" --version >/dev/null 2>&1 || rustup component add "$([ "$part" = fmt ] && echo rustfmt || echo clippy)"
+done
+
+step "format"
+cargo fmt --all --check
+step "lints"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+step "examples in the documentation"
+cargo test --workspace --doc --quiet
+step "tests"
+if cargo nextest --version >/dev/null 2>&1; then
+  cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level slow
+else
+  cargo test --workspace --all-targets --no-fail-fast
+fi
