@@ -181,6 +181,9 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         }
         OpKind::Concat { axis } => concat(t, *axis).and_then(one),
         OpKind::DynamicSlice { sizes } => {
+            if t.is_empty() {
+                return fail("dynamic_slice takes a tensor and a start for each axis");
+            }
             starts(name, t[0], &t[1..])?;
             window_fits(name, t[0], sizes)?;
             one(Type::new(t[0].dtype, sizes.clone()))

@@ -23,5 +23,5 @@ pub use op::{
     ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DotAxes, Literal, Number, OpKind, ReduceOp, UnaryOp,
 };
 pub use origin::{Origin, Origins};
-pub use parse::{ParseError, parse};
+pub use parse::{ParseError, parse, parse_with};
 pub use types::{DType, Shape, Type};

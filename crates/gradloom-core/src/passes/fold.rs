@@ -1,4 +1,4 @@
-//! Constant folding: ops whose operands are all constants become constants.
+//! Constant folding: ops whose operands are all constants become constants, and tables of one number become that number.
 //!
 //! The reference evaluator computes them in float64; results are rounded to float32, as a backend would hold them.
 //! Always holds: an op that would trap stays, so that it traps when the step runs; no constant of more than
@@ -27,6 +27,9 @@ pub fn fold(graph: &Graph) -> Graph {
 
 /// The results of an op whose operands are constants, where folding is worth it.
 fn constant_results(graph: &Graph, op: &Candidate<'_>) -> Option<Vec<(Type, Literal)>> {
+    if let OpKind::Constant { ty, data: Literal::Dense(numbers) } = op.kind {
+        return uniform(ty, numbers).map(|data| vec![(ty.clone(), data)]);
+    }
     if op.operands.is_empty() || !is_foldable(op.kind) {
         return None;
     }
@@ -104,10 +107,12 @@ fn literal(tensor: &HostTensor) -> (Type, Literal) {
         exact => exact,
     };
     let numbers: Vec<Number> = (0..tensor.len()).map(|i| round(tensor.get(i))).collect();
-    let data = match numbers.first() {
-        None => Literal::Splat(Number::of(tensor.ty.dtype, 0.0)),
-        Some(&first) if numbers.iter().all(|n| *n == first) => Literal::Splat(first),
-        Some(_) => Literal::Dense(numbers.into()),
-    };
+    let data = uniform(&tensor.ty, &numbers).unwrap_or_else(|| Literal::Dense(numbers.into()));
     (tensor.ty.clone(), data)
+}
+
+/// The data of a constant whose elements are all the same, or that has none.
+fn uniform(ty: &Type, numbers: &[Number]) -> Option<Literal> {
+    let first = numbers.first().copied().unwrap_or(Number::of(ty.dtype, 0.0));
+    numbers.iter().all(|number| *number == first).then_some(Literal::Splat(first))
 }

@@ -36,7 +36,9 @@ impl HostTensor {
         Self::from_numbers(ty.clone(), (0..ty.elements()).map(|i| data.get(i)))
     }
 
-    fn from_numbers(ty: Type, numbers: impl Iterator<Item = Number>) -> Self {
+    /// A tensor from its elements in row-major order, of which there must be as many as `ty` has.
+    pub(super) fn from_numbers(ty: Type, numbers: impl IntoIterator<Item = Number>) -> Self {
+        let numbers = numbers.into_iter();
         let data = match ty.dtype {
             DType::F32 => HostData::Float(numbers.map(Number::as_f64).collect()),
             DType::I32 | DType::U32 => HostData::Int(
@@ -45,6 +47,36 @@ impl HostTensor {
             DType::Bool => HostData::Bool(numbers.map(|n| n.as_f64() != 0.0).collect()),
         };
         Self { ty, data }
+    }
+
+    /// Whether the data is what the type promises: as many elements, of the right kind, in the dtype's range.
+    ///
+    /// # Errors
+    /// What does not agree.
+    pub fn check(&self) -> Result<(), String> {
+        if self.len() != self.ty.elements() {
+            return Err(format!("a tensor of type {} has {} elements", self.ty, self.len()));
+        }
+        match (0..self.len()).map(|i| self.get(i)).find(|n| !n.fits(self.ty.dtype)) {
+            Some(number) => Err(format!("a tensor of type {} has the element {number:?}", self.ty)),
+            None => Ok(()),
+        }
+    }
+
+    /// The elements of an f32 tensor.
+    pub(super) fn floats(&self) -> &[f64] {
+        match &self.data {
+            HostData::Float(v) => v,
+            _ => unreachable!("{} is no float tensor", self.ty),
+        }
+    }
+
+    /// An element of an i32 or u32 tensor.
+    pub(super) fn integer(&self, index: usize) -> i64 {
+        match &self.data {
+            HostData::Int(v) => v[index],
+            _ => unreachable!("{} is no integer tensor", self.ty),
+        }
     }
 
     /// Number of elements.

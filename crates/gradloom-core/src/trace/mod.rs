@@ -27,6 +27,6 @@ pub use operand::Operand;
 pub use random::uniform;
 pub use reduce::Axes;
 pub use scope::{ParamTable, ParamUse, Traced, is_training, trace};
-pub(crate) use scope::{RNG_SCALARS, with_scope};
+pub(crate) use scope::with_scope;
 pub use shape::concat;
 pub use tensor::{Tensor, full, iota};

@@ -1,6 +1,6 @@
 //! Gradients at kinks, ties and zeros, where differences say nothing: PyTorch's conventions, by value.
 
-use crate::support::Leaves;
+use crate::leaves::Leaves;
 use gradloom_core::grad::append;
 use gradloom_core::ir::{
     BinaryOp, Builder, CompareOp, DType, Graph, Literal, Number, OpKind, Output, ReduceOp, Type, UnaryOp,

@@ -2,6 +2,7 @@
 
 mod conventions;
 mod graph;
+mod leaves;
+mod random;
 mod rules;
-mod support;
 mod table;

@@ -1,6 +1,7 @@
 //! Every gradient rule against central differences of the float64 reference, on random shapes, away from kinks and ties.
 
-use crate::support::{Leaves, Random};
+use crate::leaves::Leaves;
+use crate::random::Random;
 use crate::table::{CASES, Instance, NOT_DIFFERENTIABLE, samples};
 use gradloom_core::grad::{Differentiability, append, differentiability};
 use gradloom_core::ir::{Builder, Graph, OpKind, Output, ReduceOp, Type, ValueId};

@@ -4,8 +4,37 @@
 //! Always holds: work is split by shape alone, so the bits of a result do not depend on the number of threads; no kernel uses
 //! fused multiply-add where another instruction set would not, so elementwise results do not depend on the instruction set either.
 
+mod attention;
+mod custom;
+mod device;
+mod dot;
+mod elementwise;
+mod fill;
+mod index;
 mod kernel;
+mod math;
+mod movement;
+mod multiversion;
 mod pool;
+mod prepare;
+mod program;
+mod random;
+mod reduce;
+mod source;
+#[cfg(test)]
+mod strided;
+#[cfg(test)]
+mod testing;
+mod work;
 
+pub use device::{Level, Machine};
+pub use fill::fill_constant;
 pub use kernel::{Call, FirstFault, Prepared, Trap};
 pub use pool::Pool;
+pub use prepare::prepare;
+pub(crate) use program::CpuBackend;
+
+/// The machine that this runs on.
+pub fn describe() -> Machine {
+    Machine::detect()
+}

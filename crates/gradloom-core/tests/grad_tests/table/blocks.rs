@@ -1,7 +1,7 @@
 //! Ops that run a block, and a custom op.
 
 use super::{Instance, any_shape, floats};
-use crate::support::Random;
+use crate::random::Random;
 use gradloom_core::ir::{
     Builder, CustomOp, DType, Graph, OpKind, Slice, SliceMut, Type, TypeError, UnaryOp, ValueId,
 };

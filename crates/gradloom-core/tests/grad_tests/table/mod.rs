@@ -3,7 +3,7 @@
 mod blocks;
 mod movement;
 
-use crate::support::Random;
+use crate::random::Random;
 use gradloom_core::ir::{
     ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DType, DotAxes, Graph, Literal, Number, OpKind,
     ReduceOp, Shape, Type, UnaryOp,

@@ -1,7 +1,7 @@
 //! Views, windows and rows.
 
 use super::{Instance, Operand, any_shape, floats, indices};
-use crate::support::Random;
+use crate::random::Random;
 use gradloom_core::ir::{DType, Number, OpKind};
 
 pub(super) fn reshape(r: &mut Random) -> Instance {

@@ -1,0 +1,122 @@
+//! The part of an op in braces: `{axes=[0, 1], causal}`.
+
+use super::error::{Position, Result};
+use super::lexer::Token;
+use super::literal::to_number;
+use super::{ParseError, Parser};
+use crate::ir::{DType, Number};
+use std::str::FromStr;
+
+#[derive(Debug)]
+enum Attribute {
+    Flag,
+    /// A number or a truth value as it is written.
+    Scalar(String),
+    List(Vec<usize>),
+}
+
+/// Attributes that have not been asked for yet.
+pub(super) struct Attributes {
+    entries: Vec<(String, Attribute, Position)>,
+    /// Where the attributes stand, or would.
+    position: Position,
+}
+
+impl Parser<'_> {
+    /// Attributes in braces, if the next token is a brace.
+    pub(super) fn attributes(&mut self) -> Result<Attributes> {
+        let position = self.position();
+        if *self.peek() != Token::Mark("{") {
+            return Ok(Attributes { entries: Vec::new(), position });
+        }
+        let entries = self.list("{", "}", |parser| {
+            let position = parser.position();
+            let name = parser.word("an attribute")?;
+            let attribute = if parser.take("=") { parser.attribute_value()? } else { Attribute::Flag };
+            Ok((name, attribute, position))
+        })?;
+        Ok(Attributes { entries, position })
+    }
+
+    fn attribute_value(&mut self) -> Result<Attribute> {
+        match self.peek() {
+            Token::Mark("[") => {
+                Ok(Attribute::List(self.list("[", "]", |parser| parser.unsigned("a whole number"))?))
+            }
+            Token::Number(_) | Token::Word(_) => Ok(Attribute::Scalar(self.scalar()?)),
+            _ => self.expected("a number, `true`, `false`, or a list"),
+        }
+    }
+}
+
+impl Attributes {
+    fn take(&mut self, name: &str) -> Option<(Attribute, Position)> {
+        let at = self.entries.iter().position(|(entry, _, _)| entry == name)?;
+        let (_, attribute, position) = self.entries.remove(at);
+        Some((attribute, position))
+    }
+
+    fn missing(&self, name: &str) -> ParseError {
+        self.position.error(format!("expected the attribute `{name}=..` for this op"))
+    }
+
+    fn scalar(&mut self, name: &str) -> Result<(String, Position)> {
+        match self.take(name) {
+            Some((Attribute::Scalar(text), position)) => Ok((text, position)),
+            Some((_, position)) => Err(position.error(format!("expected a number for `{name}`"))),
+            None => Err(self.missing(name)),
+        }
+    }
+
+    /// Whether a flag is set.
+    pub(super) fn flag(&mut self, name: &str) -> Result<bool> {
+        match self.take(name) {
+            Some((Attribute::Flag, _)) => Ok(true),
+            Some((_, position)) => Err(position.error(format!("expected `{name}` alone: it is a flag"))),
+            None => Ok(false),
+        }
+    }
+
+    /// A whole number that `T` can hold.
+    pub(super) fn integer<T: FromStr>(&mut self, name: &str) -> Result<T> {
+        let (text, position) = self.scalar(name)?;
+        let message = || format!("expected a whole number in range for `{name}`, found `{text}`");
+        text.parse().map_err(|_| position.error(message()))
+    }
+
+    /// An element of a dtype.
+    pub(super) fn number(&mut self, name: &str, dtype: DType) -> Result<Number> {
+        let (text, position) = self.scalar(name)?;
+        to_number(&text, dtype).map_err(|message| position.error(message))
+    }
+
+    /// A list of whole numbers.
+    pub(super) fn list(&mut self, name: &str) -> Result<Vec<usize>> {
+        self.optional_list(name)?.ok_or_else(|| self.missing(name))
+    }
+
+    /// A list of whole numbers, empty if it is not there.
+    pub(super) fn list_or_empty(&mut self, name: &str) -> Result<Vec<usize>> {
+        Ok(self.optional_list(name)?.unwrap_or_default())
+    }
+
+    fn optional_list(&mut self, name: &str) -> Result<Option<Vec<usize>>> {
+        match self.take(name) {
+            Some((Attribute::List(list), _)) => Ok(Some(list)),
+            Some((_, position)) => {
+                Err(position.error(format!("expected a list such as `[0, 1]` for `{name}`")))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Complains about attributes that nobody asked for.
+    pub(super) fn finish(self, op: &str) -> Result<()> {
+        match self.entries.first() {
+            Some((name, _, position)) => {
+                Err(position.error(format!("{op} takes no further attribute `{name}`")))
+            }
+            None => Ok(()),
+        }
+    }
+}

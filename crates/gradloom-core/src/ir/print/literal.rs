@@ -1,0 +1,68 @@
+//! Numbers and the data of constants, without loss.
+
+use crate::ir::{DType, Literal, Number, Type};
+use std::fmt::{self, Write};
+
+/// Marks the data of a large constant as groups of 8 hexadecimal digits: the bits of an `f32`, `i32` or `u32`.
+pub(in crate::ir) const DIGITS_32: &str = "hex32";
+/// Marks groups of 16 digits: the bits of float64 numbers, for data that float32 cannot hold.
+pub(in crate::ir) const DIGITS_64: &str = "hex64";
+
+/// Constants of up to this many elements are written as a list.
+const INLINE: usize = 16;
+
+/// Groups of digits on a line.
+const PER_LINE: usize = 8;
+
+/// The shortest decimal number that parses back to the same bits.
+pub(super) fn float(v: f64) -> String {
+    if !v.is_nan() {
+        format!("{v:?}")
+    } else if v.to_bits() == f64::NAN.to_bits() {
+        "nan".to_string()
+    } else {
+        format!("nan({:#x})", v.to_bits())
+    }
+}
+
+pub(super) fn number(number: Number) -> String {
+    match number {
+        Number::Float(v) => float(v),
+        Number::Int(v) => v.to_string(),
+        Number::Bool(v) => v.to_string(),
+    }
+}
+
+/// One number for a splat, a list for few elements, and quoted lines of hexadecimal digits for many.
+pub(super) fn write_literal(f: &mut impl Write, ty: &Type, data: &Literal, elide: bool) -> fmt::Result {
+    let values = match data {
+        Literal::Splat(value) => return f.write_str(&number(*value)),
+        Literal::Dense(values) => values,
+    };
+    // Data that does not fit its type is written as it is: a list shows each number.
+    if values.len() <= INLINE || !values.iter().all(|v| v.fits(ty.dtype)) {
+        return write!(f, "[{}]", values.iter().map(|&v| number(v)).collect::<Vec<_>>().join(", "));
+    }
+    if elide {
+        return write!(f, "[.. {} elements]", values.len());
+    }
+    let is_f32 = |v: f64| !v.is_nan() && f64::from(v as f32).to_bits() == v.to_bits();
+    let wide = ty.dtype == DType::F32 && !values.iter().all(|v| is_f32(v.as_f64()));
+    f.write_str(if wide { DIGITS_64 } else { DIGITS_32 })?;
+    for line in values.chunks(PER_LINE) {
+        f.write_str("\n      \"")?;
+        for (i, value) in line.iter().enumerate() {
+            if i > 0 {
+                f.write_char(' ')?;
+            }
+            match *value {
+                Number::Float(v) if wide => write!(f, "{:016x}", v.to_bits())?,
+                Number::Float(v) => write!(f, "{:08x}", (v as f32).to_bits())?,
+                Number::Int(v) => write!(f, "{:08x}", v as u32)?,
+                Number::Bool(v) => write!(f, "{:08x}", u32::from(v))?,
+            }
+        }
+        f.write_char('"')?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Scaled dot-product attention and its gradient, by their definitions: see [`AttentionSpec`].
+
+use super::error::trap;
+use super::{HostData, HostTensor};
+use crate::error::Result;
+use crate::ir::{AttentionSpec, Type};
+
+/// Where the keys that each query sees lie in k and v.
+struct Keys<'a> {
+    spec: &'a AttentionSpec,
+    q: &'a HostTensor,
+    k: &'a HostTensor,
+    v: &'a HostTensor,
+    /// Position of query 0.
+    offset: i64,
+    /// Keys that exist, before the causal mask.
+    length: usize,
+    table: Option<&'a HostTensor>,
+    /// Query heads that share a key head.
+    group: usize,
+}
+
+/// A key that a query sees: the rows of k and v, counted over batch, heads and length.
+struct Key {
+    row: usize,
+    score: f64,
+}
+
+impl<'a> Keys<'a> {
+    fn new(spec: &'a AttentionSpec, operands: &[&'a HostTensor]) -> Result<Self> {
+        let (q, k, v) = (operands[0], operands[1], operands[2]);
+        let [offset, length, table] = spec.extra_positions().map(|position| position.map(|p| operands[p]));
+        let capacity = match table {
+            Some(table) => table.ty.shape[1] * k.ty.shape[2],
+            None => k.ty.shape[2],
+        };
+        let length = match length.map(|length| length.integer(0)) {
+            None => capacity,
+            Some(given) => {
+                usize::try_from(given).ok().filter(|length| *length <= capacity).ok_or_else(|| {
+                    trap(format!("attention: key_length {given} is out of range 0..={capacity}"))
+                })?
+            }
+        };
+        let keys = Keys {
+            spec,
+            q,
+            k,
+            v,
+            offset: offset.map_or(0, |offset| offset.integer(0)),
+            length,
+            table,
+            group: q.ty.shape[1] / k.ty.shape[1],
+        };
+        keys.check_table()?;
+        Ok(keys)
+    }
+
+    /// Entries of the block table are checked where they hold a key below `key_length`, whoever sees it.
+    fn check_table(&self) -> Result<()> {
+        let Some(table) = self.table else { return Ok(()) };
+        let (pool, block) = (self.k.ty.shape[0], self.k.ty.shape[2]);
+        let columns = table.ty.shape[1];
+        for i in 0..table.len() {
+            let (sequence, column) = (i / columns, i % columns);
+            let entry = table.integer(i);
+            if column * block < self.length && usize::try_from(entry).map_or(true, |entry| entry >= pool) {
+                return Err(trap(format!(
+                    "attention: index {entry} (block {column} of sequence {sequence} in the block table) is out of range for a pool of {pool} blocks"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Row of key `j` for a sequence and a query head.
+    fn row(&self, sequence: usize, head: usize, j: usize) -> usize {
+        let [_, heads, length, _] = self.k.ty.shape[..] else { unreachable!("keys have rank 4") };
+        let head = head / self.group;
+        let (first, j) = match self.table {
+            None => (sequence, j),
+            Some(table) => {
+                let column = sequence * table.ty.shape[1] + j / length;
+                (table.integer(column) as usize, j % length)
+            }
+        };
+        (first * heads + head) * length + j
+    }
+
+    /// The keys that query `i` sees, with their scaled scores. `query` is its row in q.
+    fn seen(&self, sequence: usize, head: usize, i: usize, query: usize) -> Vec<Key> {
+        let position = self.offset + i as i64;
+        let visible = (0..self.length).filter(|&j| !self.spec.causal || j as i64 <= position);
+        visible
+            .map(|j| {
+                let row = self.row(sequence, head, j);
+                Key { row, score: self.spec.scale * dot(row_of(self.q, query), row_of(self.k, row)) }
+            })
+            .collect()
+    }
+
+    /// Calls `visit` with every query's row in q and the keys that it sees.
+    fn each_query(&self, mut visit: impl FnMut(usize, &[Key])) {
+        let [batch, heads, queries, _] = self.q.ty.shape[..] else { unreachable!("queries have rank 4") };
+        for sequence in 0..batch {
+            for head in 0..heads {
+                for i in 0..queries {
+                    let query = (sequence * heads + head) * queries + i;
+                    visit(query, &self.seen(sequence, head, i, query));
+                }
+            }
+        }
+    }
+}
+
+/// A slice along the last axis.
+fn row_of(x: &HostTensor, row: usize) -> &[f64] {
+    let depth = x.ty.shape[3];
+    &x.floats()[row * depth..][..depth]
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b)
+}
+
+/// `sum += factor * row`, at a row of the given length.
+fn accumulate(sums: &mut [f64], row: usize, factor: f64, values: &[f64]) {
+    for (sum, value) in sums[row * values.len()..].iter_mut().zip(values) {
+        *sum += factor * value;
+    }
+}
+
+/// The output and the log-sum-exp of the scaled scores; `types` are those of the results.
+pub(super) fn attention(
+    spec: &AttentionSpec,
+    operands: &[&HostTensor],
+    types: [&Type; 2],
+) -> Result<Vec<HostTensor>> {
+    let keys = Keys::new(spec, operands)?;
+    let mut output = vec![0.0; types[0].elements()];
+    let mut log_sums = Vec::with_capacity(types[1].elements());
+    keys.each_query(|query, seen| {
+        // Any shift gives the same result; the greatest score keeps the exponentials in range.
+        let greatest = seen.iter().map(|key| key.score).fold(f64::NEG_INFINITY, f64::max);
+        let shift = if greatest.is_finite() { greatest } else { 0.0 };
+        let weights: Vec<f64> = seen.iter().map(|key| libm::exp(key.score - shift)).collect();
+        let total = weights.iter().fold(0.0, |sum, weight| sum + weight);
+        for (key, weight) in seen.iter().zip(&weights) {
+            accumulate(&mut output, query, weight / total, row_of(keys.v, key.row));
+        }
+        log_sums.push(if seen.is_empty() { f64::NEG_INFINITY } else { shift + libm::log(total) });
+    });
+    let tensor = |ty: &Type, data| HostTensor { ty: ty.clone(), data: HostData::Float(data) };
+    Ok(vec![tensor(types[0], output), tensor(types[1], log_sums)])
+}
+
+/// The cotangents of q, k and v. The weights come from the log-sum-exp operand, as the definition in
+/// FlashAttention-2, section 3.1.2, has it.
+pub(super) fn attention_grad(spec: &AttentionSpec, operands: &[&HostTensor]) -> Result<Vec<HostTensor>> {
+    let keys = Keys::new(spec, operands)?;
+    let (q, k, v) = (keys.q, keys.k, keys.v);
+    let n = 3 + spec.extra_operands();
+    let (output, log_sums, cotangent) = (operands[n], operands[n + 1].floats(), operands[n + 2]);
+    let [mut dq, mut dk, mut dv] = [q, k, v].map(|x| vec![0.0; x.len()]);
+    keys.each_query(|query, seen| {
+        let d_out = row_of(cotangent, query);
+        let mean = dot(d_out, row_of(output, query));
+        for key in seen {
+            let weight = libm::exp(key.score - log_sums[query]);
+            let d_score = weight * (dot(d_out, row_of(v, key.row)) - mean);
+            accumulate(&mut dv, key.row, weight, d_out);
+            accumulate(&mut dq, query, spec.scale * d_score, row_of(k, key.row));
+            accumulate(&mut dk, key.row, spec.scale * d_score, row_of(q, query));
+        }
+    });
+    let tensor = |x: &HostTensor, data| HostTensor { ty: x.ty.clone(), data: HostData::Float(data) };
+    Ok(vec![tensor(q, dq), tensor(k, dk), tensor(v, dv)])
+}

@@ -1,0 +1,22 @@
+//! Why a graph has no value for the given leaves.
+
+use crate::error::{Error, ErrorKind};
+use crate::ir::{Graph, OpId};
+
+/// The values of an op's operands are out of bounds.
+pub(super) fn trap(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Trap, message)
+}
+
+/// Says which op failed, unless an op inside its block is already named.
+pub(super) fn in_op(error: Error, graph: &Graph, id: OpId) -> Error {
+    if error.notes().next().is_some() {
+        return error;
+    }
+    let op = &graph.ops[id];
+    let error = error.note(format!("in {}", graph.op_text(id)));
+    match graph.origin(op) {
+        Some(origin) => error.at(origin.clone(), op.kind.name()),
+        None => error,
+    }
+}

@@ -1,0 +1,191 @@
+//! Running a graph: leaves, ops in order, blocks, and what a step leaves behind.
+
+use super::error::in_op;
+use super::{HostTensor, movement, op, update};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Block, BlockId, Graph, Op, OpKind, Shape, Type, ValueId};
+use crate::verify::verify;
+use std::collections::HashMap;
+
+/// Gives the value of an input, parameter, state or scalar.
+pub type Leaves<'a> = dyn Fn(&OpKind) -> Option<HostTensor> + 'a;
+
+/// What a step gives and leaves behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// Names and values of the outputs, in the graph's order.
+    pub outputs: Vec<(String, HostTensor)>,
+    /// Names and values of the guards, in the graph's order.
+    pub guards: Vec<(String, HostTensor)>,
+    /// The first guard with an element that is not finite. If there is one, no update takes effect.
+    pub not_finite: Option<String>,
+    /// Each target of an update once, by its name in the store, with its value after the step: the updated one, or
+    /// that from before the step if a guard is not finite.
+    pub next: Vec<(String, HostTensor)>,
+}
+
+impl Evaluation {
+    /// The output with this name.
+    pub fn output(&self, name: &str) -> Option<&HostTensor> {
+        find(&self.outputs, name)
+    }
+
+    /// The first guard with this name.
+    pub fn guard(&self, name: &str) -> Option<&HostTensor> {
+        find(&self.guards, name)
+    }
+
+    /// The value after the step of the parameter or state with this name, if any update targets it.
+    pub fn next(&self, name: &str) -> Option<&HostTensor> {
+        find(&self.next, name)
+    }
+
+    /// Whether the updates took effect.
+    pub fn committed(&self) -> bool {
+        self.not_finite.is_none()
+    }
+}
+
+fn find<'a>(list: &'a [(String, HostTensor)], name: &str) -> Option<&'a HostTensor> {
+    list.iter().find(|(n, _)| n == name).map(|(_, tensor)| tensor)
+}
+
+/// The values of the entry block.
+#[derive(Clone, Debug)]
+pub struct EntryValues {
+    values: HashMap<ValueId, HostTensor>,
+}
+
+impl EntryValues {
+    /// The tensor behind a value that an op of the entry block defines.
+    pub fn get(&self, value: ValueId) -> Option<&HostTensor> {
+        self.values.get(&value)
+    }
+}
+
+impl std::ops::Index<ValueId> for EntryValues {
+    type Output = HostTensor;
+
+    fn index(&self, value: ValueId) -> &HostTensor {
+        &self.values[&value]
+    }
+}
+
+/// Runs one step of a graph in float64.
+///
+/// `leaves` is asked for the value of each input, parameter, state and scalar; a state that it does not give starts as
+/// its `init`.
+///
+/// # Errors
+/// When the graph is broken, a leaf has no value or one of another type, or an op traps. Nothing takes effect then.
+pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
+    let values = evaluate_values(graph, leaves)?;
+    let outputs = graph.outputs.iter().map(|o| (o.name.clone(), values[o.value].clone())).collect();
+    let guards: Vec<_> = graph.guards.iter().map(|g| (g.name.clone(), values[g.value].clone())).collect();
+    let finite = |tensor: &HostTensor| tensor.to_f64().iter().all(|v| v.is_finite());
+    let not_finite = guards.iter().find(|(_, tensor)| !finite(tensor)).map(|(name, _)| name.clone());
+    let next = update::next_values(graph, &values, not_finite.is_none())?;
+    Ok(Evaluation { outputs, guards, not_finite, next })
+}
+
+/// Runs the ops of a graph in float64 and keeps every value of the entry block; updates are left alone.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_values(graph: &Graph, leaves: &Leaves<'_>) -> Result<EntryValues> {
+    verify(graph)?;
+    let values = run_ops(graph, &graph.blocks[graph.entry], HashMap::new(), leaves)?;
+    Ok(EntryValues { values })
+}
+
+fn run_ops(
+    graph: &Graph,
+    block: &Block,
+    mut values: HashMap<ValueId, HostTensor>,
+    leaves: &Leaves<'_>,
+) -> Result<HashMap<ValueId, HostTensor>> {
+    for &id in &block.ops {
+        let op = &graph.ops[id];
+        let operands: Vec<&HostTensor> = op.operands.iter().map(|v| &values[v]).collect();
+        let results = run_op(graph, op, &operands, leaves).map_err(|error| in_op(error, graph, id))?;
+        values.extend(op.results.iter().copied().zip(results));
+    }
+    Ok(values)
+}
+
+fn run_op(graph: &Graph, op: &Op, operands: &[&HostTensor], leaves: &Leaves<'_>) -> Result<Vec<HostTensor>> {
+    match &op.kind {
+        kind if kind.is_external_leaf() => Ok(vec![leaf(kind, graph.ty(op.results[0]), leaves)?]),
+        OpKind::Repeat { block, trip, carried } => {
+            let types: Vec<&Type> = op.results.iter().map(|&v| graph.ty(v)).collect();
+            repeat(graph, *block, *trip, *carried, operands, &types, leaves)
+        }
+        OpKind::Checkpoint { block } => {
+            run_block(graph, *block, operands.iter().map(|&x| x.clone()).collect(), leaves)
+        }
+        _ => op::apply(graph, op, operands),
+    }
+}
+
+fn leaf(kind: &OpKind, ty: &Type, leaves: &Leaves<'_>) -> Result<HostTensor> {
+    let name = Graph::leaf_name(kind).unwrap_or_default();
+    let fail = |message| Err(Error::new(ErrorKind::Feed, message));
+    let tensor = match (leaves(kind), kind) {
+        (Some(tensor), _) => tensor,
+        (None, OpKind::State { init, .. }) => {
+            HostTensor::from_numbers(ty.clone(), std::iter::repeat_n(*init, ty.elements()))
+        }
+        (None, _) => return fail(format!("the {} {name:?} has no value", kind.name())),
+    };
+    if tensor.ty != *ty {
+        return fail(format!("the {} {name:?} is {ty}, but its value is {}", kind.name(), tensor.ty));
+    }
+    match tensor.check() {
+        Ok(()) => Ok(tensor),
+        Err(message) => fail(format!("the {} {name:?}: {message}", kind.name())),
+    }
+}
+
+fn run_block(
+    graph: &Graph,
+    block: BlockId,
+    arguments: Vec<HostTensor>,
+    leaves: &Leaves<'_>,
+) -> Result<Vec<HostTensor>> {
+    let block = &graph.blocks[block];
+    let values = run_ops(graph, block, block.params.iter().copied().zip(arguments).collect(), leaves)?;
+    Ok(block.results.iter().map(|v| values[v].clone()).collect())
+}
+
+fn repeat(
+    graph: &Graph,
+    block: BlockId,
+    trip: usize,
+    carried: usize,
+    operands: &[&HostTensor],
+    types: &[&Type],
+    leaves: &Leaves<'_>,
+) -> Result<Vec<HostTensor>> {
+    let mut current: Vec<HostTensor> = operands[..carried].iter().map(|&x| x.clone()).collect();
+    let mut stacked: Vec<Vec<HostTensor>> = vec![Vec::new(); types.len() - carried];
+    for turn in 0..trip {
+        let slices = operands[carried..].iter().map(|&x| turn_of(x, turn));
+        let arguments = current.into_iter().chain(slices).collect();
+        let mut results = run_block(graph, block, arguments, leaves)?;
+        for (stack, result) in stacked.iter_mut().zip(results.split_off(carried)) {
+            stack.push(result);
+        }
+        current = results;
+    }
+    let stacks = stacked.iter().zip(&types[carried..]).map(|(stack, &ty)| {
+        let elements = stack.iter().flat_map(|x| (0..x.len()).map(|i| x.get(i)));
+        HostTensor::from_numbers(ty.clone(), elements)
+    });
+    Ok(current.into_iter().chain(stacks).collect())
+}
+
+/// The slice of a stacked operand that a turn of the loop sees.
+fn turn_of(x: &HostTensor, turn: usize) -> HostTensor {
+    let ty = Type::new(x.ty.dtype, Shape::from(&x.ty.shape[1..]));
+    movement::strided(x, &ty, turn * ty.elements(), &ty.shape.strides())
+}

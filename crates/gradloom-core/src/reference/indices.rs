@@ -1,0 +1,32 @@
+//! Walking over the elements of tensors by their indices.
+
+/// Calls `visit` with the index of every element of a tensor of these extents, in row-major order. Rank 0 has one
+/// element with an empty index.
+pub(super) fn each_index(extents: &[usize], mut visit: impl FnMut(&[usize])) {
+    if extents.contains(&0) {
+        return;
+    }
+    let mut index = vec![0; extents.len()];
+    loop {
+        visit(&index);
+        let Some(axis) = (0..extents.len()).rev().find(|&axis| index[axis] + 1 < extents[axis]) else {
+            return;
+        };
+        index[axis] += 1;
+        index[axis + 1..].fill(0);
+    }
+}
+
+/// The position that an index has under strides.
+pub(super) fn position(index: &[usize], strides: &[usize]) -> usize {
+    index.iter().zip(strides).map(|(i, stride)| i * stride).sum()
+}
+
+/// The positions of all elements of the given axes alone, in row-major order.
+pub(super) fn positions(extents: &[usize], strides: &[usize], axes: &[usize]) -> Vec<usize> {
+    let pick = |values: &[usize]| axes.iter().map(|&axis| values[axis]).collect::<Vec<_>>();
+    let strides = pick(strides);
+    let mut all = Vec::new();
+    each_index(&pick(extents), |index| all.push(position(index, &strides)));
+    all
+}

@@ -1,0 +1,102 @@
+//! Views and data movement: permute, broadcast, slice, pad, concat, and windows at dynamic starts.
+
+use super::HostTensor;
+use super::error::trap;
+use super::indices::{each_index, position};
+use crate::error::Result;
+use crate::ir::{Number, Type};
+
+/// The tensor of type `ty` whose element at an index is that of `x` at `base` plus the index times `strides`.
+pub(super) fn strided(x: &HostTensor, ty: &Type, base: usize, strides: &[usize]) -> HostTensor {
+    let mut elements = Vec::with_capacity(ty.elements());
+    each_index(&ty.shape, |index| elements.push(x.get(base + position(index, strides))));
+    HostTensor::from_numbers(ty.clone(), elements)
+}
+
+/// Axis i of the result is axis `perm[i]` of x.
+pub(super) fn permute(x: &HostTensor, perm: &[usize], ty: &Type) -> HostTensor {
+    let strides = x.ty.shape.strides();
+    strided(x, ty, 0, &perm.iter().map(|&axis| strides[axis]).collect::<Vec<_>>())
+}
+
+/// Repeats axes of extent 1.
+pub(super) fn broadcast(x: &HostTensor, ty: &Type) -> HostTensor {
+    let strides = x.ty.shape.strides().into_iter().zip(x.ty.shape.iter());
+    strided(x, ty, 0, &strides.map(|(stride, &n)| if n == 1 { 0 } else { stride }).collect::<Vec<_>>())
+}
+
+/// Every `step`th element from `start`.
+pub(super) fn slice(x: &HostTensor, start: &[usize], step: &[usize], ty: &Type) -> HostTensor {
+    let strides = x.ty.shape.strides();
+    let stepped: Vec<_> = strides.iter().zip(step).map(|(stride, step)| stride * step).collect();
+    strided(x, ty, position(start, &strides), &stepped)
+}
+
+/// Writes `part` into `whole`, its element at an index to `base` plus the index times `strides`.
+fn scatter(whole: &mut [Number], part: &HostTensor, base: usize, strides: &[usize]) {
+    let mut next = 0;
+    each_index(&part.ty.shape, |index| {
+        whole[base + position(index, strides)] = part.get(next);
+        next += 1;
+    });
+}
+
+/// Elements of `value` around and between those of x.
+pub(super) fn pad(x: &HostTensor, low: &[usize], interior: &[usize], value: Number, ty: &Type) -> HostTensor {
+    let strides = ty.shape.strides();
+    let spread: Vec<_> = strides.iter().zip(interior).map(|(stride, gap)| stride * (gap + 1)).collect();
+    let mut elements = vec![value; ty.elements()];
+    scatter(&mut elements, x, position(low, &strides), &spread);
+    HostTensor::from_numbers(ty.clone(), elements)
+}
+
+/// Operands joined along an axis.
+pub(super) fn concat(parts: &[&HostTensor], axis: usize, ty: &Type) -> HostTensor {
+    let strides = ty.shape.strides();
+    // Every element is overwritten below: the parts' extents add up to the whole.
+    let mut elements = vec![Number::of(ty.dtype, 0.0); ty.elements()];
+    let mut start = 0;
+    for part in parts {
+        scatter(&mut elements, part, start * strides[axis], &strides);
+        start += part.ty.shape[axis];
+    }
+    HostTensor::from_numbers(ty.clone(), elements)
+}
+
+/// Start of a window of extents `sizes` in a tensor of extents `whole`, checked to lie inside.
+fn window_start(whole: &[usize], sizes: &[usize], starts: &[&HostTensor]) -> Result<Vec<usize>> {
+    let mut checked = Vec::with_capacity(starts.len());
+    for (axis, start) in starts.iter().enumerate() {
+        let start = start.integer(0);
+        let (extent, size) = (whole[axis], sizes[axis]);
+        match usize::try_from(start).ok().filter(|start| *start <= extent - size) {
+            Some(start) => checked.push(start),
+            None => {
+                return Err(trap(format!(
+                    "index {start} on axis {axis} is out of range: a window of {size} in an extent of {extent} starts at 0..={}",
+                    extent - size
+                )));
+            }
+        }
+    }
+    Ok(checked)
+}
+
+/// A window of x.
+pub(super) fn dynamic_slice(x: &HostTensor, starts: &[&HostTensor], ty: &Type) -> Result<HostTensor> {
+    let start = window_start(&x.ty.shape, &ty.shape, starts)?;
+    Ok(slice(x, &start, &vec![1; start.len()], ty))
+}
+
+/// x with a window replaced.
+pub(super) fn dynamic_update_slice(
+    x: &HostTensor,
+    update: &HostTensor,
+    starts: &[&HostTensor],
+) -> Result<HostTensor> {
+    let start = window_start(&x.ty.shape, &update.ty.shape, starts)?;
+    let strides = x.ty.shape.strides();
+    let mut elements: Vec<_> = (0..x.len()).map(|i| x.get(i)).collect();
+    scatter(&mut elements, update, position(&start, &strides), &strides);
+    Ok(HostTensor::from_numbers(x.ty.clone(), elements))
+}

@@ -1,0 +1,82 @@
+//! What one op computes: the match that a new primitive must extend.
+
+use super::error::trap;
+use super::{HostData, HostTensor};
+use super::{attention, elementwise, index, indices, matmul, movement, reduce};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{CustomOp, Graph, Op, OpKind, Type};
+use crate::philox::random_word;
+
+/// Results of an op that is neither an external leaf nor runs a block; those are the business of `evaluate`.
+pub(super) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
+    let ty = |i: usize| graph.ty(op.results[i]);
+    let one = |tensor: HostTensor| Ok(vec![tensor]);
+    match &op.kind {
+        OpKind::Input { .. } | OpKind::Param { .. } | OpKind::State { .. } | OpKind::Scalar { .. } => {
+            unreachable!("the caller gives the value of {}", op.kind.name())
+        }
+        OpKind::Repeat { .. } | OpKind::Checkpoint { .. } => {
+            unreachable!("the caller runs the block of {}", op.kind.name())
+        }
+        OpKind::Constant { ty, data } => one(HostTensor::from_literal(ty, data)),
+        OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
+        OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
+        OpKind::Unary(op) => one(elementwise::unary(*op, x[0])),
+        OpKind::Binary(op) => elementwise::binary(*op, x[0], x[1]).and_then(one),
+        OpKind::Compare(op) => one(elementwise::compare(*op, x[0], x[1])),
+        OpKind::Select => one(elementwise::select(x[0], x[1], x[2])),
+        OpKind::Cast { dtype } => one(elementwise::cast(x[0], *dtype)),
+        OpKind::Reduce { op, axes } => one(reduce::reduce(*op, axes, x[0], ty(0))),
+        OpKind::ArgReduce { op, axis } => one(reduce::arg_reduce(*op, *axis, x[0], ty(0))),
+        OpKind::Reshape { .. } => one(HostTensor { ty: ty(0).clone(), data: x[0].data.clone() }),
+        OpKind::Permute { perm } => one(movement::permute(x[0], perm, ty(0))),
+        OpKind::Broadcast { .. } => one(movement::broadcast(x[0], ty(0))),
+        OpKind::Slice { start, limit: _, step } => one(movement::slice(x[0], start, step, ty(0))),
+        OpKind::Pad { low, high: _, interior, value } => {
+            one(movement::pad(x[0], low, interior, *value, ty(0)))
+        }
+        OpKind::Concat { axis } => one(movement::concat(x, *axis, ty(0))),
+        OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
+        OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
+        OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
+        OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),
+        OpKind::ScatterAdd { batch } => index::scatter_add(x[0], x[1], x[2], *batch).and_then(one),
+        OpKind::Attention(spec) => attention::attention(spec, x, [ty(0), ty(1)]),
+        OpKind::AttentionGrad(spec) => attention::attention_grad(spec, x),
+        OpKind::Custom(id) => {
+            let types: Vec<&Type> = op.results.iter().map(|&v| graph.ty(v)).collect();
+            custom(&*graph.customs[*id], x, &types)
+        }
+    }
+}
+
+fn iota(ty: &Type, axis: usize) -> HostTensor {
+    let mut values = Vec::with_capacity(ty.elements());
+    indices::each_index(&ty.shape, |index| values.push(index[axis] as f64));
+    HostTensor::from_f64(ty.clone(), values)
+}
+
+fn random_bits(x: &[&HostTensor], site: u32, ty: &Type) -> HostTensor {
+    let [seed_lo, seed_hi, step] = [0, 1, 2].map(|i| x[i].integer(0) as u32);
+    let word = |i| i64::from(random_word([seed_lo, seed_hi], step, site, i as u64));
+    HostTensor { ty: ty.clone(), data: HostData::Int((0..ty.elements()).map(word).collect()) }
+}
+
+fn custom(custom: &dyn CustomOp, x: &[&HostTensor], types: &[&Type]) -> Result<Vec<HostTensor>> {
+    let operands: Vec<HostTensor> = x.iter().map(|&x| x.clone()).collect();
+    let results = custom.reference(&operands).map_err(trap)?;
+    let wrong = |message| {
+        let message = format!("the reference of the custom op {:?} {message}", custom.name());
+        Error::new(ErrorKind::Verify, message)
+    };
+    if results.len() != types.len() {
+        return Err(wrong(format!("gave {} results, expected {}", results.len(), types.len())));
+    }
+    for (i, (result, &ty)) in results.iter().zip(types).enumerate() {
+        if result.ty != *ty {
+            return Err(wrong(format!("gave a {} as result {i}, expected a {ty}", result.ty)));
+        }
+        result.check().map_err(|message| wrong(format!("gave a malformed result {i}: {message}")))?;
+    }
+    Ok(results)
+}

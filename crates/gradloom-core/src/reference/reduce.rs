@@ -1,0 +1,97 @@
+//! Reductions over axes, and the index of the extreme element.
+
+use super::elementwise::{max_float, min_float, wrap};
+use super::indices::{each_index, position};
+use super::{HostData, HostTensor};
+use crate::ir::{ArgReduceOp, DType, ReduceOp, Type};
+
+/// Reduces over `axes`; `ty` is the result's type.
+pub(super) fn reduce(op: ReduceOp, axes: &[usize], x: &HostTensor, ty: &Type) -> HostTensor {
+    let kept = strides_without(ty, axes, x.ty.shape.rank());
+    let targets = || {
+        let mut targets = Vec::with_capacity(x.len());
+        each_index(&x.ty.shape, |index| targets.push(position(index, &kept)));
+        targets
+    };
+    let data = match &x.data {
+        HostData::Float(v) => {
+            let mut result = vec![first_float(op); ty.elements()];
+            for (target, &v) in targets().into_iter().zip(v) {
+                result[target] = match op {
+                    ReduceOp::Sum => result[target] + v,
+                    ReduceOp::Prod => result[target] * v,
+                    ReduceOp::Max => max_float(result[target], v),
+                    ReduceOp::Min => min_float(result[target], v),
+                };
+            }
+            HostData::Float(result)
+        }
+        HostData::Int(v) => {
+            let mut result = vec![first_int(op, ty.dtype); ty.elements()];
+            for (target, &v) in targets().into_iter().zip(v) {
+                result[target] = match op {
+                    ReduceOp::Sum => wrap(ty.dtype, result[target] + v),
+                    ReduceOp::Prod => wrap(ty.dtype, result[target].wrapping_mul(v)),
+                    ReduceOp::Max => result[target].max(v),
+                    ReduceOp::Min => result[target].min(v),
+                };
+            }
+            HostData::Int(result)
+        }
+        HostData::Bool(_) => unreachable!("{} of bools is ill-typed", op.name()),
+    };
+    HostTensor { ty: ty.clone(), data }
+}
+
+/// Strides of the result for each axis of the operand; 0 for the axes that vanish.
+fn strides_without(ty: &Type, axes: &[usize], rank: usize) -> Vec<usize> {
+    let mut kept = ty.shape.strides().into_iter();
+    (0..rank).map(|axis| if axes.contains(&axis) { 0 } else { kept.next().unwrap_or(0) }).collect()
+}
+
+/// What an empty reduction gives.
+fn first_float(op: ReduceOp) -> f64 {
+    match op {
+        ReduceOp::Sum => 0.0,
+        ReduceOp::Prod => 1.0,
+        ReduceOp::Max => f64::NEG_INFINITY,
+        ReduceOp::Min => f64::INFINITY,
+    }
+}
+
+fn first_int(op: ReduceOp, dtype: DType) -> i64 {
+    let (least, greatest) = match dtype {
+        DType::U32 => (0, i64::from(u32::MAX)),
+        _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
+    };
+    match op {
+        ReduceOp::Sum => 0,
+        ReduceOp::Prod => 1,
+        ReduceOp::Max => least,
+        ReduceOp::Min => greatest,
+    }
+}
+
+/// Index along `axis` of the extreme element; `ty` is the result's type.
+pub(super) fn arg_reduce(op: ArgReduceOp, axis: usize, x: &HostTensor, ty: &Type) -> HostTensor {
+    let kept = strides_without(ty, &[axis], x.ty.shape.rank());
+    let values = x.to_f64();
+    let mut best = vec![f64::NAN; ty.elements()];
+    let mut indices = vec![0; ty.elements()];
+    let mut next = 0;
+    each_index(&x.ty.shape, |index| {
+        let (target, value) = (position(index, &kept), values[next]);
+        next += 1;
+        // Strictly better, so that the first of equals stays; nothing is better than a NaN.
+        let better = !best[target].is_nan()
+            && match op {
+                ArgReduceOp::ArgMax => value.is_nan() || value > best[target],
+                ArgReduceOp::ArgMin => value.is_nan() || value < best[target],
+            };
+        if index[axis] == 0 || better {
+            best[target] = value;
+            indices[target] = index[axis] as i64;
+        }
+    });
+    HostTensor { ty: ty.clone(), data: HostData::Int(indices) }
+}

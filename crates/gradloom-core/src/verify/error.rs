@@ -1,0 +1,57 @@
+//! What the verifier says when an invariant does not hold.
+
+use crate::error::{Error, ErrorKind};
+use crate::ir::{Graph, OpId, Origin};
+use std::fmt;
+
+/// A broken invariant: a bug of the stage that made the graph, or of whoever wrote the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyError {
+    /// Which invariant, and how it is broken.
+    pub message: String,
+    /// The op that breaks it, in its text form.
+    pub op: Option<String>,
+    /// Where that op was asked for.
+    pub origin: Option<Origin>,
+}
+
+impl VerifyError {
+    /// An error that no single op is to blame for.
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), op: None, origin: None }
+    }
+
+    /// An error in an op, which need not be well-formed.
+    pub(super) fn in_op(graph: &Graph, op: OpId, message: impl Into<String>) -> Self {
+        let origin = graph.ops.get(op).and_then(|op| graph.origin(op)).cloned();
+        Self { message: message.into(), op: Some(graph.op_text(op)), origin }
+    }
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(op) = &self.op {
+            write!(f, "\n  in: {op}")?;
+        }
+        if let Some(origin) = &self.origin {
+            write!(f, "\n  at: {origin}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+impl From<VerifyError> for Error {
+    fn from(broken: VerifyError) -> Self {
+        let mut error = Error::new(ErrorKind::Verify, broken.message);
+        if let Some(op) = broken.op {
+            error = error.note(format!("in {op}"));
+        }
+        match broken.origin {
+            Some(origin) => error.at(origin, ""),
+            None => error,
+        }
+    }
+}

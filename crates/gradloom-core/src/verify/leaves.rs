@@ -1,0 +1,35 @@
+//! Names of leaves: what the caller feeds, what the store keeps, and what the per-step block holds.
+
+use super::VerifyError;
+use crate::ir::{DType, Graph, OpKind};
+use std::collections::{HashMap, HashSet};
+
+/// Inputs are named once; parameters and states share the store's namespace; scalars of one name have one dtype.
+pub(super) fn check(graph: &Graph) -> Result<(), VerifyError> {
+    let mut inputs = HashSet::new();
+    let mut stored = HashSet::new();
+    let mut scalars: HashMap<&str, DType> = HashMap::new();
+    for (id, op) in graph.entry_ops() {
+        let fail = |message: String| Err(VerifyError::in_op(graph, id, message));
+        let (name, names, what) = match &op.kind {
+            OpKind::Input { name, .. } => (name, &mut inputs, "inputs"),
+            OpKind::Param { name, .. } | OpKind::State { name, .. } => {
+                (name, &mut stored, "parameters or states")
+            }
+            OpKind::Scalar { name, dtype } => {
+                let first = *scalars.entry(name).or_insert(*dtype);
+                if first != *dtype {
+                    return fail(format!(
+                        "the scalar {name:?} is {first} in one place and {dtype} in another"
+                    ));
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        if !names.insert(name) {
+            return fail(format!("two {what} are named {name:?}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! The invariants of a graph, checked between stages.
+//!
+//! In: a graph from tracing, a pass, or the text form, possibly broken in any way. Out: nothing, or the first broken
+//! invariant with the op that breaks it. Always holds: it panics on no graph, and a graph that it accepts can be printed,
+//! evaluated and lowered without any further check of ids, types or order. Blocks that the entry block does not reach, and
+//! ops that are in no block, are not looked at: they are what rewrites leave behind.
+
+mod commit;
+mod error;
+mod extents;
+mod leaves;
+mod structure;
+
+pub use error::VerifyError;
+pub(crate) use extents::{check_extents, check_type};
+
+use crate::ir::{BlockId, Graph, ValueId};
+use std::collections::HashMap;
+
+/// How deep blocks may nest: an op of the entry block that runs a block counts as one. Stages may recurse over blocks.
+pub const MAX_BLOCK_DEPTH: usize = 64;
+
+/// The block that defines each value that a reachable block defines.
+type Homes = HashMap<ValueId, BlockId>;
+
+/// Checks every invariant that [`Graph`] and [`crate::ir::OpKind`] state.
+///
+/// # Errors
+/// The first invariant that does not hold, with the op in its text form and its place in the user's source.
+pub fn verify(graph: &Graph) -> Result<(), VerifyError> {
+    if graph.blocks.get(graph.entry).is_none() {
+        return Err(VerifyError::new(format!("the entry block {} does not exist", graph.entry)));
+    }
+    if graph.blocks.get(graph.cursor).is_none() {
+        return Err(VerifyError::new(format!(
+            "the cursor stands at block {}, which does not exist",
+            graph.cursor
+        )));
+    }
+    let homes = structure::check(graph)?;
+    leaves::check(graph)?;
+    commit::check(graph, &homes)
+}

@@ -1,0 +1,57 @@
+//! Rewrites: what each does to a graph, and that no graph changes its meaning.
+
+mod cse;
+mod dce;
+mod expand;
+mod fold;
+mod generate;
+mod meaning;
+mod pipeline;
+#[path = "../grad_tests/random.rs"]
+mod random;
+mod simplify;
+mod sums;
+
+use gradloom_core::ir::{Graph, OpKind, parse};
+use gradloom_core::verify::verify;
+use meaning::{Leaf, assert_alike};
+
+/// A graph from the lines of its text form.
+#[track_caller]
+fn graph(lines: &str) -> Graph {
+    let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
+    verify(&graph).unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    graph
+}
+
+/// Checks that a pass (and the removal of what it left behind) gives exactly the wanted graph, which computes the same.
+#[track_caller]
+fn becomes(pass: fn(&Graph) -> Graph, before: &str, after: &str) {
+    let (before, wanted) = (graph(before), graph(after));
+    let got = gradloom_core::passes::dce::dce(&pass(&before));
+    verify(&got).unwrap_or_else(|error| panic!("{error}\n{got}"));
+    assert_eq!(got.to_string(), wanted.to_string(), "from\n{before}");
+    for seed in 0..4 {
+        assert_alike(&before, &got, &Leaf::new(seed), 1e-6);
+    }
+}
+
+/// Checks that a pass leaves a graph as it is.
+#[track_caller]
+fn stays(pass: fn(&Graph) -> Graph, lines: &str) {
+    assert_eq!(pass(&graph(lines)).to_string(), graph(lines).to_string());
+}
+
+/// How many ops of a name the entry block has.
+fn count(graph: &Graph, name: &str) -> usize {
+    graph.entry_ops().filter(|(_, op)| op.kind.name() == name).count()
+}
+
+/// Names of the inputs in order.
+fn inputs(graph: &Graph) -> Vec<String> {
+    let names = graph.entry_ops().filter_map(|(_, op)| match &op.kind {
+        OpKind::Input { name, .. } => Some(name.clone()),
+        _ => None,
+    });
+    names.collect()
+}

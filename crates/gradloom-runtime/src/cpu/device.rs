@@ -1,0 +1,118 @@
+//! What machine this is.
+//!
+//! In: nothing. Out: the widest instruction set that the kernels have a variant for ([`Level`]) and a description for people ([`Machine`]).
+//! Always holds: a level that [`Level::detect`] returns is safe to run on this machine.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+/// The instruction set that a kernel's variant is compiled for. Every variant gives the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// What the crate was compiled for: SSE2 on x86-64, NEON on AArch64.
+    Baseline,
+    /// x86-64 with AVX2.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Level {
+    /// The widest level that this machine has.
+    pub fn detect() -> Self {
+        static DETECTED: OnceLock<Level> = OnceLock::new();
+        *DETECTED.get_or_init(|| Self::available().pop().unwrap_or(Level::Baseline))
+    }
+
+    /// Every level that this machine has, narrowest first.
+    pub fn available() -> Vec<Self> {
+        #[allow(unused_mut)]
+        let mut levels = vec![Level::Baseline];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") {
+                levels.push(Level::Avx2);
+                if is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                {
+                    levels.push(Level::Avx512);
+                }
+            }
+        }
+        levels
+    }
+
+    /// Name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Baseline if cfg!(target_arch = "x86_64") => "SSE2",
+            Level::Baseline if cfg!(target_arch = "aarch64") => "NEON",
+            Level::Baseline => "baseline",
+            Level::Avx2 => "AVX2",
+            Level::Avx512 => "AVX-512",
+        }
+    }
+}
+
+/// A description of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The processor's name for itself, where the system tells it.
+    pub model: Option<String>,
+    /// Threads that can run at one time, as the system counts them (a container's share where it has one).
+    pub cores: usize,
+    /// The instruction set that kernels use.
+    pub level: Level,
+}
+
+impl Machine {
+    /// Describes the machine that this runs on.
+    pub fn detect() -> Self {
+        let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        Self {
+            model: model_name(&information),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            level: Level::detect(),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = self.model.as_deref().unwrap_or("CPU");
+        let plural = if self.cores == 1 { "" } else { "s" };
+        write!(f, "{model}, {} core{plural}, {}", self.cores, self.level.name())
+    }
+}
+
+/// The name in the text of `/proc/cpuinfo`; Linux on AArch64 gives none.
+fn model_name(information: &str) -> Option<String> {
+    information.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "model name" && !value.trim().is_empty()).then(|| value.trim().to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_detected_level_is_the_last_available() {
+        let levels = Level::available();
+        assert!(levels.is_sorted() && levels[0] == Level::Baseline);
+        assert_eq!(levels.last(), Some(&Level::detect()));
+    }
+
+    #[test]
+    fn a_machine_describes_itself() {
+        let text = "processor\t: 0\nmodel name\t: Example 9000 @ 3.0GHz\nflags\t: a b\n";
+        assert_eq!(model_name(text).as_deref(), Some("Example 9000 @ 3.0GHz"));
+        assert_eq!(model_name("processor : 0\nmodel name :\n"), None);
+        let machine = Machine { model: model_name(text), cores: 2, level: Level::Avx2 };
+        assert_eq!(machine.to_string(), "Example 9000 @ 3.0GHz, 2 cores, AVX2");
+        assert!(Machine::detect().cores >= 1);
+    }
+}

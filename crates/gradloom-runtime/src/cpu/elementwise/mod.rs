@@ -1,0 +1,151 @@
+//! Elementwise kernels: one result for each position, from the operands' elements at that position.
+//!
+//! In: strided operands of one shape, with strides of 0 where they are broadcast. Out: one contiguous result.
+//! Always holds: a block of every operand is staged ([`Source`]) before the block of the result is written, so the result may overwrite
+//! an operand of the same layout; blocks are cut by shape alone.
+
+mod functions;
+mod map;
+#[cfg(test)]
+mod tests;
+
+use super::kernel::{Call, FirstFault, Prepared, Trap};
+use super::source::{BLOCK, Buffer, Source};
+use super::{Level, work};
+pub(in crate::cpu) use functions::{larger, smaller};
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
+use gradloom_core::kernel::Launch;
+use map::{MapFn, OPERANDS};
+
+/// Prepares `Unary`.
+pub(super) fn prepare_unary(launch: &Launch, op: UnaryOp, level: Level) -> Box<dyn Prepared> {
+    let cheap = match op {
+        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not | UnaryOp::Detach => true,
+        UnaryOp::Exp
+        | UnaryOp::Expm1
+        | UnaryOp::Log
+        | UnaryOp::Log1p
+        | UnaryOp::Sqrt
+        | UnaryOp::Rsqrt
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Tanh
+        | UnaryOp::Sigmoid
+        | UnaryOp::Erf => false,
+    };
+    Elementwise::boxed(launch, functions::unary(op, launch.reads[0].dtype, level), cheap)
+}
+
+/// Prepares `Binary`.
+pub(super) fn prepare_binary(launch: &Launch, op: BinaryOp, level: Level) -> Box<dyn Prepared> {
+    let dtype = launch.reads[0].dtype;
+    let divides = dtype.is_integer() && matches!(op, BinaryOp::Div | BinaryOp::Rem);
+    let cheap = !divides && !matches!(op, BinaryOp::Pow | BinaryOp::Rem);
+    let kernel = Elementwise::new(launch, functions::binary(op, dtype, level), cheap);
+    if divides { Box::new(IntegerDivision { kernel, name: op.name() }) } else { Box::new(kernel) }
+}
+
+/// Prepares `Compare`.
+pub(super) fn prepare_compare(launch: &Launch, op: CompareOp, level: Level) -> Box<dyn Prepared> {
+    Elementwise::boxed(launch, functions::compare(op, launch.reads[0].dtype, level), true)
+}
+
+/// Prepares `Select`.
+pub(super) fn prepare_select(launch: &Launch, level: Level) -> Box<dyn Prepared> {
+    Elementwise::boxed(launch, functions::select(launch.reads[1].dtype, level), true)
+}
+
+/// Prepares `Cast`.
+pub(super) fn prepare_cast(launch: &Launch, to: DType, level: Level) -> Box<dyn Prepared> {
+    Elementwise::boxed(launch, functions::cast(launch.reads[0].dtype, to, level), true)
+}
+
+struct Elementwise {
+    map: MapFn,
+    sources: Vec<Source>,
+    /// First element of the result in its buffer, in bytes.
+    write_offset: usize,
+    write_bytes: usize,
+    elements: usize,
+    /// Elements of a task.
+    grain: usize,
+}
+
+impl Elementwise {
+    fn new(launch: &Launch, map: MapFn, cheap: bool) -> Self {
+        let write = &launch.writes[0];
+        debug_assert!(write.layout.is_contiguous() && launch.reads.len() <= OPERANDS);
+        Self {
+            map,
+            sources: launch.reads.iter().map(Source::new).collect(),
+            write_offset: write.layout.offset * write.dtype.bytes(),
+            write_bytes: write.dtype.bytes(),
+            elements: write.layout.shape.elements(),
+            grain: if cheap { work::GRAIN } else { work::GRAIN / 4 },
+        }
+    }
+
+    fn boxed(launch: &Launch, map: MapFn, cheap: bool) -> Box<dyn Prepared> {
+        Box::new(Self::new(launch, map, cheap))
+    }
+
+    /// Runs over all blocks; `inspect(position, count, operands)` sees the staged operands of each.
+    fn run_inspecting(
+        &self,
+        call: &Call<'_>,
+        inspect: &(dyn Fn(usize, usize, &[*const u8; OPERANDS]) + Sync),
+    ) {
+        call.pool.run(self.elements.div_ceil(self.grain), &|task| {
+            let mut buffers = [const { Buffer::new() }; OPERANDS];
+            let end = ((task + 1) * self.grain).min(self.elements);
+            let mut start = task * self.grain;
+            while start < end {
+                let count = BLOCK.min(end - start);
+                let mut reads = [std::ptr::null(); OPERANDS];
+                // SAFETY: the operands have `elements` elements each, and a buffer of their own. The function was chosen
+                // for the machine's level and the launch's dtypes; tasks write disjoint ranges of the result, and a block of
+                // an operand that the result overwrites is the block that is written.
+                unsafe {
+                    for (i, source) in self.sources.iter().enumerate() {
+                        reads[i] = source.stage(call.read(i, 0), start, count, &mut buffers[i]);
+                    }
+                    inspect(start, count, &reads);
+                    (self.map)(count, &reads, call.write(0, self.write_offset + start * self.write_bytes));
+                }
+                start += count;
+            }
+        });
+    }
+}
+
+impl Prepared for Elementwise {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        self.run_inspecting(call, &|_, _, _| {});
+        Ok(())
+    }
+}
+
+/// Division and remainder of integers, which have no result for a divisor of 0.
+struct IntegerDivision {
+    kernel: Elementwise,
+    name: &'static str,
+}
+
+impl Prepared for IntegerDivision {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let fault = FirstFault::new();
+        self.kernel.run_inspecting(call, &|start, count, reads| {
+            // SAFETY: the second operand was staged with `count` elements of 4 bytes, aligned as such.
+            let divisors = unsafe { std::slice::from_raw_parts(reads[1].cast::<u32>(), count) };
+            if let Some(at) = divisors.iter().position(|&divisor| divisor == 0) {
+                fault.record(start + at);
+            }
+        });
+        match fault.get() {
+            Some(position) => {
+                Err(Trap::new(format!("{}: the divisor of element {position} is 0", self.name)))
+            }
+            None => Ok(()),
+        }
+    }
+}

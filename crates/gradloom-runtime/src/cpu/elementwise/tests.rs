@@ -1,0 +1,290 @@
+//! Every function on every dtype and many layouts, against float64 and 64-bit integers.
+
+use super::*;
+use crate::cpu::testing::{Case, Random, Tensor, assert_close};
+use gradloom_core::ir::{OpKind, Shape};
+
+fn shapes() -> Vec<Shape> {
+    let lists: [&[usize]; 9] =
+        [&[], &[1], &[63], &[65, 3], &[4, 1, 5], &[2, 3, 130], &[7, 600], &[3, 2, 2, 3, 2], &[5, 9001]];
+    lists.into_iter().map(Shape::from).collect()
+}
+
+/// A float as the nearest f32, any other number as it is.
+fn rounded(dtype: DType, value: f64) -> f64 {
+    if dtype == DType::F32 { f64::from(value as f32) } else { value }
+}
+
+/// The number's low 32 bits as the dtype has them.
+fn wrapped(dtype: DType, value: i64) -> f64 {
+    match dtype {
+        DType::I32 => f64::from(value as i32),
+        DType::U32 => f64::from(value as u32),
+        DType::Bool => f64::from(value as u8 & 1),
+        DType::F32 => unreachable!("floats do not wrap"),
+    }
+}
+
+fn unary_reference(op: UnaryOp, dtype: DType, x: f64) -> f64 {
+    if dtype != DType::F32 {
+        let x = x as i64;
+        let value = match op {
+            UnaryOp::Neg => -x,
+            UnaryOp::Abs => x.abs(),
+            UnaryOp::Sign => x.signum(),
+            UnaryOp::Not => !x,
+            UnaryOp::Detach => x,
+            _ => unreachable!("{op:?} takes floats"),
+        };
+        return wrapped(dtype, value);
+    }
+    match op {
+        UnaryOp::Neg => -x,
+        UnaryOp::Abs => x.abs(),
+        UnaryOp::Sign => {
+            if x == 0.0 || x.is_nan() {
+                x
+            } else {
+                x.signum()
+            }
+        }
+        UnaryOp::Floor => x.floor(),
+        UnaryOp::Exp => libm::exp(x),
+        UnaryOp::Expm1 => libm::expm1(x),
+        UnaryOp::Log => libm::log(x),
+        UnaryOp::Log1p => libm::log1p(x),
+        UnaryOp::Sqrt => x.sqrt(),
+        UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+        UnaryOp::Sin => libm::sin(x),
+        UnaryOp::Cos => libm::cos(x),
+        UnaryOp::Tanh => libm::tanh(x),
+        UnaryOp::Sigmoid => 1.0 / (1.0 + libm::exp(-x)),
+        UnaryOp::Erf => libm::erf(x),
+        UnaryOp::Detach => x,
+        UnaryOp::Not => unreachable!("not takes no floats"),
+    }
+}
+
+fn binary_reference(op: BinaryOp, dtype: DType, a: f64, b: f64) -> f64 {
+    if dtype != DType::F32 {
+        let (a, b) = (a as i64, b as i64);
+        let value = match op {
+            BinaryOp::Add => a + b,
+            BinaryOp::Sub => a - b,
+            BinaryOp::Mul => a.wrapping_mul(b),
+            BinaryOp::Div => a / b,
+            BinaryOp::Rem => a % b,
+            BinaryOp::Min => a.min(b),
+            BinaryOp::Max => a.max(b),
+            BinaryOp::And => a & b,
+            BinaryOp::Or => a | b,
+            BinaryOp::Xor => a ^ b,
+            BinaryOp::Shl => a << (b & 31),
+            BinaryOp::Shr => a >> (b & 31),
+            BinaryOp::Pow => unreachable!("pow takes floats"),
+        };
+        return wrapped(dtype, value);
+    }
+    let nan = a.is_nan() || b.is_nan();
+    match op {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div => a / b,
+        BinaryOp::Rem => a % b,
+        BinaryOp::Min | BinaryOp::Max if nan => f64::NAN,
+        BinaryOp::Min => a.min(b),
+        BinaryOp::Max => a.max(b),
+        BinaryOp::Pow => libm::pow(a, b),
+        _ => unreachable!("{op:?} takes no floats"),
+    }
+}
+
+#[test]
+fn unary_functions() {
+    let mut random = Random(1);
+    for &op in UnaryOp::ALL {
+        for dtype in DType::ALL.into_iter().filter(|&dtype| op.accepts(dtype)) {
+            for shape in shapes() {
+                let x = Tensor::random(&mut random, dtype, &shape);
+                let expected: Vec<f64> =
+                    x.values().into_iter().map(|x| rounded(dtype, unary_reference(op, dtype, x))).collect();
+                let case = Case::new(OpKind::Unary(op), vec![x], dtype, shape);
+                let got = case.run(|launch, level| prepare_unary(launch, op, level)).unwrap();
+                assert_close(&format!("{op:?} {dtype} {}", case.shape), &got, &expected, 4e-7);
+            }
+        }
+    }
+}
+
+#[test]
+fn binary_functions() {
+    let mut random = Random(2);
+    for &op in BinaryOp::ALL {
+        for dtype in DType::ALL.into_iter().filter(|&dtype| op.accepts(dtype)) {
+            let divides = dtype.is_integer() && matches!(op, BinaryOp::Div | BinaryOp::Rem);
+            for shape in shapes() {
+                let a = Tensor::random(&mut random, dtype, &shape);
+                let mut b = Tensor::random(&mut random, dtype, &shape);
+                if divides {
+                    let nonzero: Vec<u32> =
+                        (0..shape.elements()).map(|_| random.bits() >> random.below(31) | 1).collect();
+                    b = Tensor::of_bits(dtype, shape.clone(), nonzero);
+                }
+                let pairs = a.values().into_iter().zip(b.values());
+                let expected: Vec<f64> =
+                    pairs.map(|(a, b)| rounded(dtype, binary_reference(op, dtype, a, b))).collect();
+                let case = Case::new(OpKind::Binary(op), vec![a, b], dtype, shape);
+                let got = case.run(|launch, level| prepare_binary(launch, op, level)).unwrap();
+                let tolerance = if op == BinaryOp::Pow { 1e-7 } else { 0.0 };
+                assert_close(&format!("{op:?} {dtype} {}", case.shape), &got, &expected, tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_integer_corner_cases_wrap() {
+    let run = |op, a: i32, b: i32| {
+        let scalar = |v: i32| Tensor::of_bits(DType::I32, Shape::scalar(), [v as u32]);
+        let case = Case::new(OpKind::Binary(op), vec![scalar(a), scalar(b)], DType::I32, Shape::scalar());
+        case.run(|launch, level| prepare_binary(launch, op, level)).unwrap()[0]
+    };
+    assert_eq!(run(BinaryOp::Div, i32::MIN, -1), f64::from(i32::MIN));
+    assert_eq!(run(BinaryOp::Rem, i32::MIN, -1), 0.0);
+    assert_eq!(run(BinaryOp::Div, -7, 2), -3.0);
+    assert_eq!(run(BinaryOp::Rem, -7, 2), -1.0);
+    assert_eq!(run(BinaryOp::Shl, 1, 33), 2.0);
+    assert_eq!(run(BinaryOp::Shr, -8, 1), -4.0);
+}
+
+#[test]
+fn an_integer_division_by_zero_traps_at_the_first_zero() {
+    for op in [BinaryOp::Div, BinaryOp::Rem] {
+        for dtype in [DType::I32, DType::U32] {
+            let n = 40_000;
+            let ones = Tensor::of_bits(dtype, [n], vec![1; n]);
+            let divisors = Tensor::of_bits(dtype, [n], (0..n).map(|i| u32::from(i != 1003 && i != 39_000)));
+            let case = Case::new(OpKind::Binary(op), vec![ones, divisors], dtype, [n]);
+            let trap = case.run(|launch, level| prepare_binary(launch, op, level)).unwrap_err();
+            assert_eq!(trap.message, format!("{}: the divisor of element 1003 is 0", op.name()));
+        }
+    }
+}
+
+#[test]
+fn comparisons() {
+    let mut random = Random(3);
+    for &op in CompareOp::ALL {
+        for dtype in DType::ALL {
+            for shape in shapes() {
+                let (a, b) =
+                    (Tensor::random(&mut random, dtype, &shape), Tensor::random(&mut random, dtype, &shape));
+                let compare = |(a, b): (f64, f64)| match op {
+                    CompareOp::Eq => a == b,
+                    CompareOp::Ne => a != b,
+                    CompareOp::Lt => a < b,
+                    CompareOp::Le => a <= b,
+                    CompareOp::Gt => a > b,
+                    CompareOp::Ge => a >= b,
+                };
+                let expected: Vec<f64> = a
+                    .values()
+                    .into_iter()
+                    .zip(b.values())
+                    .map(|pair| f64::from(u8::from(compare(pair))))
+                    .collect();
+                let case = Case::new(OpKind::Compare(op), vec![a, b], DType::Bool, shape);
+                let got = case.run(|launch, level| prepare_compare(launch, op, level)).unwrap();
+                assert_close(&format!("{op:?} {dtype} {}", case.shape), &got, &expected, 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn selections() {
+    let mut random = Random(4);
+    for dtype in DType::ALL {
+        for shape in shapes() {
+            let condition = Tensor::random(&mut random, DType::Bool, &shape);
+            let (a, b) =
+                (Tensor::random(&mut random, dtype, &shape), Tensor::random(&mut random, dtype, &shape));
+            let both = a.values().into_iter().zip(b.values());
+            let expected: Vec<f64> = condition
+                .values()
+                .iter()
+                .zip(both)
+                .map(|(&c, (a, b))| if c != 0.0 { a } else { b })
+                .collect();
+            let case = Case::new(OpKind::Select, vec![condition, a, b], dtype, shape);
+            let got = case.run(prepare_select).unwrap();
+            assert_close(&format!("select {dtype} {}", case.shape), &got, &expected, 0.0);
+        }
+    }
+}
+
+#[test]
+fn conversions() {
+    let mut random = Random(5);
+    for from in DType::ALL {
+        for to in DType::ALL {
+            for shape in shapes() {
+                let x = Tensor::random(&mut random, from, &shape);
+                let convert = |x: f64| match (from, to) {
+                    (_, DType::Bool) => f64::from(u8::from(x != 0.0)),
+                    (_, DType::F32) => f64::from(x as f32),
+                    (DType::F32, DType::I32) => f64::from(x as i32),
+                    (DType::F32, DType::U32) => f64::from(x as u32),
+                    (_, to) => wrapped(to, x as i64),
+                };
+                let expected: Vec<f64> = x.values().into_iter().map(convert).collect();
+                let case = Case::new(OpKind::Cast { dtype: to }, vec![x], to, shape);
+                let got = case.run(|launch, level| prepare_cast(launch, to, level)).unwrap();
+                assert_close(&format!("cast {from} to {to} {}", case.shape), &got, &expected, 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn float_corner_cases() {
+    let special = [0.0, -0.0, 1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e10, -1e10, 4e9, -0.5];
+    let run = |op| {
+        let case = Case::new(OpKind::Unary(op), vec![Tensor::f32([10], &special)], DType::F32, [10]);
+        case.run(|launch, level| prepare_unary(launch, op, level)).unwrap()
+    };
+    let sign = run(UnaryOp::Sign);
+    assert!(sign[0].is_sign_positive() && sign[1].is_sign_negative() && sign[3].is_nan());
+    assert_eq!((sign[0], sign[1], sign[4], sign[5]), (0.0, 0.0, 1.0, -1.0));
+    let sin = run(UnaryOp::Sin);
+    assert!(sin[1].is_sign_negative() && sin[4].is_nan() && sin[5].is_nan());
+    // Beyond the reach of the vectorised reduction.
+    assert_close("sin(1e10)", &sin[6..7], &[libm::sin(1e10)], 1e-7);
+    let rsqrt = run(UnaryOp::Rsqrt);
+    assert_eq!((rsqrt[0], rsqrt[4]), (f64::INFINITY, 0.0));
+    assert!(rsqrt[9].is_nan());
+}
+
+#[test]
+fn a_result_may_overwrite_an_operand() {
+    let mut random = Random(6);
+    for shape in shapes() {
+        for in_place in [0, 1] {
+            let a = Tensor::contiguous(&mut random, DType::F32, &shape);
+            let b = Tensor::contiguous(&mut random, DType::F32, &shape);
+            let expected: Vec<f64> =
+                a.values().into_iter().zip(b.values()).map(|(a, b)| f64::from((a - b) as f32)).collect();
+            let mut case = Case::new(OpKind::Binary(BinaryOp::Sub), vec![a, b], DType::F32, shape.clone());
+            case.in_place = Some(in_place);
+            let got = case.run(|launch, level| prepare_binary(launch, BinaryOp::Sub, level)).unwrap();
+            assert_close(&format!("in place of {in_place}, {shape}"), &got, &expected, 0.0);
+        }
+        let x = Tensor::contiguous(&mut random, DType::I32, &shape);
+        let expected: Vec<f64> = x.values().into_iter().map(|x| f64::from(x as f32)).collect();
+        let mut case = Case::new(OpKind::Cast { dtype: DType::F32 }, vec![x], DType::F32, shape);
+        case.in_place = Some(0);
+        let got = case.run(|launch, level| prepare_cast(launch, DType::F32, level)).unwrap();
+        assert_close("cast in place", &got, &expected, 0.0);
+    }
+}

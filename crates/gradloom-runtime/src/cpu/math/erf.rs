@@ -1,0 +1,29 @@
+//! The error function.
+
+use super::{exp, polynomial};
+
+/// (erf(x)/x - 1), by x², for |x| <= 0.92; relative error of erf: 0.007 ulp.
+const SMALL: [f32; 7] =
+    [0.128_379_17, -0.376_126_35, 0.112_836_97, -0.026_859_5, 0.005_201_286, -0.000_814_559_75, 8.382_391e-5];
+
+/// log(1 - erf(x)) for 0.92 <= x <= 4; relative error of erf: 0.026 ulp.
+const LARGE: [f32; 7] = [
+    -0.000_195_674_93,
+    -1.127_675_7,
+    -0.637_182_24,
+    -0.103_931_6,
+    0.022_226_922,
+    -0.003_043_218,
+    0.000_195_937_3,
+];
+
+/// 2/sqrt(pi) times the integral of e^(-t²) from 0 to x; error below 2 ulp.
+#[inline(always)]
+pub(crate) fn erf(x: f32) -> f32 {
+    let magnitude = x.abs();
+    let small = x + x * polynomial(x * x, SMALL);
+    // From 4 on the result rounds to 1. A comparison with NaN is false, so NaN passes through.
+    let limited = if magnitude > 4.0 { 4.0 } else { magnitude };
+    let large = (1.0 - exp(polynomial(limited, LARGE))).copysign(x);
+    if magnitude < 0.92 { small } else { large }
+}

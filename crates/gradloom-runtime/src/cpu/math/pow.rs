@@ -1,0 +1,78 @@
+//! Powers.
+
+use super::polynomial64;
+use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
+
+/// 1.5·2⁵²: adding it rounds to an integer, which then stands in the low bits.
+const ROUND: f64 = 6_755_399_441_055_744.0;
+/// 2⁵²: the bits of a small integer under its exponent are those of 2⁵² plus the integer.
+const INTEGER: f64 = 4_503_599_627_370_496.0;
+
+/// 1/(2k + 1): atanh(s)/s by s².
+const ATANH: [f64; 8] = [1.0, 1.0 / 3.0, 1.0 / 5.0, 1.0 / 7.0, 1.0 / 9.0, 1.0 / 11.0, 1.0 / 13.0, 1.0 / 15.0];
+
+/// 1/k!.
+const EXP: [f64; 11] = [
+    1.0,
+    1.0,
+    1.0 / 2.0,
+    1.0 / 6.0,
+    1.0 / 24.0,
+    1.0 / 120.0,
+    1.0 / 720.0,
+    1.0 / 5040.0,
+    1.0 / 40_320.0,
+    1.0 / 362_880.0,
+    1.0 / 3_628_800.0,
+];
+
+/// log2 of a finite x > 0 that is normal in float64; absolute error below 1e-12.
+#[inline(always)]
+fn log2(x: f64) -> f64 {
+    // The exponent relative to sqrt(1/2), biased so that it is positive: there is no vector shift that keeps the sign of 64 bits before AVX-512.
+    let offset = x.to_bits().wrapping_sub(FRAC_1_SQRT_2.to_bits()).wrapping_add(1023 << 52);
+    let biased = offset >> 52;
+    let n = f64::from_bits(INTEGER.to_bits() | biased) - (INTEGER + 1023.0);
+    let m = f64::from_bits(x.to_bits().wrapping_sub(biased.wrapping_sub(1023) << 52));
+    // log(m) = 2 atanh((m - 1) / (m + 1)).
+    let s = (m - 1.0) / (m + 1.0);
+    n + 2.0 * LOG2_E * s * polynomial64(s * s, ATANH)
+}
+
+/// 2^x; 0 or infinite as an f32 beyond 200.
+#[inline(always)]
+fn exp2(x: f64) -> f64 {
+    let x = if x < -200.0 { -200.0 } else { x };
+    let x = if x > 200.0 { 200.0 } else { x };
+    let shifted = x + ROUND;
+    let r = x - (shifted - ROUND);
+    let power = f64::from_bits(shifted.to_bits().wrapping_add(1023) << 52);
+    polynomial64(r * LN_2, EXP) * power
+}
+
+/// x to the power y in float64 steps; error below 0.6 ulp. Special values as C's `pow`: `pow(x, 0)` and `pow(1, y)` are 1 even for
+/// NaN; a negative x wants an integer y.
+#[inline(always)]
+pub(crate) fn pow(x: f32, y: f32) -> f32 {
+    let base = x.abs();
+    let exponent = y.abs();
+    let log = if base == 0.0 {
+        f64::NEG_INFINITY
+    } else if base < f32::INFINITY {
+        log2(f64::from(base))
+    } else {
+        // Infinity, or NaN.
+        f64::from(base)
+    };
+    let power = exp2(f64::from(y) * log) as f32;
+    // 0 times infinity in the exponent.
+    let power = if base == 1.0 && exponent == f32::INFINITY { 1.0 } else { power };
+
+    // From 2²³ on every f32 is an integer, and from 2²⁴ on every one is even.
+    let is_integer = |v: f32| v >= 8_388_608.0 || (v + 8_388_608.0) - 8_388_608.0 == v;
+    let odd = is_integer(exponent) && !is_integer(0.5 * exponent);
+    let signed = if x.is_sign_negative() && odd { -power } else { power };
+    let undefined = x < 0.0 && base < f32::INFINITY && !is_integer(exponent);
+    let value = if undefined { f32::NAN } else { signed };
+    if y == 0.0 || x == 1.0 { 1.0 } else { value }
+}

@@ -1,0 +1,59 @@
+//! sin and cos.
+//!
+//! The argument is reduced in float64 by pi/2 in two parts (as FreeBSD's e_rem_pio2f.c does), which is exact enough up to
+//! [`LARGE_ANGLE`]; callers take a scalar function with a longer pi for the rare angles beyond.
+
+use super::polynomial64;
+use std::f64::consts::FRAC_2_PI;
+
+/// From here on (2²⁷) [`sin`] and [`cos`] are wrong.
+pub(crate) const LARGE_ANGLE: f32 = 134_217_728.0;
+
+/// 1.5·2⁵²: adding it rounds to an integer, which then stands in the low bits.
+const ROUND: f64 = 6_755_399_441_055_744.0;
+/// The first 25 bits of pi/2.
+const HALF_PI_HIGH: f64 = 1.570_796_310_901_641_8;
+/// pi/2 less [`HALF_PI_HIGH`].
+const HALF_PI_LOW: f64 = 1.589_325_477_352_819_7e-8;
+
+/// (sin(r)/r - 1) / r², by r², for |r| <= pi/4.
+const SIN: [f64; 4] = [
+    -0.166_666_666_407_761_93,
+    0.008_333_329_302_413_848,
+    -0.000_198_393_114_847_010_48,
+    2.718_114_113_725_08e-6,
+];
+/// (cos(r) - 1 + r²/2) / r⁴, by r², for |r| <= pi/4.
+const COS: [f64; 4] = [
+    0.041_666_666_619_453_54,
+    -0.001_388_888_349_684_364_2,
+    2.479_945_930_612_33e-5,
+    -2.720_568_432_475_903e-7,
+];
+
+/// sin(x + quarters·pi/2).
+#[inline(always)]
+fn sin_with_phase(x: f32, quarters: u32) -> f32 {
+    let x = f64::from(x);
+    let shifted = x * FRAC_2_PI + ROUND;
+    let n = shifted - ROUND;
+    let r = (x - n * HALF_PI_HIGH) - n * HALF_PI_LOW;
+    let quadrant = (shifted.to_bits() as u32).wrapping_add(quarters);
+    let square = r * r;
+    let sin = r * (1.0 + square * polynomial64(square, SIN));
+    let cos = 1.0 - square * (0.5 - square * polynomial64(square, COS));
+    let value = if quadrant & 1 == 0 { sin } else { cos };
+    (if quadrant & 2 == 0 { value } else { -value }) as f32
+}
+
+/// The sine of an angle in radians below [`LARGE_ANGLE`]; error below 0.6 ulp.
+#[inline(always)]
+pub(crate) fn sin(x: f32) -> f32 {
+    sin_with_phase(x, 0)
+}
+
+/// The cosine of an angle in radians below [`LARGE_ANGLE`]; error below 0.6 ulp.
+#[inline(always)]
+pub(crate) fn cos(x: f32) -> f32 {
+    sin_with_phase(x, 1)
+}

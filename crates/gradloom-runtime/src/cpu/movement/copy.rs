@@ -1,0 +1,326 @@
+//! Copies strided elements to strided places.
+//!
+//! In: two layouts of equal shapes; then the addresses of the buffers. Out: every element of the first at its place in the second.
+//! Always holds: the order of the copies is ours to choose, because no place is written twice. Axes are ordered by the strides of the
+//! target and merged where both sides allow; the two innermost form a plane that is cut into blocks, in squares where the source runs
+//! across the target (a transposition), so that cache lines of both sides are used whole.
+
+use crate::cpu::kernel::{Call, Prepared, Trap};
+use crate::cpu::{Pool, work};
+use gradloom_core::kernel::{Launch, Layout};
+
+/// Edge of the squares of a transposition: a cache line of 4-byte elements.
+const SQUARE: usize = 16;
+/// Edge of the blocks that squares are grouped in: both sides' lines stay in the first-level cache, their pages in the TLB.
+const TILE: usize = 64;
+
+/// An axis with its strides on both sides, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Axis {
+    extent: usize,
+    from: usize,
+    to: usize,
+}
+
+/// A copy whose loops are chosen.
+#[derive(Clone, Debug)]
+pub(in crate::cpu) struct CopyLoop {
+    from_offset: usize,
+    to_offset: usize,
+    element_bytes: usize,
+    outer: Vec<Axis>,
+    /// The plane's outer and inner axis.
+    rows: Axis,
+    columns: Axis,
+    /// Extents of a block of the plane.
+    block: [usize; 2],
+    /// Blocks of the plane along each axis.
+    blocks: [usize; 2],
+    /// Blocks of all planes, and how many of them make a task.
+    total_blocks: usize,
+    blocks_per_task: usize,
+}
+
+impl CopyLoop {
+    /// Chooses the loops. Elements have 1 or 4 bytes; no stride of `to` repeats.
+    pub(in crate::cpu) fn new(from: &Layout, to: &Layout, element_bytes: usize) -> Self {
+        debug_assert_eq!(from.shape, to.shape);
+        let mut axes: Vec<Axis> = (0..to.shape.rank())
+            .map(|a| Axis { extent: to.shape[a], from: from.strides[a], to: to.strides[a] })
+            .filter(|axis| axis.extent != 1)
+            .collect();
+        axes.sort_by_key(|axis| (std::cmp::Reverse(axis.to), std::cmp::Reverse(axis.from)));
+        axes = merged(&axes);
+
+        let unit = Axis { extent: 1, from: 0, to: 0 };
+        let columns = axes.pop().unwrap_or(unit);
+        // A source that strides along the target's inner axis wants the axis of its own lines beside it.
+        let transposed = columns.from > 1;
+        if transposed
+            && let Some(best) = (0..axes.len()).filter(|&a| axes[a].from != 0).min_by_key(|&a| axes[a].from)
+            && axes[best].from < columns.from
+        {
+            let rows = axes.remove(best);
+            axes.push(rows);
+        }
+        let rows = axes.pop().unwrap_or(unit);
+
+        let block = if transposed && rows.from < columns.from && rows.extent > 1 {
+            [TILE, TILE]
+        } else {
+            let columns_at_once = columns.extent.clamp(1, work::GRAIN);
+            [(work::GRAIN / columns_at_once).max(1), columns_at_once]
+        };
+        let block = [block[0].min(rows.extent).max(1), block[1].min(columns.extent).max(1)];
+        let blocks = [rows.extent.div_ceil(block[0]), columns.extent.div_ceil(block[1])];
+        let total_blocks = axes.iter().map(|axis| axis.extent).product::<usize>() * blocks[0] * blocks[1];
+        Self {
+            from_offset: from.offset,
+            to_offset: to.offset,
+            element_bytes,
+            outer: axes,
+            rows,
+            columns,
+            block,
+            blocks,
+            total_blocks,
+            blocks_per_task: (work::GRAIN / (block[0] * block[1])).max(1),
+        }
+    }
+
+    /// Number of tasks that the copy is split into.
+    pub(in crate::cpu) fn tasks(&self) -> usize {
+        self.total_blocks.div_ceil(self.blocks_per_task)
+    }
+
+    /// Runs one task.
+    ///
+    /// # Safety
+    /// `from` and `to` are the buffers of the layouts: the elements of one can be read, those of the other written, and the two
+    /// windows do not overlap.
+    pub(in crate::cpu) unsafe fn run_task(&self, task: usize, from: *const u8, to: *mut u8) {
+        // SAFETY: any bits are a u8 or u32; the rest is the caller's promise.
+        unsafe {
+            match self.element_bytes {
+                1 => self.run_task_as::<u8>(task, from.cast(), to.cast()),
+                _ => self.run_task_as::<u32>(task, from.cast(), to.cast()),
+            }
+        }
+    }
+
+    /// Runs all tasks on the pool.
+    ///
+    /// # Safety
+    /// As [`CopyLoop::run_task`].
+    pub(in crate::cpu) unsafe fn run(&self, pool: &Pool, from: *const u8, to: *mut u8) {
+        let addresses = Addresses { from, to };
+        pool.run(self.tasks(), &|task| {
+            let Addresses { from, to } = *addresses.get();
+            // SAFETY: the caller's promise; tasks write disjoint blocks.
+            unsafe { self.run_task(task, from, to) };
+        });
+    }
+
+    /// # Safety
+    /// As [`CopyLoop::run_task`]; `T` has the size of the elements.
+    unsafe fn run_task_as<T: Copy>(&self, task: usize, from: *const T, to: *mut T) {
+        let end = ((task + 1) * self.blocks_per_task).min(self.total_blocks);
+        for block in task * self.blocks_per_task..end {
+            let (mut rest, column_block) = (block / self.blocks[1], block % self.blocks[1]);
+            let row_block = rest % self.blocks[0];
+            rest /= self.blocks[0];
+            let (row, column) = (row_block * self.block[0], column_block * self.block[1]);
+            let mut from_at = self.from_offset + row * self.rows.from + column * self.columns.from;
+            let mut to_at = self.to_offset + row * self.rows.to + column * self.columns.to;
+            for axis in self.outer.iter().rev() {
+                let index = rest % axis.extent;
+                rest /= axis.extent;
+                from_at += index * axis.from;
+                to_at += index * axis.to;
+            }
+            let rows = Axis { extent: self.block[0].min(self.rows.extent - row), ..self.rows };
+            let columns = Axis { extent: self.block[1].min(self.columns.extent - column), ..self.columns };
+            // SAFETY: the indices are below the extents, so the addresses are those of elements.
+            unsafe { copy_block(from.add(from_at), to.add(to_at), rows, columns) };
+        }
+    }
+}
+
+/// Addresses that tasks on other threads use.
+struct Addresses {
+    from: *const u8,
+    to: *mut u8,
+}
+
+// SAFETY: only addresses; `CopyLoop::run` says why its tasks may dereference them.
+unsafe impl Sync for Addresses {}
+
+impl Addresses {
+    /// Through a method, so that a closure captures the whole and not its fields.
+    fn get(&self) -> &Self {
+        self
+    }
+}
+
+/// Joins neighbours that one stride describes on both sides.
+fn merged(axes: &[Axis]) -> Vec<Axis> {
+    let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
+    for &axis in axes {
+        match merged.last_mut() {
+            Some(outer) if outer.from == axis.from * axis.extent && outer.to == axis.to * axis.extent => {
+                *outer = Axis { extent: outer.extent * axis.extent, ..axis };
+            }
+            _ => merged.push(axis),
+        }
+    }
+    merged
+}
+
+/// # Safety
+/// All elements of the block can be read from `from` and written to `to`, and the two do not overlap.
+unsafe fn copy_block<T: Copy>(from: *const T, to: *mut T, rows: Axis, columns: Axis) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if columns.from > 1 && rows.from < columns.from && rows.extent > 1 {
+            // Square by square: the lines of the source and of the target that a square touches stay at hand.
+            for row in (0..rows.extent).step_by(SQUARE) {
+                for column in (0..columns.extent).step_by(SQUARE) {
+                    let from = from.add(row * rows.from + column * columns.from);
+                    let to = to.add(row * rows.to + column * columns.to);
+                    let (height, width) =
+                        (SQUARE.min(rows.extent - row), SQUARE.min(columns.extent - column));
+                    for r in 0..height {
+                        let (from, to) = (from.add(r * rows.from), to.add(r * rows.to));
+                        copy_line(from, to, Axis { extent: width, ..columns });
+                    }
+                }
+            }
+        } else {
+            for r in 0..rows.extent {
+                copy_line(from.add(r * rows.from), to.add(r * rows.to), columns);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy_block`].
+#[inline(always)]
+unsafe fn copy_line<T: Copy>(
+    from: *const T,
+    to: *mut T,
+    Axis { extent, from: from_stride, to: to_stride }: Axis,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (from_stride, to_stride) {
+            (1, 1) => std::ptr::copy_nonoverlapping(from, to, extent),
+            (0, 1) => {
+                let value = *from;
+                (0..extent).for_each(|i| *to.add(i) = value);
+            }
+            (_, 1) => (0..extent).for_each(|i| *to.add(i) = *from.add(i * from_stride)),
+            _ => (0..extent).for_each(|i| *to.add(i * to_stride) = *from.add(i * from_stride)),
+        }
+    }
+}
+
+/// Prepares `Kernel::Copy`.
+pub(in crate::cpu) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
+    let (read, write) = (&launch.reads[0], &launch.writes[0]);
+    Box::new(CopyKernel(CopyLoop::new(&read.layout, &write.layout, write.dtype.bytes())))
+}
+
+struct CopyKernel(CopyLoop);
+
+impl Prepared for CopyKernel {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        // A copy onto itself, where the plan gave both sides the same bytes and order, has nothing to do.
+        let [read, write] = [call.reads[0], call.writes[0].cast_const()];
+        if read == write && self.0.is_in_place() {
+            return Ok(());
+        }
+        // SAFETY: the launch's layouts lie in the call's buffers; a copy may share bytes with its source only as above.
+        unsafe { self.0.run(call.pool, read, call.writes[0]) };
+        Ok(())
+    }
+}
+
+impl CopyLoop {
+    /// Whether every element's place is its source, when both buffers are the same.
+    fn is_in_place(&self) -> bool {
+        let axes = self.outer.iter().chain([&self.rows, &self.columns]);
+        self.from_offset == self.to_offset && axes.into_iter().all(|axis| axis.from == axis.to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::testing::positions;
+    use gradloom_core::ir::Shape;
+
+    fn check<T: Copy + PartialEq + std::fmt::Debug>(from: &Layout, to: &Layout, make: impl Fn(usize) -> T) {
+        let data: Vec<T> = (1..=from.end().max(1)).map(&make).collect();
+        for threads in [1, 3] {
+            let pool = Pool::new(threads);
+            let mut got = vec![make(0); to.end()];
+            let mut expected = got.clone();
+            for (&f, t) in positions(from).iter().zip(positions(to)) {
+                expected[t] = data[f];
+            }
+            let copy = CopyLoop::new(from, to, size_of::<T>());
+            // SAFETY: the vectors have as many elements as the layouts need.
+            unsafe { copy.run(&pool, data.as_ptr().cast(), got.as_mut_ptr().cast()) };
+            assert!(got == expected, "{from:?} to {to:?}");
+        }
+    }
+
+    fn check_both(from: &Layout, to: &Layout) {
+        check(from, to, |i| i as u32);
+        check(from, to, |i| (i % 253) as u8);
+    }
+
+    #[test]
+    fn every_element_arrives_where_it_belongs() {
+        for shape in
+            [vec![], vec![1], vec![5], vec![70, 90], vec![3, 65, 4, 33], vec![2, 1, 300, 5], vec![2, 3, 0]]
+        {
+            let shape = Shape::from(shape);
+            let rank = shape.rank();
+            let base = Layout::contiguous(&shape);
+            let reversed: Vec<usize> = (0..rank).rev().collect();
+            let rotated: Vec<usize> = (0..rank).map(|a| (a + 1) % rank).collect();
+            let wider = Shape::from(shape.iter().map(|n| 2 * n + 3).collect::<Vec<_>>());
+            let (start, limit, step) =
+                (vec![1; rank], shape.iter().map(|n| 2 * n + 1).collect::<Vec<_>>(), vec![2; rank]);
+            let sliced = Layout::contiguous(&wider).slice(&start, &limit, &step);
+            assert_eq!(sliced.shape, shape);
+            check_both(&base, &base);
+            check_both(&sliced, &base);
+            check_both(&base, &sliced);
+            check_both(&Layout::splat(&shape), &sliced);
+            for order in [&reversed, &rotated] {
+                let permuted = base.permute(order);
+                check_both(&permuted, &Layout::contiguous(&permuted.shape));
+                check_both(&Layout::contiguous(&permuted.shape), &permuted);
+                check_both(&sliced.permute(order), &permuted);
+            }
+        }
+    }
+
+    #[test]
+    fn a_repeated_axis_beside_a_permuted_one() {
+        let column = Layout { offset: 0, shape: [60, 50, 40].into(), strides: vec![1, 0, 60] };
+        check_both(&column, &Layout::contiguous(&column.shape));
+    }
+
+    #[test]
+    fn large_copies_are_split() {
+        let base = Layout::contiguous(&Shape::from([300, 400]));
+        let turned = base.permute(&[1, 0]);
+        check_both(&turned, &Layout::contiguous(&turned.shape));
+        assert!(CopyLoop::new(&turned, &Layout::contiguous(&turned.shape), 4).tasks() > 2);
+        assert_eq!(CopyLoop::new(&base, &base, 4).tasks(), 4);
+    }
+}

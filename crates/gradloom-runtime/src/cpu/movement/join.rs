@@ -1,0 +1,45 @@
+//! Concatenation: each operand is copied to its window of the result.
+
+use super::CopyLoop;
+use crate::cpu::kernel::{Call, Prepared, Trap};
+use gradloom_core::kernel::Launch;
+
+/// Prepares `Concat`.
+pub(in crate::cpu) fn prepare(launch: &Launch, axis: usize) -> Box<dyn Prepared> {
+    let write = &launch.writes[0];
+    let rank = write.layout.shape.rank();
+    let mut at = 0;
+    let parts = launch.reads.iter().enumerate().map(|(read, access)| {
+        let (mut start, mut limit) = (vec![0; rank], write.layout.shape.to_vec());
+        start[axis] = at;
+        at += access.layout.shape[axis];
+        limit[axis] = at;
+        let window = write.layout.slice(&start, &limit, &vec![1; rank]);
+        (read, CopyLoop::new(&access.layout, &window, write.dtype.bytes()))
+    });
+    Box::new(Concat { parts: parts.filter(|(_, part)| part.tasks() > 0).collect() })
+}
+
+struct Concat {
+    /// Index of the read, and its copy; in the order of the reads.
+    parts: Vec<(usize, CopyLoop)>,
+}
+
+impl Prepared for Concat {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        // The tasks of all parts in one run, so that many small operands share the threads.
+        let tasks = self.parts.iter().map(|(_, part)| part.tasks()).sum();
+        call.pool.run(tasks, &|task| {
+            let mut task = task;
+            for (read, part) in &self.parts {
+                if task < part.tasks() {
+                    // SAFETY: the launch's layouts lie in the call's buffers, and the windows are disjoint.
+                    unsafe { part.run_task(task, call.read(*read, 0), call.write(0, 0)) };
+                    return;
+                }
+                task -= part.tasks();
+            }
+        });
+        Ok(())
+    }
+}

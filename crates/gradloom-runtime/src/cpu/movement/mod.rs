@@ -1,0 +1,16 @@
+//! Kernels that move elements without computing.
+//!
+//! In: strided operands. Out: their elements at other places.
+//! Always holds: all of them are [`CopyLoop`]s between layouts, so transposed and interleaved cases are handled once.
+
+mod copy;
+mod join;
+mod pad;
+mod region;
+#[cfg(test)]
+mod tests;
+
+pub(super) use copy::{CopyLoop, prepare as prepare_copy};
+pub(super) use join::prepare as prepare_concat;
+pub(super) use pad::prepare as prepare_pad;
+pub(super) use region::prepare as prepare_write_region;

@@ -1,0 +1,62 @@
+//! Padding: the result is filled, then the operand is copied to its places, which interior padding spreads.
+
+use super::CopyLoop;
+use crate::cpu::kernel::{Call, Prepared, Trap};
+use crate::cpu::{fill, work};
+use gradloom_core::ir::Number;
+use gradloom_core::kernel::{Launch, Layout};
+
+/// Prepares `Pad`.
+pub(in crate::cpu) fn prepare(
+    launch: &Launch,
+    low: &[usize],
+    interior: &[usize],
+    value: Number,
+) -> Box<dyn Prepared> {
+    let (read, write) = (&launch.reads[0], &launch.writes[0]);
+    let rank = low.len();
+    let elements = write.layout.shape.elements();
+    let places = Layout {
+        offset: write.layout.offset + (0..rank).map(|a| low[a] * write.layout.strides[a]).sum::<usize>(),
+        shape: read.layout.shape.clone(),
+        strides: (0..rank).map(|a| write.layout.strides[a] * (interior[a] + 1)).collect(),
+    };
+    Box::new(Pad {
+        // Without padding, as when it was folded away on all axes, the copy writes everything.
+        filled: if read.layout.shape.elements() == elements { 0 } else { elements },
+        write_offset: write.layout.offset,
+        element_bytes: write.dtype.bytes(),
+        pattern: fill::bits(value, write.dtype),
+        copy: CopyLoop::new(&read.layout, &places, write.dtype.bytes()),
+    })
+}
+
+struct Pad {
+    /// Elements of the result to fill.
+    filled: usize,
+    write_offset: usize,
+    element_bytes: usize,
+    /// The padding element; the low byte for elements of one byte.
+    pattern: u32,
+    copy: CopyLoop,
+}
+
+impl Prepared for Pad {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        call.pool.run(self.filled.div_ceil(work::GRAIN), &|task| {
+            let range = task * work::GRAIN..((task + 1) * work::GRAIN).min(self.filled);
+            for position in range {
+                // SAFETY: the result is contiguous and has `filled` elements; tasks write disjoint ranges.
+                unsafe {
+                    match self.element_bytes {
+                        1 => call.write::<u8>(0, self.write_offset).add(position).write(self.pattern as u8),
+                        _ => call.write::<u32>(0, self.write_offset).add(position).write(self.pattern),
+                    }
+                }
+            }
+        });
+        // SAFETY: the launch's layouts lie in the call's buffers, and the result overlaps no operand.
+        unsafe { self.copy.run(call.pool, call.reads[0], call.writes[0]) };
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Writing a window of a parameter or state whose place is known only when the step runs.
+
+use super::CopyLoop;
+use crate::cpu::kernel::{Call, Prepared, Trap};
+use gradloom_core::kernel::{Launch, Layout};
+
+/// Prepares `Kernel::WriteRegion`.
+pub(in crate::cpu) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
+    let (value, target) = (&launch.reads[0], &launch.writes[0]);
+    let window = Layout {
+        offset: target.layout.offset,
+        shape: value.layout.shape.clone(),
+        strides: target.layout.strides.clone(),
+    };
+    let axes = (0..window.shape.rank()).map(|a| Axis {
+        start_offset: launch.reads[1 + a].layout.offset,
+        stride: target.layout.strides[a],
+        window: window.shape[a],
+        extent: target.layout.shape[a],
+    });
+    Box::new(WriteRegion {
+        axes: axes.collect(),
+        element_bytes: target.dtype.bytes(),
+        copy: CopyLoop::new(&value.layout, &window, target.dtype.bytes()),
+    })
+}
+
+struct Axis {
+    /// Where the start stands in its buffer.
+    start_offset: usize,
+    stride: usize,
+    window: usize,
+    extent: usize,
+}
+
+struct WriteRegion {
+    axes: Vec<Axis>,
+    element_bytes: usize,
+    copy: CopyLoop,
+}
+
+impl Prepared for WriteRegion {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let mut offset = 0;
+        for (a, axis) in self.axes.iter().enumerate() {
+            // SAFETY: the read is an i32 scalar of the launch.
+            let start = unsafe { *call.read::<i32>(1 + a, axis.start_offset) };
+            let last = axis.extent - axis.window;
+            match usize::try_from(start) {
+                Ok(start) if start <= last => offset += start * axis.stride,
+                _ => {
+                    return Err(Trap::new(format!(
+                        "write_region: start {start} on axis {a} is out of range: a window of {} fits into {} at 0..={last}",
+                        axis.window, axis.extent
+                    )));
+                }
+            }
+        }
+        // SAFETY: every window index plus its start is below the target's extent, so the moved window lies in the target; the
+        // value overlaps it nowhere.
+        unsafe {
+            let to = call.writes[0].add(offset * self.element_bytes);
+            self.copy.run(call.pool, call.reads[0], to);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! Which kernel runs a launch.
+//!
+//! In: a launch. Out: the kernel, prepared for this machine's instruction set.
+//! Always holds: the match is exhaustive, so a new primitive does not compile until it has a kernel.
+
+use super::kernel::{Call, Prepared, Trap};
+use super::{Level, attention, custom, dot, elementwise, index, movement, random, reduce};
+use gradloom_core::ir::{Graph, OpKind};
+use gradloom_core::kernel::{Kernel, Launch};
+
+/// Prepares a launch; `graph` has the users' ops that launches name by number. The number of threads is there for kernels to come:
+/// those of today split their work by shape alone.
+///
+/// # Panics
+/// For launches that no lowering makes: of leaves, views and block ops, or with dtypes that shape inference refuses.
+pub fn prepare(launch: &Launch, graph: &Graph, _threads: usize) -> Box<dyn Prepared> {
+    let empty = launch.writes.iter().all(|write| write.layout.shape.elements() == 0);
+    let nothing_to_write = launch.kernel == Kernel::WriteRegion && launch.reads[0].layout.shape.elements() == 0;
+    if empty || nothing_to_write {
+        return Box::new(Nothing);
+    }
+    let kind = match &launch.kernel {
+        Kernel::Op(kind) => kind,
+        Kernel::Copy => return movement::prepare_copy(launch),
+        Kernel::WriteRegion => return movement::prepare_write_region(launch),
+    };
+    let level = Level::detect();
+    match kind {
+        OpKind::Unary(op) => elementwise::prepare_unary(launch, *op, level),
+        OpKind::Binary(op) => elementwise::prepare_binary(launch, *op, level),
+        OpKind::Compare(op) => elementwise::prepare_compare(launch, *op, level),
+        OpKind::Select => elementwise::prepare_select(launch, level),
+        OpKind::Cast { dtype } => elementwise::prepare_cast(launch, *dtype, level),
+        OpKind::Reduce { op, axes } => reduce::prepare(launch, *op, axes, level),
+        OpKind::ArgReduce { op, axis } => reduce::prepare_arg(launch, *op, *axis, level),
+        OpKind::Pad { low, high: _, interior, value } => movement::prepare_pad(launch, low, interior, *value),
+        OpKind::Concat { axis } => movement::prepare_concat(launch, *axis),
+        OpKind::RandomBits { shape: _, site } => random::prepare(launch, *site, level),
+        OpKind::DynamicSlice { .. } => index::prepare_dynamic_slice(launch),
+        OpKind::DynamicUpdateSlice => index::prepare_dynamic_update_slice(launch),
+        OpKind::Gather { batch } => index::prepare_gather(launch, *batch),
+        OpKind::ScatterAdd { batch } => index::prepare_scatter_add(launch, *batch),
+        OpKind::Dot(axes) => dot::prepare_dot(launch, axes),
+        OpKind::Attention(spec) => attention::prepare_attention(launch, spec),
+        OpKind::AttentionGrad(spec) => attention::prepare_attention_grad(launch, spec),
+        OpKind::Custom(id) => custom::prepare(launch, graph.customs[*id].clone()),
+        OpKind::Input { .. }
+        | OpKind::Param { .. }
+        | OpKind::State { .. }
+        | OpKind::Scalar { .. }
+        | OpKind::Constant { .. }
+        | OpKind::Iota { .. }
+        | OpKind::Reshape { .. }
+        | OpKind::Permute { .. }
+        | OpKind::Broadcast { .. }
+        | OpKind::Slice { .. }
+        | OpKind::Repeat { .. }
+        | OpKind::Checkpoint { .. } => {
+            panic!("gradloom launched {}, which has no kernel; please report this", kind.name())
+        }
+    }
+}
+
+/// The kernel of a launch without elements.
+struct Nothing;
+
+impl Prepared for Nothing {
+    fn run(&self, _: &Call<'_>) -> Result<(), Trap> {
+        Ok(())
+    }
+}

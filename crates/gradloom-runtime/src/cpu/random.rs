@@ -1,0 +1,111 @@
+//! Random bits: Philox4x32-10, sixteen counters at a time.
+//!
+//! In: seed and step as u32 scalars. Out: words that depend on those, the site and their own position alone.
+//! Always holds: the same words as [`gradloom_core::philox::random_word`].
+
+use super::kernel::{Call, Prepared, Trap};
+use super::multiversion::multiversion;
+use super::{Level, work};
+use gradloom_core::kernel::Launch;
+use gradloom_core::philox::philox4x32;
+
+/// Counters that are computed side by side.
+const LANES: usize = 16;
+/// Words that they give.
+const WORDS: usize = 4 * LANES;
+
+/// The words of [`LANES`] blocks from `block` on.
+///
+/// # Safety
+/// None of its own; unsafe as [`multiversion!`] wants it.
+#[inline(always)]
+unsafe fn blocks_body(block: u64, step: u32, site: u32, key: [u32; 2], words: &mut [u32; WORDS]) {
+    let mut lanes = [[0; LANES]; 4];
+    for lane in 0..LANES {
+        let at = block.wrapping_add(lane as u64);
+        let four = philox4x32([at as u32, (at >> 32) as u32, step, site], key);
+        for (word, value) in four.into_iter().enumerate() {
+            lanes[word][lane] = value;
+        }
+    }
+    for lane in 0..LANES {
+        for word in 0..4 {
+            words[4 * lane + word] = lanes[word][lane];
+        }
+    }
+}
+
+multiversion! {
+    fn blocks<>(block: u64, step: u32, site: u32, key: [u32; 2], words: &mut [u32; WORDS]) = blocks_body;
+}
+
+/// Prepares `RandomBits`.
+pub(super) fn prepare(launch: &Launch, site: u32, level: Level) -> Box<dyn Prepared> {
+    let write = &launch.writes[0];
+    debug_assert!(write.layout.is_contiguous());
+    let scalar = |read: usize| launch.reads[read].layout.offset;
+    Box::new(RandomBits {
+        blocks: blocks(level),
+        scalar_offsets: [scalar(0), scalar(1), scalar(2)],
+        site,
+        write_offset: write.layout.offset,
+        elements: write.layout.shape.elements(),
+    })
+}
+
+struct RandomBits {
+    blocks: unsafe fn(u64, u32, u32, [u32; 2], &mut [u32; WORDS]),
+    /// Where seed_lo, seed_hi and step stand in their buffers.
+    scalar_offsets: [usize; 3],
+    site: u32,
+    write_offset: usize,
+    elements: usize,
+}
+
+/// Elements of a task; a multiple of [`WORDS`].
+const GRAIN: usize = work::GRAIN / 4;
+
+impl Prepared for RandomBits {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        // SAFETY: the three reads are u32 scalars of the launch.
+        let scalar = |read: usize| unsafe { *call.read::<u32>(read, self.scalar_offsets[read]) };
+        let (key, step) = ([scalar(0), scalar(1)], scalar(2));
+        call.pool.run(self.elements.div_ceil(GRAIN), &|task| {
+            let end = ((task + 1) * GRAIN).min(self.elements);
+            let mut words = [0; WORDS];
+            for start in (task * GRAIN..end).step_by(WORDS) {
+                let count = WORDS.min(end - start);
+                // SAFETY: the function was chosen for this machine; the result has `elements` words, and tasks write disjoint
+                // ranges of them.
+                unsafe {
+                    (self.blocks)(start as u64 / 4, step, self.site, key, &mut words);
+                    let to = call.write::<u32>(0, self.write_offset + start);
+                    std::ptr::copy_nonoverlapping(words.as_ptr(), to, count);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_core::philox::random_word;
+
+    #[test]
+    fn every_instruction_set_gives_the_words_of_the_reference() {
+        let (key, step, site) = ([7, 9], 11, 13);
+        // The last start carries into the counter's high word.
+        for block in [0, 16, 1 << 20, (1 << 32) - 5] {
+            for level in Level::available() {
+                let mut words = [0; WORDS];
+                // SAFETY: the machine has the level.
+                unsafe { blocks(level)(block, step, site, key, &mut words) };
+                let expected: Vec<u32> =
+                    (0..WORDS as u64).map(|i| random_word(key, step, site, 4 * block + i)).collect();
+                assert_eq!(words.as_slice(), expected, "{level:?} from block {block}");
+            }
+        }
+    }
+}

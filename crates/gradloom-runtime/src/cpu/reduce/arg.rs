@@ -1,0 +1,118 @@
+//! The position of the largest or smallest element along an axis.
+//!
+//! In: one operand. Out: i32 positions, contiguous.
+//! Always holds: the first of equals wins, and the first NaN wins over all numbers.
+
+use super::Walk;
+use super::combine::{Extreme, MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, arg_columns, columns, row};
+use super::split::{Direction, STRIP, Split};
+use crate::cpu::Level;
+use crate::cpu::kernel::{Call, Prepared, Trap};
+use crate::cpu::source::{BLOCK, Buffer};
+use gradloom_core::ir::{ArgReduceOp, DType};
+use gradloom_core::kernel::Launch;
+
+/// Prepares `ArgReduce`.
+pub(in crate::cpu) fn prepare_arg(
+    launch: &Launch,
+    op: ArgReduceOp,
+    axis: usize,
+    level: Level,
+) -> Box<dyn Prepared> {
+    macro_rules! kernel {
+        ($F:ty) => {
+            Box::new(ArgReduce::<$F>::new(launch, axis, level))
+        };
+    }
+    match (op, launch.reads[0].dtype) {
+        (ArgReduceOp::ArgMax, DType::F32) => kernel!(MaxF32),
+        (ArgReduceOp::ArgMax, DType::I32) => kernel!(MaxI32),
+        (ArgReduceOp::ArgMax, DType::U32) => kernel!(MaxU32),
+        (ArgReduceOp::ArgMin, DType::F32) => kernel!(MinF32),
+        (ArgReduceOp::ArgMin, DType::I32) => kernel!(MinI32),
+        (ArgReduceOp::ArgMin, DType::U32) => kernel!(MinU32),
+        (_, DType::Bool) => panic!("gradloom launched {op:?} on bool elements; please report this"),
+    }
+}
+
+struct ArgReduce<F: Extreme> {
+    split: Split,
+    walk: Walk<F>,
+    arg_columns: unsafe fn(usize, *const F::T, *mut F::T, *mut i32, i32),
+    write_offset: usize,
+}
+
+impl<F: Extreme> ArgReduce<F> {
+    fn new(launch: &Launch, axis: usize, level: Level) -> Self {
+        let write = &launch.writes[0];
+        debug_assert!(write.layout.is_contiguous());
+        Self {
+            split: Split::new(&launch.reads[0], &[axis], true),
+            walk: Walk { row: row::<F>(level), columns: columns::<F>(level) },
+            arg_columns: arg_columns::<F>(level),
+            write_offset: write.layout.offset,
+        }
+    }
+
+    /// The extreme element of a row first, by the fast reduction; then where it stands.
+    ///
+    /// # Safety
+    /// `from` is the operand's buffer, and the split walks along rows.
+    unsafe fn row(&self, output: usize, from: *const u8, buffer: &mut Buffer) -> i32 {
+        let split = &self.split;
+        let start = output * split.reduced;
+        // SAFETY: the row's positions are within the source; `count` elements are staged.
+        unsafe {
+            let extreme = self.walk.row(split, start, split.reduced, from, buffer);
+            for block in (0..split.reduced).step_by(BLOCK) {
+                let count = BLOCK.min(split.reduced - block);
+                let staged = split.source.stage(from, start + block, count, buffer).cast::<F::T>();
+                if let Some(at) = (0..count).find(|&i| F::is(*staged.add(i), extreme)) {
+                    return (block + at) as i32;
+                }
+            }
+        }
+        unreachable!("the extreme of a row that is not empty is one of its elements")
+    }
+
+    /// # Safety
+    /// `from` is the operand's buffer, and the split walks down columns; `to` takes `width` positions.
+    unsafe fn strip(&self, start: usize, width: usize, from: *const u8, to: *mut i32, buffer: &mut Buffer) {
+        let split = &self.split;
+        let mut best = [F::IDENTITY; STRIP];
+        // SAFETY: the rows' positions are within the source; `width <= STRIP`.
+        unsafe {
+            let first = split.source.stage(from, start, width, buffer);
+            std::ptr::copy_nonoverlapping(first.cast(), best.as_mut_ptr(), width);
+            (0..width).for_each(|i| to.add(i).write(0));
+            for row in 1..split.reduced {
+                let staged = split.source.stage(from, row * split.outputs + start, width, buffer);
+                (self.arg_columns)(width, staged.cast(), best.as_mut_ptr(), to, row as i32);
+            }
+        }
+    }
+}
+
+impl<F: Extreme> Prepared for ArgReduce<F> {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let split = &self.split;
+        call.pool.run(split.tasks(), &|task| {
+            let (outputs, _) = split.ranges(task);
+            let mut buffer = Buffer::new();
+            let from = call.read(0, 0);
+            let to = call.write::<i32>(0, self.write_offset);
+            // SAFETY: the operand's layout lies in its buffer; strips of outputs are disjoint and at most STRIP wide.
+            unsafe {
+                match split.direction {
+                    Direction::Rows => {
+                        outputs.for_each(|output| to.add(output).write(self.row(output, from, &mut buffer)))
+                    }
+                    Direction::Columns => {
+                        self.strip(outputs.start, outputs.len(), from, to.add(outputs.start), &mut buffer)
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+}

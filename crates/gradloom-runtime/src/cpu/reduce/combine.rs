@@ -1,0 +1,146 @@
+//! How two elements become one, and the inner loops that do it to many.
+//!
+//! In: contiguous elements. Out: their reduction, or, column by column, the reduction with what was there.
+//! Always holds: the order is fixed: [`LANES`] running results in turn, then a tree over the lanes, on every instruction set.
+
+use crate::cpu::elementwise::{larger, smaller};
+use crate::cpu::multiversion::multiversion;
+
+/// Running results of a row: two of the widest registers, which hides the latency of an addition.
+const LANES: usize = 32;
+
+/// An associative operator with an identity, on one element type.
+pub(super) trait Reducer: Send + Sync + 'static {
+    type T: Copy + Default + PartialOrd + Send + Sync;
+    /// What an empty reduction gives.
+    const IDENTITY: Self::T;
+    fn combine(a: Self::T, b: Self::T) -> Self::T;
+}
+
+/// An order, for the position of the extreme element. NaN comes before all numbers.
+pub(super) trait Extreme: Reducer {
+    /// Whether `a` is strictly ahead of `b`.
+    fn ahead(a: Self::T, b: Self::T) -> bool;
+    /// Whether `a` is the extreme element `b`.
+    #[inline(always)]
+    fn is(a: Self::T, b: Self::T) -> bool {
+        a == b || (is_nan(a) && is_nan(b))
+    }
+}
+
+/// Whether a value is not even equal to itself.
+#[inline(always)]
+#[allow(clippy::eq_op)]
+fn is_nan<T: PartialOrd>(a: T) -> bool {
+    a != a
+}
+
+macro_rules! reducer {
+    ($name:ident, $T:ty, $identity:expr, ($a:ident, $b:ident) $combine:expr) => {
+        pub(super) struct $name;
+        impl Reducer for $name {
+            type T = $T;
+            const IDENTITY: $T = $identity;
+            #[inline(always)]
+            #[allow(clippy::eq_op)]
+            fn combine($a: $T, $b: $T) -> $T {
+                $combine
+            }
+        }
+    };
+}
+
+macro_rules! extreme {
+    ($($name:ident $ahead:tt),*) => {$(
+        impl Extreme for $name {
+            #[inline(always)]
+            fn ahead(a: Self::T, b: Self::T) -> bool {
+                a $ahead b || (is_nan(a) && !is_nan(b))
+            }
+        }
+    )*};
+}
+
+reducer!(SumF32, f32, 0.0, (a, b) a + b);
+reducer!(ProdF32, f32, 1.0, (a, b) a * b);
+reducer!(MaxF32, f32, f32::NEG_INFINITY, (a, b) larger!(a, b));
+reducer!(MinF32, f32, f32::INFINITY, (a, b) smaller!(a, b));
+// Two's complement: the sums and products of i32 have the same bits.
+reducer!(SumU32, u32, 0, (a, b) a.wrapping_add(b));
+reducer!(ProdU32, u32, 1, (a, b) a.wrapping_mul(b));
+reducer!(MaxI32, i32, i32::MIN, (a, b) a.max(b));
+reducer!(MinI32, i32, i32::MAX, (a, b) a.min(b));
+reducer!(MaxU32, u32, u32::MIN, (a, b) a.max(b));
+reducer!(MinU32, u32, u32::MAX, (a, b) a.min(b));
+extreme!(MaxF32 >, MinF32 <, MaxI32 >, MinI32 <, MaxU32 >, MinU32 <);
+
+/// # Safety
+/// `count` elements can be read from `from`.
+#[inline(always)]
+unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F::T {
+    let mut lanes = [F::IDENTITY; LANES];
+    let whole = count / LANES * LANES;
+    for start in (0..whole).step_by(LANES) {
+        for (lane, running) in lanes.iter_mut().enumerate() {
+            // SAFETY: `start + lane < whole <= count`.
+            *running = F::combine(*running, unsafe { *from.add(start + lane) });
+        }
+    }
+    for (lane, running) in lanes.iter_mut().enumerate().take(count - whole) {
+        // SAFETY: `whole + lane < count`.
+        *running = F::combine(*running, unsafe { *from.add(whole + lane) });
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = F::combine(lanes[lane], lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// # Safety
+/// `count` elements can be read from `from`, and read and written at `running`; the two do not overlap.
+#[inline(always)]
+unsafe fn columns_body<F: Reducer>(count: usize, from: *const F::T, running: *mut F::T) {
+    for i in 0..count {
+        // SAFETY: `i < count`.
+        unsafe { *running.add(i) = F::combine(*running.add(i), *from.add(i)) };
+    }
+}
+
+/// # Safety
+/// As [`columns_body`], with as many positions.
+#[inline(always)]
+unsafe fn arg_columns_body<F: Extreme>(
+    count: usize,
+    from: *const F::T,
+    best: *mut F::T,
+    positions: *mut i32,
+    position: i32,
+) {
+    for i in 0..count {
+        // SAFETY: `i < count`.
+        unsafe {
+            let ahead = F::ahead(*from.add(i), *best.add(i));
+            *positions.add(i) = if ahead { position } else { *positions.add(i) };
+            *best.add(i) = if ahead { *from.add(i) } else { *best.add(i) };
+        }
+    }
+}
+
+multiversion! {
+    /// Reduces contiguous elements to one.
+    pub(super) fn row<F: Reducer>(count: usize, from: *const F::T) -> F::T = row_body;
+}
+multiversion! {
+    /// Combines each of `count` running results with the element below it.
+    pub(super) fn columns<F: Reducer>(count: usize, from: *const F::T, running: *mut F::T) = columns_body;
+}
+multiversion! {
+    /// Like [`columns`], and notes the position of the elements that took the lead.
+    pub(super) fn arg_columns<F: Extreme>(
+        count: usize, from: *const F::T, best: *mut F::T, positions: *mut i32, position: i32
+    ) = arg_columns_body;
+}
