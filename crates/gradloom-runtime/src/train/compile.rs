@@ -12,7 +12,7 @@ use gradloom_core::passes;
 use gradloom_core::trace::{ParamTable, Traced};
 
 /// Name of the loss among the outputs and guards.
-pub const LOSS: &str = "loss";
+pub(super) const LOSS: &str = "loss";
 
 /// The graph after each stage.
 #[derive(Clone, Debug)]

@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SLOTS: usize = 4;
 
 /// A training program over a store.
-#[derive(Debug)]
 pub struct Train<M, const N: usize> {
     model: M,
     inputs: Vec<Input>,
@@ -39,6 +38,18 @@ pub struct Train<M, const N: usize> {
     scalars: HashMap<String, f64>,
     slots: Vec<Arc<Slot>>,
     last: Option<Step>,
+}
+
+/// Without the model, so that `unwrap` works for models that are not `Debug`.
+impl<M, const N: usize> std::fmt::Debug for Train<M, N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { program, optimizer, attempted, .. } = self;
+        f.debug_struct("Train")
+            .field("program", program)
+            .field("optimizer", optimizer)
+            .field("attempted", attempted)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<M: Module, const N: usize> Train<M, N> {

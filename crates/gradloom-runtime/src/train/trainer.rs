@@ -12,13 +12,24 @@ use gradloom_core::trace::{Input, Tensor, Traced, trace};
 ///
 /// The loss is traced when it is given; its error, if any, is returned by `compile`.
 #[must_use]
-#[derive(Debug)]
 pub struct Trainer<M, const N: usize = 0> {
     model: M,
     inputs: Vec<Input>,
     traced: Option<Result<Traced>>,
     optimizer: Option<Box<dyn Optimizer>>,
     options: Options,
+}
+
+/// Without the model, so that models need not be `Debug`.
+impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { inputs, optimizer, options, .. } = self;
+        f.debug_struct("Trainer")
+            .field("inputs", inputs)
+            .field("optimizer", optimizer)
+            .field("options", options)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<M: Module> Trainer<M> {
