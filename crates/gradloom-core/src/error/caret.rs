@@ -72,6 +72,9 @@ fn end_of_call(line: &[char], start: usize) -> usize {
 
 /// An operator outside of brackets: a prefix operator at the start, else one that follows an operand.
 fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<Range<usize>> {
+    if start >= line.len() {
+        return None;
+    }
     if matches!(token, ['-'] | ['!']) && line[start..].starts_with(token) {
         return Some(start..start + 1);
     }
@@ -91,6 +94,8 @@ fn find_operator(line: &[char], start: usize, token: &[char]) -> Option<Range<us
                 && !is_exponent_sign(line, at)
         })
         .map(|(at, _)| at..at + token.len())
+        // The operator of `(a + b).mean()` is reported at the bracket, and stands inside.
+        .or_else(|| if line[start] == '(' { find_operator(line, start + 1, token) } else { None })
 }
 
 /// Whether the sign at `at` belongs to a number such as `1e-5`.
@@ -197,6 +202,13 @@ mod tests {
         check("x.name('\\'') + y", "x", "+", "             ^");
         check("1e-5 - x", "1e", "-", "     ^");
         check("x // a + b", "x", "+", "^");
+    }
+
+    #[test]
+    fn an_operator_in_brackets_is_found_when_there_is_none_outside() {
+        assert_eq!(span("(a + b).mean()", 1, "+"), Some(3..4));
+        assert_eq!(span("(a * b) + c", 1, "+"), Some(8..9));
+        assert_eq!(span("(", 1, "+"), Some(0..1));
     }
 
     #[test]
