@@ -24,7 +24,7 @@ const SUM_CHUNK: usize = 16 * 1024;
 ///
 /// # Panics
 /// When the reads' layouts are not those of a [`DotProblem`], or the workspace is too small: lowering must have seen to both.
-pub fn prepare_dot(launch: &Launch, axes: &DotAxes) -> Box<dyn Prepared> {
+pub(super) fn prepare_dot(launch: &Launch, axes: &DotAxes) -> Box<dyn Prepared> {
     let problem =
         DotProblem::new(axes, &launch.reads[0].layout, &launch.reads[1].layout).unwrap_or_else(|| {
             panic!("dot: lowering left operands that must be copied first: {:?}", launch.reads)

@@ -1,0 +1,113 @@
+//! Attention and its gradient, without a matrix of all scores in memory.
+//!
+//! In: a launch whose reads are the operands of an `Attention` or `AttentionGrad`, in any strided layouts. Out: a kernel. Blocks of
+//! keys and values are packed into a thread's scratch; strips of query rows meet them in registers (Dao, FlashAttention-2, 2023).
+//! Always holds: blocks of keys that no query of a strip may see are skipped; tasks, blocks and the order of every sum depend on
+//! the shapes alone; a task owns what it adds to; a run allocates nothing.
+
+// Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into registers.
+#![allow(clippy::needless_range_loop)]
+
+mod backward;
+mod forward;
+mod operands;
+mod pack;
+mod single;
+mod softmax;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+use super::{Call, Prepared, Trap};
+use gradloom_core::ir::AttentionSpec;
+use gradloom_core::kernel::Launch;
+use operands::Operands;
+use pulp::Arch;
+
+/// A kernel for an `Attention`.
+///
+/// # Panics
+/// In a run on more threads than the launch's workspace was made for.
+pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
+    Box::new(Attention {
+        operands: Operands::new(launch, spec),
+        arch: Arch::new(),
+        workspace: launch.workspace,
+    })
+}
+
+/// A kernel for an `AttentionGrad`.
+///
+/// # Panics
+/// In a run on more threads than the launch's workspace was made for.
+pub(super) fn prepare_attention_grad(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
+    let operands = Operands::new(launch, spec);
+    let first = 3 + spec.extra_operands();
+    let gradient = operands::Gradient::new(&launch.reads[first..], first);
+    Box::new(AttentionGrad { operands, gradient, arch: Arch::new(), workspace: launch.workspace })
+}
+
+struct Attention {
+    operands: Operands,
+    arch: Arch,
+    workspace: usize,
+}
+
+impl Prepared for Attention {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let mask = self.operands.mask(call)?;
+        let shape = self.operands.shape;
+        assert!(
+            self.workspace >= shape.forward_workspace(call.pool.threads()),
+            "attention: no scratch for this many threads"
+        );
+        let queries = shape.forward_queries();
+        let chunks = shape.queries.div_ceil(queries);
+        let heads = shape.batch * shape.kv_heads;
+        call.pool.run_with_worker(heads * chunks, &|index, worker| {
+            // The last queries see the most keys of a causal attention: begin with them.
+            let (chunk, head) = (chunks - 1 - index / heads, index % heads);
+            let first = chunk * queries;
+            self.arch.dispatch(forward::Task {
+                operands: &self.operands,
+                call,
+                mask,
+                batch: head / shape.kv_heads,
+                kv_head: head % shape.kv_heads,
+                queries: first..(first + queries).min(shape.queries),
+                worker,
+            });
+        });
+        Ok(())
+    }
+}
+
+struct AttentionGrad {
+    operands: Operands,
+    gradient: operands::Gradient,
+    arch: Arch,
+    workspace: usize,
+}
+
+impl Prepared for AttentionGrad {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let mask = self.operands.mask(call)?;
+        let shape = self.operands.shape;
+        assert!(
+            self.workspace >= shape.backward_workspace(call.pool.threads()),
+            "attention_grad: no scratch for this many threads"
+        );
+        call.pool.run_with_worker(shape.batch * shape.kv_heads, &|index, worker| {
+            self.arch.dispatch(backward::Task {
+                operands: &self.operands,
+                gradient: &self.gradient,
+                call,
+                mask,
+                batch: index / shape.kv_heads,
+                kv_head: index % shape.kv_heads,
+                worker,
+            });
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! The gradient of one head of keys and values and of the query heads that share it.
+//!
+//! In: a [`Task`]. Out: its rows of dq, dk and dv. For each block of keys and each block of queries, with s = q kᵀ and the cotangent g of
+//! the output: p = exp(scale·s - log_sum), dp = g vᵀ, ds = scale·p·(dp - g·output); then dq += ds k, dv += pᵀ g, dk += dsᵀ q.
+//! Dao, FlashAttention-2 (2023), algorithm 2.
+
+use super::Call;
+use super::operands::{Gradient, Mask, Operands, View};
+use super::pack::{pack_rows, pack_transposed};
+use super::softmax::{RowConstants, softmax_gradient};
+use super::tile::{Panels, Rows, Target, multiply};
+use gradloom_codegen::cpu::STRIP;
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// One thread's share of the backward pass.
+pub(super) struct Task<'a> {
+    pub(super) operands: &'a Operands,
+    pub(super) gradient: &'a Gradient,
+    pub(super) call: &'a Call<'a>,
+    pub(super) mask: Mask,
+    pub(super) batch: usize,
+    pub(super) kv_head: usize,
+    pub(super) worker: usize,
+}
+
+/// This thread's scratch.
+struct Scratch {
+    keys_transposed: *mut f32,
+    values_transposed: *mut f32,
+    keys: *mut f32,
+    queries: *mut f32,
+    cotangents: *mut f32,
+    /// Scores, then probabilities; one row a query.
+    p: *mut f32,
+    /// Cotangents of the probabilities, then of the scores.
+    ds: *mut f32,
+    means: *mut f32,
+}
+
+/// A block of keys, packed.
+struct Keys {
+    range: Range<usize>,
+    keys_transposed: Panels,
+    values_transposed: Panels,
+    keys: Panels,
+}
+
+impl WithSimd for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have different heads, and
+        // threads different scratch.
+        unsafe { self.run(simd) }
+    }
+}
+
+impl Task<'_> {
+    /// # Safety
+    /// The call's buffers must be as long as the launch's layouts and its workspace say.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(&self, simd: S) {
+        let shape = self.operands.shape;
+        let sections = shape.backward_sections();
+        let mut address = self.call.scratch(0).cast::<f32>();
+        address = address.wrapping_add(self.worker * sections.iter().sum::<usize>());
+        let [keys_transposed, values_transposed, keys, queries, cotangents, p, ds, means] =
+            sections.map(|length| {
+                let start = address;
+                address = address.wrapping_add(length);
+                start
+            });
+        let scratch = Scratch { keys_transposed, values_transposed, keys, queries, cotangents, p, ds, means };
+        // SAFETY: as promised by the caller.
+        unsafe {
+            self.dq(0, 0).write_bytes(0, shape.group() * shape.queries * shape.depth);
+            self.dk(0).write_bytes(0, shape.keys * shape.depth);
+            self.dv(0).write_bytes(0, shape.keys * shape.value_depth);
+        }
+        let seen = if shape.queries == 0 { 0 } else { self.mask.visible(shape.queries - 1) };
+        let (key_block, query_block) = (shape.backward_keys(), shape.backward_queries());
+        for start in (0..seen).step_by(key_block) {
+            // SAFETY: as promised by the caller; keys below `seen` are below the mask's length.
+            unsafe {
+                let keys = self.pack_keys(simd, &scratch, start..(start + key_block).min(seen));
+                for head in 0..shape.group() {
+                    for start in (0..shape.queries).step_by(query_block) {
+                        let end = (start + query_block).min(shape.queries);
+                        if self.mask.visible(end - 1) > keys.range.start {
+                            self.block(simd, &scratch, &keys, head, start..end);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Task::run`].
+    #[inline(always)]
+    unsafe fn pack_keys<S: Simd>(&self, simd: S, scratch: &Scratch, range: Range<usize>) -> Keys {
+        let Task { operands, call, batch, kv_head, .. } = *self;
+        let shape = operands.shape;
+        let (key_step, value_step) = operands.steps();
+        let key = |i| operands.key(call, batch, kv_head, range.start + i);
+        let value = |i| operands.value(call, batch, kv_head, range.start + i);
+        let count = range.len();
+        // SAFETY: as promised by the caller.
+        unsafe {
+            Keys {
+                keys_transposed: pack_transposed(
+                    simd,
+                    count,
+                    shape.depth,
+                    key,
+                    key_step,
+                    scratch.keys_transposed,
+                ),
+                values_transposed: pack_transposed(
+                    simd,
+                    count,
+                    shape.value_depth,
+                    value,
+                    value_step,
+                    scratch.values_transposed,
+                ),
+                keys: pack_rows(simd, count, shape.depth, key, key_step, scratch.keys),
+                range: range.clone(),
+            }
+        }
+    }
+
+    /// One block of queries against one block of keys.
+    ///
+    /// # Safety
+    /// As [`Task::run`]; the last query must see a key of the block.
+    #[inline(always)]
+    unsafe fn block<S: Simd>(
+        &self,
+        simd: S,
+        scratch: &Scratch,
+        keys: &Keys,
+        head: usize,
+        queries: Range<usize>,
+    ) {
+        let Task { operands, gradient, call, batch, .. } = *self;
+        let shape = operands.shape;
+        let q_head = self.kv_head * shape.group() + head;
+        let q_row = |i| operands.q.row(call, batch, q_head, queries.start + i);
+        let g_row = |i| gradient.cotangent.row(call, batch, q_head, queries.start + i);
+        let count = queries.len();
+        // SAFETY: as promised by the caller.
+        let (packed_q, packed_g) = unsafe {
+            self.means(scratch, q_head, queries.clone());
+            (
+                pack_rows(simd, count, shape.depth, q_row, operands.q.step, scratch.queries),
+                pack_rows(simd, count, shape.value_depth, g_row, gradient.cotangent.step, scratch.cotangents),
+            )
+        };
+        let mut strip = queries.start;
+        while strip < queries.end {
+            let end = (strip + STRIP).min(queries.end);
+            // SAFETY: as promised by the caller.
+            unsafe { self.strip(simd, scratch, keys, head, strip..end, queries.start) };
+            strip = end;
+        }
+        let row_stride = shape.backward_keys();
+        let seen = self.mask.visible(queries.end - 1).min(keys.range.end) - keys.range.start;
+        let mut key = 0;
+        while key < seen {
+            let end = (key + STRIP).min(seen);
+            // Queries before the first that sees a key of this strip have no part in its gradients.
+            let mut first = 0;
+            while self.mask.visible(queries.start + first) <= keys.range.start + key {
+                first += 1;
+            }
+            let transposed =
+                |matrix: *mut f32| Rows { start: matrix.wrapping_add(key), row_stride: 1, step: row_stride };
+            let target = |start, columns| Target {
+                start,
+                row_stride: columns,
+                columns,
+                padded: false,
+                accumulate: true,
+            };
+            let dv = target(self.dv(keys.range.start + key), shape.value_depth);
+            let dk = target(self.dk(keys.range.start + key), shape.depth);
+            // SAFETY: as promised by the caller; the rows of dk and dv belong to this task.
+            unsafe {
+                multiply(simd, end - key, first..count, transposed(scratch.p), packed_g, dv);
+                multiply(simd, end - key, first..count, transposed(scratch.ds), packed_q, dk);
+            }
+            key = end;
+        }
+    }
+
+    /// A strip of queries: its rows of `p` and `ds`, and its part of dq.
+    ///
+    /// # Safety
+    /// As [`Task::block`]; `first` is the first query of the block.
+    #[inline(always)]
+    unsafe fn strip<S: Simd>(
+        &self,
+        simd: S,
+        scratch: &Scratch,
+        keys: &Keys,
+        head: usize,
+        queries: Range<usize>,
+        first: usize,
+    ) {
+        let Task { operands, gradient, call, batch, .. } = *self;
+        let shape = operands.shape;
+        let q_head = self.kv_head * shape.group() + head;
+        let row_stride = shape.backward_keys();
+        let in_block =
+            |query| self.mask.visible(query).clamp(keys.range.start, keys.range.end) - keys.range.start;
+        let most = in_block(queries.end - 1);
+        let count = queries.len();
+        let rows = |view: &View| Rows {
+            start: view.row(call, batch, q_head, queries.start),
+            row_stride: view.row_stride(),
+            step: view.step,
+        };
+        let matrix = |start: *mut f32| Target {
+            start: start.wrapping_add((queries.start - first) * row_stride),
+            row_stride,
+            columns: most,
+            padded: true,
+            accumulate: false,
+        };
+        let (p, ds) = (matrix(scratch.p), matrix(scratch.ds));
+        // SAFETY: as promised by the caller; the matrices have room for whole vectors.
+        unsafe {
+            multiply(simd, count, 0..shape.depth, rows(&operands.q), keys.keys_transposed, p);
+            multiply(
+                simd,
+                count,
+                0..shape.value_depth,
+                rows(&gradient.cotangent),
+                keys.values_transposed,
+                ds,
+            );
+        }
+        let width = keys.range.len().next_multiple_of(S::F32_LANES);
+        for (i, query) in queries.clone().enumerate() {
+            // SAFETY: as promised by the caller.
+            unsafe {
+                let constants = RowConstants {
+                    scale: operands.scale,
+                    log_sum: *gradient.log_sum.row(call, batch, q_head, query),
+                    mean: *scratch.means.add(query - first),
+                };
+                let (p, ds) = (p.start.add(i * row_stride), ds.start.add(i * row_stride));
+                softmax_gradient(simd, p, ds, in_block(query), width, &constants);
+            }
+        }
+        let left = Rows { start: ds.start, row_stride, step: 1 };
+        let dq = Target {
+            start: self.dq(head, queries.start),
+            row_stride: shape.depth,
+            columns: shape.depth,
+            padded: false,
+            accumulate: true,
+        };
+        // SAFETY: as promised by the caller; the rows of dq belong to this task.
+        unsafe { multiply(simd, count, 0..most, left, keys.keys, dq) };
+    }
+
+    /// For each query of a block, its output times its output's cotangent.
+    ///
+    /// # Safety
+    /// As [`Task::run`].
+    #[inline(always)]
+    unsafe fn means(&self, scratch: &Scratch, q_head: usize, queries: Range<usize>) {
+        let Task { gradient, call, batch, .. } = *self;
+        for (i, query) in queries.enumerate() {
+            let output = gradient.output.row(call, batch, q_head, query);
+            let cotangent = gradient.cotangent.row(call, batch, q_head, query);
+            let mut sums = [0.0; 16];
+            for c in 0..self.operands.shape.value_depth {
+                // SAFETY: as promised by the caller.
+                sums[c % 16] += unsafe {
+                    *output.add(c * gradient.output.step) * *cotangent.add(c * gradient.cotangent.step)
+                };
+            }
+            // SAFETY: as promised by the caller.
+            unsafe { *scratch.means.add(i) = sums.iter().sum() };
+        }
+    }
+
+    /// Address of a row of dq.
+    #[inline(always)]
+    fn dq(&self, head: usize, query: usize) -> *mut f32 {
+        let shape = self.operands.shape;
+        let head = self.batch * shape.heads + self.kv_head * shape.group() + head;
+        self.call.write(0, self.operands.results[0] + (head * shape.queries + query) * shape.depth)
+    }
+
+    /// Address of a row of dk.
+    #[inline(always)]
+    fn dk(&self, key: usize) -> *mut f32 {
+        let shape = self.operands.shape;
+        let head = self.batch * shape.kv_heads + self.kv_head;
+        self.call.write(1, self.operands.results[1] + (head * shape.keys + key) * shape.depth)
+    }
+
+    /// Address of a row of dv.
+    #[inline(always)]
+    fn dv(&self, key: usize) -> *mut f32 {
+        let shape = self.operands.shape;
+        let head = self.batch * shape.kv_heads + self.kv_head;
+        self.call.write(2, self.operands.results[2] + (head * shape.keys + key) * shape.value_depth)
+    }
+}

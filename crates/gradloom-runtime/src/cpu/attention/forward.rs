@@ -1,0 +1,274 @@
+//! The forward pass of one head of keys and values over a range of queries.
+//!
+//! In: a [`Task`]. Out: its rows of the output and of the log-sum-exp. For each block of keys: pack keys and values; for each strip
+//! of query rows: scores, online softmax, and the product with the values, which is added to the output's rows.
+
+use super::operands::{Mask, Operands};
+use super::pack::{pack_rows, pack_transposed};
+use super::softmax::{Online, online_softmax};
+use super::tile::{Panels, Rows, Target, multiply};
+use super::{Call, single};
+use gradloom_codegen::cpu::STRIP;
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// One thread's share of the forward pass.
+pub(super) struct Task<'a> {
+    pub(super) operands: &'a Operands,
+    pub(super) call: &'a Call<'a>,
+    pub(super) mask: Mask,
+    pub(super) batch: usize,
+    pub(super) kv_head: usize,
+    pub(super) queries: Range<usize>,
+    pub(super) worker: usize,
+}
+
+/// This thread's scratch.
+struct Scratch {
+    keys: *mut f32,
+    values: *mut f32,
+    scores: *mut f32,
+    maxima: *mut f32,
+    sums: *mut f32,
+}
+
+impl WithSimd for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have different rows, and
+        // threads different scratch.
+        unsafe { self.run(simd) }
+    }
+}
+
+impl Task<'_> {
+    /// # Safety
+    /// The call's buffers must be as long as the launch's layouts and its workspace say.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(&self, simd: S) {
+        if self.queries.is_empty() {
+            return;
+        }
+        let shape = self.operands.shape;
+        let seen = self.mask.visible(self.queries.end - 1);
+        let sections = shape.forward_sections();
+        let mut address = self.call.scratch(0).cast::<f32>();
+        address = address.wrapping_add(self.worker * sections.iter().sum::<usize>());
+        let [keys, values, scores, maxima, sums] = sections.map(|length| {
+            let start = address;
+            address = address.wrapping_add(length);
+            start
+        });
+        let scratch = Scratch { keys, values, scores, maxima, sums };
+        let rows = shape.group() * self.queries.len();
+        for row in 0..rows {
+            // SAFETY: the sections have room for the task's rows.
+            unsafe { self.set_state(&scratch, row, Online::EMPTY) };
+        }
+        let block = shape.forward_keys();
+        let (key_step, value_step) = self.operands.steps();
+        let few = rows <= single::MOST_ROWS && key_step == 1 && value_step == 1;
+        for start in (0..seen).step_by(block) {
+            let keys = start..(start + block).min(seen);
+            // SAFETY: as promised by the caller; keys below `seen` are below the mask's length.
+            unsafe {
+                if few {
+                    self.block_of_few_rows(simd, &scratch, keys);
+                } else {
+                    self.block(simd, &scratch, keys);
+                }
+            }
+        }
+        for row in 0..rows {
+            // SAFETY: as promised by the caller.
+            unsafe { self.finish(&scratch, row) };
+        }
+    }
+
+    /// Adds what the queries see of these keys.
+    ///
+    /// # Safety
+    /// As [`Task::run`]; `keys` must be seen by a query, and be no more than a block.
+    #[inline(always)]
+    unsafe fn block<S: Simd>(&self, simd: S, scratch: &Scratch, keys: Range<usize>) {
+        let Task { operands, call, batch, kv_head, .. } = *self;
+        let shape = operands.shape;
+        let (key_step, value_step) = operands.steps();
+        let key = |i| operands.key(call, batch, kv_head, keys.start + i);
+        let value = |i| operands.value(call, batch, kv_head, keys.start + i);
+        // SAFETY: as promised by the caller.
+        let (packed_keys, packed_values) = unsafe {
+            (
+                pack_transposed(simd, keys.len(), shape.depth, key, key_step, scratch.keys),
+                pack_rows(simd, keys.len(), shape.value_depth, value, value_step, scratch.values),
+            )
+        };
+        for head in 0..shape.group() {
+            let mut strip = self.queries.start;
+            while strip < self.queries.end {
+                let end = (strip + STRIP).min(self.queries.end);
+                // SAFETY: as promised by the caller.
+                unsafe { self.strip(simd, scratch, head, strip..end, &keys, packed_keys, packed_values) };
+                strip = end;
+            }
+        }
+    }
+
+    /// A strip of queries of one head.
+    ///
+    /// # Safety
+    /// As [`Task::block`].
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn strip<S: Simd>(
+        &self,
+        simd: S,
+        scratch: &Scratch,
+        head: usize,
+        queries: Range<usize>,
+        keys: &Range<usize>,
+        packed_keys: Panels,
+        packed_values: Panels,
+    ) {
+        let Task { operands, call, batch, .. } = *self;
+        let shape = operands.shape;
+        let q_head = self.kv_head * shape.group() + head;
+        let in_block = |query| self.mask.visible(query).clamp(keys.start, keys.end) - keys.start;
+        let most = in_block(queries.end - 1);
+        if most == 0 {
+            return;
+        }
+        let row_stride = shape.forward_keys();
+        let width = most.next_multiple_of(S::F32_LANES);
+        let q = Rows {
+            start: operands.q.row(call, batch, q_head, queries.start),
+            row_stride: operands.q.row_stride(),
+            step: operands.q.step,
+        };
+        let scores =
+            Target { start: scratch.scores, row_stride, columns: most, padded: true, accumulate: false };
+        // SAFETY: the strip's scores have room for whole vectors; so much for this and the next blocks.
+        unsafe { multiply(simd, queries.len(), 0..shape.depth, q, packed_keys, scores) };
+        let first_block = keys.start == 0;
+        for (i, query) in queries.clone().enumerate() {
+            let row = scratch.scores.wrapping_add(i * row_stride);
+            let state_row = head * self.queries.len() + query - self.queries.start;
+            // SAFETY: as above.
+            unsafe {
+                let mut state = self.state(scratch, state_row);
+                let rescale = online_softmax(simd, row, in_block(query), width, operands.scale, &mut state);
+                if !first_block && rescale != 1.0 {
+                    let output = self.output(state_row);
+                    (0..shape.value_depth).for_each(|c| *output.add(c) *= rescale);
+                }
+                self.set_state(scratch, state_row, state);
+            }
+        }
+        let probabilities = Rows { start: scratch.scores, row_stride, step: 1 };
+        let output = Target {
+            start: self.output(head * self.queries.len() + (queries.start - self.queries.start)),
+            row_stride: shape.value_depth,
+            columns: shape.value_depth,
+            padded: false,
+            accumulate: !first_block,
+        };
+        // SAFETY: the output's rows of this task belong to it alone.
+        unsafe { multiply(simd, queries.len(), 0..most, probabilities, packed_values, output) };
+    }
+
+    /// [`Task::block`] for so few rows that packing would cost more than it saves.
+    ///
+    /// # Safety
+    /// As [`Task::block`]; keys and values must be contiguous.
+    #[inline(always)]
+    unsafe fn block_of_few_rows<S: Simd>(&self, simd: S, scratch: &Scratch, keys: Range<usize>) {
+        let Task { operands, call, batch, kv_head, .. } = *self;
+        let shape = operands.shape;
+        for row in 0..shape.group() * self.queries.len() {
+            let query = self.queries.start + row % self.queries.len();
+            let count = self.mask.visible(query).clamp(keys.start, keys.end) - keys.start;
+            if count == 0 {
+                continue;
+            }
+            let q_head = kv_head * shape.group() + row / self.queries.len();
+            let q = operands.q.row(call, batch, q_head, query);
+            let key = |i| operands.key(call, batch, kv_head, keys.start + i);
+            let value = |i| operands.value(call, batch, kv_head, keys.start + i);
+            // SAFETY: as promised by the caller; a strip of scores is longer than a block of keys.
+            unsafe {
+                single::scores(simd, q, operands.q.step, shape.depth, count, key, scratch.scores);
+                let width = count.next_multiple_of(S::F32_LANES);
+                let mut state = self.state(scratch, row);
+                let rescale = online_softmax(simd, scratch.scores, count, width, operands.scale, &mut state);
+                self.set_state(scratch, row, state);
+                let rescale = if keys.start == 0 { None } else { Some(rescale) };
+                single::weighted_sum(
+                    simd,
+                    scratch.scores,
+                    count,
+                    value,
+                    self.output(row),
+                    shape.value_depth,
+                    rescale,
+                );
+            }
+        }
+    }
+
+    /// Address of an output row; rows count the task's queries of each head of the group in turn.
+    #[inline(always)]
+    fn output(&self, row: usize) -> *mut f32 {
+        self.call.write(0, self.operands.results[0] + self.result_row(row) * self.operands.shape.value_depth)
+    }
+
+    /// Number of a row in the results `[batch, heads, queries]`.
+    #[inline(always)]
+    fn result_row(&self, row: usize) -> usize {
+        let shape = self.operands.shape;
+        let head = self.kv_head * shape.group() + row / self.queries.len();
+        let query = self.queries.start + row % self.queries.len();
+        (self.batch * shape.heads + head) * shape.queries + query
+    }
+
+    /// Divides an output row by the sum of its probabilities and writes its log-sum-exp.
+    ///
+    /// # Safety
+    /// As [`Task::run`].
+    #[inline(always)]
+    unsafe fn finish(&self, scratch: &Scratch, row: usize) {
+        let query = self.queries.start + row % self.queries.len();
+        let seen = self.mask.visible(query) > 0;
+        // SAFETY: as promised by the caller.
+        unsafe {
+            let Online { maximum, sum } = self.state(scratch, row);
+            let output = self.output(row);
+            for c in 0..self.operands.shape.value_depth {
+                // A row whose strip was skipped has not been written yet.
+                *output.add(c) = if seen { *output.add(c) / sum } else { 0.0 };
+            }
+            let log_sum = if seen { maximum + libm::logf(sum) } else { f32::NEG_INFINITY };
+            *self.call.write::<f32>(1, self.operands.results[1] + self.result_row(row)) = log_sum;
+        }
+    }
+
+    /// # Safety
+    /// `row` must be one of the task's.
+    #[inline(always)]
+    unsafe fn state(&self, scratch: &Scratch, row: usize) -> Online {
+        // SAFETY: as promised by the caller.
+        unsafe { Online { maximum: *scratch.maxima.add(row), sum: *scratch.sums.add(row) } }
+    }
+
+    /// # Safety
+    /// `row` must be one of the task's.
+    #[inline(always)]
+    unsafe fn set_state(&self, scratch: &Scratch, row: usize, state: Online) {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            *scratch.maxima.add(row) = state.maximum;
+            *scratch.sums.add(row) = state.sum;
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Where the operands of attention are, and which keys a query sees.
+//!
+//! In: the accesses of a launch; at run time, the values of the offset, the length and the block table. Out: addresses of rows, and a
+//! [`Mask`]; a [`Trap`] if one of the values is out of range.
+
+use crate::cpu::{Call, Trap};
+use gradloom_codegen::cpu::AttentionShape;
+use gradloom_core::ir::AttentionSpec;
+use gradloom_core::kernel::{Access, Launch, Layout};
+
+/// A read of rank 4 (or 3, with one element a row).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    read: usize,
+    offset: usize,
+    /// Of batch, head and row.
+    strides: [usize; 3],
+    /// Distance between the elements of a row.
+    pub(super) step: usize,
+}
+
+impl View {
+    pub(super) fn new(read: usize, layout: &Layout) -> Self {
+        let strides = [layout.strides[0], layout.strides[1], layout.strides[2]];
+        let step = layout.strides.get(3).copied().unwrap_or(1);
+        // A row of one element can be called contiguous.
+        let step = if layout.shape.get(3) == Some(&1) { 1 } else { step };
+        Self { read, offset: layout.offset, strides, step }
+    }
+
+    /// Distance between rows.
+    pub(super) fn row_stride(&self) -> usize {
+        self.strides[2]
+    }
+
+    /// Address of a row.
+    #[inline(always)]
+    pub(super) fn row(&self, call: &Call<'_>, batch: usize, head: usize, row: usize) -> *const f32 {
+        let [b, h, r] = self.strides;
+        call.read(self.read, self.offset + batch * b + head * h + row * r)
+    }
+}
+
+/// The block table's operand.
+#[derive(Clone, Copy, Debug)]
+struct Table {
+    read: usize,
+    offset: usize,
+    strides: [usize; 2],
+    block_size: usize,
+    pool_blocks: usize,
+}
+
+impl Table {
+    /// Pool block of keys `block·block_size ..` of a sequence.
+    #[inline(always)]
+    fn entry(&self, call: &Call<'_>, batch: usize, block: usize) -> i32 {
+        let at = self.offset + batch * self.strides[0] + block * self.strides[1];
+        // SAFETY: `batch` and `block` are below the table's extents.
+        unsafe { *call.read::<i32>(self.read, at) }
+    }
+}
+
+/// Operands of attention, forward and backward.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operands {
+    pub(super) shape: AttentionShape,
+    pub(super) scale: f32,
+    /// Offsets of the results in their buffers: output and log-sum-exp, or the three gradients.
+    pub(super) results: [usize; 3],
+    pub(super) q: View,
+    k: View,
+    v: View,
+    causal: bool,
+    query_offset: Option<(usize, usize)>,
+    key_length: Option<(usize, usize)>,
+    table: Option<Table>,
+}
+
+impl Operands {
+    pub(super) fn new(launch: &Launch, spec: &AttentionSpec) -> Self {
+        let layout = |read: usize| &launch.reads[read].layout;
+        let [offset, length, table] = spec.extra_positions();
+        let scalar = |read: Option<usize>| read.map(|read| (read, layout(read).offset));
+        let (q, k, v) = (layout(0), layout(1), layout(2));
+        Self {
+            shape: AttentionShape::new(&q.shape, &k.shape, &v.shape, table.map(|read| &layout(read).shape)),
+            scale: spec.scale as f32,
+            results: std::array::from_fn(|i| launch.writes.get(i).map_or(0, |write| write.layout.offset)),
+            q: View::new(0, q),
+            k: View::new(1, k),
+            v: View::new(2, v),
+            causal: spec.causal,
+            query_offset: scalar(offset),
+            key_length: scalar(length),
+            table: table.map(|read| Table {
+                read,
+                offset: layout(read).offset,
+                strides: [layout(read).strides[0], layout(read).strides[1]],
+                block_size: k.shape[2],
+                pool_blocks: k.shape[0],
+            }),
+        }
+    }
+
+    /// Which keys the queries of this run see.
+    ///
+    /// # Errors
+    /// If the key length is not in `0..=keys`, or the table's entry for a key below that length is not a block of the pool.
+    pub(super) fn mask(&self, call: &Call<'_>) -> Result<Mask, Trap> {
+        // SAFETY: a scalar operand has one element.
+        let value = |(read, offset)| unsafe { *call.read::<i32>(read, offset) };
+        let keys = self.shape.keys;
+        let length = match self.key_length.map(value) {
+            None => keys,
+            Some(length) => {
+                usize::try_from(length).ok().filter(|&length| length <= keys).ok_or_else(|| {
+                    Trap::new(format!(
+                        "attention: key_length is {length}, but there are {keys} keys (0..={keys})"
+                    ))
+                })?
+            }
+        };
+        if let Some(table) = &self.table {
+            self.check(call, table, length)?;
+        }
+        let offset = i64::from(self.query_offset.map_or(0, value));
+        Ok(Mask { causal: self.causal, offset, length })
+    }
+
+    fn check(&self, call: &Call<'_>, table: &Table, length: usize) -> Result<(), Trap> {
+        let used = if table.block_size == 0 { 0 } else { length.div_ceil(table.block_size) };
+        for batch in 0..self.shape.batch {
+            for block in 0..used {
+                let entry = table.entry(call, batch, block);
+                if !usize::try_from(entry).is_ok_and(|entry| entry < table.pool_blocks) {
+                    return Err(Trap::new(format!(
+                        "attention: block_table[{batch}, {block}] is {entry}, outside the pool of {} blocks",
+                        table.pool_blocks
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Address of a key, of which the mask's length and the table have been checked.
+    #[inline(always)]
+    pub(super) fn key(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const f32 {
+        let (batch, row) = self.place(call, batch, key);
+        self.k.row(call, batch, head, row)
+    }
+
+    /// Address of a value, likewise.
+    #[inline(always)]
+    pub(super) fn value(&self, call: &Call<'_>, batch: usize, head: usize, key: usize) -> *const f32 {
+        let (batch, row) = self.place(call, batch, key);
+        self.v.row(call, batch, head, row)
+    }
+
+    /// Distance between the elements of a key, and of a value.
+    pub(super) fn steps(&self) -> (usize, usize) {
+        (self.k.step, self.v.step)
+    }
+
+    #[inline(always)]
+    fn place(&self, call: &Call<'_>, batch: usize, key: usize) -> (usize, usize) {
+        match &self.table {
+            None => (batch, key),
+            Some(table) => {
+                (table.entry(call, batch, key / table.block_size) as usize, key % table.block_size)
+            }
+        }
+    }
+}
+
+/// The further operands of the gradient.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gradient {
+    pub(super) output: View,
+    pub(super) log_sum: View,
+    pub(super) cotangent: View,
+}
+
+impl Gradient {
+    /// From the last three reads, of which the first has this number.
+    pub(super) fn new(reads: &[Access], first: usize) -> Self {
+        let view = |i: usize| View::new(first + i, &reads[i].layout);
+        Self { output: view(0), log_sum: view(1), cotangent: view(2) }
+    }
+}
+
+/// Which keys a query sees: the first so many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mask {
+    causal: bool,
+    offset: i64,
+    length: usize,
+}
+
+impl Mask {
+    /// Number of keys that a query sees; never fewer for a later query.
+    #[inline(always)]
+    pub(super) fn visible(&self, query: usize) -> usize {
+        if !self.causal {
+            return self.length;
+        }
+        (self.offset + query as i64 + 1).clamp(0, self.length as i64) as usize
+    }
+}

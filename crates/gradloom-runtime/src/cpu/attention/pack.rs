@@ -1,0 +1,111 @@
+//! Packing a right operand into panels.
+//!
+//! In: rows of a matrix in any strides. Out: panels of two vectors of columns (the last may have one); a panel holds, for each
+//! contracted index, its columns side by side, padded with zeros. The panel that starts at column c starts at `c·depth`.
+
+use super::tile::Panels;
+use pulp::Simd;
+
+/// Packs `rows` as contracted indices and their elements as columns: the right operand of `x · rows`.
+///
+/// # Safety
+/// `row(i)` for `i < rows` must lead to `columns` elements, `step` apart; `to` must have room for `rows` times the padded columns.
+#[inline(always)]
+pub(super) unsafe fn pack_rows<S: Simd>(
+    _: S,
+    rows: usize,
+    columns: usize,
+    row: impl Fn(usize) -> *const f32,
+    step: usize,
+    to: *mut f32,
+) -> Panels {
+    let lanes = S::F32_LANES;
+    for (start, width) in panels(columns, lanes) {
+        let used = width.min(columns - start);
+        for i in 0..rows {
+            let from = row(i).wrapping_add(start * step);
+            let to = to.wrapping_add(start * rows + i * width);
+            // SAFETY: as promised by the caller.
+            unsafe {
+                if step == 1 {
+                    to.copy_from_nonoverlapping(from, used);
+                } else {
+                    (0..used).for_each(|c| *to.add(c) = *from.add(c * step));
+                }
+                (used..width).for_each(|c| *to.add(c) = 0.0);
+            }
+        }
+    }
+    Panels { start: to, depth: rows, columns }
+}
+
+/// Packs `rows` as columns and their elements as contracted indices: the right operand of `x · rowsᵀ`.
+///
+/// # Safety
+/// `row(i)` for `i < rows` must lead to `depth` elements, `step` apart; `to` must have room for `depth` times the padded rows.
+#[inline(always)]
+pub(super) unsafe fn pack_transposed<S: Simd>(
+    _: S,
+    rows: usize,
+    depth: usize,
+    row: impl Fn(usize) -> *const f32,
+    step: usize,
+    to: *mut f32,
+) -> Panels {
+    let lanes = S::F32_LANES;
+    for (start, width) in panels(rows, lanes) {
+        let to = to.wrapping_add(start * depth);
+        let used = width.min(rows - start);
+        let mut i = 0;
+        while step == 1 && i + BLOCK <= used {
+            let from: [*const f32; BLOCK] = std::array::from_fn(|r| row(start + i + r));
+            let mut p = 0;
+            while p + BLOCK <= depth {
+                // SAFETY: as promised by the caller: `BLOCK` rows and `BLOCK` of their elements are left.
+                unsafe { transpose(from.map(|row| row.add(p)), to.add(p * width + i), width) };
+                p += BLOCK;
+            }
+            for (r, row) in from.into_iter().enumerate() {
+                // SAFETY: as promised by the caller.
+                (p..depth).for_each(|p| unsafe { *to.add(p * width + i + r) = *row.add(p) });
+            }
+            i += BLOCK;
+        }
+        for i in i..used {
+            let row = row(start + i);
+            // SAFETY: as promised by the caller.
+            (0..depth).for_each(|p| unsafe { *to.add(p * width + i) = *row.add(p * step) });
+        }
+        for i in used..width {
+            // SAFETY: as promised by the caller.
+            (0..depth).for_each(|p| unsafe { *to.add(p * width + i) = 0.0 });
+        }
+    }
+    Panels { start: to, depth, columns: rows }
+}
+
+/// Side of the squares that are transposed in registers.
+const BLOCK: usize = 4;
+
+/// Writes the columns of `BLOCK` rows, `stride` apart.
+///
+/// # Safety
+/// Each row must have `BLOCK` elements, and so must the places that are written.
+#[inline(always)]
+unsafe fn transpose(rows: [*const f32; BLOCK], to: *mut f32, stride: usize) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let rows = rows.map(|row| row.cast::<[f32; BLOCK]>().read_unaligned());
+        for c in 0..BLOCK {
+            let column = rows.map(|row| row[c]);
+            to.add(c * stride).cast::<[f32; BLOCK]>().write_unaligned(column);
+        }
+    }
+}
+
+/// First column and width of each panel.
+#[inline(always)]
+fn panels(columns: usize, lanes: usize) -> impl Iterator<Item = (usize, usize)> {
+    let padded = columns.next_multiple_of(lanes);
+    (0..columns).step_by(2 * lanes).map(move |start| (start, (padded - start).min(2 * lanes)))
+}

@@ -1,0 +1,100 @@
+//! Attention of single query rows, as when a text is generated token by token: every key and value is used once, so nothing is packed.
+//!
+//! In: a query, and contiguous keys or values by address. Out: scores, or sums of values weighted by probabilities.
+
+use super::tile::{load, store};
+use pulp::Simd;
+
+/// Up to this many query rows to a head of keys, each row by itself is faster than packing the keys for all.
+pub(super) const MOST_ROWS: usize = 2;
+
+/// `scores[i] = q · key(i)` for `count` keys.
+///
+/// # Safety
+/// `q` must lead to `depth` elements, `step` apart, each key to `depth` contiguous ones; `scores` must have room for `count`.
+#[inline(always)]
+pub(super) unsafe fn scores<S: Simd>(
+    simd: S,
+    q: *const f32,
+    step: usize,
+    depth: usize,
+    count: usize,
+    key: impl Fn(usize) -> *const f32,
+    scores: *mut f32,
+) {
+    let lanes = S::F32_LANES;
+    let whole = if step == 1 { depth / lanes * lanes } else { 0 };
+    for i in 0..count {
+        let key = key(i);
+        // Two sums hide half of the additions' latency; depths are a few vectors long.
+        let mut sums = [simd.splat_f32s(0.0); 2];
+        let mut sum = 0.0;
+        // SAFETY: as promised by the caller.
+        unsafe {
+            for (turn, at) in (0..whole).step_by(lanes).enumerate() {
+                let product = (load(simd, q.add(at)), load(simd, key.add(at)));
+                sums[turn % 2] = simd.mul_add_e_f32s(product.0, product.1, sums[turn % 2]);
+            }
+            for at in whole..depth {
+                sum += *q.add(at * step) * *key.add(at);
+            }
+            *scores.add(i) = sum + simd.reduce_sum_f32s(simd.add_f32s(sums[0], sums[1]));
+        }
+    }
+}
+
+/// `to = rescale·to + sum of weights[i]·value(i)` for `count` values of `columns` elements; without `rescale`, `to` is overwritten.
+///
+/// # Safety
+/// Each value must lead to `columns` contiguous elements, `weights` to `count`; nobody else may touch `to`.
+#[inline(always)]
+pub(super) unsafe fn weighted_sum<S: Simd>(
+    simd: S,
+    weights: *const f32,
+    count: usize,
+    value: impl Fn(usize) -> *const f32,
+    to: *mut f32,
+    columns: usize,
+    rescale: Option<f32>,
+) {
+    /// Vectors that are summed in registers together.
+    const WIDE: usize = 4;
+    let lanes = S::F32_LANES;
+    let mut start = 0;
+    // SAFETY: as promised by the caller.
+    unsafe {
+        while start + WIDE * lanes <= columns {
+            let mut sums = [simd.splat_f32s(0.0); WIDE];
+            for i in 0..count {
+                let weight = simd.splat_f32s(*weights.add(i));
+                let value = value(i).add(start);
+                for v in 0..WIDE {
+                    sums[v] = simd.mul_add_e_f32s(weight, load(simd, value.add(v * lanes)), sums[v]);
+                }
+            }
+            for v in 0..WIDE {
+                let to = to.add(start + v * lanes);
+                let sum = match rescale {
+                    Some(factor) => simd.mul_add_e_f32s(simd.splat_f32s(factor), load(simd, to), sums[v]),
+                    None => sums[v],
+                };
+                store(simd, to, sum);
+            }
+            start += WIDE * lanes;
+        }
+        while start < columns {
+            let left = simd.mask_between_m32s(0, (columns - start).min(lanes) as u32);
+            let mut sum = simd.splat_f32s(0.0);
+            for i in 0..count {
+                let value = simd.mask_load_ptr_f32s(left, value(i).add(start));
+                sum = simd.mul_add_e_f32s(simd.splat_f32s(*weights.add(i)), value, sum);
+            }
+            let to = to.add(start);
+            if let Some(factor) = rescale {
+                sum = simd.mul_add_e_f32s(simd.splat_f32s(factor), simd.mask_load_ptr_f32s(left, to), sum);
+            }
+            simd.mask_store_ptr_f32s(left, to, sum);
+            start += lanes;
+        }
+    }
+}

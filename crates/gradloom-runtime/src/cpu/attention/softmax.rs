@@ -1,0 +1,168 @@
+//! The elementwise parts of attention: an online softmax over rows of scores, and its derivative.
+//!
+//! In: rows of raw scores, padded to whole vectors. Out: the same rows as probabilities (not yet divided by their sum) or as cotangents.
+//! Milakov and Gimelshein, Online normalizer calculation for softmax (2018); Dao, FlashAttention-2 (2023), section 3.1.
+
+use super::tile::{load, store};
+use pulp::Simd;
+
+/// The state of one query's softmax: the largest scaled score so far, and the sum of exponentials relative to it.
+#[derive(Clone, Copy)]
+pub(super) struct Online {
+    pub(super) maximum: f32,
+    pub(super) sum: f32,
+}
+
+impl Online {
+    /// No key seen.
+    pub(super) const EMPTY: Online = Online { maximum: f32::NEG_INFINITY, sum: 0.0 };
+}
+
+/// Replaces `count` scores by `exp(scale·score - maximum)` and the rest of `width` by 0; updates the state. Gives the factor for
+/// what was summed under the old maximum.
+///
+/// # Safety
+/// `row` must have `width` elements, a whole number of vectors, of which the first `count` are scores.
+#[inline(always)]
+pub(super) unsafe fn online_softmax<S: Simd>(
+    simd: S,
+    row: *mut f32,
+    count: usize,
+    width: usize,
+    scale: f32,
+    state: &mut Online,
+) -> f32 {
+    let lanes = S::F32_LANES;
+    let factor = simd.splat_f32s(scale);
+    let whole = count / lanes * lanes;
+    let tail = simd.mask_between_m32s(0, (count - whole) as u32).mask();
+    let lowest = simd.splat_f32s(f32::NEG_INFINITY);
+    let mut maxima = lowest;
+    for at in (0..whole).step_by(lanes) {
+        // SAFETY: below `width`.
+        maxima = simd.max_f32s(simd.mul_f32s(unsafe { load(simd, row.add(at)) }, factor), maxima);
+    }
+    if whole < count {
+        // SAFETY: below `width`, which is a whole number of vectors.
+        let scaled = simd.mul_f32s(unsafe { load(simd, row.add(whole)) }, factor);
+        maxima = simd.max_f32s(simd.select_f32s(tail, scaled, lowest), maxima);
+    }
+    let maximum = state.maximum.max(simd.reduce_max_f32s(maxima));
+    let shift = simd.splat_f32s(-maximum);
+    let mut sums = simd.splat_f32s(0.0);
+    for at in (0..whole).step_by(lanes) {
+        // SAFETY: as above.
+        unsafe {
+            let value = exp(simd, simd.mul_add_e_f32s(load(simd, row.add(at)), factor, shift));
+            sums = simd.add_f32s(sums, value);
+            store(simd, row.add(at), value);
+        }
+    }
+    let mut end = whole;
+    if whole < count {
+        // SAFETY: as above.
+        unsafe {
+            let value = exp(simd, simd.mul_add_e_f32s(load(simd, row.add(whole)), factor, shift));
+            let value = simd.select_f32s(tail, value, simd.splat_f32s(0.0));
+            sums = simd.add_f32s(sums, value);
+            store(simd, row.add(whole), value);
+        }
+        end += lanes;
+    }
+    // SAFETY: as above.
+    unsafe { clear(simd, row, end, width) };
+    let rescale = if state.maximum == f32::NEG_INFINITY { 0.0 } else { libm::expf(state.maximum - maximum) };
+    *state = Online { maximum, sum: state.sum * rescale + simd.reduce_sum_f32s(sums) };
+    rescale
+}
+
+/// Turns one row of scores and of cotangents of the probabilities into probabilities `p = exp(scale·score - log_sum)` and cotangents of the
+/// raw scores `scale·p·(cotangent - mean)`. Everything from `count` to `width` becomes 0.
+///
+/// # Safety
+/// Both rows must have `width` elements, a whole number of vectors.
+#[inline(always)]
+pub(super) unsafe fn softmax_gradient<S: Simd>(
+    simd: S,
+    scores: *mut f32,
+    cotangents: *mut f32,
+    count: usize,
+    width: usize,
+    row: &RowConstants,
+) {
+    let lanes = S::F32_LANES;
+    let factor = simd.splat_f32s(row.scale);
+    let shift = simd.splat_f32s(-row.log_sum);
+    let mean = simd.splat_f32s(row.mean);
+    let zero = simd.splat_f32s(0.0);
+    for at in (0..count).step_by(lanes) {
+        // SAFETY: below `width`, which is a whole number of vectors.
+        unsafe {
+            let (scores, cotangents) = (scores.add(at), cotangents.add(at));
+            let mut p = exp(simd, simd.mul_add_e_f32s(load(simd, scores), factor, shift));
+            let mut d = simd.mul_f32s(simd.mul_f32s(p, factor), simd.sub_f32s(load(simd, cotangents), mean));
+            if at + lanes > count {
+                let mask = simd.mask_between_m32s(0, (count - at) as u32).mask();
+                p = simd.select_f32s(mask, p, zero);
+                d = simd.select_f32s(mask, d, zero);
+            }
+            store(simd, scores, p);
+            store(simd, cotangents, d);
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        clear(simd, scores, count.next_multiple_of(lanes), width);
+        clear(simd, cotangents, count.next_multiple_of(lanes), width);
+    }
+}
+
+/// What [`softmax_gradient`] needs to know of a row.
+pub(super) struct RowConstants {
+    /// Factor on the scores.
+    pub(super) scale: f32,
+    /// Log of the sum of the exponentials of the scaled scores.
+    pub(super) log_sum: f32,
+    /// Mean of the probabilities' cotangents under the probabilities: output · cotangent of the output.
+    pub(super) mean: f32,
+}
+
+/// Zeros, from a multiple of the vector's length to another.
+///
+/// # Safety
+/// `row` must have `end` elements.
+#[inline(always)]
+unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
+    for at in (start..end).step_by(S::F32_LANES) {
+        // SAFETY: as promised by the caller.
+        unsafe { store(simd, row.add(at), simd.splat_f32s(0.0)) };
+    }
+}
+
+/// `e^x` for `x <= 88`, within 2 units in the last place; 0 where the result would not be a normal number; NaN stays NaN.
+///
+/// Cody and Waite's reduction to `|r| <= ln(2) / 2`, then the Taylor polynomial of degree 7, whose truncation error is 2e-9.
+#[inline(always)]
+fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    /// Adding it rounds to an integer, which then stands in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    /// ln(2) in two parts; the first has few enough bits that its multiples by exponents are exact.
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+    /// Below it, `2^n` below would not be normal.
+    const LOWEST: f32 = -87.0;
+    let constant = |value| simd.splat_f32s(value);
+    let vanishes = simd.less_than_f32s(x, constant(LOWEST));
+    let x = simd.select_f32s(vanishes, constant(LOWEST), x);
+    let shifted = simd.mul_add_e_f32s(x, constant(std::f32::consts::LOG2_E), constant(ROUND));
+    let n = simd.sub_f32s(shifted, constant(ROUND));
+    let r = simd.mul_add_e_f32s(n, constant(-LN_2[0]), x);
+    let r = simd.mul_add_e_f32s(n, constant(-LN_2[1]), r);
+    let mut polynomial = constant(1.0 / 5040.0);
+    for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        polynomial = simd.mul_add_e_f32s(polynomial, r, constant(coefficient));
+    }
+    // 2^n by adding n to the exponent bits; the bits of ROUND itself are shifted out.
+    let exponent = simd.wrapping_dyn_shl_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(23));
+    let bits = simd.add_u32s(simd.transmute_u32s_f32s(polynomial), exponent);
+    simd.select_f32s(vanishes, constant(0.0), simd.transmute_f32s_u32s(bits))
+}

@@ -1,0 +1,361 @@
+//! Attention against loops in float64, forward and backward, over random shapes, layouts, offsets, lengths and block tables.
+
+use super::*;
+use crate::cpu::strided::{Case, Operand, Random, assert_close};
+use gradloom_codegen::cpu::AttentionShape;
+use gradloom_core::ir::{DType, OpKind, Shape};
+
+/// Everything that a test chooses.
+struct Setup {
+    shape: AttentionShape,
+    spec: AttentionSpec,
+    offset: i32,
+    length: usize,
+    /// Keys of a pool block, with a block table.
+    block_size: usize,
+}
+
+impl Setup {
+    fn random(random: &mut Random, extents: &[usize]) -> Self {
+        let kv_heads = random.pick(&[1, 2]);
+        let spec = AttentionSpec {
+            causal: random.below(2) == 0,
+            scale: 0.3,
+            query_offset: random.below(2) == 0,
+            key_length: random.below(2) == 0,
+            block_table: false,
+        };
+        let depths = [1, 3, 8, 16, 20, 32, 40, 64];
+        let shape = AttentionShape {
+            batch: random.pick(&[1, 2]),
+            heads: kv_heads * random.pick(&[1, 2, 3]),
+            kv_heads,
+            queries: random.pick(extents),
+            keys: random.pick(extents),
+            depth: random.pick(&depths),
+            value_depth: random.pick(&depths),
+        };
+        let offset = if spec.query_offset { random.below(2 * shape.keys + 20) as i32 - 20 } else { 0 };
+        let length = if spec.key_length { random.below(shape.keys + 1) } else { shape.keys };
+        Self { shape, spec, offset, length, block_size: 1 }
+    }
+
+    fn extras(&self, random: &mut Random, blocks: &[i32]) -> Vec<Operand> {
+        let mut extras = Vec::new();
+        if self.spec.query_offset {
+            extras.push(Operand::i32([], &[self.offset]));
+        }
+        if self.spec.key_length {
+            extras.push(Operand::i32([], &[self.length as i32]));
+        }
+        if self.spec.block_table {
+            let columns = blocks.len() / self.shape.batch;
+            // As a window of a wider table.
+            let gap = random.below(3);
+            let mut table = Operand::i32([self.shape.batch, columns], blocks);
+            let rows = (0..self.shape.batch)
+                .flat_map(|b| [&table.buffer[b * columns..(b + 1) * columns], &vec![u32::MAX; gap]].concat());
+            table.buffer = rows.collect();
+            table.layout.strides[0] = columns + gap;
+            extras.push(table);
+        }
+        extras
+    }
+
+    fn kv_shape(&self, depth: usize) -> Shape {
+        [self.shape.batch, self.shape.kv_heads, self.shape.keys, depth].into()
+    }
+
+    fn q_shape(&self, depth: usize) -> Shape {
+        [self.shape.batch, self.shape.heads, self.shape.queries, depth].into()
+    }
+
+    fn forward(&self, reads: Vec<Operand>) -> Case {
+        let lead = [self.shape.batch, self.shape.heads, self.shape.queries];
+        Case {
+            kind: OpKind::Attention(self.spec),
+            reads,
+            results: vec![(DType::F32, self.q_shape(self.shape.value_depth)), (DType::F32, lead.into())],
+            workspace: self.shape.forward_workspace(3),
+        }
+    }
+
+    fn backward(&self, reads: Vec<Operand>) -> Case {
+        let (depth, value_depth) = (self.shape.depth, self.shape.value_depth);
+        let shapes = [self.q_shape(depth), self.kv_shape(depth), self.kv_shape(value_depth)];
+        Case {
+            kind: OpKind::AttentionGrad(self.spec),
+            reads,
+            results: shapes.map(|shape| (DType::F32, shape)).to_vec(),
+            workspace: self.shape.backward_workspace(3),
+        }
+    }
+
+    fn sees(&self, query: usize, key: usize) -> bool {
+        key < self.length && (!self.spec.causal || key as i64 <= i64::from(self.offset) + query as i64)
+    }
+
+    /// Row (batch, head, i) of a `[batch, heads, extent, depth]` tensor in row-major order.
+    fn row(values: &[f64], at: [usize; 3], heads: usize, extent: usize, depth: usize) -> &[f64] {
+        let start = ((at[0] * heads + at[1]) * extent + at[2]) * depth;
+        &values[start..start + depth]
+    }
+
+    /// Probabilities `[batch, heads, queries, keys]` and log-sum-exps.
+    fn probabilities(&self, q: &[f64], k: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let s = self.shape;
+        let (mut all, mut log_sums) = (Vec::new(), Vec::new());
+        for (b, h, i) in self.queries() {
+            let q = Self::row(q, [b, h, i], s.heads, s.queries, s.depth);
+            let score = |j| {
+                let k = Self::row(k, [b, h / s.group(), j], s.kv_heads, s.keys, s.depth);
+                let dot: f64 = q.iter().zip(k).map(|(q, k)| q * k).sum();
+                if self.sees(i, j) { dot * self.spec.scale } else { f64::NEG_INFINITY }
+            };
+            let scores: Vec<f64> = (0..s.keys).map(score).collect();
+            let sum: f64 = scores.iter().map(|s| s.exp()).sum();
+            log_sums.push(sum.ln());
+            all.extend(scores.iter().map(|s| if sum == 0.0 { 0.0 } else { s.exp() / sum }));
+        }
+        (all, log_sums)
+    }
+
+    fn queries(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        let s = self.shape;
+        (0..s.batch * s.heads * s.queries)
+            .map(move |i| (i / (s.heads * s.queries), i / s.queries % s.heads, i % s.queries))
+    }
+
+    /// Output and log-sum-exps.
+    fn expected(&self, q: &[f64], k: &[f64], v: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let s = self.shape;
+        let (p, log_sums) = self.probabilities(q, k);
+        let mut output = Vec::new();
+        for (row, (b, h, _)) in self.queries().enumerate() {
+            let v = |j| Self::row(v, [b, h / s.group(), j], s.kv_heads, s.keys, s.value_depth);
+            output.extend(
+                (0..s.value_depth)
+                    .map(|c| -> f64 { (0..s.keys).map(|j| p[row * s.keys + j] * v(j)[c]).sum() }),
+            );
+        }
+        (output, log_sums)
+    }
+
+    /// dq, dk and dv, by the chain rule through the matrix of probabilities.
+    fn expected_gradients(&self, q: &[f64], k: &[f64], v: &[f64], g: &[f64]) -> [Vec<f64>; 3] {
+        let s = self.shape;
+        let (p, _) = self.probabilities(q, k);
+        let (mut dq, mut dk, mut dv) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]);
+        for (row, (b, h, _)) in self.queries().enumerate() {
+            let g = &g[row * s.value_depth..][..s.value_depth];
+            let kv_row = |j| (b * s.kv_heads + h / s.group()) * s.keys + j;
+            let dp = |j| -> f64 { (0..s.value_depth).map(|c| g[c] * v[kv_row(j) * s.value_depth + c]).sum() };
+            let mean: f64 = (0..s.keys).map(|j| p[row * s.keys + j] * dp(j)).sum();
+            for j in 0..s.keys {
+                let p = p[row * s.keys + j];
+                let ds = self.spec.scale * p * (dp(j) - mean);
+                for c in 0..s.value_depth {
+                    dv[kv_row(j) * s.value_depth + c] += p * g[c];
+                }
+                for c in 0..s.depth {
+                    dq[row * s.depth + c] += ds * k[kv_row(j) * s.depth + c];
+                    dk[kv_row(j) * s.depth + c] += ds * q[row * s.depth + c];
+                }
+            }
+        }
+        [dq, dk, dv]
+    }
+}
+
+fn floats(bits: &[u32]) -> Vec<f32> {
+    bits.iter().map(|&bits| f32::from_bits(bits)).collect()
+}
+
+/// Runs forward and backward on one setup.
+fn check(what: &str, setup: &Setup, random: &mut Random) {
+    let s = setup.shape;
+    let q = Operand::random(random, &setup.q_shape(s.depth));
+    let k = Operand::random(random, &setup.kv_shape(s.depth));
+    let v = Operand::random(random, &setup.kv_shape(s.value_depth));
+    let what = format!("{what}: {s:?} {:?} offset {} length {}", setup.spec, setup.offset, setup.length);
+    let reads = [vec![q, k, v], setup.extras(random, &[])].concat();
+    let [q, k, v] = [0, 1, 2].map(|i| reads[i].values());
+
+    let forward = setup.forward(reads.clone());
+    let results = forward.run_on_all_pools(&*prepare_attention(&forward.launch(), &setup.spec)).unwrap();
+    let (output, log_sums) = setup.expected(&q, &k, &v);
+    assert_close(&format!("{what}: output"), &results[0], &output, 1e-5);
+    assert_close(&format!("{what}: log-sum-exp"), &results[1], &log_sums, 1e-5);
+
+    let cotangent = Operand::random(random, &setup.q_shape(s.value_depth));
+    let expected = setup.expected_gradients(&q, &k, &v, &cotangent.values());
+    let output = Operand::f32(setup.q_shape(s.value_depth), &floats(&results[0]));
+    let log_sum = Operand::f32([s.batch, s.heads, s.queries], &floats(&results[1]));
+    let backward = setup.backward([reads, vec![output, log_sum, cotangent]].concat());
+    let results =
+        backward.run_on_all_pools(&*prepare_attention_grad(&backward.launch(), &setup.spec)).unwrap();
+    for (name, (result, expected)) in ["dq", "dk", "dv"].iter().zip(results.iter().zip(&expected)) {
+        assert_close(&format!("{what}: {name}"), result, expected, 1e-4);
+    }
+}
+
+#[test]
+fn random_setups() {
+    let mut random = Random(11);
+    for round in 0..150 {
+        let setup = Setup::random(&mut random, &[0, 1, 2, 5, 12, 17, 33, 64]);
+        check(&format!("round {round}"), &setup, &mut random);
+    }
+}
+
+#[test]
+fn many_blocks_of_queries_and_keys() {
+    let mut random = Random(12);
+    for round in 0..12 {
+        let mut setup = Setup::random(&mut random, &[130, 300, 531]);
+        setup.shape.batch = 1;
+        setup.shape.heads = setup.shape.kv_heads * (1 + round % 2);
+        check(&format!("round {round}"), &setup, &mut random);
+    }
+}
+
+#[test]
+fn heads_of_one_tensor() {
+    // q, k and v as slices of [batch, length, 3·heads·depth], permuted to [batch, heads, length, depth].
+    let (batch, heads, length, depth) = (2, 3, 40, 16);
+    let mut random = Random(13);
+    let all = Operand::dense(&mut random, &[batch, length, 3, heads, depth].into());
+    let part = |i: usize| {
+        let slice = all.layout.slice(&[0, 0, i, 0, 0], &[batch, length, i + 1, heads, depth], &[1; 5]);
+        let layout = slice.reshape(&[batch, length, heads, depth].into()).unwrap().permute(&[0, 2, 1, 3]);
+        Operand { layout, ..all.clone() }
+    };
+    let spec = AttentionSpec {
+        causal: true,
+        scale: 0.25,
+        query_offset: false,
+        key_length: false,
+        block_table: false,
+    };
+    let shape = AttentionShape {
+        batch,
+        heads,
+        kv_heads: heads,
+        queries: length,
+        keys: length,
+        depth,
+        value_depth: depth,
+    };
+    let setup = Setup { shape, spec, offset: 0, length, block_size: 1 };
+    let case = setup.forward(vec![part(0), part(1), part(2)]);
+    let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &spec)).unwrap();
+    let [q, k, v] = [0, 1, 2].map(|i| case.reads[i].values());
+    assert_close("output", &results[0], &setup.expected(&q, &k, &v).0, 1e-5);
+}
+
+/// A setup with a block table, its reads, and the keys and values that they stand for.
+fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Operand>, [Vec<f64>; 3]) {
+    let mut setup = Setup::random(random, &[queries]);
+    let (blocks, pool) = (random.pick(&[1, 3, 30]), 37);
+    setup.block_size = random.pick(&[1, 7, 16]);
+    setup.shape.keys = blocks * setup.block_size;
+    setup.spec.block_table = true;
+    setup.spec.key_length = true;
+    setup.length = random.below(setup.shape.keys + 1);
+    let s = setup.shape;
+    let used = setup.length.div_ceil(setup.block_size);
+    let mut table: Vec<i32> = (0..s.batch * blocks).map(|_| random.below(pool) as i32).collect();
+    for (i, entry) in table.iter_mut().enumerate() {
+        // What no key needs is not looked at.
+        *entry = if i % blocks < used { *entry } else { -1 };
+    }
+    let pools = [s.depth, s.value_depth]
+        .map(|depth| Operand::random(random, &[pool, s.kv_heads, setup.block_size, depth].into()));
+    let gathered = [(0, s.depth), (1, s.value_depth)].map(|(which, depth)| {
+        let values = pools[which].values();
+        let mut rows = Vec::new();
+        for (b, h, j) in (0..s.batch * s.kv_heads * s.keys)
+            .map(|i| (i / (s.kv_heads * s.keys), i / s.keys % s.kv_heads, i % s.keys))
+        {
+            let block = table[b * blocks + j / setup.block_size].max(0) as usize;
+            let at = [block, h, j % setup.block_size];
+            rows.extend_from_slice(Setup::row(&values, at, s.kv_heads, setup.block_size, depth));
+        }
+        rows
+    });
+    let q = Operand::random(random, &setup.q_shape(s.depth));
+    let [k, v] = gathered;
+    let values = [q.values(), k, v];
+    let reads = [vec![q], pools.to_vec(), setup.extras(random, &table)].concat();
+    (setup, reads, values)
+}
+
+#[test]
+fn keys_in_blocks_of_a_pool() {
+    let mut random = Random(14);
+    for round in 0..60 {
+        let (setup, reads, [q, k, v]) = paged(&mut random, [1, 2, 30][round % 3]);
+        let case = setup.forward(reads);
+        let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec)).unwrap();
+        let (output, log_sums) = setup.expected(&q, &k, &v);
+        assert_close(&format!("round {round}: output"), &results[0], &output, 1e-5);
+        assert_close(&format!("round {round}: log-sum-exp"), &results[1], &log_sums, 1e-5);
+    }
+}
+
+#[test]
+fn lengths_and_blocks_out_of_range_are_traps() {
+    let mut random = Random(15);
+    let (mut setup, mut reads, _) = paged(&mut random, 2);
+    while setup.length < 2 || setup.shape.batch < 2 {
+        (setup, reads, _) = paged(&mut random, 2);
+    }
+    let (length, table) = (reads.len() - 2, reads.len() - 1);
+    let trap = |reads: &[Operand]| {
+        let case = setup.forward(reads.to_vec());
+        let trap = case.run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec)).unwrap_err();
+        trap.message
+    };
+    let keys = setup.shape.keys;
+    for wrong in [-1, keys as i32 + 1] {
+        let mut reads = reads.clone();
+        reads[length] = Operand::i32([], &[wrong]);
+        assert_eq!(
+            trap(&reads),
+            format!("attention: key_length is {wrong}, but there are {keys} keys (0..={keys})")
+        );
+    }
+    for wrong in [-1, 37] {
+        let mut reads = reads.clone();
+        let at = reads[table].layout.strides[0];
+        reads[table].buffer[at] = wrong as u32;
+        assert_eq!(
+            trap(&reads),
+            format!("attention: block_table[1, 0] is {wrong}, outside the pool of 37 blocks")
+        );
+    }
+}
+
+#[test]
+fn large_scores_neither_overflow_nor_lose_what_is_not_a_number() {
+    let spec = AttentionSpec {
+        causal: false,
+        scale: 1.0,
+        query_offset: false,
+        key_length: false,
+        block_table: false,
+    };
+    let shape =
+        AttentionShape { batch: 1, heads: 1, kv_heads: 1, queries: 6, keys: 20, depth: 1, value_depth: 1 };
+    let setup = Setup { shape, spec, offset: 0, length: 20, block_size: 1 };
+    let q = [1000.0, -1000.0, 0.0, f32::NAN, 3e38, 1.0];
+    let keys: Vec<f32> = (0..20).map(|j| j as f32).collect();
+    let operand = |values: &[f32]| Operand::f32([1, 1, values.len(), 1], values);
+    let case = setup.forward(vec![operand(&q), operand(&keys), operand(&keys)]);
+    let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &spec)).unwrap();
+    let output = floats(&results[0]);
+    assert_eq!(output[..2], [19.0, 0.0]);
+    assert!((output[2] - 9.5).abs() < 1e-5);
+    assert!(output[3].is_nan() && output[4].is_nan(), "{output:?}");
+    assert_eq!(floats(&results[1])[0], 19_000.0);
+}

@@ -1,0 +1,18 @@
+//! Reading and writing at places that are data: rows by number, and windows by their start.
+//!
+//! In: launches of `Gather`, `ScatterAdd`, `DynamicSlice` and `DynamicUpdateSlice`, with operands in any strided layouts. Out: kernels.
+//! Always holds: every index is checked before anything is written, so a [`Trap`] leaves an operand that the result
+//! overwrites as it was; the message names the first index that is out of range, its position and the range.
+
+mod gather;
+mod indices;
+mod scatter;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use super::{Call, FirstFault, Prepared, Trap};
+
+pub(super) use gather::prepare as prepare_gather;
+pub(super) use scatter::prepare as prepare_scatter_add;
+pub(super) use window::{prepare_dynamic_slice, prepare_dynamic_update_slice};

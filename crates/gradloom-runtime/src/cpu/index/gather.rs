@@ -1,0 +1,96 @@
+//! Rows by number.
+//!
+//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`. Out: `[batch.., index.., row..]`, contiguous, each row copied.
+
+use super::indices::{Indices, Places};
+use super::{Call, Prepared, Trap};
+use crate::cpu::work::GRAIN;
+use gradloom_core::kernel::Launch;
+
+/// Prepares `Gather`.
+pub(in crate::cpu) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared> {
+    let (x, index, write) = (&launch.reads[0], &launch.reads[1], &launch.writes[0]);
+    let rank = x.layout.shape.rank();
+    let row_elements: usize = x.layout.shape[batch + 1..].iter().product();
+    let batches: usize = x.layout.shape[..batch].iter().product();
+    let chunk = row_elements.clamp(1, GRAIN);
+    Box::new(Gather {
+        indices: Indices::new("gather", 1, index, x.layout.shape[batch]),
+        indices_per_batch: index.layout.shape.elements() / batches.max(1),
+        total_rows: index.layout.shape.elements(),
+        row_elements,
+        chunk,
+        rows_per_task: (GRAIN / chunk).max(1),
+        offset: x.layout.offset,
+        batch_places: Places::new(&x.layout, 0, batch),
+        row_stride: x.layout.strides[batch],
+        element_places: Places::new(&x.layout, batch + 1, rank),
+        result: write.layout.offset,
+        element_bytes: write.dtype.bytes(),
+    })
+}
+
+struct Gather {
+    indices: Indices,
+    indices_per_batch: usize,
+    total_rows: usize,
+    row_elements: usize,
+    /// A task takes this many elements of each of some rows.
+    chunk: usize,
+    rows_per_task: usize,
+    offset: usize,
+    batch_places: Places,
+    /// Distance between rows of x.
+    row_stride: usize,
+    element_places: Places,
+    /// Offset of the result.
+    result: usize,
+    element_bytes: usize,
+}
+
+impl Prepared for Gather {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        self.indices.check(call)?;
+        let chunks = self.row_elements.div_ceil(self.chunk);
+        call.pool.run(self.total_rows.div_ceil(self.rows_per_task) * chunks, &|task| {
+            let first = task / chunks * self.rows_per_task;
+            let start = task % chunks * self.chunk;
+            for row in first..(first + self.rows_per_task).min(self.total_rows) {
+                // SAFETY: the indices were checked; the task's elements lie in the row and belong to no other task. Any
+                // bits are a u8 or u32.
+                unsafe {
+                    match self.element_bytes {
+                        1 => self.copy::<u8>(call, row, start),
+                        _ => self.copy::<u32>(call, row, start),
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Gather {
+    /// Copies the elements from `start` of a row, at most a chunk.
+    ///
+    /// # Safety
+    /// `row` and `start` must lie in the result, the indices in their range; `T` must have the elements' size.
+    unsafe fn copy<T: Copy>(&self, call: &Call<'_>, row: usize, start: usize) {
+        // SAFETY: as promised by the caller.
+        let number = unsafe { self.indices.row(call, row) };
+        let batch = self.batch_places.at(row / self.indices_per_batch);
+        let from = call.read::<T>(0, self.offset + batch + number * self.row_stride);
+        let to = call.write::<T>(0, self.result + row * self.row_elements);
+        let end = (start + self.chunk).min(self.row_elements);
+        self.element_places.stretches(start, end, |position, place, stride, count| {
+            let (from, to) = (from.wrapping_add(place), to.wrapping_add(position));
+            // SAFETY: a stretch lies within the row on both sides.
+            unsafe {
+                match stride {
+                    1 => to.copy_from_nonoverlapping(from, count),
+                    _ => (0..count).for_each(|i| *to.add(i) = *from.add(i * stride)),
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,139 @@
+//! The parts that `Gather` and `ScatterAdd` share: rows that are numbered, and checked numbers.
+//!
+//! In: layouts. Out: places by row-major position, and indices that are known to be in range.
+
+use super::{Call, FirstFault, Trap};
+use crate::cpu::work::GRAIN;
+use gradloom_core::kernel::{Access, Layout};
+
+/// Places of elements by their row-major position, over some axes of a layout.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// (extent, stride), outermost first, as few as possible.
+    axes: Vec<(usize, usize)>,
+}
+
+impl Places {
+    /// Over axes `start..end` of a layout, counted from 0.
+    pub(super) fn new(layout: &Layout, start: usize, end: usize) -> Self {
+        let part = Layout {
+            offset: 0,
+            shape: layout.shape[start..end].into(),
+            strides: layout.strides[start..end].to_vec(),
+        };
+        Self { axes: part.collapsed() }
+    }
+
+    /// The place of the element at a row-major position.
+    #[inline]
+    pub(super) fn at(&self, mut position: usize) -> usize {
+        let mut place = 0;
+        for &(extent, stride) in self.axes[self.axes.len().min(1)..].iter().rev() {
+            place += position % extent * stride;
+            position /= extent;
+        }
+        place + position * self.axes.first().map_or(0, |axis| axis.1)
+    }
+
+    /// Calls `run(first position, place, stride, count)` for stretches of evenly spaced elements that make up `start..end`.
+    #[inline]
+    pub(super) fn stretches(
+        &self,
+        start: usize,
+        end: usize,
+        mut run: impl FnMut(usize, usize, usize, usize),
+    ) {
+        let (extent, stride) = self.axes.last().copied().unwrap_or((1, 1));
+        let mut position = start;
+        while position < end {
+            let count = (extent - position % extent).min(end - position);
+            run(position, self.at(position), stride, count);
+            position += count;
+        }
+    }
+}
+
+/// The index operand: `[batch.., index..]` of i32, each naming one of `rows` rows.
+pub(super) struct Indices {
+    op: &'static str,
+    read: usize,
+    offset: usize,
+    places: Places,
+    extents: Vec<usize>,
+    rows: usize,
+}
+
+impl Indices {
+    pub(super) fn new(op: &'static str, read: usize, access: &Access, rows: usize) -> Self {
+        let layout = &access.layout;
+        Self {
+            op,
+            read,
+            offset: layout.offset,
+            places: Places::new(layout, 0, layout.shape.rank()),
+            extents: layout.shape.to_vec(),
+            rows,
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.extents.iter().product()
+    }
+
+    /// The index at a row-major position.
+    ///
+    /// # Safety
+    /// The position must be below the number of indices.
+    #[inline]
+    unsafe fn value(&self, call: &Call<'_>, position: usize) -> i32 {
+        // SAFETY: as promised by the caller.
+        unsafe { *call.read::<i32>(self.read, self.offset + self.places.at(position)) }
+    }
+
+    /// The row at a row-major position.
+    ///
+    /// # Safety
+    /// The position must be below the number of indices, and [`Indices::check`] must have passed.
+    #[inline]
+    pub(super) unsafe fn row(&self, call: &Call<'_>, position: usize) -> usize {
+        // SAFETY: as promised by the caller.
+        unsafe { self.value(call, position) as usize }
+    }
+
+    /// Looks at all indices.
+    ///
+    /// # Errors
+    /// For the first index that is not in `0..rows`.
+    pub(super) fn check(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let fault = FirstFault::new();
+        call.pool.run(self.count().div_ceil(GRAIN), &|task| {
+            for position in task * GRAIN..((task + 1) * GRAIN).min(self.count()) {
+                // SAFETY: below the number of indices.
+                let value = unsafe { self.value(call, position) };
+                if !usize::try_from(value).is_ok_and(|value| value < self.rows) {
+                    fault.record(position);
+                    return;
+                }
+            }
+        });
+        let Some(position) = fault.get() else { return Ok(()) };
+        // SAFETY: a task was there.
+        let value = unsafe { self.value(call, position) };
+        let mut rest = position;
+        let mut at: Vec<usize> = self
+            .extents
+            .iter()
+            .rev()
+            .map(|extent| {
+                let index = rest % extent;
+                rest /= extent;
+                index
+            })
+            .collect();
+        at.reverse();
+        Err(Trap::new(format!(
+            "{}: index {value} at position {at:?} of the indices is out of range: there are {} rows (0..{})",
+            self.op, self.rows, self.rows
+        )))
+    }
+}

@@ -1,0 +1,133 @@
+//! Adding updates to rows by number.
+//!
+//! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out: x with the updates added,
+//! contiguous; possibly in the bytes of x.
+//! Always holds: each element is added to by one task, in the order of the updates. Tasks are columns of rows, or ranges of rows
+//! where rows are short.
+
+use super::indices::{Indices, Places};
+use super::{Call, Prepared, Trap};
+use crate::cpu::movement::CopyLoop;
+use crate::cpu::work::GRAIN;
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::Launch;
+use std::ops::Range;
+
+/// Tasks that many updates are split into.
+const TASKS: usize = 16;
+/// Least elements of a row that make a task: four cache lines, so that tasks seldom share one.
+const LEAST_COLUMNS: usize = 64;
+
+/// Prepares `ScatterAdd`.
+pub(in crate::cpu) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared> {
+    let [x, index, updates] = [0, 1, 2].map(|read| &launch.reads[read]);
+    let write = &launch.writes[0];
+    let shape = &x.layout.shape;
+    let batches: usize = shape[..batch].iter().product();
+    let row_elements: usize = shape[batch + 1..].iter().product();
+    let per_batch = index.layout.shape.elements() / batches.max(1);
+
+    let wanted = (per_batch * batches * row_elements).div_ceil(GRAIN).min(TASKS).div_ceil(batches.max(1));
+    let column_pieces = wanted.min(row_elements.div_ceil(LEAST_COLUMNS)).max(1);
+    let row_pieces = (wanted / column_pieces).clamp(1, shape[batch].max(1));
+    let index_rank = index.layout.shape.rank();
+    Box::new(ScatterAdd {
+        indices: Indices::new("scatter_add", 1, index, shape[batch]),
+        per_batch,
+        batches,
+        rows: shape[batch],
+        row_elements,
+        columns_per_task: row_elements.div_ceil(column_pieces).next_multiple_of(16),
+        rows_per_task: shape[batch].div_ceil(row_pieces).max(1),
+        copy: CopyLoop::new(&x.layout, &write.layout, write.dtype.bytes()),
+        same_layout: x.layout == write.layout,
+        updates_offset: updates.layout.offset,
+        update_places: Places::new(&updates.layout, 0, index_rank),
+        element_places: Places::new(&updates.layout, index_rank, updates.layout.shape.rank()),
+        result: write.layout.offset,
+        dtype: write.dtype,
+    })
+}
+
+struct ScatterAdd {
+    indices: Indices,
+    /// Updates of one batch.
+    per_batch: usize,
+    batches: usize,
+    rows: usize,
+    row_elements: usize,
+    columns_per_task: usize,
+    rows_per_task: usize,
+    /// From x to the result.
+    copy: CopyLoop,
+    same_layout: bool,
+    updates_offset: usize,
+    update_places: Places,
+    element_places: Places,
+    /// Offset of the result.
+    result: usize,
+    dtype: DType,
+}
+
+impl Prepared for ScatterAdd {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        self.indices.check(call)?;
+        let in_place = self.same_layout && call.reads[0] == call.writes[0].cast_const();
+        if !in_place {
+            // SAFETY: the layouts are those of the launch, whose result overlaps x only as above.
+            unsafe { self.copy.run(call.pool, call.reads[0], call.writes[0]) };
+        }
+        let columns = self.row_elements.div_ceil(self.columns_per_task);
+        let ranges = self.rows.div_ceil(self.rows_per_task);
+        call.pool.run(self.batches * ranges * columns, &|task| {
+            let (rest, column) = (task / columns, task % columns);
+            let (batch, range) = (rest / ranges, rest % ranges);
+            let (row, column) = (range * self.rows_per_task, column * self.columns_per_task);
+            let rows = row..(row + self.rows_per_task).min(self.rows);
+            let columns = column..(column + self.columns_per_task).min(self.row_elements);
+            // SAFETY: the indices were checked; the rows and columns of a task belong to it alone.
+            unsafe {
+                match self.dtype {
+                    DType::F32 => self.add(call, batch, &rows, &columns, |a: f32, b: f32| a + b),
+                    _ => self.add(call, batch, &rows, &columns, u32::wrapping_add),
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+impl ScatterAdd {
+    /// Adds to these columns of these rows.
+    ///
+    /// # Safety
+    /// The ranges must lie in the result and the indices in their range; `T` must be the elements' type.
+    unsafe fn add<T: Copy>(
+        &self,
+        call: &Call<'_>,
+        batch: usize,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+        sum: impl Fn(T, T) -> T + Copy,
+    ) {
+        for update in batch * self.per_batch..(batch + 1) * self.per_batch {
+            // SAFETY: as promised by the caller.
+            let row = unsafe { self.indices.row(call, update) };
+            if !rows.contains(&row) {
+                continue;
+            }
+            let from = call.read::<T>(2, self.updates_offset + self.update_places.at(update));
+            let to = call.write::<T>(0, self.result + (batch * self.rows + row) * self.row_elements);
+            self.element_places.stretches(columns.start, columns.end, |position, place, stride, count| {
+                let (from, to) = (from.wrapping_add(place), to.wrapping_add(position));
+                // SAFETY: a stretch lies within the row on both sides; the updates do not overlap the result.
+                unsafe {
+                    match stride {
+                        1 => (0..count).for_each(|i| *to.add(i) = sum(*to.add(i), *from.add(i))),
+                        _ => (0..count).for_each(|i| *to.add(i) = sum(*to.add(i), *from.add(i * stride))),
+                    }
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Windows whose place is known only when the step runs.
+//!
+//! In: a tensor, perhaps an update, and one i32 start for each axis. Out: the window's elements, or the tensor with them replaced,
+//! contiguous; a replacement may happen in the tensor's own bytes.
+
+use super::{Call, Prepared, Trap};
+use crate::cpu::movement::CopyLoop;
+use gradloom_core::kernel::{Access, Launch, Layout};
+
+/// Prepares `DynamicSlice`.
+pub(in crate::cpu) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared> {
+    let (x, write) = (&launch.reads[0].layout, &launch.writes[0]);
+    let bytes = write.dtype.bytes();
+    let window = Layout { shape: write.layout.shape.clone(), ..x.clone() };
+    Box::new(DynamicSlice {
+        starts: Starts::new("dynamic_slice", 1, &launch.reads[1..], x, &window),
+        copy: CopyLoop::new(&window, &write.layout, bytes),
+        element_bytes: bytes,
+    })
+}
+
+/// Prepares `DynamicUpdateSlice`.
+pub(in crate::cpu) fn prepare_dynamic_update_slice(launch: &Launch) -> Box<dyn Prepared> {
+    let (x, update, write) = (&launch.reads[0].layout, &launch.reads[1].layout, &launch.writes[0]);
+    let bytes = write.dtype.bytes();
+    let window = Layout { shape: update.shape.clone(), ..write.layout.clone() };
+    Box::new(DynamicUpdateSlice {
+        starts: Starts::new("dynamic_update_slice", 2, &launch.reads[2..], &write.layout, &window),
+        whole: CopyLoop::new(x, &write.layout, bytes),
+        same_layout: *x == write.layout,
+        update: CopyLoop::new(update, &window, bytes),
+        element_bytes: bytes,
+    })
+}
+
+struct DynamicSlice {
+    starts: Starts,
+    /// From the window at 0 to the result.
+    copy: CopyLoop,
+    element_bytes: usize,
+}
+
+impl Prepared for DynamicSlice {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let start = self.starts.offset(call)? * self.element_bytes;
+        // SAFETY: the window, moved by starts that were checked, lies in x; the result overlaps nothing.
+        unsafe { self.copy.run(call.pool, call.read(0, start), call.writes[0]) };
+        Ok(())
+    }
+}
+
+struct DynamicUpdateSlice {
+    starts: Starts,
+    /// From x to the result.
+    whole: CopyLoop,
+    same_layout: bool,
+    /// From the update to the window at 0.
+    update: CopyLoop,
+    element_bytes: usize,
+}
+
+impl Prepared for DynamicUpdateSlice {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let start = self.starts.offset(call)? * self.element_bytes;
+        let in_place = self.same_layout && call.reads[0] == call.writes[0].cast_const();
+        // SAFETY: the window, moved by starts that were checked, lies in the result, which overlaps x only as above, and the
+        // update not at all.
+        unsafe {
+            if !in_place {
+                self.whole.run(call.pool, call.reads[0], call.writes[0]);
+            }
+            self.update.run(call.pool, call.reads[1], call.write(0, start));
+        }
+        Ok(())
+    }
+}
+
+/// The starts of a window.
+struct Starts {
+    op: &'static str,
+    axes: Vec<Axis>,
+}
+
+struct Axis {
+    /// Which read the start is, and where it stands in its buffer.
+    read: usize,
+    offset: usize,
+    stride: usize,
+    window: usize,
+    extent: usize,
+}
+
+impl Starts {
+    /// For a window into a layout; `reads` are the starts, of which the first is read number `first`.
+    fn new(op: &'static str, first: usize, reads: &[Access], whole: &Layout, window: &Layout) -> Self {
+        let axes = reads.iter().enumerate().map(|(a, start)| Axis {
+            read: first + a,
+            offset: start.layout.offset,
+            stride: whole.strides[a],
+            window: window.shape[a],
+            extent: whole.shape[a],
+        });
+        Self { op, axes: axes.collect() }
+    }
+
+    /// How far the window moves, in elements.
+    ///
+    /// # Errors
+    /// If it would stick out.
+    fn offset(&self, call: &Call<'_>) -> Result<usize, Trap> {
+        let mut offset = 0;
+        for (a, axis) in self.axes.iter().enumerate() {
+            // SAFETY: the read is an i32 scalar of the launch.
+            let start = unsafe { *call.read::<i32>(axis.read, axis.offset) };
+            let last = axis.extent - axis.window;
+            match usize::try_from(start) {
+                Ok(start) if start <= last => offset += start * axis.stride,
+                _ => {
+                    return Err(Trap::new(format!(
+                        "{}: start {start} on axis {a} is out of range: a window of {} fits into {} at 0..={last}",
+                        self.op, axis.window, axis.extent
+                    )));
+                }
+            }
+        }
+        Ok(offset)
+    }
+}
