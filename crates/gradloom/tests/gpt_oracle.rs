@@ -53,7 +53,8 @@ fn float32_agrees_with_pytorch() {
     assert_eq!(load_weights(&train, &oracle), 28);
     let (ids, targets) = (oracle.i32("ids"), oracle.i32("targets"));
 
-    let names: Vec<String> = train.store().entries().into_iter().filter(|e| e.init.is_none()).map(|e| e.name).collect();
+    let mut names = Vec::new();
+    train.model().visit(&mut gradloom::nn::Visitor::new(&mut |name: &str, _: &Param| names.push(name.to_string())));
     let mut gradients = train
         .infer([i32("ids", [BATCH, CONTEXT]), i32("targets", [BATCH, CONTEXT])], |gpt, [ids, targets]| {
             let loss = gpt.loss(ids, targets);

@@ -5,7 +5,7 @@
 //! meaning; a gradient has the type of the value that it belongs to; a new op has the origin of the op that it
 //! differentiates; ops that are not between `wrt` and the loss get no cotangent.
 //!
-//! [`rules`] has one rule a primitive; this file walks the graph and adds up the cotangents of a value's consumers.
+//! `rules` has one rule a primitive; this file walks the graph and adds up the cotangents of a value's consumers.
 
 mod coverage;
 mod expand;

@@ -17,9 +17,10 @@ fn what_outputs_updates_and_guards_need_stays() {
          %7: f32[4] = sin %5
          %8: f32[] = sum %5 {axes=[0]}
          %9: f32[4] = log %3
+         %10: i32[] = add %4, %4
          output \"y\" %5
          update %1 <- %6
-         update %2[%4] <- %5
+         update %2[%10] <- %5
          guard \"loss\" %8",
         "%0: f32[4] = input \"x\"
          %1: f32[4] = param \"w\"
@@ -28,9 +29,10 @@ fn what_outputs_updates_and_guards_need_stays() {
          %4: f32[4] = mul %0, %1
          %5: f32[4] = exp %4
          %6: f32[] = sum %4 {axes=[0]}
+         %7: i32[] = add %3, %3
          output \"y\" %4
          update %1 <- %5
-         update %2[%3] <- %4
+         update %2[%7] <- %4
          guard \"loss\" %6",
     );
 }

@@ -1,7 +1,7 @@
 //! Random graphs: every primitive, with many of the patterns that passes look for.
 //!
 //! Constants are dyadic numbers, and functions that round are applied to values that depend on a leaf only, so that
-//! folding, which rounds to float32, decides no comparison otherwise.
+//! folding, which rounds to float32, hardly ever decides a comparison otherwise.
 
 use crate::random::Random;
 use gradloom_core::ir::{
@@ -53,9 +53,14 @@ const EXACT: [UnaryOp; 6] =
 impl Generator {
     fn leaves(&mut self) -> Vec<ValueId> {
         let mut pool = Vec::new();
-        for i in 0..3 + self.random.below(4) {
+        // Most leaves have one shape, so that ops with several operands find some.
+        let common: Vec<_> = (0..2 + self.random.below(2)).map(|_| 2 + self.random.below(3)).collect();
+        for i in 0..4 + self.random.below(4) {
             let rank = self.random.below(4);
-            let ty = Type::new(self.random.pick(&DType::ALL), self.random.shape(rank));
+            let shape = if self.random.below(3) > 0 { common.clone() } else { self.random.shape(rank) };
+            let dtype =
+                self.random.pick(&[DType::F32, DType::F32, DType::F32, DType::I32, DType::U32, DType::Bool]);
+            let ty = Type::new(dtype, shape);
             let name = format!("leaf{i}");
             let kind = match self.random.below(3) {
                 0 => OpKind::Input { name, ty },
@@ -72,9 +77,10 @@ impl Generator {
 
     /// Outputs, updates and guards.
     fn give_out(&mut self, pool: &[ValueId]) {
-        for i in 0..1 + self.random.below(4) {
-            let value = self.random.pick(pool);
-            self.graph.outputs.push(Output { name: format!("y{i}"), value });
+        // Every value, so that none goes wrong unseen; or few, so that there is dead code.
+        let count = if self.random.below(2) == 0 { pool.len() } else { 1 + self.random.below(4) };
+        for (i, at) in self.random.order(pool.len()).into_iter().take(count).enumerate() {
+            self.graph.outputs.push(Output { name: format!("y{i}"), value: pool[at] });
         }
         let stored: Vec<_> = self
             .graph
@@ -151,15 +157,23 @@ impl Generator {
     }
 
     fn op(&mut self, pool: &[ValueId]) -> Option<Vec<ValueId>> {
-        let x = self.random.pick(pool);
+        // Recent values make chains, and of two values the larger one says more.
+        let recent = &pool[pool.len() - pool.len().min(3)..];
+        let [first, second] = [self.random.pick(recent), self.random.pick(pool)];
+        let larger = |v: &ValueId| self.graph.ty(*v).elements();
+        let x = [first, second].into_iter().max_by_key(larger)?;
         let shape = self.graph.ty(x).shape.clone();
         match self.random.below(26) {
             0..=3 => self.unary(x),
             4..=8 => self.binary(pool, x),
             9 => {
                 let other = self.like(pool, x);
-                let op = self.random.pick(CompareOp::ALL);
-                self.try_add(OpKind::Compare(op), &[x, other])
+                // The other way round, too.
+                let (op, reversed) = (self.random.pick(CompareOp::ALL), self.random.pick(CompareOp::ALL));
+                let y = self.try_add(OpKind::Compare(op), &[x, other])?;
+                let (a, b) = self.random.pick(&[(x, other), (other, x)]);
+                let z = self.try_add(OpKind::Compare(reversed), &[a, b])?;
+                Some([y, z].concat())
             }
             10 => self.select(pool, x),
             11 => {
@@ -176,7 +190,11 @@ impl Generator {
                 let axis = self.random.below(shape.rank().max(1));
                 self.try_add(OpKind::ArgReduce { op, axis }, &[x])
             }
-            14 | 15 => self.view(x, &shape),
+            14 | 15 => {
+                let y = self.view(x, &shape)?;
+                let shape = self.graph.ty(y[0]).shape.clone();
+                self.view(y[0], &shape)
+            }
             16 => self.slice(x, &shape),
             17 => self.split(x, &shape),
             18 => {
@@ -263,7 +281,8 @@ impl Generator {
         let limit: Vec<_> =
             shape.iter().zip(&start).map(|(&n, &s)| n - self.random.below((n - s).min(2) + 1)).collect();
         let step = shape.iter().map(|_| self.random.pick(&[1, 1, 1, 2])).collect();
-        self.try_add(OpKind::Slice { start, limit, step }, &[x])
+        let y = self.try_add(OpKind::Slice { start, limit, step }, &[x])?;
+        if self.random.below(2) == 0 { self.slice(y[0], &self.graph.ty(y[0]).shape.clone()) } else { Some(y) }
     }
 
     /// Cuts along an axis, and pads the parts back or joins them: what split tensors and their cotangents do.

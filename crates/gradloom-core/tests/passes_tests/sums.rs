@@ -85,6 +85,9 @@ fn updates_are_added_to_what_they_would_meet() {
              output \"y\" %3",
         );
     }
+    // What the updates were added to is not zero, and addition would be reassociated.
+    let ones = lines.replace("constant 0.0", "constant 1.0");
+    stays(simplify, &format!("{ones}\n%5: f32[5, 2] = add %4, %0\noutput \"y\" %5"));
     // Needed by itself: adding twice would be more work.
     stays(simplify, &format!("{lines}\n%5: f32[5, 2] = add %4, %0\noutput \"y\" %5\noutput \"z\" %4"));
 }

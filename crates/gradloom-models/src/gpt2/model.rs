@@ -76,7 +76,6 @@ impl Gpt2 {
     }
 
     /// Logits of the token after each position: i32 `[batch, time]` gives `[batch, time, vocabulary]`, with `time` up to the context.
-    #[track_caller]
     pub fn forward(&self, ids: Tensor) -> Tensor {
         self.logits(self.hidden(ids))
     }
@@ -84,7 +83,6 @@ impl Gpt2 {
     /// Logits of the token after one position: i32 ids `[1, time]` and i32 position `[1]` give `[1, vocabulary]`.
     ///
     /// What stands after the position does not count, so a short text may be filled up with anything.
-    #[track_caller]
     pub fn logits_at(&self, ids: Tensor, position: Tensor) -> Tensor {
         let hidden = self.hidden(ids);
         let [_, time, width] = hidden.dims();
@@ -93,12 +91,10 @@ impl Gpt2 {
 
     /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of probabilities
     /// f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
-    #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)
     }
 
-    #[track_caller]
     fn hidden(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
         let positions = self.wpe.weight.tensor().slice(0, 0..time);
@@ -107,7 +103,6 @@ impl Gpt2 {
         self.ln_f.forward(mixed)
     }
 
-    #[track_caller]
     fn logits(&self, hidden: Tensor) -> Tensor {
         hidden.matmul(self.wte.weight.tensor().transpose(0, 1))
     }
@@ -130,7 +125,6 @@ impl Block {
         }
     }
 
-    #[track_caller]
     fn forward(&self, x: Tensor) -> Tensor {
         let x = x + self.dropout.forward(self.attn.forward(self.ln_1.forward(x)));
         x + self.dropout.forward(self.mlp.forward(self.ln_2.forward(x)))
@@ -138,7 +132,6 @@ impl Block {
 }
 
 impl Mlp {
-    #[track_caller]
     fn forward(&self, x: Tensor) -> Tensor {
         self.c_proj.forward(self.c_fc.forward(x).gelu_tanh())
     }

@@ -8,7 +8,8 @@ use crate::ir::{BinaryOp, Builder, Id, Number, OpKind, ValueId};
 /// `pad(a) + pad(b) + ..` with zeros, where the parts do not overlap and together fill one axis: `concat(a, b, ..)`.
 ///
 /// This is how the cotangents of the parts of a split come together (queries, keys and values of attention). One other
-/// summand may be among them. Reordering the sum is exact: at every element, all summands but two are 0.
+/// summand may be among them. Reordering the sum is exact: at every element, all summands but two are 0
+/// (and `-0`, to which nothing is added any more, stays `-0`).
 pub(super) fn add_of_pads(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: ValueId) -> Option<ValueId> {
     if op != BinaryOp::Add {
         return None;

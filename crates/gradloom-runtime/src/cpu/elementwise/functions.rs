@@ -67,7 +67,6 @@ macro_rules! angle {
         impl Map1 for Function {
             type A = f32;
             type R = f32;
-            const HAS_RARE: bool = true;
             #[inline(always)]
             fn apply(a: f32) -> f32 {
                 $function(a)
@@ -99,7 +98,7 @@ pub(super) fn unary(op: UnaryOp, dtype: DType, level: Level) -> MapFn {
         (UnaryOp::Abs, I32) => function!(level, (a: i32) -> i32 { a.wrapping_abs() }),
         (UnaryOp::Sign, F32) => function!(level, (a: f32) -> f32 {
             let signed = 1f32.copysign(a);
-            if a > 0.0 || a < 0.0 { signed } else { a }
+            if a.abs() > 0.0 { signed } else { a }
         }),
         (UnaryOp::Sign, I32) => function!(level, (a: i32) -> i32 { i32::from(a > 0) - i32::from(a < 0) }),
         (UnaryOp::Floor, F32) => function!(level, (a: f32) -> f32 { a.floor() }),
@@ -222,8 +221,20 @@ pub(super) fn cast(from: DType, to: DType, level: Level) -> MapFn {
     use DType::{Bool, F32, I32, U32};
     match (from, to) {
         (F32, F32) | (I32 | U32, I32 | U32) => function!(level, (a: u32) -> u32 { a }),
-        (F32, I32) => function!(level, (a: f32) -> i32 { a as i32 }),
-        (F32, U32) => function!(level, (a: f32) -> u32 { a as u32 }),
+        // As `a as i32` does; that compiles to a scalar conversion of each element.
+        (F32, I32) => function!(level, (a: f32) -> i32 {
+            let (low, high) = (-2_147_483_648.0, 2_147_483_648.0);
+            // SAFETY: the number is finite and in range. NaN is in no range, and becomes 0.
+            let inside = unsafe { (if a >= low && a < high { a } else { 0.0 }).to_int_unchecked::<i32>() };
+            let above = if a >= high { i32::MAX } else { inside };
+            if a < low { i32::MIN } else { above }
+        }),
+        (F32, U32) => function!(level, (a: f32) -> u32 {
+            let high = 4_294_967_296.0;
+            // SAFETY: as above.
+            let inside = unsafe { (if a >= 0.0 && a < high { a } else { 0.0 }).to_int_unchecked::<u32>() };
+            if a >= high { u32::MAX } else { inside }
+        }),
         (F32, Bool) => function!(level, (a: f32) -> u8 { u8::from(a != 0.0) }),
         (I32, F32) => function!(level, (a: i32) -> f32 { a as f32 }),
         (U32, F32) => function!(level, (a: u32) -> f32 { a as f32 }),

@@ -24,11 +24,10 @@ const CHUNK: usize = 64;
 pub(super) trait Map1: 'static {
     type A: Copy + Default;
     type R: Copy;
-    /// Whether [`Map1::is_rare`] and [`Map1::rare`] are to be asked.
-    const HAS_RARE: bool = false;
     /// The result, branch-free.
     fn apply(a: Self::A) -> Self::R;
     /// Whether [`Map1::apply`] is wrong for this element.
+    #[inline(always)]
     fn is_rare(_: Self::A) -> bool {
         false
     }
@@ -60,97 +59,97 @@ pub(super) trait Map3: 'static {
 /// # Safety
 /// `count` elements can be read from `from`.
 #[inline(always)]
-unsafe fn chunk<T: Copy + Default>(from: *const T, count: usize, padded: &mut [T; CHUNK]) -> *const T {
+unsafe fn chunk<T: Copy>(from: *const T, count: usize, padded: &mut [T; CHUNK]) -> *const T {
     if count == CHUNK {
         return from;
     }
-    *padded = [T::default(); CHUNK];
     // SAFETY: `count < CHUNK`, and the array is not what the caller's pointer points to.
     unsafe { std::ptr::copy_nonoverlapping(from, padded.as_mut_ptr(), count) };
     padded.as_ptr()
 }
 
-/// Writes `count` results, chunk by chunk; `compute(done, count, results)` fills the chunk at `done`.
+/// The body of a [`MapFn`]: chunk by chunk, `$compute` fills `$results` from the operands' next elements, each padded to a chunk.
 ///
-/// # Safety
-/// `write` takes `count` results.
-#[inline(always)]
-unsafe fn chunks<R: Copy>(
-    count: usize,
-    write: *mut R,
-    mut compute: impl FnMut(usize, usize, &mut [MaybeUninit<R>; CHUNK]),
-) {
-    let mut done = 0;
-    while done < count {
-        let now = (count - done).min(CHUNK);
-        // Results go through a local array because the compiler must not assume that they overlap the operands' later elements;
-        // it would then give up on vectors.
-        let mut results = [const { MaybeUninit::uninit() }; CHUNK];
-        compute(done, now, &mut results);
-        // SAFETY: `now <= CHUNK` results were computed, and `done + now <= count`.
-        unsafe { std::ptr::copy_nonoverlapping(results.as_ptr().cast::<R>(), write.add(done), now) };
-        done += now;
-    }
+/// A macro and not a function of a closure: a closure is a function of its own, which the compiler may leave uninlined and then
+/// compiles for the baseline.
+macro_rules! for_each_chunk {
+    ($count:ident, $write:ident: $R:ty, [$($operand:ident: $from:expr),*], $results:ident => $compute:expr) => {
+        let mut done = 0;
+        while done < $count {
+            let now = ($count - done).min(CHUNK);
+            // Results go through a local array because the compiler must not assume that they overlap no later elements of the
+            // operands; it would then give up on vectors.
+            let mut $results = [const { MaybeUninit::<$R>::uninit() }; CHUNK];
+            {
+                $(
+                    let mut padded = [Default::default(); CHUNK];
+                    // SAFETY: `done + now <= count`.
+                    let $operand = unsafe { chunk($from.add(done), now, &mut padded) };
+                )*
+                $compute
+            }
+            // SAFETY: `now <= CHUNK` results were computed, and `done + now <= count`.
+            unsafe {
+                let write = $write.cast::<$R>().add(done);
+                std::ptr::copy_nonoverlapping($results.as_ptr().cast::<$R>(), write, now);
+            }
+            done += now;
+        }
+    };
 }
 
 /// # Safety
 /// As [`MapFn`].
 #[inline(always)]
 unsafe fn map1_body<F: Map1>(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8) {
-    let a = reads[0].cast::<F::A>();
-    let mut a_pad = [F::A::default(); CHUNK];
-    // SAFETY: the caller's promise, for elements `done .. done + now` at a time; a chunk has CHUNK elements.
-    unsafe {
-        chunks(count, write.cast::<F::R>(), |done, now, results| {
-            let a = chunk(a.add(done), now, &mut a_pad);
+    for_each_chunk!(count, write: F::R, [a: reads[0].cast::<F::A>()], results => {
+        let mut any_rare = false;
+        for (i, result) in results.iter_mut().enumerate() {
+            // SAFETY: `i < CHUNK`.
+            let a = unsafe { *a.add(i) };
+            any_rare |= F::is_rare(a);
+            result.write(F::apply(a));
+        }
+        if any_rare {
             for (i, result) in results.iter_mut().enumerate() {
-                result.write(F::apply(*a.add(i)));
-            }
-            if F::HAS_RARE && (0..CHUNK).fold(false, |any, i| any | F::is_rare(*a.add(i))) {
-                for (i, result) in results.iter_mut().enumerate().filter(|&(i, _)| F::is_rare(*a.add(i))) {
-                    result.write(F::rare(*a.add(i)));
+                // SAFETY: `i < CHUNK`.
+                let a = unsafe { *a.add(i) };
+                if F::is_rare(a) {
+                    result.write(F::rare(a));
                 }
             }
-        });
-    }
+        }
+    });
 }
 
 /// # Safety
 /// As [`MapFn`].
 #[inline(always)]
 unsafe fn map2_body<F: Map2>(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8) {
-    let (a, b) = (reads[0].cast::<F::A>(), reads[1].cast::<F::B>());
-    let (mut a_pad, mut b_pad) = ([F::A::default(); CHUNK], [F::B::default(); CHUNK]);
-    // SAFETY: as in `map1_body`.
-    unsafe {
-        chunks(count, write.cast::<F::R>(), |done, now, results| {
-            let a = chunk(a.add(done), now, &mut a_pad);
-            let b = chunk(b.add(done), now, &mut b_pad);
-            for (i, result) in results.iter_mut().enumerate() {
-                result.write(F::apply(*a.add(i), *b.add(i)));
-            }
-        });
-    }
+    for_each_chunk!(count, write: F::R, [a: reads[0].cast::<F::A>(), b: reads[1].cast::<F::B>()], results => {
+        for (i, result) in results.iter_mut().enumerate() {
+            // SAFETY: `i < CHUNK`.
+            let (a, b) = unsafe { (*a.add(i), *b.add(i)) };
+            result.write(F::apply(a, b));
+        }
+    });
 }
 
 /// # Safety
 /// As [`MapFn`].
 #[inline(always)]
 unsafe fn map3_body<F: Map3>(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8) {
-    let (a, b, c) = (reads[0].cast::<F::A>(), reads[1].cast::<F::B>(), reads[2].cast::<F::C>());
-    let (mut a_pad, mut b_pad, mut c_pad) =
-        ([F::A::default(); CHUNK], [F::B::default(); CHUNK], [F::C::default(); CHUNK]);
-    // SAFETY: as in `map1_body`.
-    unsafe {
-        chunks(count, write.cast::<F::R>(), |done, now, results| {
-            let a = chunk(a.add(done), now, &mut a_pad);
-            let b = chunk(b.add(done), now, &mut b_pad);
-            let c = chunk(c.add(done), now, &mut c_pad);
+    for_each_chunk!(
+        count, write: F::R,
+        [a: reads[0].cast::<F::A>(), b: reads[1].cast::<F::B>(), c: reads[2].cast::<F::C>()],
+        results => {
             for (i, result) in results.iter_mut().enumerate() {
-                result.write(F::apply(*a.add(i), *b.add(i), *c.add(i)));
+                // SAFETY: `i < CHUNK`.
+                let (a, b, c) = unsafe { (*a.add(i), *b.add(i), *c.add(i)) };
+                result.write(F::apply(a, b, c));
             }
-        });
-    }
+        }
+    );
 }
 
 multiversion! {

@@ -1,6 +1,8 @@
 //! Elementwise kernels: one result for each position, from the operands' elements at that position.
 //!
 //! In: strided operands of one shape, with strides of 0 where they are broadcast. Out: one contiguous result.
+//! A large operand that runs across the result (a transposed matrix) is first copied to the result's place, with loops that know how to
+//! transpose, and then read from there.
 //! Always holds: a block of every operand is staged ([`Source`]) before the block of the result is written, so the result may overwrite
 //! an operand of the same layout; blocks are cut by shape alone.
 
@@ -11,11 +13,12 @@ mod tests;
 
 use super::kernel::{Call, FirstFault, Prepared, Trap};
 use super::source::{BLOCK, Buffer, Source};
-use super::{Level, work};
+use super::{Level, movement::CopyLoop, work};
 pub(in crate::cpu) use functions::{larger, smaller};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
-use gradloom_core::kernel::Launch;
+use gradloom_core::kernel::{Access, Launch};
 use map::{MapFn, OPERANDS};
+use std::ops::Range;
 
 /// Prepares `Unary`.
 pub(super) fn prepare_unary(launch: &Launch, op: UnaryOp, level: Level) -> Box<dyn Prepared> {
@@ -63,30 +66,67 @@ pub(super) fn prepare_cast(launch: &Launch, to: DType, level: Level) -> Box<dyn 
 struct Elementwise {
     map: MapFn,
     sources: Vec<Source>,
-    /// First element of the result in its buffer, in bytes.
-    write_offset: usize,
+    /// Bytes of its buffer that each operand spans.
+    spans: Vec<Range<usize>>,
+    write_span: Range<usize>,
     write_bytes: usize,
     elements: usize,
     /// Elements of a task.
     grain: usize,
+    turned: Option<Turned>,
 }
+
+/// An operand that is worth a copy to the result's place first.
+struct Turned {
+    read: usize,
+    copy: CopyLoop,
+    /// The copy.
+    source: Source,
+}
+
+/// Elements from which on an operand that runs across does not fit into the first-level cache.
+const LARGE: usize = 8 * 1024;
 
 impl Elementwise {
     fn new(launch: &Launch, map: MapFn, cheap: bool) -> Self {
         let write = &launch.writes[0];
         debug_assert!(write.layout.is_contiguous() && launch.reads.len() <= OPERANDS);
+        let elements = write.layout.shape.elements();
+        let sources: Vec<Source> = launch.reads.iter().map(Source::new).collect();
+        let turned = launch.reads.iter().zip(&sources).position(|(access, source)| {
+            elements >= LARGE && access.dtype.bytes() == write.dtype.bytes() && source.runs_across()
+        });
+        let span = |access: &Access| {
+            access.layout.offset * access.dtype.bytes()..access.layout.end() * access.dtype.bytes()
+        };
         Self {
             map,
-            sources: launch.reads.iter().map(Source::new).collect(),
-            write_offset: write.layout.offset * write.dtype.bytes(),
+            sources,
+            spans: launch.reads.iter().map(span).collect(),
+            write_span: span(write),
             write_bytes: write.dtype.bytes(),
-            elements: write.layout.shape.elements(),
+            elements,
             grain: if cheap { work::GRAIN } else { work::GRAIN / 4 },
+            turned: turned.map(|read| Turned {
+                read,
+                copy: CopyLoop::new(&launch.reads[read].layout, &write.layout, write.dtype.bytes()),
+                source: Source::new(write),
+            }),
         }
     }
 
     fn boxed(launch: &Launch, map: MapFn, cheap: bool) -> Box<dyn Prepared> {
         Box::new(Self::new(launch, map, cheap))
+    }
+
+    /// Whether the result takes the place of an operand in this call.
+    fn in_place(&self, call: &Call<'_>) -> bool {
+        let write = call.writes[0].addr();
+        let write = write + self.write_span.start..write + self.write_span.end;
+        self.spans
+            .iter()
+            .zip(call.reads)
+            .any(|(span, read)| read.addr() + span.start < write.end && write.start < read.addr() + span.end)
     }
 
     /// Runs over all blocks; `inspect(position, count, operands)` sees the staged operands of each.
@@ -95,6 +135,11 @@ impl Elementwise {
         call: &Call<'_>,
         inspect: &(dyn Fn(usize, usize, &[*const u8; OPERANDS]) + Sync),
     ) {
+        let turned = self.turned.as_ref().filter(|_| !self.in_place(call));
+        if let Some(Turned { read, copy, .. }) = turned {
+            // SAFETY: the launch's layouts lie in the call's buffers, and the result overlaps no operand.
+            unsafe { copy.run(call.pool, call.reads[*read], call.writes[0]) };
+        }
         call.pool.run(self.elements.div_ceil(self.grain), &|task| {
             let mut buffers = [const { Buffer::new() }; OPERANDS];
             let end = ((task + 1) * self.grain).min(self.elements);
@@ -107,10 +152,22 @@ impl Elementwise {
                 // an operand that the result overwrites is the block that is written.
                 unsafe {
                     for (i, source) in self.sources.iter().enumerate() {
-                        reads[i] = source.stage(call.read(i, 0), start, count, &mut buffers[i]);
+                        reads[i] = match turned {
+                            Some(turned) if turned.read == i => turned.source.stage(
+                                call.write::<u8>(0, 0).cast_const(),
+                                start,
+                                count,
+                                &mut buffers[i],
+                            ),
+                            _ => source.stage(call.read(i, 0), start, count, &mut buffers[i]),
+                        };
                     }
                     inspect(start, count, &reads);
-                    (self.map)(count, &reads, call.write(0, self.write_offset + start * self.write_bytes));
+                    (self.map)(
+                        count,
+                        &reads,
+                        call.write(0, self.write_span.start + start * self.write_bytes),
+                    );
                 }
                 start += count;
             }

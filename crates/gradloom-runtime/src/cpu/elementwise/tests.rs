@@ -3,6 +3,7 @@
 use super::*;
 use crate::cpu::testing::{Case, Random, Tensor, assert_close};
 use gradloom_core::ir::{OpKind, Shape};
+use gradloom_core::kernel::Layout;
 
 fn shapes() -> Vec<Shape> {
     let lists: [&[usize]; 9] =
@@ -286,5 +287,30 @@ fn a_result_may_overwrite_an_operand() {
         case.in_place = Some(0);
         let got = case.run(|launch, level| prepare_cast(launch, DType::F32, level)).unwrap();
         assert_close("cast in place", &got, &expected, 0.0);
+    }
+}
+
+#[test]
+fn transposed_operands_large_and_small_in_place_and_not() {
+    let mut random = Random(7);
+    for n in [20, 100, 150] {
+        for in_place in [None, Some(1)] {
+            let shape = Shape::from([n, n + 1]);
+            let turned = Layout { offset: 2, shape: shape.clone(), strides: vec![1, n + 3] };
+            let a = Tensor::in_layout(&mut random, DType::F32, turned);
+            let b = Tensor::contiguous(&mut random, DType::F32, &shape);
+            let expected: Vec<f64> =
+                a.values().into_iter().zip(b.values()).map(|(a, b)| f64::from((a - b) as f32)).collect();
+            let mut case = Case::new(OpKind::Binary(BinaryOp::Sub), vec![a, b], DType::F32, shape);
+            case.in_place = in_place;
+            let kernel = Elementwise::new(
+                &case.launch(),
+                functions::binary(BinaryOp::Sub, DType::F32, Level::Baseline),
+                true,
+            );
+            assert_eq!(kernel.turned.is_some(), n >= 100);
+            let got = case.run(|launch, level| prepare_binary(launch, BinaryOp::Sub, level)).unwrap();
+            assert_close(&format!("transposed {n}, in place of {in_place:?}"), &got, &expected, 0.0);
+        }
     }
 }

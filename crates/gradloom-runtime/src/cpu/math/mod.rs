@@ -23,7 +23,7 @@ pub(super) use pow::pow;
 pub(super) use trigonometric::{LARGE_ANGLE, cos, sin};
 
 /// The high part of ln 2, whose 9 significant bits leave room for an exact product with any exponent of an f32.
-const LN_2_HIGH: f32 = 0.693_359_375;
+const LN_2_HIGH: f32 = 355.0 / 512.0;
 /// ln 2 less [`LN_2_HIGH`].
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 

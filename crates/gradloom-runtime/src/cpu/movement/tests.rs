@@ -13,15 +13,16 @@ fn place(into: &mut [f64], x: &Tensor, at: &Layout) {
 #[test]
 fn padding_before_after_and_between() {
     let mut random = Random(1);
-    let cases: [(&[usize], &[usize], &[usize], &[usize]); 6] = [
-        (&[5], &[2], &[3], &[0]),
-        (&[5, 3], &[0, 0], &[0, 0], &[0, 0]),
-        (&[4, 70], &[1, 0], &[0, 9], &[2, 1]),
-        (&[0, 3], &[2, 1], &[1, 0], &[4, 0]),
-        (&[], &[], &[], &[]),
-        (&[200, 3, 100], &[1, 1, 0], &[0, 1, 8], &[0, 0, 1]),
+    // Extents, then low, high and interior amounts.
+    let cases: [[&[usize]; 4]; 6] = [
+        [&[5], &[2], &[3], &[0]],
+        [&[5, 3], &[0, 0], &[0, 0], &[0, 0]],
+        [&[4, 70], &[1, 0], &[0, 9], &[2, 1]],
+        [&[0, 3], &[2, 1], &[1, 0], &[4, 0]],
+        [&[], &[], &[], &[]],
+        [&[200, 3, 100], &[1, 1, 0], &[0, 1, 8], &[0, 0, 1]],
     ];
-    for (shape, low, high, interior) in cases {
+    for [shape, low, high, interior] in cases {
         for dtype in DType::ALL {
             let x = Tensor::random(&mut random, dtype, &Shape::from(shape));
             let extent = |a: usize| low[a] + high[a] + shape[a] + shape[a].saturating_sub(1) * interior[a];

@@ -13,7 +13,7 @@ pub(super) const STRIP: usize = 256;
 /// Rows of a column that are combined one after the other; larger counts are halved.
 pub(super) const COLUMN_LEAF: usize = 64;
 /// Partial results that fit on the caller's stack.
-pub(super) const PARTIALS: usize = 4096;
+pub(super) const PARTIALS: usize = 16 * 1024;
 /// Tasks that keep any machine busy.
 const MANY_TASKS: usize = 64;
 
@@ -67,7 +67,6 @@ impl Split {
         };
         let strip = match direction {
             Direction::Rows => (GRAIN / reduced.max(1)).clamp(1, outputs.max(1)),
-            Direction::Columns if outputs < STRIP * MANY_TASKS / 4 => STRIP / 4,
             Direction::Columns => STRIP,
         };
         let strips = outputs.div_ceil(strip);

@@ -1,0 +1,70 @@
+//! `gradloom bench`: named training steps, timed in a way that stays the same from version to version.
+
+mod configs;
+mod peers;
+mod process;
+mod report;
+mod timing;
+
+use crate::failure::{Failure, Result};
+use crate::model::cpu;
+use crate::output::say;
+use configs::Config;
+use gradloom::Device;
+pub(crate) use process::started;
+use std::path::PathBuf;
+
+/// What `gradloom bench` takes.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = NOTES)]
+pub(crate) struct Arguments {
+    /// Which step: S, M, mlp-sin, gpt2-124m.
+    #[arg(long, value_name = "NAME")]
+    config: String,
+    /// Where it runs; null compiles and plans only.
+    #[arg(long, value_enum, default_value_t = Target::Cpu)]
+    device: Target,
+    /// Steps in all, those to warm up among them. [default: the configuration's]
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// CPU threads. [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Begin from the weights and tokens in this folder: NAME.json, NAME.w.bin, NAME.tok.bin. [default: random ones]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Print one JSON object instead of the line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Target {
+    Cpu,
+    Null,
+}
+
+const NOTES: &str = "\
+The line is: gradloom NAME ms_per_step tokens_per_s rss_mb first_step_s final_loss
+  ms_per_step    median of the steps after the warm-up, with the loss read after each
+  first_step_s   compiling and the first step
+  rss_mb         the process' largest resident memory
+A value that has no meaning is nan in the line and null in the JSON object.";
+
+/// Times a step and prints the figures.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let config = Config::find(&arguments.config).ok_or_else(|| {
+        Failure::usage(format!("--config {}: there is no configuration of this name", arguments.config))
+            .help(format!("the configurations are {}", Config::names()))
+    })?;
+    if arguments.steps == Some(0) {
+        return Err(Failure::usage("--steps 0: must be at least 1"));
+    }
+    let device = match arguments.device {
+        Target::Cpu => cpu(arguments.threads)?,
+        Target::Null => Device::null(),
+    };
+    let report = config.run(&device, arguments.steps, arguments.data_dir.as_deref())?;
+    say!("{}", if arguments.json { report.json() } else { report.line() });
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! What goes wrong, as the user reads it.
+
+use gradloom_models::checkpoint::CheckpointError;
+use gradloom_models::data::DataError;
+use gradloom_models::generate::SamplingError;
+use std::process::ExitCode;
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// A message, a remedy, and which exit code it means.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    usage: bool,
+    message: String,
+    help: Option<String>,
+}
+
+impl Failure {
+    /// The command line, a configuration file or the data named there cannot be used: exit code 2.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { usage: true, message: message.into(), help: None }
+    }
+
+    /// Something failed on the way: exit code 1.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self { usage: false, message: message.into(), help: None }
+    }
+
+    /// Adds the remedy.
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Puts what was attempted before the message.
+    pub(crate) fn context(mut self, context: &str) -> Self {
+        self.message = format!("{context}: {}", self.message);
+        self
+    }
+
+    /// Prints the message and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        // The compiler's own errors come fully rendered, with source line and remedy.
+        let rendered = self.message.starts_with("error");
+        eprintln!("{}{}", if rendered { "" } else { "error: " }, self.message.trim_end());
+        if let Some(help) = &self.help {
+            eprintln!("  help: {help}");
+        }
+        ExitCode::from(if self.usage { 2 } else { 1 })
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        Self::failed(error.to_string()).help(error.remedy())
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        Self::usage(error.to_string()).help(error.remedy())
+    }
+}
+
+impl From<SamplingError> for Failure {
+    fn from(error: SamplingError) -> Self {
+        match error {
+            SamplingError::Temperature(value) => Self::usage(format!("--temperature {value}: {error}"))
+                .help("0 takes the likeliest token, 1 follows the model, above 1 gets wilder"),
+            SamplingError::TopK => {
+                Self::usage(format!("--top-k 0: {error}")).help("leave it out to allow every token")
+            }
+            SamplingError::TopP(value) => {
+                Self::usage(format!("--top-p {value}: {error}")).help("1 allows every token")
+            }
+            SamplingError::NotFinite { .. } | SamplingError::Empty => {
+                Self::failed(error.to_string()).help("the weights are damaged or diverged: use another run")
+            }
+        }
+    }
+}

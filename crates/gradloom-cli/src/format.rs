@@ -1,0 +1,62 @@
+//! Numbers as people read them.
+
+use std::time::Duration;
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes with a decimal unit: `812 B`, `3.4 kB`, `12.3 MB`.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = number as f64;
+    let mut unit = 0;
+    // 999.95 would print as 1000.0.
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A duration to the second: `42s`, `3m 05s`, `2h 07m`.
+pub(crate) fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64().round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m {s:02}s"),
+        (h, m, _) => format!("{h}h {m:02}m"),
+    }
+}
+
+/// A noun with its number: `1 layer`, `4 layers`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{} {noun}{}", thousands(number as u64), if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [0, 999, 1000, 999_949, 999_950].map(bytes),
+            ["0 B", "999 B", "1.0 kB", "999.9 kB", "1.0 MB"]
+        );
+        assert_eq!(bytes(u64::MAX), "18446744.1 TB");
+        let seconds = [0.4, 59.6, 125.0, 7620.0].map(|s| duration(Duration::from_secs_f64(s)));
+        assert_eq!(seconds, ["0s", "1m 00s", "2m 05s", "2h 07m"]);
+        assert_eq!([count(1, "file"), count(2000, "step")], ["1 file", "2,000 steps"]);
+    }
+}

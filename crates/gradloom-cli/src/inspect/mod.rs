@@ -1,0 +1,88 @@
+//! `gradloom inspect`.
+
+mod summary;
+mod verify;
+
+use crate::failure::{Failure, Result};
+use crate::model;
+use crate::output::say;
+use crate::run::{STATE, Saved};
+use crate::train::options::Options;
+use crate::train::settings::Settings;
+use gradloom::Device;
+use gradloom_models::gpt2::Preset;
+use std::path::Path;
+
+/// What `gradloom inspect` takes.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// A preset (tiny, small, gpt2, gpt2-medium, gpt2-large, gpt2-xl) or the folder of a run.
+    #[arg(value_name = "PRESET|RUN")]
+    target: String,
+    /// Print what this stage of the compiler makes, as text.
+    #[arg(long, value_enum)]
+    stage: Option<Stage>,
+    /// Texts in the step. [default: the preset's or the run's]
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// Evaluate a shrunk model in float64, before and after the passes, and compare with what the CPU computes.
+    #[arg(long, conflicts_with = "stage")]
+    verify: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Stage {
+    /// The model's loss as it was traced
+    Trace,
+    /// With the backward pass
+    Grad,
+    /// With the optimizer
+    Optim,
+    /// After the rewrites
+    Passes,
+    /// Kernels in order, and where every byte lives
+    Plan,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradloom inspect tiny                           operations, kernels and memory in short
+  gradloom inspect gpt2-xl --batch 1              how much memory a step would take: nothing is allocated
+  gradloom inspect tiny --stage passes | less     the graph that is turned into kernels
+  gradloom inspect small --verify                 is what the CPU computes right?";
+
+/// Compiles a training step without running it, and prints what was asked for.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let settings = settings(arguments)?;
+    if arguments.verify {
+        return verify::run(&settings);
+    }
+    let train = model::compile(&settings, &Device::null())?;
+    let stages = train.stages();
+    match arguments.stage {
+        Some(Stage::Trace) => say!("{}", stages.trace),
+        Some(Stage::Grad) => say!("{}", stages.grad),
+        Some(Stage::Optim) => say!("{}", stages.optim),
+        Some(Stage::Passes) => say!("{}", stages.passes),
+        Some(Stage::Plan) => say!("{}", train.plan().report(&stages.passes)),
+        None => say!("{}", summary::of(&settings, &train)),
+    }
+    Ok(())
+}
+
+fn settings(arguments: &Arguments) -> Result<Settings> {
+    let target = &arguments.target;
+    let options = Options { batch: arguments.batch, ..Options::default() };
+    if Preset::find(target).is_some() {
+        return Settings::resolve(&Options { preset: Some(target.clone()), ..options });
+    }
+    let state = Path::new(target).join(STATE);
+    if !state.exists() {
+        return Err(Failure::usage(format!("{target}: neither a preset nor the folder of a run"))
+            .help(format!("the presets are {}", Preset::names())));
+    }
+    let mut settings = Saved::open(&state)?.settings;
+    settings.change(&options)?;
+    Ok(settings)
+}

@@ -1,0 +1,128 @@
+//! A training step in short: stages, passes, operations, memory.
+
+use crate::format::{bytes, thousands};
+use crate::model::Gpt2Train;
+use crate::train::settings::Settings;
+use gradloom::ir::Graph;
+use gradloom::passes::PassReport;
+use gradloom::plan::{Buffer, Region, report};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+/// Values of the memory plan that are shown.
+const LARGEST: usize = 12;
+
+/// The summary as text.
+pub(super) fn of(settings: &Settings, train: &Gpt2Train) -> String {
+    let mut text = String::new();
+    write(settings, train, &mut text).expect("a string takes all text");
+    text
+}
+
+fn write(settings: &Settings, train: &Gpt2Train, out: &mut String) -> fmt::Result {
+    let stages = train.stages();
+    let tokens = settings.training.batch * settings.model.context;
+    writeln!(
+        out,
+        "{}: {} parameters; a step of {} × {} = {} tokens\n",
+        settings.preset,
+        thousands(settings.model.parameters() as u64),
+        settings.training.batch,
+        settings.model.context,
+        thousands(tokens as u64)
+    )?;
+    writeln!(out, "stage      ops  outputs  updates")?;
+    for (name, graph) in [
+        ("trace", &stages.trace),
+        ("grad", &stages.grad),
+        ("optim", &stages.optim),
+        ("passes", &stages.passes),
+    ] {
+        let ops = graph.entry_ops().count();
+        writeln!(out, "{name:<8} {ops:>5}  {:>7}  {:>7}", graph.outputs.len(), graph.updates.len())?;
+    }
+    writeln!(out, "\npasses (all rounds)")?;
+    passes(&stages.reports, out)?;
+    writeln!(out, "\noperations after the passes")?;
+    operations(&stages.passes, out)?;
+    memory(train, out)
+}
+
+fn passes(reports: &[PassReport], out: &mut String) -> fmt::Result {
+    let mut names: Vec<&str> = Vec::new();
+    reports.iter().for_each(|report| {
+        if !names.contains(&report.name) {
+            names.push(report.name);
+        }
+    });
+    for name in names {
+        let of_name = || reports.iter().filter(|report| report.name == name);
+        let removed: i64 = of_name().map(|r| r.ops_before as i64 - r.ops_after as i64).sum();
+        let time: f64 = of_name().filter_map(|r| r.time).map(|t| t.as_secs_f64() * 1e3).sum();
+        writeln!(out, "  {name:<16} {:>6} ops  {time:>8.1} ms", format!("{:+}", -removed))?;
+    }
+    Ok(())
+}
+
+fn operations(graph: &Graph, out: &mut String) -> fmt::Result {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    graph.entry_ops().for_each(|(_, op)| *counts.entry(op.kind.name()).or_default() += 1);
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|&(name, n)| (std::cmp::Reverse(n), name));
+    for row in counts.chunks(4) {
+        let cells: Vec<String> = row.iter().map(|(name, n)| format!("{n:>5} {name:<13}")).collect();
+        writeln!(out, "{}", cells.concat().trim_end())?;
+    }
+    Ok(())
+}
+
+fn memory(train: &Gpt2Train, out: &mut String) -> fmt::Result {
+    let (plan, graph) = (train.plan(), &train.stages().passes);
+    let totals = &plan.totals;
+    let line = |name: &str, n: usize, note: &str| {
+        format!("  {name:<12} {:>10}  {note}", bytes(n as u64)).trim_end().to_string()
+    };
+    writeln!(
+        out,
+        "\nplan: {} launches of {} different kernels",
+        thousands(plan.launches.len() as u64),
+        thousands(train.program().unique_kernels() as u64)
+    )?;
+    writeln!(out, "{}", line("parameters", totals.store, "and the optimizer's states"))?;
+    writeln!(out, "{}", line("constants", totals.constants, ""))?;
+    writeln!(
+        out,
+        "{}",
+        line("step", totals.step, "activations, gradients, inputs: values share bytes over time")
+    )?;
+    writeln!(out, "{}", line("workspace", totals.workspace, "scratch of the largest kernel"))?;
+    writeln!(out, "{}", line("peak", totals.peak(), ""))?;
+    let mut largest: Vec<&Buffer> = plan.buffers.iter().filter(|b| b.region == Region::Step).collect();
+    largest.sort_by_key(|b| (std::cmp::Reverse(b.bytes), b.first));
+    writeln!(out, "\nlargest values of the step, and the launches between which they live")?;
+    for buffer in largest.iter().take(LARGEST) {
+        let lives = format!("{}..{}", buffer.first, buffer.last);
+        let (size, ty) = (bytes(buffer.bytes as u64), buffer.ty.to_string());
+        writeln!(out, "  {size:>10}  {lives:<11} {ty:<22} {}", short_label(&report::label(graph, buffer)))?;
+    }
+    Ok(())
+}
+
+/// `dot at src/gpt2/model.rs:106:67` without the folders.
+fn short_label(label: &str) -> String {
+    match label.split_once(" at ") {
+        Some((op, place)) => format!("{op} at {}", place.rsplit(['/', '\\']).next().unwrap_or(place)),
+        None => label.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_label;
+
+    #[test]
+    fn places_lose_their_folders() {
+        assert_eq!(short_label("dot at crates/a/src/model.rs:1:2"), "dot at model.rs:1:2");
+        assert_eq!(short_label("h.0.weight"), "h.0.weight");
+    }
+}

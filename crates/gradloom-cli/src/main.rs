@@ -1,0 +1,68 @@
+//! The `gradloom` command.
+//!
+//! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 wrong usage). Always holds: one message for one failure,
+//! with what was given and what to do; a failure loses nothing that was saved before.
+
+mod bench;
+mod devices;
+mod failure;
+mod format;
+mod inspect;
+mod model;
+mod output;
+mod run;
+mod sample;
+mod train;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Train a GPT from scratch, write with it, and see what the compiler made of it.
+///
+/// gradloom compiles a whole training step (forward, backward, optimizer) once and then replays it over a fixed memory plan.
+#[derive(Debug, Parser)]
+#[command(name = "gradloom", version, max_term_width = 100, after_long_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+First steps:
+  gradloom train                       train a tiny GPT on the text built into this program (some minutes)
+  gradloom sample runs/tiny-1          let it write
+  gradloom inspect tiny                see the graph, the kernels and the memory of its training step
+
+Exit codes: 0 done; 1 failed; 2 the command line or the data named there cannot be used.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a GPT on text and keep what comes of it in a run folder
+    Train(Box<train::Arguments>),
+    /// Let a trained model write
+    Sample(sample::Arguments),
+    /// Show what the compiler makes of a training step, stage by stage
+    Inspect(inspect::Arguments),
+    /// List what gradloom can run on
+    Devices,
+    /// Time a named training step
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    bench::started();
+    let result = match Cli::parse().command {
+        Command::Train(arguments) => train::run(*arguments),
+        Command::Sample(arguments) => sample::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Devices => {
+            devices::run();
+            Ok(())
+        }
+        Command::Bench(arguments) => bench::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

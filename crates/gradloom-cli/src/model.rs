@@ -1,0 +1,152 @@
+//! GPT-2 compiled for training, measuring and writing.
+
+use crate::failure::{Failure, Result};
+use crate::train::settings::{Settings, invalid_model};
+use gradloom::ir::Type;
+use gradloom::nn::{Module, Visitor};
+use gradloom::{AdamW, Device, Infer, Schedule, Sgd, Tensor, Train, Trainer, i32};
+use gradloom_models::data::{Bytes, Tokenizer, held_out_windows};
+use gradloom_models::generate::{Sampling, Utf8Stream, Window, generate};
+use gradloom_models::gpt2::{Gpt2, Gpt2Config};
+use std::ops::ControlFlow;
+
+/// A training program that takes ids and targets.
+pub(crate) type Gpt2Train = Train<Gpt2, 2>;
+
+/// The device for `--threads`.
+pub(crate) fn cpu(threads: Option<usize>) -> Result<Device> {
+    Ok(match threads {
+        Some(threads) => Device::cpu_with_threads(threads)?,
+        None => Device::cpu(),
+    })
+}
+
+/// The learning rate over a run: a rise, then half a cosine down to a tenth.
+pub(crate) fn schedule(settings: &Settings) -> Schedule {
+    let training = &settings.training;
+    Schedule::warmup_cosine(training.lr, training.warmup, training.steps, training.lr / 10.0)
+}
+
+/// The optimizer of a run.
+pub(crate) fn optimizer(settings: &Settings) -> AdamW {
+    // GPT-3's betas (Brown et al., 2020, appendix B), which suit small runs too.
+    AdamW::new(schedule(settings)).betas(0.9, 0.95).weight_decay(settings.training.weight_decay)
+}
+
+/// Compiles the training step of a run.
+pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<Gpt2Train> {
+    let training = &settings.training;
+    let model = Gpt2::new(&settings.model).map_err(|error| invalid_model(&error))?;
+    let shape = [training.batch, settings.model.context];
+    let mut trainer = Trainer::new(model)
+        .inputs([i32("ids", shape), i32("targets", shape)])
+        .loss(|model, [ids, targets]| model.loss(ids, targets))
+        .optimizer(optimizer(settings))
+        .seed(training.seed);
+    if training.clip > 0.0 {
+        trainer = trainer.clip_norm(training.clip);
+    }
+    Ok(trainer.compile(device)?)
+}
+
+/// Names and types of a model's parameters.
+pub(crate) fn parameter_types(config: &Gpt2Config) -> Vec<(String, Type)> {
+    let mut types = Vec::new();
+    if let Ok(model) = Gpt2::new(config) {
+        let mut add = |name: &str, param: &gradloom::Param| types.push((name.to_string(), param.ty()));
+        model.visit(&mut Visitor::new(&mut add));
+    }
+    types
+}
+
+/// Measures the loss on the held-out windows, without dropout.
+pub(crate) struct Evaluator {
+    program: Infer<2, Tensor>,
+    windows: Vec<(Vec<i32>, Vec<i32>)>,
+}
+
+/// Most batches of one measurement.
+const HELD_OUT_BATCHES: usize = 8;
+
+impl Evaluator {
+    pub(crate) fn new(train: &Gpt2Train, held_out: &[i32], batch: usize) -> Result<Self> {
+        let context = train.model().config().context;
+        let shape = [batch, context];
+        let program = train.infer([i32("ids", shape), i32("targets", shape)], |m, [x, y]| m.loss(x, y))?;
+        Ok(Self { program, windows: held_out_windows(held_out, batch, context, HELD_OUT_BATCHES) })
+    }
+
+    /// Mean loss in nats a token.
+    pub(crate) fn loss(&mut self) -> Result<f32> {
+        let mut sum = 0.0;
+        for (ids, targets) in &self.windows {
+            sum += f64::from(self.program.run((ids, targets))?[0]);
+        }
+        Ok((sum / self.windows.len() as f64) as f32)
+    }
+}
+
+/// Writes text.
+pub(crate) struct Writer {
+    program: Infer<2, Tensor>,
+    context: usize,
+}
+
+impl Writer {
+    /// Over the parameters of a training program.
+    pub(crate) fn new(train: &Gpt2Train) -> Result<Self> {
+        let context = train.model().config().context;
+        let program =
+            train.infer([i32("ids", [1, context]), i32("position", [1])], |m, [x, at]| m.logits_at(x, at))?;
+        Ok(Self { program, context })
+    }
+
+    /// Over parameters that are to be restored: nothing is trained, so the training program behind it is the smallest one.
+    pub(crate) fn untrained(config: &Gpt2Config, device: &Device) -> Result<(Self, gradloom::Store)> {
+        let whole = [1, config.context];
+        let train = Trainer::new(Gpt2::new(config).map_err(|error| invalid_model(&error))?)
+            .inputs([i32("ids", whole), i32("targets", whole)])
+            .loss(|model, [ids, targets]| model.loss(ids, targets))
+            .optimizer(Sgd::new(0.0))
+            .compile(device)?;
+        Ok((Self::new(&train)?, train.store()))
+    }
+
+    /// Writes up to `count` tokens after a prompt; each piece of text is handed on as soon as its characters are whole.
+    pub(crate) fn write(
+        &mut self,
+        prompt: &str,
+        count: u64,
+        sampling: &Sampling,
+        mut on_text: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<()> {
+        // A model needs something to stand on; an empty prompt begins a new line.
+        let prompt = Bytes.encode(if prompt.is_empty() { b"\n" } else { prompt.as_bytes() });
+        let mut stream = Utf8Stream::default();
+        let mut bytes = Vec::new();
+        let program = &mut self.program;
+        let next_logits = |window: &Window| -> Result<Vec<f32>> {
+            let mut logits = program.run((&window.tokens, &[window.last as i32]))?;
+            // A model may have more tokens than the tokenizer: those stand for nothing.
+            logits.truncate(Bytes.vocabulary());
+            Ok(logits)
+        };
+        generate(&prompt, self.context, count, sampling, next_logits, |token| {
+            bytes.clear();
+            Bytes.decode(token, &mut bytes);
+            let text = stream.push(&bytes);
+            if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) }
+        })?;
+        let rest = stream.finish();
+        if !rest.is_empty() {
+            let _ = on_text(&rest);
+        }
+        Ok(())
+    }
+}
+
+impl From<gradloom::Error> for Failure {
+    fn from(error: gradloom::Error) -> Self {
+        Self::failed(error.to_string())
+    }
+}

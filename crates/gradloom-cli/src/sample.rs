@@ -1,0 +1,82 @@
+//! `gradloom sample`.
+
+use crate::failure::{Failure, Result};
+use crate::model::{Writer, cpu};
+use crate::run::{MODEL, Saved};
+use gradloom_models::generate::Sampling;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// What `gradloom sample` takes.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Folder of a run of `gradloom train`, or its model.safetensors.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// Text that the model goes on from.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    prompt: String,
+    /// How many tokens to write.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    tokens: u64,
+    /// 0 always takes the likeliest token, 1 follows the model, above 1 gets wilder.
+    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    temperature: f64,
+    /// Choose among the K likeliest tokens only. [default: all]
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
+    /// Choose among the likeliest tokens that together have probability P.
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    top_p: f64,
+    /// Another seed, another text.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// CPU threads. [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradloom sample runs/tiny-1 --prompt \"The plan \"
+  gradloom sample runs/tiny-1 --tokens 1000 --temperature 0.6 --top-p 0.95 --seed 7";
+
+/// Writes text to the standard output as it comes: the prompt, then what follows.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let sampling = Sampling {
+        temperature: arguments.temperature,
+        top_k: arguments.top_k,
+        top_p: arguments.top_p,
+        seed: arguments.seed,
+    };
+    sampling.validate()?;
+    let path = if arguments.run.is_dir() { arguments.run.join(MODEL) } else { arguments.run.clone() };
+    if !path.exists() {
+        return Err(Failure::usage(format!("{}: there is no such run", arguments.run.display()))
+            .help("give the folder that `gradloom train` named, such as runs/tiny-1"));
+    }
+    let saved = Saved::open(&path)?;
+    let (mut writer, store) = Writer::untrained(&saved.settings.model, &cpu(arguments.threads)?)?;
+    saved.restore_parameters(&store)?;
+    let mut output = io::stdout().lock();
+    let mut result = put(&mut output, &arguments.prompt);
+    if result.is_ok() {
+        writer.write(&arguments.prompt, arguments.tokens, &sampling, |text| {
+            result = put(&mut output, text);
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+    }
+    match result.and_then(|()| put(&mut output, "\n")) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("the standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn put(output: &mut impl Write, text: &str) -> io::Result<()> {
+    output.write_all(text.as_bytes())?;
+    output.flush()
+}

@@ -1,0 +1,58 @@
+//! `gradloom train`.
+
+mod begin;
+mod interrupt;
+pub(crate) mod options;
+mod progress;
+pub(crate) mod settings;
+mod steps;
+
+use crate::failure::Result;
+use options::Options;
+use std::path::PathBuf;
+
+/// What `gradloom train` takes.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+
+    /// TOML file with any of these flags as keys (lr = 0.001, data = ["notes/"]); flags win over it.
+    #[arg(long, value_name = "FILE", help_heading = "Run folder")]
+    config: Option<PathBuf>,
+
+    /// Go on with the run in this folder, with its own settings. The result is that of the uninterrupted run, bit for bit.
+    /// Steps, batch, rates and data may be given anew.
+    #[arg(
+        long,
+        value_name = "DIR",
+        help_heading = "Run folder",
+        conflicts_with_all = ["config", "preset", "layers", "heads", "width", "context", "dropout", "seed", "out"]
+    )]
+    resume: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gradloom train                                  the tiny preset on the built-in text: some minutes on two cores
+  gradloom train --data notes/ --preset small     your own text, a larger model
+  gradloom train --data 'src/**/*.rs' --steps 500 --out runs/rust
+  gradloom train --resume runs/tiny-1             go on after Ctrl-C or a power cut
+  gradloom train --resume runs/tiny-1 --steps 4000
+
+Ctrl-C finishes the step, saves, and says how to go on; a second Ctrl-C stops at once, and only what came after the last saving is lost.
+Exit codes: 0 done, or stopped by Ctrl-C and saved; 1 failed; 2 the command line or the data cannot be used.";
+
+/// Trains.
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
+    let mut options = arguments.options;
+    if let Some(file) = &arguments.config {
+        options = options.or(Options::from_file(file)?);
+    }
+    let run = match &arguments.resume {
+        Some(folder) => begin::resume(folder, &options)?,
+        None => begin::create(&options)?,
+    };
+    steps::train(run)
+}

@@ -1,0 +1,138 @@
+//! What can be set, on the command line or in a TOML file: one definition for both.
+
+use crate::failure::{Failure, Result};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// The flags of `gradloom train` that are also keys of its configuration file.
+#[derive(clap::Args, Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Options {
+    /// Text to train on: files, folders (all text files below) or patterns such as 'src/**/*.rs'; the last tenth is
+    /// held out. [default: a text built into this program]
+    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data")]
+    pub(crate) data: Option<Vec<String>>,
+
+    /// Sizes of the model and defaults for its training: tiny, small, gpt2, gpt2-medium, gpt2-large, gpt2-xl.
+    /// [default: tiny]
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    pub(crate) preset: Option<String>,
+    /// Number of blocks. [default: the preset's, as for the next four]
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub(crate) layers: Option<usize>,
+    /// Attention heads in each block; a divisor of the width.
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub(crate) heads: Option<usize>,
+    /// Length of the vector that stands for one position.
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub(crate) width: Option<usize>,
+    /// Longest text that the model sees at once, in tokens.
+    #[arg(long, value_name = "N", help_heading = "Model")]
+    pub(crate) context: Option<usize>,
+    /// Probability of dropping an element while training.
+    #[arg(long, value_name = "P", help_heading = "Model")]
+    pub(crate) dropout: Option<f64>,
+
+    /// Number of training steps in all. [tiny: 2000]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub(crate) steps: Option<u64>,
+    /// Texts in each step. [tiny: 16]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub(crate) batch: Option<usize>,
+    /// Highest learning rate; it falls along a cosine to a tenth of it. [tiny: 0.002]
+    #[arg(long, value_name = "RATE", help_heading = "Training")]
+    pub(crate) lr: Option<f64>,
+    /// Steps over which the learning rate rises from 0. [default: a twentieth of the steps]
+    #[arg(long, value_name = "STEPS", help_heading = "Training")]
+    pub(crate) warmup: Option<u64>,
+    /// Weight decay of AdamW, on matrices only. [default: 0.1]
+    #[arg(long, value_name = "DECAY", help_heading = "Training")]
+    pub(crate) weight_decay: Option<f64>,
+    /// Largest norm of all gradients together; 0 for no limit. [default: 1]
+    #[arg(long, value_name = "NORM", help_heading = "Training")]
+    pub(crate) clip: Option<f64>,
+    /// Decides initial weights, batches and dropout. [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub(crate) seed: Option<u64>,
+    /// CPU threads; the result does not depend on it. [default: one for each core]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub(crate) threads: Option<usize>,
+    /// Steps between measurements of the held-out loss. [default: a twentieth of the steps]
+    #[arg(long, value_name = "STEPS", help_heading = "Training")]
+    pub(crate) eval_every: Option<u64>,
+
+    /// Folder for what the run leaves behind. [default: runs/PRESET-1, or the next number that is free]
+    #[arg(long, value_name = "DIR", help_heading = "Run folder")]
+    pub(crate) out: Option<PathBuf>,
+    /// Steps between savings of the state, from which --resume goes on. [default: a tenth of the steps]
+    #[arg(long, value_name = "STEPS", help_heading = "Run folder")]
+    pub(crate) save_every: Option<u64>,
+}
+
+impl Options {
+    /// Reads a TOML file whose keys are the flags' names.
+    pub(crate) fn from_file(path: &Path) -> Result<Self> {
+        let flag = format!("--config {}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::usage(format!("{flag}: cannot be read: {error}")).help("give a TOML file")
+        })?;
+        toml::from_str(&text).map_err(|error| {
+            let place = error.span().map_or_else(String::new, |span| {
+                let line = text[..span.start].matches('\n').count() + 1;
+                format!(" line {line}:")
+            });
+            // The list of all keys belongs into the help, not into the message.
+            let (problem, keys) = match error.message().split_once(", expected one of ") {
+                Some((problem, keys)) => (problem, Some(keys.replace('`', ""))),
+                None => (error.message(), None),
+            };
+            let failure = Failure::usage(format!("{flag}:{place} {}", problem.replace("field", "key")));
+            failure.help(match keys {
+                Some(keys) => format!("the keys are those of the flags: {keys}"),
+                None => "each line is `key = value`, with the flags' names as keys: lr = 0.001".to_string(),
+            })
+        })
+    }
+
+    /// These options, and those of `other` where there are none.
+    pub(crate) fn or(self, other: Self) -> Self {
+        macro_rules! merge {
+            ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
+        }
+        merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed threads
+               eval_every out save_every)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Options> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Options::from_file(file.path())
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file = read("layers = 2\nlr = 0.5\ndata = [\"a\", \"b\"]\nweight-decay = 0.0\n").unwrap();
+        let flags = Options { lr: Some(0.1), ..Options::default() };
+        let merged = flags.or(file);
+        assert_eq!((merged.lr, merged.layers, merged.weight_decay), (Some(0.1), Some(2), Some(0.0)));
+        assert_eq!(merged.data.unwrap(), ["a", "b"]);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let failure = format!("{:?}", read("lr = 1.0\nlearning = 2\n").unwrap_err());
+        assert!(failure.contains("line 2: unknown key `learning`"), "{failure}");
+        assert!(failure.contains("the keys are those of the flags: data, preset, layers"), "{failure}");
+    }
+
+    #[test]
+    fn a_wrong_value_is_named() {
+        let failure = format!("{:?}", read("steps = \"many\"\n").unwrap_err());
+        assert!(failure.contains("line 1: invalid type: string"), "{failure}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Whole runs: what they leave, that they repeat, and that nothing interrupts them for good.
+
+mod common;
+use common::{Workspace, wait_until};
+use safetensors::SafeTensors;
+use std::process::{Child, Command, Stdio};
+
+const TRAIN: &str = "train --config small.toml --data text.txt";
+/// All that a run leaves and that depends on nothing but its settings.
+const RESULTS: [&str; 6] =
+    ["config.json", "metrics.csv", "loss.svg", "model.safetensors", "state.safetensors", "sample.txt"];
+
+#[track_caller]
+fn assert_same_results(workspace: &Workspace, a: &str, b: &str) {
+    for name in RESULTS {
+        let same = workspace.read(&format!("{a}/{name}")) == workspace.read(&format!("{b}/{name}"));
+        assert!(same, "{name} differs between {a} and {b}");
+    }
+}
+
+#[test]
+fn a_run_leaves_what_it_says() {
+    let workspace = Workspace::new();
+    let finished = workspace.succeed(TRAIN);
+    for name in RESULTS {
+        assert!(!workspace.read(&format!("runs/tiny-1/{name}")).is_empty(), "{name} is empty");
+    }
+    assert!(finished.stdout.contains("run     runs/tiny-1\n"), "{}", finished.stdout);
+    assert!(finished.stdout.contains("step 40/40"), "{}", finished.stdout);
+    assert_eq!(finished.stderr, "");
+
+    let metrics = workspace.text("runs/tiny-1/metrics.csv");
+    let rows: Vec<Vec<&str>> = metrics.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 41);
+    let held_out = |row: usize| rows[row][2].parse::<f64>().unwrap();
+    assert!((held_out(0) - 256f64.ln()).abs() < 0.1, "an untrained model guesses: {}", held_out(0));
+    assert!(held_out(40) < 0.8 * held_out(0), "the held-out loss fell to {} only", held_out(40));
+    assert_eq!(rows.iter().filter(|row| !row[2].is_empty()).count(), 5);
+
+    let model = workspace.read("runs/tiny-1/model.safetensors");
+    let model = SafeTensors::deserialize(&model).unwrap();
+    assert_eq!(model.tensor("h.0.attn.c_attn.weight").unwrap().shape(), [16, 48]);
+    assert_eq!(model.len(), 16, "parameters only");
+    let state = workspace.read("runs/tiny-1/state.safetensors");
+    assert_eq!(
+        SafeTensors::deserialize(&state).unwrap().len(),
+        3 * 16 + 1,
+        "two moments each, and the step counter"
+    );
+
+    workspace.succeed(&format!("{TRAIN} --steps 2"));
+    assert!(workspace.path("runs/tiny-2/model.safetensors").exists(), "the next run gets the next folder");
+}
+
+#[test]
+fn a_seed_decides_everything_and_threads_nothing() {
+    let workspace = Workspace::new();
+    for (name, flags) in [("a", ""), ("b", ""), ("c", "--seed 1"), ("d", "--threads 2")] {
+        workspace.succeed(&format!("{TRAIN} --out {name} {flags}"));
+    }
+    assert_same_results(&workspace, "a", "b");
+    assert_ne!(workspace.text("a/metrics.csv"), workspace.text("c/metrics.csv"));
+    assert_eq!(workspace.text("a/metrics.csv"), workspace.text("d/metrics.csv"));
+    let (a, d) = (workspace.read("a/state.safetensors"), workspace.read("d/state.safetensors"));
+    let (a, d) = (SafeTensors::deserialize(&a).unwrap(), SafeTensors::deserialize(&d).unwrap());
+    for (name, tensor) in a.iter() {
+        assert_eq!(tensor.data(), d.tensor(name).unwrap().data(), "{name} depends on the threads");
+    }
+}
+
+#[test]
+fn samples_stream_and_repeat() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out run"));
+    let sample =
+        |flags: &str| workspace.succeed(&format!("sample run --prompt 12 --tokens 40 {flags}")).stdout;
+    let text = sample("");
+    assert!(text.starts_with("12") && text.len() > 20, "{text:?}");
+    assert_eq!(text, sample(""));
+    assert_ne!(text, sample("--seed 1"));
+    let greedy = sample("--temperature 0");
+    assert_eq!(greedy, sample("--temperature 0 --seed 5"));
+    assert_eq!(greedy, sample("--top-k 1"));
+    assert_eq!(greedy, sample("--top-p 0.000001"));
+    // Longer than the context of 16.
+    assert!(workspace.succeed("sample run/model.safetensors --tokens 100").stdout.len() > 60);
+}
+
+fn spawn(workspace: &Workspace, line: &str) -> Child {
+    workspace.command(line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts")
+}
+
+/// Kills a run again and again at whatever point it happens to be, until it ends by itself.
+#[test]
+fn killed_and_resumed_is_as_if_nothing_happened() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out whole --steps 120"));
+    let mut child = spawn(&workspace, &format!("{TRAIN} --out killed --steps 120"));
+    wait_until("the first state", || workspace.path("killed/state.safetensors").exists());
+    for round in 0..4usize {
+        let rows = workspace.rows("killed");
+        let wanted = rows.max(1) + [3, 9, 0, 16][round];
+        wait_until("more steps", || {
+            workspace.rows("killed") >= wanted || child.try_wait().unwrap().is_some()
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        child = spawn(&workspace, "train --resume killed");
+        // Resuming first cuts the metrics back, so wait until it has: its lock is held then.
+        std::thread::sleep(std::time::Duration::from_millis(100 + 37 * round as u64));
+    }
+    assert!(child.wait().unwrap().success());
+    assert_same_results(&workspace, "whole", "killed");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_saves_and_says_how_to_go_on() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out whole --steps 150"));
+    let command = workspace.command(&format!("{TRAIN} --out run --steps 150")).stdout(Stdio::piped()).spawn();
+    let child = command.unwrap();
+    wait_until("a few steps", || workspace.rows("run") > 4);
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.ends_with(" of 150, and saved. Go on with\n  gradloom train --resume run\n"), "{stdout}");
+    let steps = workspace.rows("run") - 1;
+    let resumed = workspace.succeed("train --resume run");
+    assert!(resumed.stdout.contains(&format!("run     run, from step {steps}\n")), "{}", resumed.stdout);
+    assert_same_results(&workspace, "whole", "run");
+}
+
+#[test]
+fn a_finished_run_can_go_further() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out run --steps 10"));
+    let before = workspace.read("run/state.safetensors");
+    workspace.succeed("train --resume run");
+    assert_eq!(workspace.read("run/state.safetensors"), before, "nothing is left to do");
+    workspace.succeed("train --resume run --steps 15 --lr 0.001");
+    assert_eq!(workspace.rows("run"), 16);
+    let finished = workspace.run("train --resume run --steps 12");
+    assert_eq!(finished.code, Some(2));
+    let expected = "error: --steps 12: the run in run has 15 steps already\n  \
+                    help: --steps counts from the beginning of the run: give a larger number";
+    assert_eq!(finished.stderr.trim_end(), expected);
+}
+
+#[test]
+fn changed_data_is_noticed() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out run --steps 10"));
+    workspace.put("text.txt", "other words than before\n".repeat(100).as_bytes());
+    let finished = workspace.run("train --resume run --steps 12");
+    assert_eq!(finished.code, Some(2));
+    assert!(
+        finished.stderr.starts_with("error: the data of the run in run has changed: "),
+        "{}",
+        finished.stderr
+    );
+    assert!(finished.stderr.contains("name them with --data"));
+    workspace.succeed("train --resume run --steps 12 --data text.txt");
+}
+
+#[test]
+fn a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_weights() {
+    let workspace = Workspace::new();
+    let finished = workspace.run(&format!("{TRAIN} --out run --lr 1e30 --warmup 0 --clip 0"));
+    assert_eq!(finished.code, Some(1));
+    let step = workspace.rows("run");
+    let expected = format!("error: step {step}: the ");
+    assert!(finished.stderr.starts_with(&expected), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains(&format!("the weights of step {} are saved", step - 1)),
+        "{}",
+        finished.stderr
+    );
+    assert!(finished.stderr.contains("gradloom train --resume run --lr 1"), "{}", finished.stderr);
+    let model = workspace.read("run/model.safetensors");
+    for (name, tensor) in SafeTensors::deserialize(&model).unwrap().iter() {
+        let mut values = tensor.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        assert!(values.all(f32::is_finite), "{name}");
+    }
+}
