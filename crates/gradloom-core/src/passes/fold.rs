@@ -1,7 +1,8 @@
 //! Constant folding: ops whose operands are all constants become constants, and tables of one number become that number.
 //!
-//! The reference evaluator computes them in float64; results are rounded to float32, as a backend would hold them.
-//! Always holds: an op that would trap stays, so that it traps when the step runs; no constant of more than
+//! The reference evaluator computes them in float64 and nothing is rounded: like every number in the IR, the result meets
+//! float32 only when a backend fills its buffer, so a chain of folded ops is rounded once.
+//! Always holds: an op that would trap, or overflow float32, stays, so that it traps when the step runs; no constant of more than
 //! [`MAX_ELEMENTS`] elements comes into being, unless all its elements are one number.
 
 use super::rewriter::{Candidate, rebuild};
@@ -97,16 +98,19 @@ fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, 
         .collect();
     let results = builder.all(kind.clone(), &operands);
     let values = evaluate_values(&graph, &|_| None).ok()?;
-    Some(results.into_iter().map(|v| literal(&values[v])).collect())
+    let constants: Vec<_> = results.into_iter().map(|v| literal(&values[v])).collect();
+    // A number that float32 cannot hold would overflow on a device, and what follows with it: leave that to the device.
+    let overflows = |number| matches!(number, Number::Float(v) if v.is_finite() && !(v as f32).is_finite());
+    let fits = |(ty, data): &(Type, Literal)| match data {
+        Literal::Splat(number) => !overflows(*number),
+        Literal::Dense(_) => !(0..ty.elements()).any(|i| overflows(data.get(i))),
+    };
+    constants.iter().all(fits).then_some(constants)
 }
 
 /// A tensor as a constant's type and data.
 fn literal(tensor: &HostTensor) -> (Type, Literal) {
-    let round = |number| match number {
-        Number::Float(v) => Number::Float(f64::from(v as f32)),
-        exact => exact,
-    };
-    let numbers: Vec<Number> = (0..tensor.len()).map(|i| round(tensor.get(i))).collect();
+    let numbers: Vec<Number> = (0..tensor.len()).map(|i| tensor.get(i)).collect();
     let data = uniform(&tensor.ty, &numbers).unwrap_or_else(|| Literal::Dense(numbers.into()));
     (tensor.ty.clone(), data)
 }

@@ -24,7 +24,7 @@ fn numbers_are_computed_at_any_size() {
 }
 
 #[test]
-fn small_tables_are_computed_and_rounded_to_float32() {
+fn small_tables_are_computed_and_not_rounded() {
     becomes(
         fold,
         "%0: f32[2, 2] = constant [1.0, 2.0, 3.0, 4.0]
@@ -43,11 +43,22 @@ fn small_tables_are_computed_and_rounded_to_float32() {
              output \"a\" %0
              output \"b\" %1
              output \"c\" %2",
-            f64::from(3f64.sqrt() as f32),
-            f64::from(2f64.sqrt() as f32),
-            f64::from((f64::from(3f64.sqrt() as f32) + f64::from(2f64.sqrt() as f32)) as f32),
+            3f64.sqrt(),
+            2f64.sqrt(),
+            3f64.sqrt() + 2f64.sqrt(),
         ),
     );
+}
+
+#[test]
+fn what_overflows_float32_is_left_to_the_device() {
+    // In float64 the product would be 0, in float32 it is NaN.
+    let text = "%0: f32[] = constant 200.0
+         %1: f32[] = exp %0
+         %2: f32[] = constant 0.0
+         %3: f32[] = mul %1, %2
+         output \"y\" %3";
+    becomes(fold, text, text);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Random graphs: every primitive, with many of the patterns that passes look for.
 //!
-//! Constants are dyadic numbers, and functions that round are applied to values that depend on a leaf only, so that
-//! folding, which rounds to float32, hardly ever decides a comparison otherwise.
+//! Constants are dyadic numbers, and functions that round are applied to values that depend on a leaf only.
 
 use crate::random::Random;
 use gradloom_core::ir::{

@@ -32,7 +32,7 @@ fn becomes(pass: fn(&Graph) -> Graph, before: &str, after: &str) {
     verify(&got).unwrap_or_else(|error| panic!("{error}\n{got}"));
     assert_eq!(got.to_string(), wanted.to_string(), "from\n{before}");
     for seed in 0..4 {
-        assert_alike(&before, &got, &Leaf::new(seed), 1e-6);
+        assert_alike(&before, &got, &Leaf::new(seed), 1e-9);
     }
 }
 

@@ -30,7 +30,7 @@ fn each_pass_keeps_the_meaning_of_random_graphs() {
         for pass in PIPELINE {
             let after = (pass.run)(graph);
             verify(&after).unwrap_or_else(|e| panic!("{} (seed {seed}): {e}\n{after}", pass.name));
-            assert_gives(&after, want, leaf, 1e-6);
+            assert_gives(&after, want, leaf, 1e-9);
             assert_eq!(inputs(&after), inputs(graph), "{} (seed {seed})", pass.name);
         }
     });
@@ -41,7 +41,7 @@ fn the_pipeline_keeps_the_meaning_of_random_graphs_and_is_idempotent() {
     on_random_graphs(|seed, graph, want, leaf| {
         let (once, reports) = run(graph.clone());
         verify(&once).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{once}"));
-        assert_gives(&once, want, leaf, 1e-6);
+        assert_gives(&once, want, leaf, 1e-9);
         let (twice, again) = run(once.clone());
         assert_eq!(twice.to_string(), once.to_string(), "seed {seed}");
         assert_eq!(again.len(), PIPELINE.len(), "seed {seed}: one round finds nothing to do");

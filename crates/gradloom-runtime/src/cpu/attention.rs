@@ -29,11 +29,7 @@ use pulp::Arch;
 /// # Panics
 /// In a run on more threads than the launch's workspace was made for.
 pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
-    Box::new(Attention {
-        operands: Operands::new(launch, spec),
-        arch: Arch::new(),
-        workspace: launch.workspace,
-    })
+    Box::new(Attention::new(launch, spec, Arch::new()))
 }
 
 /// A kernel for an `AttentionGrad`.
@@ -41,16 +37,19 @@ pub(super) fn prepare_attention(launch: &Launch, spec: &AttentionSpec) -> Box<dy
 /// # Panics
 /// In a run on more threads than the launch's workspace was made for.
 pub(super) fn prepare_attention_grad(launch: &Launch, spec: &AttentionSpec) -> Box<dyn Prepared> {
-    let operands = Operands::new(launch, spec);
-    let first = 3 + spec.extra_operands();
-    let gradient = operands::Gradient::new(&launch.reads[first..], first);
-    Box::new(AttentionGrad { operands, gradient, arch: Arch::new(), workspace: launch.workspace })
+    Box::new(AttentionGrad::new(launch, spec, Arch::new()))
 }
 
 struct Attention {
     operands: Operands,
     arch: Arch,
     workspace: usize,
+}
+
+impl Attention {
+    fn new(launch: &Launch, spec: &AttentionSpec, arch: Arch) -> Self {
+        Self { operands: Operands::new(launch, spec), arch, workspace: launch.workspace }
+    }
 }
 
 impl Prepared for Attention {
@@ -87,6 +86,14 @@ struct AttentionGrad {
     gradient: operands::Gradient,
     arch: Arch,
     workspace: usize,
+}
+
+impl AttentionGrad {
+    fn new(launch: &Launch, spec: &AttentionSpec, arch: Arch) -> Self {
+        let first = 3 + spec.extra_operands();
+        let gradient = operands::Gradient::new(&launch.reads[first..], first);
+        Self { operands: Operands::new(launch, spec), gradient, arch, workspace: launch.workspace }
+    }
 }
 
 impl Prepared for AttentionGrad {

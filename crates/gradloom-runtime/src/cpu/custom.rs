@@ -97,3 +97,70 @@ impl Prepared for Custom {
             .map_err(|message| Trap::new(format!("{}: {message}", self.op.name())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::testing::{Case, Random, Tensor};
+    use gradloom_core::ir::{OpKind, Shape, Type, TypeError};
+    use gradloom_core::reference::HostTensor;
+
+    /// `a` where the bool is true, else the integer; fails on a negative integer.
+    #[derive(Debug)]
+    struct Choose;
+
+    impl CustomOp for Choose {
+        fn name(&self) -> &str {
+            "choose"
+        }
+
+        fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, TypeError> {
+            Ok(vec![operands[0].clone()])
+        }
+
+        fn reference(&self, _: &[HostTensor]) -> Result<Vec<HostTensor>, String> {
+            Err("not used here".to_string())
+        }
+
+        fn run_cpu(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String> {
+            let (&[Slice::F32(a), Slice::I32(b), Slice::Bool(c)], [SliceMut::F32(to)]) = (operands, results)
+            else {
+                return Err(format!("unexpected operands {operands:?}"));
+            };
+            for (i, to) in to.iter_mut().enumerate() {
+                let b = u16::try_from(b[i]).map_err(|_| format!("element {i} is {}", b[i]))?;
+                *to = if c[i] == 1 { a[i] } else { b.into() };
+            }
+            Ok(())
+        }
+    }
+
+    fn case(integers: &[u32]) -> Case {
+        let mut random = Random(1);
+        let shape = Shape::from([integers.len()]);
+        let condition = Tensor::contiguous(&mut random, DType::Bool, &shape);
+        let a = Tensor::f32(shape.clone(), &vec![0.5; integers.len()]);
+        let b = Tensor::of_bits(DType::I32, shape.clone(), integers.iter().copied());
+        Case::new(OpKind::Custom(0), vec![a, b, condition], DType::F32, shape)
+    }
+
+    #[test]
+    fn a_custom_op_gets_typed_slices_and_its_error_traps() {
+        let prepare = |launch: &Launch, _| prepare(launch, Arc::new(Choose));
+        let good = case(&[3, 4, 5, 6, 7]);
+        let both = good.reads[1].values().into_iter().zip(good.reads[2].values());
+        let expected: Vec<f64> = both.map(|(b, c)| if c == 1.0 { 0.5 } else { b }).collect();
+        assert_eq!(good.run(prepare).unwrap(), expected);
+        assert_eq!(case(&[]).run(prepare).unwrap(), []);
+        let trap = case(&[3, u32::MAX]).run(prepare).unwrap_err();
+        assert_eq!(trap.message, "choose: element 1 is -1");
+    }
+
+    #[test]
+    #[should_panic(expected = "lowering must copy")]
+    fn a_strided_operand_is_a_bug_of_lowering() {
+        let mut launch = case(&[1, 2]).launch();
+        launch.reads[0].layout.strides = vec![0];
+        prepare(&launch, Arc::new(Choose));
+    }
+}

@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Up to this many multiplications, plain loops beat the `gemm` crate's set-up of some 200 ns.
 const SMALL: usize = 512;
 
-/// Rows of the result that one task adds up when the sums were split.
+/// Elements of the result that one task adds up when the sums were split.
 const SUM_CHUNK: usize = 16 * 1024;
 
 /// A kernel for a `Dot`.

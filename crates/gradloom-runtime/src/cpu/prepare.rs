@@ -15,7 +15,8 @@ use gradloom_core::kernel::{Kernel, Launch};
 /// For launches that no lowering makes: of leaves, views and block ops, or with dtypes that shape inference refuses.
 pub fn prepare(launch: &Launch, graph: &Graph, _threads: usize) -> Box<dyn Prepared> {
     let empty = launch.writes.iter().all(|write| write.layout.shape.elements() == 0);
-    let nothing_to_write = launch.kernel == Kernel::WriteRegion && launch.reads[0].layout.shape.elements() == 0;
+    let nothing_to_write =
+        launch.kernel == Kernel::WriteRegion && launch.reads[0].layout.shape.elements() == 0;
     if empty || nothing_to_write {
         return Box::new(Nothing);
     }
@@ -67,5 +68,67 @@ struct Nothing;
 impl Prepared for Nothing {
     fn run(&self, _: &Call<'_>) -> Result<(), Trap> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::testing::{Case, Random, Tensor};
+    use gradloom_core::ir::{ArgReduceOp, BinaryOp, DType, DotAxes, Number, ReduceOp, Shape, UnaryOp};
+
+    #[test]
+    fn a_launch_without_elements_does_nothing() {
+        let mut random = Random(1);
+        let empty = Shape::from([0, 3]);
+        let x = || Tensor::contiguous(&mut Random(2), DType::F32, &empty);
+        let index = Tensor::contiguous(&mut random, DType::I32, &Shape::from([0]));
+        let table = Tensor::contiguous(&mut random, DType::F32, &Shape::from([5, 3]));
+        let inner = Tensor::contiguous(&mut random, DType::F32, &Shape::from([3, 2]));
+        let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() };
+        let pad = OpKind::Pad {
+            low: vec![0; 2],
+            high: vec![0; 2],
+            interior: vec![1; 2],
+            value: Number::Float(0.0),
+        };
+        let cases = [
+            (OpKind::Unary(UnaryOp::Exp), vec![x()], empty.clone()),
+            (OpKind::Binary(BinaryOp::Add), vec![x(), x()], empty.clone()),
+            (OpKind::Reduce { op: ReduceOp::Sum, axes: vec![1] }, vec![x()], [0].into()),
+            (OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 1 }, vec![x()], [0].into()),
+            (OpKind::Concat { axis: 0 }, vec![x(), x()], empty.clone()),
+            (pad, vec![x()], [0, 5].into()),
+            (OpKind::Gather { batch: 0 }, vec![table, index], empty.clone()),
+            (OpKind::Dot(axes), vec![x(), inner], [0, 2].into()),
+        ];
+        for (kind, reads, shape) in cases {
+            let case = Case::new(kind, reads, DType::F32, shape);
+            assert_eq!(
+                case.run(|launch, _| prepare(launch, &Graph::new(), 1)),
+                Ok(vec![]),
+                "{:?}",
+                case.kind
+            );
+        }
+    }
+
+    #[test]
+    fn a_reduction_of_nothing_gives_the_identity() {
+        for (op, identity) in
+            [(ReduceOp::Sum, 0.0), (ReduceOp::Prod, 1.0), (ReduceOp::Max, f64::NEG_INFINITY)]
+        {
+            let x = Tensor::contiguous(&mut Random(1), DType::F32, &Shape::from([0, 3]));
+            let case = Case::new(OpKind::Reduce { op, axes: vec![0] }, vec![x], DType::F32, [3]);
+            assert_eq!(case.run(|launch, _| prepare(launch, &Graph::new(), 1)), Ok(vec![identity; 3]));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "launched reshape, which has no kernel")]
+    fn a_view_has_no_kernel() {
+        let x = Tensor::contiguous(&mut Random(1), DType::F32, &Shape::from([2]));
+        let launch = Case::new(OpKind::Reshape { shape: [2].into() }, vec![x], DType::F32, [2]).launch();
+        prepare(&launch, &Graph::new(), 1);
     }
 }

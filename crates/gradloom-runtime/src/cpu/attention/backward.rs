@@ -7,6 +7,7 @@
 use super::Call;
 use super::operands::{Gradient, Mask, Operands, View};
 use super::pack::{pack_rows, pack_transposed};
+use super::single::dot;
 use super::softmax::{RowConstants, softmax_gradient};
 use super::tile::{Panels, Rows, Target, multiply};
 use gradloom_codegen::cpu::STRIP;
@@ -153,7 +154,7 @@ impl Task<'_> {
         let count = queries.len();
         // SAFETY: as promised by the caller.
         let (packed_q, packed_g) = unsafe {
-            self.means(scratch, q_head, queries.clone());
+            self.means(simd, scratch, q_head, queries.clone());
             (
                 pack_rows(simd, count, shape.depth, q_row, operands.q.step, scratch.queries),
                 pack_rows(simd, count, shape.value_depth, g_row, gradient.cotangent.step, scratch.cotangents),
@@ -273,20 +274,15 @@ impl Task<'_> {
     /// # Safety
     /// As [`Task::run`].
     #[inline(always)]
-    unsafe fn means(&self, scratch: &Scratch, q_head: usize, queries: Range<usize>) {
+    unsafe fn means<S: Simd>(&self, simd: S, scratch: &Scratch, q_head: usize, queries: Range<usize>) {
         let Task { gradient, call, batch, .. } = *self;
         for (i, query) in queries.enumerate() {
             let output = gradient.output.row(call, batch, q_head, query);
             let cotangent = gradient.cotangent.row(call, batch, q_head, query);
-            let mut sums = [0.0; 16];
-            for c in 0..self.operands.shape.value_depth {
-                // SAFETY: as promised by the caller.
-                sums[c % 16] += unsafe {
-                    *output.add(c * gradient.output.step) * *cotangent.add(c * gradient.cotangent.step)
-                };
-            }
+            let (steps, depth) =
+                ([gradient.output.step, gradient.cotangent.step], self.operands.shape.value_depth);
             // SAFETY: as promised by the caller.
-            unsafe { *scratch.means.add(i) = sums.iter().sum() };
+            unsafe { *scratch.means.add(i) = dot(simd, output, cotangent, steps, depth) };
         }
     }
 

@@ -198,7 +198,10 @@ impl Task<'_> {
             let value = |i| operands.value(call, batch, kv_head, keys.start + i);
             // SAFETY: as promised by the caller; a strip of scores is longer than a block of keys.
             unsafe {
-                single::scores(simd, q, operands.q.step, shape.depth, count, key, scratch.scores);
+                for i in 0..count {
+                    let score = single::dot(simd, q, key(i), [operands.q.step, 1], shape.depth);
+                    *scratch.scores.add(i) = score;
+                }
                 let width = count.next_multiple_of(S::F32_LANES);
                 let mut state = self.state(scratch, row);
                 let rescale = online_softmax(simd, scratch.scores, count, width, operands.scale, &mut state);
@@ -243,10 +246,13 @@ impl Task<'_> {
         // SAFETY: as promised by the caller.
         unsafe {
             let Online { maximum, sum } = self.state(scratch, row);
-            let output = self.output(row);
-            for c in 0..self.operands.shape.value_depth {
-                // A row whose strip was skipped has not been written yet.
-                *output.add(c) = if seen { *output.add(c) / sum } else { 0.0 };
+            let output = std::slice::from_raw_parts_mut(self.output(row), self.operands.shape.value_depth);
+            // A row whose strip was skipped has not been written yet.
+            if seen {
+                let factor = 1.0 / sum;
+                output.iter_mut().for_each(|value| *value *= factor);
+            } else {
+                output.fill(0.0);
             }
             let log_sum = if seen { maximum + libm::logf(sum) } else { f32::NEG_INFINITY };
             *self.call.write::<f32>(1, self.operands.results[1] + self.result_row(row)) = log_sum;

@@ -93,6 +93,18 @@ const BLOCK: usize = 4;
 /// Each row must have `BLOCK` elements, and so must the places that are written.
 #[inline(always)]
 unsafe fn transpose(rows: [*const f32; BLOCK], to: *mut f32, stride: usize) {
+    // LLVM does not find these shuffles by itself: it takes the rows apart, element by element.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as promised by the caller; SSE is part of x86-64.
+    unsafe {
+        use std::arch::x86_64::{_MM_TRANSPOSE4_PS, _mm_loadu_ps, _mm_storeu_ps};
+        let [mut a, mut b, mut c, mut d] = rows.map(|row| _mm_loadu_ps(row));
+        _MM_TRANSPOSE4_PS(&mut a, &mut b, &mut c, &mut d);
+        for (i, column) in [a, b, c, d].into_iter().enumerate() {
+            _mm_storeu_ps(to.add(i * stride), column);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: as promised by the caller.
     unsafe {
         let rows = rows.map(|row| row.cast::<[f32; BLOCK]>().read_unaligned());

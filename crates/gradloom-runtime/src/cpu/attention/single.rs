@@ -8,39 +8,34 @@ use pulp::Simd;
 /// Up to this many query rows to a head of keys, each row by itself is faster than packing the keys for all.
 pub(super) const MOST_ROWS: usize = 2;
 
-/// `scores[i] = q · key(i)` for `count` keys.
+/// `a · b` for `depth` elements, `steps` apart.
 ///
 /// # Safety
-/// `q` must lead to `depth` elements, `step` apart, each key to `depth` contiguous ones; `scores` must have room for `count`.
+/// `a` and `b` must lead to so many elements.
 #[inline(always)]
-pub(super) unsafe fn scores<S: Simd>(
+pub(super) unsafe fn dot<S: Simd>(
     simd: S,
-    q: *const f32,
-    step: usize,
+    a: *const f32,
+    b: *const f32,
+    steps: [usize; 2],
     depth: usize,
-    count: usize,
-    key: impl Fn(usize) -> *const f32,
-    scores: *mut f32,
-) {
+) -> f32 {
     let lanes = S::F32_LANES;
-    let whole = if step == 1 { depth / lanes * lanes } else { 0 };
-    for i in 0..count {
-        let key = key(i);
-        // Two sums hide half of the additions' latency; depths are a few vectors long.
-        let mut sums = [simd.splat_f32s(0.0); 2];
-        let mut sum = 0.0;
-        // SAFETY: as promised by the caller.
-        unsafe {
-            for (turn, at) in (0..whole).step_by(lanes).enumerate() {
-                let product = (load(simd, q.add(at)), load(simd, key.add(at)));
-                sums[turn % 2] = simd.mul_add_e_f32s(product.0, product.1, sums[turn % 2]);
-            }
-            for at in whole..depth {
-                sum += *q.add(at * step) * *key.add(at);
-            }
-            *scores.add(i) = sum + simd.reduce_sum_f32s(simd.add_f32s(sums[0], sums[1]));
+    let whole = if steps == [1, 1] { depth / lanes * lanes } else { 0 };
+    // Two sums hide half of the additions' latency; depths are a few vectors long.
+    let mut sums = [simd.splat_f32s(0.0); 2];
+    let mut sum = 0.0;
+    // SAFETY: as promised by the caller.
+    unsafe {
+        for (turn, at) in (0..whole).step_by(lanes).enumerate() {
+            sums[turn % 2] =
+                simd.mul_add_e_f32s(load(simd, a.add(at)), load(simd, b.add(at)), sums[turn % 2]);
+        }
+        for at in whole..depth {
+            sum += *a.add(at * steps[0]) * *b.add(at * steps[1]);
         }
     }
+    sum + simd.reduce_sum_f32s(simd.add_f32s(sums[0], sums[1]))
 }
 
 /// `to = rescale·to + sum of weights[i]·value(i)` for `count` values of `columns` elements; without `rescale`, `to` is overwritten.

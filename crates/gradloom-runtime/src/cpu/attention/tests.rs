@@ -171,18 +171,37 @@ fn floats(bits: &[u32]) -> Vec<f32> {
     bits.iter().map(|&bits| f32::from_bits(bits)).collect()
 }
 
-/// Runs forward and backward on one setup.
+/// The instruction sets of this machine that the kernels are compiled for.
+fn instruction_sets() -> Vec<Arch> {
+    #[allow(unused_mut)]
+    let mut all = vec![Arch::new()];
+    #[cfg(target_arch = "x86_64")]
+    {
+        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        all.push(Arch::Scalar);
+    }
+    all
+}
+
+/// Runs forward and backward on one setup, with every instruction set.
 fn check(what: &str, setup: &Setup, random: &mut Random) {
+    for arch in instruction_sets() {
+        check_on(arch, what, setup, random);
+    }
+}
+
+fn check_on(arch: Arch, what: &str, setup: &Setup, random: &mut Random) {
     let s = setup.shape;
     let q = Operand::random(random, &setup.q_shape(s.depth));
     let k = Operand::random(random, &setup.kv_shape(s.depth));
     let v = Operand::random(random, &setup.kv_shape(s.value_depth));
-    let what = format!("{what}: {s:?} {:?} offset {} length {}", setup.spec, setup.offset, setup.length);
+    let Setup { spec, offset, length, .. } = setup;
+    let what = format!("{what}, {arch:?}: {s:?} {spec:?} offset {offset} length {length}");
     let reads = [vec![q, k, v], setup.extras(random, &[])].concat();
     let [q, k, v] = [0, 1, 2].map(|i| reads[i].values());
 
     let forward = setup.forward(reads.clone());
-    let results = forward.run_on_all_pools(&*prepare_attention(&forward.launch(), &setup.spec)).unwrap();
+    let results = forward.run_on_all_pools(&Attention::new(&forward.launch(), spec, arch)).unwrap();
     let (output, log_sums) = setup.expected(&q, &k, &v);
     assert_close(&format!("{what}: output"), &results[0], &output, 1e-5);
     assert_close(&format!("{what}: log-sum-exp"), &results[1], &log_sums, 1e-5);
@@ -192,8 +211,7 @@ fn check(what: &str, setup: &Setup, random: &mut Random) {
     let output = Operand::f32(setup.q_shape(s.value_depth), &floats(&results[0]));
     let log_sum = Operand::f32([s.batch, s.heads, s.queries], &floats(&results[1]));
     let backward = setup.backward([reads, vec![output, log_sum, cotangent]].concat());
-    let results =
-        backward.run_on_all_pools(&*prepare_attention_grad(&backward.launch(), &setup.spec)).unwrap();
+    let results = backward.run_on_all_pools(&AttentionGrad::new(&backward.launch(), spec, arch)).unwrap();
     for (name, (result, expected)) in ["dq", "dk", "dv"].iter().zip(results.iter().zip(&expected)) {
         assert_close(&format!("{what}: {name}"), result, expected, 1e-4);
     }

@@ -9,7 +9,7 @@ use crate::cpu::work::GRAIN;
 use gradloom_core::kernel::{Access, Layout};
 
 /// Outputs that a task reduces side by side when it walks down columns.
-pub(super) const STRIP: usize = 256;
+pub(super) const STRIP: usize = 512;
 /// Rows of a column that are combined one after the other; larger counts are halved.
 pub(super) const COLUMN_LEAF: usize = 64;
 /// Partial results that fit on the caller's stack.
@@ -67,7 +67,10 @@ impl Split {
         };
         let strip = match direction {
             Direction::Rows => (GRAIN / reduced.max(1)).clamp(1, outputs.max(1)),
-            Direction::Columns => STRIP,
+            // As wide as allowed, in equal parts of whole cache lines.
+            Direction::Columns => {
+                outputs.div_ceil(outputs.div_ceil(STRIP).max(1)).next_multiple_of(16).min(STRIP)
+            }
         };
         let strips = outputs.div_ceil(strip);
 
