@@ -21,7 +21,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     for step in 0..300 {
         let start = |row: usize| (step * 9973 + row * 7919) % (text.len() - context - 1);
         let window = |shift: usize| -> Vec<i32> {
-            (0..batch).flat_map(|row| &text[start(row) + shift..][..context]).map(|&byte| byte.into()).collect()
+            (0..batch)
+                .flat_map(|row| &text[start(row) + shift..][..context])
+                .map(|&byte| byte.into())
+                .collect()
         };
         let done = train.step([&window(0), &window(1)])?;
         if step % 50 == 0 {

@@ -45,13 +45,22 @@ impl Data<'_> {
     /// When dtype or number of elements are not the declared ones.
     pub(crate) fn check(&self, input: &Input) -> Result<()> {
         if self.dtype() != input.ty.dtype {
-            return Err(Error::new(ErrorKind::Feed, format!("the input `{}` is {}, got {} elements", input.name, input.ty, self.dtype()))
-                .help(format!("pass a slice of {}", input.ty.dtype)));
+            return Err(Error::new(
+                ErrorKind::Feed,
+                format!("the input `{}` is {}, got {} elements", input.name, input.ty, self.dtype()),
+            )
+            .help(format!("pass a slice of {}", input.ty.dtype)));
         }
         if self.len() != input.ty.elements() {
             return Err(Error::new(
                 ErrorKind::Feed,
-                format!("the input `{}` is {} ({} elements), got {}", input.name, input.ty, input.ty.elements(), self.len()),
+                format!(
+                    "the input `{}` is {} ({} elements), got {}",
+                    input.name,
+                    input.ty,
+                    input.ty.elements(),
+                    self.len()
+                ),
             )
             .help("pass as many elements as were declared with `.inputs(..)`"));
         }

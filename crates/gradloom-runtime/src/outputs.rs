@@ -75,7 +75,8 @@ pub(crate) fn to_f32(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
         if float as i64 == v {
             return Ok(float);
         }
-        Err(Error::new(ErrorKind::Feed, format!("the integer {v} is not an f32")).help("convert it in the model with .cast(..)"))
+        Err(Error::new(ErrorKind::Feed, format!("the integer {v} is not an f32"))
+            .help("convert it in the model with .cast(..)"))
     };
     match dtype {
         DType::F32 => Ok(words.map(f32::from_ne_bytes).collect()),

@@ -114,7 +114,10 @@ impl Program {
     pub(crate) fn set_scalars(&mut self, value: impl Fn(&str) -> Option<Number>) -> Result<()> {
         for port in &self.scalars {
             let Some(number) = value(&port.name) else {
-                return Err(Error::new(ErrorKind::Internal, format!("nothing sets the scalar `{}`", port.name)));
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    format!("nothing sets the scalar `{}`", port.name),
+                ));
             };
             let bytes = match (port.ty.dtype, number) {
                 (DType::F32, n) => (n.as_f64() as f32).to_ne_bytes(),
@@ -174,11 +177,17 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
     let (graph, _) = gradloom_core::passes::run(graph);
     let store = Store::new(device.backend.is_resident());
     let no_parameters = |name: &str, _: &Type| {
-        Err(Error::new(ErrorKind::Store, format!("`{name}` is a parameter: compile the graph with a trainer")))
+        Err(Error::new(
+            ErrorKind::Store,
+            format!("`{name}` is a parameter: compile the graph with a trainer"),
+        ))
     };
     let mut program = Program::load(graph, device, &store, no_parameters)?;
     if program.inputs.len() != inputs.len() {
-        return Err(Error::new(ErrorKind::Feed, format!("{} inputs for {}", inputs.len(), program.inputs.len())));
+        return Err(Error::new(
+            ErrorKind::Feed,
+            format!("{} inputs for {}", inputs.len(), program.inputs.len()),
+        ));
     }
     for (port, elements) in program.inputs.clone().iter().zip(inputs) {
         let data = crate::feed::Data::from(elements);
@@ -188,7 +197,24 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
     let mut bytes = Vec::new();
     program.run(&mut bytes)?;
     let outputs = &program.plan.outputs;
-    outputs.iter().zip(&bytes).map(|((_, access), bytes)| crate::outputs::to_f32(access.dtype, bytes)).collect()
+    outputs
+        .iter()
+        .zip(&bytes)
+        .map(|((_, access), bytes)| crate::outputs::to_f32(access.dtype, bytes))
+        .collect()
+}
+
+/// The scalars that key random numbers in the given run. The key has its low 32 bits: a run of four billion steps is out of reach.
+pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number> {
+    move |name| {
+        let word = match name {
+            "rng.seed_lo" => seed as u32,
+            "rng.seed_hi" => (seed >> 32) as u32,
+            "rng.step" => run as u32,
+            _ => return None,
+        };
+        Some(Number::Int(word.into()))
+    }
 }
 
 /// Runs the verifier between stages, in debug builds.

@@ -41,8 +41,7 @@ struct Segment {
 
 impl Store {
     pub(crate) fn new(resident: bool) -> Self {
-        let shared =
-            Shared { content: RwLock::new(Content::default()), turn: Mutex::new(()), resident };
+        let shared = Shared { content: RwLock::new(Content::default()), turn: Mutex::new(()), resident };
         Self { shared: Arc::new(shared) }
     }
 
@@ -148,11 +147,19 @@ impl Store {
         let mut content = self.write_lock();
         content.check(entries)?;
         let given: std::collections::HashSet<&str> = entries.iter().map(|(name, ..)| *name).collect();
-        let missing: Vec<&str> =
-            content.layout.entries().iter().map(|e| e.name.as_str()).filter(|name| !given.contains(name)).collect();
+        let missing: Vec<&str> = content
+            .layout
+            .entries()
+            .iter()
+            .map(|e| e.name.as_str())
+            .filter(|name| !given.contains(name))
+            .collect();
         if let Some(first) = missing.first() {
-            return Err(Error::new(ErrorKind::Store, format!("`{first}` is missing"))
-                .note(format!("{} of {} entries are missing", missing.len(), content.layout.entries().len())));
+            return Err(Error::new(ErrorKind::Store, format!("`{first}` is missing")).note(format!(
+                "{} of {} entries are missing",
+                missing.len(),
+                content.layout.entries().len()
+            )));
         }
         content.write(entries)?;
         content.lost = false;
@@ -199,13 +206,17 @@ impl Content {
         if !self.lost {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Lost, "a step was interrupted while it wrote parameters: they may be half updated")
-            .help("restore them from a checkpoint with `store.write_all(..)`"))
+        Err(Error::new(
+            ErrorKind::Lost,
+            "a step was interrupted while it wrote parameters: they may be half updated",
+        )
+        .help("restore them from a checkpoint with `store.write_all(..)`"))
     }
 
     fn entry(&self, name: &str) -> Result<&StoreEntry> {
         self.layout.get(name).ok_or_else(|| {
-            let mut error = Error::new(ErrorKind::Store, format!("there is no parameter or state called `{name}`"));
+            let mut error =
+                Error::new(ErrorKind::Store, format!("there is no parameter or state called `{name}`"));
             if let Some(near) = nearest(name, self.layout.entries().iter().map(|e| e.name.as_str())) {
                 error = error.help(format!("did you mean `{near}`?"));
             }
@@ -232,7 +243,8 @@ impl Content {
                 return Err(Error::new(ErrorKind::Store, format!("`{name}` is {}, not {ty}", entry.ty)));
             }
             if entry.ty.bytes() != bytes.len() {
-                let message = format!("`{name}` ({ty}) takes {} bytes, got {}", entry.ty.bytes(), bytes.len());
+                let message =
+                    format!("`{name}` ({ty}) takes {} bytes, got {}", entry.ty.bytes(), bytes.len());
                 return Err(Error::new(ErrorKind::Store, message));
             }
         }
@@ -253,14 +265,26 @@ impl Segment {
     fn read(&self, entry: &StoreEntry) -> Vec<u8> {
         let mut bytes = vec![0; entry.ty.bytes()];
         // SAFETY: the entry lies inside its segment, and the caller holds the store's lock.
-        unsafe { std::ptr::copy_nonoverlapping(self.memory.at(entry.offset - self.start), bytes.as_mut_ptr(), bytes.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.memory.at(entry.offset - self.start),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+            )
+        };
         bytes
     }
 
     fn write(&self, entry: &StoreEntry, bytes: &[u8]) {
         assert_eq!(bytes.len(), entry.ty.bytes(), "the size of {} was checked", entry.name);
         // SAFETY: the entry lies inside its segment, and the caller holds the store's lock exclusively.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.at(entry.offset - self.start), bytes.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.memory.at(entry.offset - self.start),
+                bytes.len(),
+            )
+        };
     }
 }
 
@@ -284,7 +308,13 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
         a.zip(b).take_while(|(x, y)| x == y).count()
     };
     known
-        .map(|k| (common(&mut k.chars(), &mut name.chars()) + common(&mut k.chars().rev(), &mut name.chars().rev()), k))
+        .map(|k| {
+            (
+                common(&mut k.chars(), &mut name.chars())
+                    + common(&mut k.chars().rev(), &mut name.chars().rev()),
+                k,
+            )
+        })
         .filter(|(score, k)| 2 * score >= k.chars().count())
         .max_by_key(|(score, _)| *score)
         .map(|(_, k)| k)

@@ -15,7 +15,8 @@ pub use gradloom_core::ir::DType;
 pub use gradloom_core::nn::{Init, Module, Param};
 pub use gradloom_core::optim::{Adam, AdamW, Schedule, Sgd};
 pub use gradloom_core::trace::{
-    AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32, uniform,
+    AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32,
+    uniform,
 };
 pub use gradloom_runtime::{Data, Device, Feed, Infer, Outputs, Step, Store, Train, Trainer};
 
@@ -23,7 +24,7 @@ pub use gradloom_runtime::{Data, Device, Feed, Infer, Outputs, Step, Store, Trai
 pub mod prelude {
     pub use crate::nn::{CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module, Param};
     pub use crate::{
-        Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Sgd, Tensor, Train, Trainer, checkpoint, f32,
-        i32, iota, u32,
+        Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Sgd, Tensor, Train, Trainer,
+        checkpoint, f32, i32, iota, u32,
     };
 }

@@ -84,7 +84,10 @@ N |     let text = answer(|layer, x| layer.forward(x.transpose(0, 1)).mean());
 #[test]
 fn the_first_of_several_errors_is_reported() {
     let text = answer(|_, x| x.reshape([8, 63]).matmul(x).sum_axes(7));
-    assert!(text.starts_with("error: cannot reshape [8, 64] (512 elements) to [8, 63] (504 elements)"), "{text}");
+    assert!(
+        text.starts_with("error: cannot reshape [8, 64] (512 elements) to [8, 63] (504 elements)"),
+        "{text}"
+    );
     assert!(text.contains("with axis 1 = 64 it would fit"), "{text}");
 }
 
@@ -116,7 +119,11 @@ fn parameters_without_a_gradient_are_named() {
         stopped: Param,
     }
     let compile = |freeze: bool| {
-        let model = Two { used: Linear::new(4, 1), unused: Linear::no_bias(2, 2), stopped: Param::new([1], Init::Ones) };
+        let model = Two {
+            used: Linear::new(4, 1),
+            unused: Linear::no_bias(2, 2),
+            stopped: Param::new([1], Init::Ones),
+        };
         if freeze {
             model.unused.weight.freeze();
             model.stopped.freeze();
@@ -144,7 +151,10 @@ fn parameters_without_a_gradient_are_named() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let error = Trainer::new(Linear::new(1, 1)).inputs([f32("x", [1])]).optimizer(Sgd::new(0.1)).compile(&Device::null());
+    let error = Trainer::new(Linear::new(1, 1))
+        .inputs([f32("x", [1])])
+        .optimizer(Sgd::new(0.1))
+        .compile(&Device::null());
     assert!(error.unwrap_err().to_string().contains("the trainer has no loss"));
     let error = Trainer::new(Linear::new(1, 1))
         .inputs([f32("x", [1])])
@@ -175,6 +185,10 @@ fn a_tensor_that_leaks_out_of_its_trace_is_caught() {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         Trainer::new(Linear::new(1, 1)).inputs([f32("x", [1])]).loss(|m, _| m.forward(leaked.unwrap()).sum())
     }));
-    let text = *result.unwrap_err().downcast::<&str>().map(|s| Box::new(s.to_string())).unwrap_or_else(|e| e.downcast::<String>().unwrap());
+    let text = *result
+        .unwrap_err()
+        .downcast::<&str>()
+        .map(|s| Box::new(s.to_string()))
+        .unwrap_or_else(|e| e.downcast::<String>().unwrap());
     assert!(text.contains("belongs to another trace"), "{text}");
 }

@@ -54,7 +54,9 @@ fn float32_agrees_with_pytorch() {
     let (ids, targets) = (oracle.i32("ids"), oracle.i32("targets"));
 
     let mut names = Vec::new();
-    train.model().visit(&mut gradloom::nn::Visitor::new(&mut |name: &str, _: &Param| names.push(name.to_string())));
+    train
+        .model()
+        .visit(&mut gradloom::nn::Visitor::new(&mut |name: &str, _: &Param| names.push(name.to_string())));
     let mut gradients = train
         .infer([i32("ids", [BATCH, CONTEXT]), i32("targets", [BATCH, CONTEXT])], |gpt, [ids, targets]| {
             let loss = gpt.loss(ids, targets);
@@ -87,11 +89,16 @@ fn float32_agrees_with_pytorch_when_clipped() {
     let mut train = trainer(true, &Device::cpu());
     load_weights(&train, &oracle);
     let (ids, targets) = (oracle.i32("ids"), oracle.i32("targets"));
-    for (i, (&want, &want_norm)) in oracle.get("clipped.losses").iter().zip(oracle.get("clipped.norms")).enumerate() {
+    for (i, (&want, &want_norm)) in
+        oracle.get("clipped.losses").iter().zip(oracle.get("clipped.norms")).enumerate()
+    {
         let step = train.step([&ids, &targets]).unwrap();
         let (loss, norm) = (step.loss().unwrap(), step.get("gradient_norm").unwrap()[0]);
         assert!((f64::from(loss) / want - 1.0).abs() < 1e-4, "loss of step {i}: {loss} against {want}");
-        assert!((f64::from(norm) / want_norm - 1.0).abs() < 1e-3, "norm of step {i}: {norm} against {want_norm}");
+        assert!(
+            (f64::from(norm) / want_norm - 1.0).abs() < 1e-3,
+            "norm of step {i}: {norm} against {want_norm}"
+        );
     }
 }
 
@@ -133,7 +140,13 @@ fn the_float64_evaluator_agrees_with_pytorch() {
                 let step = evaluate(graph, &leaves).unwrap();
                 assert!(step.committed());
                 if i == 0 {
-                    assert_near("logits", &step.output("logits").unwrap().to_f64(), oracle.get("logits"), 1e-10, 0.0);
+                    assert_near(
+                        "logits",
+                        &step.output("logits").unwrap().to_f64(),
+                        oracle.get("logits"),
+                        1e-10,
+                        0.0,
+                    );
                 }
                 let loss = step.output("loss").unwrap().to_f64()[0];
                 assert!((loss / want - 1.0).abs() < 1e-10, "loss of step {i}: {loss} against {want}");
@@ -168,7 +181,8 @@ fn float64_gradients_agree_with_pytorch() {
         if name.starts_with("optim.") {
             continue;
         }
-        let gradient: Vec<f64> = oracle.get(name).iter().zip(next.to_f64()).map(|(before, after)| before - after).collect();
+        let gradient: Vec<f64> =
+            oracle.get(name).iter().zip(next.to_f64()).map(|(before, after)| before - after).collect();
         let want = oracle.get(&format!("grad.{name}"));
         // The difference of nearby numbers loses digits: float64's epsilon on the parameter's size.
         assert_near(name, &gradient, want, 1e-10, 1e-5 * norm(oracle.get(name)));

@@ -13,7 +13,12 @@ const FILE: &str = "ops_oracle.safetensors";
 struct Leaves(Vec<Param>);
 
 /// Runs `f` on f32 tensors of a case on the CPU; gives its result and the gradients of `sum(f · upstream)`.
-fn run(oracle: &Oracle, case: &str, names: &[&str], f: impl Fn(&[Tensor]) -> Tensor) -> (Vec<f32>, Vec<Vec<f32>>) {
+fn run(
+    oracle: &Oracle,
+    case: &str,
+    names: &[&str],
+    f: impl Fn(&[Tensor]) -> Tensor,
+) -> (Vec<f32>, Vec<Vec<f32>>) {
     let input = |name: &str| Input {
         name: name.to_string(),
         ty: gradloom::ir::Type::new(DType::F32, oracle.shape(&format!("{case}.{name}"))),
@@ -35,7 +40,8 @@ fn run(oracle: &Oracle, case: &str, names: &[&str], f: impl Fn(&[Tensor]) -> Ten
     for (i, &value) in traced.results.iter().enumerate() {
         traced.graph.outputs.push(gradloom::ir::Output { name: format!("{i}"), value });
     }
-    let data: Vec<Vec<f32>> = names.iter().chain(&["upstream"]).map(|n| oracle.f32(&format!("{case}.{n}"))).collect();
+    let data: Vec<Vec<f32>> =
+        names.iter().chain(&["upstream"]).map(|n| oracle.f32(&format!("{case}.{n}"))).collect();
     let mut outputs = gradloom::runtime::run_once(traced.graph, &Device::cpu(), &data).unwrap();
     let y = outputs.remove(0);
     (y, outputs)
@@ -121,9 +127,18 @@ fn check_optimizer(case: &str, optimizer: impl gradloom::optim::Optimizer) {
     let name = train.store().entries()[0].name.clone();
     for (i, &want) in oracle.get(&format!("{case}.losses")).iter().enumerate() {
         let loss = f64::from(train.step([&curvature, &slope]).unwrap().loss().unwrap());
-        assert!((loss - want).abs() <= 2e-5 * want.abs().max(0.1), "{case}: loss {loss} of step {i}, {want} wanted");
+        assert!(
+            (loss - want).abs() <= 2e-5 * want.abs().max(0.1),
+            "{case}: loss {loss} of step {i}, {want} wanted"
+        );
         let weights = widen(&train.store().read_f32(&name).unwrap());
-        assert_near(&format!("{case}, step {i}"), &weights, &oracle.get(&format!("{case}.w"))[i * 12..][..12], 2e-6, 0.1);
+        assert_near(
+            &format!("{case}, step {i}"),
+            &weights,
+            &oracle.get(&format!("{case}.w"))[i * 12..][..12],
+            2e-6,
+            0.1,
+        );
     }
 }
 

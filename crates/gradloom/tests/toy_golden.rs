@@ -93,7 +93,8 @@ fn initial_weights() -> Vec<(String, Vec<f32>)> {
                 part.extend(lcg.matrix(depth, WIDTH));
             }
         }
-        let mut add = |name: &str, matrix: &[Vec<f32>]| weights.push((format!("h.{layer}.{name}"), transposed(matrix)));
+        let mut add =
+            |name: &str, matrix: &[Vec<f32>]| weights.push((format!("h.{layer}.{name}"), transposed(matrix)));
         add("attn.c_attn.weight", &parts.concat());
         add("attn.c_proj.weight", &lcg.matrix(WIDTH, WIDTH));
         add("fc.weight", &lcg.matrix(HIDDEN, WIDTH));
@@ -120,13 +121,19 @@ fn golden_a() {
         .map(|entry| {
             let values = match given.iter().position(|(name, _)| *name == entry.name) {
                 Some(i) => given.remove(i).1,
-                None if entry.name.contains("ln_") && entry.name.ends_with("weight") => vec![1.0; entry.ty.elements()],
+                None if entry.name.contains("ln_") && entry.name.ends_with("weight") => {
+                    vec![1.0; entry.ty.elements()]
+                }
                 None => vec![0.0; entry.ty.elements()],
             };
             (entry.name, entry.ty, values)
         })
         .collect();
-    assert!(given.is_empty(), "weights without a parameter: {:?}", given.iter().map(|(n, _)| n).collect::<Vec<_>>());
+    assert!(
+        given.is_empty(),
+        "weights without a parameter: {:?}",
+        given.iter().map(|(n, _)| n).collect::<Vec<_>>()
+    );
     common::set_parameters(&store, &parameters);
 
     let ids: Vec<i32> = (0..CONTEXT as i32).map(|i| (7 * i + 3) % 32).collect();

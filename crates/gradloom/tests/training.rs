@@ -73,7 +73,8 @@ fn a_run_that_is_restored_half_way_ends_with_the_same_bits() {
     let saved = snapshot(&first);
     let types: Vec<_> = first.store().entries().into_iter().map(|e| e.ty).collect();
     let mut second = compile(&Device::cpu(), 0.3, 7);
-    let entries: Vec<_> = saved.iter().zip(&types).map(|((n, b), ty)| (n.as_str(), ty, b.as_slice())).collect();
+    let entries: Vec<_> =
+        saved.iter().zip(&types).map(|((n, b), ty)| (n.as_str(), ty, b.as_slice())).collect();
     second.store().write_all(&entries).unwrap();
     second.set_attempted_steps(first.attempted_steps());
     for _ in 0..20 {
@@ -145,7 +146,11 @@ fn parameters_are_updated_in_place() {
     let train = compile(&Device::cpu(), 0.0, 1);
     let commit: Vec<_> = train.plan().launches.iter().filter(|l| l.phase == Phase::Commit).collect();
     assert!(!commit.is_empty());
-    assert!(commit.iter().all(|l| l.kernel != Kernel::Copy), "{}", train.plan().report(&train.stages().passes));
+    assert!(
+        commit.iter().all(|l| l.kernel != Kernel::Copy),
+        "{}",
+        train.plan().report(&train.stages().passes)
+    );
 }
 
 #[test]
@@ -185,7 +190,9 @@ fn a_changed_learning_rate_changes_the_decay_with_it() {
     train.set_hyperparameter("weight_decay", 1.0).unwrap();
     train.step([&[1.0f32, 1.0]]).unwrap().loss().unwrap();
     assert_eq!(train.store().read_f32("weight").unwrap(), vec![0.95f32 * 0.8; 4]);
-    assert!(train.set_hyperparameter("beta1", 1.0).is_err() && train.set_hyperparameter("momentum", 0.5).is_err());
+    assert!(
+        train.set_hyperparameter("beta1", 1.0).is_err() && train.set_hyperparameter("momentum", 0.5).is_err()
+    );
 }
 
 #[test]

@@ -60,7 +60,12 @@ impl AttentionShape {
         let heads = self.batch * self.kv_heads;
         let split = TASKS.div_ceil(heads.max(1));
         let most = (MOST_ROWS / self.group().max(1)).max(STRIP);
-        self.queries.div_ceil(split).max(LEAST_QUERIES).next_multiple_of(STRIP).min(most).min(self.queries.max(1))
+        self.queries
+            .div_ceil(split)
+            .max(LEAST_QUERIES)
+            .next_multiple_of(STRIP)
+            .min(most)
+            .min(self.queries.max(1))
     }
 
     /// Keys of one block of the forward pass.

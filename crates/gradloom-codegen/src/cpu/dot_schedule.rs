@@ -83,8 +83,8 @@ impl DotSchedule {
         let column_pieces = n
             .div_ceil(limits.columns)
             .max(panels.div_ceil(m.div_ceil(limits.rows).max(1)))
-            .min(n.div_ceil(COLUMN_UNIT));
-        let columns = Split::new(n, column_pieces, COLUMN_UNIT);
+            .min(n.div_ceil(limits.column_unit));
+        let columns = Split::new(n, column_pieces, limits.column_unit);
         let row_pieces = m
             .div_ceil(limits.rows)
             .max(panels.div_ceil(columns.pieces().max(1)).min(m.div_ceil(limits.least_rows)));
@@ -131,6 +131,7 @@ struct Limits {
     rows: usize,
     columns: usize,
     least_rows: usize,
+    column_unit: usize,
 }
 
 impl Limits {
@@ -151,6 +152,7 @@ impl Limits {
             },
             // Each panel of rows packs the right operand, which is slow when that needs a transposition.
             least_rows: if transposed_rhs { 512 } else { 96 },
+            column_unit: if few_rows && !transposed_rhs { 4 * COLUMN_UNIT } else { COLUMN_UNIT },
         }
     }
 }

@@ -16,7 +16,10 @@ pub fn lower(graph: &Graph, threads: usize) -> Result<Lowered> {
     let mut lowering = Lowering { graph, threads, lowered: Lowered::leaves(graph) };
     for (id, op) in graph.entry_ops() {
         if op.kind.block().is_some() {
-            return Err(Error::new(ErrorKind::Internal, format!("{} was not expanded before lowering", op.kind.name())));
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!("{} was not expanded before lowering", op.kind.name()),
+            ));
         }
         lowering.op(id, op);
     }

@@ -19,8 +19,12 @@ pub struct Lowered {
 impl Lowered {
     /// Leaves and constants of a graph in place, without launches.
     pub fn leaves(graph: &Graph) -> Self {
-        let mut lowered =
-            Self { launches: Vec::new(), access: HashMap::new(), buffers: HashMap::new(), next: graph.values.len() };
+        let mut lowered = Self {
+            launches: Vec::new(),
+            access: HashMap::new(),
+            buffers: HashMap::new(),
+            next: graph.values.len(),
+        };
         for (_, op) in graph.entry_ops() {
             let Some(&value) = op.results.first() else { continue };
             let ty = graph.ty(value);

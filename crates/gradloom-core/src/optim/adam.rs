@@ -1,13 +1,6 @@
 //! Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019), with PyTorch's formulas.
-//!
-//! ```text
-//! Adam:   g <- g + decay·p                         AdamW:  p <- p·(1 - lr·decay)
-//! m <- m + (g - m)·(1 - beta1)
-//! v <- v·beta2 + g·g·(1 - beta2)
-//! p <- p - lr/(1 - beta1^t) · m / (sqrt(v)/sqrt(1 - beta2^t) + epsilon)
-//! ```
 
-use super::{check, DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable};
+use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, set_number};
 use crate::error::Result;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
@@ -34,18 +27,19 @@ impl Settings {
         .into()
     }
 
-    fn scalars(numbers: &Hyperparameters) -> Result<Hyperparameters> {
-        let mut all = numbers.clone();
-        check(numbers, "lr", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        check(numbers, "epsilon", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        check(numbers, "weight_decay", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        for name in ["beta1", "beta2"] {
-            let beta = check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
-            // In float64 here, so that float32 on the device does not round beta before 1 - beta and beta^t are taken.
-            all.insert(format!("one_minus_{name}"), 1.0 - beta);
-            all.insert(format!("ln_{name}"), libm::log(beta));
+    fn derive(numbers: &mut Hyperparameters) -> Result<()> {
+        for name in ["lr", "epsilon", "weight_decay"] {
+            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         }
-        Ok(all)
+        // In float64 here, so that float32 on the device does not round beta before 1 - beta and beta^t are taken.
+        for (name, complement, logarithm) in
+            [("beta1", "one_minus_beta1", "ln_beta1"), ("beta2", "one_minus_beta2", "ln_beta2")]
+        {
+            let beta = check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+            set_number(numbers, complement, 1.0 - beta);
+            set_number(numbers, logarithm, libm::log(beta));
+        }
+        Ok(())
     }
 
     /// `p`'s next value from a gradient and the value that the step is taken from.
@@ -141,7 +135,7 @@ macro_rules! adam {
 }
 
 adam! {
-    /// Adam; its weight decay is added to the gradient. See the [module](self) for the formulas.
+    /// Adam; its weight decay is added to the gradient. See [the formulas](crate::optim#formulas).
     Adam, decay = 0.0
 }
 adam! {
@@ -158,8 +152,8 @@ impl Optimizer for Adam {
         self.0.hyperparameters()
     }
 
-    fn scalars(&self, numbers: &Hyperparameters) -> Result<Hyperparameters> {
-        Settings::scalars(numbers)
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
+        Settings::derive(numbers)
     }
 
     fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
@@ -182,8 +176,8 @@ impl Optimizer for AdamW {
         self.0.hyperparameters()
     }
 
-    fn scalars(&self, numbers: &Hyperparameters) -> Result<Hyperparameters> {
-        Settings::scalars(numbers)
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
+        Settings::derive(numbers)
     }
 
     fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {

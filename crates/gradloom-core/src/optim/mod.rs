@@ -3,6 +3,21 @@
 //! In: a graph with gradients, an [`Optimizer`] and the parameters. Out: the graph with moments and the step counter as
 //! states, and an update edge for each. Always holds: what may change between steps (learning rate, decay, betas) is a
 //! per-step scalar, so changing it compiles nothing; bias corrections are computed on the device from `optim.applied_step`.
+//!
+//! # Formulas
+//!
+//! PyTorch's, for parameter `p` with gradient `g` at step `t`, counted from 1:
+//!
+//! ```text
+//! Adam    g <- g + decay·p                       AdamW   p <- p·(1 - lr·decay)
+//!         m <- m + (g - m)·(1 - beta1)
+//!         v <- v·beta2 + g·g·(1 - beta2)
+//!         p <- p - lr/(1 - beta1^t) · m / (sqrt(v)/sqrt(1 - beta2^t) + epsilon)
+//!
+//! Sgd     g <- g + decay·p
+//!         b <- momentum·b + g                    (with momentum)
+//!         p <- p - lr·b                          (Nesterov: p - lr·(g + momentum·b))
+//! ```
 
 mod adam;
 mod clip;
@@ -49,11 +64,12 @@ pub trait Optimizer: std::fmt::Debug + Send + Sync + 'static {
     /// The other numbers, with their starting values.
     fn hyperparameters(&self) -> Hyperparameters;
 
-    /// What the device gets each step: the numbers, `lr` among them, with what is derived from them in float64.
+    /// Checks the numbers, `lr` among them, and adds what the device needs that is derived from them in float64. Called before
+    /// every step, so numbers that are there are changed in place, see [`set_number`].
     ///
     /// # Errors
     /// When a number is out of range, naming it.
-    fn scalars(&self, numbers: &Hyperparameters) -> Result<Hyperparameters>;
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()>;
 
     /// Adds the ops that compute a parameter's next value, and its states' updates.
     fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId;
@@ -108,6 +124,16 @@ impl StepBuilder<'_, '_> {
     /// The next value of a state or parameter.
     pub fn assign(&mut self, target: ValueId, value: ValueId) {
         self.builder.graph.updates.push(Update { target, region: None, value, must_alias: false });
+    }
+}
+
+/// Sets a number; allocates only for a new name.
+pub fn set_number(numbers: &mut Hyperparameters, name: &str, value: f64) {
+    match numbers.get_mut(name) {
+        Some(number) => *number = value,
+        None => {
+            numbers.insert(name.to_string(), value);
+        }
     }
 }
 

@@ -1,16 +1,10 @@
 //! Stochastic gradient descent with momentum, with PyTorch's formulas.
-//!
-//! ```text
-//! g <- g + decay·p
-//! b <- momentum·b + g                 (with momentum)
-//! p <- p - lr·(nesterov ? g + momentum·b : b)
-//! ```
 
-use super::{check, DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable};
+use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check};
 use crate::error::Result;
 use crate::ir::{BinaryOp, ValueId};
 
-/// Stochastic gradient descent. See the [module](self) for the formulas.
+/// Stochastic gradient descent. See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
 pub struct Sgd {
     schedule: Schedule,
@@ -72,11 +66,11 @@ impl Optimizer for Sgd {
         numbers.map(|(name, value)| (name.to_string(), value)).into()
     }
 
-    fn scalars(&self, numbers: &Hyperparameters) -> Result<Hyperparameters> {
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         check(numbers, "lr", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         check(numbers, "weight_decay", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
-        Ok(numbers.clone())
+        Ok(())
     }
 
     fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {

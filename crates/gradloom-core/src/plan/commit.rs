@@ -28,8 +28,11 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
         .iter()
         .map(|o| (o.name.clone(), snapshots.before_commit(graph, lowered, o.value)))
         .collect();
-    let guards: Vec<(String, Access)> =
-        graph.guards.iter().map(|g| (g.name.clone(), snapshots.before_commit(graph, lowered, g.value))).collect();
+    let guards: Vec<(String, Access)> = graph
+        .guards
+        .iter()
+        .map(|g| (g.name.clone(), snapshots.before_commit(graph, lowered, g.value)))
+        .collect();
     let mut kept: HashSet<ValueId> = outputs.iter().chain(&guards).map(|(_, access)| access.buffer).collect();
 
     let mut in_place = HashMap::new();
@@ -105,10 +108,13 @@ impl Snapshots<'_> {
 fn can_write_in_place(lowered: &Lowered, launches: &[Launch], update: &Update, source: &Access) -> bool {
     let target = &lowered.access[&update.target];
     let natural = Layout::contiguous(&source.layout.shape);
-    if source.layout != natural || lowered.buffers[&source.buffer].bytes() != lowered.buffers[&target.buffer].bytes() {
+    if source.layout != natural
+        || lowered.buffers[&source.buffer].bytes() != lowered.buffers[&target.buffer].bytes()
+    {
         return false;
     }
-    let Some(producer) = launches.iter().position(|l| l.writes.iter().any(|w| w.buffer == source.buffer)) else {
+    let Some(producer) = launches.iter().position(|l| l.writes.iter().any(|w| w.buffer == source.buffer))
+    else {
         return false;
     };
     let launch = &launches[producer];
@@ -128,7 +134,11 @@ fn can_write_in_place(lowered: &Lowered, launches: &[Launch], update: &Update, s
 fn must_alias_error(graph: &Graph, update: &Update) -> Error {
     let target = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");
     Error::new(ErrorKind::Plan, format!("the update of `{target}` must be in place, but cannot be"))
-        .note("its next value is computed before the commit, or `".to_string() + target + "` is still read after it was computed")
+        .note(
+            "its next value is computed before the commit, or `".to_string()
+                + target
+                + "` is still read after it was computed",
+        )
         .help("write a region of it with a dynamic update, or allow the copy")
 }
 

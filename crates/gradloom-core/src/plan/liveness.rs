@@ -5,7 +5,12 @@ use crate::kernel::{Access, Launch, Phase};
 use std::collections::HashMap;
 
 /// Sets `first` and `last` of each buffer.
-pub(super) fn set(buffers: &mut [Buffer], launches: &[Launch], outputs: &[(String, Access)], guards: &[(String, Access)]) {
+pub(super) fn set(
+    buffers: &mut [Buffer],
+    launches: &[Launch],
+    outputs: &[(String, Access)],
+    guards: &[(String, Access)],
+) {
     let index: HashMap<_, usize> = buffers.iter().enumerate().map(|(i, b)| (b.value, i)).collect();
     let end = launches.len();
     for buffer in buffers.iter_mut() {

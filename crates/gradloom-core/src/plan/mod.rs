@@ -113,7 +113,10 @@ fn place_in_store(
         let op = graph.defining_op(target).expect("leaves are results of ops");
         let name = Graph::leaf_name(&op.kind).expect("only leaves persist");
         let Some(entry) = store.get(name).filter(|entry| entry.ty == *graph.ty(target)) else {
-            return Err(Error::new(ErrorKind::Store, format!("the store has no `{name}` of type {}", graph.ty(target))));
+            return Err(Error::new(
+                ErrorKind::Store,
+                format!("the store has no `{name}` of type {}", graph.ty(target)),
+            ));
         };
         (buffer.region, buffer.offset) = (Region::Store, entry.offset);
         buffer.role = if entry.init.is_some() { Role::State } else { Role::Parameter };
@@ -132,7 +135,12 @@ fn too_large(graph: &Graph, plan: &Plan, limit: usize) -> Error {
         format!("the step needs {} bytes of memory, the limit is {limit}", plan.totals.step),
     );
     for buffer in largest.into_iter().take(5) {
-        error = error.note(format!("{} {} takes {} bytes", report::label(graph, buffer), buffer.ty, buffer.bytes));
+        error = error.note(format!(
+            "{} {} takes {} bytes",
+            report::label(graph, buffer),
+            buffer.ty,
+            buffer.bytes
+        ));
     }
     error.help("make the batch or the context smaller")
 }

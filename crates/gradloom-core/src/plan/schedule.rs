@@ -10,11 +10,8 @@ use std::collections::HashMap;
 /// The launches that are needed, with their phases, compute before commit, otherwise in the given order.
 pub(super) fn order(graph: &Graph, lowered: &mut Lowered) -> Vec<Launch> {
     let launches = std::mem::take(&mut lowered.launches);
-    let producer: HashMap<ValueId, usize> = launches
-        .iter()
-        .enumerate()
-        .flat_map(|(i, l)| l.writes.iter().map(move |w| (w.buffer, i)))
-        .collect();
+    let producer: HashMap<ValueId, usize> =
+        launches.iter().enumerate().flat_map(|(i, l)| l.writes.iter().map(move |w| (w.buffer, i))).collect();
     let buffer = |value: &ValueId| lowered.access[value].buffer;
     let mut phases: Vec<Option<Phase>> = vec![None; launches.len()];
     let mut mark = |phase: Phase, roots: &mut dyn Iterator<Item = usize>| {

@@ -22,14 +22,20 @@ pub fn verify(plan: &Plan) -> Result<()> {
             };
             let buffer = &plan.buffers[buffer];
             if access.layout.end() > buffer.ty.elements() || access.dtype != buffer.ty.dtype {
-                return fail(format!("launch {i} ({name}) reaches element {} of {}", access.layout.end(), buffer.ty));
+                return fail(format!(
+                    "launch {i} ({name}) reaches element {} of {}",
+                    access.layout.end(),
+                    buffer.ty
+                ));
             }
             if i < buffer.first || i > buffer.last {
                 return fail(format!("launch {i} ({name}) uses {} outside of its life", access.buffer));
             }
         }
         let persists = |b: &Buffer| b.region != Region::Step;
-        if launch.phase == Phase::Compute && launch.writes.iter().any(|w| persists(&plan.buffers[plan.buffer_of[&w.buffer]])) {
+        if launch.phase == Phase::Compute
+            && launch.writes.iter().any(|w| persists(&plan.buffers[plan.buffer_of[&w.buffer]]))
+        {
             return fail(format!("launch {i} ({name}) writes what persists before the commit"));
         }
     }
@@ -45,7 +51,12 @@ pub fn verify(plan: &Plan) -> Result<()> {
         for b in &plan.buffers[i + 1..] {
             let together = a.first <= b.last && b.first <= a.last;
             let overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-            if a.region == b.region && together && overlap && !hands_over(plan, a, b) && !hands_over(plan, b, a) {
+            if a.region == b.region
+                && together
+                && overlap
+                && !hands_over(plan, a, b)
+                && !hands_over(plan, b, a)
+            {
                 return fail(format!("{} and {} live at the same time in the same bytes", a.value, b.value));
             }
         }

@@ -26,7 +26,7 @@ pub use loss::gradients;
 pub use operand::Operand;
 pub use random::uniform;
 pub use reduce::Axes;
-pub use scope::{ParamTable, ParamUse, Traced, is_training, trace};
 pub(crate) use scope::with_scope;
+pub use scope::{ParamTable, ParamUse, Traced, is_training, trace};
 pub use shape::concat;
 pub use tensor::{Tensor, full, iota};

@@ -8,12 +8,11 @@ use super::{Level, attention, custom, dot, elementwise, index, movement, random,
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
 
-/// Prepares a launch; `graph` has the users' ops that launches name by number. The number of threads is there for kernels to come:
-/// those of today split their work by shape alone.
+/// Prepares a launch; `graph` has the users' ops that launches name by number.
 ///
 /// # Panics
 /// For launches that no lowering makes: of leaves, views and block ops, or with dtypes that shape inference refuses.
-pub fn prepare(launch: &Launch, graph: &Graph, _threads: usize) -> Box<dyn Prepared> {
+pub fn prepare(launch: &Launch, graph: &Graph) -> Box<dyn Prepared> {
     let empty = launch.writes.iter().all(|write| write.layout.shape.elements() == 0);
     let nothing_to_write =
         launch.kernel == Kernel::WriteRegion && launch.reads[0].layout.shape.elements() == 0;
@@ -104,12 +103,7 @@ mod tests {
         ];
         for (kind, reads, shape) in cases {
             let case = Case::new(kind, reads, DType::F32, shape);
-            assert_eq!(
-                case.run(|launch, _| prepare(launch, &Graph::new(), 1)),
-                Ok(vec![]),
-                "{:?}",
-                case.kind
-            );
+            assert_eq!(case.run(|launch, _| prepare(launch, &Graph::new())), Ok(vec![]), "{:?}", case.kind);
         }
     }
 
@@ -120,7 +114,7 @@ mod tests {
         {
             let x = Tensor::contiguous(&mut Random(1), DType::F32, &Shape::from([0, 3]));
             let case = Case::new(OpKind::Reduce { op, axes: vec![0] }, vec![x], DType::F32, [3]);
-            assert_eq!(case.run(|launch, _| prepare(launch, &Graph::new(), 1)), Ok(vec![identity; 3]));
+            assert_eq!(case.run(|launch, _| prepare(launch, &Graph::new())), Ok(vec![identity; 3]));
         }
     }
 
@@ -129,6 +123,6 @@ mod tests {
     fn a_view_has_no_kernel() {
         let x = Tensor::contiguous(&mut Random(1), DType::F32, &Shape::from([2]));
         let launch = Case::new(OpKind::Reshape { shape: [2].into() }, vec![x], DType::F32, [2]).launch();
-        prepare(&launch, &Graph::new(), 1);
+        prepare(&launch, &Graph::new());
     }
 }

@@ -93,7 +93,8 @@ impl CpuProgram {
                 Region::Step => arena.at(buffer.offset),
                 Region::Constants => constants.at(buffer.offset),
                 Region::Store => {
-                    let (address, memory) = store.address(buffer.offset).expect("the store was extended first");
+                    let (address, memory) =
+                        store.address(buffer.offset).expect("the store was extended first");
                     if !kept.iter().any(|known| Arc::ptr_eq(known, &memory)) {
                         kept.push(memory);
                     }
@@ -114,7 +115,7 @@ impl CpuProgram {
             .launches
             .iter()
             .map(|launch| PreparedLaunch {
-                kernel: prepare(launch, graph, pool.threads()),
+                kernel: prepare(launch, graph),
                 reads: launch.reads.iter().map(|a| address(a).cast_const()).collect(),
                 writes: launch.writes.iter().map(address).collect(),
             })
@@ -138,8 +139,12 @@ impl CpuProgram {
     fn run(&self, range: std::ops::Range<usize>) -> Result<()> {
         for i in range {
             let step = &self.steps[i];
-            let call =
-                Call { pool: &self.pool, reads: &step.reads, writes: &step.writes, scratch: self.scratch.at(0) };
+            let call = Call {
+                pool: &self.pool,
+                reads: &step.reads,
+                writes: &step.writes,
+                scratch: self.scratch.at(0),
+            };
             step.kernel.run(&call).map_err(|trap| self.trapped(&self.plan.launches[i], &trap.message))?;
         }
         Ok(())
@@ -160,7 +165,8 @@ impl CpuProgram {
         let (layout, size) = (&access.layout, access.dtype.bytes());
         let mut index = vec![0; layout.shape.rank()];
         for _ in 0..layout.shape.elements() {
-            let position = layout.offset + index.iter().zip(&layout.strides).map(|(i, s)| i * s).sum::<usize>();
+            let position =
+                layout.offset + index.iter().zip(&layout.strides).map(|(i, s)| i * s).sum::<usize>();
             f(base.wrapping_add(position * size));
             for axis in (0..index.len()).rev() {
                 index[axis] += 1;
@@ -227,14 +233,17 @@ impl Loaded for CpuProgram {
     fn read(&self, access: &Access, into: &mut Vec<u8>) {
         let size = access.dtype.bytes();
         if access.layout.is_contiguous() {
-            let base = self.addresses[self.plan.buffer_of[&access.buffer]].wrapping_add(access.layout.offset * size);
+            let base =
+                self.addresses[self.plan.buffer_of[&access.buffer]].wrapping_add(access.layout.offset * size);
             let bytes = access.layout.shape.elements() * size;
             // SAFETY: the plan's verifier keeps accesses inside their buffers; the caller holds the store's lock.
             into.extend_from_slice(unsafe { std::slice::from_raw_parts(base, bytes) });
             return;
         }
         // SAFETY: as above, element by element.
-        self.elements(access, |address| into.extend_from_slice(unsafe { std::slice::from_raw_parts(address, size) }));
+        self.elements(access, |address| {
+            into.extend_from_slice(unsafe { std::slice::from_raw_parts(address, size) })
+        });
     }
 
     fn allocated(&self) -> usize {

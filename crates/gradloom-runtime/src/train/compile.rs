@@ -53,7 +53,7 @@ pub(super) fn training(
     // A number out of range is an error now, not at the first step.
     let mut numbers = optimizer.hyperparameters();
     numbers.insert("lr".into(), optimizer.schedule().at(0));
-    optimizer.scalars(&numbers)?;
+    optimizer.derive(&mut numbers)?;
     if let Some(norm) = options.clip_norm.filter(|norm| !(*norm > 0.0 && norm.is_finite())) {
         return Err(Error::new(ErrorKind::Feed, format!("gradients cannot be clipped to the norm {norm}"))
             .help("`clip_norm` must be finite and greater than 0"));
@@ -86,8 +86,11 @@ fn with_loss(traced: &Traced) -> Result<Graph> {
         return Err(error);
     }
     if graph.output(LOSS).is_some() {
-        return Err(Error::new(ErrorKind::Trace, "the name `loss` is captured, but it is the loss' own name")
-            .help("capture under another name"));
+        return Err(Error::new(
+            ErrorKind::Trace,
+            "the name `loss` is captured, but it is the loss' own name",
+        )
+        .help("capture under another name"));
     }
     graph.outputs.insert(0, Output { name: LOSS.into(), value: loss });
     graph.guards.push(Guard { name: LOSS.into(), value: loss });
@@ -110,8 +113,9 @@ pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Res
         }
     }
     if let Some(first) = unused.first() {
-        let mut error = Error::new(ErrorKind::MissingGradient, format!("the loss does not use the parameter `{first}`"))
-            .help("use it in the loss, freeze it with `Param::freeze`, or remove it from the model");
+        let mut error =
+            Error::new(ErrorKind::MissingGradient, format!("the loss does not use the parameter `{first}`"))
+                .help("use it in the loss, freeze it with `Param::freeze`, or remove it from the model");
         if unused.len() > 1 {
             error = error.note(format!("nor: {}", unused[1..].join(", ")));
         }
@@ -136,11 +140,9 @@ pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Res
 
 /// Initial elements of a parameter by name.
 pub(super) fn initial(params: &ParamTable, seed: u64, name: &str, ty: &Type) -> Result<Vec<f32>> {
-    let (number, used) = params
-        .iter()
-        .enumerate()
-        .find(|(_, used)| used.name == name)
-        .ok_or_else(|| Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model")))?;
+    let (number, used) = params.iter().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
+        Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
+    })?;
     used.param
         .init()
         .elements(&ty.shape, seed, number as u32)

@@ -4,10 +4,10 @@ use super::compile::initial;
 use crate::device::Device;
 use crate::feed::Feed;
 use crate::outputs::{Outputs, to_f32};
-use crate::program::{Outcome, Program, verify_stage};
+use crate::program::{Outcome, Program, random_key, verify_stage};
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{Number, Output};
+use gradloom_core::ir::Output;
 use gradloom_core::nn::Module;
 use gradloom_core::passes;
 use gradloom_core::plan::Plan;
@@ -44,7 +44,14 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         verify_stage(&traced.graph, "trace")?;
         let (graph, _) = passes::run(traced.graph);
         let program = Program::load(graph, device, store, |name, ty| initial(params, seed, name, ty))?;
-        Ok(Self { inputs: inputs.to_vec(), program, outputs: Vec::new(), seed, runs: 0, results: PhantomData })
+        Ok(Self {
+            inputs: inputs.to_vec(),
+            program,
+            outputs: Vec::new(),
+            seed,
+            runs: 0,
+            results: PhantomData,
+        })
     }
 
     /// Runs the program on the data.
@@ -59,20 +66,16 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         for (input, data) in self.inputs.iter().zip(&data) {
             self.program.set_input(&input.name, data.bytes());
         }
-        let (seed, run) = (self.seed, self.runs);
-        self.program.set_scalars(|name| {
-            Some(Number::Float(f64::from(match name {
-                "rng.seed_lo" => seed as u32,
-                "rng.seed_hi" => (seed >> 32) as u32,
-                "rng.step" => run as u32,
-                _ => return None,
-            })))
-        })?;
+        let run = self.runs;
+        self.program.set_scalars(random_key(self.seed, run))?;
         self.runs += 1;
         match self.program.run(&mut self.outputs)? {
             Outcome::Committed => {}
             Outcome::NotFinite { guard } => {
-                return Err(Error::new(ErrorKind::NotFinite { step: run }, format!("the {guard} is not finite")));
+                return Err(Error::new(
+                    ErrorKind::NotFinite { step: run },
+                    format!("the {guard} is not finite"),
+                ));
             }
         }
         let plan = self.program.plan();

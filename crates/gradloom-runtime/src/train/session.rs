@@ -1,20 +1,19 @@
 //! A compiled training step and what belongs to it.
 
+use super::Infer;
 use super::compile::{Compiled, Options, Stages};
 use super::step::{Slot, Step};
-use super::Infer;
 use crate::device::Device;
 use crate::feed::Feed;
 use crate::outputs::Outputs;
-use crate::program::{Outcome, Program};
+use crate::program::{Outcome, Program, random_key};
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Number};
 use gradloom_core::nn::Module;
-use gradloom_core::optim::{APPLIED_STEP, Hyperparameters, Optimizer, STATE_PREFIX, scalar_name};
+use gradloom_core::optim::{APPLIED_STEP, Hyperparameters, Optimizer, STATE_PREFIX, set_number};
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, ParamTable, Tensor};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +34,6 @@ pub struct Train<M, const N: usize> {
     numbers: Hyperparameters,
     fixed_lr: Option<f64>,
     attempted: u64,
-    scalars: HashMap<String, f64>,
     slots: Vec<Arc<Slot>>,
     last: Option<Step>,
 }
@@ -65,7 +63,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         numbers.extend(options.clip_norm.map(|norm| ("max_norm".to_string(), norm)));
         let plan = compiled.program.plan();
         let names: Arc<[(String, DType)]> = plan.outputs.iter().map(|(n, a)| (n.clone(), a.dtype)).collect();
-        let slots = (0..SLOTS).map(|_| Arc::new(Slot { names: Arc::clone(&names), ..Slot::default() })).collect();
+        let slots =
+            (0..SLOTS).map(|_| Arc::new(Slot { names: Arc::clone(&names), ..Slot::default() })).collect();
         Self {
             model,
             inputs,
@@ -79,7 +78,6 @@ impl<M: Module, const N: usize> Train<M, N> {
             numbers,
             fixed_lr: None,
             attempted: 0,
-            scalars: HashMap::new(),
             slots,
             last: None,
         }
@@ -101,12 +99,10 @@ impl<M: Module, const N: usize> Train<M, N> {
         for (input, data) in self.inputs.iter().zip(&data) {
             data.check(input)?;
         }
-        self.refresh_scalars()?;
+        self.set_scalars()?;
         for (input, data) in self.inputs.iter().zip(&data) {
             self.program.set_input(&input.name, data.bytes());
         }
-        let scalars = &self.scalars;
-        self.program.set_scalars(|name| scalars.get(name).map(|&v| Number::Float(v)))?;
 
         let step = self.attempted;
         let index = self.free_slot();
@@ -116,9 +112,14 @@ impl<M: Module, const N: usize> Train<M, N> {
         slot.error = match self.program.run(&mut slot.values) {
             Ok(Outcome::Committed) => None,
             Ok(Outcome::NotFinite { guard }) => Some(
-                Error::new(ErrorKind::NotFinite { step }, format!("the {guard} of step {step} is not finite"))
-                    .note("no parameter was changed by this step")
-                    .help("lower the learning rate, warm it up, or clip gradients; look at the data of this step"),
+                Error::new(
+                    ErrorKind::NotFinite { step },
+                    format!("the {guard} of step {step} is not finite"),
+                )
+                .note("no parameter was changed by this step")
+                .help(
+                    "lower the learning rate, warm it up, or clip gradients; look at the data of this step",
+                ),
             ),
             Err(error) if error.kind() == ErrorKind::Trap => {
                 slot.values.clear();
@@ -142,22 +143,16 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.slots.len() - 1
     }
 
-    fn refresh_scalars(&mut self) -> Result<()> {
+    /// Brings the per-step scalars up to date.
+    fn set_scalars(&mut self) -> Result<()> {
         let lr = self.lr();
-        if let Some(slot) = self.numbers.get_mut("lr") {
-            *slot = lr;
-        } else {
-            self.numbers.insert("lr".into(), lr);
-        }
-        for (name, value) in self.optimizer.scalars(&self.numbers)? {
-            self.scalars.insert(scalar_name(&name), value);
-        }
-        let seed = self.options.seed;
-        // The step keys random numbers by its low 32 bits; a run of four billion steps is out of reach.
-        for (name, value) in [("rng.seed_lo", seed as u32), ("rng.seed_hi", (seed >> 32) as u32), ("rng.step", self.attempted as u32)] {
-            self.scalars.insert(name.into(), f64::from(value));
-        }
-        Ok(())
+        set_number(&mut self.numbers, "lr", lr);
+        self.optimizer.derive(&mut self.numbers)?;
+        let (numbers, key) = (&self.numbers, random_key(self.options.seed, self.attempted));
+        self.program.set_scalars(|name| match name.strip_prefix(STATE_PREFIX) {
+            Some(number) => numbers.get(number).map(|&value| Number::Float(value)),
+            None => key(name),
+        })
     }
 
     /// Learning rate of the next step.
@@ -170,7 +165,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.fixed_lr = Some(lr);
     }
 
-    /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, ..
+    /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is derived from them.
     pub fn hyperparameters(&self) -> &Hyperparameters {
         &self.numbers
     }
@@ -184,15 +179,21 @@ impl<M: Module, const N: usize> Train<M, N> {
             self.set_lr(value);
             return Ok(());
         }
-        if !self.numbers.contains_key(name) {
-            let known: Vec<&str> = self.numbers.keys().map(String::as_str).collect();
+        let mut settable = self.optimizer.hyperparameters();
+        settable.extend(self.options.clip_norm.map(|norm| ("max_norm".to_string(), norm)));
+        if !settable.contains_key(name) {
+            let known: Vec<&str> = settable.keys().map(String::as_str).collect();
             return Err(Error::new(ErrorKind::Feed, format!("the optimizer has no number `{name}`"))
                 .note(format!("it has: {}", known.join(", "))));
         }
         let mut numbers = self.numbers.clone();
-        numbers.insert(name.to_string(), value);
-        numbers.entry("lr".into()).or_insert(self.lr());
-        self.optimizer.scalars(&numbers)?;
+        set_number(&mut numbers, name, value);
+        set_number(&mut numbers, "lr", self.lr());
+        if name == "max_norm" && !(value > 0.0 && value.is_finite()) {
+            return Err(Error::new(ErrorKind::Feed, format!("the optimizer's `max_norm` is {value}"))
+                .help("`max_norm` must be finite and greater than 0"));
+        }
+        self.optimizer.derive(&mut numbers)?;
         self.numbers = numbers;
         Ok(())
     }

@@ -56,8 +56,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     pub fn loss(mut self, f: impl FnOnce(&M, [Tensor; N]) -> Tensor) -> Self {
         let model = &self.model;
         let array = |tensors: &[Tensor]| <[Tensor; N]>::try_from(tensors).expect("N inputs were declared");
-        self.traced =
-            Some(trace(model, &self.inputs, true, |x| f(model, array(x)), |loss| vec![loss]));
+        self.traced = Some(trace(model, &self.inputs, true, |x| f(model, array(x)), |loss| vec![loss]));
         self
     }
 

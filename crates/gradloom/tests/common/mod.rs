@@ -17,12 +17,18 @@ impl Oracle {
         let tensors = SafeTensors::deserialize(&bytes).expect("a safetensors file");
         let elements = |dtype: Dtype, data: &[u8]| -> Vec<f64> {
             match dtype {
-                Dtype::F64 => data.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
-                Dtype::I32 => data.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap()).into()).collect(),
+                Dtype::F64 => {
+                    data.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
+                }
+                Dtype::I32 => {
+                    data.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap()).into()).collect()
+                }
                 other => panic!("{other:?} in an oracle file"),
             }
         };
-        let all = tensors.iter().map(|(name, t)| (name.to_string(), (t.shape().to_vec(), elements(t.dtype(), t.data()))));
+        let all = tensors
+            .iter()
+            .map(|(name, t)| (name.to_string(), (t.shape().to_vec(), elements(t.dtype(), t.data()))));
         Self(all.collect())
     }
 
