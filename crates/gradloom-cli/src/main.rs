@@ -29,11 +29,11 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 First steps:
-  gradloom train                       train a tiny GPT on the text built into this program (some minutes)
-  gradloom sample runs/tiny-1          let it write
-  gradloom inspect tiny                see the graph, the kernels and the memory of its training step
+  gradloom train                 train a tiny GPT on the built-in text (minutes)
+  gradloom sample runs/tiny-1    let it write
+  gradloom inspect tiny          see the graph, kernels and memory of a step
 
-Exit codes: 0 done; 1 failed; 2 the command line or the data named there cannot be used.";
+Exit codes: 0 done; 1 failed; 2 the command line or data cannot be used.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

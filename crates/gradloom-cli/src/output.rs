@@ -9,3 +9,19 @@ macro_rules! say {
 }
 
 pub(crate) use say;
+
+/// Text for a terminal: control characters, which an untrained model may write and a terminal may obey, become U+FFFD.
+pub(crate) fn printable(text: &str) -> String {
+    let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    text.chars().map(|c| if harmless(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn a_terminal_gets_no_orders() {
+        assert_eq!(printable("a\tß\n\x1b[2J\u{9b}\r"), "a\tß\n\u{fffd}[2J\u{fffd}\u{fffd}");
+    }
+}

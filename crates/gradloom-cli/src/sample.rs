@@ -2,9 +2,10 @@
 
 use crate::failure::{Failure, Result};
 use crate::model::{Writer, cpu};
+use crate::output::printable;
 use crate::run::{MODEL, Saved};
 use gradloom_models::generate::Sampling;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -63,8 +64,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut output = io::stdout().lock();
     let mut result = put(&mut output, &arguments.prompt);
     if result.is_ok() {
+        let is_terminal = output.is_terminal();
         writer.write(&arguments.prompt, arguments.tokens, &sampling, |text| {
-            result = put(&mut output, text);
+            result = if is_terminal { put(&mut output, &printable(text)) } else { put(&mut output, text) };
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
     }

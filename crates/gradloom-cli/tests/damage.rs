@@ -96,7 +96,7 @@ fn a_disk_that_fills_up_costs_no_saved_step() {
         message.ends_with("run/metrics.csv: cannot be written: File too large (os error 27)"),
         "{stderr}"
     );
-    let saved: u64 = help.split_whitespace().nth(5).unwrap().replace(',', "").parse().unwrap();
+    let saved: u64 = help.split_whitespace().nth(4).unwrap().replace(',', "").parse().unwrap();
     assert!(saved > 0 && saved.is_multiple_of(100), "{help}");
     let resumed = workspace.succeed(&format!("train --resume run --steps {}", saved + 1));
     assert!(resumed.stdout.contains("from step"), "{}", resumed.stdout);

@@ -45,11 +45,13 @@ enum Target {
 }
 
 const NOTES: &str = "\
-The line is: gradloom NAME ms_per_step tokens_per_s rss_mb first_step_s final_loss
-  ms_per_step    median of the steps after the warm-up, with the loss read after each
-  first_step_s   compiling and the first step
-  rss_mb         the process' largest resident memory
-A value that has no meaning is nan in the line and null in the JSON object.";
+The line is
+  gradloom NAME ms_per_step tokens_per_s rss_mb first_step_s final_loss
+where
+  ms_per_step   median of the steps after the warm-up, the loss read after each
+  first_step_s  compiling and the first step
+  rss_mb        the largest resident memory of the process
+A value without meaning is nan in the line and null in the JSON object.";
 
 /// Times a step and prints the figures.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {

@@ -47,10 +47,10 @@ enum Stage {
 
 const EXAMPLES: &str = "\
 Examples:
-  gradloom inspect tiny                           operations, kernels and memory in short
-  gradloom inspect gpt2-xl --batch 1              how much memory a step would take: nothing is allocated
-  gradloom inspect tiny --stage passes | less     the graph that is turned into kernels
-  gradloom inspect small --verify                 is what the CPU computes right?";
+  gradloom inspect tiny                   operations, kernels, memory in short
+  gradloom inspect gpt2-xl --batch 1      what a step would take: it runs nothing
+  gradloom inspect tiny --stage passes    the graph that is turned into kernels
+  gradloom inspect small --verify         is what the CPU computes right?";
 
 /// Compiles a training step without running it, and prints what was asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {

@@ -21,13 +21,13 @@ const BOTTOM: f64 = 52.0;
 /// Most points of one line; beyond that, neighbours are averaged.
 const MOST_POINTS: usize = 400;
 
+/// Plain colours and one media rule, without CSS variables: simple viewers know no more.
 const STYLE: &str = "\
-svg{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;--page:#fff;--ink:#1f2937;--quiet:#6b7280;--rule:#e5e7eb;\
---line0:#93b4dc;--line1:#c2410c}\
-@media(prefers-color-scheme:dark){svg{--page:#0f172a;--ink:#e5e7eb;--quiet:#9ca3af;--rule:#273449;--line0:#4f77ab;--line1:#fb923c}}\
-.page{fill:var(--page)}text{fill:var(--quiet)}.title{fill:var(--ink);font-size:15px;font-weight:600}.name{fill:var(--ink)}\
-.rule{stroke:var(--rule)}.axis{stroke:var(--quiet)}.line{fill:none;stroke-linejoin:round}\
-.s0{stroke:var(--line0);stroke-width:1.6}.s1{stroke:var(--line1);stroke-width:2.4}.d1{fill:var(--line1)}";
+text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#6b7280}.title{font-size:15px;font-weight:600}\
+.title,.name{fill:#1f2937}.page{fill:#fff}.rule{stroke:#e5e7eb}.axis{stroke:#6b7280}.line{fill:none;stroke-linejoin:round}\
+.s0{stroke:#93b4dc;stroke-width:1.6}.s1{stroke:#c2410c;stroke-width:2.4}.d1{fill:#c2410c}\
+@media (prefers-color-scheme:dark){text{fill:#9ca3af}.title,.name{fill:#e5e7eb}.page{fill:#0f172a}.rule{stroke:#273449}\
+.axis{stroke:#9ca3af}.s0{stroke:#4f77ab}.s1{stroke:#fb923c}.d1{fill:#fb923c}}";
 
 /// Draws the series over common axes.
 pub(super) fn chart(title: &str, x_label: &str, y_label: &str, series: &[Series<'_>]) -> String {

@@ -59,6 +59,11 @@ impl Metrics {
         Ok(Self { rows, path, file })
     }
 
+    /// Whether nothing was measured yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Adds a row; it is in the file when this returns, and on the disk after [`sync`](Self::sync).
     pub(crate) fn push(&mut self, row: Row) -> Result<()> {
         self.file.write_all(line(&row).as_bytes()).map_err(|error| unusable(&self.path, &error))?;
@@ -133,5 +138,6 @@ mod tests {
         assert_eq!(resumed.held_out(), Some(0.1));
         (4..=5).for_each(|step| resumed.push(row(step)).unwrap());
         assert_eq!(fs::read_to_string(folder.file("metrics.csv")).unwrap(), whole);
+        assert!(Metrics::resume(&folder, 0).unwrap().is_empty());
     }
 }

@@ -129,13 +129,8 @@ fn announce(settings: &Settings, text: &Text, data: &Split) {
 fn compiled(settings: &Settings) -> Result<Gpt2Train> {
     let device = model::cpu(settings.training.threads)?;
     let train = model::compile(settings, &device)?;
-    say!(
-        "device  {}, {}; {} for a step of {} × {} tokens",
-        device.description(),
-        count(device.threads(), "thread"),
-        bytes(train.plan().totals.peak() as u64),
-        settings.training.batch,
-        settings.model.context
-    );
+    say!("device  {}, {}", device.description(), count(device.threads(), "thread"));
+    let (batch, context) = (settings.training.batch, settings.model.context);
+    say!("step    {batch} × {context} tokens, {}", bytes(train.plan().totals.peak() as u64));
     Ok(train)
 }

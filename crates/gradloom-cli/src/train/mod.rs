@@ -35,14 +35,17 @@ pub(crate) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  gradloom train                                  the tiny preset on the built-in text: some minutes on two cores
-  gradloom train --data notes/ --preset small     your own text, a larger model
+  gradloom train                                a tiny model on the built-in text
+  gradloom train --data notes/ --preset small   your own text, a larger model
   gradloom train --data 'src/**/*.rs' --steps 500 --out runs/rust
-  gradloom train --resume runs/tiny-1             go on after Ctrl-C or a power cut
+  gradloom train --resume runs/tiny-1           go on after Ctrl-C or a crash
   gradloom train --resume runs/tiny-1 --steps 4000
 
-Ctrl-C finishes the step, saves, and says how to go on; a second Ctrl-C stops at once, and only what came after the last saving is lost.
-Exit codes: 0 done, or stopped by Ctrl-C and saved; 1 failed; 2 the command line or the data cannot be used.";
+Ctrl-C finishes the step, saves, and says how to go on; a second one stops at
+once, and loses only what came after the last saving.
+
+Exit codes: 0 done, or stopped by Ctrl-C and saved; 1 failed; 2 the command line
+or the data cannot be used.";
 
 /// Trains.
 pub(crate) fn run(arguments: Arguments) -> Result<()> {

@@ -36,7 +36,7 @@ pub(crate) struct Options {
     /// Number of training steps in all. [tiny: 2000]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(crate) steps: Option<u64>,
-    /// Texts in each step. [tiny: 16]
+    /// Texts in each step. [tiny: 8]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(crate) batch: Option<usize>,
     /// Highest learning rate; it falls along a cosine to a tenth of it. [tiny: 0.002]

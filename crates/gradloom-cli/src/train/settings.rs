@@ -54,7 +54,7 @@ const FORMAT: u32 = 1;
 /// Steps, batch and learning rate that suit a preset.
 fn defaults(preset: &str) -> (u64, usize, f64) {
     match preset {
-        "tiny" => (2000, 16, 2e-3),
+        "tiny" => (2000, 8, 2e-3),
         "small" => (5000, 32, 1e-3),
         _ => (10_000, 8, 3e-4),
     }

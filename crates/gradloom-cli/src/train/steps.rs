@@ -6,7 +6,7 @@ use super::progress::Progress;
 use crate::failure::{Failure, Result};
 use crate::format::thousands;
 use crate::model::{self, Evaluator, Writer};
-use crate::output::say;
+use crate::output::{printable, say};
 use crate::run::{Row, RunFolder, save};
 use gradloom::ErrorKind;
 use gradloom_models::data::Batches;
@@ -23,7 +23,7 @@ pub(super) fn train(mut run: Run) -> Result<()> {
     let mut evaluator = Evaluator::new(&run.train, &run.data.held_out, training.batch)?;
     let tokens_per_step = training.batch * run.settings.model.context;
     let mut progress = Progress::new(training.steps, run.steps, tokens_per_step);
-    if run.steps == 0 {
+    if run.metrics.is_empty() {
         let held_out = evaluator.loss()?;
         progress.measured(0, None, held_out);
         run.metrics.push(Row { step: 0, training: None, held_out: Some(held_out), lr: schedule.at(0) })?;
@@ -104,7 +104,7 @@ fn finish(run: &Run) -> Result<()> {
         let bits = f64::from(loss) / std::f64::consts::LN_2;
         say!("result  held-out loss {loss:.4} nats a byte ({bits:.3} bits)");
     }
-    say!("\nThe model writes:\n\n{}\n", text.trim_matches('\n'));
+    say!("\nThe model writes:\n\n{}\n", printable(text.trim_matches('\n')));
     let folder = quoted(&run.folder.path().display().to_string());
     say!("More:\n  gradloom sample {folder} --prompt \"The \" --tokens 300");
     say!("The loss over time is in {}", run.folder.file("loss.svg").display());

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The built command, in a folder of its own.
-pub struct Workspace {
+pub(crate) struct Workspace {
     folder: TempDir,
 }
 
 /// A model that trains in a moment.
-pub const SMALL: &str = "layers = 1\nheads = 2\nwidth = 16\ncontext = 16\nbatch = 2\nsteps = 40\nlr = 0.01\n\
+pub(crate) const SMALL: &str = "layers = 1\nheads = 2\nwidth = 16\ncontext = 16\nbatch = 2\nsteps = 40\nlr = 0.01\n\
                          dropout = 0.1\neval-every = 10\nsave-every = 7\nthreads = 1\n";
 
 impl Workspace {
     /// A folder with `small.toml` and `text.txt`.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let workspace = Self { folder: tempfile::tempdir().expect("a temporary folder") };
         workspace.put("small.toml", SMALL.as_bytes());
         let text: String = (0..400).map(|i| format!("{i} times {} is {}\n", i % 7, i * (i % 7))).collect();
@@ -26,44 +26,44 @@ impl Workspace {
         workspace
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn put(&self, name: &str, bytes: &[u8]) {
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, bytes).expect("a file");
     }
 
-    pub fn read(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    pub fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         String::from_utf8(self.read(name)).expect("text")
     }
 
     /// A command line, split at blanks.
-    pub fn command(&self, line: &str) -> Command {
+    pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gradloom"));
         command.args(line.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());
         command
     }
 
-    pub fn run(&self, line: &str) -> Finished {
+    pub(crate) fn run(&self, line: &str) -> Finished {
         Finished::new(self.command(line).output().expect("the command starts"), self.folder.path())
     }
 
     /// Like [`run`](Self::run) for a command that must succeed.
-    pub fn succeed(&self, line: &str) -> Finished {
+    pub(crate) fn succeed(&self, line: &str) -> Finished {
         let finished = self.run(line);
         assert_eq!(finished.code, Some(0), "gradloom {line}\n{}{}", finished.stdout, finished.stderr);
         finished
     }
 
     /// Number of whole rows in a run's `metrics.csv`, its header aside.
-    pub fn rows(&self, run: &str) -> usize {
+    pub(crate) fn rows(&self, run: &str) -> usize {
         let text = fs::read_to_string(self.path(run).join("metrics.csv")).unwrap_or_default();
         text.matches('\n').count().saturating_sub(1)
     }
@@ -71,10 +71,10 @@ impl Workspace {
 
 /// What a command left.
 #[derive(Debug)]
-pub struct Finished {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Finished {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Finished {
@@ -87,7 +87,7 @@ impl Finished {
 }
 
 /// Waits until `done`, for a minute at most.
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !done() {
         assert!(Instant::now() < end, "waited a minute for {what}");
