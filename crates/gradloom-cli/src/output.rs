@@ -10,6 +10,17 @@ macro_rules! say {
 
 pub(crate) use say;
 
+/// How the user called this program, for command lines to copy: `target/release/gradloom` after `cargo run`.
+pub(crate) fn program() -> String {
+    std::env::args().next().map_or_else(|| "gradloom".to_string(), |name| quoted(&name))
+}
+
+/// Quoted for a shell if need be.
+pub(crate) fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:=@%~".contains(c);
+    if text.chars().all(plain) { text.to_string() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 /// Text for a terminal: control characters, which an untrained model may write and a terminal may obey, become U+FFFD.
 pub(crate) fn printable(text: &str) -> String {
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
@@ -18,7 +29,13 @@ pub(crate) fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{printable, quoted};
+
+    #[test]
+    fn paths_are_quoted_where_a_shell_would_split_them() {
+        assert_eq!(quoted("runs/tiny-1"), "runs/tiny-1");
+        assert_eq!(quoted("my runs/it's"), r"'my runs/it'\''s'");
+    }
 
     #[test]
     fn a_terminal_gets_no_orders() {

@@ -15,7 +15,7 @@ pub(super) struct Series<'a> {
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 20.0;
+const RIGHT: f64 = 28.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 52.0;
 /// Most points of one line; beyond that, neighbours are averaged.

@@ -6,7 +6,7 @@ use super::progress::Progress;
 use crate::failure::{Failure, Result};
 use crate::format::thousands;
 use crate::model::{self, Evaluator, Writer};
-use crate::output::{printable, say};
+use crate::output::{printable, program, quoted, say};
 use crate::run::{Row, RunFolder, save};
 use gradloom::ErrorKind;
 use gradloom_models::data::Batches;
@@ -106,7 +106,7 @@ fn finish(run: &Run) -> Result<()> {
     }
     say!("\nThe model writes:\n\n{}\n", printable(text.trim_matches('\n')));
     let folder = quoted(&run.folder.path().display().to_string());
-    say!("More:\n  gradloom sample {folder} --prompt \"The \" --tokens 300");
+    say!("More:\n  {} sample {folder} --prompt \"The \" --tokens 300", program());
     say!("The loss over time is in {}", run.folder.file("loss.svg").display());
     Ok(())
 }
@@ -142,22 +142,5 @@ fn not_saved(failure: Failure, folder: &RunFolder, step: u64, saved: u64) -> Fai
 
 /// The command that goes on with a run.
 fn resume_line(folder: &RunFolder) -> String {
-    format!("gradloom train --resume {}", quoted(&folder.path().display().to_string()))
-}
-
-/// Quoted for a shell if need be.
-fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+,:=@%~".contains(c);
-    if path.chars().all(plain) { path.to_string() } else { format!("'{}'", path.replace('\'', r"'\''")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn paths_are_quoted_where_a_shell_would_split_them() {
-        assert_eq!(quoted("runs/tiny-1"), "runs/tiny-1");
-        assert_eq!(quoted("my runs/it's"), r"'my runs/it'\''s'");
-    }
+    format!("{} train --resume {}", program(), quoted(&folder.path().display().to_string()))
 }

@@ -47,6 +47,9 @@ impl Workspace {
     /// A command line, split at blanks.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gradloom"));
+        // As if it were installed: messages repeat the name that the program was called by.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::arg0(&mut command, "gradloom");
         command.args(line.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());
         command
     }

@@ -23,10 +23,8 @@ pub fn infer(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<Vec<T
         let owned: Vec<Type> = types.into_iter().cloned().collect();
         return custom.infer(&owned);
     }
-    if let Some(expected) = arity(kind) {
-        if types.len() != expected {
-            return fail(format!("{} takes {expected} operands, got {}", kind.name(), types.len()));
-        }
+    if let Some(expected) = arity(kind).filter(|&expected| types.len() != expected) {
+        return fail(format!("{} takes {expected} operands, got {}", kind.name(), types.len()));
     }
     one_or_many(graph, kind, &types)
 }

@@ -90,10 +90,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// When data does not have the declared dtype or size (nothing was run); when an earlier step failed and its error was not
     /// read; when the store is lost.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
-        if let Some(last) = self.last.take() {
-            if !last.slot.seen.load(Ordering::Relaxed) {
-                last.result()?;
-            }
+        if let Some(unread) = self.last.take().filter(|last| !last.slot.seen.load(Ordering::Relaxed)) {
+            unread.result()?;
         }
         let data = data.feed();
         for (input, data) in self.inputs.iter().zip(&data) {
