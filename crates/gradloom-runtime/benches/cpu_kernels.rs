@@ -42,7 +42,7 @@ fn bench(name: &str, kernel: Kernel, reads: &[(DType, Layout)], (dtype, shape): 
     let bytes = sources.iter().map(|m| 64 * m.len()).sum::<usize>() + shape.elements() * dtype.bytes();
     for threads in [1, std::thread::available_parallelism().map_or(1, usize::from)] {
         let pool = Pool::new(threads);
-        let kernel = prepare(&launch, &Graph::new(), threads);
+        let kernel = prepare(&launch, &Graph::new());
         let call = Call { pool: &pool, reads: &addresses, writes: &writes, scratch: std::ptr::null_mut() };
         let mut best = f64::INFINITY;
         let begin = Instant::now();

@@ -1,0 +1,76 @@
+//! What `inspect`, `devices` and `bench` print.
+
+mod common;
+use common::Workspace;
+use gradloom::ir::parse;
+
+#[test]
+fn every_stage_prints_and_the_graphs_parse_back() {
+    let workspace = Workspace::new();
+    let mut ops = Vec::new();
+    for stage in ["trace", "grad", "optim", "passes"] {
+        let text = workspace.succeed(&format!("inspect tiny --batch 2 --stage {stage}")).stdout;
+        let graph = parse(text.trim_end()).unwrap_or_else(|error| panic!("{stage}: {error}"));
+        ops.push(graph.entry_ops().count());
+    }
+    assert!(ops[0] < ops[1] && ops[1] < ops[2] && ops[3] < ops[2], "{ops:?}");
+    let summary = workspace.succeed("inspect tiny --batch 2").stdout;
+    assert!(summary.starts_with("tiny: 842,496 parameters; a step of 2 × 128 = 256 tokens\n"), "{summary}");
+    for (stage, n) in ["trace", "grad", "optim", "passes"].iter().zip(&ops) {
+        assert!(summary.contains(&format!("{stage:<8} {n:>5}")), "{summary}");
+    }
+    let plan = workspace.succeed("inspect tiny --batch 2 --stage plan").stdout;
+    let launches = plan.split(' ').next().unwrap();
+    assert!(launches.parse::<usize>().unwrap() > 100, "{launches} launches");
+    assert!(plan.contains("\nlaunches:\n"), "{plan}");
+}
+
+#[test]
+fn nothing_is_allocated_to_look_at_a_large_model() {
+    let summary = Workspace::new().succeed("inspect gpt2-xl --batch 1").stdout;
+    assert!(summary.contains("1,557,611,200 parameters"), "{summary}");
+}
+
+#[test]
+fn a_run_can_be_inspected() {
+    let workspace = Workspace::new();
+    workspace.succeed("train --config small.toml --data text.txt --steps 1 --out run");
+    let summary = workspace.succeed("inspect run").stdout;
+    assert!(summary.contains("a step of 2 × 16 = 32 tokens"), "{summary}");
+    let verified = workspace.succeed("inspect run --verify").stdout;
+    assert!(verified.ends_with("all within the tolerance\n"), "{verified}");
+}
+
+#[test]
+fn the_measuring_contract_is_kept() {
+    let workspace = Workspace::new();
+    let json = workspace.succeed("bench --config mlp-sin --steps 300 --threads 1 --json").stdout;
+    let figures: serde_json::Value = serde_json::from_str(&json).expect("one JSON object");
+    let keys = "config device device_name driver threads dtype commit steps launches unique_kernels passes submits \
+                planned_peak_bytes measured_peak_bytes workspace_bytes compile_ms first_step_ms \
+                process_to_first_step_ms encode_us device_ms ms_per_step ms_min ms_max tokens_per_s final_loss rss_mb";
+    for key in keys.split_whitespace() {
+        assert!(figures.get(key).is_some(), "{key} is missing in {json}");
+    }
+    assert_eq!(figures["planned_peak_bytes"], figures["measured_peak_bytes"]);
+    assert_eq!((&figures["config"], &figures["steps"]), (&"mlp-sin".into(), &300.into()));
+    assert!(figures["final_loss"].as_f64().unwrap() < 0.1, "{json}");
+    assert!(figures["ms_min"].as_f64() <= figures["ms_per_step"].as_f64());
+
+    let planned = workspace.succeed("bench --config S --device null --json").stdout;
+    let planned: serde_json::Value = serde_json::from_str(&planned).expect("one JSON object");
+    assert!(planned["measured_peak_bytes"].is_null() && planned["final_loss"].is_null());
+    assert!(planned["planned_peak_bytes"].as_u64().unwrap() > 10_000_000);
+
+    let line = workspace.succeed("bench --config S --steps 2").stdout;
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!((fields.len(), fields[0], fields[1]), (7, "gradloom", "S"), "{line}");
+    assert!(fields[2..].iter().all(|field| field.parse::<f64>().is_ok_and(f64::is_finite)), "{line}");
+}
+
+#[test]
+fn devices_are_listed() {
+    let listed = Workspace::new().succeed("devices").stdout;
+    assert!(listed.starts_with("cpu    ") && listed.contains(" thread"), "{listed}");
+    assert!(listed.contains("\nnull   ") && listed.contains("\nSIMD   "), "{listed}");
+}
