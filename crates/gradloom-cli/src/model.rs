@@ -4,7 +4,7 @@ use crate::failure::{Failure, Result};
 use crate::train::settings::{Settings, invalid_model};
 use gradloom::ir::Type;
 use gradloom::nn::{Module, Visitor};
-use gradloom::{AdamW, Device, Infer, Schedule, Sgd, Tensor, Train, Trainer, i32};
+use gradloom::{AdamW, Device, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
 use gradloom_models::data::{Bytes, Tokenizer, held_out_windows};
 use gradloom_models::generate::{Sampling, Utf8Stream, Window, generate};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
@@ -93,23 +93,19 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Over the parameters of a training program.
-    pub(crate) fn new(train: &Gpt2Train) -> Result<Self> {
-        let context = train.model().config().context;
+    /// Over the parameters of a session.
+    pub(crate) fn new(session: &Session<Gpt2>) -> Result<Self> {
+        let context = session.model().config().context;
         let program =
-            train.infer([i32("ids", [1, context]), i32("position", [1])], |m, [x, at]| m.logits_at(x, at))?;
+            session.infer([i32("ids", [1, context]), i32("position", [1])], |m, [x, at]| m.logits_at(x, at))?;
         Ok(Self { program, context })
     }
 
-    /// Over parameters that are to be restored: nothing is trained, so the training program behind it is the smallest one.
+    /// Over parameters that are to be restored.
     pub(crate) fn untrained(config: &Gpt2Config, device: &Device) -> Result<(Self, gradloom::Store)> {
-        let whole = [1, config.context];
-        let train = Trainer::new(Gpt2::new(config).map_err(|error| invalid_model(&error))?)
-            .inputs([i32("ids", whole), i32("targets", whole)])
-            .loss(|model, [ids, targets]| model.loss(ids, targets))
-            .optimizer(Sgd::new(0.0))
-            .compile(device)?;
-        Ok((Self::new(&train)?, train.store()))
+        let model = Gpt2::new(config).map_err(|error| invalid_model(&error))?;
+        let session = Session::new(model, device, 0)?;
+        Ok((Self::new(&session)?, session.store()))
     }
 
     /// Writes up to `count` tokens after a prompt; each piece of text is handed on as soon as its characters are whole.

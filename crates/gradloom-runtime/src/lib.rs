@@ -19,4 +19,4 @@ pub use feed::{Data, Feed};
 pub use outputs::Outputs;
 pub use program::{Outcome, Program, run_once};
 pub use store::Store;
-pub use train::{Infer, Stages, Step, Train, Trainer, differentiate};
+pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};

@@ -18,13 +18,13 @@ pub use gradloom_core::trace::{
     AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32,
     uniform,
 };
-pub use gradloom_runtime::{Data, Device, Feed, Infer, Outputs, Step, Store, Train, Trainer};
+pub use gradloom_runtime::{Data, Device, Feed, Infer, Outputs, Session, Step, Store, Train, Trainer};
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
 pub mod prelude {
     pub use crate::nn::{CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module, Param};
     pub use crate::{
-        Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Sgd, Tensor, Train, Trainer,
-        checkpoint, f32, i32, iota, u32,
+        Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Session, Sgd, Tensor, Train,
+        Trainer, checkpoint, f32, i32, iota, u32,
     };
 }

@@ -1,8 +1,7 @@
 //! The stages of a training program: each a function from one public value to the next.
 
-use crate::device::Device;
+use super::Session;
 use crate::program::{Program, verify_stage};
-use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::grad;
 use gradloom_core::ir::{DType, Graph, Guard, Output, Type, ValueId};
@@ -29,47 +28,35 @@ pub struct Stages {
     pub reports: Vec<passes::PassReport>,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Options {
-    pub(super) clip_norm: Option<f64>,
-    pub(super) seed: u64,
-}
-
 pub(super) struct Compiled {
     pub(super) program: Program,
-    pub(super) store: Store,
-    pub(super) params: ParamTable,
     pub(super) stages: Stages,
 }
 
 /// Trace to loaded program.
-pub(super) fn training(
-    model: &dyn Module,
+pub(super) fn training<M: Module>(
+    session: &Session<M>,
     traced: &Traced,
     optimizer: &dyn Optimizer,
-    options: &Options,
-    device: &Device,
+    clip_norm: Option<f64>,
 ) -> Result<Compiled> {
     // A number out of range is an error now, not at the first step.
     let mut numbers = optimizer.hyperparameters();
     numbers.insert("lr".into(), optimizer.schedule().at(0));
     optimizer.derive(&mut numbers)?;
-    if let Some(norm) = options.clip_norm.filter(|norm| !(*norm > 0.0 && norm.is_finite())) {
+    if let Some(norm) = clip_norm.filter(|norm| !(*norm > 0.0 && norm.is_finite())) {
         return Err(Error::new(ErrorKind::Feed, format!("gradients cannot be clipped to the norm {norm}"))
             .help("`clip_norm` must be finite and greater than 0"));
     }
-    let params = ParamTable::of(model)?;
     let trace = with_loss(traced)?;
     verify_stage(&trace, "trace")?;
-    let (grad, trainables) = differentiate(&trace, traced, &params)?;
+    let (grad, trainables) = differentiate(&trace, traced, session.params())?;
     verify_stage(&grad, "grad")?;
-    let optim = optim::attach(grad.clone(), &trainables, optimizer, options.clip_norm.is_some())?;
+    let optim = optim::attach(grad.clone(), &trainables, optimizer, clip_norm.is_some())?;
     verify_stage(&optim, "optim")?;
-    let (passed, reports) = passes::run(optim.clone());
-    let store = Store::new(device.backend.is_resident());
-    let program =
-        Program::load(passed.clone(), device, &store, |name, ty| initial(&params, options.seed, name, ty))?;
-    Ok(Compiled { program, store, params, stages: Stages { trace, grad, optim, passes: passed, reports } })
+    let (passes, reports) = passes::run(optim.clone());
+    let program = session.load(passes.clone())?;
+    Ok(Compiled { program, stages: Stages { trace, grad, optim, passes, reports } })
 }
 
 /// The traced graph with its result as output and guard `loss`.
@@ -136,15 +123,4 @@ pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Res
         })
         .collect();
     Ok((graph, trainables))
-}
-
-/// Initial elements of a parameter by name.
-pub(super) fn initial(params: &ParamTable, seed: u64, name: &str, ty: &Type) -> Result<Vec<f32>> {
-    let (number, used) = params.iter().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
-        Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
-    })?;
-    used.param
-        .init()
-        .elements(&ty.shape, seed, number as u32)
-        .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
 }

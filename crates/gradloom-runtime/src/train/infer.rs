@@ -1,17 +1,15 @@
 //! Forward programs.
 
-use super::compile::initial;
-use crate::device::Device;
+use super::Session;
 use crate::feed::Feed;
 use crate::outputs::{Outputs, to_f32};
 use crate::program::{Outcome, Program, random_key, verify_stage};
-use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Output;
 use gradloom_core::nn::Module;
 use gradloom_core::passes;
 use gradloom_core::plan::Plan;
-use gradloom_core::trace::{Input, ParamTable, Tensor, trace};
+use gradloom_core::trace::{Input, Tensor, trace};
 use std::marker::PhantomData;
 
 /// A forward program over a store: owned, can run on another thread beside training.
@@ -28,14 +26,11 @@ pub struct Infer<const K: usize, R> {
 impl<const K: usize, R: Outputs> Infer<K, R> {
     #[track_caller]
     pub(super) fn compile<M: Module>(
-        model: &M,
+        session: &Session<M>,
         inputs: [Input; K],
         f: impl FnOnce(&M, [Tensor; K]) -> R,
-        params: &ParamTable,
-        seed: u64,
-        device: &Device,
-        store: &Store,
     ) -> Result<Self> {
+        let model = session.model();
         let array = |tensors: &[Tensor]| <[Tensor; K]>::try_from(tensors).expect("K inputs were declared");
         let mut traced = trace(model, &inputs, false, |x| f(model, array(x)), R::tensors)?;
         for (i, &value) in traced.results.iter().enumerate() {
@@ -43,12 +38,12 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         }
         verify_stage(&traced.graph, "trace")?;
         let (graph, _) = passes::run(traced.graph);
-        let program = Program::load(graph, device, store, |name, ty| initial(params, seed, name, ty))?;
+        let program = session.load(graph)?;
         Ok(Self {
             inputs: inputs.to_vec(),
             program,
             outputs: Vec::new(),
-            seed,
+            seed: session.seed(),
             runs: 0,
             results: PhantomData,
         })

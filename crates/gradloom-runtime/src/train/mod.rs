@@ -8,9 +8,11 @@ mod infer;
 mod session;
 mod step;
 mod trainer;
+mod training;
 
 pub use compile::{Stages, differentiate};
 pub use infer::Infer;
-pub use session::Train;
+pub use session::Session;
 pub use step::Step;
 pub use trainer::Trainer;
+pub use training::Train;

@@ -1,239 +1,73 @@
-//! A compiled training step and what belongs to it.
+//! A model with its parameters on a device, over which programs are compiled.
 
 use super::Infer;
-use super::compile::{Compiled, Options, Stages};
-use super::step::{Slot, Step};
 use crate::device::Device;
-use crate::feed::Feed;
 use crate::outputs::Outputs;
-use crate::program::{Outcome, Program, random_key};
+use crate::program::Program;
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{DType, Number};
+use gradloom_core::ir::Graph;
 use gradloom_core::nn::Module;
-use gradloom_core::optim::{APPLIED_STEP, Hyperparameters, Optimizer, STATE_PREFIX, set_number};
-use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, ParamTable, Tensor};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Steps whose results can be unread at once without new memory.
-const SLOTS: usize = 4;
-
-/// A training program over a store.
-pub struct Train<M, const N: usize> {
+/// A model, its store, and a device: training, evaluation and generation are programs over one session, without copies.
+///
+/// A [`Train`](super::Train) has a session inside; make one yourself to run a model that is not trained:
+///
+/// ```
+/// use gradloom_core::{nn::Linear, trace::f32};
+/// use gradloom_runtime::{Device, Session};
+///
+/// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
+/// let mut forward = session.infer([f32("x", [1, 3])], |layer, [x]| layer.forward(x))?;
+/// assert_eq!(forward.run([&[0.0f32; 3]])?, session.store().read_f32("bias")?);
+/// # gradloom_core::error::Result::Ok(())
+/// ```
+#[derive(Debug)]
+pub struct Session<M> {
     model: M,
-    inputs: Vec<Input>,
-    optimizer: Box<dyn Optimizer>,
-    options: Options,
-    device: Device,
-    program: Program,
-    store: Store,
     params: ParamTable,
-    stages: Stages,
-    numbers: Hyperparameters,
-    fixed_lr: Option<f64>,
-    attempted: u64,
-    slots: Vec<Arc<Slot>>,
-    last: Option<Step>,
+    seed: u64,
+    device: Device,
+    store: Store,
 }
 
-/// Without the model, so that `unwrap` works for models that are not `Debug`.
-impl<M, const N: usize> std::fmt::Debug for Train<M, N> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { program, optimizer, attempted, .. } = self;
-        f.debug_struct("Train")
-            .field("program", program)
-            .field("optimizer", optimizer)
-            .field("attempted", attempted)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<M: Module, const N: usize> Train<M, N> {
-    pub(super) fn new(
-        model: M,
-        inputs: Vec<Input>,
-        optimizer: Box<dyn Optimizer>,
-        options: Options,
-        device: Device,
-        compiled: Compiled,
-    ) -> Self {
-        let mut numbers = optimizer.hyperparameters();
-        numbers.extend(options.clip_norm.map(|norm| ("max_norm".to_string(), norm)));
-        let plan = compiled.program.plan();
-        let names: Arc<[(String, DType)]> = plan.outputs.iter().map(|(n, a)| (n.clone(), a.dtype)).collect();
-        let slots =
-            (0..SLOTS).map(|_| Arc::new(Slot { names: Arc::clone(&names), ..Slot::default() })).collect();
-        Self {
-            model,
-            inputs,
-            optimizer,
-            options,
-            device,
-            program: compiled.program,
-            store: compiled.store,
-            params: compiled.params,
-            stages: compiled.stages,
-            numbers,
-            fixed_lr: None,
-            attempted: 0,
-            slots,
-            last: None,
-        }
-    }
-
-    /// Runs one step on the data: forward, backward, optimizer. A guard that fails (a loss or gradient norm that is not finite)
-    /// or a trap (an index out of range) leaves parameters and states as they were; reading the step then gives the error.
+impl<M: Module> Session<M> {
+    /// A session with an empty store. Parameters come into being, keyed by `seed`, with the first program that uses them.
     ///
     /// # Errors
-    /// When data does not have the declared dtype or size (nothing was run); when an earlier step failed and its error was not
-    /// read; when the store is lost.
-    pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
-        if let Some(unread) = self.last.take().filter(|last| !last.slot.seen.load(Ordering::Relaxed)) {
-            unread.result()?;
-        }
-        let data = data.feed();
-        for (input, data) in self.inputs.iter().zip(&data) {
-            data.check(input)?;
-        }
-        self.set_scalars()?;
-        for (input, data) in self.inputs.iter().zip(&data) {
-            self.program.set_input(&input.name, data.bytes());
-        }
-
-        let step = self.attempted;
-        let index = self.free_slot();
-        let slot = Arc::get_mut(&mut self.slots[index]).expect("nobody else holds a free slot");
-        slot.step = step;
-        slot.seen = AtomicBool::new(false);
-        slot.error = match self.program.run(&mut slot.values) {
-            Ok(Outcome::Committed) => None,
-            Ok(Outcome::NotFinite { guard }) => Some(
-                Error::new(
-                    ErrorKind::NotFinite { step },
-                    format!("the {guard} of step {step} is not finite"),
-                )
-                .note("no parameter was changed by this step")
-                .help(
-                    "lower the learning rate, warm it up, or clip gradients; look at the data of this step",
-                ),
-            ),
-            Err(error) if error.kind() == ErrorKind::Trap => {
-                slot.values.clear();
-                Some(error)
-            }
-            Err(error) => return Err(error),
-        };
-        self.attempted += 1;
-        let step = Step { slot: Arc::clone(&self.slots[index]) };
-        self.last = step.slot.error.is_some().then(|| step.clone());
-        Ok(step)
+    /// When two parameters of the model have one name.
+    pub fn new(model: M, device: &Device, seed: u64) -> Result<Self> {
+        let params = ParamTable::of(&model)?;
+        let store = Store::new(device.backend.is_resident());
+        Ok(Self { model, params, seed, device: device.clone(), store })
     }
 
-    /// A slot that no [`Step`] holds: an old one, or, if the caller keeps them all, a new one.
-    fn free_slot(&mut self) -> usize {
-        if let Some(free) = self.slots.iter_mut().position(|slot| Arc::get_mut(slot).is_some()) {
-            return free;
-        }
-        let names = Arc::clone(&self.slots[0].names);
-        self.slots.push(Arc::new(Slot { names, ..Slot::default() }));
-        self.slots.len() - 1
-    }
-
-    /// Brings the per-step scalars up to date.
-    fn set_scalars(&mut self) -> Result<()> {
-        let lr = self.lr();
-        set_number(&mut self.numbers, "lr", lr);
-        self.optimizer.derive(&mut self.numbers)?;
-        let (numbers, key) = (&self.numbers, random_key(self.options.seed, self.attempted));
-        self.program.set_scalars(|name| match name.strip_prefix(STATE_PREFIX) {
-            Some(number) => numbers.get(number).map(|&value| Number::Float(value)),
-            None => key(name),
-        })
-    }
-
-    /// Learning rate of the next step.
-    pub fn lr(&self) -> f64 {
-        self.fixed_lr.unwrap_or_else(|| self.optimizer.schedule().at(self.attempted))
-    }
-
-    /// Sets the learning rate from now on, instead of the schedule. Decay that goes with it changes too.
-    pub fn set_lr(&mut self, lr: f64) {
-        self.fixed_lr = Some(lr);
-    }
-
-    /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is derived from them.
-    pub fn hyperparameters(&self) -> &Hyperparameters {
-        &self.numbers
-    }
-
-    /// Sets one of the optimizer's numbers from the next step on.
+    /// Compiles a forward program over the session's parameters. Dropout does not act in it.
     ///
     /// # Errors
-    /// When the optimizer has no such number, or the value is out of range; nothing changes then.
-    pub fn set_hyperparameter(&mut self, name: &str, value: f64) -> Result<()> {
-        if name == "lr" {
-            self.set_lr(value);
-            return Ok(());
-        }
-        let mut settable = self.optimizer.hyperparameters();
-        settable.extend(self.options.clip_norm.map(|norm| ("max_norm".to_string(), norm)));
-        if !settable.contains_key(name) {
-            let known: Vec<&str> = settable.keys().map(String::as_str).collect();
-            return Err(Error::new(ErrorKind::Feed, format!("the optimizer has no number `{name}`"))
-                .note(format!("it has: {}", known.join(", "))));
-        }
-        let mut numbers = self.numbers.clone();
-        set_number(&mut numbers, name, value);
-        set_number(&mut numbers, "lr", self.lr());
-        if name == "max_norm" && !(value > 0.0 && value.is_finite()) {
-            return Err(Error::new(ErrorKind::Feed, format!("the optimizer's `max_norm` is {value}"))
-                .help("`max_norm` must be finite and greater than 0"));
-        }
-        self.optimizer.derive(&mut numbers)?;
-        self.numbers = numbers;
-        Ok(())
-    }
-
-    /// Steps submitted so far, whether they took effect or not. Keys random numbers, and the schedule follows it.
-    pub fn attempted_steps(&self) -> u64 {
-        self.attempted
-    }
-
-    /// Continues counting from here, as after a restored checkpoint.
-    pub fn set_attempted_steps(&mut self, steps: u64) {
-        self.attempted = steps;
-    }
-
-    /// Steps that took effect since the start or the last reset. Waits for the device.
-    ///
-    /// # Errors
-    /// On the null device, which keeps no states.
-    pub fn applied_steps(&self) -> Result<u64> {
-        let bytes = self.store.read(APPLIED_STEP)?;
-        Ok(u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
-    }
-
-    /// Clears the optimizer's moments and its step counter together. Parameters stay.
-    ///
-    /// # Errors
-    /// On the null device.
-    pub fn reset_optimizer(&mut self) -> Result<()> {
-        self.store.reset_states(STATE_PREFIX)
-    }
-
-    /// Compiles a forward program over the same parameters. Dropout does not act in it.
-    ///
-    /// # Errors
-    /// As [`super::Trainer::compile`].
+    /// The first error of the closure; memory.
     #[track_caller]
     pub fn infer<const K: usize, R: Outputs>(
         &self,
         inputs: [Input; K],
         f: impl FnOnce(&M, [Tensor; K]) -> R,
     ) -> Result<Infer<K, R>> {
-        Infer::compile(&self.model, inputs, f, &self.params, self.options.seed, &self.device, &self.store)
+        Infer::compile(self, inputs, f)
+    }
+
+    /// Loads a graph over the session's store.
+    pub(super) fn load(&self, graph: Graph) -> Result<Program> {
+        Program::load(graph, &self.device, &self.store, |name, ty| {
+            let (number, used) =
+                self.params.iter().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
+                    Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
+                })?;
+            used.param
+                .init()
+                .elements(&ty.shape, self.seed, number as u32)
+                .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
+        })
     }
 
     /// The model.
@@ -241,24 +75,14 @@ impl<M: Module, const N: usize> Train<M, N> {
         &self.model
     }
 
+    /// The model's parameters with their names.
+    pub fn params(&self) -> &ParamTable {
+        &self.params
+    }
+
     /// Parameters and states: a shared handle.
     pub fn store(&self) -> Store {
         self.store.clone()
-    }
-
-    /// What a step does and where its bytes are.
-    pub fn plan(&self) -> &Plan {
-        self.program.plan()
-    }
-
-    /// The compiled program.
-    pub fn program(&self) -> &Program {
-        &self.program
-    }
-
-    /// The graph after each stage of the compiler.
-    pub fn stages(&self) -> &Stages {
-        &self.stages
     }
 
     /// The device.
@@ -268,11 +92,6 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// The seed of all random numbers.
     pub fn seed(&self) -> u64 {
-        self.options.seed
-    }
-
-    /// Bytes that the executor asked the system for: store, arena, constants, scratch.
-    pub fn allocated_bytes(&self) -> usize {
-        self.program.allocated() + self.store.read_lock().allocated()
+        self.seed
     }
 }

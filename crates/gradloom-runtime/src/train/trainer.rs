@@ -1,7 +1,7 @@
 //! The builder of a training program.
 
-use super::Train;
-use super::compile::{self, Options};
+use super::compile;
+use super::{Session, Train};
 use crate::device::Device;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::nn::Module;
@@ -17,17 +17,19 @@ pub struct Trainer<M, const N: usize = 0> {
     inputs: Vec<Input>,
     traced: Option<Result<Traced>>,
     optimizer: Option<Box<dyn Optimizer>>,
-    options: Options,
+    clip_norm: Option<f64>,
+    seed: u64,
 }
 
 /// Without the model, so that models need not be `Debug`.
 impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { inputs, optimizer, options, .. } = self;
+        let Self { inputs, optimizer, clip_norm, seed, .. } = self;
         f.debug_struct("Trainer")
             .field("inputs", inputs)
             .field("optimizer", optimizer)
-            .field("options", options)
+            .field("clip_norm", clip_norm)
+            .field("seed", seed)
             .finish_non_exhaustive()
     }
 }
@@ -35,7 +37,7 @@ impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
 impl<M: Module> Trainer<M> {
     /// A trainer of `model`.
     pub fn new(model: M) -> Self {
-        Self { model, inputs: Vec::new(), traced: None, optimizer: None, options: Options::default() }
+        Self { model, inputs: Vec::new(), traced: None, optimizer: None, clip_norm: None, seed: 0 }
     }
 
     /// Declares the data that every step takes, in order.
@@ -45,7 +47,8 @@ impl<M: Module> Trainer<M> {
             inputs: inputs.to_vec(),
             traced: None,
             optimizer: self.optimizer,
-            options: self.options,
+            clip_norm: self.clip_norm,
+            seed: self.seed,
         }
     }
 }
@@ -68,13 +71,13 @@ impl<M: Module, const N: usize> Trainer<M, N> {
 
     /// Scales all gradients down together so that their norm is at most `max_norm` (PyTorch's `clip_grad_norm_`).
     pub fn clip_norm(mut self, max_norm: f64) -> Self {
-        self.options.clip_norm = Some(max_norm);
+        self.clip_norm = Some(max_norm);
         self
     }
 
     /// Keys initial parameters, dropout and all other random numbers; 0 unless set.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.options.seed = seed;
+        self.seed = seed;
         self
     }
 
@@ -89,7 +92,8 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         };
         let traced = self.traced.ok_or_else(|| missing("loss"))??;
         let optimizer = self.optimizer.ok_or_else(|| missing("optimizer"))?;
-        let compiled = compile::training(&self.model, &traced, &*optimizer, &self.options, device)?;
-        Ok(Train::new(self.model, self.inputs, optimizer, self.options, device.clone(), compiled))
+        let session = Session::new(self.model, device, self.seed)?;
+        let compiled = compile::training(&session, &traced, &*optimizer, self.clip_norm)?;
+        Ok(Train::new(session, self.inputs, optimizer, self.clip_norm, compiled))
     }
 }
