@@ -65,9 +65,9 @@ impl Shape {
         Self(Vec::new())
     }
 
-    /// Number of elements: the product of the extents (1 for a scalar).
+    /// Number of elements: the product of the extents (1 for a scalar), or `usize::MAX` if that is larger.
     pub fn elements(&self) -> usize {
-        self.0.iter().product()
+        self.0.iter().fold(1, |product, &extent| product.saturating_mul(extent))
     }
 
     /// Number of axes.
@@ -79,7 +79,7 @@ impl Shape {
     pub fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1; self.0.len()];
         for axis in (1..self.0.len()).rev() {
-            strides[axis - 1] = strides[axis] * self.0[axis];
+            strides[axis - 1] = strides[axis].saturating_mul(self.0[axis]);
         }
         strides
     }
@@ -176,7 +176,7 @@ impl Type {
 
     /// Bytes that the elements take, without padding.
     pub fn bytes(&self) -> usize {
-        self.elements() * self.dtype.bytes()
+        self.elements().saturating_mul(self.dtype.bytes())
     }
 }
 

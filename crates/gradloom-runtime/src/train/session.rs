@@ -63,10 +63,12 @@ impl<M: Module> Session<M> {
                 self.params.iter().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
                     Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
                 })?;
+            let mut elements = vec![0.0; ty.elements()];
             used.param
                 .init()
-                .elements(&ty.shape, self.seed, number as u32)
-                .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
+                .fill(&mut elements, &ty.shape, self.seed, number as u32)
+                .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))?;
+            Ok(elements)
         })
     }
 
