@@ -77,7 +77,7 @@ impl Shape {
 
     /// Row-major strides in elements.
     pub fn strides(&self) -> Vec<usize> {
-        let mut strides = vec![1; self.0.len()];
+        let mut strides = vec![1usize; self.0.len()];
         for axis in (1..self.0.len()).rev() {
             strides[axis - 1] = strides[axis].saturating_mul(self.0[axis]);
         }
