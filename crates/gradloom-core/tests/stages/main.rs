@@ -90,7 +90,8 @@ fn leaf(kind: &OpKind, along: f64, gradients: Option<&Evaluation>) -> Option<Hos
             let optimizer = AdamW::new(1e-3);
             let mut numbers = optimizer.hyperparameters();
             numbers.extend([("lr".to_string(), 1e-3), ("max_norm".to_string(), 1.0)]);
-            let scalars = optimizer.scalars(&numbers).unwrap();
+            let mut scalars = numbers.clone();
+            optimizer.derive(&mut scalars).unwrap();
             let number = scalars.iter().find(|(number, _)| scalar_name(number) == name).map(|(_, v)| *v);
             // The others are the seed and the step of random bits.
             fill(&Type::scalar(*dtype), &|_| number.unwrap_or(if dtype.is_float() { 1.0 } else { 1234.0 }))
