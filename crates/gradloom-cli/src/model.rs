@@ -96,8 +96,8 @@ impl Writer {
     /// Over the parameters of a session.
     pub(crate) fn new(session: &Session<Gpt2>) -> Result<Self> {
         let context = session.model().config().context;
-        let program =
-            session.infer([i32("ids", [1, context]), i32("position", [1])], |m, [x, at]| m.logits_at(x, at))?;
+        let program = session
+            .infer([i32("ids", [1, context]), i32("position", [1])], |m, [x, at]| m.logits_at(x, at))?;
         Ok(Self { program, context })
     }
 

@@ -62,7 +62,11 @@ impl Init {
             }
             Init::Values(values) if values.len() == out.len() => out.copy_from_slice(values),
             Init::Values(values) => {
-                return Err(format!("{} initial values for the shape {shape} ({} elements)", values.len(), out.len()));
+                return Err(format!(
+                    "{} initial values for the shape {shape} ({} elements)",
+                    values.len(),
+                    out.len()
+                ));
             }
         }
         Ok(())

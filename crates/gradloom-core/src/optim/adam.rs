@@ -82,10 +82,36 @@ impl Settings {
         let change = s.with_scalar(Mul, direction, step_size);
         s.builder.sub(from, change)
     }
+
+    /// The decay of Adam, added to the gradient.
+    fn coupled(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let mut gradient = parameter.gradient;
+        if self.decay_rule.applies(s.builder.graph, parameter) {
+            let decay = s.scalar("weight_decay");
+            let pull = s.with_scalar(BinaryOp::Mul, parameter.value, decay);
+            gradient = s.builder.add(gradient, pull);
+        }
+        Self::step(s, parameter, gradient, parameter.value)
+    }
+
+    /// The decay of AdamW, which shrinks the parameter.
+    fn decoupled(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let mut from = parameter.value;
+        if self.decay_rule.applies(s.builder.graph, parameter) {
+            let keep = s.shared("keep", |s| {
+                let (lr, decay) = (s.scalar("lr"), s.scalar("weight_decay"));
+                let shrink = s.builder.mul(lr, decay);
+                let one = s.builder.number(1.0);
+                s.builder.sub(one, shrink)
+            });
+            from = s.with_scalar(BinaryOp::Mul, from, keep);
+        }
+        Self::step(s, parameter, parameter.gradient, from)
+    }
 }
 
 macro_rules! adam {
-    ($(#[$doc:meta])* $name:ident, decay = $decay:literal) => {
+    ($(#[$doc:meta])* $name:ident, decay = $decay:literal, $update:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $name(Settings);
@@ -131,66 +157,32 @@ macro_rules! adam {
                 self
             }
         }
+
+        impl Optimizer for $name {
+            fn schedule(&self) -> &Schedule {
+                &self.0.schedule
+            }
+
+            fn hyperparameters(&self) -> Hyperparameters {
+                self.0.hyperparameters()
+            }
+
+            fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
+                Settings::derive(numbers)
+            }
+
+            fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+                self.0.$update(step, parameter)
+            }
+        }
     };
 }
 
 adam! {
     /// Adam; its weight decay is added to the gradient. See [the formulas](crate::optim#formulas).
-    Adam, decay = 0.0
+    Adam, decay = 0.0, coupled
 }
 adam! {
     /// AdamW; its weight decay (0.01 unless set) shrinks the parameter itself, in proportion to the learning rate.
-    AdamW, decay = 0.01
-}
-
-impl Optimizer for Adam {
-    fn schedule(&self) -> &Schedule {
-        &self.0.schedule
-    }
-
-    fn hyperparameters(&self) -> Hyperparameters {
-        self.0.hyperparameters()
-    }
-
-    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        Settings::derive(numbers)
-    }
-
-    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
-        let mut gradient = parameter.gradient;
-        if self.0.decay_rule.applies(s.builder.graph, parameter) {
-            let decay = s.scalar("weight_decay");
-            let pull = s.with_scalar(BinaryOp::Mul, parameter.value, decay);
-            gradient = s.builder.add(gradient, pull);
-        }
-        Settings::step(s, parameter, gradient, parameter.value)
-    }
-}
-
-impl Optimizer for AdamW {
-    fn schedule(&self) -> &Schedule {
-        &self.0.schedule
-    }
-
-    fn hyperparameters(&self) -> Hyperparameters {
-        self.0.hyperparameters()
-    }
-
-    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-        Settings::derive(numbers)
-    }
-
-    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
-        let mut from = parameter.value;
-        if self.0.decay_rule.applies(s.builder.graph, parameter) {
-            let keep = s.shared("keep", |s| {
-                let (lr, decay) = (s.scalar("lr"), s.scalar("weight_decay"));
-                let shrink = s.builder.mul(lr, decay);
-                let one = s.builder.number(1.0);
-                s.builder.sub(one, shrink)
-            });
-            from = s.with_scalar(BinaryOp::Mul, from, keep);
-        }
-        Settings::step(s, parameter, parameter.gradient, from)
-    }
+    AdamW, decay = 0.01, decoupled
 }
