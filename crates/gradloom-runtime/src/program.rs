@@ -3,13 +3,15 @@
 //! In: a graph after the passes. Out: a [`Program`] that takes inputs and scalars and gives outputs. Always holds: a run that
 //! fails before the commit changes nothing that persists.
 
+mod evaluate;
+
 use crate::backend::Loaded;
 use crate::device::Device;
-use crate::store::Store;
+use crate::store::{Store, lost};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, OpKind, Type};
-use gradloom_core::kernel::{Kernel, Layout};
-use gradloom_core::plan::{self, Plan};
+use gradloom_core::kernel::{Access, Kernel, Layout};
+use gradloom_core::plan::{self, Plan, StoreLayout};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -50,7 +52,8 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Lowers, plans and loads a graph. `initial` gives the elements of parameters that the store does not have yet.
+    /// Lowers, plans and loads a graph. `initial` gives the elements of parameters that the store does not have yet. The store
+    /// grows only if the graph can be planned.
     ///
     /// # Errors
     /// When the store has an entry of another type, the plan is impossible, or memory runs out.
@@ -60,13 +63,27 @@ impl Program {
         store: &Store,
         initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
     ) -> Result<Self> {
+        Self::load_replanned(graph, device, store, initial, |plan| plan)
+    }
+
+    /// Like [`Program::load`], with a plan that was changed after it was made.
+    pub(crate) fn load_replanned(
+        graph: Graph,
+        device: &Device,
+        store: &Store,
+        initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
+        change: impl FnOnce(Plan) -> Plan,
+    ) -> Result<Self> {
         verify_stage(&graph, "passes")?;
         let lowered = device.backend.lower(&graph)?;
-        let layout = store.extend(&graph, initial)?;
-        let plan = plan::plan(&graph, lowered, &layout, None)?;
-        if cfg!(debug_assertions) {
-            plan::verify(&plan)?;
-        }
+        let plan = |layout: &StoreLayout| {
+            let plan = change(plan::plan(&graph, lowered, layout, None)?);
+            if cfg!(debug_assertions) {
+                plan::verify_commit(&graph, &plan)?;
+            }
+            Ok(plan)
+        };
+        let plan = store.extend(&graph, plan, initial)?;
         let (graph, plan) = (Arc::new(graph), Arc::new(plan));
         let loaded = device.backend.load(&graph, &plan, &store.read_lock())?;
         let port = |kind: &OpKind| match kind {
@@ -93,6 +110,11 @@ impl Program {
         &self.plan
     }
 
+    /// The store with the program's parameters and states: a shared handle.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Bytes that loading asked the system for, without the store's.
     pub fn allocated(&self) -> usize {
         self.loaded.allocated()
@@ -103,14 +125,14 @@ impl Program {
         self.loaded.unique_kernels()
     }
 
-    /// Sets an input's elements (row-major, native byte order).
+    /// Sets an input's elements (row-major, native byte order), before every run: a run may overwrite them.
     pub(crate) fn set_input(&mut self, name: &str, bytes: &[u8]) {
         if let Some(port) = self.inputs.iter().find(|port| port.name == name) {
             self.loaded.write(port.buffer, bytes);
         }
     }
 
-    /// Sets the per-step scalars from a function of their names.
+    /// Sets the per-step scalars from a function of their names, before every run: a run may overwrite them.
     pub(crate) fn set_scalars(&mut self, value: impl Fn(&str) -> Option<Number>) -> Result<()> {
         for port in &self.scalars {
             let Some(number) = value(&port.name) else {
@@ -130,11 +152,28 @@ impl Program {
         Ok(())
     }
 
-    /// Runs the program; `outputs` receives the bytes of each output in the plan's order, unless a trap ends the run first.
+    /// Runs the program; `outputs` receives the bytes of each output in the plan's order, or nothing if there is an error.
     ///
     /// # Errors
     /// A trap, before which nothing took effect; or [`ErrorKind::Lost`], after which the store must be restored.
     pub(crate) fn run(&mut self, outputs: &mut Vec<Vec<u8>>) -> Result<Outcome> {
+        self.run_and_read(outputs, None)
+    }
+
+    /// Like [`Program::run`]; `guards` receives the bytes of each guard.
+    pub(crate) fn run_and_read(
+        &mut self,
+        outputs: &mut Vec<Vec<u8>>,
+        guards: Option<&mut Vec<Vec<u8>>>,
+    ) -> Result<Outcome> {
+        let outcome = self.try_run(outputs, guards);
+        if outcome.is_err() {
+            outputs.clear();
+        }
+        outcome
+    }
+
+    fn try_run(&mut self, outputs: &mut Vec<Vec<u8>>, guards: Option<&mut Vec<Vec<u8>>>) -> Result<Outcome> {
         let commits = !self.graph.updates.is_empty();
         let store = self.store.clone();
         let _turn = commits.then(|| store.take_turn());
@@ -142,30 +181,33 @@ impl Program {
             let content = store.read_lock();
             content.check_sound()?;
             self.loaded.compute()?;
-            outputs.resize_with(self.plan.outputs.len(), Vec::new);
-            for ((_, access), bytes) in self.plan.outputs.iter().zip(outputs) {
-                bytes.clear();
-                self.loaded.read(access, bytes);
+            self.read_all(&self.plan.outputs, outputs);
+            if let Some(guards) = guards {
+                self.read_all(&self.plan.guards, guards);
             }
+            // A region out of range is an error whether guards hold or not, as in the reference.
+            self.loaded.check_commit()?;
             if let Some(guard) = self.loaded.failed_guard() {
                 return Ok(Outcome::NotFinite { guard: guard.to_string() });
             }
-            if !commits {
-                return Ok(Outcome::Committed);
-            }
-            self.loaded.check_commit()?;
         }
-        let mut content = store.write_lock();
-        content.check_sound()?;
-        // Should a kernel panic or fail from here on, the store stays marked.
-        content.set_lost(true);
-        self.loaded.commit().map_err(|error| {
-            Error::new(ErrorKind::Lost, "the step failed while it wrote parameters: they may be half updated")
-                .note(error.message().to_string())
-                .help("restore them from a checkpoint with `store.write_all(..)`")
-        })?;
-        content.set_lost(false);
+        if commits {
+            let mut content = store.write_lock();
+            // Should a kernel panic or fail from here on, the store stays marked.
+            content.begin_commit();
+            self.loaded.commit().map_err(|error| lost().note(error.message().to_string()))?;
+            content.end_commit();
+        }
         Ok(Outcome::Committed)
+    }
+
+    /// Reads the elements of each access into a vector of its own, which keeps its memory from run to run.
+    fn read_all(&self, list: &[(String, Access)], into: &mut Vec<Vec<u8>>) {
+        into.resize_with(list.len(), Vec::new);
+        for ((_, access), bytes) in list.iter().zip(into) {
+            bytes.clear();
+            self.loaded.read(access, bytes);
+        }
     }
 }
 
@@ -228,7 +270,7 @@ pub(crate) fn verify_stage(graph: &Graph, stage: &str) -> Result<()> {
 
 /// Number of launches that differ in kernel, dtypes or layouts.
 pub(crate) fn unique_kernels(plan: &Plan) -> usize {
-    let describe = |accesses: &[gradloom_core::kernel::Access]| -> Vec<(DType, Layout)> {
+    let describe = |accesses: &[Access]| -> Vec<(DType, Layout)> {
         accesses.iter().map(|a| (a.dtype, Layout { offset: 0, ..a.layout.clone() })).collect()
     };
     let key = |kernel: &Kernel| match kernel {
@@ -241,3 +283,6 @@ pub(crate) fn unique_kernels(plan: &Plan) -> usize {
         .collect::<HashSet<_>>()
         .len()
 }
+
+#[cfg(test)]
+mod tests;

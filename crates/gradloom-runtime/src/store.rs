@@ -1,10 +1,17 @@
 //! The store: parameters and states with stable addresses, shared by programs.
+//!
+//! In: graphs, which say what there is, and first values. Out: bytes by name, for callers, and addresses, for programs. Always holds:
+//! what is written together changes together or not at all; nobody sees half a commit; growth moves nothing.
 
 use crate::memory::Memory;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type};
 use gradloom_core::plan::{StoreEntry, StoreLayout};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+// Bytes go to and from callers as little-endian, and to and from kernels as they are.
+const _: () = assert!(cfg!(target_endian = "little"), "gradloom's stores and checkpoints are little-endian");
 
 /// A shared handle to parameters and states.
 ///
@@ -18,8 +25,10 @@ pub struct Store {
 #[derive(Debug)]
 struct Shared {
     content: RwLock<Content>,
-    /// Held by a program that commits, from its first read to the end of its commit.
+    /// Held by whoever changes elements: by a program from its first read to the end of its commit.
     turn: Mutex<()>,
+    /// Held while the store grows, from the layout that is planned with to the memory for it.
+    growth: Mutex<()>,
     /// Whether bytes are kept at all: the null device only plans.
     resident: bool,
 }
@@ -41,7 +50,8 @@ struct Segment {
 
 impl Store {
     pub(crate) fn new(resident: bool) -> Self {
-        let shared = Shared { content: RwLock::new(Content::default()), turn: Mutex::new(()), resident };
+        let shared =
+            Shared { content: RwLock::default(), turn: Mutex::default(), growth: Mutex::default(), resident };
         Self { shared: Arc::new(shared) }
     }
 
@@ -54,40 +64,33 @@ impl Store {
         self.shared.content.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no other program is between its first read and its commit.
+    /// Waits until no program is between its first read and its commit, and keeps others from starting.
     pub(crate) fn take_turn(&self) -> MutexGuard<'_, ()> {
         self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what a graph needs. `initial` gives the elements of a new parameter.
-    pub(crate) fn extend(
+    /// Adds what a graph needs, after `plan` succeeded with the layout that the store will have; changes nothing otherwise.
+    /// `initial` gives the elements of a new parameter.
+    pub(crate) fn extend<T>(
         &self,
         graph: &Graph,
+        plan: impl FnOnce(&StoreLayout) -> Result<T>,
         initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
-    ) -> Result<StoreLayout> {
-        let mut content = self.write_lock();
-        let mut layout = content.layout.clone();
+    ) -> Result<T> {
+        let _growing = self.shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.read_lock().layout.clone();
+        let mut layout = before.clone();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
-        let start = content.layout.bytes();
-        let known = content.layout.entries().len();
-        if layout.bytes() > start && self.shared.resident {
-            let bytes = layout.bytes() - start;
-            let memory = Memory::new(bytes).ok_or_else(|| {
-                Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of parameters and states"))
-                    .help("use a smaller model, or a machine with more memory")
-            })?;
-            let segment = Segment { start, memory: Arc::new(memory) };
-            for entry in &layout.entries()[known..] {
-                let bytes = match entry.init {
-                    Some(init) => splat(&entry.ty, init),
-                    None => floats(&initial(&entry.name, &entry.ty)?),
-                };
-                segment.write(entry, &bytes);
-            }
-            content.segments.push(segment);
-        }
-        content.layout = layout.clone();
-        Ok(layout)
+        let planned = plan(&layout)?;
+        let added = &layout.entries()[before.entries().len()..];
+        let segment = match self.shared.resident && !added.is_empty() {
+            true => Some(Segment::new(before.bytes(), layout.bytes() - before.bytes(), added, initial)?),
+            false => None,
+        };
+        let mut content = self.write_lock();
+        content.segments.extend(segment);
+        content.layout = layout;
+        Ok(planned)
     }
 
     /// Names, types and offsets of all parameters and states.
@@ -98,6 +101,12 @@ impl Store {
     /// Bytes of all entries with their padding.
     pub fn bytes(&self) -> usize {
         self.read_lock().layout.bytes()
+    }
+
+    /// Whether a commit was interrupted, so that parameters may be half updated. Programs refuse to run until
+    /// [`Store::write_all`] restores every entry.
+    pub fn is_lost(&self) -> bool {
+        self.read_lock().lost
     }
 
     /// Number of commits, writes and resets so far.
@@ -134,6 +143,7 @@ impl Store {
     /// # Errors
     /// When a name is unknown or given twice, a type differs, or there are too many or too few bytes.
     pub fn write(&self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
+        let _turn = self.take_turn();
         let mut content = self.write_lock();
         content.check(entries)?;
         content.write(entries)
@@ -144,9 +154,10 @@ impl Store {
     /// # Errors
     /// As [`Store::write`], and when an entry is missing.
     pub fn write_all(&self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
+        let _turn = self.take_turn();
         let mut content = self.write_lock();
         content.check(entries)?;
-        let given: std::collections::HashSet<&str> = entries.iter().map(|(name, ..)| *name).collect();
+        let given: HashSet<&str> = entries.iter().map(|(name, ..)| *name).collect();
         let missing: Vec<&str> = content
             .layout
             .entries()
@@ -171,6 +182,7 @@ impl Store {
     /// # Errors
     /// When the store keeps no bytes (null device).
     pub fn reset_states(&self, prefix: &str) -> Result<()> {
+        let _turn = self.take_turn();
         let mut content = self.write_lock();
         for entry in content.layout.entries() {
             if let Some(init) = entry.init.filter(|_| entry.name.starts_with(prefix)) {
@@ -194,10 +206,15 @@ impl Content {
         self.segments.iter().map(|s| s.memory.len()).sum()
     }
 
-    /// Says that a commit was interrupted, or ended.
-    pub(crate) fn set_lost(&mut self, lost: bool) {
-        self.lost = lost;
+    /// Marks the store as lost until the commit ends.
+    pub(crate) fn begin_commit(&mut self) {
+        self.lost = true;
         self.version += 1;
+    }
+
+    /// Says that all updates were written.
+    pub(crate) fn end_commit(&mut self) {
+        self.lost = false;
     }
 
     /// # Errors
@@ -206,11 +223,7 @@ impl Content {
         if !self.lost {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::Lost,
-            "a step was interrupted while it wrote parameters: they may be half updated",
-        )
-        .help("restore them from a checkpoint with `store.write_all(..)`"))
+        Err(lost())
     }
 
     fn entry(&self, name: &str) -> Result<&StoreEntry> {
@@ -233,7 +246,7 @@ impl Content {
     }
 
     fn check(&self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for (name, ty, bytes) in entries {
             let entry = self.entry(name)?;
             if !seen.insert(*name) {
@@ -262,6 +275,28 @@ impl Content {
 }
 
 impl Segment {
+    /// Memory for entries that start at byte `start` of the store, filled.
+    fn new(
+        start: usize,
+        bytes: usize,
+        entries: &[StoreEntry],
+        initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
+    ) -> Result<Self> {
+        let memory = Memory::new(bytes).ok_or_else(|| {
+            Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of parameters and states"))
+                .help("use a smaller model, or a machine with more memory")
+        })?;
+        let segment = Self { start, memory: Arc::new(memory) };
+        for entry in entries {
+            let bytes = match entry.init {
+                Some(init) => splat(&entry.ty, init),
+                None => first_values(entry, &initial(&entry.name, &entry.ty)?)?,
+            };
+            segment.write(entry, &bytes);
+        }
+        Ok(segment)
+    }
+
     fn read(&self, entry: &StoreEntry) -> Vec<u8> {
         let mut bytes = vec![0; entry.ty.bytes()];
         // SAFETY: the entry lies inside its segment, and the caller holds the store's lock.
@@ -277,7 +312,7 @@ impl Segment {
 
     fn write(&self, entry: &StoreEntry, bytes: &[u8]) {
         assert_eq!(bytes.len(), entry.ty.bytes(), "the size of {} was checked", entry.name);
-        // SAFETY: the entry lies inside its segment, and the caller holds the store's lock exclusively.
+        // SAFETY: the entry lies inside its segment, and the caller holds the store's lock exclusively or made the segment.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -288,18 +323,34 @@ impl Segment {
     }
 }
 
-fn floats(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+/// What is said of a store whose commit did not end.
+pub(crate) fn lost() -> Error {
+    Error::new(ErrorKind::Lost, "a step was interrupted while it wrote parameters: they may be half updated")
+        .help("restore them from a checkpoint with `store.write_all(..)`")
+}
+
+/// The bytes of a new parameter. Initialisers give f32; a parameter of another dtype takes their values.
+fn first_values(entry: &StoreEntry, values: &[f32]) -> Result<Vec<u8>> {
+    if values.len() != entry.ty.elements() {
+        let message =
+            format!("`{}` is {}, its initialiser gave {} elements", entry.name, entry.ty, values.len());
+        return Err(Error::new(ErrorKind::Store, message));
+    }
+    Ok(values.iter().flat_map(|&v| element(entry.ty.dtype, Number::Float(f64::from(v)))).collect())
 }
 
 fn splat(ty: &Type, value: Number) -> Vec<u8> {
-    let one: Vec<u8> = match (ty.dtype, value) {
-        (DType::F32, v) => (v.as_f64() as f32).to_le_bytes().to_vec(),
-        (DType::I32, v) => (v.as_f64() as i32).to_le_bytes().to_vec(),
-        (DType::U32, v) => (v.as_f64() as u32).to_le_bytes().to_vec(),
-        (DType::Bool, v) => vec![u8::from(v.as_f64() != 0.0)],
-    };
-    one.repeat(ty.elements())
+    element(ty.dtype, value).repeat(ty.elements())
+}
+
+/// The little-endian bytes of a number.
+pub(crate) fn element(dtype: DType, value: Number) -> Vec<u8> {
+    match dtype {
+        DType::F32 => (value.as_f64() as f32).to_le_bytes().to_vec(),
+        DType::I32 => (value.as_f64() as i32).to_le_bytes().to_vec(),
+        DType::U32 => (value.as_f64() as u32).to_le_bytes().to_vec(),
+        DType::Bool => vec![u8::from(value.as_f64() != 0.0)],
+    }
 }
 
 /// The known name that shares the longest ending or beginning with a mistyped one.
@@ -319,3 +370,6 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
         .max_by_key(|(score, _)| *score)
         .map(|(_, k)| k)
 }
+
+#[cfg(test)]
+mod tests;

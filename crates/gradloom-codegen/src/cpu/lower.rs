@@ -5,7 +5,7 @@
 
 use super::{DotProblem, attention_workspace, copied_layout, dot_copies, dot_workspace};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{BinaryOp, DType, DotAxes, Graph, Op, OpId, OpKind, Type, UnaryOp};
+use gradloom_core::ir::{DotAxes, Graph, Op, OpId, OpKind, Type, UnaryOp};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Lowered, Phase};
 
 /// Lowers a graph for a CPU with this many threads, which decide about scratch, never about results.
@@ -41,9 +41,10 @@ impl Lowering<'_> {
             kind if kind.is_external_leaf() => return,
             OpKind::Reshape { shape } => {
                 let x = operand(self, 0);
-                let layout = x.layout.reshape(shape).unwrap_or_else(|| Layout::contiguous(shape));
-                let x = if x.layout.reshape(shape).is_some() { x } else { self.copy(id, &x) };
-                view(x, layout)
+                match x.layout.reshape(shape) {
+                    Some(layout) => view(x, layout),
+                    None => view(self.copy(id, &x), Layout::contiguous(shape)),
+                }
             }
             OpKind::Permute { perm } => {
                 let x = operand(self, 0);
@@ -87,7 +88,7 @@ impl Lowering<'_> {
             }
             _ => {}
         }
-        let writes = op
+        let writes: Vec<Access> = op
             .results
             .iter()
             .map(|&value| {
@@ -98,7 +99,7 @@ impl Lowering<'_> {
         self.lowered.launches.push(Launch {
             op: id,
             kernel: Kernel::Op(op.kind.clone()),
-            may_alias: aliases(&op.kind, &reads, self.graph.ty(op.results[0])),
+            may_alias: aliases(&op.kind, &reads, &writes),
             reads,
             writes,
             workspace,
@@ -108,11 +109,18 @@ impl Lowering<'_> {
 
     fn fit_dot_operands(&mut self, id: OpId, axes: &DotAxes, reads: &mut [Access]) {
         let copies = dot_copies(axes, &reads[0].layout, &reads[1].layout);
+        // A product of a value with itself copies it once.
+        let mut last: Option<(Access, Access)> = None;
         for (read, order) in reads.iter_mut().zip([copies.lhs, copies.rhs]) {
             let Some(order) = order else { continue };
             let shape = read.layout.shape.clone();
-            let permuted = Access { layout: read.layout.permute(&order), ..read.clone() };
-            *read = Access { layout: copied_layout(&shape, &order), ..self.copy(id, &permuted) };
+            let from = Access { layout: read.layout.permute(&order), ..read.clone() };
+            let to = match last.take() {
+                Some((known, copy)) if known == from => copy,
+                _ => self.copy(id, &from),
+            };
+            *read = Access { layout: copied_layout(&shape, &order), ..to.clone() };
+            last = Some((from, to));
         }
     }
 
@@ -132,20 +140,15 @@ impl Lowering<'_> {
     }
 }
 
-/// Which reads the result may overwrite.
-fn aliases(kind: &OpKind, reads: &[Access], result: &Type) -> Vec<(usize, usize)> {
-    let same_size = |read: &Access| read.dtype.bytes() == result.dtype.bytes();
-    let mut pairs: Vec<(usize, usize)> = match kind {
+/// Which reads the results may overwrite. A kernel that can trap is no exception: it is never launched in the commit, and the
+/// temporaries that it overwrites die with the step.
+fn aliases(kind: &OpKind, reads: &[Access], writes: &[Access]) -> Vec<(usize, usize)> {
+    match kind {
         OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
+            let same_size = |read: &Access| read.dtype.bytes() == writes[0].dtype.bytes();
             (0..reads.len()).filter(|&i| same_size(&reads[i])).map(|i| (0, i)).collect()
         }
         OpKind::ScatterAdd { .. } | OpKind::DynamicUpdateSlice => vec![(0, 0)],
         _ => Vec::new(),
-    };
-    // A kernel that can fail must not have overwritten what a later launch still needs; its operands die with the step anyway,
-    // but a parameter or state written in place would not.
-    if matches!(kind, OpKind::Binary(BinaryOp::Div | BinaryOp::Rem)) && result.dtype != DType::F32 {
-        pairs.clear();
     }
-    pairs
 }

@@ -259,7 +259,7 @@ impl Graph {
             | OpKind::DynamicSlice { .. }
             | OpKind::DynamicUpdateSlice
             | OpKind::Custom(_) => true,
-            OpKind::Attention(spec) => spec.block_table || spec.key_length,
+            OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => spec.block_table || spec.key_length,
             OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) => self.ty(op.results[0]).dtype.is_integer(),
             _ => false,
         }

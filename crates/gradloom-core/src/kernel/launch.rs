@@ -56,10 +56,22 @@ pub struct Launch {
     pub reads: Vec<Access>,
     /// Results: every element is written. Contiguous, except for [`Kernel::WriteRegion`].
     pub writes: Vec<Access>,
-    /// Pairs (write, read) that may be the same bytes: the kernel reads each element before it writes that element.
+    /// Pairs (write, read) that may be the same bytes if their layouts are equal: the kernel reads each element before it
+    /// writes that element.
     pub may_alias: Vec<(usize, usize)>,
     /// Scratch bytes that the kernel needs while it runs.
     pub workspace: usize,
     /// When it runs.
     pub phase: Phase,
+}
+
+impl Launch {
+    /// Whether a write may take the bytes of a buffer that the launch reads: every read of that buffer must allow it.
+    pub fn may_overwrite(&self, write: usize, buffer: ValueId) -> bool {
+        self.reads
+            .iter()
+            .enumerate()
+            .filter(|(_, read)| read.buffer == buffer)
+            .all(|(r, read)| self.may_alias.contains(&(write, r)) && read.layout == self.writes[write].layout)
+    }
 }

@@ -1,4 +1,7 @@
 //! Strided layouts, and the algebra that turns view ops into them.
+//!
+//! Always holds for what the functions here return: two layouts of one shape that name the same elements are equal, because the
+//! strides of axes of extent 1, which no element depends on, are set to what row-major order would have there.
 
 use crate::ir::Shape;
 
@@ -14,6 +17,18 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// A layout from its parts. Strides of axes of extent 1 are replaced.
+    ///
+    /// # Panics
+    /// When there is not one stride for each axis.
+    pub fn new(offset: usize, shape: Shape, mut strides: Vec<usize>) -> Self {
+        assert_eq!(strides.len(), shape.rank(), "a stride for each axis of {shape}");
+        for axis in (0..shape.rank()).rev().filter(|&axis| shape[axis] == 1) {
+            strides[axis] = if axis + 1 < shape.rank() { strides[axis + 1] * shape[axis + 1] } else { 1 };
+        }
+        Self { offset, shape, strides }
+    }
+
     /// Row-major, from the start of the buffer.
     pub fn contiguous(shape: &Shape) -> Self {
         Self { offset: 0, shape: shape.clone(), strides: shape.strides() }
@@ -21,7 +36,7 @@ impl Layout {
 
     /// One element, repeated.
     pub fn splat(shape: &Shape) -> Self {
-        Self { offset: 0, shape: shape.clone(), strides: vec![0; shape.rank()] }
+        Self::new(0, shape.clone(), vec![0; shape.rank()])
     }
 
     /// Whether the elements stand next to each other in row-major order, from any offset.
@@ -33,35 +48,29 @@ impl Layout {
 
     /// Axis i of the result is axis `perm[i]`.
     pub fn permute(&self, perm: &[usize]) -> Self {
-        Self {
-            offset: self.offset,
-            shape: perm.iter().map(|&a| self.shape[a]).collect::<Vec<_>>().into(),
-            strides: perm.iter().map(|&a| self.strides[a]).collect(),
-        }
+        let shape: Vec<usize> = perm.iter().map(|&a| self.shape[a]).collect();
+        Self::new(self.offset, shape.into(), perm.iter().map(|&a| self.strides[a]).collect())
     }
 
     /// Repeats axes of extent 1.
     pub fn broadcast(&self, shape: &Shape) -> Self {
         let strides =
             (0..shape.rank()).map(|a| if self.shape[a] == shape[a] { self.strides[a] } else { 0 }).collect();
-        Self { offset: self.offset, shape: shape.clone(), strides }
+        Self::new(self.offset, shape.clone(), strides)
     }
 
     /// Elements `start, start + step, ..` below `limit` of each axis.
     pub fn slice(&self, start: &[usize], limit: &[usize], step: &[usize]) -> Self {
         let rank = self.shape.rank();
         let shape: Vec<usize> = (0..rank).map(|a| (limit[a] - start[a]).div_ceil(step[a])).collect();
-        let empty = shape.contains(&0);
-        Self {
-            // An empty slice may start at the very end; keep its offset inside the buffer.
-            offset: if empty {
-                self.offset
-            } else {
-                self.offset + (0..rank).map(|a| start[a] * self.strides[a]).sum::<usize>()
-            },
-            shape: shape.into(),
-            strides: (0..rank).map(|a| self.strides[a] * step[a]).collect(),
-        }
+        // An empty slice may start at the very end; keep its offset inside the buffer.
+        let offset = match shape.contains(&0) {
+            true => self.offset,
+            false => self.offset + (0..rank).map(|a| start[a] * self.strides[a]).sum::<usize>(),
+        };
+        // A step that is never taken may be of any size.
+        let strides = (0..rank).map(|a| if shape[a] > 1 { self.strides[a] * step[a] } else { 0 }).collect();
+        Self::new(offset, shape.into(), strides)
     }
 
     /// The same elements in another shape, or `None` if no strides can say that.
@@ -88,7 +97,7 @@ impl Layout {
             stride *= extent;
             left /= extent;
         }
-        Some(Self { offset: self.offset, shape: shape.clone(), strides })
+        Some(Self::new(self.offset, shape.clone(), strides))
     }
 
     /// The fewest (extent, stride) pairs, outermost first, that visit the same elements in the same order. Axes of extent 1 vanish.
@@ -156,5 +165,25 @@ mod tests {
         let empty = Layout::contiguous(&[2, 3].into()).slice(&[2, 0], &[2, 3], &[1, 1]);
         assert_eq!((empty.shape.elements(), empty.end()), (0, 0));
         assert!(empty.is_contiguous());
+    }
+
+    #[test]
+    fn equal_elements_are_equal_layouts() {
+        let contiguous = |shape: &[usize]| Layout::contiguous(&Shape::from(shape));
+        assert_eq!(contiguous(&[4]).reshape(&[1, 4, 1].into()), Some(contiguous(&[1, 4, 1])));
+        assert_eq!(contiguous(&[3, 1, 2]).permute(&[1, 0, 2]), contiguous(&[1, 3, 2]));
+        assert_eq!(contiguous(&[1, 3]).broadcast(&[1, 3].into()), contiguous(&[1, 3]));
+        assert_eq!(contiguous(&[4, 3]).slice(&[0, 0], &[1, 3], &[usize::MAX, 1]), contiguous(&[1, 3]));
+        assert_eq!(Layout::splat(&[1, 1].into()), contiguous(&[1, 1]));
+        assert_ne!(contiguous(&[3, 3]).permute(&[1, 0]), contiguous(&[3, 3]));
+    }
+
+    #[test]
+    fn a_reshape_of_no_axes_and_of_no_elements() {
+        let scalar = Layout::contiguous(&[2, 2].into()).slice(&[1, 1], &[2, 2], &[1, 1]);
+        let reshaped = scalar.reshape(&Shape::scalar()).expect("one element has any shape");
+        assert_eq!((reshaped.offset, reshaped.shape.rank(), reshaped.end()), (3, 0, 4));
+        let empty = Layout::contiguous(&[0, 3].into()).permute(&[1, 0]);
+        assert_eq!(empty.reshape(&[7, 0].into()).map(|layout| layout.end()), Some(0));
     }
 }

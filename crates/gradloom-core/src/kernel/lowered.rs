@@ -34,8 +34,8 @@ impl Lowered {
                     lowered.own(value, one, Layout::splat(&ty.shape));
                 }
                 OpKind::Iota { axis, .. } => {
-                    let mut layout = Layout::splat(&ty.shape);
-                    layout.strides[*axis] = 1;
+                    let strides = (0..ty.shape.rank()).map(|a| usize::from(a == *axis)).collect();
+                    let layout = Layout::new(0, ty.shape.clone(), strides);
                     lowered.own(value, Type::new(ty.dtype, [ty.shape[*axis]]), layout);
                 }
                 kind if kind.is_external_leaf() || matches!(kind, OpKind::Constant { .. }) => {

@@ -3,6 +3,7 @@
 //!
 //! Every read of a parameter or state sees its value from the start of the step, whatever the order of the commit.
 
+use super::order::CommitOrder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, Type, Update, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Phase};
@@ -28,13 +29,13 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
         .iter()
         .map(|o| (o.name.clone(), snapshots.before_commit(graph, lowered, o.value)))
         .collect();
-    let guards: Vec<(String, Access)> = graph
-        .guards
-        .iter()
-        .map(|g| (g.name.clone(), snapshots.before_commit(graph, lowered, g.value)))
-        .collect();
-    let mut kept: HashSet<ValueId> = outputs.iter().chain(&guards).map(|(_, access)| access.buffer).collect();
+    // Guards are looked at before the commit, so that they may be read where they stand.
+    let guards: Vec<(String, Access)> =
+        graph.guards.iter().map(|g| (g.name.clone(), lowered.access[&g.value].clone())).collect();
+    // Buffers that must stay where they are: read after the commit, or already the bytes of another target.
+    let mut kept: HashSet<ValueId> = outputs.iter().map(|(_, access)| access.buffer).collect();
 
+    let mut order = CommitOrder::new(launches);
     let mut in_place = HashMap::new();
     let mut copies = Vec::new();
     for update in &graph.updates {
@@ -43,7 +44,11 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
         if whole && source.buffer == update.target && source.layout == lowered.access[&update.target].layout {
             continue;
         }
-        if whole && !kept.contains(&source.buffer) && can_write_in_place(lowered, launches, update, source) {
+        if whole
+            && !kept.contains(&source.buffer)
+            && can_write_in_place(lowered, launches, &order, update, source)
+            && order.write_after_reads(source.buffer, update.target)
+        {
             in_place.insert(source.buffer, update.target);
             kept.insert(source.buffer);
             continue;
@@ -66,6 +71,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
             phase: Phase::Commit,
         });
     }
+    order.apply(launches);
     let first_commit = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(launches.len());
     launches.splice(first_commit..first_commit, snapshots.launches);
     launches.extend(copies);
@@ -105,7 +111,14 @@ impl Snapshots<'_> {
     }
 }
 
-fn can_write_in_place(lowered: &Lowered, launches: &[Launch], update: &Update, source: &Access) -> bool {
+/// Whether the bytes of the target can take the source, as far as the launch that computes it is concerned.
+fn can_write_in_place(
+    lowered: &Lowered,
+    launches: &[Launch],
+    order: &CommitOrder,
+    update: &Update,
+    source: &Access,
+) -> bool {
     let target = &lowered.access[&update.target];
     let natural = Layout::contiguous(&source.layout.shape);
     if source.layout != natural
@@ -113,33 +126,26 @@ fn can_write_in_place(lowered: &Lowered, launches: &[Launch], update: &Update, s
     {
         return false;
     }
-    let Some(producer) = launches.iter().position(|l| l.writes.iter().any(|w| w.buffer == source.buffer))
-    else {
-        return false;
-    };
-    let launch = &launches[producer];
-    if launch.phase != Phase::Commit {
-        return false;
-    }
-    let write = launch.writes.iter().position(|w| w.buffer == source.buffer).expect("just found");
-    let own_reads_may_alias = launch.reads.iter().enumerate().all(|(i, read)| {
-        read.buffer != target.buffer
-            || (launch.may_alias.contains(&(write, i)) && read.layout == launch.writes[write].layout)
-    });
-    let read_later =
-        launches[producer + 1..].iter().any(|l| l.reads.iter().any(|read| read.buffer == target.buffer));
-    own_reads_may_alias && !read_later
+    let Some(launch) = order.producer(source.buffer).map(|i| &launches[i]) else { return false };
+    let write = launch.writes.iter().position(|w| w.buffer == source.buffer).expect("it computes the source");
+    launch.may_overwrite(write, target.buffer)
 }
 
 fn must_alias_error(graph: &Graph, update: &Update) -> Error {
     let target = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");
-    Error::new(ErrorKind::Plan, format!("the update of `{target}` must be in place, but cannot be"))
-        .note(
-            "its next value is computed before the commit, or `".to_string()
-                + target
-                + "` is still read after it was computed",
-        )
-        .help("write a region of it with a dynamic update, or allow the copy")
+    let mut error =
+        Error::new(ErrorKind::Plan, format!("the update of `{target}` must be in place, but cannot be"));
+    if let Some(op) = graph.defining_op(update.value)
+        && let Some(origin) = graph.origin(op)
+    {
+        error = error.at(origin.clone(), op.kind.name());
+    }
+    error
+        .note(format!(
+            "its next value is no result of its own, is needed before the commit (by an output, a guard, or an op that can trap), \
+             or `{target}` is needed by an op that needs its next value, too"
+        ))
+        .help("update a region of it instead, or allow the copy")
 }
 
 fn asking_op(graph: &Graph, value: ValueId) -> OpId {

@@ -56,6 +56,19 @@ pub(super) fn place(plan: &mut Plan) {
     plan.totals.step = end;
 }
 
+impl Plan {
+    /// The same plan with bytes of its own for every value of the step arena. It takes far more memory; a wrong result that it
+    /// does not have points at the placement.
+    pub fn without_sharing(mut self) -> Self {
+        self.totals.step = 0;
+        for buffer in self.buffers.iter_mut().filter(|b| b.region == Region::Step) {
+            buffer.offset = self.totals.step;
+            self.totals.step += buffer.bytes.next_multiple_of(ALIGNMENT);
+        }
+        self
+    }
+}
+
 /// Joins each result with an operand that dies at its launch, where the launch may alias the two.
 fn groups(plan: &Plan) -> Vec<Group> {
     let mut group_of: Vec<Option<usize>> = vec![None; plan.buffers.len()];
@@ -79,16 +92,14 @@ fn groups(plan: &Plan) -> Vec<Group> {
                 continue;
             }
             let dying = launch.may_alias.iter().filter(|pair| pair.0 == w).find_map(|&(_, r)| {
-                let read = &launch.reads[r];
-                let operand = plan.buffer_of[&read.buffer];
-                let dies = plan.buffers[operand].region == Region::Step
-                    && plan.buffers[operand].last == time
-                    && plan.buffers[operand].bytes == buffer.bytes
-                    && read.layout == write.layout
-                    // No other operand of this launch, nor another result, may use the same bytes differently.
-                    && launch.reads.iter().all(|other| plan.buffer_of[&other.buffer] != operand || other.layout == read.layout);
+                let operand = plan.buffer_of[&launch.reads[r].buffer];
                 let group = group_of[operand]?;
-                (dies && groups[group].last == time).then_some(group)
+                let dies = plan.buffers[operand].last == time
+                    && plan.buffers[operand].bytes == buffer.bytes
+                    // Nor has another result taken the bytes already.
+                    && groups[group].members.last() == Some(&operand)
+                    && launch.may_overwrite(w, plan.buffers[operand].value);
+                dies.then_some(group)
             });
             match dying {
                 Some(group) => {

@@ -18,7 +18,7 @@ pub(super) fn set(
             // The caller may leave out an input that nothing reads, but writes it before the first launch.
             Role::Input | Role::Scalar => (0, 0),
             Role::Parameter | Role::State | Role::Constant => (0, end),
-            Role::Output | Role::Temporary => (usize::MAX, 0),
+            Role::Next | Role::Output | Role::Temporary => (usize::MAX, 0),
         };
     }
     for (i, launch) in launches.iter().enumerate() {

@@ -1,12 +1,13 @@
 //! Where every byte lives and when: launches in order, buffers with lifetimes and offsets.
 //!
 //! In: a graph, its launches for one target, and the layout of the store. Out: a [`Plan`], a public, printable value that the
-//! runtime executes as it stands. Always holds (checked by [`verify`]): buffers that live at the same time do not overlap, except
-//! where a launch may alias them; compute launches write nothing that persists.
+//! runtime executes as it stands. Always holds (checked by [`verify`]): every launch finds what it reads, unspoilt; compute launches
+//! write nothing that persists; whoever reads a parameter or state sees its value from the start of the step.
 
 mod commit;
 mod layout;
 mod liveness;
+mod order;
 pub mod report;
 mod schedule;
 mod store;
@@ -15,12 +16,12 @@ mod verify;
 
 pub use store::{StoreEntry, StoreLayout};
 pub use types::{ALIGNMENT, Buffer, Plan, Region, Role, Totals};
-pub use verify::verify;
+pub use verify::{verify, verify_commit};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpKind, ValueId};
 use crate::kernel::{Launch, Lowered};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Schedules launches and places buffers.
 ///
@@ -33,6 +34,7 @@ pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Opt
     let mut launches = schedule::order(graph, &mut lowered);
     let committed = commit::place(graph, &mut lowered, &mut launches)?;
     let mut buffers = used_buffers(graph, &lowered, &launches, &committed);
+    check_countable(&buffers)?;
     liveness::set(&mut buffers, &launches, &committed.outputs, &committed.guards);
     let mut plan = Plan {
         buffer_of: buffers.iter().enumerate().map(|(i, b)| (b.value, i)).collect(),
@@ -79,8 +81,8 @@ fn used_buffers(
     let accessed = launches.iter().flat_map(|l| l.reads.iter().chain(&l.writes));
     let watched = committed.outputs.iter().chain(&committed.guards).map(|(_, access)| access);
     order.extend(accessed.chain(watched).map(|a| a.buffer));
-    let read_back: Vec<ValueId> = committed.outputs.iter().map(|(_, access)| access.buffer).collect();
-    let mut seen = std::collections::HashSet::new();
+    let read_back: HashSet<ValueId> = committed.outputs.iter().map(|(_, access)| access.buffer).collect();
+    let mut seen = HashSet::new();
     order.retain(|value| seen.insert(*value));
     order
         .into_iter()
@@ -119,22 +121,22 @@ fn place_in_store(
             ));
         };
         (buffer.region, buffer.offset) = (Region::Store, entry.offset);
-        buffer.role = if entry.init.is_some() { Role::State } else { Role::Parameter };
         if target == buffer.value {
             plan.totals.store += buffer.bytes.next_multiple_of(ALIGNMENT);
+        } else {
+            buffer.role = Role::Next;
         }
     }
     Ok(())
 }
 
+/// The refusal of a plan, with the largest values that live at its fullest moment.
 fn too_large(graph: &Graph, plan: &Plan, limit: usize) -> Error {
-    let mut largest: Vec<&Buffer> = plan.buffers.iter().filter(|b| b.region == Region::Step).collect();
-    largest.sort_by_key(|b| std::cmp::Reverse(b.bytes));
     let mut error = Error::new(
         ErrorKind::Plan,
         format!("the step needs {} bytes of memory, the limit is {limit}", plan.totals.step),
     );
-    for buffer in largest.into_iter().take(5) {
+    for buffer in report::at_peak(plan).into_iter().take(5) {
         error = error.note(format!(
             "{} {} takes {} bytes",
             report::label(graph, buffer),
@@ -143,4 +145,18 @@ fn too_large(graph: &Graph, plan: &Plan, limit: usize) -> Error {
         ));
     }
     error.help("make the batch or the context smaller")
+}
+
+/// Bytes are added up without checks from here on, so refuses what no memory could hold.
+fn check_countable(buffers: &[Buffer]) -> Result<()> {
+    let sizes = buffers.iter().map(|b| b.bytes.checked_next_multiple_of(ALIGNMENT));
+    let total = sizes.into_iter().try_fold(0_usize, |total, bytes| total.checked_add(bytes?));
+    match total {
+        Some(total) if isize::try_from(total).is_ok() => Ok(()),
+        _ => Err(Error::new(
+            ErrorKind::Plan,
+            "the values of this step have more bytes than any memory can hold",
+        )
+        .help("make the batch or the context smaller")),
+    }
 }

@@ -1,7 +1,9 @@
 //! The plan as text.
 
 use super::{Buffer, Plan, Region, Role};
-use crate::ir::{Graph, Id};
+use crate::ir::{Graph, Id, ValueId};
+use crate::kernel::{Access, Layout};
+use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 /// How a buffer is called in reports: a leaf's name, or the op that computes it with its place in the source.
@@ -19,12 +21,33 @@ pub fn label(graph: &Graph, buffer: &Buffer) -> String {
     }
 }
 
+/// The buffers of the step arena that live when it is fullest, largest first; of those that share bytes, one.
+pub fn at_peak(plan: &Plan) -> Vec<&Buffer> {
+    let alive = |time: usize| {
+        let mut alive: Vec<&Buffer> = plan
+            .buffers
+            .iter()
+            .filter(|b| b.region == Region::Step && b.first <= time && time <= b.last)
+            .collect();
+        alive.sort_by_key(|b| (b.offset, b.bytes));
+        alive.dedup_by_key(|b| b.offset);
+        alive
+    };
+    let bytes = |time: usize| alive(time).iter().map(|b| b.bytes).sum::<usize>();
+    let fullest =
+        (0..=plan.launches.len()).max_by_key(|&time| (bytes(time), std::cmp::Reverse(time))).unwrap_or(0);
+    let mut alive = alive(fullest);
+    alive.sort_by_key(|b| (std::cmp::Reverse(b.bytes), b.offset));
+    alive
+}
+
 /// Bytes in the largest unit that leaves at least one whole: `12.3 MB` is 12.3 million bytes.
 pub fn human_bytes(bytes: usize) -> String {
     let (unit, name) = match bytes {
         0..1_000 => return format!("{bytes} B"),
-        1_000..1_000_000 => (1e3, "kB"),
-        1_000_000..1_000_000_000 => (1e6, "MB"),
+        // Bounds such that one decimal never rounds up to 1000.0.
+        1_000..999_950 => (1e3, "kB"),
+        999_950..999_950_000 => (1e6, "MB"),
         _ => (1e9, "GB"),
     };
     format!("{:.1} {name}", bytes as f64 / unit)
@@ -50,10 +73,11 @@ impl Plan {
             human_bytes(totals.step),
             human_bytes(totals.workspace)
         )?;
-        let mut largest: Vec<&Buffer> = self.buffers.iter().filter(|b| b.region == Region::Step).collect();
-        largest.sort_by_key(|b| std::cmp::Reverse(b.bytes));
-        writeln!(out, "\nlargest values of the step (bytes, offset, lives from launch to launch):")?;
-        for buffer in largest.iter().take(20) {
+        writeln!(
+            out,
+            "\nlargest values when the step is fullest (bytes, offset, lives from launch to launch):"
+        )?;
+        for buffer in at_peak(self).into_iter().take(20) {
             writeln!(
                 out,
                 "  {:>12} @{:<12} {:>5}..{:<5} {:<9} {:<20} {}",
@@ -67,23 +91,11 @@ impl Plan {
             )?;
         }
         writeln!(out, "\nlaunches:")?;
+        let names = Names::new(graph);
+        let list = |accesses: &[Access]| {
+            accesses.iter().map(|a| self.access_text(&names, a)).collect::<Vec<_>>().join(", ")
+        };
         for (i, launch) in self.launches.iter().enumerate() {
-            let place = |value: crate::ir::ValueId| {
-                let buffer = &self.buffers[self.buffer_of[&value]];
-                let region = match buffer.region {
-                    Region::Store => "store",
-                    Region::Constants => "const",
-                    Region::Step => "step",
-                };
-                format!("{region}+{}", buffer.offset)
-            };
-            let list = |accesses: &[crate::kernel::Access]| {
-                accesses
-                    .iter()
-                    .map(|a| format!("{}{}@{}", a.dtype, a.layout.shape, place(a.buffer)))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            };
             writeln!(
                 out,
                 "  {i:>5} {:<7} {:<15} {} -> {}",
@@ -93,7 +105,57 @@ impl Plan {
                 list(&launch.writes)
             )?;
         }
+        for (what, list) in [("outputs", &self.outputs), ("guards", &self.guards)] {
+            if !list.is_empty() {
+                writeln!(out, "\n{what}:")?;
+            }
+            for (name, access) in list {
+                writeln!(out, "  {name:?} {}", self.access_text(&names, access))?;
+            }
+        }
         Ok(())
+    }
+
+    /// An access as `%3 f32[2, 4] from 1 by [8, 2] @step+64`: the value that owns the bytes, the type of what is seen, where it starts
+    /// and how far its neighbours are apart (in elements, unless that is as usual), region and offset in bytes.
+    fn access_text(&self, names: &Names, access: &Access) -> String {
+        let Layout { offset, shape, strides } = &access.layout;
+        let mut text = format!("{} {}{shape}", names.of(access.buffer), access.dtype);
+        if *offset != 0 {
+            text += &format!(" from {offset}");
+        }
+        if !access.layout.is_contiguous() {
+            text += &format!(" by {strides:?}");
+        }
+        let place = self.buffer(access.buffer).map(|buffer| match buffer.region {
+            Region::Store => format!(" @store+{}", buffer.offset),
+            Region::Constants => format!(" @constants+{}", buffer.offset),
+            Region::Step => format!(" @step+{}", buffer.offset),
+        });
+        text + &place.unwrap_or_default()
+    }
+}
+
+/// Numbers of values as in the text form of a graph without blocks; `copy 0`, `copy 1`, .. for the plan's own.
+struct Names {
+    numbers: HashMap<ValueId, usize>,
+    values: usize,
+}
+
+impl Names {
+    fn new(graph: &Graph) -> Self {
+        let results = graph.entry_ops().flat_map(|(_, op)| &op.results);
+        Self {
+            numbers: results.enumerate().map(|(i, &value)| (value, i)).collect(),
+            values: graph.values.len(),
+        }
+    }
+
+    fn of(&self, value: ValueId) -> String {
+        match self.numbers.get(&value) {
+            Some(number) => format!("%{number}"),
+            None => format!("copy {}", value.index().saturating_sub(self.values)),
+        }
     }
 }
 
@@ -101,6 +163,7 @@ fn role_name(role: Role) -> &'static str {
     match role {
         Role::Parameter => "parameter",
         Role::State => "state",
+        Role::Next => "next",
         Role::Constant => "constant",
         Role::Input => "input",
         Role::Scalar => "scalar",

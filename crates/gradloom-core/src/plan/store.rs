@@ -26,11 +26,13 @@ pub struct StoreLayout {
 }
 
 impl StoreLayout {
-    /// Adds the parameters and states of a graph that are not there yet.
+    /// Adds the parameters and states of a graph that are not there yet; nothing if one of them does not agree.
     ///
     /// # Errors
     /// When an entry of that name has another type, or a state another initial value.
     pub fn extend(&mut self, graph: &Graph) -> Result<(), String> {
+        let mut added = Vec::new();
+        let mut bytes = self.bytes;
         for (_, op) in graph.entry_ops() {
             let (name, ty, init) = match &op.kind {
                 OpKind::Param { name, ty } => (name, ty, None),
@@ -40,7 +42,7 @@ impl StoreLayout {
             if let Some(entry) = self.get(name) {
                 if entry.ty != *ty || entry.init != init {
                     return Err(format!(
-                        "the store holds {name} as {}{}, the program wants {ty}{}",
+                        "the store holds `{name}` as {}{}, the program wants {ty}{}",
                         entry.ty,
                         described(entry.init),
                         described(init)
@@ -48,9 +50,19 @@ impl StoreLayout {
                 }
                 continue;
             }
-            self.by_name.insert(name.clone(), self.entries.len());
-            self.entries.push(StoreEntry { name: name.clone(), ty: ty.clone(), init, offset: self.bytes });
-            self.bytes += ty.bytes().next_multiple_of(ALIGNMENT);
+            added.push(StoreEntry { name: name.clone(), ty: ty.clone(), init, offset: bytes });
+            bytes = ty
+                .bytes()
+                .checked_next_multiple_of(ALIGNMENT)
+                .and_then(|size| bytes.checked_add(size))
+                .ok_or_else(|| {
+                format!("with `{name}` ({ty}), the store has more bytes than any memory can hold")
+            })?;
+        }
+        self.bytes = bytes;
+        for entry in added {
+            self.by_name.insert(entry.name.clone(), self.entries.len());
+            self.entries.push(entry);
         }
         Ok(())
     }

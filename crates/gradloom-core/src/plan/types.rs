@@ -8,7 +8,7 @@ use std::collections::HashMap;
 pub const ALIGNMENT: usize = 64;
 
 /// The memory that a buffer is part of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Region {
     /// The store: parameters and states, shared by programs; the offset is that of the [`super::StoreLayout`].
     Store,
@@ -24,9 +24,12 @@ pub enum Region {
 pub enum Role {
     Parameter,
     State,
+    /// The next value of a parameter or state, written in place: over the bytes of the present one.
+    Next,
     Constant,
+    /// Data of one step. The step may overwrite it after its last use, so it is set before every step.
     Input,
-    /// One number of the per-step block.
+    /// One number of the per-step block; set before every step, like an input.
     Scalar,
     /// Holds a value that the caller reads; lives to the end.
     Output,

@@ -1,0 +1,75 @@
+//! Plans of graphs in text form, lowered for the CPU: what runs when, where values live, and what is refused.
+
+mod files;
+#[path = "../../../gradloom-core/tests/passes_tests/generate.rs"]
+mod generate;
+mod memory;
+#[allow(dead_code, reason = "the generator uses less of it than other tests")]
+#[path = "../../../gradloom-core/tests/grad_tests/random.rs"]
+mod random;
+mod random_graphs;
+mod store;
+mod updates;
+mod verify;
+
+use gradloom_codegen::cpu;
+use gradloom_core::error::{Error, Result};
+use gradloom_core::ir::{Graph, ValueId, parse};
+use gradloom_core::kernel::{Launch, Phase};
+use gradloom_core::plan::{self, Buffer, Plan, StoreLayout};
+
+/// A graph from the lines of its text form.
+#[track_caller]
+fn graph(lines: &str) -> Graph {
+    let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
+    gradloom_core::verify::verify(&graph).unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    graph
+}
+
+fn plan_within(graph: &Graph, limit: Option<usize>) -> Result<Plan> {
+    let lowered = cpu::lower(graph, 1)?;
+    let mut store = StoreLayout::default();
+    store.extend(graph).expect("a new store takes any graph");
+    plan::plan(graph, lowered, &store, limit)
+}
+
+/// The plan of a graph, verified.
+#[track_caller]
+fn planned(lines: &str) -> Plan {
+    plan_of(&graph(lines))
+}
+
+#[track_caller]
+fn plan_of(graph: &Graph) -> Plan {
+    let plan = plan_within(graph, None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    plan::verify_commit(graph, &plan)
+        .unwrap_or_else(|error| panic!("{error}\n{graph}{}", plan.report(graph)));
+    plan
+}
+
+#[track_caller]
+fn refused(lines: &str) -> Error {
+    let graph = graph(lines);
+    match plan_within(&graph, None) {
+        Ok(plan) => panic!("this was planned:\n{}", plan.report(&graph)),
+        Err(error) => error,
+    }
+}
+
+/// Launches as "phase kernel", in order.
+fn steps(plan: &Plan) -> Vec<String> {
+    plan.launches.iter().map(|l| format!("{} {}", phase(l), l.kernel.name())).collect()
+}
+
+fn phase(launch: &Launch) -> &'static str {
+    match launch.phase {
+        Phase::Compute => "compute",
+        Phase::Commit => "commit",
+    }
+}
+
+/// The buffer of a value by its number in the text.
+#[track_caller]
+fn buffer(plan: &Plan, number: u32) -> &Buffer {
+    plan.buffer(ValueId(number)).unwrap_or_else(|| panic!("%{number} has no buffer"))
+}

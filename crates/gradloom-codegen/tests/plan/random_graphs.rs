@@ -1,0 +1,48 @@
+//! Plans of random graphs keep every promise that the verifier knows.
+
+use crate::generate::generate;
+use crate::plan_of;
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Phase;
+use gradloom_core::passes;
+use gradloom_core::plan::{ALIGNMENT, Plan, Region, Role};
+
+/// How many graphs; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+fn graphs() -> impl Iterator<Item = (u64, Graph)> {
+    let count = std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
+    (0..count).map(|seed| (seed, passes::run(generate(seed)).0))
+}
+
+#[test]
+fn plans_of_random_graphs_hold() {
+    let (mut in_place, mut shared, mut committed) = (0, 0, 0);
+    for (seed, graph) in graphs() {
+        let plan = plan_of(&graph);
+        assert_eq!(plan_of(&graph), plan, "seed {seed}: the same graph has the same plan");
+        in_place += plan.buffers.iter().filter(|b| b.role == Role::Next).count();
+        committed += plan.launches.iter().filter(|l| l.phase == Phase::Commit).count();
+        let unshared: usize = step_buffers(&plan).map(|(_, bytes)| bytes.next_multiple_of(ALIGNMENT)).sum();
+        assert!(plan.totals.step <= unshared, "seed {seed}");
+        shared += usize::from(plan.totals.step < unshared);
+        overlaps_are_never_alive_together(&plan, seed);
+    }
+    // The graphs reach what they are there for.
+    assert!(in_place > 10 && shared > 100 && committed > 100, "{in_place} {shared} {committed}");
+}
+
+fn step_buffers(plan: &Plan) -> impl Iterator<Item = (usize, usize)> {
+    plan.buffers.iter().filter(|b| b.region == Region::Step).map(|b| (b.offset, b.bytes))
+}
+
+/// By the intervals that the plan prints, and not by the verifier's way of following bytes.
+fn overlaps_are_never_alive_together(plan: &Plan, seed: u64) {
+    let step: Vec<_> = plan.buffers.iter().filter(|b| b.region == Region::Step && b.bytes > 0).collect();
+    for (i, a) in step.iter().enumerate() {
+        for b in &step[i + 1..] {
+            let overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+            let together = a.first <= b.last && b.first <= a.last;
+            let hands_over = a.offset == b.offset && (a.last == b.first || b.last == a.first);
+            assert!(!overlap || !together || hands_over, "seed {seed}: {a:?} and {b:?}");
+        }
+    }
+}

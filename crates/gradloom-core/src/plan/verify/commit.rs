@@ -1,0 +1,60 @@
+//! What a plan owes to the updates of its graph.
+
+use super::super::{Plan, Role};
+use super::contents::{Content, replay};
+use super::{broken, structure};
+use crate::error::Result;
+use crate::ir::{Graph, OpKind, UnaryOp, ValueId};
+use crate::kernel::{Kernel, Phase};
+
+/// Checks a plan against its graph: every update takes effect, no other parameter or state changes, and no launch of the commit
+/// can trap. Checks all that [`super::verify`] does, too.
+///
+/// # Errors
+/// [`crate::error::ErrorKind::Verify`], naming the launch or the target.
+pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
+    structure::check(plan)?;
+    let contents = replay(plan)?;
+    for (i, launch) in plan.launches.iter().enumerate() {
+        let op = matches!(launch.kernel, Kernel::Op(_)).then(|| &graph.ops[launch.op]);
+        if launch.phase == Phase::Commit && op.is_some_and(|op| graph.can_trap(op)) {
+            return Err(broken(format!("launch {i} ({}) can trap in the commit", launch.kernel.name())));
+        }
+    }
+    for buffer in
+        plan.buffers.iter().filter(|b| matches!(b.role, Role::Parameter | Role::State) && b.bytes > 0)
+    {
+        let target = buffer.value;
+        let held = contents.of(buffer);
+        let kept = held == Some(Content::Value(target));
+        let updated = match held {
+            Some(Content::Updated(value)) => value == target,
+            Some(Content::Value(value)) => plan.buffer(value).is_some_and(|b| b.role == Role::Next),
+            None => false,
+        };
+        let mut updates = graph.updates.iter().filter(|u| u.target == target).peekable();
+        let right = match updates.peek() {
+            None => kept,
+            // To update a value to itself is to keep it.
+            Some(_) => updated || (kept && updates.all(|u| is_same(graph, u.value, target))),
+        };
+        if !right {
+            let name = graph.defining_op(target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");
+            return Err(broken(format!("{target} (`{name}`) holds {held:?} at the end of the step")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a value is the other one, perhaps seen through views. Which views is not looked at.
+fn is_same(graph: &Graph, mut value: ValueId, other: ValueId) -> bool {
+    while value != other {
+        match graph.defining_op(value) {
+            Some(op) if op.kind.is_view() || op.kind == OpKind::Unary(UnaryOp::Detach) => {
+                value = op.operands[0]
+            }
+            _ => return false,
+        }
+    }
+    true
+}

@@ -1,0 +1,129 @@
+//! What can be said of a buffer, a launch or an access alone.
+
+use super::super::{ALIGNMENT, Buffer, Plan, Region, Role};
+use super::broken;
+use crate::error::Result;
+use crate::kernel::{Access, Kernel, Launch, Phase};
+
+pub(super) fn check(plan: &Plan) -> Result<()> {
+    check_buffers(plan)?;
+    let mut phase = Phase::Compute;
+    for (i, launch) in plan.launches.iter().enumerate() {
+        let name = format!("launch {i} ({})", launch.kernel.name());
+        if launch.phase < phase {
+            return Err(broken(format!("{name} computes after the commit has begun")));
+        }
+        phase = launch.phase;
+        check_launch(plan, launch, &name)?;
+        for access in launch.reads.iter().chain(&launch.writes) {
+            let buffer = check_access(plan, access, &name)?;
+            if i < buffer.first || i > buffer.last {
+                return Err(broken(format!("{name} uses {} outside of its life", access.buffer)));
+            }
+        }
+        for write in &launch.writes {
+            check_write(&plan.buffers[plan.buffer_of[&write.buffer]], launch, &name)?;
+        }
+    }
+    for (what, (name, access)) in
+        plan.outputs.iter().map(|o| ("output", o)).chain(plan.guards.iter().map(|g| ("guard", g)))
+    {
+        let buffer = check_access(plan, access, &format!("{what} {name:?}"))?;
+        if what == "output" && buffer.last < plan.launches.len() {
+            return Err(broken(format!("{what} {name:?} reads {} after its life", access.buffer)));
+        }
+    }
+    Ok(())
+}
+
+fn check_buffers(plan: &Plan) -> Result<()> {
+    for (i, buffer) in plan.buffers.iter().enumerate() {
+        let value = buffer.value;
+        if plan.buffer_of.get(&value) != Some(&i) {
+            return Err(broken(format!("{value} does not lead to its buffer")));
+        }
+        if buffer.bytes != buffer.ty.bytes() {
+            return Err(broken(format!("{value} has {} bytes for {}", buffer.bytes, buffer.ty)));
+        }
+        if buffer.offset % ALIGNMENT != 0 {
+            return Err(broken(format!("{value} stands at byte {}, which is not aligned", buffer.offset)));
+        }
+        if buffer.first > buffer.last || buffer.last > plan.launches.len() {
+            return Err(broken(format!("{value} lives from {} to {}", buffer.first, buffer.last)));
+        }
+        let (region, size) = match buffer.role {
+            // The store may hold more than what this program uses.
+            Role::Parameter | Role::State | Role::Next => (Region::Store, usize::MAX),
+            Role::Constant => (Region::Constants, plan.totals.constants),
+            Role::Input | Role::Scalar | Role::Output | Role::Temporary => (Region::Step, plan.totals.step),
+        };
+        if buffer.region != region {
+            return Err(broken(format!("{value} ({:?}) stands in {:?}", buffer.role, buffer.region)));
+        }
+        if buffer.offset.checked_add(buffer.bytes).is_none_or(|end| end > size) {
+            return Err(broken(format!(
+                "{value} takes {} bytes at {} of a region of {size}",
+                buffer.bytes, buffer.offset
+            )));
+        }
+    }
+    if let Some((value, _)) = plan.buffer_of.iter().find(|&(_, &i)| i >= plan.buffers.len()) {
+        return Err(broken(format!("{value} leads to no buffer")));
+    }
+    let store: usize = plan
+        .buffers
+        .iter()
+        .filter(|b| matches!(b.role, Role::Parameter | Role::State))
+        .map(|b| b.bytes.next_multiple_of(ALIGNMENT))
+        .sum();
+    if store != plan.totals.store {
+        return Err(broken(format!("parameters and states have {store} bytes, not {}", plan.totals.store)));
+    }
+    Ok(())
+}
+
+fn check_launch(plan: &Plan, launch: &Launch, name: &str) -> Result<()> {
+    if launch.workspace > plan.totals.workspace {
+        let (wanted, given) = (launch.workspace, plan.totals.workspace);
+        return Err(broken(format!("{name} needs {wanted} bytes of workspace, there are {given}")));
+    }
+    if launch.may_alias.iter().any(|&(w, r)| w >= launch.writes.len() || r >= launch.reads.len()) {
+        return Err(broken(format!("{name} may alias operands that it does not have")));
+    }
+    if launch.kernel != Kernel::WriteRegion && launch.writes.iter().any(|w| !w.layout.is_contiguous()) {
+        return Err(broken(format!("{name} writes with gaps")));
+    }
+    Ok(())
+}
+
+/// An access to a buffer that exists, within its bytes.
+fn check_access<'p>(plan: &'p Plan, access: &Access, name: &str) -> Result<&'p Buffer> {
+    let Some(buffer) = plan.buffer(access.buffer) else {
+        return Err(broken(format!("{name} uses {}, which has no buffer", access.buffer)));
+    };
+    if access.layout.end() > buffer.ty.elements() || access.dtype != buffer.ty.dtype {
+        let (dtype, end) = (access.dtype, access.layout.end());
+        return Err(broken(format!(
+            "{name} reaches {dtype} element {end} of {} {}",
+            buffer.ty, access.buffer
+        )));
+    }
+    Ok(buffer)
+}
+
+/// Leaves change only in the commit, and only by copies.
+fn check_write(buffer: &Buffer, launch: &Launch, name: &str) -> Result<()> {
+    let persists = buffer.region != Region::Step;
+    if persists && launch.phase == Phase::Compute {
+        return Err(broken(format!("{name} writes what persists before the commit")));
+    }
+    let allowed = match buffer.role {
+        Role::Parameter | Role::State => matches!(launch.kernel, Kernel::Copy | Kernel::WriteRegion),
+        Role::Next | Role::Output | Role::Temporary => true,
+        Role::Constant | Role::Input | Role::Scalar => false,
+    };
+    if !allowed {
+        return Err(broken(format!("{name} writes the {:?} {}", buffer.role, buffer.value)));
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Running a graph on a device as the reference evaluator runs it in float64: leaves by name in, outputs, guards and next values
+//! out. For comparing the two, and for trying out graphs in text form.
+
+use super::{Outcome, Program};
+use crate::device::Device;
+use crate::store::{Store, element};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{DType, Graph, OpKind, Type};
+use gradloom_core::kernel::Access;
+use gradloom_core::plan::Plan;
+use gradloom_core::reference::{Evaluation, HostTensor, Leaves};
+
+impl Program {
+    /// Compiles a graph over a store of its own, for [`Program::evaluate`]. `leaves` gives the value of each parameter, and of each
+    /// state that does not start as its `init`. The graph is taken as it is: run the passes before.
+    ///
+    /// # Errors
+    /// As [`Program::load`]; when a parameter has no value, or a leaf's value has another type.
+    pub fn standalone(graph: Graph, device: &Device, leaves: &Leaves<'_>) -> Result<Self> {
+        Self::replanned(graph, device, leaves, |plan| plan)
+    }
+
+    /// Like [`Program::standalone`], with bytes of its own for every value of a step ([`Plan::without_sharing`]).
+    ///
+    /// # Errors
+    /// As [`Program::standalone`].
+    pub fn standalone_without_sharing(graph: Graph, device: &Device, leaves: &Leaves<'_>) -> Result<Self> {
+        Self::replanned(graph, device, leaves, Plan::without_sharing)
+    }
+
+    fn replanned(
+        graph: Graph,
+        device: &Device,
+        leaves: &Leaves<'_>,
+        change: impl FnOnce(Plan) -> Plan,
+    ) -> Result<Self> {
+        let mut stored: Vec<(String, Type, Vec<u8>)> = Vec::new();
+        for (_, op) in graph.entry_ops() {
+            let given = match &op.kind {
+                OpKind::Param { ty, .. } => Some(required(&op.kind, ty, leaves)?),
+                OpKind::State { ty, .. } => optional(&op.kind, ty, leaves)?,
+                _ => None,
+            };
+            let name = Graph::leaf_name(&op.kind).unwrap_or_default();
+            stored.extend(given.map(|tensor| (name.to_string(), tensor.ty.clone(), bytes(&tensor))));
+        }
+        let store = Store::new(device.backend.is_resident());
+        // Filled below, bit for bit.
+        let zeros = |_: &str, ty: &Type| Ok(vec![0.0; ty.elements()]);
+        let program = Self::load_replanned(graph, device, &store, zeros, change)?;
+        if device.backend.is_resident() {
+            let entries: Vec<(&str, &Type, &[u8])> =
+                stored.iter().map(|(name, ty, bytes)| (name.as_str(), ty, &bytes[..])).collect();
+            store.write(&entries)?;
+        }
+        Ok(program)
+    }
+
+    /// Runs one step. `leaves` is asked for each input and scalar; parameters and states are those of the store, which the step
+    /// updates.
+    ///
+    /// # Errors
+    /// A trap, before which nothing took effect; when an input or scalar has no value, or a value of another type.
+    pub fn evaluate(&mut self, leaves: &Leaves<'_>) -> Result<Evaluation> {
+        let leaf_kinds: Vec<OpKind> = self.graph().entry_ops().map(|(_, op)| op.kind.clone()).collect();
+        let mut scalars = Vec::new();
+        for kind in &leaf_kinds {
+            match kind {
+                OpKind::Input { name, ty } => self.set_input(name, &bytes(&required(kind, ty, leaves)?)),
+                OpKind::Scalar { name, dtype } => {
+                    scalars.push((name.clone(), required(kind, &Type::scalar(*dtype), leaves)?.get(0)));
+                }
+                _ => {}
+            }
+        }
+        self.set_scalars(|name| scalars.iter().find(|(known, _)| known == name).map(|(_, number)| *number))?;
+        let (mut outputs, mut guards) = (Vec::new(), Vec::new());
+        let not_finite = match self.run_and_read(&mut outputs, Some(&mut guards))? {
+            Outcome::Committed => None,
+            Outcome::NotFinite { guard } => Some(guard),
+        };
+        let named = |list: &[(String, Access)], values: &[Vec<u8>]| {
+            let tensors = list.iter().zip(values).map(|((name, access), bytes)| {
+                (name.clone(), tensor(Type::new(access.dtype, access.layout.shape.clone()), bytes))
+            });
+            tensors.collect()
+        };
+        let outputs = named(&self.plan().outputs, &outputs);
+        let guards = named(&self.plan().guards, &guards);
+        Ok(Evaluation { outputs, guards, not_finite, next: self.next_values()? })
+    }
+
+    /// Each updated parameter or state once, in the order of its first update.
+    fn next_values(&self) -> Result<Vec<(String, HostTensor)>> {
+        let mut next: Vec<(String, HostTensor)> = Vec::new();
+        for update in &self.graph().updates {
+            let op = self.graph().defining_op(update.target).expect("the graph was verified");
+            let name = Graph::leaf_name(&op.kind).unwrap_or_default();
+            if next.iter().all(|(known, _)| known != name) {
+                let bytes = self.store().read(name)?;
+                next.push((name.to_string(), tensor(self.graph().ty(update.target).clone(), &bytes)));
+            }
+        }
+        Ok(next)
+    }
+}
+
+fn optional(kind: &OpKind, ty: &Type, leaves: &Leaves<'_>) -> Result<Option<HostTensor>> {
+    let Some(tensor) = leaves(kind) else { return Ok(None) };
+    let fail =
+        |message| Error::new(ErrorKind::Feed, format!("the {} `{}`: {message}", kind.name(), name(kind)));
+    if tensor.ty != *ty {
+        return Err(fail(format!("a value of type {} for {ty}", tensor.ty)));
+    }
+    tensor.check().map_err(fail)?;
+    Ok(Some(tensor))
+}
+
+fn required(kind: &OpKind, ty: &Type, leaves: &Leaves<'_>) -> Result<HostTensor> {
+    optional(kind, ty, leaves)?.ok_or_else(|| {
+        Error::new(ErrorKind::Feed, format!("the {} `{}` has no value", kind.name(), name(kind)))
+    })
+}
+
+fn name(kind: &OpKind) -> &str {
+    Graph::leaf_name(kind).unwrap_or_default()
+}
+
+fn bytes(tensor: &HostTensor) -> Vec<u8> {
+    (0..tensor.len()).flat_map(|i| element(tensor.ty.dtype, tensor.get(i))).collect()
+}
+
+fn tensor(ty: Type, bytes: &[u8]) -> HostTensor {
+    let words = bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
+    match ty.dtype {
+        DType::F32 => HostTensor::from_f64(ty, words.map(|w| f64::from(f32::from_le_bytes(w)))),
+        DType::I32 => HostTensor::from_f64(ty, words.map(|w| f64::from(i32::from_le_bytes(w)))),
+        DType::U32 => HostTensor::from_f64(ty, words.map(|w| f64::from(u32::from_le_bytes(w)))),
+        DType::Bool => HostTensor::from_f64(ty, bytes.iter().map(|&b| f64::from(b))),
+    }
+}

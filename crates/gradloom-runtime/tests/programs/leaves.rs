@@ -1,0 +1,60 @@
+//! Values for leaves: drawn from their names, or what a step left behind.
+
+use crate::random::Random;
+use gradloom_core::ir::{DType, Graph, OpKind, Type};
+use gradloom_core::reference::{Evaluation, HostTensor};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Values of leaves; the same for each device and for the reference.
+pub(crate) struct Leaves {
+    seed: u64,
+    given: HashMap<String, HostTensor>,
+}
+
+impl Leaves {
+    /// Floats that are exact in float32; integers small enough to index.
+    pub(crate) fn random(seed: u64) -> Self {
+        Self { seed, given: HashMap::new() }
+    }
+
+    /// Sets one leaf.
+    pub(crate) fn with(mut self, name: &str, dtype: DType, shape: &[usize], values: &[f64]) -> Self {
+        self.set(name, HostTensor::from_f64(Type::new(dtype, shape), values.to_vec()));
+        self
+    }
+
+    fn set(&mut self, name: &str, tensor: HostTensor) {
+        self.given.insert(name.to_string(), tensor);
+    }
+
+    /// The next step starts with what this one left in the store.
+    pub(crate) fn advance(&mut self, step: &Evaluation) {
+        for (name, tensor) in &step.next {
+            self.set(name, tensor.clone());
+        }
+    }
+
+    pub(crate) fn value(&self, kind: &OpKind) -> Option<HostTensor> {
+        let name = Graph::leaf_name(kind)?;
+        if let Some(tensor) = self.given.get(name) {
+            return Some(tensor.clone());
+        }
+        let ty = match kind {
+            OpKind::Input { ty, .. } | OpKind::Param { ty, .. } => ty.clone(),
+            OpKind::Scalar { dtype, .. } => Type::scalar(*dtype),
+            // States start as they say.
+            _ => return None,
+        };
+        let mut hasher = DefaultHasher::new();
+        (self.seed, name).hash(&mut hasher);
+        let mut random = Random::new(hasher.finish());
+        let values: Vec<f64> = match ty.dtype {
+            DType::F32 => (0..ty.elements()).map(|_| f64::from(random.uniform(-2.0, 2.0) as f32)).collect(),
+            DType::I32 | DType::U32 | DType::Bool => {
+                (0..ty.elements()).map(|_| random.below(2) as f64).collect()
+            }
+        };
+        Some(HostTensor::from_f64(ty, values))
+    }
+}

@@ -1,0 +1,49 @@
+//! Programs from graphs to results on the CPU, against the float64 reference and against themselves.
+
+mod conditioned;
+#[path = "../../../gradloom-core/tests/passes_tests/generate.rs"]
+mod generate;
+mod leaves;
+mod placement;
+#[path = "../../../gradloom-core/tests/grad_tests/random.rs"]
+mod random;
+mod reference;
+mod updates;
+
+use gradloom_core::ir::{Graph, parse};
+use gradloom_core::reference::{Evaluation, HostTensor};
+use gradloom_runtime::Device;
+
+/// A graph from the lines of its text form.
+#[track_caller]
+fn graph(lines: &str) -> Graph {
+    parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"))
+}
+
+/// The CPU with one thread and with two.
+fn devices() -> [Device; 2] {
+    [1, 2].map(|threads| Device::cpu_with_threads(threads).unwrap())
+}
+
+/// How many random graphs a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+fn random_graphs() -> u64 {
+    std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
+}
+
+/// All that a step gave, with names, for comparing and for messages.
+fn values(evaluation: &Evaluation) -> impl Iterator<Item = (String, &HostTensor)> {
+    let named = |what: &'static str, list: &'_ [(String, HostTensor)]| -> Vec<(String, usize)> {
+        list.iter().enumerate().map(|(i, (name, _))| (format!("{what} {name}"), i)).collect()
+    };
+    let all = [("output", &evaluation.outputs), ("guard", &evaluation.guards), ("next", &evaluation.next)];
+    all.into_iter()
+        .flat_map(move |(what, list)| named(what, list).into_iter().map(move |(name, i)| (name, &list[i].1)))
+}
+
+/// The bits of all that a step gave: equal for equal NaNs, too.
+fn bits(evaluation: &Evaluation) -> Vec<(String, Vec<u64>)> {
+    values(evaluation)
+        .map(|(name, tensor)| (name, tensor.to_f64().into_iter().map(f64::to_bits).collect()))
+        .chain([(format!("{:?}", evaluation.not_finite), Vec::new())])
+        .collect()
+}
