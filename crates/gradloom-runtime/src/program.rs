@@ -74,13 +74,12 @@ impl Program {
         initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
         change: impl FnOnce(Plan) -> Plan,
     ) -> Result<Self> {
-        verify_stage(&graph, "passes")?;
+        // In every build: memory safety of the kernels rests on it.
+        verify_graph(&graph, "passes")?;
         let lowered = device.backend.lower(&graph)?;
         let plan = |layout: &StoreLayout| {
             let plan = change(plan::plan(&graph, lowered, layout, None)?);
-            if cfg!(debug_assertions) {
-                plan::verify_commit(&graph, &plan)?;
-            }
+            plan::verify_commit(&graph, &plan)?;
             Ok(plan)
         };
         let plan = store.extend(&graph, plan, initial)?;
@@ -261,9 +260,10 @@ pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number>
 
 /// Runs the verifier between stages, in debug builds.
 pub(crate) fn verify_stage(graph: &Graph, stage: &str) -> Result<()> {
-    if !cfg!(debug_assertions) {
-        return Ok(());
-    }
+    if cfg!(debug_assertions) { verify_graph(graph, stage) } else { Ok(()) }
+}
+
+fn verify_graph(graph: &Graph, stage: &str) -> Result<()> {
     gradloom_core::verify::verify(graph)
         .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
 }

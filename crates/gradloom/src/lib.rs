@@ -25,6 +25,6 @@ pub mod prelude {
     pub use crate::nn::{CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module, Param};
     pub use crate::{
         Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Session, Sgd, Tensor, Train,
-        Trainer, checkpoint, f32, i32, iota, u32,
+        Trainer, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32, uniform,
     };
 }

@@ -105,6 +105,92 @@ fn a_loss_of_the_wrong_shape() {
 }
 
 #[test]
+fn a_wrong_rank_is_reported_where_it_was_asked_for() {
+    let text = answer(|layer, x| {
+        let [_batch, _time, _width] = x.dims();
+        layer.forward(x).mean()
+    });
+    assert!(text.contains("`dims` wants 3 axes, the tensor is [8, 64] (rank 2)"), "{text}");
+    assert!(
+        text.contains(
+            "let [_batch, _time, _width] = x.dims();\n  |                                         ^^^^"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn shapes_beyond_any_memory_are_refused() {
+    for text in [
+        answer(|_, x| {
+            let x = x.slice(0, 0..1).slice(1, 0..1);
+            x.broadcast_to([274_177, 1]).matmul(x.broadcast_to([1, 67_280_421_310_721])).sum()
+        }),
+        answer(|_, x| x.pad(0, usize::MAX, 1, 0.0).sum()),
+        answer(|_, x| x.slice(0, 0..=usize::MAX).sum()),
+        answer(|_, _| full(DType::F32, [usize::MAX, 3], 0.0).sum()),
+    ] {
+        assert!(text.contains("memory") || text.contains("does not fit axis 0"), "{text}");
+    }
+    let error = Trainer::new(Linear::new(1, 1))
+        .inputs([f32("x", [1 << 40, 1 << 40])])
+        .loss(|m, [x]| m.forward(x).sum())
+        .optimizer(Sgd::new(0.1))
+        .compile(&Device::null())
+        .unwrap_err();
+    assert!(error.to_string().contains("more elements than any memory can hold"), "{error}");
+}
+
+#[test]
+fn names_of_our_own_outputs_are_reserved() {
+    for name in ["loss", "gradient_norm", "result.0"] {
+        let text = answer(|layer, x| layer.forward(x).capture(name).mean());
+        assert!(text.contains(&format!("the name `{name}` is gradloom's own")), "{text}");
+    }
+    #[derive(Module)]
+    struct Clash {
+        optim: Linear,
+    }
+    let error = Trainer::new(Clash { optim: Linear::new(1, 1) })
+        .inputs([f32("x", [1, 1])])
+        .loss(|m, [x]| m.optim.forward(x).sum())
+        .optimizer(Sgd::new(0.1))
+        .compile(&Device::null())
+        .unwrap_err();
+    assert!(error.to_string().contains("`optim.weight` is called like a state"), "{error}");
+}
+
+#[test]
+fn numbers_that_are_not_finite_on_the_device_are_refused() {
+    for lr in [1e39, f64::NAN, -1.0] {
+        let error = Trainer::new(Linear::new(1, 1))
+            .inputs([f32("x", [1, 1])])
+            .loss(|m, [x]| m.forward(x).sum())
+            .optimizer(AdamW::new(lr))
+            .compile(&Device::null())
+            .unwrap_err();
+        assert!(error.to_string().contains("the optimizer's `lr` is"), "{error}");
+    }
+}
+
+#[test]
+fn floats_are_not_advised_to_become_integers() {
+    let text = answer(|layer, x| (x.argmax(-1).unsqueeze(1) * layer.forward(x)).mean());
+    assert!(text.contains("convert one side with .cast(DType::F32)"), "{text}");
+}
+
+#[test]
+fn gradients_of_integers_are_refused() {
+    let text = answer(|layer, x| {
+        let class = x.argmax(-1);
+        let loss = layer.forward(x).mean();
+        let [gradient] = gradients(loss, [class]);
+        loss + gradient.cast(DType::F32).mean()
+    });
+    assert!(text.contains("`gradients` with respect to a tensor of i32[8]"), "{text}");
+}
+
+#[test]
 fn a_fraction_beside_integers() {
     let text = answer(|layer, x| (x.argmax(-1) * 0.5).cast(DType::F32).mean() + layer.forward(x).mean());
     assert!(text.contains("0.5 beside a tensor of i32: the fraction would be lost"), "{text}");

@@ -4,6 +4,7 @@
 //! definition; blocks are closed, that is, use no value from outside; leaves stand in the entry block.
 
 use super::{Arena, BlockId, CustomOp, OpId, OpKind, Origin, OriginId, Origins, Type, ValueId, infer};
+use crate::verify::{check_extents, check_type};
 use std::fmt;
 use std::sync::Arc;
 
@@ -169,14 +170,18 @@ impl Graph {
     /// Appends an op to the block under the cursor and returns its results; the types follow from the operands.
     ///
     /// # Errors
-    /// When the operands do not fit the op; the graph is then unchanged.
+    /// When the operands do not fit the op, or a result would have more bytes than can be counted; the graph is then unchanged.
     pub fn add(
         &mut self,
         kind: OpKind,
         operands: &[ValueId],
         origin: Option<OriginId>,
     ) -> Result<Vec<ValueId>, TypeError> {
+        check_extents(self, &kind, operands).map_err(TypeError::new)?;
         let types = infer(self, &kind, operands)?;
+        for ty in &types {
+            check_type(ty).map_err(TypeError::new)?;
+        }
         Ok(self.add_typed(kind, operands, types, origin))
     }
 

@@ -254,12 +254,17 @@ fn constant(ty: &Type, data: &Literal) -> Result<()> {
     }
 }
 
+/// Advice for two operands that differ in dtype; floats are not proposed to be cut off.
+pub(crate) fn cast_help(a: DType, b: DType) -> String {
+    let common = if a.is_float() || b.is_float() { DType::F32 } else { a };
+    format!("convert one side with .cast(DType::{common:?})")
+}
+
 fn same_dtype(name: &str, a: &Type, b: &Type) -> Result<()> {
     if a.dtype == b.dtype {
         return Ok(());
     }
-    Err(TypeError::new(format!("{name} of {a} and {b}: the dtypes differ"))
-        .help(format!("convert one side with .cast(DType::{:?})", a.dtype)))
+    Err(TypeError::new(format!("{name} of {a} and {b}: the dtypes differ")).help(cast_help(a.dtype, b.dtype)))
 }
 
 fn same_type(name: &str, a: &Type, b: &Type) -> Result<()> {

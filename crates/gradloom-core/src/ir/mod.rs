@@ -18,6 +18,7 @@ pub use build::Builder;
 pub use custom::{CustomOp, Slice, SliceMut};
 pub use graph::{Block, Definition, Graph, Guard, Op, Output, TypeError, Update, Value};
 pub use ids::{Arena, BlockId, Id, OpId, OriginId, ValueId};
+pub(crate) use infer::cast_help;
 pub use infer::infer;
 pub use op::{
     ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DotAxes, Literal, Number, OpKind, ReduceOp, UnaryOp,

@@ -2,7 +2,7 @@
 //!
 //! Operands must already agree in shape and dtype: broadcasting and conversion are explicit ops, which
 //! tracing inserts. Adding a primitive means adding a variant here; every stage then has one exhaustive
-//! `match` that the compiler will ask you to extend (`ir/infer.rs`, `grad/rules.rs`, `reference/`,
+//! `match` that the compiler will ask you to extend (`ir/infer.rs`, `grad/rules/`, `reference/`,
 //! `gradloom-codegen`).
 
 use super::{BlockId, DType, Shape, Type};

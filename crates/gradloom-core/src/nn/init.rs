@@ -18,11 +18,11 @@ pub enum Init {
         /// Standard deviation.
         std: f64,
     },
-    /// Uniform in `low..high`.
+    /// Uniform in `low..=high`.
     Uniform {
         /// Least value.
         low: f64,
-        /// Bound.
+        /// Greatest value.
         high: f64,
     },
     /// Uniform within ±1/sqrt(fan_in), PyTorch's default for linear layers. The first extent is the fan-in.

@@ -206,10 +206,19 @@ pub fn attach(
     Ok(graph)
 }
 
+/// Checks the per-step scalar `max_norm`.
+///
+/// # Errors
+/// When gradients cannot be clipped to this norm.
+pub fn check_max_norm(numbers: &Hyperparameters) -> Result<()> {
+    check(numbers, "max_norm", |v| v > 0.0, "finite and greater than 0").map(|_| ())
+}
+
 /// A number that must lie in a range, or an error that names it.
 fn check(numbers: &Hyperparameters, name: &str, ok: impl Fn(f64) -> bool, range: &str) -> Result<f64> {
     let value = numbers.get(name).copied().unwrap_or(f64::NAN);
-    if ok(value) {
+    // The device computes in float32.
+    if ok(value) && (value as f32).is_finite() {
         return Ok(value);
     }
     Err(Error::new(ErrorKind::Feed, format!("the optimizer's `{name}` is {value}"))

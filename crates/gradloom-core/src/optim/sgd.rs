@@ -62,14 +62,17 @@ impl Optimizer for Sgd {
     }
 
     fn hyperparameters(&self) -> Hyperparameters {
-        let numbers = [("momentum", self.momentum.unwrap_or(0.0)), ("weight_decay", self.weight_decay)];
-        numbers.map(|(name, value)| (name.to_string(), value)).into()
+        let momentum = self.momentum.map(|momentum| ("momentum", momentum));
+        let numbers = [("weight_decay", self.weight_decay)].into_iter().chain(momentum);
+        numbers.map(|(name, value)| (name.to_string(), value)).collect()
     }
 
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         check(numbers, "lr", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         check(numbers, "weight_decay", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
-        check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+        if self.momentum.is_some() {
+            check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+        }
         Ok(())
     }
 

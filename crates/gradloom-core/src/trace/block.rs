@@ -88,6 +88,8 @@ fn add_op(scope: &mut Scope, kind: OpKind, operands: &[ValueId], caller: Origin)
 }
 
 /// Marks a segment whose temporaries the backward pass may compute again instead of keeping them.
+///
+/// For now the segment is inlined and nothing is computed again: memory is as without it.
 #[track_caller]
 pub fn checkpoint<R: TensorGroup>(f: impl FnOnce() -> R) -> R {
     let caller = Origin::caller();

@@ -37,11 +37,13 @@ impl Tensor {
             return placeholder(DType::F32, lead);
         }
         let shift = self.max_keep(-1).detach();
-        let normaliser = ((self - shift).exp().sum_axes(-1).log() + shift.squeeze(-1)).reshape(lead);
+        // Large logits lose no digits: the shift is never added back.
+        let shifted = self - shift;
+        let normaliser = shifted.exp().sum_axes(-1).log();
         if wanted.dtype == DType::I32 {
-            normaliser - self.take_last(targets)
+            normaliser - shifted.take_last(targets)
         } else {
-            targets.sum_axes(-1) * normaliser - (targets * self).sum_axes(-1)
+            targets.sum_axes(-1) * normaliser - (targets * shifted).sum_axes(-1)
         }
     }
 }
@@ -51,11 +53,18 @@ impl Tensor {
 #[track_caller]
 pub fn gradients<const N: usize>(loss: Tensor, wrt: [Tensor; N]) -> [Tensor; N] {
     let caller = Origin::caller();
+    for tensor in wrt.iter().chain([&loss]) {
+        tensor.assert_in_trace();
+    }
     with_scope(|scope| {
         let values: Vec<_> = wrt.iter().map(|&t| scope.checked(t)).collect();
         let loss = scope.checked(loss);
         let origin = scope.origin_of(caller);
-        let found = if !scope.frames.is_empty() {
+        let not_float = values.iter().find(|&&value| !scope.graph.ty(value).dtype.is_float());
+        let found = if let Some(&value) = not_float {
+            let message = format!("`gradients` with respect to a tensor of {}", scope.graph.ty(value));
+            Err(Error::new(ErrorKind::Trace, message).help("only f32 tensors have gradients"))
+        } else if !scope.frames.is_empty() {
             Err(Error::new(ErrorKind::Trace, "`gradients` inside `checkpoint` or `scan`"))
         } else {
             crate::grad::append(&mut scope.graph, loss, None, &values)

@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::tensor::{emit, fail, full};
-use crate::ir::{BinaryOp, OpKind, Shape, UnaryOp};
+use crate::ir::{BinaryOp, DType, OpKind, Shape, UnaryOp};
 use crate::nn::Param;
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
@@ -58,6 +58,14 @@ fn number(value: f64, beside: Tensor) -> Tensor {
         );
         return full(dtype, Shape::scalar(), 0.0);
     }
+    if dtype == DType::Bool && value != 0.0 && value != 1.0 {
+        fail(
+            "",
+            format!("{value} beside a tensor of bool"),
+            Some("bools are 0 and 1; convert the tensor with .cast(..)".into()),
+        );
+        return full(dtype, Shape::scalar(), 0.0);
+    }
     full(dtype, Shape::scalar(), value)
 }
 
@@ -69,7 +77,7 @@ pub(super) fn unify(token: &str, a: Tensor, b: Tensor) -> Option<(Tensor, Tensor
         fail(
             token,
             format!("`{token}` of {ta} and {tb}: the dtypes differ"),
-            Some(format!("convert one side with .cast(DType::{:?})", ta.dtype)),
+            Some(crate::ir::cast_help(ta.dtype, tb.dtype)),
         );
         return None;
     }

@@ -156,11 +156,12 @@ impl Tensor {
         }
     }
 
-    /// `log(sum(exp(x)))` along an axis, which stays with extent 1; safe for large elements.
+    /// `log(sum(exp(x)))` along an axis, which stays with extent 1; safe for large elements, `-inf` for nothing but `-inf`.
     #[track_caller]
     pub fn logsumexp_keep(self, axis: isize) -> Tensor {
-        // The shift cancels, so its gradient is left out.
-        let shift = self.max_keep(axis).detach();
+        // The shift cancels, so its gradient is left out. An infinite one would give infinity less infinity.
+        let largest = self.max_keep(axis).detach();
+        let shift = largest.abs().lt(f64::INFINITY).select(largest, 0.0);
         (self - shift).exp().sum_keep(axis).log() + shift
     }
 

@@ -52,6 +52,14 @@ impl ParamTable {
             table.params.push(ParamUse { name: path.to_string(), aliases: Vec::new(), param: param.tie() });
         };
         model.visit(&mut Visitor::new(&mut found));
+        if let Some(used) = table.params.iter().find(|used| used.name.starts_with(crate::optim::STATE_PREFIX))
+        {
+            return Err(Error::new(
+                ErrorKind::Trace,
+                format!("the parameter `{}` is called like a state of the optimizer", used.name),
+            )
+            .help("rename the model's field `optim`"));
+        }
         match clash {
             None => Ok(table),
             Some(name) => Err(Error::new(
@@ -118,18 +126,29 @@ static GENERATIONS: AtomicU32 = AtomicU32::new(1);
 /// Runs `f` on the innermost open trace. `f` must not trace itself.
 #[track_caller]
 pub(crate) fn with_scope<R>(f: impl FnOnce(&mut Scope) -> R) -> R {
-    SCOPES.with(|scopes| match scopes.borrow_mut().last_mut() {
-        Some(scope) => f(scope),
-        None => panic!(
-            "no trace is open on this thread: tensors exist only inside the closures given to `.loss(..)` and `.infer(..)`"
-        ),
-    })
+    // Outside of the closure, so that the panic is reported at the user's line.
+    assert!(
+        SCOPES.with(|scopes| !scopes.borrow().is_empty()),
+        "no trace is open on this thread: tensors exist only inside the closures given to `.loss(..)` and `.infer(..)`"
+    );
+    SCOPES.with(|scopes| f(scopes.borrow_mut().last_mut().expect("just looked")))
 }
 
 /// Whether a training loss is being traced: dropout acts only then.
 #[track_caller]
 pub fn is_training() -> bool {
     with_scope(|scope| scope.training)
+}
+
+/// The folder of this crate's sources as the compiler names it, wherever the crate was built.
+fn own_sources() -> &'static str {
+    let here = file!();
+    &here[..here.len() - "trace/scope.rs".len()]
+}
+
+/// Names of outputs that training and forward programs add themselves.
+fn is_reserved(name: &str) -> bool {
+    name == "loss" || name == crate::optim::GRADIENT_NORM || name.starts_with("result.")
 }
 
 /// Removes the scope also when the closure panics.
@@ -213,9 +232,15 @@ impl Scope {
     /// Adds an op to the entry block, wherever the cursor is.
     pub(crate) fn add_leaf(&mut self, kind: OpKind) -> ValueId {
         let cursor = std::mem::replace(&mut self.graph.cursor, self.graph.entry);
-        let value = self.graph.add(kind, &[], None).expect("leaves have no operands that could be wrong")[0];
+        let added = self.graph.add(kind, &[], None);
         self.graph.cursor = cursor;
-        value
+        match added {
+            Ok(values) => values[0],
+            Err(problem) => {
+                self.fail(Error::new(ErrorKind::Trace, problem.message).at(self.root.clone(), ""));
+                self.placeholder(Type::scalar(crate::ir::DType::F32))
+            }
+        }
     }
 
     pub(crate) fn tensor(&self, value: ValueId) -> Tensor {
@@ -223,13 +248,18 @@ impl Scope {
     }
 
     /// The value behind a handle of this trace, usable in the block under construction.
-    #[track_caller]
     pub(super) fn checked(&mut self, tensor: Tensor) -> ValueId {
-        assert!(
-            tensor.generation() == self.generation,
-            "this tensor belongs to another trace: a tensor must not leave the closure in which it was made"
+        assert_eq!(
+            tensor.generation(),
+            self.generation,
+            "callers check this where they know the user's line"
         );
         self.reach(tensor.value(), self.frames.len())
+    }
+
+    /// Number of the trace, which its handles carry.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// The value as seen from the block at `depth` frames: outer values are handed in through block parameters.
@@ -240,19 +270,15 @@ impl Scope {
             return value;
         }
         if depth == 0 {
-            self.fail(
-                Error::new(
-                    ErrorKind::Trace,
-                    "a tensor made inside `checkpoint` or `scan` is used outside of it",
-                )
-                .help("return the tensor from the closure"),
-            );
+            let message = "a tensor made inside `checkpoint` or `scan` is used outside of it";
+            let error = Error::new(ErrorKind::Trace, message).at(self.root.clone(), "");
+            self.fail(error.help("return the tensor from the closure"));
             return self.placeholder(self.graph.ty(value).clone());
         }
         if let Some(&(_, inner)) = self.frames[depth - 1].captured.iter().find(|(outer, _)| *outer == value) {
             return inner;
         }
-        let outside = self.reach(value, depth - 1);
+        self.reach(value, depth - 1);
         let ty = self.graph.ty(value).clone();
         let index = self.graph.blocks[current].params.len();
         let inner = self
@@ -262,7 +288,6 @@ impl Scope {
         self.graph.blocks[current].params.push(inner);
         self.owners.insert(inner, current);
         self.frames[depth - 1].captured.push((value, inner));
-        let _ = outside;
         inner
     }
 
@@ -278,9 +303,12 @@ impl Scope {
 
     /// A value to go on with after an error.
     pub(crate) fn placeholder(&mut self, ty: Type) -> ValueId {
-        let data = Literal::Splat(Number::of(ty.dtype, 0.0));
-        let value =
-            self.graph.add(OpKind::Constant { ty, data }, &[], None).expect("a splat fits its type")[0];
+        let splat = |ty: Type| OpKind::Constant { data: Literal::Splat(Number::of(ty.dtype, 0.0)), ty };
+        let scalar = Type::scalar(ty.dtype);
+        // A type too large for any memory may be what the error is about.
+        let added =
+            self.graph.add(splat(ty), &[], None).or_else(|_| self.graph.add(splat(scalar), &[], None));
+        let value = added.expect("a scalar is always possible")[0];
         self.own(&[value]);
         value
     }
@@ -297,7 +325,7 @@ impl Scope {
     pub(crate) fn origin_of(&self, caller: Origin) -> Origin {
         let internal = caller.file.contains("/rustc/")
             || caller.file.contains("library/core/")
-            || caller.file.contains("gradloom-core/src/");
+            || caller.file.starts_with(own_sources());
         if internal { self.root.clone() } else { caller }
     }
 
@@ -347,7 +375,9 @@ impl Scope {
     /// Makes a value readable under a name.
     pub(crate) fn capture(&mut self, name: String, value: ValueId, caller: Origin) {
         let origin = self.origin_of(caller);
-        let problem = if self.graph.outputs.iter().any(|o| o.name == name) {
+        let problem = if is_reserved(&name) {
+            format!("the name `{name}` is gradloom's own")
+        } else if self.graph.outputs.iter().any(|o| o.name == name) {
             format!("the name `{name}` is captured twice")
         } else if !self.frames.is_empty() {
             format!("`{name}` is captured inside `checkpoint` or `scan`")
@@ -358,7 +388,7 @@ impl Scope {
         self.fail(
             Error::new(ErrorKind::Trace, problem)
                 .at(origin, "capture")
-                .help("captures need distinct names, outside of blocks"),
+                .help("captures need distinct names, outside of blocks, other than `loss`, `gradient_norm` and `result.N`"),
         );
     }
 }

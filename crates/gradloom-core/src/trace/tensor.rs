@@ -41,7 +41,18 @@ impl Tensor {
     /// Element type and shape.
     #[track_caller]
     pub fn ty(self) -> Type {
+        self.assert_in_trace();
         with_scope(|scope| scope.graph.ty(self.value).clone())
+    }
+
+    /// # Panics
+    /// When the handle is of another trace.
+    #[track_caller]
+    pub(super) fn assert_in_trace(self) {
+        assert!(
+            with_scope(|scope| scope.generation()) == self.generation,
+            "this tensor belongs to another trace: a tensor must not leave the closure in which it was made"
+        );
     }
 
     /// Shape.
@@ -53,33 +64,38 @@ impl Tensor {
     /// Element type.
     #[track_caller]
     pub fn dtype(self) -> DType {
-        with_scope(|scope| scope.graph.ty(self.value).dtype)
+        self.ty().dtype
     }
 
     /// Number of axes.
     #[track_caller]
     pub fn rank(self) -> usize {
-        with_scope(|scope| scope.graph.ty(self.value).shape.rank())
+        self.ty().shape.rank()
     }
 
     /// The extents, as `let [batch, time, width] = x.dims();`. A wrong rank is an error of the trace; the extents are then 1.
     #[track_caller]
     pub fn dims<const R: usize>(self) -> [usize; R] {
         let shape = self.shape();
-        <[usize; R]>::try_from(&shape[..]).unwrap_or_else(|_| {
-            fail(
-                "dims",
-                format!("`dims` wants {R} axes, the tensor is {shape} (rank {})", shape.rank()),
-                None,
-            );
-            [1; R]
-        })
+        // Not a closure, so that the error stands at the caller's line.
+        match <[usize; R]>::try_from(&shape[..]) {
+            Ok(extents) => extents,
+            Err(_) => {
+                let message = format!("`dims` wants {R} axes, the tensor is {shape} (rank {})", shape.rank());
+                let help = format!(
+                    "a tensor of {R} axes is wanted here: reshape it, or look where {shape} comes from"
+                );
+                fail("dims", message, Some(help));
+                [1; R]
+            }
+        }
     }
 
     /// Makes the tensor readable after each step, under `name`. Returns it.
     #[track_caller]
     pub fn capture(self, name: impl Into<String>) -> Tensor {
         let caller = Origin::caller();
+        self.assert_in_trace();
         with_scope(|scope| {
             let value = scope.checked(self);
             scope.capture(name.into(), value, caller);
@@ -122,6 +138,9 @@ pub(super) fn placeholder(dtype: DType, shape: impl Into<Shape>) -> Tensor {
 #[track_caller]
 pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: usize) -> Vec<Tensor> {
     let caller = Origin::caller();
+    for operand in operands {
+        operand.assert_in_trace();
+    }
     with_scope(|scope| {
         let origin = scope.intern(caller);
         let values: Vec<ValueId> = operands.iter().map(|&t| scope.checked(t)).collect();

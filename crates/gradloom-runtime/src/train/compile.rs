@@ -44,9 +44,9 @@ pub(super) fn training<M: Module>(
     let mut numbers = optimizer.hyperparameters();
     numbers.insert("lr".into(), optimizer.schedule().at(0));
     optimizer.derive(&mut numbers)?;
-    if let Some(norm) = clip_norm.filter(|norm| !(*norm > 0.0 && norm.is_finite())) {
-        return Err(Error::new(ErrorKind::Feed, format!("gradients cannot be clipped to the norm {norm}"))
-            .help("`clip_norm` must be finite and greater than 0"));
+    if let Some(norm) = clip_norm {
+        numbers.insert("max_norm".into(), norm);
+        optim::check_max_norm(&numbers)?;
     }
     let trace = with_loss(traced)?;
     verify_stage(&trace, "trace")?;
@@ -71,13 +71,6 @@ fn with_loss(traced: &Traced) -> Result<Graph> {
             error = error.at(origin.clone(), graph.defining_op(loss).map_or("", |op| op.kind.name()));
         }
         return Err(error);
-    }
-    if graph.output(LOSS).is_some() {
-        return Err(Error::new(
-            ErrorKind::Trace,
-            "the name `loss` is captured, but it is the loss' own name",
-        )
-        .help("capture under another name"));
     }
     graph.outputs.insert(0, Output { name: LOSS.into(), value: loss });
     graph.guards.push(Guard { name: LOSS.into(), value: loss });

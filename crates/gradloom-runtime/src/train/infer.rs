@@ -12,6 +12,9 @@ use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor, trace};
 use std::marker::PhantomData;
 
+/// Keeps random numbers of forward programs apart from those of training steps: the letters of "infer".
+const DOMAIN: u64 = 0x69_6e66_6572;
+
 /// A forward program over a store: owned, can run on another thread beside training.
 #[derive(Debug)]
 pub struct Infer<const K: usize, R> {
@@ -62,7 +65,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
             self.program.set_input(&input.name, data.bytes());
         }
         let run = self.runs;
-        self.program.set_scalars(random_key(self.seed, run))?;
+        self.program.set_scalars(random_key(self.seed ^ DOMAIN, run))?;
         self.runs += 1;
         match self.program.run(&mut self.outputs)? {
             Outcome::Committed => {}

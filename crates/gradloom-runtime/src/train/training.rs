@@ -11,7 +11,9 @@ use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Number};
 use gradloom_core::nn::Module;
-use gradloom_core::optim::{APPLIED_STEP, Hyperparameters, Optimizer, STATE_PREFIX, set_number};
+use gradloom_core::optim::{
+    APPLIED_STEP, Hyperparameters, Optimizer, STATE_PREFIX, check_max_norm, set_number,
+};
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor};
 use std::sync::Arc;
@@ -152,9 +154,15 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.fixed_lr.unwrap_or_else(|| self.optimizer.schedule().at(self.attempted))
     }
 
-    /// Sets the learning rate from now on, instead of the schedule. Decay that goes with it changes too.
+    /// Sets the learning rate from now on, instead of the schedule. Decay that goes with it changes too. A rate that is negative
+    /// or not finite is an error of the next step.
     pub fn set_lr(&mut self, lr: f64) {
         self.fixed_lr = Some(lr);
+    }
+
+    /// Takes the learning rate from the schedule again, after [`Train::set_lr`].
+    pub fn follow_schedule(&mut self) {
+        self.fixed_lr = None;
     }
 
     /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is derived from them.
@@ -167,26 +175,25 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Errors
     /// When the optimizer has no such number, or the value is out of range; nothing changes then.
     pub fn set_hyperparameter(&mut self, name: &str, value: f64) -> Result<()> {
-        if name == "lr" {
-            self.set_lr(value);
-            return Ok(());
-        }
         let mut settable = self.optimizer.hyperparameters();
         settable.extend(self.clip_norm.map(|norm| ("max_norm".to_string(), norm)));
+        settable.insert("lr".to_string(), self.lr());
         if !settable.contains_key(name) {
             let known: Vec<&str> = settable.keys().map(String::as_str).collect();
             return Err(Error::new(ErrorKind::Feed, format!("the optimizer has no number `{name}`"))
                 .note(format!("it has: {}", known.join(", "))));
         }
         let mut numbers = self.numbers.clone();
-        set_number(&mut numbers, name, value);
         set_number(&mut numbers, "lr", self.lr());
-        if name == "max_norm" && !(value > 0.0 && value.is_finite()) {
-            return Err(Error::new(ErrorKind::Feed, format!("the optimizer's `max_norm` is {value}"))
-                .help("`max_norm` must be finite and greater than 0"));
+        set_number(&mut numbers, name, value);
+        if self.clip_norm.is_some() {
+            check_max_norm(&numbers)?;
         }
         self.optimizer.derive(&mut numbers)?;
         self.numbers = numbers;
+        if name == "lr" {
+            self.set_lr(value);
+        }
         Ok(())
     }
 

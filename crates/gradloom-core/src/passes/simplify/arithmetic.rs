@@ -43,8 +43,10 @@ pub(super) fn binary(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: ValueId) 
             Some(emit(b, OpKind::Binary(BinaryOp::Add), &[x, y]))
         }
         BinaryOp::Mul | BinaryOp::Div => {
-            if let (Some(x), Some(y)) = (negated(b, x), negated(b, y)) {
-                return Some(emit(b, OpKind::Binary(op), &[x, y]));
+            // Not for the division of integers: -(i32::MIN) wraps to itself.
+            let exact = op == BinaryOp::Mul || b.ty(x).dtype.is_float();
+            if let (true, Some(nx), Some(ny)) = (exact, negated(b, x), negated(b, y)) {
+                return Some(emit(b, OpKind::Binary(op), &[nx, ny]));
             }
             match number? {
                 Number::Float(-1.0) | Number::Int(-1) => Some(emit(b, OpKind::Unary(UnaryOp::Neg), &[other])),

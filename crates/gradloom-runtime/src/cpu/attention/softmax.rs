@@ -164,5 +164,7 @@ fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     // 2^n by adding n to the exponent bits; the bits of ROUND itself are shifted out.
     let exponent = simd.wrapping_dyn_shl_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(23));
     let bits = simd.add_u32s(simd.transmute_u32s_f32s(polynomial), exponent);
-    simd.select_f32s(vanishes, constant(0.0), simd.transmute_f32s_u32s(bits))
+    let result = simd.select_f32s(vanishes, constant(0.0), simd.transmute_f32s_u32s(bits));
+    // The exponent's addition may have made a number of a NaN's bits.
+    simd.select_f32s(simd.equal_f32s(x, x), result, x)
 }
