@@ -3,6 +3,7 @@
 //! In: graphs, which say what there is, and first values. Out: bytes by name, for callers, and addresses, for programs. Always holds:
 //! what is written together changes together or not at all; nobody sees half a commit; growth moves nothing.
 
+use crate::feed::Data;
 use crate::memory::Memory;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type};
@@ -288,13 +289,34 @@ impl Segment {
         })?;
         let segment = Self { start, memory: Arc::new(memory) };
         for entry in entries {
-            let bytes = match entry.init {
-                Some(init) => splat(&entry.ty, init),
-                None => first_values(entry, &initial(&entry.name, &entry.ty)?)?,
-            };
-            segment.write(entry, &bytes);
+            match entry.init {
+                Some(init) => {
+                    let one = element(entry.ty.dtype, init);
+                    // New memory is zero, and most states start there.
+                    if one.iter().any(|&byte| byte != 0) {
+                        segment.write(entry, &one.repeat(entry.ty.elements()));
+                    }
+                }
+                None => segment.write_values(entry, &initial(&entry.name, &entry.ty)?)?,
+            }
         }
         Ok(segment)
+    }
+
+    /// Writes initial values, which are f32, as elements of the entry.
+    fn write_values(&self, entry: &StoreEntry, values: &[f32]) -> Result<()> {
+        if values.len() != entry.ty.elements() {
+            let message =
+                format!("`{}` is {}, its initialiser gave {} elements", entry.name, entry.ty, values.len());
+            return Err(Error::new(ErrorKind::Store, message));
+        }
+        if entry.ty.dtype == DType::F32 {
+            self.write(entry, Data::F32(values).bytes());
+        } else {
+            let bytes = values.iter().flat_map(|&v| element(entry.ty.dtype, Number::Float(f64::from(v))));
+            self.write(entry, &bytes.collect::<Vec<u8>>());
+        }
+        Ok(())
     }
 
     fn read(&self, entry: &StoreEntry) -> Vec<u8> {
@@ -327,16 +349,6 @@ impl Segment {
 pub(crate) fn lost() -> Error {
     Error::new(ErrorKind::Lost, "a step was interrupted while it wrote parameters: they may be half updated")
         .help("restore them from a checkpoint with `store.write_all(..)`")
-}
-
-/// The bytes of a new parameter. Initialisers give f32; a parameter of another dtype takes their values.
-fn first_values(entry: &StoreEntry, values: &[f32]) -> Result<Vec<u8>> {
-    if values.len() != entry.ty.elements() {
-        let message =
-            format!("`{}` is {}, its initialiser gave {} elements", entry.name, entry.ty, values.len());
-        return Err(Error::new(ErrorKind::Store, message));
-    }
-    Ok(values.iter().flat_map(|&v| element(entry.ty.dtype, Number::Float(f64::from(v)))).collect())
 }
 
 fn splat(ty: &Type, value: Number) -> Vec<u8> {

@@ -190,9 +190,43 @@ fn a_changed_learning_rate_changes_the_decay_with_it() {
     train.set_hyperparameter("weight_decay", 1.0).unwrap();
     train.step([&[1.0f32, 1.0]]).unwrap().loss().unwrap();
     assert_eq!(train.store().read_f32("weight").unwrap(), vec![0.95f32 * 0.8; 4]);
-    assert!(
-        train.set_hyperparameter("beta1", 1.0).is_err() && train.set_hyperparameter("momentum", 0.5).is_err()
-    );
+    for (name, value) in [("beta1", 1.0), ("momentum", 0.5), ("lr", f64::NAN), ("max_norm", 1.0)] {
+        assert!(train.set_hyperparameter(name, value).is_err(), "{name}");
+    }
+    assert_eq!(train.lr(), 0.2);
+    train.set_hyperparameter("lr", 0.3).unwrap();
+    assert_eq!(train.lr(), 0.3);
+    train.follow_schedule();
+    assert_eq!(train.lr(), 0.1);
+}
+
+#[test]
+fn large_logits_lose_no_digits() {
+    let run = |offset: f32| {
+        let logits = [offset, offset - 7.0, offset - 8.0];
+        let mut train = Trainer::new(Param::new([1, 3], Init::Values(logits.into())))
+            .inputs([i32("class", [1]), f32("row", [1, 3])])
+            .loss(|w, [class, row]| {
+                let _ = w.tensor().cross_entropy(row).capture("soft");
+                let _ = w.tensor().logsumexp_keep(-1).capture("logsumexp");
+                w.tensor().cross_entropy(class)
+            })
+            .optimizer(Sgd::new(0.1))
+            .compile(&Device::cpu())
+            .unwrap();
+        let step = train.step((&[0], &[1.0f32, 0.0, 0.0])).unwrap();
+        ["loss", "soft", "logsumexp"].map(|name| step.get(name).unwrap()[0])
+    };
+    let want = (1.0 + (-7.0f64).exp() + (-8.0f64).exp()).ln() as f32;
+    for offset in [0.0, 100.0, 1e4, 1e6] {
+        let [hard, soft, _] = run(offset);
+        assert!(
+            (hard / want - 1.0).abs() < 1e-4 && (soft / want - 1.0).abs() < 1e-4,
+            "{offset}: {hard} {soft}"
+        );
+    }
+    assert_eq!(run(f32::NEG_INFINITY)[2], f32::NEG_INFINITY);
+    assert_eq!(run(f32::INFINITY)[2], f32::INFINITY);
 }
 
 #[test]

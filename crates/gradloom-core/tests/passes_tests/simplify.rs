@@ -44,6 +44,20 @@ fn neutral_operands_go() {
 }
 
 #[test]
+fn signs_stay_where_integers_wrap() {
+    // -(i32::MIN) is i32::MIN: the quotient of the negated numbers has another sign.
+    stays(
+        simplify,
+        "%0: i32[4] = input \"x\"
+         %1: i32[4] = input \"y\"
+         %2: i32[4] = neg %0
+         %3: i32[4] = neg %1
+         %4: i32[4] = div %2, %3
+         output \"z\" %4",
+    );
+}
+
+#[test]
 fn what_is_not_exact_stays() {
     stays_with("0.0", "mul %0, %1"); // NaN and infinity times 0 is NaN
     stays_with("0.0", "add %0, %1"); // -0 + 0 is 0
