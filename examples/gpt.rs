@@ -1,14 +1,15 @@
-//! Trains a small GPT-2 on a text and lets it write: `cargo run --release --example gpt [TEXT-FILE]`.
+//! Trains a small GPT-2 on a text and lets it write: `cargo run --release --example gpt -- [TEXT-FILE]`.
 
 use gradloom::prelude::*;
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let text = match std::env::args().nth(1) {
-        Some(path) => std::fs::read(path)?,
-        None => include_bytes!("gpt.rs").to_vec(),
-    };
+    let path = std::env::args().nth(1).unwrap_or_else(|| "README.md".to_string());
+    let text = std::fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
     let (batch, context) = (8, 64);
+    if text.len() < context + 2 {
+        return Err(format!("{path} has {} bytes; {} are needed", text.len(), context + 2).into());
+    }
     let config = Gpt2Config { vocabulary: 256, context, width: 64, heads: 4, layers: 2, dropout: 0.0 };
 
     let mut train = Trainer::new(Gpt2::new(&config)?)
@@ -33,7 +34,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     }
 
     let mut next = train.infer([i32("ids", [1, context])], |gpt, [ids]| gpt.forward(ids))?;
-    let mut written = b"let mut train = Trainer::new(".to_vec();
+    let mut written = b"A tensor compiler ".to_vec();
     for _ in 0..120 {
         let seen = written.len().min(context);
         let mut ids = vec![0; context];
