@@ -17,6 +17,8 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn threads(&self) -> usize;
     /// Whether programs really run and stores keep bytes.
     fn is_resident(&self) -> bool;
+    /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is allocated.
+    fn memory_limit(&self) -> Option<usize>;
     /// Turns ops into launches of this device.
     fn lower(&self, graph: &Graph) -> Result<Lowered>;
     /// Allocates what the plan says, fills constants, prepares kernels.

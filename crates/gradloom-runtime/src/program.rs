@@ -78,7 +78,7 @@ impl Program {
         verify_graph(&graph, "passes")?;
         let lowered = device.backend.lower(&graph)?;
         let plan = |layout: &StoreLayout| {
-            let plan = change(plan::plan(&graph, lowered, layout, None)?);
+            let plan = change(plan::plan(&graph, lowered, layout, device.backend.memory_limit())?);
             plan::verify_commit(&graph, &plan)?;
             Ok(plan)
         };

@@ -142,6 +142,23 @@ fn shapes_beyond_any_memory_are_refused() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_step_larger_than_the_memory_is_refused_before_it_is_allocated() {
+    let error = Trainer::new(Linear::no_bias(1, 1))
+        .inputs([f32("x", [1])])
+        .loss(|m, [x]| (x.broadcast_to([1 << 45]).exp().sin() * m.weight.tensor().reshape([1])).sum())
+        .optimizer(Sgd::new(0.1))
+        .compile(&Device::cpu())
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Plan, "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("f32[35184372088832] takes 140737488355328 bytes") && text.contains("smaller"),
+        "{text}"
+    );
+}
+
+#[test]
 fn names_of_our_own_outputs_are_reserved() {
     for name in ["loss", "gradient_norm", "result.0"] {
         let text = answer(|layer, x| layer.forward(x).capture(name).mean());

@@ -95,6 +95,15 @@ fn model_name(information: &str) -> Option<String> {
     })
 }
 
+/// Bytes of main memory and swap, where the system tells (Linux): more than that no program can have.
+pub(super) fn memory() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes = |name: &str| -> Option<usize> {
+        text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+    };
+    kilobytes("MemTotal:")?.checked_add(kilobytes("SwapTotal:").unwrap_or(0))?.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

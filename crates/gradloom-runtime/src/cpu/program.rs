@@ -41,6 +41,10 @@ impl Backend for CpuBackend {
         true
     }
 
+    fn memory_limit(&self) -> Option<usize> {
+        super::device::memory()
+    }
+
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
         gradloom_codegen::cpu::lower(graph, self.pool.threads())
     }

@@ -29,6 +29,10 @@ impl Backend for NullBackend {
         false
     }
 
+    fn memory_limit(&self) -> Option<usize> {
+        None
+    }
+
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
         gradloom_codegen::cpu::lower(graph, 1)
     }
