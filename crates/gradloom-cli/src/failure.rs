@@ -41,7 +41,7 @@ impl Failure {
     /// Prints the message and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         // The compiler's own errors come fully rendered, with source line and remedy.
-        let rendered = self.message.starts_with("error");
+        let rendered = self.message.starts_with("error: ");
         eprintln!("{}{}", if rendered { "" } else { "error: " }, self.message.trim_end());
         if let Some(help) = &self.help {
             eprintln!("  help: {help}");

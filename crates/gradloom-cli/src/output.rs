@@ -17,6 +17,9 @@ pub(crate) fn program() -> String {
 
 /// Quoted for a shell if need be.
 pub(crate) fn quoted(text: &str) -> String {
+    if text.starts_with('-') {
+        return quoted(&format!("./{text}"));
+    }
     let plain = |c: char| c.is_alphanumeric() || "/._-+,:=@%~".contains(c);
     if text.chars().all(plain) { text.to_string() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Text that the model goes on from.
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
     prompt: String,
     /// How many tokens to write.
     #[arg(long, value_name = "N", default_value_t = 200)]

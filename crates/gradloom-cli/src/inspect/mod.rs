@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
     /// Evaluate a shrunk model in float64, before and after the passes, and compare with what the CPU computes.
-    #[arg(long, conflicts_with = "stage")]
+    #[arg(long)]
     verify: bool,
 }
 
@@ -55,7 +55,7 @@ Examples:
 /// Compiles a training step without running it, and prints what was asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let settings = settings(arguments)?;
-    if arguments.verify {
+    if arguments.verify && arguments.stage.is_none() {
         return verify::run(&settings);
     }
     let train = model::compile(&settings, &Device::null())?;
@@ -67,6 +67,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Some(Stage::Passes) => say!("{}", stages.passes),
         Some(Stage::Plan) => say!("{}", train.plan().report(&stages.passes)),
         None => say!("{}", summary::of(&settings, &train)),
+    }
+    if arguments.verify {
+        drop(train);
+        say!();
+        return verify::run(&settings);
     }
     Ok(())
 }

@@ -11,6 +11,10 @@ pub(crate) const STATE: &str = "state.safetensors";
 /// The weights alone.
 pub(crate) const MODEL: &str = "model.safetensors";
 
+const LOCK: &str = ".lock";
+/// What a run leaves in its folder.
+const WRITTEN: [&str; 6] = [STATE, MODEL, "config.json", "metrics.csv", "loss.svg", "sample.txt"];
+
 /// A run's folder, locked while this value lives.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
@@ -35,6 +39,15 @@ impl RunFolder {
             ))
             .help(format!("go on with it by --resume {}, or choose another folder", path.display())));
         }
+        // Without a lock of ours, files of these names are somebody else's.
+        let foreign = WRITTEN.iter().find(|name| path.join(name).exists() && !path.join(LOCK).exists());
+        if let Some(name) = foreign {
+            return Err(Failure::usage(format!(
+                "--out {}: there is a {name} that is not of a run",
+                path.display()
+            ))
+            .help("choose another folder: a run would replace it"));
+        }
         fs::create_dir_all(&path).map_err(|error| unusable(&path, &error))?;
         Self::lock(path)
     }
@@ -53,7 +66,7 @@ impl RunFolder {
 
     /// Two processes that write one folder would mix their runs. The system lifts the lock when the process ends, however it ends.
     fn lock(path: PathBuf) -> Result<Self> {
-        let name = path.join(".lock");
+        let name = path.join(LOCK);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
         let file = file.map_err(|error| unusable(&path, &error))?;
         match file.try_lock() {

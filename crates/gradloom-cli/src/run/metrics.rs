@@ -4,6 +4,7 @@ use super::chart::{Series, chart};
 use super::folder::{RunFolder, unusable};
 use crate::failure::Result;
 use crate::format::thousands;
+use crate::output::say;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
@@ -39,7 +40,13 @@ impl Metrics {
     /// Goes on after a step: later rows, which an interrupted run may have left, are cut off.
     pub(crate) fn resume(folder: &RunFolder, step: u64) -> Result<Self> {
         let path = folder.file("metrics.csv");
-        let text = fs::read_to_string(&path).unwrap_or_default();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                say!("warning: {}: {error}; the rows up to step {step} are missing", path.display());
+                String::new()
+            }
+        };
         // A row that an interruption cut short has no newline.
         let complete = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let rows: Vec<Row> = complete
@@ -47,6 +54,17 @@ impl Metrics {
             .filter_map(|line| parse(line.trim_end()))
             .filter(|row| row.step <= step)
             .collect();
+        let expected = u64::from(!text.is_empty()) * (step + 1);
+        if (rows.len() as u64) < expected {
+            let aside = path.with_extension("csv.damaged");
+            fs::copy(&path, &aside).map_err(|error| unusable(&aside, &error))?;
+            say!(
+                "warning: {} has {} of {expected} rows up to step {step}; the file is kept as {}",
+                path.display(),
+                rows.len(),
+                aside.display()
+            );
+        }
         let mut text = format!("{HEADER}\n");
         rows.iter().for_each(|row| text.push_str(&line(row)));
         folder.write_text("metrics.csv", &text)?;

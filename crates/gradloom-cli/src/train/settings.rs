@@ -164,8 +164,10 @@ impl Training {
             return Err(Failure::usage(format!("--threads {threads}: more than {MOST_THREADS}"))
                 .help("leave it out to use every core"));
         }
-        if !(self.lr > 0.0 && self.lr.is_finite()) {
-            return Err(Failure::usage(format!("--lr {}: must be above 0", self.lr)).help("try 0.001"));
+        // The step computes in float32.
+        if !(self.lr > 0.0 && (self.lr as f32).is_finite()) {
+            return Err(Failure::usage(format!("--lr {}: must be above 0, and less than 1e38", self.lr))
+                .help("try 0.001"));
         }
         for (flag, value) in [("--weight-decay", self.weight_decay), ("--clip", self.clip)] {
             if !(value >= 0.0 && value.is_finite()) {

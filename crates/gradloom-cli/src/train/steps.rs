@@ -23,7 +23,7 @@ pub(super) fn train(mut run: Run) -> Result<()> {
     let mut evaluator = Evaluator::new(&run.train, &run.data.held_out, training.batch)?;
     let tokens_per_step = training.batch * run.settings.model.context;
     let mut progress = Progress::new(training.steps, run.steps, tokens_per_step);
-    if run.metrics.is_empty() {
+    if run.metrics.is_empty() && run.steps == 0 {
         let held_out = evaluator.loss()?;
         progress.measured(0, None, held_out);
         run.metrics.push(Row { step: 0, training: None, held_out: Some(held_out), lr: schedule.at(0) })?;
@@ -37,7 +37,8 @@ pub(super) fn train(mut run: Run) -> Result<()> {
             Ok(loss) => loss,
             Err(error) if matches!(error.kind(), ErrorKind::NotFinite { .. }) => {
                 progress.finish(run.steps);
-                return Err(diverged(&mut run, error.message()));
+                // Steps are counted from 1 for people.
+                return Err(diverged(&run, run.steps + 1, error.message(), saved));
             }
             Err(error) => return Err(error.into()),
         };
@@ -46,14 +47,24 @@ pub(super) fn train(mut run: Run) -> Result<()> {
 
         let began = Instant::now();
         let is_last = run.steps == training.steps;
+        let saves = is_last || interrupt::asked() || run.steps.is_multiple_of(training.save_every);
+        let measures = is_last || run.steps.is_multiple_of(training.eval_every);
         let mut row = Row { step: run.steps, training: Some(loss), held_out: None, lr };
-        if is_last || run.steps.is_multiple_of(training.eval_every) {
+        // The training loss was computed before the update: only a measurement after it tells that the new weights are sound. Weights
+        // that are not never replace what is saved.
+        if measures || saves {
             let held_out = evaluator.loss()?;
-            progress.measured(run.steps, Some(loss), held_out);
-            row.held_out = Some(held_out);
+            if !held_out.is_finite() {
+                progress.finish(run.steps);
+                return Err(diverged(&run, run.steps, "the held-out loss", saved));
+            }
+            if measures {
+                progress.measured(run.steps, Some(loss), held_out);
+                row.held_out = Some(held_out);
+            }
         }
         let kept = run.metrics.push(row).and_then(|()| {
-            if is_last || interrupt::asked() || run.steps.is_multiple_of(training.save_every) {
+            if saves {
                 keep(&run)?;
                 saved = run.steps;
             }
@@ -69,6 +80,9 @@ pub(super) fn train(mut run: Run) -> Result<()> {
     progress.finish(steps);
     if steps < training.steps {
         if saved < steps {
+            if !evaluator.loss()?.is_finite() {
+                return Err(diverged(&run, steps, "the held-out loss", saved));
+            }
             keep(&run).map_err(|failure| not_saved(failure, &run.folder, steps, saved))?;
         }
         say!(
@@ -111,24 +125,18 @@ fn finish(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// The loss or the gradient is not finite. The step took no effect, so the weights are the last good ones: they are saved.
-fn diverged(run: &mut Run, reason: &str) -> Failure {
-    // Steps are counted from 1 for people.
-    let step = run.steps + 1;
+/// Something that must be finite is not: the weights are ruined, or about to be. What is saved stays as it is.
+fn diverged(run: &Run, step: u64, reason: &str, saved: u64) -> Failure {
     let what = reason.split_once(" of step").map_or(reason, |(what, _)| what);
-    let failure =
-        Failure::failed(format!("step {}: {what} is not finite; training stopped", thousands(step)));
-    match keep(run) {
-        Ok(()) => failure.help(format!(
-            "the weights of step {} are saved; go on more slowly: {} --lr {}",
-            thousands(run.steps),
+    // A tenth of a rate far beyond reason would be no better.
+    let slower = (run.settings.training.lr / 10.0).min(1e-3);
+    Failure::failed(format!("step {}: {what} is not finite; training stopped", thousands(step))).help(
+        format!(
+            "the weights of step {} are kept; go on from there more slowly: {} --lr {slower}",
+            thousands(saved),
             resume_line(&run.folder),
-            run.settings.training.lr / 10.0
-        )),
-        Err(not_kept) => {
-            not_kept.context(&format!("step {}: {what} is not finite, and then", thousands(step)))
-        }
-    }
+        ),
+    )
 }
 
 /// A file could not be written in the middle of a run.
