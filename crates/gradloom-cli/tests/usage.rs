@@ -68,7 +68,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
             "--width 130 --heads 4: width 130 is not divisible by 4 heads\n  help: take width 128 or 132, or 2 heads",
         ),
         ("--layers 0", "--layers 0: layers is 0\n  help: set layers to 1 or more"),
-        ("--lr 0", "--lr 0: must be above 0\n  help: try 0.001"),
+        ("--lr 0", "--lr 0: must be above 0, and less than 1e38\n  help: try 0.001"),
         ("--steps 0", "--steps 0: must be at least 1"),
         (
             "--dropout 1",
