@@ -292,7 +292,12 @@ fn extents_can_be_multiplied() {
     let huge = Type::new(DType::F32, [1 << 31, 1 << 31]);
     let message = "f32[2147483648, 2147483648] has more elements than any memory can hold";
     let mut graph = Graph::new();
-    graph.add(OpKind::Input { name: "x".into(), ty: huge.clone() }, &[], None).unwrap();
+    let input = |ty: &Type| OpKind::Input { name: "x".into(), ty: ty.clone() };
+    assert_eq!(graph.add(input(&huge), &[], None).unwrap_err().message, message);
+    // Nor does it pass when it came in by another way.
+    graph.add(input(&Type::new(DType::F32, [1])), &[], None).unwrap();
+    let op = graph.blocks[graph.entry].ops[0];
+    graph.ops[op].kind = input(&huge);
     assert_eq!(verify(&graph).unwrap_err().message, message);
     // An extent of 0 elsewhere does not excuse it: strides and partial products overflow all the same.
     let error = broken(|g| {
