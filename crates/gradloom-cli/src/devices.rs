@@ -1,19 +1,20 @@
 //! `gradloom devices`.
 
+use crate::failure::Result;
 use crate::format::count;
-use crate::output::say;
+use crate::output::print_line;
 use gradloom::Device;
 
 /// Lists the devices of this machine and of this build.
-pub(crate) fn run() {
+pub(crate) fn run() -> Result<()> {
     let cpu = Device::cpu();
-    say!("{:<6} {}, {}", cpu.name(), cpu.description(), count(cpu.threads(), "thread"));
-    say!("{:<6} compiles and plans, and runs nothing", Device::null().name());
+    print_line!("{:<6} {}, {}", cpu.name(), cpu.description(), count(cpu.threads(), "thread"))?;
+    print_line!("{:<6} compiles and plans, and runs nothing", Device::null().name())?;
     let features = instruction_sets();
-    say!(
+    print_line!(
         "\nSIMD   {}",
         if features.is_empty() { "none that is used".to_string() } else { features.join(", ") }
-    );
+    )
 }
 
 /// Instruction sets that this processor has and that kernels may choose among.

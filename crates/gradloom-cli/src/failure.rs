@@ -40,13 +40,19 @@ impl Failure {
 
     /// Prints the message and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        // The compiler's own errors come fully rendered, with source line and remedy.
-        let rendered = self.message.starts_with("error: ");
-        eprintln!("{}{}", if rendered { "" } else { "error: " }, self.message.trim_end());
+        eprintln!("error: {}", self.message.trim_end());
         if let Some(help) = &self.help {
             eprintln!("  help: {help}");
         }
         ExitCode::from(if self.usage { 2 } else { 1 })
+    }
+}
+
+impl From<gradloom::Error> for Failure {
+    /// The compiler's errors bring their source line and remedy along; the word that they open with is left to [`Failure::report`].
+    fn from(error: gradloom::Error) -> Self {
+        let rendered = error.to_string();
+        Self::failed(rendered.strip_prefix("error: ").unwrap_or(&rendered))
     }
 }
 

@@ -28,6 +28,12 @@ pub(crate) fn bytes(number: u64) -> String {
     if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
+/// A number as short as it can be written: 0.001, 1e300.
+pub(crate) fn number(value: f64) -> String {
+    let plain = value == 0.0 || (1e-6..1e16).contains(&value.abs()) || !value.is_finite();
+    if plain { value.to_string() } else { format!("{value:e}") }
+}
+
 /// A duration to the second: `42s`, `3m 05s`, `2h 07m`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
@@ -53,6 +59,10 @@ mod tests {
         assert_eq!(
             [0, 999, 1000, 999_949, 999_950].map(bytes),
             ["0 B", "999 B", "1.0 kB", "999.9 kB", "1.0 MB"]
+        );
+        assert_eq!(
+            [0.0, -1.0, 0.002, 3e-7, 1e39, f64::INFINITY].map(number),
+            ["0", "-1", "0.002", "3e-7", "1e39", "inf"]
         );
         assert_eq!(bytes(u64::MAX), "18446744.1 TB");
         let seconds = [0.4, 59.6, 125.0, 7620.0].map(|s| duration(Duration::from_secs_f64(s)));

@@ -38,18 +38,14 @@ Exit codes: 0 done; 1 failed; 2 the command line or data cannot be used.";
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Train a GPT on text and keep what comes of it in a run folder
-    #[command(allow_negative_numbers = true)]
     Train(Box<train::Arguments>),
     /// Let a trained model write
-    #[command(allow_negative_numbers = true)]
     Sample(sample::Arguments),
     /// Show what the compiler makes of a training step, stage by stage
-    #[command(allow_negative_numbers = true)]
     Inspect(inspect::Arguments),
     /// List what gradloom can run on
     Devices,
     /// Time a named training step
-    #[command(allow_negative_numbers = true)]
     Bench(bench::Arguments),
 }
 
@@ -59,10 +55,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
-        Command::Devices => {
-            devices::run();
-            Ok(())
-        }
+        Command::Devices => devices::run(),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {

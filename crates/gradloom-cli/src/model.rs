@@ -1,10 +1,10 @@
 //! GPT-2 compiled for training, measuring and writing.
 
 use crate::failure::{Failure, Result};
-use crate::train::settings::{Settings, invalid_model};
+use crate::train::settings::{Settings, check_threads, invalid_model};
 use gradloom::ir::Type;
 use gradloom::nn::{Module, Visitor};
-use gradloom::{AdamW, Device, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
+use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
 use gradloom_models::data::{Bytes, Tokenizer, held_out_windows};
 use gradloom_models::generate::{Sampling, Utf8Stream, Window, generate};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
@@ -15,6 +15,7 @@ pub(crate) type Gpt2Train = Train<Gpt2, 2>;
 
 /// The device for `--threads`.
 pub(crate) fn cpu(threads: Option<usize>) -> Result<Device> {
+    check_threads(threads)?;
     Ok(match threads {
         Some(threads) => Device::cpu_with_threads(threads)?,
         None => Device::cpu(),
@@ -46,7 +47,11 @@ pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<Gpt2Train>
     if training.clip > 0.0 {
         trainer = trainer.clip_norm(training.clip);
     }
-    Ok(trainer.compile(device)?)
+    trainer.compile(device).map_err(|error| match error.kind() {
+        ErrorKind::Plan | ErrorKind::Device => Failure::failed(error.message())
+            .help("lower --batch or --context, or take a smaller model: --preset, --layers, --width"),
+        _ => error.into(),
+    })
 }
 
 /// Names and types of a model's parameters.
@@ -76,7 +81,7 @@ impl Evaluator {
         Ok(Self { program, windows: held_out_windows(held_out, batch, context, HELD_OUT_BATCHES) })
     }
 
-    /// Mean loss in nats a token.
+    /// Mean loss in nats a token; it may be infinite or not a number.
     pub(crate) fn loss(&mut self) -> Result<f32> {
         let mut sum = 0.0;
         for (ids, targets) in &self.windows {
@@ -138,11 +143,5 @@ impl Writer {
             let _ = on_text(&rest);
         }
         Ok(())
-    }
-}
-
-impl From<gradloom::Error> for Failure {
-    fn from(error: gradloom::Error) -> Self {
-        Self::failed(error.to_string())
     }
 }

@@ -1,6 +1,9 @@
-//! The standard output. A reader that goes away (`gradloom train | head`) does not end a run.
+//! The standard output. A reader that goes away (`gradloom train | head`) is no failure, and nothing that goes wrong there ends a run.
 
-/// Prints a line; unlike `println!` it does not panic when nobody reads.
+use crate::failure::{Failure, Result};
+use std::io::{self, Write};
+
+/// Prints a line of a run's progress, which is worth less than the run: what cannot be printed is lost.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -8,20 +11,39 @@ macro_rules! say {
     }};
 }
 
-pub(crate) use say;
+/// Prints a line that was asked for, or fails.
+macro_rules! print_line {
+    ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
+}
+
+pub(crate) use {print_line, say};
+
+/// See [`print_line`].
+pub(crate) fn line(text: std::fmt::Arguments<'_>) -> Result<()> {
+    let mut output = io::stdout().lock();
+    written(writeln!(output, "{text}").and_then(|()| output.flush()))
+}
+
+/// The outcome of writing to the standard output: a reader that had enough is no failure.
+pub(crate) fn written(result: io::Result<()>) -> Result<()> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("the standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// How the user called this program, for command lines to copy: `target/release/gradloom` after `cargo run`.
 pub(crate) fn program() -> String {
     std::env::args().next().map_or_else(|| "gradloom".to_string(), |name| quoted(&name))
 }
 
-/// Quoted for a shell if need be.
-pub(crate) fn quoted(text: &str) -> String {
-    if text.starts_with('-') {
-        return quoted(&format!("./{text}"));
-    }
+/// A path for a command line: quoted for a shell if need be, and no flag.
+pub(crate) fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+,:=@%~".contains(c);
-    if text.chars().all(plain) { text.to_string() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    let path = if path.starts_with(['-', '~']) { format!("./{path}") } else { path.to_string() };
+    if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// Text for a terminal: control characters, which an untrained model may write and a terminal may obey, become U+FFFD.
@@ -37,6 +59,7 @@ mod tests {
     #[test]
     fn paths_are_quoted_where_a_shell_would_split_them() {
         assert_eq!(quoted("runs/tiny-1"), "runs/tiny-1");
+        assert_eq!(quoted("-run"), "./-run");
         assert_eq!(quoted("my runs/it's"), r"'my runs/it'\''s'");
     }
 

@@ -2,16 +2,16 @@
 
 use crate::failure::{Failure, Result};
 use crate::model::{Writer, cpu};
-use crate::output::printable;
-use crate::run::{MODEL, Saved};
+use crate::output::{printable, quoted, written};
+use crate::run::{MODEL, STATE, Saved};
 use gradloom_models::generate::Sampling;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What `gradloom sample` takes.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// Folder of a run of `gradloom train`, or its model.safetensors.
     #[arg(value_name = "RUN")]
@@ -53,13 +53,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         seed: arguments.seed,
     };
     sampling.validate()?;
+    let device = cpu(arguments.threads)?;
     let path = if arguments.run.is_dir() { arguments.run.join(MODEL) } else { arguments.run.clone() };
     if !path.exists() {
         return Err(Failure::usage(format!("{}: there is no such run", arguments.run.display()))
             .help("give the folder that `gradloom train` named, such as runs/tiny-1"));
     }
+    if path.file_name().is_some_and(|name| name == STATE) {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        return Err(Failure::usage(format!("{}: this is the state of a run, not its model", path.display()))
+            .help(format!("give the run's folder: {}", quoted(&folder.display().to_string()))));
+    }
     let saved = Saved::open(&path)?;
-    let (mut writer, store) = Writer::untrained(&saved.settings.model, &cpu(arguments.threads)?)?;
+    let (mut writer, store) = Writer::untrained(&saved.settings.model, &device)?;
     saved.restore_parameters(&store)?;
     let mut output = io::stdout().lock();
     let mut result = put(&mut output, &arguments.prompt);
@@ -70,12 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
     }
-    match result.and_then(|()| put(&mut output, "\n")) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format!("the standard output cannot be written: {error}")))
-        }
-        _ => Ok(()),
-    }
+    written(result.and_then(|()| put(&mut output, "\n")))
 }
 
 fn put(output: &mut impl Write, text: &str) -> io::Result<()> {

@@ -84,6 +84,24 @@ fn a_folder_that_cannot_hold_the_run_is_noticed_before_the_first_step() {
 
 #[cfg(unix)]
 #[test]
+fn a_model_that_cannot_be_written_does_not_take_the_state_along() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --steps 4"));
+    std::fs::remove_file(workspace.path("run/model.safetensors")).unwrap();
+    std::fs::create_dir(workspace.path("run/model.safetensors")).unwrap();
+    let finished = workspace.run("train --resume run --steps 6 --save-every 1");
+    assert_eq!(finished.code, Some(1));
+    let expected = "error: saving after step 5 failed: run/model.safetensors: cannot be written: \
+                    Is a directory (os error 21)\n  help: the state of step 5 is whole; ";
+    assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
+    std::fs::remove_dir(workspace.path("run/model.safetensors")).unwrap();
+    let resumed = workspace.succeed("train --resume run");
+    assert!(resumed.stdout.contains("run     run, from step 5\n"), "{}", resumed.stdout);
+    workspace.succeed("sample run --tokens 1");
+}
+
+#[cfg(unix)]
+#[test]
 fn a_disk_that_fills_up_costs_no_saved_step() {
     let workspace = Workspace::new();
     // The state takes some 35 KiB; the metrics outgrow 48 KiB after a thousand steps.

@@ -39,6 +39,8 @@ fn a_run_can_be_inspected() {
     assert!(summary.contains("a step of 2 × 16 = 32 tokens"), "{summary}");
     let verified = workspace.succeed("inspect run --verify").stdout;
     assert!(verified.ends_with("all within the tolerance\n"), "{verified}");
+    let plan = workspace.succeed("inspect run --stage plan").stdout;
+    assert_eq!(workspace.succeed("inspect run --stage plan --verify").stdout, plan + "\n" + &verified);
 }
 
 #[test]
@@ -59,7 +61,9 @@ fn the_measuring_contract_is_kept() {
 
     let planned = workspace.succeed("bench --config S --device null --json").stdout;
     let planned: serde_json::Value = serde_json::from_str(&planned).expect("one JSON object");
-    assert!(planned["measured_peak_bytes"].is_null() && planned["final_loss"].is_null());
+    for key in ["measured_peak_bytes", "final_loss", "first_step_ms", "ms_per_step", "ms_min", "ms_max"] {
+        assert!(planned[key].is_null(), "nothing has run, but {key} is {}", planned[key]);
+    }
     assert!(planned["planned_peak_bytes"].as_u64().unwrap() > 10_000_000);
 
     let line = workspace.succeed("bench --config S --steps 2").stdout;

@@ -163,26 +163,117 @@ fn changed_data_is_noticed() {
     );
     assert!(finished.stderr.contains("name them with --data"));
     workspace.succeed("train --resume run --steps 12 --data text.txt");
+
+    std::fs::remove_file(workspace.path("text.txt")).unwrap();
+    let finished = workspace.run("train --resume run --steps 14");
+    assert_eq!(finished.code, Some(2));
+    let expected = "error: the data of the run in run: DIR/text.txt: no such file or folder\n  \
+                    help: restore it, or name the data with --data to go on with what there is now";
+    assert_eq!(finished.stderr.trim_end(), expected);
+}
+
+/// Asserts that a run's model and state have finite values only.
+#[track_caller]
+fn assert_finite(workspace: &Workspace, run: &str) {
+    for file in ["model.safetensors", "state.safetensors"] {
+        let bytes = workspace.read(&format!("{run}/{file}"));
+        for (name, tensor) in SafeTensors::deserialize(&bytes).unwrap().iter() {
+            let elements = tensor.data().chunks_exact(4);
+            let mut values = elements.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            assert!(values.all(f32::is_finite), "{name} of {file}");
+        }
+    }
+}
+
+/// The command that a message advises, without the program's name.
+fn advised(stderr: &str) -> &str {
+    let line = stderr.lines().find(|line| line.contains("gradloom train --resume")).expect("advice");
+    line.split_once("gradloom ").expect("a command").1
+}
+
+/// The weights that give no finite loss at step 12 are those that step 11 made: they must not be saved.
+#[test]
+fn a_run_that_diverges_goes_on_from_its_last_good_state() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out run --steps 10"));
+    workspace.succeed(&format!("{TRAIN} --out same --steps 10"));
+    let model = workspace.read("run/model.safetensors");
+    let finished = workspace.run("train --resume run --steps 20 --lr 1e30 --save-every 1");
+    assert_eq!(finished.code, Some(1));
+    let expected = "error: step 12: the loss is not finite; training stopped\n  \
+                    help: the last good state, that of step 10, is saved; go on from it more slowly: \
+                    gradloom train --resume run --lr 0.002";
+    assert_eq!(finished.stderr.trim_end(), expected);
+    assert_finite(&workspace, "run");
+    assert!(workspace.read("run/model.safetensors") == model, "the model of step 10 was replaced");
+
+    assert_eq!(
+        workspace.succeed("sample run --tokens 20").stdout,
+        workspace.succeed("sample same --tokens 20").stdout
+    );
+    let finished = workspace.succeed(advised(&finished.stderr));
+    assert!(finished.stdout.contains("run     run, from step 10\n"), "{}", finished.stdout);
+    assert_eq!(workspace.rows("run"), 21);
+    assert_finite(&workspace, "run");
+    assert!(!workspace.text("run/metrics.csv").contains("NaN"));
+}
+
+/// No step follows the last one, so the held-out loss must tell.
+#[test]
+fn a_last_step_that_ruins_the_weights_is_noticed() {
+    let workspace = Workspace::new();
+    for (run, flags) in [("a", "--lr 1e30 --warmup 0 --steps 1"), ("b", "--lr 1e38 --warmup 0 --clip 0")] {
+        let finished = workspace.run(&format!("{TRAIN} --out {run} {flags}"));
+        assert_eq!(finished.code, Some(1), "{}", finished.stdout);
+        let step = if run == "a" { "1: the held-out" } else { "2: the" };
+        assert!(
+            finished
+                .stderr
+                .starts_with(&format!("error: step {step} loss is not finite; training stopped\n")),
+            "{}",
+            finished.stderr
+        );
+        assert!(
+            finished.stderr.contains("the last good state, that of step 0, is saved"),
+            "{}",
+            finished.stderr
+        );
+        assert_finite(&workspace, run);
+        assert!(!workspace.succeed(&format!("sample {run} --tokens 5")).stdout.is_empty());
+        workspace.succeed(advised(&finished.stderr));
+        assert_finite(&workspace, run);
+    }
 }
 
 #[test]
-fn a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_weights() {
+fn new_settings_outlive_a_crash() {
     let workspace = Workspace::new();
-    workspace.succeed(&format!("{TRAIN} --out run --steps 4"));
-    let saved = workspace.read("run/state.safetensors");
-    // The update of step 5 ruins the weights; a loss shows it only later, when nothing that is saved may be touched any more.
-    let finished = workspace.run("train --resume run --steps 30 --lr 1e30 --warmup 0 --clip 0");
-    assert_eq!(finished.code, Some(1));
-    assert!(finished.stderr.starts_with("error: step "), "{}", finished.stderr);
-    assert!(finished.stderr.contains("is not finite; training stopped"), "{}", finished.stderr);
-    assert!(finished.stderr.contains("the weights of step 4 are kept"), "{}", finished.stderr);
-    assert!(finished.stderr.contains("train --resume run --lr 0.001"), "{}", finished.stderr);
-    assert_eq!(workspace.read("run/state.safetensors"), saved);
-    workspace.succeed("sample run --tokens 3");
-    workspace.succeed("train --resume run --steps 6 --lr 0.001");
-    let model = workspace.read("run/model.safetensors");
-    for (name, tensor) in SafeTensors::deserialize(&model).unwrap().iter() {
-        let mut values = tensor.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        assert!(values.all(f32::is_finite), "{name}");
-    }
+    workspace.succeed(&format!("{TRAIN} --out run --steps 10"));
+    let mut child = spawn(&workspace, "train --resume run --steps 100000 --batch 3 --save-every 100000");
+    wait_until("a few steps", || workspace.rows("run") > 14);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let resumed = workspace.succeed("train --resume run --steps 12");
+    assert!(resumed.stdout.contains("run     run, from step 10\n"), "{}", resumed.stdout);
+    assert!(resumed.stdout.contains("step    3 × 16 tokens"), "{}", resumed.stdout);
+}
+
+#[test]
+fn metrics_that_are_lost_are_not_made_up() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out run --steps 10"));
+    std::fs::remove_file(workspace.path("run/metrics.csv")).unwrap();
+    let resumed = workspace.succeed("train --resume run --steps 12");
+    assert_eq!(resumed.stderr, "warning: run/metrics.csv: the rows up to step 10 are missing\n");
+    let rows = workspace.text("run/metrics.csv");
+    let steps: Vec<&str> = rows.lines().skip(1).map(|row| row.split(',').next().unwrap()).collect();
+    assert_eq!(steps, ["11", "12"]);
+
+    workspace.put("run/metrics.csv", b"my notes\n");
+    let resumed = workspace.succeed("train --resume run --steps 14");
+    let expected =
+        "warning: run/metrics.csv: line 1 is damaged; it is now metrics.damaged.csv, and 0 of its rows go on";
+    assert_eq!(resumed.stderr.trim_end(), expected);
+    assert_eq!(workspace.text("run/metrics.damaged.csv"), "my notes\n");
+    assert_eq!(workspace.rows("run"), 2);
 }

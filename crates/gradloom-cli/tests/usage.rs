@@ -68,7 +68,28 @@ fn sizes_and_numbers_that_cannot_be_used() {
             "--width 130 --heads 4: width 130 is not divisible by 4 heads\n  help: take width 128 or 132, or 2 heads",
         ),
         ("--layers 0", "--layers 0: layers is 0\n  help: set layers to 1 or more"),
-        ("--lr 0", "--lr 0: must be above 0, and less than 1e38\n  help: try 0.001"),
+        ("--lr 0", "--lr 0: must be above 0\n  help: try 0.001"),
+        ("--lr -1", "--lr -1: must be above 0\n  help: try 0.001"),
+        ("--lr 1e39", "--lr 1e39: too large: must be at most 3.4e38\n  help: try 0.001"),
+        ("--clip -0.5", "--clip -0.5: must be 0 or more\n  help: 0 turns it off"),
+        (
+            "--dropout -1",
+            "--dropout -1: dropout -1 is not in 0..1\n  help: take a probability such as 0.1, or 0 for none",
+        ),
+        ("--threads 0", "--threads 0: must be at least 1\n  help: leave it out to use every core"),
+        (
+            "--layers 1000000000",
+            "--layers 1000000000: 1000000000 layers are more than the 4096 that can be compiled\n  help: take fewer layers",
+        ),
+        (
+            "--width 100000000",
+            "--width 100000000: the MLP of this configuration is too large\n  help: take a smaller one",
+        ),
+        (
+            "--context 10000000",
+            "--batch 8 --context 10000000: a step of so many tokens is too large\n  \
+             help: lower one of them until the step fits into memory",
+        ),
         ("--steps 0", "--steps 0: must be at least 1"),
         (
             "--dropout 1",
@@ -105,11 +126,19 @@ fn sizes_and_numbers_that_cannot_be_used() {
     );
     check(
         &workspace,
-        "sample x --temperature=-1",
+        "sample x --temperature -1",
         2,
         "error: --temperature -1: temperature -1 is not a number from 0 up\n  \
          help: 0 takes the likeliest token, 1 follows the model, above 1 gets wilder",
     );
+    for command in ["sample x", "bench --config S"] {
+        check(
+            &workspace,
+            &format!("{command} --threads 0"),
+            2,
+            "error: --threads 0: must be at least 1\n  help: leave it out to use every core",
+        );
+    }
     check(
         &workspace,
         "inspect gpt3",
@@ -147,6 +176,81 @@ fn a_folder_that_cannot_be_written_is_noticed_at_the_start() {
                     help: a part of the path is a file: choose another folder with --out";
     assert_eq!(finished.stderr.trim_end(), expected);
     assert_eq!(workspace.text("small.toml"), common::SMALL);
+}
+
+#[test]
+fn files_of_others_are_not_overwritten() {
+    let workspace = Workspace::new();
+    workspace.put("theirs/model.safetensors", b"precious");
+    let finished = workspace.run("train --config small.toml --data text.txt --out theirs");
+    assert_eq!(finished.code, Some(2));
+    let expected = "error: --out theirs: model.safetensors in this folder would be overwritten\n  \
+                    help: choose another folder, or move the file away";
+    assert_eq!(finished.stderr.trim_end(), expected);
+    assert_eq!(workspace.read("theirs/model.safetensors"), b"precious");
+    assert_eq!(fs::read_dir(workspace.path("theirs")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_in_place_of_its_folder_is_told() {
+    let workspace = Workspace::new();
+    workspace.succeed("train --config small.toml --data text.txt --steps 2 --out run");
+    check(
+        &workspace,
+        "train --resume run/state.safetensors",
+        2,
+        "error: --resume run/state.safetensors: this is a file\n  help: give the run's folder: --resume run",
+    );
+    check(
+        &workspace,
+        "sample run/state.safetensors",
+        2,
+        "error: run/state.safetensors: this is the state of a run, not its model\n  help: give the run's folder: run",
+    );
+}
+
+/// A message is opened with `error:` whatever it is about.
+#[test]
+fn every_failure_says_that_it_is_one() {
+    let workspace = Workspace::new();
+    let missing =
+        "there is no such run\n  help: give the folder that `gradloom train` named, such as runs/tiny-1";
+    check(&workspace, "sample errors-run", 2, &format!("error: errors-run: {missing}"));
+}
+
+#[test]
+fn a_prompt_may_begin_with_a_dash() {
+    let workspace = Workspace::new();
+    workspace.succeed("train --config small.toml --data text.txt --steps 1 --out run");
+    let finished = workspace.succeed("sample run --prompt --x-1 --tokens 1");
+    assert!(finished.stdout.starts_with("--x-1"), "{}", finished.stdout);
+}
+
+/// Output that was asked for and is lost is a failure, except where the reader had enough.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_is_lost_is_a_failure() {
+    let workspace = Workspace::new();
+    workspace.succeed("train --config small.toml --data text.txt --steps 1 --out run");
+    let lines = [
+        "devices",
+        "inspect run",
+        "inspect run --stage trace",
+        "inspect run --verify",
+        "sample run --tokens 1",
+    ];
+    for line in lines.into_iter().chain(["bench --config mlp-sin --steps 1 --device null"]) {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = workspace.command(line).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "gradloom {line}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.starts_with("error: the standard output cannot be written: "), "{stderr}");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = workspace.command(line).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "gradloom {line}: a reader that had enough is no failure");
+    }
 }
 
 /// A read-only folder stops everybody but root, who may write anyway: then there is nothing to see.

@@ -376,3 +376,23 @@ fn the_null_device_plans_and_computes_nothing() {
     assert!(train.step((&x, &class)).unwrap().loss().unwrap().is_nan());
     assert!(train.store().read("l1.weight").is_err());
 }
+
+#[test]
+fn attention_takes_large_scores_and_keeps_every_nan() {
+    let session = Session::new((), &Device::cpu(), 0).unwrap();
+    let shape = [1, 1, 3, 40];
+    let mut attend = session
+        .infer([f32("q", shape), f32("k", shape), f32("v", shape)], |(), [q, k, v]| {
+            q.attention(k, v, AttentionOptions::causal())
+        })
+        .unwrap();
+    let values =
+        |scale: f32| -> Vec<f32> { (0..120).map(|i| scale * ((i * 37 % 41) as f32 / 20.0 - 1.0)).collect() };
+    let (q, v) = (values(1e6), values(1.0));
+    assert!(attend.run([&q, &q, &v]).unwrap().iter().all(|y| y.is_finite()));
+    for payload in [0x7fc0_0000u32, 0x7fc0_0001, 0x7fc0_dead] {
+        let mut q = values(1.0);
+        q[0] = f32::from_bits(payload);
+        assert!(attend.run([&q, &v, &v]).unwrap()[..40].iter().all(|y| y.is_nan()), "{payload:x}");
+    }
+}

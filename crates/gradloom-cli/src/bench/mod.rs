@@ -8,7 +8,7 @@ mod timing;
 
 use crate::failure::{Failure, Result};
 use crate::model::cpu;
-use crate::output::say;
+use crate::output::print_line;
 use configs::Config;
 use gradloom::Device;
 pub(crate) use process::started;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 /// What `gradloom bench` takes.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = NOTES)]
+#[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// Which step: S, M, mlp-sin, gpt2-124m.
     #[arg(long, value_name = "NAME")]
@@ -67,6 +67,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Target::Null => Device::null(),
     };
     let report = config.run(&device, arguments.steps, arguments.data_dir.as_deref())?;
-    say!("{}", if arguments.json { report.json() } else { report.line() });
-    Ok(())
+    print_line!("{}", if arguments.json { report.json() } else { report.line() })
 }

@@ -25,13 +25,13 @@ pub(super) struct Report {
     measured_peak_bytes: Option<usize>,
     workspace_bytes: usize,
     compile_ms: f64,
-    first_step_ms: f64,
-    process_to_first_step_ms: f64,
+    first_step_ms: Option<f64>,
+    process_to_first_step_ms: Option<f64>,
     encode_us: Option<f64>,
     device_ms: Option<f64>,
-    ms_per_step: f64,
-    ms_min: f64,
-    ms_max: f64,
+    ms_per_step: Option<f64>,
+    ms_min: Option<f64>,
+    ms_max: Option<f64>,
     tokens_per_s: Option<f64>,
     final_loss: Option<f32>,
     rss_mb: Option<f64>,
@@ -52,6 +52,8 @@ impl Report {
         let device = train.device();
         let runs = device.name() != "null";
         let [least, median, greatest] = timing.spread().map(ms);
+        // The time of a step that was not run means nothing.
+        let timed = |value: f64| runs.then_some(value);
         Self {
             config,
             device: device.name(),
@@ -69,13 +71,13 @@ impl Report {
             measured_peak_bytes: runs.then(|| train.allocated_bytes()),
             workspace_bytes: train.plan().totals.workspace,
             compile_ms: ms(compile),
-            first_step_ms: ms(timing.first),
-            process_to_first_step_ms: ms(timing.process_to_first),
+            first_step_ms: timed(ms(timing.first)),
+            process_to_first_step_ms: timed(ms(timing.process_to_first)),
             encode_us: None,
             device_ms: None,
-            ms_per_step: median,
-            ms_min: least,
-            ms_max: greatest,
+            ms_per_step: timed(median),
+            ms_min: timed(least),
+            ms_max: timed(greatest),
             tokens_per_s: tokens.filter(|_| runs).map(|tokens| tokens as f64 / median * 1e3),
             final_loss: timing.final_loss.is_finite().then_some(timing.final_loss),
             rss_mb: peak_resident_bytes().map(|bytes| bytes as f64 / f64::from(1 << 20)),
@@ -93,10 +95,10 @@ impl Report {
         format!(
             "gradloom {} {:.2} {:.0} {:.0} {:.3} {:.4}",
             self.config,
-            self.ms_per_step,
+            self.ms_per_step.unwrap_or(nan),
             self.tokens_per_s.unwrap_or(nan),
             self.rss_mb.unwrap_or(nan),
-            (self.compile_ms + self.first_step_ms) / 1e3,
+            self.first_step_ms.map_or(nan, |first| (self.compile_ms + first) / 1e3),
             self.final_loss.unwrap_or(f32::NAN)
         )
         .replace("NaN", "nan")

@@ -5,7 +5,7 @@ mod verify;
 
 use crate::failure::{Failure, Result};
 use crate::model;
-use crate::output::say;
+use crate::output::print_line;
 use crate::run::{STATE, Saved};
 use crate::train::options::Options;
 use crate::train::settings::Settings;
@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// What `gradloom inspect` takes.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// A preset (tiny, small, gpt2, gpt2-medium, gpt2-large, gpt2-xl) or the folder of a run.
     #[arg(value_name = "PRESET|RUN")]
@@ -61,17 +61,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let train = model::compile(&settings, &Device::null())?;
     let stages = train.stages();
     match arguments.stage {
-        Some(Stage::Trace) => say!("{}", stages.trace),
-        Some(Stage::Grad) => say!("{}", stages.grad),
-        Some(Stage::Optim) => say!("{}", stages.optim),
-        Some(Stage::Passes) => say!("{}", stages.passes),
-        Some(Stage::Plan) => say!("{}", train.plan().report(&stages.passes)),
-        None => say!("{}", summary::of(&settings, &train)),
-    }
+        Some(Stage::Trace) => print_line!("{}", stages.trace),
+        Some(Stage::Grad) => print_line!("{}", stages.grad),
+        Some(Stage::Optim) => print_line!("{}", stages.optim),
+        Some(Stage::Passes) => print_line!("{}", stages.passes),
+        Some(Stage::Plan) => print_line!("{}", train.plan().report(&stages.passes)),
+        None => print_line!("{}", summary::of(&settings, &train)),
+    }?;
     if arguments.verify {
+        // The large model makes room for the comparison.
         drop(train);
-        say!();
-        return verify::run(&settings);
+        print_line!("")?;
+        verify::run(&settings)?;
     }
     Ok(())
 }

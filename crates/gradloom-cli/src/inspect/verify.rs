@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::format::count;
 use crate::model::{compile, optimizer};
-use crate::output::say;
+use crate::output::print_line;
 use crate::train::settings::Settings;
 use gradloom::Device;
 use gradloom::ir::{DType, Graph, OpKind, Type};
@@ -24,7 +24,7 @@ type Values = Vec<(String, Vec<f64>)>;
 pub(super) fn run(settings: &Settings) -> Result<()> {
     let settings = shrunk(settings);
     let model = &settings.model;
-    say!(
+    print_line!(
         "shrunk to {}, {}, width {}, context {}, {} tokens of vocabulary, batch {}\n",
         count(model.layers, "layer"),
         count(model.heads, "head"),
@@ -32,7 +32,7 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
         model.context,
         model.vocabulary,
         settings.training.batch
-    );
+    )?;
     let mut train = compile(&settings, &Device::cpu())?;
     let tokens: Vec<i32> = (0..4096u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 16) as i32 % model.vocabulary as i32)
@@ -79,11 +79,10 @@ pub(super) fn run(settings: &Settings) -> Result<()> {
         };
         computed.push((name.clone(), values));
     }
-    let rewrites = report("float64, after the passes against before", &before, &after, REWRITE_TOLERANCE);
-    let device = report("CPU against float64", &after, &computed, DEVICE_TOLERANCE);
+    let rewrites = report("float64, after the passes against before", &before, &after, REWRITE_TOLERANCE)?;
+    let device = report("CPU against float64", &after, &computed, DEVICE_TOLERANCE)?;
     if rewrites && device {
-        say!("all within the tolerance");
-        return Ok(());
+        return print_line!("all within the tolerance");
     }
     Err(Failure::failed("values differ by more than the tolerance")
         .help("this is a fault of gradloom: please report it with the preset and the processor"))
@@ -120,8 +119,8 @@ fn values(evaluation: &Evaluation) -> Values {
 }
 
 /// Prints the largest difference of each group of values; tells whether all are within the tolerance.
-fn report(title: &str, expected: &Values, found: &Values, tolerance: f64) -> bool {
-    say!("{title} (tolerance {tolerance:.0e})");
+fn report(title: &str, expected: &Values, found: &Values, tolerance: f64) -> Result<bool> {
+    print_line!("{title} (tolerance {tolerance:.0e})")?;
     let mut good = true;
     for group in ["output", "gradient", "squared gradient", "parameter"] {
         let members = || {
@@ -143,11 +142,14 @@ fn report(title: &str, expected: &Values, found: &Values, tolerance: f64) -> boo
         if let (value, Some(name)) = worst {
             let within = value <= tolerance;
             good &= within;
-            say!("  {group:<17} {value:>9.1e}  {name}{}", if within { "" } else { "   <- too large" });
+            print_line!(
+                "  {group:<17} {value:>9.1e}  {name}{}",
+                if within { "" } else { "   <- too large" }
+            )?;
         }
     }
-    say!("");
-    good
+    print_line!("")?;
+    Ok(good)
 }
 
 fn group_of(name: &str) -> &'static str {
@@ -179,11 +181,11 @@ mod tests {
     fn a_wrong_value_is_reported() {
         let values =
             |x: f64| vec![("optim.m.a.weight".to_string(), vec![1.0, x]), ("loss".to_string(), vec![2.0])];
-        assert!(report("", &values(0.5), &values(0.5), 1e-10));
-        assert!(!report("", &values(0.5), &values(0.5 + 1e-8), 1e-10));
-        assert!(!report("", &values(0.5), &values(f64::NAN), 1e-10), "NaN is no agreement");
+        assert!(report("", &values(0.5), &values(0.5), 1e-10).unwrap());
+        assert!(!report("", &values(0.5), &values(0.5 + 1e-8), 1e-10).unwrap());
+        assert!(!report("", &values(0.5), &values(f64::NAN), 1e-10).unwrap(), "NaN is no agreement");
         assert!(
-            !report("", &values(0.5), &values(0.5)[1..].to_vec(), 1e-10),
+            !report("", &values(0.5), &values(0.5)[1..].to_vec(), 1e-10).unwrap(),
             "nor is a value that is missing"
         );
     }

@@ -1,6 +1,7 @@
 //! Making, opening and locking a run's folder.
 
 use crate::failure::{Failure, Result};
+use crate::output::quoted;
 use gradloom_models::checkpoint::replace_file;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -10,10 +11,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const STATE: &str = "state.safetensors";
 /// The weights alone.
 pub(crate) const MODEL: &str = "model.safetensors";
-
-const LOCK: &str = ".lock";
-/// What a run leaves in its folder.
-const WRITTEN: [&str; 6] = [STATE, MODEL, "config.json", "metrics.csv", "loss.svg", "sample.txt"];
+/// Every file that a run leaves behind.
+const FILES: [&str; 6] = [STATE, MODEL, "config.json", "metrics.csv", "loss.svg", "sample.txt"];
 
 /// A run's folder, locked while this value lives.
 #[derive(Debug)]
@@ -25,35 +24,44 @@ pub(crate) struct RunFolder {
 impl RunFolder {
     /// Makes the folder of a new run: the given one, or `runs/PRESET-N` with the first N that is free.
     pub(crate) fn create(given: Option<&Path>, preset: &str) -> Result<Self> {
-        let path = match given {
-            Some(path) => path.to_path_buf(),
-            None => (1u32..)
-                .map(|n| Path::new("runs").join(format!("{preset}-{n}")))
-                .find(|path| !path.exists())
-                .expect("a free number"),
+        let Some(path) = given else {
+            return Self::lock(numbered(Path::new("runs"), preset)?);
         };
-        if path.join(STATE).exists() {
-            return Err(Failure::usage(format!(
-                "--out {}: there is a run in this folder already",
-                path.display()
-            ))
-            .help(format!("go on with it by --resume {}, or choose another folder", path.display())));
-        }
-        // Without a lock of ours, files of these names are somebody else's.
-        let foreign = WRITTEN.iter().find(|name| path.join(name).exists() && !path.join(LOCK).exists());
-        if let Some(name) = foreign {
-            return Err(Failure::usage(format!(
-                "--out {}: there is a {name} that is not of a run",
-                path.display()
-            ))
-            .help("choose another folder: a run would replace it"));
-        }
-        fs::create_dir_all(&path).map_err(|error| unusable(&path, &error))?;
-        Self::lock(path)
+        Self::check_free(path)?;
+        fs::create_dir_all(path).map_err(|error| unusable(path, &error))?;
+        let folder = Self::lock(path.to_path_buf())?;
+        // Another process may have come first, and be done by now.
+        Self::check_free(path)?;
+        Ok(folder)
+    }
+
+    /// Refuses a folder with files that a run would overwrite.
+    pub(crate) fn check_free(path: &Path) -> Result<()> {
+        let Some(taken) = FILES.iter().find(|name| path.join(name).symlink_metadata().is_ok()) else {
+            return Ok(());
+        };
+        let (message, help) = if *taken == STATE {
+            let resume = quoted(&path.display().to_string());
+            (
+                "there is a run in this folder already".to_string(),
+                format!("go on with it by --resume {resume}, or choose another folder"),
+            )
+        } else {
+            (
+                format!("{taken} in this folder would be overwritten"),
+                "choose another folder, or move the file away".to_string(),
+            )
+        };
+        Err(Failure::usage(format!("--out {}: {message}", path.display())).help(help))
     }
 
     /// Opens the folder of a run that was begun.
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        if path.is_file() {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            return Err(Failure::usage(format!("--resume {}: this is a file", path.display()))
+                .help(format!("give the run's folder: --resume {}", quoted(&folder.display().to_string()))));
+        }
         if !path.join(STATE).exists() {
             return Err(Failure::usage(format!(
                 "--resume {}: there is no state.safetensors in it",
@@ -66,7 +74,7 @@ impl RunFolder {
 
     /// Two processes that write one folder would mix their runs. The system lifts the lock when the process ends, however it ends.
     fn lock(path: PathBuf) -> Result<Self> {
-        let name = path.join(LOCK);
+        let name = path.join(".lock");
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
         let file = file.map_err(|error| unusable(&path, &error))?;
         match file.try_lock() {
@@ -95,6 +103,20 @@ impl RunFolder {
     pub(crate) fn write_text(&self, name: &str, text: &str) -> Result<()> {
         let path = self.file(name);
         replace_file(&path, |file| file.write_all(text.as_bytes())).map_err(|error| unusable(&path, &error))
+    }
+}
+
+/// Makes the first folder PARENT/PRESET-N that is not there yet; of two processes that try at once, one gets the next number.
+fn numbered(parent: &Path, preset: &str) -> Result<PathBuf> {
+    fs::create_dir_all(parent).map_err(|error| unusable(parent, &error))?;
+    let mut number = 1u32;
+    loop {
+        let path = parent.join(format!("{preset}-{number}"));
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(unusable(&path, &error)),
+        }
     }
 }
 
@@ -130,6 +152,33 @@ mod tests {
         assert!(failure.contains("there is a run in this folder already"), "{failure}");
         assert!(RunFolder::open(&path).is_ok());
         assert!(RunFolder::open(folder.path()).is_err(), "nothing to resume");
+    }
+
+    #[test]
+    fn other_peoples_files_are_not_overwritten() {
+        for name in FILES {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("notes.txt"), "in nobody's way").unwrap();
+            assert!(RunFolder::check_free(folder.path()).is_ok());
+            fs::write(folder.path().join(name), "precious").unwrap();
+            let failure = format!("{:?}", RunFolder::create(Some(folder.path()), "tiny").unwrap_err());
+            assert!(failure.contains("usage: true"), "{failure}");
+            assert!(failure.contains(name) || name == STATE, "{failure}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was added");
+        }
+    }
+
+    #[test]
+    fn a_number_is_given_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut paths: Vec<PathBuf> = std::thread::scope(|scope| {
+            let starts: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| numbered(folder.path(), "tiny").unwrap())).collect();
+            starts.into_iter().map(|start| start.join().unwrap()).collect()
+        });
+        paths.sort();
+        let expected = (1..=8).map(|n| folder.path().join(format!("tiny-{n}"))).collect::<Vec<_>>();
+        assert_eq!(paths, expected);
     }
 
     #[test]

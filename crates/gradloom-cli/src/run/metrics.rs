@@ -3,11 +3,10 @@
 use super::chart::{Series, chart};
 use super::folder::{RunFolder, unusable};
 use crate::failure::Result;
-use crate::format::thousands;
-use crate::output::say;
+use crate::format::{number, thousands};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 /// What was measured at a step. Row 0 holds the held-out loss before training.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,38 +36,30 @@ impl Metrics {
         Self::append_to(folder, Vec::new())
     }
 
-    /// Goes on after a step: later rows, which an interrupted run may have left, are cut off.
-    pub(crate) fn resume(folder: &RunFolder, step: u64) -> Result<Self> {
+    /// Goes on after a step: later rows, which an interrupted run may have left, are cut off. A file that is not as it was written is kept
+    /// under another name, and its sound rows are taken over. The second value is a warning about that or about rows that are missing.
+    pub(crate) fn resume(folder: &RunFolder, step: u64) -> Result<(Self, Option<String>)> {
         let path = folder.file("metrics.csv");
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) => {
-                say!("warning: {}: {error}; the rows up to step {step} are missing", path.display());
-                String::new()
+        let (mut rows, problem) = read(&path);
+        rows.retain(|row| row.step <= step);
+        let warning = match problem {
+            Some(problem) => {
+                let aside = set_aside(&path)?;
+                let kept = rows.len();
+                Some(format!(
+                    "{}: {problem}; it is now {aside}, and {kept} of its rows go on",
+                    path.display()
+                ))
             }
+            None if step > 0 && rows.last().is_none_or(|row| row.step != step) => {
+                Some(format!("{}: the rows up to step {step} are missing", path.display()))
+            }
+            None => None,
         };
-        // A row that an interruption cut short has no newline.
-        let complete = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        let rows: Vec<Row> = complete
-            .skip(1)
-            .filter_map(|line| parse(line.trim_end()))
-            .filter(|row| row.step <= step)
-            .collect();
-        let expected = u64::from(!text.is_empty()) * (step + 1);
-        if (rows.len() as u64) < expected {
-            let aside = path.with_extension("csv.damaged");
-            fs::copy(&path, &aside).map_err(|error| unusable(&aside, &error))?;
-            say!(
-                "warning: {} has {} of {expected} rows up to step {step}; the file is kept as {}",
-                path.display(),
-                rows.len(),
-                aside.display()
-            );
-        }
         let mut text = format!("{HEADER}\n");
         rows.iter().for_each(|row| text.push_str(&line(row)));
         folder.write_text("metrics.csv", &text)?;
-        Self::append_to(folder, rows)
+        Ok((Self::append_to(folder, rows)?, warning))
     }
 
     fn append_to(folder: &RunFolder, rows: Vec<Row>) -> Result<Self> {
@@ -117,8 +108,41 @@ impl Metrics {
 }
 
 fn line(row: &Row) -> String {
-    let number = |value: Option<f32>| value.map_or_else(String::new, |v| v.to_string());
-    format!("{},{},{},{}\n", row.step, number(row.training), number(row.held_out), row.lr)
+    let loss = |value: Option<f32>| value.map_or_else(String::new, |v| v.to_string());
+    format!("{},{},{},{}\n", row.step, loss(row.training), loss(row.held_out), number(row.lr))
+}
+
+/// The sound rows of a file, and what is wrong with it.
+fn read(path: &Path) -> (Vec<Row>, Option<String>) {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return (Vec::new(), None),
+        Err(error) => return (Vec::new(), Some(format!("cannot be read: {error}"))),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let (mut rows, mut problem): (Vec<Row>, _) = (Vec::new(), None);
+    // A row that an interruption cut short has no newline; that is nothing to speak of.
+    let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    for (i, line) in complete.enumerate() {
+        match parse(line) {
+            _ if i == 0 && line == HEADER => {}
+            Some(row) if i > 0 && rows.last().is_none_or(|last| last.step < row.step) => rows.push(row),
+            _ => {
+                problem.get_or_insert_with(|| format!("line {} is damaged", i + 1));
+            }
+        }
+    }
+    (rows, problem)
+}
+
+/// Gives a file another name, and returns it.
+fn set_aside(path: &Path) -> Result<String> {
+    let name =
+        |n: u32| if n == 1 { "metrics.damaged.csv".to_string() } else { format!("metrics.damaged-{n}.csv") };
+    let free = (1u32..).map(name).find(|name| !path.with_file_name(name).exists());
+    let free = free.expect("a free number");
+    fs::rename(path, path.with_file_name(&free)).map_err(|error| unusable(path, &error))?;
+    Ok(free)
 }
 
 fn parse(line: &str) -> Option<Row> {
@@ -151,11 +175,60 @@ mod tests {
         let whole = fs::read_to_string(folder.file("metrics.csv")).unwrap();
         fs::write(folder.file("metrics.csv"), format!("{whole}6,0.1")).unwrap();
 
-        let mut resumed = Metrics::resume(&folder, 3).unwrap();
+        let (mut resumed, warning) = Metrics::resume(&folder, 3).unwrap();
+        assert_eq!(warning, None);
         assert_eq!(resumed.rows, [row(1), row(2), row(3)]);
         assert_eq!(resumed.held_out(), Some(0.1));
         (4..=5).for_each(|step| resumed.push(row(step)).unwrap());
         assert_eq!(fs::read_to_string(folder.file("metrics.csv")).unwrap(), whole);
-        assert!(Metrics::resume(&folder, 0).unwrap().is_empty());
+        assert!(Metrics::resume(&folder, 0).unwrap().0.is_empty());
+    }
+
+    fn warning(folder: &RunFolder, step: u64) -> Option<String> {
+        Metrics::resume(folder, step).unwrap().1
+    }
+
+    #[test]
+    fn missing_rows_are_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(Some(folder.path()), "tiny").unwrap();
+        assert_eq!(warning(&folder, 0), None, "a run that was killed before it measured anything");
+        let mut metrics = Metrics::create(&folder).unwrap();
+        (1..=5).for_each(|step| metrics.push(row(step)).unwrap());
+        let missing = warning(&folder, 6).unwrap();
+        assert!(missing.ends_with("metrics.csv: the rows up to step 6 are missing"), "{missing}");
+        assert_eq!(warning(&folder, 5), None, "all rows are still there");
+        fs::remove_file(folder.file("metrics.csv")).unwrap();
+        assert!(warning(&folder, 5).is_some());
+    }
+
+    #[test]
+    fn a_damaged_file_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(Some(folder.path()), "tiny").unwrap();
+        let mut metrics = Metrics::create(&folder).unwrap();
+        (1..=5).for_each(|step| metrics.push(row(step)).unwrap());
+        let path = folder.file("metrics.csv");
+        let whole = fs::read_to_string(&path).unwrap();
+        let damages = [
+            (whole.replace("\n3,", "\nx,"), "line 4 is damaged", vec![row(1), row(2), row(4), row(5)]),
+            (whole.replace("\n3,", "\n2,"), "line 4 is damaged", vec![row(1), row(2), row(4), row(5)]),
+            (whole.replacen("step", "stop", 1), "line 1 is damaged", (1..=5).map(row).collect()),
+        ];
+        for (i, (text, problem, rows)) in (1..).zip(damages) {
+            fs::write(&path, &text).unwrap();
+            let (resumed, warning) = Metrics::resume(&folder, 5).unwrap();
+            assert_eq!(resumed.rows, rows);
+            let name =
+                if i == 1 { "metrics.damaged.csv".to_string() } else { format!("metrics.damaged-{i}.csv") };
+            let warning = warning.expect("a warning");
+            assert!(warning.contains(problem) && warning.contains(&name), "{warning}");
+            assert_eq!(fs::read_to_string(folder.file(&name)).unwrap(), text);
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let (resumed, warning) = Metrics::resume(&folder, 5).unwrap();
+        assert!(resumed.is_empty() && warning.unwrap().contains("cannot be read"));
+        assert!(folder.file("metrics.damaged-4.csv").is_dir());
     }
 }

@@ -11,4 +11,4 @@ mod state;
 
 pub(crate) use folder::{MODEL, RunFolder, STATE};
 pub(crate) use metrics::{Metrics, Row};
-pub(crate) use state::{Saved, save};
+pub(crate) use state::{Saved, Snapshot};

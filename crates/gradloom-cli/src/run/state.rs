@@ -4,27 +4,59 @@ use super::folder::{MODEL, RunFolder, STATE};
 use crate::failure::{Failure, Result};
 use crate::train::settings::Settings;
 use gradloom::Store;
+use gradloom::ir::DType;
+use gradloom::plan::StoreEntry;
 use gradloom_models::checkpoint::{Checkpoint, CheckpointError, TensorBytes, write};
 use std::path::Path;
 
-/// Writes the state (parameters, moments, counters, configuration) and then the model (parameters alone). Each file is replaced as a whole,
-/// and a resumed run reads the state alone, so an interruption between the two does no harm.
-pub(crate) fn save(folder: &RunFolder, store: &Store, settings: &Settings, steps: u64) -> Result<()> {
-    let entries = store.entries();
-    let bytes = entries.iter().map(|entry| store.read(&entry.name)).collect::<gradloom::Result<Vec<_>>>()?;
-    let tensors: Vec<TensorBytes<'_>> = entries
-        .iter()
-        .zip(&bytes)
-        .map(|(entry, bytes)| TensorBytes { name: &entry.name, ty: &entry.ty, bytes })
-        .collect();
-    // Only states have initial values in the store's layout.
-    let parameters: Vec<TensorBytes<'_>> =
-        tensors.iter().zip(&entries).filter(|(_, entry)| entry.init.is_none()).map(|(t, _)| *t).collect();
-    let metadata =
-        [("step".to_string(), steps.to_string()), ("config".to_string(), settings.to_json())].into();
-    write(&folder.file(STATE), &tensors, &metadata)?;
-    write(&folder.file(MODEL), &parameters, &metadata)?;
-    Ok(())
+/// Everything that training changes, as it was after a step.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    entries: Vec<(StoreEntry, Vec<u8>)>,
+    /// Steps that were made.
+    pub(crate) steps: u64,
+}
+
+impl Snapshot {
+    /// Copies the store.
+    pub(crate) fn of(store: &Store, steps: u64) -> Result<Self> {
+        let mut entries = Vec::new();
+        for entry in store.entries() {
+            let bytes = store.read(&entry.name)?;
+            entries.push((entry, bytes));
+        }
+        Ok(Self { entries, steps })
+    }
+
+    /// The first parameter or state with an infinite element or one that is not a number.
+    pub(crate) fn not_finite(&self) -> Option<&str> {
+        let finite = |bytes: &[u8]| {
+            let mut elements = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            elements.all(f32::is_finite)
+        };
+        let floats = self.entries.iter().filter(|(entry, _)| entry.ty.dtype == DType::F32);
+        floats.into_iter().find(|(_, bytes)| !finite(bytes)).map(|(entry, _)| entry.name.as_str())
+    }
+
+    /// Writes parameters, moments, counters and configuration: all that a resumed run reads.
+    pub(crate) fn write_state(&self, folder: &RunFolder, settings: &Settings) -> Result<()> {
+        self.write(&folder.file(STATE), settings, |_| true)
+    }
+
+    /// Writes the parameters alone.
+    pub(crate) fn write_model(&self, folder: &RunFolder, settings: &Settings) -> Result<()> {
+        // Only states have initial values in the store's layout.
+        self.write(&folder.file(MODEL), settings, |entry| entry.init.is_none())
+    }
+
+    fn write(&self, path: &Path, settings: &Settings, wanted: fn(&StoreEntry) -> bool) -> Result<()> {
+        let wanted = self.entries.iter().filter(|(entry, _)| wanted(entry));
+        let tensors: Vec<TensorBytes<'_>> =
+            wanted.map(|(entry, bytes)| TensorBytes { name: &entry.name, ty: &entry.ty, bytes }).collect();
+        let metadata =
+            [("step".to_string(), self.steps.to_string()), ("config".to_string(), settings.to_json())].into();
+        Ok(write(path, &tensors, &metadata)?)
+    }
 }
 
 /// A state or model file, read and found sound.

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::format::{bytes, count, thousands};
 use crate::model::{self, Gpt2Train};
 use crate::output::say;
-use crate::run::{Metrics, RunFolder, STATE, Saved, save};
+use crate::run::{Metrics, RunFolder, STATE, Saved, Snapshot};
 use gradloom_models::data::{Bytes, DataError, Split, Text, Tokenizer, load};
 use std::path::Path;
 
@@ -28,14 +28,19 @@ const BUILT_IN: &str = include_str!("../../assets/corpus.txt");
 /// is noticed before the first step.
 pub(super) fn create(options: &Options) -> Result<Run> {
     let mut settings = Settings::resolve(options)?;
-    let (text, data) = read_data(&settings)?;
+    if let Some(folder) = &options.out {
+        RunFolder::check_free(folder)?;
+    }
+    let (text, data) = read_data(&settings, if options.data.is_some() { "--data" } else { "built-in text" })?;
     settings.data = described(&settings, &text);
     announce(&settings, &text, &data);
     let train = compiled(&settings)?;
     let folder = RunFolder::create(options.out.as_deref(), &settings.preset)?;
+    let beginning = Snapshot::of(&train.store(), 0)?;
+    beginning.write_state(&folder, &settings)?;
+    beginning.write_model(&folder, &settings)?;
     folder.write_text("config.json", &settings.to_json())?;
     let metrics = Metrics::create(&folder)?;
-    save(&folder, &train.store(), &settings, 0)?;
     say!("run     {}", folder.path().display());
     Ok(Run { settings, data, folder, train, metrics, steps: 0 })
 }
@@ -55,7 +60,13 @@ pub(super) fn resume(path: &Path, options: &Options) -> Result<Run> {
         ))
         .help("--steps counts from the beginning of the run: give a larger number"));
     }
-    let (text, data) = read_data(&settings)?;
+    let (text, data) = if options.data.is_some() {
+        read_data(&settings, "--data")?
+    } else {
+        read_data(&settings, &format!("the data of the run in {}", path.display())).map_err(|failure| {
+            failure.help("restore it, or name the data with --data to go on with what there is now")
+        })?
+    };
     let found = described(&settings, &text);
     if options.data.is_none() && found != settings.data {
         return Err(Failure::usage(format!(
@@ -71,23 +82,28 @@ pub(super) fn resume(path: &Path, options: &Options) -> Result<Run> {
     let mut train = compiled(&settings)?;
     saved.restore(&train.store())?;
     train.set_attempted_steps(saved.steps);
+    if settings != saved.settings {
+        // At once, or a crash before the next saving would take the new settings back.
+        Snapshot::of(&train.store(), saved.steps)?.write_state(&folder, &settings)?;
+    }
     folder.write_text("config.json", &settings.to_json())?;
-    let metrics = Metrics::resume(&folder, saved.steps)?;
+    let (metrics, warning) = Metrics::resume(&folder, saved.steps)?;
+    if let Some(warning) = warning {
+        eprintln!("warning: {warning}");
+    }
     say!("run     {}, from step {}", folder.path().display(), thousands(saved.steps));
     Ok(Run { settings, data, folder, train, metrics, steps: saved.steps })
 }
 
-fn read_data(settings: &Settings) -> Result<(Text, Split)> {
-    let flag = |error: DataError| {
-        let failure = Failure::from(error);
-        if settings.data.paths.is_empty() { failure } else { failure.context("--data") }
-    };
+/// Reads and splits the text; `what` names it in a failure.
+fn read_data(settings: &Settings, what: &str) -> Result<(Text, Split)> {
+    let failure = |error: DataError| Failure::from(error).context(what);
     let text = if settings.data.paths.is_empty() {
         Text::built_in(BUILT_IN)
     } else {
-        load(&settings.data.paths).map_err(flag)?
+        load(&settings.data.paths).map_err(failure)?
     };
-    let split = Split::new(Bytes.encode(&text.bytes), settings.model.context).map_err(flag)?;
+    let split = Split::new(Bytes.encode(&text.bytes), settings.model.context).map_err(failure)?;
     Ok((text, split))
 }
 

@@ -4,6 +4,7 @@ mod begin;
 mod interrupt;
 pub(crate) mod options;
 mod progress;
+mod saving;
 pub(crate) mod settings;
 mod steps;
 
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 
 /// What `gradloom train` takes.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     options: Options,

@@ -1,7 +1,9 @@
 //! What can be set, on the command line or in a TOML file: one definition for both.
 
 use crate::failure::{Failure, Result};
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The flags of `gradloom train` that are also keys of its configuration file.
@@ -11,6 +13,7 @@ pub(crate) struct Options {
     /// Text to train on: files, folders (all text files below) or patterns such as 'src/**/*.rs'; the last tenth is
     /// held out. [default: a text built into this program]
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data")]
+    #[serde(deserialize_with = "one_or_more")]
     pub(crate) data: Option<Vec<String>>,
 
     /// Sizes of the model and defaults for its training: tiny, small, gpt2, gpt2-medium, gpt2-large, gpt2-xl.
@@ -77,20 +80,23 @@ impl Options {
             Failure::usage(format!("{flag}: cannot be read: {error}")).help("give a TOML file")
         })?;
         toml::from_str(&text).map_err(|error| {
-            let place = error.span().map_or_else(String::new, |span| {
-                let line = text[..span.start].matches('\n').count() + 1;
-                format!(" line {line}:")
-            });
+            let start = error.span().map_or(0, |span| span.start);
+            let place = format!("{flag}: line {}", text[..start].matches('\n').count() + 1);
+            let message = error.message();
             // The list of all keys belongs into the help, not into the message.
-            let (problem, keys) = match error.message().split_once(", expected one of ") {
-                Some((problem, keys)) => (problem, Some(keys.replace('`', ""))),
-                None => (error.message(), None),
-            };
-            let failure = Failure::usage(format!("{flag}:{place} {}", problem.replace("field", "key")));
-            failure.help(match keys {
-                Some(keys) => format!("the keys are those of the flags: {keys}"),
-                None => "each line is `key = value`, with the flags' names as keys: lr = 0.001".to_string(),
-            })
+            if let Some((problem, keys)) = message.split_once(", expected one of ") {
+                return Failure::usage(format!("{place}: {}", problem.replace("field", "key")))
+                    .help(format!("the keys are those of the flags: {}", keys.replace('`', "")));
+            }
+            if let Some((problem, expected)) = message.split_once(", expected ") {
+                let line = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+                let key = text[line..].split('=').next().unwrap_or_default().trim();
+                let (_, found) = problem.split_once(": ").unwrap_or(("", problem));
+                return Failure::usage(format!("{place}: {key} must be {}, not {found}", in_words(expected)))
+                    .help("give the value that the flag of the same name would have");
+            }
+            Failure::usage(format!("{place}: {}", message.replace('\n', ", ")))
+                .help("each line is `key = value`, with the flags' names as keys: lr = 0.001")
         })
     }
 
@@ -102,6 +108,37 @@ impl Options {
         merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed threads
                eval_every out save_every)
     }
+}
+
+/// What a value should have been, without the names that programs have for it.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "u64" | "usize" => "a whole number from 0 up",
+        "f64" => "a number",
+        "a string" | "path string" => "text in quotes",
+        other => other,
+    }
+}
+
+/// A path, or a list of paths.
+fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Vec<String>>, D::Error> {
+    struct Paths;
+    impl<'de> Visitor<'de> for Paths {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a path in quotes or a list of them")
+        }
+
+        fn visit_str<E>(self, path: &str) -> std::result::Result<Self::Value, E> {
+            Ok(vec![path.to_string()])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, paths: A) -> std::result::Result<Self::Value, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(paths))
+        }
+    }
+    from.deserialize_any(Paths).map(Some)
 }
 
 #[cfg(test)]
@@ -132,7 +169,25 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named() {
-        let failure = format!("{:?}", read("steps = \"many\"\n").unwrap_err());
-        assert!(failure.contains("line 1: invalid type: string"), "{failure}");
+        for (text, expected) in [
+            ("steps = \"many\"", "line 1: steps must be a whole number from 0 up, not string \\\"many\\\""),
+            ("\n\nbatch=-1", "line 3: batch must be a whole number from 0 up, not integer `-1`"),
+            ("lr = true", "line 1: lr must be a number, not boolean `true`"),
+            ("preset = 1", "line 1: preset must be text in quotes, not integer `1`"),
+            ("data = 1", "line 1: data must be a path in quotes or a list of them, not integer `1`"),
+            ("data = [1]", "line 1: data must be text in quotes, not integer `1`"),
+            ("out = 1", "line 1: out must be text in quotes, not integer `1`"),
+            ("lr = ", "line 1: "),
+            ("lr 5", "line 1: "),
+        ] {
+            let failure = format!("{:?}", read(text).unwrap_err());
+            assert!(failure.contains(expected), "{failure}");
+        }
+    }
+
+    #[test]
+    fn one_path_needs_no_list() {
+        assert_eq!(read("data = \"a.txt\"").unwrap().data.unwrap(), ["a.txt"]);
+        assert_eq!(read("data = []").unwrap().data.unwrap(), [""; 0]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::options::Options;
 use crate::failure::{Failure, Result};
+use crate::format::number;
 use gradloom_models::gpt2::{ConfigError, Gpt2Config, Preset};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,11 @@ fn defaults(preset: &str) -> (u64, usize, f64) {
     }
 }
 
+/// The learning rate that suits a preset.
+pub(crate) fn default_lr(preset: &str) -> f64 {
+    defaults(preset).2
+}
+
 impl Settings {
     /// Settings of a new run; the data's fingerprint comes later.
     pub(crate) fn resolve(options: &Options) -> Result<Self> {
@@ -113,6 +119,10 @@ impl Settings {
         set(&mut training.save_every, options.save_every);
         training.threads = options.threads.or(training.threads);
         if let Some(paths) = &options.data {
+            if paths.is_empty() {
+                return Err(Failure::usage("--data: the list is empty")
+                    .help("name a file or folder, or leave it out for the built-in text"));
+            }
             self.data.paths = paths.iter().map(|path| absolute(path)).collect();
         }
         self.training.check()?;
@@ -126,8 +136,11 @@ impl Settings {
         let elements = batch.checked_mul(model.context).and_then(|n| n.checked_mul(widest));
         match elements {
             Some(n) if n <= 1 << 40 => Ok(()),
-            _ => Err(Failure::usage(format!("--batch {batch}: too large for this model"))
-                .help("halve it until the step fits into memory")),
+            _ => Err(Failure::usage(format!(
+                "--batch {batch} --context {}: a step of so many tokens is too large",
+                model.context
+            ))
+            .help("lower one of them until the step fits into memory")),
         }
     }
 
@@ -152,32 +165,46 @@ impl Training {
         let counts = [
             ("--steps", self.steps),
             ("--batch", self.batch as u64),
-            ("--threads", self.threads.map_or(1, |n| n as u64)),
             ("--eval-every", self.eval_every),
             ("--save-every", self.save_every),
         ];
         if let Some((flag, _)) = counts.into_iter().find(|(_, n)| *n == 0) {
             return Err(Failure::usage(format!("{flag} 0: must be at least 1")));
         }
-        const MOST_THREADS: usize = 1024;
-        if let Some(threads) = self.threads.filter(|n| *n > MOST_THREADS) {
-            return Err(Failure::usage(format!("--threads {threads}: more than {MOST_THREADS}"))
-                .help("leave it out to use every core"));
-        }
-        // The step computes in float32.
-        if !(self.lr > 0.0 && (self.lr as f32).is_finite()) {
-            return Err(Failure::usage(format!("--lr {}: must be above 0, and less than 1e38", self.lr))
-                .help("try 0.001"));
-        }
-        for (flag, value) in [("--weight-decay", self.weight_decay), ("--clip", self.clip)] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return Err(
-                    Failure::usage(format!("{flag} {value}: must be 0 or more")).help("0 turns it off")
-                );
-            }
+        check_threads(self.threads)?;
+        // These become 32-bit numbers of the step, where a value may end as infinity or 0 that is neither here.
+        let numbers = [
+            ("--lr", self.lr, "try 0.001"),
+            ("--weight-decay", self.weight_decay, "0 turns it off"),
+            ("--clip", self.clip, "0 turns it off"),
+        ];
+        for (flag, value, help) in numbers {
+            let problem = match value as f32 {
+                _ if flag == "--lr" && value <= 0.0 => "must be above 0".to_string(),
+                _ if value < 0.0 => "must be 0 or more".to_string(),
+                _ if value.is_nan() => "must be a number".to_string(),
+                f32::INFINITY => format!("too large: must be at most {:.1e}", f32::MAX),
+                small if value > 0.0 && small < f32::MIN_POSITIVE => {
+                    format!("too small: must be at least {:.1e}", f32::MIN_POSITIVE)
+                }
+                _ => continue,
+            };
+            return Err(Failure::usage(format!("{flag} {}: {problem}", number(value))).help(help));
         }
         Ok(())
     }
+}
+
+/// Whether `--threads` can be had.
+pub(crate) fn check_threads(threads: Option<usize>) -> Result<()> {
+    const MOST: usize = 1024;
+    let problem = match threads {
+        Some(0) => "must be at least 1".to_string(),
+        Some(threads) if threads > MOST => format!("more than {MOST}"),
+        _ => return Ok(()),
+    };
+    let given = threads.unwrap_or(0);
+    Err(Failure::usage(format!("--threads {given}: {problem}")).help("leave it out to use every core"))
 }
 
 fn set<T: Copy>(value: &mut T, given: Option<T>) {
@@ -200,7 +227,13 @@ pub(crate) fn invalid_model(error: &ConfigError) -> Failure {
         ConfigError::Zero { field } => format!("--{field} 0"),
         ConfigError::HeadsDoNotDivideWidth { width, heads } => format!("--width {width} --heads {heads}"),
         ConfigError::Dropout { dropout } => format!("--dropout {dropout}"),
-        ConfigError::TooLarge { .. } => "--layers, --width, --context".to_string(),
+        ConfigError::TooLarge { sizes, .. } => {
+            // The vocabulary is the tokenizer's or the preset's: there is no flag for it.
+            let flags = sizes.iter().filter(|(field, _)| *field != "vocabulary");
+            let flags: Vec<String> = flags.map(|(field, size)| format!("--{field} {size}")).collect();
+            return Failure::usage(format!("{}: {error}", flags.join(" "))).help("take a smaller one");
+        }
+        ConfigError::TooDeep { layers } => format!("--layers {layers}"),
     };
     Failure::usage(format!("{flags}: {error}")).help(error.remedy())
 }
@@ -211,7 +244,7 @@ mod tests {
 
     #[test]
     fn json_round_trips_to_the_last_bit() {
-        for lr in [0.1 + 0.2, 3e-4, f64::MIN_POSITIVE, 1.0 / 3.0] {
+        for lr in [0.1 + 0.2, 3e-4, f64::from(f32::MIN_POSITIVE), 1.0 / 3.0] {
             let options = Options { lr: Some(lr), data: Some(vec!["/x y/ä".into()]), ..Options::default() };
             let settings = Settings::resolve(&options).unwrap();
             assert_eq!(Settings::parse(&settings.to_json()).unwrap(), settings);
@@ -233,9 +266,26 @@ mod tests {
         let none = Options::default;
         assert!(message(Options { steps: Some(0), ..none() }).contains("--steps 0: must be at least 1"));
         assert!(message(Options { lr: Some(-1.0), ..none() }).contains("--lr -1: must be above 0"));
+        for (lr, expected) in [
+            (0.0, "--lr 0: must be above 0"),
+            (f64::NAN, "--lr NaN: must be a number"),
+            (f64::INFINITY, "--lr inf: too large: must be at most 3.4e38"),
+            (1e39, "--lr 1e39: too large: must be at most 3.4e38"),
+            (1e-40, "--lr 1e-40: too small: must be at least 1.2e-38"),
+        ] {
+            let found = message(Options { lr: Some(lr), ..none() });
+            assert!(found.contains(expected), "{found}");
+        }
+        assert!(message(Options { weight_decay: Some(1e39), ..none() }).contains("--weight-decay 1e39: too"));
+        assert!(message(Options { clip: Some(-1.0), ..none() }).contains("--clip -1: must be 0 or more"));
+        assert!(message(Options { data: Some(Vec::new()), ..none() }).contains("--data: the list is empty"));
         assert!(message(Options { clip: Some(f64::NAN), ..none() }).contains("--clip NaN"));
         assert!(message(Options { threads: Some(9999), ..none() }).contains("--threads 9999"));
-        assert!(message(Options { batch: Some(usize::MAX), ..none() }).contains("too large for this model"));
+        assert!(message(Options { batch: Some(usize::MAX), ..none() }).contains("a step of so many tokens"));
+        let deep = message(Options { layers: Some(1_000_000_000), ..none() });
+        assert!(deep.contains("--layers 1000000000: 1000000000 layers are more than"), "{deep}");
+        let wide = message(Options { width: Some(100_000_000), ..none() });
+        assert!(wide.contains("--width 100000000: the MLP of this configuration is too large"), "{wide}");
         assert!(message(Options { preset: Some("huge".into()), ..none() }).contains("tiny, small, gpt2"));
         let odd = message(Options { width: Some(10), heads: Some(4), ..none() });
         assert!(odd.contains("--width 10 --heads 4: width 10 is not divisible by 4 heads"), "{odd}");

@@ -1,13 +1,14 @@
-//! The loop: steps, measurements, savings, and how it ends.
+//! The loop: steps, measurements, and how it ends.
 
 use super::begin::Run;
 use super::interrupt;
 use super::progress::Progress;
-use crate::failure::{Failure, Result};
+use super::saving::{Saving, resume_line};
+use crate::failure::Result;
 use crate::format::thousands;
 use crate::model::{self, Evaluator, Writer};
 use crate::output::{printable, program, quoted, say};
-use crate::run::{Row, RunFolder, save};
+use crate::run::Row;
 use gradloom::ErrorKind;
 use gradloom_models::data::Batches;
 use gradloom_models::generate::Sampling;
@@ -17,90 +18,110 @@ use std::time::Instant;
 /// Makes the steps that are left, then writes what the run leaves behind.
 pub(super) fn train(mut run: Run) -> Result<()> {
     interrupt::listen()?;
-    let training = run.settings.training.clone();
-    let schedule = model::schedule(&run.settings);
-    let batches = Batches::new(training.seed, training.batch, run.settings.model.context);
-    let mut evaluator = Evaluator::new(&run.train, &run.data.held_out, training.batch)?;
-    let tokens_per_step = training.batch * run.settings.model.context;
-    let mut progress = Progress::new(training.steps, run.steps, tokens_per_step);
-    if run.metrics.is_empty() && run.steps == 0 {
-        let held_out = evaluator.loss()?;
-        progress.measured(0, None, held_out);
-        run.metrics.push(Row { step: 0, training: None, held_out: Some(held_out), lr: schedule.at(0) })?;
-    }
-    let mut saved = run.steps;
-    while run.steps < training.steps && !interrupt::asked() {
-        let lr = schedule.at(run.steps);
-        let (ids, targets) = batches.draw(run.steps, &run.data.training);
-        let began = Instant::now();
-        let loss = match run.train.step((&ids, &targets))?.loss() {
-            Ok(loss) => loss,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFinite { .. }) => {
-                progress.finish(run.steps);
-                // Steps are counted from 1 for people.
-                return Err(diverged(&run, run.steps + 1, error.message(), saved));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        run.steps += 1;
-        progress.step(run.steps, loss, began.elapsed());
-
-        let began = Instant::now();
-        let is_last = run.steps == training.steps;
-        let saves = is_last || interrupt::asked() || run.steps.is_multiple_of(training.save_every);
-        let measures = is_last || run.steps.is_multiple_of(training.eval_every);
-        let mut row = Row { step: run.steps, training: Some(loss), held_out: None, lr };
-        // The training loss was computed before the update: only a measurement after it tells that the new weights are sound. Weights
-        // that are not never replace what is saved.
-        if measures || saves {
-            let held_out = evaluator.loss()?;
-            if !held_out.is_finite() {
-                progress.finish(run.steps);
-                return Err(diverged(&run, run.steps, "the held-out loss", saved));
-            }
-            if measures {
-                progress.measured(run.steps, Some(loss), held_out);
-                row.held_out = Some(held_out);
-            }
-        }
-        let kept = run.metrics.push(row).and_then(|()| {
-            if saves {
-                keep(&run)?;
-                saved = run.steps;
-            }
-            Ok(())
-        });
-        if let Err(failure) = kept {
-            progress.finish(run.steps);
-            return Err(not_saved(failure, &run.folder, run.steps, saved));
-        }
-        progress.aside(began.elapsed());
-    }
-    let steps = run.steps;
-    progress.finish(steps);
-    if steps < training.steps {
-        if saved < steps {
-            if !evaluator.loss()?.is_finite() {
-                return Err(diverged(&run, steps, "the held-out loss", saved));
-            }
-            keep(&run).map_err(|failure| not_saved(failure, &run.folder, steps, saved))?;
-        }
-        say!(
-            "\nstopped after step {} of {}, and saved. Go on with",
-            thousands(steps),
-            thousands(training.steps)
-        );
+    let training = &run.settings.training;
+    let (steps, tokens) = (training.steps, training.batch * run.settings.model.context);
+    let evaluator = Evaluator::new(&run.train, &run.data.held_out, training.batch)?;
+    let mut course = Course {
+        evaluator,
+        progress: Progress::new(steps, run.steps, tokens),
+        saving: Saving::after(run.steps),
+        proven: run.steps,
+    };
+    let result = course.go(&mut run);
+    course.progress.finish(run.steps);
+    result?;
+    if run.steps < steps {
+        say!("\nstopped after step {} of {}, and saved. Go on with", thousands(run.steps), thousands(steps));
         say!("  {}", resume_line(&run.folder));
         return Ok(());
     }
     finish(&run)
 }
 
-/// Saves everything. Metrics go first: a resumed run cuts off rows that are too many, but could not make up missing ones.
-fn keep(run: &Run) -> Result<()> {
-    run.metrics.sync()?;
-    save(&run.folder, &run.train.store(), &run.settings, run.steps)?;
-    run.metrics.draw(&run.folder, &run.settings.preset)
+/// What goes along with the steps.
+struct Course {
+    evaluator: Evaluator,
+    progress: Progress,
+    saving: Saving,
+    /// The last step after which the held-out loss was found finite.
+    proven: u64,
+}
+
+impl Course {
+    /// Steps until the end or an interruption, and saves the last state.
+    fn go(&mut self, run: &mut Run) -> Result<()> {
+        let training = run.settings.training.clone();
+        let schedule = model::schedule(&run.settings);
+        let batches = Batches::new(training.seed, training.batch, run.settings.model.context);
+        if run.steps == 0 && run.metrics.is_empty() {
+            let held_out = self.held_out(run)?;
+            self.progress.measured(0, None, held_out);
+            run.metrics.push(Row {
+                step: 0,
+                training: None,
+                held_out: Some(held_out),
+                lr: schedule.at(0),
+            })?;
+        }
+        while run.steps < training.steps && !interrupt::asked() {
+            let lr = schedule.at(run.steps);
+            let (ids, targets) = batches.draw(run.steps, &run.data.training);
+            let began = Instant::now();
+            let loss = match run.train.step((&ids, &targets))?.loss() {
+                Ok(loss) => loss,
+                Err(error) if matches!(error.kind(), ErrorKind::NotFinite { .. }) => {
+                    let what = error.message().split_once(" of step").map_or("the loss", |(what, _)| what);
+                    // The step took no effect, so it does not count among those made.
+                    return Err(self.saving.diverged(run, run.steps + 1, what));
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let took = began.elapsed();
+            let began = Instant::now();
+            // This loss came from the state before the step.
+            self.saving.proven(run)?;
+            run.steps += 1;
+            self.progress.step(run.steps, loss, took);
+
+            let is_last = run.steps == training.steps;
+            let mut row = Row { step: run.steps, training: Some(loss), held_out: None, lr };
+            let measured = if is_last || run.steps.is_multiple_of(training.eval_every) {
+                self.held_out(run).map(|held_out| {
+                    self.progress.measured(run.steps, Some(loss), held_out);
+                    row.held_out = Some(held_out);
+                })
+            } else {
+                Ok(())
+            };
+            let pushed = run.metrics.push(row);
+            pushed.map_err(|failure| self.saving.interrupted(run, run.steps, failure))?;
+            measured?;
+            if !is_last && run.steps.is_multiple_of(training.save_every) {
+                self.saving.hold(run)?;
+            }
+            self.progress.aside(began.elapsed());
+        }
+        self.save_last(run)
+    }
+
+    /// Saves the state after which no step follows: the held-out loss proves it instead.
+    fn save_last(&mut self, run: &Run) -> Result<()> {
+        if self.proven != run.steps {
+            self.held_out(run)?;
+        }
+        self.saving.hold(run)?;
+        self.saving.proven(run)
+    }
+
+    /// The held-out loss of the weights as they are, which is finite.
+    fn held_out(&mut self, run: &Run) -> Result<f32> {
+        let loss = self.evaluator.loss()?;
+        if !loss.is_finite() {
+            return Err(self.saving.diverged(run, run.steps, "the held-out loss"));
+        }
+        self.proven = run.steps;
+        Ok(loss)
+    }
 }
 
 /// What the model writes at the end: `sample.txt`, and on the screen.
@@ -112,7 +133,6 @@ fn finish(run: &Run) -> Result<()> {
         text.push_str(piece);
         ControlFlow::Continue(())
     })?;
-    keep(run)?;
     run.folder.write_text("sample.txt", &format!("{text}\n"))?;
     if let Some(loss) = run.metrics.held_out() {
         let bits = f64::from(loss) / std::f64::consts::LN_2;
@@ -123,32 +143,4 @@ fn finish(run: &Run) -> Result<()> {
     say!("More:\n  {} sample {folder} --prompt \"The \" --tokens 300", program());
     say!("The loss over time is in {}", run.folder.file("loss.svg").display());
     Ok(())
-}
-
-/// Something that must be finite is not: the weights are ruined, or about to be. What is saved stays as it is.
-fn diverged(run: &Run, step: u64, reason: &str, saved: u64) -> Failure {
-    let what = reason.split_once(" of step").map_or(reason, |(what, _)| what);
-    // A tenth of a rate far beyond reason would be no better.
-    let slower = (run.settings.training.lr / 10.0).min(1e-3);
-    Failure::failed(format!("step {}: {what} is not finite; training stopped", thousands(step))).help(
-        format!(
-            "the weights of step {} are kept; go on from there more slowly: {} --lr {slower}",
-            thousands(saved),
-            resume_line(&run.folder),
-        ),
-    )
-}
-
-/// A file could not be written in the middle of a run.
-fn not_saved(failure: Failure, folder: &RunFolder, step: u64, saved: u64) -> Failure {
-    failure.context(&format!("saving after step {} failed", thousands(step))).help(format!(
-        "the state of step {} is untouched; make room or lift the restriction, then {} repeats what came after it, bit for bit",
-        thousands(saved),
-        resume_line(folder)
-    ))
-}
-
-/// The command that goes on with a run.
-fn resume_line(folder: &RunFolder) -> String {
-    format!("{} train --resume {}", program(), quoted(&folder.path().display().to_string()))
 }

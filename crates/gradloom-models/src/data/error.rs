@@ -33,6 +33,12 @@ pub enum DataError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A pipe or a device: it may never end, and cannot be read again when a run is resumed.
+    #[error("{}: neither a file nor a folder", .path.display())]
+    NoFile {
+        /// The path as given.
+        path: PathBuf,
+    },
     /// A file without a byte.
     #[error("{}: the file is empty", .path.display())]
     Empty {
@@ -78,6 +84,7 @@ impl DataError {
             }
             DataError::Pattern { .. } => "* ? [a-z] and ** (a whole folder name) are understood".to_string(),
             DataError::Unreadable { .. } => "check the permissions".to_string(),
+            DataError::NoFile { .. } => "write the text to a file first".to_string(),
             DataError::Empty { .. } => "give a file with text in it".to_string(),
             DataError::Binary { .. } => {
                 "give plain text, UTF-8 or nearly so; convert or unpack the file first".to_string()

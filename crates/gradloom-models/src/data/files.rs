@@ -38,6 +38,8 @@ impl Reader {
             let mut files = Vec::new();
             collect(path, &mut files)?;
             files
+        } else if path.exists() && !path.is_file() {
+            return Err(DataError::NoFile { path: path.to_path_buf() });
         } else if path.exists() {
             return self.read(path, true);
         } else if given.contains(['*', '?', '[']) {
@@ -190,6 +192,12 @@ mod tests {
         assert_eq!(message("*.rs"), ": no file matches");
         assert_eq!(message("junk"), ": no text in it (1 files, all of them empty or not text)");
         assert_eq!(message("dir"), ": no text in it (0 files, all of them empty or not text)");
+        #[cfg(unix)]
+        {
+            let socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+            assert_eq!(message("socket"), ": neither a file nor a folder");
+            drop(socket);
+        }
         assert!(message("a***b").starts_with(": not a pattern: "));
     }
 }

@@ -22,6 +22,9 @@ pub struct Gpt2Config {
     pub dropout: f64,
 }
 
+/// Most blocks of a model; the deepest published transformers have a thousand (Wang et al., 2022).
+pub const MOST_LAYERS: usize = 4096;
+
 /// Sizes that make no model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
@@ -50,6 +53,14 @@ pub enum ConfigError {
     TooLarge {
         /// The tensor.
         what: &'static str,
+        /// The sizes that make it so: fields of [`Gpt2Config`], and their values.
+        sizes: Vec<(&'static str, usize)>,
+    },
+    /// More blocks than anybody has use for: compiling takes time in proportion.
+    #[error("{layers} layers are more than the {MOST_LAYERS} that can be compiled")]
+    TooDeep {
+        /// The configured number of layers.
+        layers: usize,
     },
 }
 
@@ -66,7 +77,11 @@ impl ConfigError {
                 format!("take width {}, or {divisor} heads", widths.join(" or "))
             }
             ConfigError::Dropout { .. } => "take a probability such as 0.1, or 0 for none".to_string(),
-            ConfigError::TooLarge { .. } => "take a smaller vocabulary, width, context or depth".to_string(),
+            ConfigError::TooLarge { sizes, .. } => {
+                let fields: Vec<&str> = sizes.iter().map(|(field, _)| *field).collect();
+                format!("take a smaller {}", fields.join(" or "))
+            }
+            ConfigError::TooDeep { .. } => "take fewer layers".to_string(),
         }
     }
 }
@@ -112,21 +127,30 @@ impl Gpt2Config {
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(ConfigError::Dropout { dropout: self.dropout });
         }
+        if self.layers > MOST_LAYERS {
+            return Err(ConfigError::TooDeep { layers: self.layers });
+        }
+        let width = ("width", self.width);
+        let too_large = |what, sizes: &[(&'static str, usize)]| {
+            Err(ConfigError::TooLarge { what, sizes: sizes.to_vec() })
+        };
         let countable = |rows: usize| rows.checked_mul(self.width).is_some_and(|n| n <= i32::MAX as usize);
-        let mlp_rows = self.width.checked_mul(4).ok_or(ConfigError::TooLarge { what: "the MLP" })?;
-        for (what, rows) in [
-            ("the token embedding", self.vocabulary),
-            ("the position embedding", self.context),
-            ("the MLP", mlp_rows),
+        // The width alone comes first: where it is the culprit, nothing else is named.
+        if !self.width.checked_mul(4).is_some_and(countable) {
+            return too_large("the MLP", &[width]);
+        }
+        for (what, field, rows) in [
+            ("the token embedding", "vocabulary", self.vocabulary),
+            ("the position embedding", "context", self.context),
         ] {
             if !countable(rows) {
-                return Err(ConfigError::TooLarge { what });
+                return too_large(what, &[(field, rows), width]);
             }
         }
         // Parameters, gradients and two moments, four bytes each.
         match self.checked_parameters().and_then(|n| n.checked_mul(16)) {
             Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
-            _ => Err(ConfigError::TooLarge { what: "the model" }),
+            _ => too_large("the model", &[("layers", self.layers), width]),
         }
     }
 }
@@ -182,8 +206,15 @@ mod tests {
             let long = Gpt2Config { context: huge, ..config() };
             assert!(matches!(long.validate(), Err(ConfigError::TooLarge { .. })), "context {huge}");
         }
-        let deep = Gpt2Config { layers: usize::MAX, ..config() };
-        assert_eq!(deep.validate(), Err(ConfigError::TooLarge { what: "the model" }));
+        let error = Gpt2Config { width: 1 << 31, heads: 1, ..config() }.validate().unwrap_err();
+        assert_eq!(error.remedy(), "take a smaller width");
+        let error = Gpt2Config { context: 1 << 31, ..config() }.validate().unwrap_err();
+        assert_eq!(error.remedy(), "take a smaller context or width");
+        assert_eq!(Gpt2Config { layers: MOST_LAYERS, ..config() }.validate(), Ok(()));
+        for layers in [MOST_LAYERS + 1, 1_000_000_000, usize::MAX] {
+            let deep = Gpt2Config { layers, ..config() };
+            assert_eq!(deep.validate(), Err(ConfigError::TooDeep { layers }));
+        }
     }
 
     #[test]

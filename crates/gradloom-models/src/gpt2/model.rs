@@ -76,6 +76,7 @@ impl Gpt2 {
     }
 
     /// Logits of the token after each position: i32 `[batch, time]` gives `[batch, time, vocabulary]`, with `time` up to the context.
+    #[track_caller]
     pub fn forward(&self, ids: Tensor) -> Tensor {
         self.logits(self.hidden(ids))
     }
@@ -83,6 +84,7 @@ impl Gpt2 {
     /// Logits of the token after one position: i32 ids `[1, time]` and i32 position `[1]` give `[1, vocabulary]`.
     ///
     /// What stands after the position does not count, so a short text may be filled up with anything.
+    #[track_caller]
     pub fn logits_at(&self, ids: Tensor, position: Tensor) -> Tensor {
         let hidden = self.hidden(ids);
         let [_, time, width] = hidden.dims();
@@ -91,10 +93,14 @@ impl Gpt2 {
 
     /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of probabilities
     /// f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)
     }
 
+    /// What can be wrong here is the shape or dtype of the ids, so errors point at the caller's line; what follows, in the blocks and in
+    /// [`logits`](Self::logits), keeps its own lines, which tell more in `inspect`.
+    #[track_caller]
     fn hidden(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();
         let positions = self.wpe.weight.tensor().slice(0, 0..time);
@@ -141,7 +147,7 @@ impl Mlp {
 mod tests {
     use super::*;
     use gradloom_core::nn::Visitor;
-    use gradloom_core::trace::{i32, trace};
+    use gradloom_core::trace::{f32, i32, trace};
     use std::collections::BTreeMap;
 
     fn config() -> Gpt2Config {
@@ -231,11 +237,36 @@ mod tests {
         assert_eq!((sources(true), sources(false)), (5, 0));
     }
 
+    /// File and line that an error points at.
+    fn place(error: &gradloom_core::error::Error) -> (&str, u32) {
+        let origin = error.origin().expect("a place");
+        (&origin.file, origin.line)
+    }
+
+    #[test]
+    fn wrong_inputs_are_the_callers_mistake() {
+        let model = Gpt2::new(&config()).unwrap();
+        type Call = fn(&Gpt2, &[Tensor]) -> Tensor;
+        let begin = line!() + 2;
+        let calls: [Call; 5] = [
+            |m, x| m.forward(x[1]),
+            |m, x| m.forward(x[2]),
+            |m, x| m.loss(x[0], x[1]),
+            |m, x| m.loss(x[1], x[0]),
+            |m, x| m.logits_at(x[0], x[1]),
+        ];
+        for (i, call) in (0..).zip(calls) {
+            let inputs = [i32("ids", [1, 5]), f32("wrong", [1, 4]), i32("flat", [5])];
+            let traced = trace(&model, &inputs, false, |x| call(&model, x), |t| vec![t]);
+            assert_eq!(place(&traced.unwrap_err()), (file!(), begin + i), "call {i}");
+        }
+    }
+
     #[test]
     fn a_text_longer_than_the_context_is_an_error_of_the_trace() {
         let model = Gpt2::new(&config()).unwrap();
         let traced = trace(&model, &[i32("ids", [1, 7])], false, |x| model.forward(x[0]), |t| vec![t]);
-        assert!(traced.is_err());
+        assert_eq!(place(&traced.unwrap_err()), (file!(), line!() - 1));
         let zero = Gpt2Config { heads: 3, ..config() };
         assert!(matches!(Gpt2::new(&zero), Err(ConfigError::HeadsDoNotDivideWidth { .. })));
     }

@@ -48,12 +48,13 @@ pub(super) unsafe fn online_softmax<S: Simd>(
         maxima = simd.max_f32s(simd.select_f32s(tail, scaled, lowest), maxima);
     }
     let maximum = state.maximum.max(simd.reduce_max_f32s(maxima));
+    // The product is rounded before the shift, as it was for the maximum: the exponent is then never above 0.
     let shift = simd.splat_f32s(-maximum);
     let mut sums = simd.splat_f32s(0.0);
     for at in (0..whole).step_by(lanes) {
         // SAFETY: as above.
         unsafe {
-            let value = exp(simd, simd.mul_add_e_f32s(load(simd, row.add(at)), factor, shift));
+            let value = exp(simd, simd.add_f32s(simd.mul_f32s(load(simd, row.add(at)), factor), shift));
             sums = simd.add_f32s(sums, value);
             store(simd, row.add(at), value);
         }
@@ -62,7 +63,7 @@ pub(super) unsafe fn online_softmax<S: Simd>(
     if whole < count {
         // SAFETY: as above.
         unsafe {
-            let value = exp(simd, simd.mul_add_e_f32s(load(simd, row.add(whole)), factor, shift));
+            let value = exp(simd, simd.add_f32s(simd.mul_f32s(load(simd, row.add(whole)), factor), shift));
             let value = simd.select_f32s(tail, value, simd.splat_f32s(0.0));
             sums = simd.add_f32s(sums, value);
             store(simd, row.add(whole), value);
@@ -99,7 +100,7 @@ pub(super) unsafe fn softmax_gradient<S: Simd>(
         // SAFETY: below `width`, which is a whole number of vectors.
         unsafe {
             let (scores, cotangents) = (scores.add(at), cotangents.add(at));
-            let mut p = exp(simd, simd.mul_add_e_f32s(load(simd, scores), factor, shift));
+            let mut p = exp(simd, simd.add_f32s(simd.mul_f32s(load(simd, scores), factor), shift));
             let mut d = simd.mul_f32s(simd.mul_f32s(p, factor), simd.sub_f32s(load(simd, cotangents), mean));
             if at + lanes > count {
                 let mask = simd.mask_between_m32s(0, (count - at) as u32).mask();
