@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::store::{Store, lost};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, OpKind, Type};
-use gradloom_core::kernel::{Access, Kernel, Layout};
+use gradloom_core::kernel::{Access, Layout};
 use gradloom_core::plan::{self, Plan, StoreLayout};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -273,13 +273,9 @@ pub(crate) fn unique_kernels(plan: &Plan) -> usize {
     let describe = |accesses: &[Access]| -> Vec<(DType, Layout)> {
         accesses.iter().map(|a| (a.dtype, Layout { offset: 0, ..a.layout.clone() })).collect()
     };
-    let key = |kernel: &Kernel| match kernel {
-        Kernel::Op(kind) => Some(kind.clone()),
-        Kernel::Copy | Kernel::WriteRegion => None,
-    };
     plan.launches
         .iter()
-        .map(|l| (key(&l.kernel), l.kernel.name(), describe(&l.reads), describe(&l.writes)))
+        .map(|l| (&l.kernel, describe(&l.reads), describe(&l.writes)))
         .collect::<HashSet<_>>()
         .len()
 }

@@ -1,7 +1,8 @@
 //! One kernel's call: what it computes, what it reads and writes.
 
-use super::Layout;
-use crate::ir::{DType, OpId, OpKind, ValueId};
+use super::{Body, Layout};
+use crate::ir::{DType, DotAxes, OpId, OpKind, ValueId};
+use std::ops::Range;
 
 /// A strided window into the bytes that a value owns.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,10 +16,23 @@ pub struct Access {
 }
 
 /// What a launch computes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kernel {
     /// The op, on the reads as operands and the writes as results. Never a leaf, a view or a block op.
     Op(OpKind),
+    /// A fused expression over the reads.
+    Loop(Body),
+    /// A matrix product of the first two reads and what follows from it, position by position: row i, column j of the epilogue are
+    /// row i and column j of the product, all products of a batch below each other. The epilogue has no row reductions; its loads
+    /// name the launch's reads, from index 2.
+    Dot {
+        /// Which axes.
+        axes: DotAxes,
+        /// What is made of the product.
+        epilogue: Body,
+    },
+    /// Independent kernels, run together.
+    Group(Vec<Part>),
     /// Copies the read to the write, element by element in the order of the layouts' axes (of equal shapes).
     Copy,
     /// Reads (value, one i32 scalar start for each axis); replaces that window of the write. Out of range is an index trap.
@@ -30,10 +44,29 @@ impl Kernel {
     pub fn name(&self) -> &'static str {
         match self {
             Kernel::Op(kind) => kind.name(),
+            Kernel::Loop(body) => body.name(),
+            Kernel::Dot { .. } => "dot",
+            Kernel::Group(parts) => match parts.first() {
+                Some(part) => part.kernel.name(),
+                None => "group",
+            },
             Kernel::Copy => "copy",
             Kernel::WriteRegion => "write_region",
         }
     }
+}
+
+/// One kernel of a [`Kernel::Group`]; it numbers its reads and writes from 0.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    /// What it computes; not a group.
+    pub kernel: Kernel,
+    /// Its reads among those of the launch.
+    pub reads: Range<usize>,
+    /// Its writes among those of the launch.
+    pub writes: Range<usize>,
+    /// Its scratch, in bytes from the start of the launch's workspace: parts run at the same time.
+    pub workspace: Range<usize>,
 }
 
 /// When a launch runs.

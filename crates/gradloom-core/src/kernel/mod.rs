@@ -3,10 +3,12 @@
 //! In: a graph, lowered for one target (`gradloom-codegen`). Out: [`Launch`]es, which the plan schedules and places without
 //! knowing the target. Until the fusing compiler stands here, a launch computes one op; views have become [`Layout`]s.
 
+mod body;
 mod launch;
 mod layout;
 mod lowered;
 
-pub use launch::{Access, Kernel, Launch, Phase};
+pub use body::{Body, Level, Node, NodeId, NodeKind, Store};
+pub use launch::{Access, Kernel, Launch, Part, Phase};
 pub use layout::Layout;
 pub use lowered::Lowered;

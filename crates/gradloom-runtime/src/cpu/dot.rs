@@ -38,6 +38,15 @@ pub(super) fn prepare_dot(launch: &Launch, axes: &DotAxes) -> Box<dyn Prepared> 
     Box::new(Dot { result: launch.writes[0].layout.offset, problem, schedule })
 }
 
+/// A kernel for a product with an epilogue.
+pub(super) fn prepare_dot_with_epilogue(
+    _launch: &Launch,
+    _axes: &DotAxes,
+    _epilogue: &gradloom_core::kernel::Body,
+) -> Box<dyn Prepared> {
+    todo!()
+}
+
 struct Dot {
     problem: DotProblem,
     schedule: DotSchedule,

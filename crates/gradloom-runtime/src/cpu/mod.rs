@@ -10,6 +10,8 @@ mod device;
 mod dot;
 mod elementwise;
 mod fill;
+mod fused;
+mod group;
 mod index;
 mod kernel;
 mod math;

@@ -4,7 +4,7 @@
 //! Always holds: the match is exhaustive, so a new primitive does not compile until it has a kernel.
 
 use super::kernel::{Call, Prepared, Trap};
-use super::{Level, attention, custom, dot, elementwise, index, movement, random, reduce};
+use super::{Level, attention, custom, dot, elementwise, fused, group, index, movement, random, reduce};
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
 
@@ -21,6 +21,9 @@ pub fn prepare(launch: &Launch, graph: &Graph) -> Box<dyn Prepared> {
     }
     let kind = match &launch.kernel {
         Kernel::Op(kind) => kind,
+        Kernel::Loop(body) => return fused::prepare_loop(launch, body, Level::detect()),
+        Kernel::Dot { axes, epilogue } => return dot::prepare_dot_with_epilogue(launch, axes, epilogue),
+        Kernel::Group(parts) => return group::prepare_group(launch, parts, graph),
         Kernel::Copy => return movement::prepare_copy(launch),
         Kernel::WriteRegion => return movement::prepare_write_region(launch),
     };

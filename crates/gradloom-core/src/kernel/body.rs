@@ -1,0 +1,283 @@
+//! What a fused kernel computes: an expression over `rows x columns` positions, for no target in particular.
+//!
+//! Positions are numbered row by row. A node has one element for each position, for each row, or one in all ([`Level`]); a node of a
+//! higher level may use nodes of lower ones, whose elements are then repeated. Views are not nodes: they are the [`Layout`](super::Layout)s of
+//! the operands. Whoever runs a body splits it by rows, or, without reductions, by any rectangle of positions.
+//!
+//! Always holds (checked by [`Body::check`]): operands of a node precede it, and levels and dtypes agree.
+
+use crate::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
+use std::fmt;
+
+/// How many elements a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// One.
+    Uniform,
+    /// One for each row.
+    Row,
+    /// One for each position.
+    Element,
+}
+
+/// Index of a node in [`Body::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// Position in [`Body::nodes`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "t{}", self.0)
+    }
+}
+
+/// What a node computes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NodeKind {
+    /// A number; uniform.
+    Constant(Number),
+    /// The launch's operand of this index. Its layout has as many elements as the node, in the order of the positions.
+    Load(usize),
+    /// Elements of the matrix product that the body follows; f32, one for each position. Only in the epilogue of a product.
+    Accumulator,
+    /// A function of one node; not `Detach`.
+    Unary(UnaryOp, NodeId),
+    /// A function of two nodes of one dtype. Integer division and remainder, which trap, are never fused.
+    Binary(BinaryOp, [NodeId; 2]),
+    /// Bool.
+    Compare(CompareOp, [NodeId; 2]),
+    /// (condition, where true, where false).
+    Select([NodeId; 3]),
+    /// Conversion to the node's dtype.
+    Cast(NodeId),
+    /// The node itself, an i32; an element outside `0..extent` is an index trap.
+    CheckIndex {
+        /// The index.
+        index: NodeId,
+        /// Number of elements of the indexed axis.
+        extent: usize,
+    },
+    /// All elements of each row of a node of level `Element` together; level `Row`. f32 is accumulated in f32.
+    Reduce(ReduceOp, NodeId),
+}
+
+impl NodeKind {
+    /// The nodes that this one uses.
+    pub fn operands(&self) -> &[NodeId] {
+        match self {
+            NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Accumulator => &[],
+            NodeKind::Unary(_, a)
+            | NodeKind::Cast(a)
+            | NodeKind::CheckIndex { index: a, .. }
+            | NodeKind::Reduce(_, a) => std::slice::from_ref(a),
+            NodeKind::Binary(_, all) | NodeKind::Compare(_, all) => all,
+            NodeKind::Select(all) => all,
+        }
+    }
+}
+
+/// One value of the expression.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// What it computes.
+    pub kind: NodeKind,
+    /// Of its elements.
+    pub dtype: DType,
+    /// How many elements it has.
+    pub level: Level,
+}
+
+/// What a body leaves in memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Store {
+    /// The node's elements, repeated up to `level`, in the order of the positions.
+    Whole {
+        /// What is written.
+        node: NodeId,
+        /// At least the node's level.
+        level: Level,
+        /// Index of the launch's result.
+        write: usize,
+    },
+    /// The elements of each column together: one result for each column, from a node of level `Element`.
+    Columns {
+        /// How.
+        op: ReduceOp,
+        /// What is reduced.
+        node: NodeId,
+        /// Index of the launch's result, of `columns` elements.
+        write: usize,
+    },
+}
+
+impl Store {
+    /// The node that is stored.
+    pub fn node(&self) -> NodeId {
+        match *self {
+            Store::Whole { node, .. } | Store::Columns { node, .. } => node,
+        }
+    }
+
+    /// Index of the launch's result.
+    pub fn write(&self) -> usize {
+        match *self {
+            Store::Whole { write, .. } | Store::Columns { write, .. } => write,
+        }
+    }
+}
+
+/// A fused expression.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Body {
+    /// Rows; independent of each other, but for [`Store::Columns`].
+    pub rows: usize,
+    /// Positions in a row.
+    pub columns: usize,
+    /// The expression; operands precede users.
+    pub nodes: Vec<Node>,
+    /// What is left in memory; one store for each result.
+    pub stores: Vec<Store>,
+}
+
+impl Body {
+    /// Elements of a node or store of this level.
+    pub fn elements(&self, level: Level) -> usize {
+        match level {
+            Level::Uniform => 1,
+            Level::Row => self.rows,
+            Level::Element => self.rows * self.columns,
+        }
+    }
+
+    /// The node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// Whether rows must stay whole.
+    pub fn has_row_reductions(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)))
+    }
+
+    /// Whether running it can trap.
+    pub fn can_trap(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.kind, NodeKind::CheckIndex { .. }))
+    }
+
+    /// The kind in plans and profiles: `map`, `row`, `reduce`.
+    pub fn name(&self) -> &'static str {
+        let stores_elements =
+            self.stores.iter().any(|store| matches!(store, Store::Whole { level: Level::Element, .. }));
+        let columns = self.stores.iter().any(|store| matches!(store, Store::Columns { .. }));
+        match (self.has_row_reductions(), stores_elements, columns) {
+            (true, true, _) => "row",
+            (true, false, _) | (false, _, true) => "reduce",
+            (false, _, false) => "map",
+        }
+    }
+
+    /// Checks what the module's comment promises.
+    ///
+    /// # Errors
+    /// What is wrong, for the verifier's message.
+    pub fn check(&self) -> Result<(), String> {
+        for (i, node) in self.nodes.iter().enumerate() {
+            self.check_node(i, node)?;
+        }
+        for store in &self.stores {
+            let node = self.nodes.get(store.node().index()).ok_or("a store of a node that is not there")?;
+            let fits = match store {
+                Store::Whole { level, .. } => node.level <= *level,
+                Store::Columns { .. } => node.level == Level::Element,
+            };
+            if !fits {
+                return Err(format!("{} is stored at the wrong level", store.node()));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_node(&self, i: usize, node: &Node) -> Result<(), String> {
+        let name = NodeId(i as u32);
+        let operands = node.kind.operands();
+        if operands.iter().any(|operand| operand.index() >= i) {
+            return Err(format!("{name} uses a node that comes later"));
+        }
+        let of = |operand: NodeId| &self.nodes[operand.index()];
+        let highest = operands.iter().map(|&operand| of(operand).level).max();
+        let same = |all: &[NodeId]| all.windows(2).all(|pair| of(pair[0]).dtype == of(pair[1]).dtype);
+        let right = match &node.kind {
+            NodeKind::Constant(number) => node.level == Level::Uniform && number.fits(node.dtype),
+            NodeKind::Load(_) => true,
+            NodeKind::Accumulator => node.level == Level::Element && node.dtype == DType::F32,
+            NodeKind::Unary(op, a) => *op != UnaryOp::Detach && of(*a).dtype == node.dtype,
+            NodeKind::Binary(op, all) => {
+                let traps = matches!(op, BinaryOp::Div | BinaryOp::Rem) && node.dtype.is_integer();
+                same(all) && of(all[0]).dtype == node.dtype && !traps
+            }
+            NodeKind::Compare(_, all) => same(all) && node.dtype == DType::Bool,
+            NodeKind::Select([condition, a, b]) => {
+                of(*condition).dtype == DType::Bool && same(&[*a, *b]) && of(*a).dtype == node.dtype
+            }
+            NodeKind::Cast(_) => true,
+            NodeKind::CheckIndex { index, .. } => of(*index).dtype == DType::I32 && node.dtype == DType::I32,
+            NodeKind::Reduce(_, a) => {
+                of(*a).level == Level::Element && of(*a).dtype == node.dtype && node.level == Level::Row
+            }
+        };
+        let level = match (&node.kind, highest) {
+            (NodeKind::Reduce(..), _) | (_, None) => true,
+            (_, Some(highest)) => node.level == highest,
+        };
+        if right && level {
+            Ok(())
+        } else {
+            Err(format!("{name} ({:?}) does not fit its operands", node.kind))
+        }
+    }
+}
+
+/// One line a node and a store.
+impl fmt::Display for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, node) in self.nodes.iter().enumerate() {
+            let level = match node.level {
+                Level::Uniform => "uniform",
+                Level::Row => "row",
+                Level::Element => "element",
+            };
+            write!(f, "  {} = ", NodeId(i as u32))?;
+            match &node.kind {
+                NodeKind::Constant(number) => write!(f, "{}", number.as_f64())?,
+                NodeKind::Load(read) => write!(f, "load r{read}")?,
+                NodeKind::Accumulator => f.write_str("accumulator")?,
+                NodeKind::Unary(op, _) => f.write_str(op.name())?,
+                NodeKind::Binary(op, _) => f.write_str(op.name())?,
+                NodeKind::Compare(op, _) => f.write_str(op.name())?,
+                NodeKind::Select(_) => f.write_str("select")?,
+                NodeKind::Cast(_) => f.write_str("cast")?,
+                NodeKind::CheckIndex { extent, .. } => write!(f, "check_index below {extent}")?,
+                NodeKind::Reduce(op, _) => write!(f, "reduce_{}", op.name().trim_start_matches("reduce_"))?,
+            }
+            for operand in node.kind.operands() {
+                write!(f, " {operand}")?;
+            }
+            writeln!(f, " : {} {level}", node.dtype)?;
+        }
+        for store in &self.stores {
+            match store {
+                Store::Whole { node, level: _, write } => writeln!(f, "  w{write} = {node}")?,
+                Store::Columns { op, node, write } => {
+                    writeln!(f, "  w{write} = columns {} {node}", op.name())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
