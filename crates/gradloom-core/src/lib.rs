@@ -3,6 +3,7 @@
 extern crate self as gradloom;
 
 pub mod error;
+pub mod fuse;
 pub mod grad;
 pub mod ir;
 pub mod kernel;

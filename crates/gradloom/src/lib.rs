@@ -3,10 +3,10 @@
 //! # This crate
 //!
 //! The facade: what a program that trains or runs models needs. The compiler's stages are in [`ir`], [`trace`], [`grad`],
-//! [`optim`], [`passes`] and [`plan`]; `ARCHITECTURE.md` walks through them.
+//! [`optim`], [`passes`], [`fuse`] and [`plan`]; `ARCHITECTURE.md` walks through them.
 
 #[doc(inline)]
-pub use gradloom_core::{error, grad, ir, kernel, nn, optim, passes, plan, reference, trace, verify};
+pub use gradloom_core::{error, fuse, grad, ir, kernel, nn, optim, passes, plan, reference, trace, verify};
 #[doc(inline)]
 pub use gradloom_runtime as runtime;
 

@@ -41,6 +41,8 @@ enum Stage {
     Optim,
     /// After the rewrites
     Passes,
+    /// Kernels for no device in particular: what each computes, reads and writes
+    Fuse,
     /// Kernels in order, and where every byte lives
     Plan,
 }
@@ -65,6 +67,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Some(Stage::Grad) => print_line!("{}", stages.grad),
         Some(Stage::Optim) => print_line!("{}", stages.optim),
         Some(Stage::Passes) => print_line!("{}", stages.passes),
+        Some(Stage::Fuse) => {
+            let fused = gradloom::fuse::fuse(&stages.passes, gradloom::fuse::Fusion::On)?;
+            print_line!("{}", fused.print(&stages.passes))
+        }
         Some(Stage::Plan) => print_line!("{}", train.plan().report(&stages.passes)),
         None => print_line!("{}", summary::of(&settings, &train)),
     }?;

@@ -1,29 +1,30 @@
-//! From a graph to launches for the CPU: one kernel an op; views become layouts.
+//! From fused kernels to launches for the CPU.
 //!
-//! In: a graph without block ops. Out: [`Lowered`]. Always holds: a copy is made only where the kernel that reads a view cannot index
-//! through it (a reshape that no strides can say, a matrix operand without single strides, a user's op).
+//! In: a graph without block ops, fused. Out: [`Lowered`]. Always holds: a copy is made only where the kernel that reads a view cannot index
+//! through it (a matrix operand without single strides, a user's op).
 
 use super::{DotProblem, attention_workspace, copied_layout, dot_copies, dot_workspace};
-use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{DotAxes, Graph, Op, OpId, OpKind, Type, UnaryOp};
-use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Lowered, Phase};
+use gradloom_core::error::Result;
+use gradloom_core::fuse::{Fused, Fusion, KernelSpec, fuse};
+use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind, Type};
+use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, NodeKind, Part, Phase, Store};
+use gradloom_core::plan::ALIGNMENT;
 
-/// Lowers a graph for a CPU with this many threads, which decide about scratch, never about results.
+/// Fuses a graph and lowers it for a CPU with this many threads, which decide about scratch, never about results.
 ///
 /// # Errors
 /// When a block op is left: passes expand them first.
 pub fn lower(graph: &Graph, threads: usize) -> Result<Lowered> {
-    let mut lowering = Lowering { graph, threads, lowered: Lowered::leaves(graph) };
-    for (id, op) in graph.entry_ops() {
-        if op.kind.block().is_some() {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                format!("{} was not expanded before lowering", op.kind.name()),
-            ));
-        }
-        lowering.op(id, op);
+    Ok(lower_fused(graph, fuse(graph, Fusion::On)?, threads))
+}
+
+/// Lowers kernels for a CPU with this many threads.
+pub fn lower_fused(graph: &Graph, fused: Fused, threads: usize) -> Lowered {
+    let mut lowering = Lowering { graph, threads, lowered: fused.memory };
+    for spec in fused.kernels {
+        lowering.kernel(spec);
     }
-    Ok(lowering.lowered)
+    lowering.lowered
 }
 
 struct Lowering<'g> {
@@ -33,81 +34,69 @@ struct Lowering<'g> {
 }
 
 impl Lowering<'_> {
-    fn op(&mut self, id: OpId, op: &Op) {
-        let operand = |lowering: &Self, i: usize| lowering.lowered.access[&op.operands[i]].clone();
-        let view = |access: Access, layout: Layout| Access { layout, ..access };
-        let alias = match &op.kind {
-            OpKind::Constant { .. } | OpKind::Iota { .. } => return,
-            kind if kind.is_external_leaf() => return,
-            OpKind::Reshape { shape } => {
-                let x = operand(self, 0);
-                match x.layout.reshape(shape) {
-                    Some(layout) => view(x, layout),
-                    None => view(self.copy(id, &x), Layout::contiguous(shape)),
-                }
+    fn kernel(&mut self, spec: KernelSpec) {
+        let KernelSpec { op, mut kernel, mut reads, writes, commit: _ } = spec;
+        let (may_alias, workspace) = match &mut kernel {
+            Kernel::Group(parts) => self.group(op, parts, &mut reads, &writes),
+            kernel => {
+                let workspace = self.prepare(op, kernel, &mut reads);
+                (aliases(kernel, &reads, &writes), workspace)
             }
-            OpKind::Permute { perm } => {
-                let x = operand(self, 0);
-                let layout = x.layout.permute(perm);
-                view(x, layout)
-            }
-            OpKind::Broadcast { shape } => {
-                let x = operand(self, 0);
-                let layout = x.layout.broadcast(shape);
-                view(x, layout)
-            }
-            OpKind::Slice { start, limit, step } => {
-                let x = operand(self, 0);
-                let layout = x.layout.slice(start, limit, step);
-                view(x, layout)
-            }
-            OpKind::Unary(UnaryOp::Detach) => operand(self, 0),
-            _ => return self.launch(id, op),
         };
-        self.lowered.access.insert(op.results[0], alias);
-    }
-
-    fn launch(&mut self, id: OpId, op: &Op) {
-        let mut reads: Vec<Access> =
-            op.operands.iter().map(|value| self.lowered.access[value].clone()).collect();
-        let mut workspace = 0;
-        match &op.kind {
-            OpKind::Dot(axes) => {
-                self.fit_dot_operands(id, axes, &mut reads);
-                let problem = DotProblem::new(axes, &reads[0].layout, &reads[1].layout)
-                    .expect("the operands were copied to fit");
-                workspace = dot_workspace(&problem);
-            }
-            OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => {
-                workspace = attention_workspace(spec, op, self.graph, self.threads);
-            }
-            OpKind::Custom(_) => {
-                for read in reads.iter_mut().filter(|read| !read.layout.is_contiguous()) {
-                    *read = self.copy(id, read);
-                }
-            }
-            _ => {}
-        }
-        let writes: Vec<Access> = op
-            .results
-            .iter()
-            .map(|&value| {
-                let ty = self.graph.ty(value);
-                self.lowered.own(value, ty.clone(), Layout::contiguous(&ty.shape))
-            })
-            .collect();
         self.lowered.launches.push(Launch {
-            op: id,
-            kernel: Kernel::Op(op.kind.clone()),
-            may_alias: aliases(&op.kind, &reads, &writes),
+            op,
+            kernel,
             reads,
             writes,
+            may_alias,
             workspace,
             phase: Phase::Compute,
         });
     }
 
-    fn fit_dot_operands(&mut self, id: OpId, axes: &DotAxes, reads: &mut [Access]) {
+    /// Makes the operands fit the kernel; gives the scratch that it needs.
+    fn prepare(&mut self, op: OpId, kernel: &Kernel, reads: &mut [Access]) -> usize {
+        match kernel {
+            Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
+                self.fit_dot_operands(op, axes, reads);
+                let problem = DotProblem::new(axes, &reads[0].layout, &reads[1].layout)
+                    .expect("the operands were copied to fit");
+                dot_workspace(&problem)
+            }
+            Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)) => {
+                attention_workspace(spec, &self.graph.ops[op], self.graph, self.threads)
+            }
+            Kernel::Op(OpKind::Custom(_)) => {
+                for read in reads.iter_mut().filter(|read| !read.layout.is_contiguous()) {
+                    *read = self.copy(op, read);
+                }
+                0
+            }
+            _ => 0,
+        }
+    }
+
+    /// Prepares the parts of a group, whose scratch stands side by side.
+    fn group(
+        &mut self,
+        op: OpId,
+        parts: &mut [Part],
+        reads: &mut [Access],
+        writes: &[Access],
+    ) -> (Vec<(usize, usize)>, usize) {
+        let mut may_alias = Vec::new();
+        let mut workspace = 0;
+        for part in parts {
+            let bytes = self.prepare(op, &part.kernel, &mut reads[part.reads.clone()]);
+            part.workspace = workspace..workspace + bytes;
+            workspace = part.workspace.end.next_multiple_of(ALIGNMENT);
+            let pairs = aliases(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()]);
+            may_alias.extend(pairs.into_iter().map(|(w, r)| (part.writes.start + w, part.reads.start + r)));
+        }
+        (may_alias, workspace)
+    }
+
+    fn fit_dot_operands(&mut self, op: OpId, axes: &DotAxes, reads: &mut [Access]) {
         let copies = dot_copies(axes, &reads[0].layout, &reads[1].layout);
         // A product of a value with itself copies it once.
         let mut last: Option<(Access, Access)> = None;
@@ -117,7 +106,7 @@ impl Lowering<'_> {
             let from = Access { layout: read.layout.permute(&order), ..read.clone() };
             let to = match last.take() {
                 Some((known, copy)) if known == from => copy,
-                _ => self.copy(id, &from),
+                _ => self.copy(op, &from),
             };
             *read = Access { layout: copied_layout(&shape, &order), ..to.clone() };
             last = Some((from, to));
@@ -142,13 +131,46 @@ impl Lowering<'_> {
 
 /// Which reads the results may overwrite. A kernel that can trap is no exception: it is never launched in the commit, and the
 /// temporaries that it overwrites die with the step.
-fn aliases(kind: &OpKind, reads: &[Access], writes: &[Access]) -> Vec<(usize, usize)> {
-    match kind {
-        OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
+fn aliases(kernel: &Kernel, reads: &[Access], writes: &[Access]) -> Vec<(usize, usize)> {
+    match kernel {
+        Kernel::Op(
+            OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. },
+        ) => {
             let same_size = |read: &Access| read.dtype.bytes() == writes[0].dtype.bytes();
             (0..reads.len()).filter(|&i| same_size(&reads[i])).map(|i| (0, i)).collect()
         }
-        OpKind::ScatterAdd { .. } | OpKind::DynamicUpdateSlice => vec![(0, 0)],
+        Kernel::Op(OpKind::ScatterAdd { .. } | OpKind::DynamicUpdateSlice) => vec![(0, 0)],
+        Kernel::Loop(body) => body_aliases(body, reads, writes),
+        // Several blocks of columns read what a row has.
+        Kernel::Dot { epilogue, .. } => {
+            let pairs = body_aliases(epilogue, reads, writes).into_iter();
+            pairs
+                .filter(|&(w, _)| matches!(epilogue.stores[w], Store::Whole { level: Level::Element, .. }))
+                .collect()
+        }
         _ => Vec::new(),
     }
+}
+
+/// A position's operands are read before its results are written, if both have an element for each position (or each row).
+fn body_aliases(body: &Body, reads: &[Access], writes: &[Access]) -> Vec<(usize, usize)> {
+    let loads: Vec<(usize, Level)> = body
+        .nodes
+        .iter()
+        .filter_map(|node| match node.kind {
+            NodeKind::Load(read) => Some((read, node.level)),
+            _ => None,
+        })
+        .collect();
+    let mut pairs = Vec::new();
+    for store in &body.stores {
+        let Store::Whole { level, write, .. } = *store else { continue };
+        for &(read, at) in &loads {
+            let alike = at == level && (level != Level::Uniform || body.elements(Level::Element) == 1);
+            if alike && reads[read].dtype.bytes() == writes[write].dtype.bytes() {
+                pairs.push((write, read));
+            }
+        }
+    }
+    pairs
 }

@@ -11,4 +11,4 @@ mod lower;
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
 pub use dot_problem::{BatchAxis, DotCopies, DotProblem, MatrixView, copied_layout, dot_copies};
 pub use dot_schedule::{DotSchedule, DotTask, dot_workspace};
-pub use lower::lower;
+pub use lower::{lower, lower_fused};

@@ -44,6 +44,8 @@ pub enum NodeKind {
     Constant(Number),
     /// The launch's operand of this index. Its layout has as many elements as the node, in the order of the positions.
     Load(usize),
+    /// Number of the column, from 0; i32, level `Element`.
+    Column,
     /// Elements of the matrix product that the body follows; f32, one for each position. Only in the epilogue of a product.
     Accumulator,
     /// A function of one node; not `Detach`.
@@ -63,6 +65,8 @@ pub enum NodeKind {
         /// Number of elements of the indexed axis.
         extent: usize,
     },
+    /// The node's elements, repeated up to this node's level.
+    Repeat(NodeId),
     /// All elements of each row of a node of level `Element` together; level `Row`. f32 is accumulated in f32.
     Reduce(ReduceOp, NodeId),
 }
@@ -71,10 +75,11 @@ impl NodeKind {
     /// The nodes that this one uses.
     pub fn operands(&self) -> &[NodeId] {
         match self {
-            NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Accumulator => &[],
+            NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Column | NodeKind::Accumulator => &[],
             NodeKind::Unary(_, a)
             | NodeKind::Cast(a)
             | NodeKind::CheckIndex { index: a, .. }
+            | NodeKind::Repeat(a)
             | NodeKind::Reduce(_, a) => std::slice::from_ref(a),
             NodeKind::Binary(_, all) | NodeKind::Compare(_, all) => all,
             NodeKind::Select(all) => all,
@@ -215,6 +220,8 @@ impl Body {
         let right = match &node.kind {
             NodeKind::Constant(number) => node.level == Level::Uniform && number.fits(node.dtype),
             NodeKind::Load(_) => true,
+            NodeKind::Column => node.level == Level::Element && node.dtype == DType::I32,
+            NodeKind::Repeat(a) => of(*a).dtype == node.dtype && of(*a).level <= node.level,
             NodeKind::Accumulator => node.level == Level::Element && node.dtype == DType::F32,
             NodeKind::Unary(op, a) => *op != UnaryOp::Detach && of(*a).dtype == node.dtype,
             NodeKind::Binary(op, all) => {
@@ -232,7 +239,7 @@ impl Body {
             }
         };
         let level = match (&node.kind, highest) {
-            (NodeKind::Reduce(..), _) | (_, None) => true,
+            (NodeKind::Reduce(..) | NodeKind::Repeat(_), _) | (_, None) => true,
             (_, Some(highest)) => node.level == highest,
         };
         if right && level {
@@ -256,6 +263,8 @@ impl fmt::Display for Body {
             match &node.kind {
                 NodeKind::Constant(number) => write!(f, "{}", number.as_f64())?,
                 NodeKind::Load(read) => write!(f, "load r{read}")?,
+                NodeKind::Column => f.write_str("column")?,
+                NodeKind::Repeat(_) => f.write_str("repeat")?,
                 NodeKind::Accumulator => f.write_str("accumulator")?,
                 NodeKind::Unary(op, _) => f.write_str(op.name())?,
                 NodeKind::Binary(op, _) => f.write_str(op.name())?,

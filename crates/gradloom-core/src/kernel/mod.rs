@@ -1,7 +1,7 @@
 //! What a target runs: launches over strided windows of buffers.
 //!
-//! In: a graph, lowered for one target (`gradloom-codegen`). Out: [`Launch`]es, which the plan schedules and places without
-//! knowing the target. Until the fusing compiler stands here, a launch computes one op; views have become [`Layout`]s.
+//! In: kernels for no target in particular ([`crate::fuse`]), lowered for one target (`gradloom-codegen`). Out: [`Launch`]es, which the
+//! plan schedules and places without knowing the target. A [`Body`] says what a fused kernel computes; views have become [`Layout`]s.
 
 mod body;
 mod launch;

@@ -35,7 +35,7 @@ pub(super) fn order(graph: &Graph, lowered: &mut Lowered) -> Vec<Launch> {
     let updates = needed(&mut updated.into_iter());
     let trapping = reachable(&launches, &producer, &updates)
         .into_iter()
-        .filter(|&i| graph.can_trap(&graph.ops[launches[i].op]))
+        .filter(|&i| launches[i].kernel.can_trap(graph, launches[i].op))
         .collect::<Vec<_>>();
     mark(Phase::Compute, &mut read.into_iter().chain(starts).chain(trapping));
     mark(Phase::Commit, &mut updates.into_iter());

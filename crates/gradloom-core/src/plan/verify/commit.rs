@@ -5,7 +5,7 @@ use super::contents::{Content, replay};
 use super::{broken, structure};
 use crate::error::Result;
 use crate::ir::{Graph, OpKind, UnaryOp, ValueId};
-use crate::kernel::{Kernel, Phase};
+use crate::kernel::Phase;
 
 /// Checks a plan against its graph: every update takes effect, no other parameter or state changes, and no launch of the commit
 /// can trap. Checks all that [`super::verify`] does, too.
@@ -16,8 +16,7 @@ pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
     structure::check(plan)?;
     let contents = replay(plan)?;
     for (i, launch) in plan.launches.iter().enumerate() {
-        let op = matches!(launch.kernel, Kernel::Op(_)).then(|| &graph.ops[launch.op]);
-        if launch.phase == Phase::Commit && op.is_some_and(|op| graph.can_trap(op)) {
+        if launch.phase == Phase::Commit && launch.kernel.can_trap(graph, launch.op) {
             return Err(broken(format!("launch {i} ({}) can trap in the commit", launch.kernel.name())));
         }
     }

@@ -4,7 +4,7 @@ use super::super::{Buffer, Plan, Region, Role};
 use super::broken;
 use crate::error::Result;
 use crate::ir::ValueId;
-use crate::kernel::{Kernel, Launch, Phase};
+use crate::kernel::{Access, Kernel, Launch, Phase};
 use std::collections::BTreeMap;
 
 /// What a stretch of bytes holds.
@@ -121,9 +121,11 @@ impl Contents<'_> {
                     )));
                 }
             }
-            if let Some(other) =
-                launch.writes[..w].iter().find(|other| overlap(self.buffer(other.buffer), to))
-            {
+            let clashes = |other: &&Access| match other.buffer == write.buffer {
+                true => share_elements(other, write),
+                false => overlap(self.buffer(other.buffer), to),
+            };
+            if let Some(other) = launch.writes[..w].iter().find(clashes) {
                 return Err(broken(format!(
                     "{name} writes {} and {} to the same bytes",
                     other.buffer, write.buffer
@@ -132,6 +134,11 @@ impl Contents<'_> {
         }
         for write in &launch.writes {
             let to = self.buffer(write.buffer).clone();
+            let parts = launch.writes.iter().filter(|other| other.buffer == write.buffer);
+            let written: usize = parts.map(|part| part.layout.shape.elements()).sum();
+            if launch.kernel != Kernel::WriteRegion && written != to.ty.elements() {
+                return Err(broken(format!("{name} writes {written} elements of {} {}", to.ty, to.value)));
+            }
             let content = match to.role {
                 Role::Parameter | Role::State => Content::Updated(to.value),
                 _ => Content::Value(to.value),
@@ -145,6 +152,11 @@ impl Contents<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether two contiguous windows of one buffer have an element in common.
+fn share_elements(a: &Access, b: &Access) -> bool {
+    a.layout.offset < b.layout.end() && b.layout.offset < a.layout.end()
 }
 
 fn overlap(a: &Buffer, b: &Buffer) -> bool {

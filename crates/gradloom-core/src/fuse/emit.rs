@@ -1,0 +1,295 @@
+//! From clusters to kernels: expressions over operands that are in memory, and what they leave there.
+//!
+//! Always holds: a body computes what it stores from its loads alone; what another cluster did not store is computed again.
+
+use super::KernelSpec;
+use super::clusters::{Cluster, Clusters, Shape};
+use super::domain::Domain;
+use super::facts::{Class, Facts, Source};
+use super::link::{Link, row_layout};
+use super::stored::lines_up;
+use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ValueId};
+use crate::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Node, NodeId, NodeKind, Store};
+use std::collections::HashMap;
+
+/// The kernels in an order in which they can run.
+pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lowered) -> Vec<KernelSpec> {
+    let mut kernels = Vec::new();
+    for cluster in clusters.in_order() {
+        let cluster = clusters.get(cluster);
+        match cluster.shape {
+            Shape::Opaque => kernels.push(opaque(clusters.facts, cluster.nodes[0], memory)),
+            Shape::Loop | Shape::Dot(_) => kernels.extend(fused(clusters.facts, cluster, stored, memory)),
+        }
+    }
+    kernels
+}
+
+/// A value's window into the memory of the value behind its views.
+pub(super) fn access(source: &Source, memory: &Lowered, dtype: DType) -> Access {
+    let buffer = memory.access[&source.value].buffer;
+    Access { buffer, dtype, layout: source.layout.clone() }
+}
+
+fn opaque(facts: &Facts<'_>, node: usize, memory: &mut Lowered) -> KernelSpec {
+    let op = facts.op(node);
+    let reads = op
+        .operands
+        .iter()
+        .map(|&operand| access(facts.source(operand), memory, facts.graph.ty(operand).dtype))
+        .collect();
+    let writes = op.results.iter().map(|&result| own(facts, result, memory)).collect();
+    KernelSpec {
+        op: facts.nodes[node].op,
+        kernel: Kernel::Op(op.kind.clone()),
+        reads,
+        writes,
+        commit: facts.nodes[node].commit,
+    }
+}
+
+fn own(facts: &Facts<'_>, value: ValueId, memory: &mut Lowered) -> Access {
+    let ty = facts.graph.ty(value);
+    memory.own(value, ty.clone(), Layout::contiguous(&ty.shape))
+}
+
+/// The kernel of a loop or a product; `None` if nothing of it needs to be stored.
+fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Lowered) -> Option<KernelSpec> {
+    let left: Vec<usize> =
+        cluster.nodes.iter().copied().filter(|&node| stored[facts.op(node).results[0].index()]).collect();
+    let &first = left.first()?;
+    let product = match cluster.shape {
+        Shape::Dot(node) => Some(node),
+        _ => None,
+    };
+    if let ([only], Some(product)) = (&left[..], product)
+        && *only == product
+    {
+        return Some(opaque(facts, product, memory));
+    }
+    let (rows, columns) = cluster.domain.split.unwrap_or_else(|| natural_split(facts, first, cluster.domain));
+    let mut builder = Builder {
+        facts,
+        cluster,
+        stored,
+        memory,
+        body: Body { rows, columns, nodes: Vec::new(), stores: Vec::new() },
+        reads: Vec::new(),
+        known: HashMap::new(),
+        loads: HashMap::new(),
+        numbers: HashMap::new(),
+    };
+    let mut op = facts.nodes[first].op;
+    if let Some(product) = product {
+        let dot = facts.op(product);
+        builder.reads = dot
+            .operands
+            .iter()
+            .map(|&operand| access(facts.source(operand), builder.memory, DType::F32))
+            .collect();
+        op = facts.nodes[product].op;
+    }
+    for (write, &node) in left.iter().enumerate() {
+        let store = builder.store(node, write);
+        builder.body.stores.push(store);
+    }
+    // A trap should point at the op that has the index.
+    if let Some(&node) = cluster
+        .nodes
+        .iter()
+        .find(|&&n| matches!(facts.nodes[n].class, Class::Pick { .. } | Class::Put { .. }))
+    {
+        op = facts.nodes[node].op;
+    }
+    let (body, reads) = (builder.body, builder.reads);
+    let writes = left.iter().map(|&node| own(facts, facts.op(node).results[0], memory)).collect();
+    let kernel = match product.map(|node| &facts.op(node).kind) {
+        Some(OpKind::Dot(axes)) => Kernel::Dot { axes: axes.clone(), epilogue: body },
+        _ => Kernel::Loop(body),
+    };
+    Some(KernelSpec { op, kernel, reads, writes, commit: cluster.commit })
+}
+
+/// Rows and columns of a map, where nothing asks for any: the last axis, if it is worth a row.
+fn natural_split(facts: &Facts<'_>, node: usize, domain: Domain) -> (usize, usize) {
+    const SHORT: usize = 16;
+    let shape = &facts.graph.ty(facts.op(node).results[0]).shape;
+    match shape.last() {
+        Some(&last) if last >= SHORT && domain.elements % last == 0 => (domain.elements / last, last),
+        _ => (1, domain.elements),
+    }
+}
+
+struct Builder<'a, 'g> {
+    facts: &'a Facts<'g>,
+    cluster: &'a Cluster,
+    stored: &'a [bool],
+    memory: &'a Lowered,
+    body: Body,
+    reads: Vec<Access>,
+    /// Nodes of the body by the value that they compute.
+    known: HashMap<ValueId, NodeId>,
+    /// Loads by what they read, how, and at which level.
+    loads: HashMap<(ValueId, Layout, Level), NodeId>,
+    numbers: HashMap<(Number, DType), NodeId>,
+}
+
+impl Builder<'_, '_> {
+    fn store(&mut self, node: usize, write: usize) -> Store {
+        let op = self.facts.op(node);
+        let value = op.results[0];
+        if let (Class::ReduceRows { .. }, OpKind::Reduce { op: reduce, .. }) =
+            (self.facts.nodes[node].class, &op.kind)
+        {
+            let operand = self.operand(op.operands[0]);
+            let operand = self.lifted(operand, Level::Element);
+            return Store::Columns { op: *reduce, node: operand, write };
+        }
+        let computed = self.value(value);
+        let elements = self.facts.graph.ty(value).elements();
+        let level = [Level::Uniform, Level::Row, Level::Element]
+            .into_iter()
+            .find(|&level| level >= self.body.node(computed).level && self.body.elements(level) == elements)
+            .expect("the domain fits its values");
+        Store::Whole { node: computed, level, write }
+    }
+
+    fn push(&mut self, kind: NodeKind, dtype: DType, level: Level) -> NodeId {
+        let id = NodeId(self.body.nodes.len() as u32);
+        self.body.nodes.push(Node { kind, dtype, level });
+        id
+    }
+
+    /// A node at the highest level of its operands.
+    fn apply(&mut self, kind: NodeKind, dtype: DType) -> NodeId {
+        let level = kind.operands().iter().map(|&n| self.body.node(n).level).max().unwrap_or(Level::Uniform);
+        self.push(kind, dtype, level)
+    }
+
+    fn lifted(&mut self, node: NodeId, level: Level) -> NodeId {
+        let Node { dtype, level: present, .. } = *self.body.node(node);
+        if present == level { node } else { self.push(NodeKind::Repeat(node), dtype, level) }
+    }
+
+    /// The node that computes a value.
+    fn value(&mut self, value: ValueId) -> NodeId {
+        if let Some(&known) = self.known.get(&value) {
+            return known;
+        }
+        let number = self.facts.node_of(value).expect("leaves are loaded");
+        let op = self.facts.op(number);
+        let dtype = self.facts.graph.ty(value).dtype;
+        let class = self.facts.nodes[number].class;
+        let node = match (&op.kind, class) {
+            (OpKind::Dot(_), _) => self.push(NodeKind::Accumulator, DType::F32, Level::Element),
+            (OpKind::Gather { .. }, Class::Pick { columns, .. }) => {
+                let x = self.operand(op.operands[0]);
+                let here = self.is_index(op.operands[1], columns);
+                let zero = self.number(Number::of(dtype, 0.0), dtype);
+                let one = self.apply(NodeKind::Select([here, x, zero]), dtype);
+                self.push(NodeKind::Reduce(ReduceOp::Sum, one), dtype, Level::Row)
+            }
+            (OpKind::ScatterAdd { .. }, Class::Put { columns, .. }) => {
+                let (x, update) = (self.operand(op.operands[0]), self.operand(op.operands[2]));
+                let here = self.is_index(op.operands[1], columns);
+                let sum = self.apply(NodeKind::Binary(BinaryOp::Add, [x, update]), dtype);
+                self.apply(NodeKind::Select([here, sum, x]), dtype)
+            }
+            (OpKind::Reduce { op: reduce, .. }, _) => {
+                let x = self.operand(op.operands[0]);
+                let x = self.lifted(x, Level::Element);
+                self.push(NodeKind::Reduce(*reduce, x), dtype, Level::Row)
+            }
+            (OpKind::Reshape { .. }, _) => self.operand(op.operands[0]),
+            (kind, _) => {
+                let x: Vec<NodeId> = op.operands.iter().map(|&operand| self.operand(operand)).collect();
+                let kind = match kind {
+                    OpKind::Unary(op) => NodeKind::Unary(*op, x[0]),
+                    OpKind::Binary(op) => NodeKind::Binary(*op, [x[0], x[1]]),
+                    OpKind::Compare(op) => NodeKind::Compare(*op, [x[0], x[1]]),
+                    OpKind::Select => NodeKind::Select([x[0], x[1], x[2]]),
+                    OpKind::Cast { .. } => NodeKind::Cast(x[0]),
+                    other => unreachable!("{} is not fused", other.name()),
+                };
+                self.apply(kind, dtype)
+            }
+        };
+        self.known.insert(value, node);
+        node
+    }
+
+    /// Whether the column is the one that an index of the row names.
+    fn is_index(&mut self, index: ValueId, columns: usize) -> NodeId {
+        let index = self.operand(index);
+        let index = self.apply(NodeKind::CheckIndex { index, extent: columns }, DType::I32);
+        let column = self.push(NodeKind::Column, DType::I32, Level::Element);
+        self.apply(NodeKind::Compare(CompareOp::Eq, [column, index]), DType::Bool)
+    }
+
+    fn number(&mut self, number: Number, dtype: DType) -> NodeId {
+        if let Some(&known) = self.numbers.get(&(number, dtype)) {
+            return known;
+        }
+        let node = self.push(NodeKind::Constant(number), dtype, Level::Uniform);
+        self.numbers.insert((number, dtype), node);
+        node
+    }
+
+    /// The node of an operand: computed here, or read.
+    fn operand(&mut self, operand: ValueId) -> NodeId {
+        let source = self.facts.source(operand);
+        let ty = self.facts.graph.ty(source.value);
+        if let Some(number) = self.facts.splat(operand) {
+            return self.number(number, ty.dtype);
+        }
+        if let Some(producer) = self.facts.node_of(source.value) {
+            let here = self.cluster.nodes.binary_search(&producer).is_ok();
+            let link = Link::of(&source.layout, ty.elements());
+            if (here || !self.stored[source.value.index()])
+                && lines_up(self.facts, source.value, link, self.domain())
+            {
+                return self.value(source.value);
+            }
+            assert!(self.stored[source.value.index()], "fusion forgot to store {}", source.value);
+        }
+        self.load(source, ty.dtype)
+    }
+
+    fn domain(&self) -> Domain {
+        Domain {
+            elements: self.body.rows * self.body.columns,
+            split: Some((self.body.rows, self.body.columns)),
+        }
+    }
+
+    fn load(&mut self, source: &Source, dtype: DType) -> NodeId {
+        let Access { buffer, layout, .. } = access(source, self.memory, dtype);
+        let (level, layout) = self.level_of(layout);
+        let key = (buffer, layout.clone(), level);
+        if let Some(&known) = self.loads.get(&key) {
+            return known;
+        }
+        let node = self.push(NodeKind::Load(self.reads.len()), dtype, level);
+        self.reads.push(Access { buffer, dtype, layout });
+        self.loads.insert(key, node);
+        node
+    }
+
+    /// The least level at which an operand can be read, and its layout there.
+    fn level_of(&self, layout: Layout) -> (Level, Layout) {
+        let elements = layout.shape.elements();
+        let whole = self.body.rows * self.body.columns;
+        if whole > 1 && layout.collapsed().iter().all(|&(_, stride)| stride == 0) {
+            let one =
+                Layout { offset: layout.offset, shape: crate::ir::Shape::scalar(), strides: Vec::new() };
+            return (Level::Uniform, one);
+        }
+        if elements != whole {
+            return (Level::Row, layout);
+        }
+        match row_layout(&layout, self.body.columns) {
+            Some(rows) if self.body.columns > 1 => (Level::Row, rows),
+            _ => (Level::Element, layout),
+        }
+    }
+}

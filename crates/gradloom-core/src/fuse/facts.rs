@@ -1,0 +1,311 @@
+//! What fusion must know about a graph: what each op is to it, who uses what through which views, and when.
+//!
+//! In: a graph without block ops. Out: [`Facts`]: the ops that compute (views and leaves are not among them), numbered in order; for each
+//! operand the value behind its views and its layout there; for each value its users.
+
+use super::link::Link;
+use crate::ir::{
+    BinaryOp, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp, Shape, UnaryOp,
+    ValueId,
+};
+use crate::kernel::{Layout, Lowered};
+use std::ops::Range;
+
+/// What an op is to fusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// One result for each position, from the operands there.
+    Map,
+    /// A reshape that no strides can say: the same elements in the same order.
+    Move,
+    /// Reduces the columns of each row.
+    ReduceColumns { rows: usize, columns: usize },
+    /// Reduces the rows of each column.
+    ReduceRows { rows: usize, columns: usize },
+    /// Gathers one element of each row.
+    Pick { rows: usize, columns: usize },
+    /// Adds a number to one element of each row.
+    Put { rows: usize, columns: usize },
+    /// A matrix product; its result has a row for each row of each product.
+    Dot { rows: usize, columns: usize },
+    /// A kernel of its own.
+    Opaque,
+}
+
+impl Class {
+    /// How the positions must be split into rows.
+    pub(super) fn split(self) -> Option<(usize, usize)> {
+        match self {
+            Class::Map | Class::Move | Class::Opaque => None,
+            Class::ReduceColumns { rows, columns }
+            | Class::ReduceRows { rows, columns }
+            | Class::Pick { rows, columns }
+            | Class::Put { rows, columns }
+            | Class::Dot { rows, columns } => Some((rows, columns)),
+        }
+    }
+
+    /// Whether the op needs whole rows.
+    pub(super) fn reduces_columns(self) -> bool {
+        matches!(self, Class::ReduceColumns { .. } | Class::Pick { .. })
+    }
+}
+
+/// A value seen through views.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    /// A leaf, or the result of an op that computes.
+    pub(super) value: ValueId,
+    /// Which of its elements, taking them as contiguous.
+    pub(super) layout: Layout,
+}
+
+/// A use of a value by an op that computes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Use {
+    /// The user's number.
+    pub(super) user: usize,
+    /// How the operand's elements follow from the value's.
+    pub(super) link: Link,
+    /// Whether a fused kernel could compute the value instead of reading it.
+    pub(super) fusible: bool,
+}
+
+/// An op that computes.
+pub(super) struct Node {
+    pub(super) op: OpId,
+    pub(super) class: Class,
+    /// Elements of the first result, or of the operand of a reduction.
+    pub(super) elements: usize,
+    /// Whether only updates need it.
+    pub(super) commit: bool,
+    /// Matrix products and kernels of their own on the longest way to it.
+    pub(super) depth: usize,
+}
+
+pub(super) struct Facts<'g> {
+    pub(super) graph: &'g Graph,
+    pub(super) nodes: Vec<Node>,
+    /// The node that computes a value.
+    node_of: Vec<Option<usize>>,
+    sources: Vec<Option<Source>>,
+    uses: Vec<Vec<Use>>,
+    /// Values that something outside of the fused kernels reads.
+    pub(super) needed: Vec<bool>,
+}
+
+impl<'g> Facts<'g> {
+    /// `memory` knows where leaves are.
+    pub(super) fn new(graph: &'g Graph, memory: &Lowered, fuse: bool) -> Self {
+        let count = graph.values.len();
+        let mut facts = Self {
+            graph,
+            nodes: Vec::new(),
+            node_of: vec![None; count],
+            sources: vec![None; count],
+            uses: vec![Vec::new(); count],
+            needed: vec![false; count],
+        };
+        let late = commit_only(graph);
+        for (id, op) in graph.entry_ops() {
+            if !facts.view(op, memory) {
+                facts.node(id, fuse, late[id.index()]);
+            }
+        }
+        let watched = graph.outputs.iter().map(|o| o.value).chain(graph.guards.iter().map(|g| g.value));
+        let updated = graph.updates.iter().flat_map(|u| u.region.iter().flatten().copied().chain([u.value]));
+        for value in watched.chain(updated) {
+            let root = facts.source(value).value;
+            facts.needed[root.index()] = true;
+        }
+        facts
+    }
+
+    /// Notes where a leaf's or a view's elements are; `false` for an op that computes.
+    fn view(&mut self, op: &Op, memory: &Lowered) -> bool {
+        let Some(&result) = op.results.first() else { return false };
+        let source = if let Some(access) = memory.access.get(&result) {
+            Source { value: result, layout: access.layout.clone() }
+        } else {
+            let Some(x) = op.operands.first().map(|&operand| self.source(operand)) else { return false };
+            let layout = match &op.kind {
+                OpKind::Reshape { shape } => x.layout.reshape(shape),
+                OpKind::Permute { perm } => Some(x.layout.permute(perm)),
+                OpKind::Broadcast { shape } => Some(x.layout.broadcast(shape)),
+                OpKind::Slice { start, limit, step } => Some(x.layout.slice(start, limit, step)),
+                OpKind::Unary(UnaryOp::Detach) => Some(x.layout.clone()),
+                _ => None,
+            };
+            let Some(layout) = layout else { return false };
+            Source { value: x.value, layout }
+        };
+        self.sources[result.index()] = Some(source);
+        true
+    }
+
+    fn node(&mut self, id: OpId, fuse: bool, commit: bool) {
+        let op = &self.graph.ops[id];
+        let number = self.nodes.len();
+        let class = if fuse { self.class(id) } else { unfused(&op.kind) };
+        let mut depth = 0;
+        for (position, operand) in op.operands.iter().enumerate() {
+            let source = self.source(*operand);
+            let (value, link) = (source.value, self.link(source));
+            if let Some(producer) = self.node_of[value.index()] {
+                depth = depth.max(self.nodes[producer].depth);
+            }
+            let fusible = !matches!(class, Class::Dot { .. } | Class::Opaque)
+                && (class != Class::Move || position == 0);
+            self.uses[value.index()].push(Use { user: number, link, fusible });
+        }
+        depth += usize::from(matches!(class, Class::Dot { .. } | Class::Opaque));
+        let measured = match class {
+            Class::ReduceColumns { .. } | Class::ReduceRows { .. } | Class::Pick { .. } => op.operands[0],
+            _ => op.results[0],
+        };
+        let elements = self.graph.ty(measured).shape.elements();
+        for &result in &op.results {
+            let layout = Layout::contiguous(&self.graph.ty(result).shape);
+            self.sources[result.index()] = Some(Source { value: result, layout });
+            self.node_of[result.index()] = Some(number);
+        }
+        self.nodes.push(Node { op: id, class, elements, commit, depth });
+    }
+
+    fn class(&self, id: OpId) -> Class {
+        let op = &self.graph.ops[id];
+        let ty = |value: ValueId| self.graph.ty(value);
+        if op.operands.iter().chain(&op.results).any(|&value| ty(value).elements() == 0) {
+            return Class::Opaque;
+        }
+        match &op.kind {
+            OpKind::Unary(op) if *op != UnaryOp::Detach => Class::Map,
+            OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) if ty(op.results[0]).dtype.is_integer() => {
+                Class::Opaque
+            }
+            OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => Class::Map,
+            OpKind::Reshape { .. } => Class::Move,
+            OpKind::Reduce { op: reduce, axes } => reduction(*reduce, axes, &ty(op.operands[0]).shape),
+            OpKind::Gather { batch } => self.pick(*batch, &op.operands).unwrap_or(Class::Opaque),
+            OpKind::ScatterAdd { batch } => self.put(*batch, &op.operands).unwrap_or(Class::Opaque),
+            OpKind::Dot(axes) => {
+                let columns = dot_columns(axes, &ty(op.operands[1]).shape);
+                Class::Dot { rows: ty(op.results[0]).elements() / columns, columns }
+            }
+            _ => Class::Opaque,
+        }
+    }
+
+    /// One element of each row of a value that a fused kernel computes.
+    fn pick(&self, batch: usize, operands: &[ValueId]) -> Option<Class> {
+        let (x, index) = (&self.graph.ty(operands[0]).shape, &self.graph.ty(operands[1]).shape);
+        let computed = self.is_computed_in_place(operands[0]);
+        (x.rank() == batch + 1 && index.rank() == batch && computed)
+            .then(|| Class::Pick { rows: index.elements(), columns: x[batch] })
+    }
+
+    /// One number added to each row.
+    fn put(&self, batch: usize, operands: &[ValueId]) -> Option<Class> {
+        let (x, index) = (&self.graph.ty(operands[0]).shape, &self.graph.ty(operands[1]).shape);
+        let known = self.splat(operands[0]).is_some() || self.is_computed_in_place(operands[0]);
+        (x.rank() == batch + 1 && index.rank() == batch && known)
+            .then(|| Class::Put { rows: index.elements(), columns: x[batch] })
+    }
+
+    /// Whether a fused kernel computes the operand, in the order in which it is used.
+    fn is_computed_in_place(&self, operand: ValueId) -> bool {
+        let source = self.source(operand);
+        let map = self.node_of[source.value.index()].map(|node| self.nodes[node].class);
+        matches!(map, Some(Class::Map | Class::Put { .. })) && self.link(source) == Link::Same
+    }
+
+    /// Where a value's elements are.
+    pub(super) fn source(&self, value: ValueId) -> &Source {
+        self.sources[value.index()].as_ref().expect("operands come before their users")
+    }
+
+    fn link(&self, source: &Source) -> Link {
+        Link::of(&source.layout, self.graph.ty(source.value).elements())
+    }
+
+    /// The node that computes a value; none for leaves.
+    pub(super) fn node_of(&self, value: ValueId) -> Option<usize> {
+        self.node_of[value.index()]
+    }
+
+    /// The op of a node.
+    pub(super) fn op(&self, node: usize) -> &'g Op {
+        &self.graph.ops[self.nodes[node].op]
+    }
+
+    /// All uses of a value.
+    pub(super) fn uses_of_value(&self, value: ValueId) -> &[Use] {
+        &self.uses[value.index()]
+    }
+
+    /// All uses of a node's results.
+    pub(super) fn uses(&self, node: usize) -> impl Iterator<Item = &Use> {
+        self.op(node).results.iter().flat_map(|result| &self.uses[result.index()])
+    }
+
+    /// The number that every element of a value is, if it is a splat constant.
+    pub(super) fn splat(&self, value: ValueId) -> Option<Number> {
+        let source = self.source(value).value;
+        match &self.graph.defining_op(source)?.kind {
+            OpKind::Constant { data: Literal::Splat(number), .. } => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+/// Without fusion, everything is a kernel of its own.
+fn unfused(kind: &OpKind) -> Class {
+    match kind {
+        OpKind::Reshape { .. } => Class::Move,
+        _ => Class::Opaque,
+    }
+}
+
+/// Reductions over leading or trailing axes; a kernel of its own handles those in the middle.
+fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
+    /// Longer rows are not left to one thread, if there is but one.
+    const LONG: usize = 16 * 1024;
+    let extent = |range: Range<usize>| shape[range].iter().product::<usize>();
+    let (rank, count) = (shape.rank(), axes.len());
+    let leading = axes.iter().copied().eq(0..count);
+    let trailing = axes.iter().copied().eq(rank - count..rank);
+    // The sum of many numbers is split among threads; see `Store::Columns`.
+    let long = extent(0..rank) > LONG && op != ReduceOp::Prod;
+    match (leading, trailing) {
+        (true, true) if long => Class::ReduceRows { rows: extent(0..rank), columns: 1 },
+        (_, true) => {
+            Class::ReduceColumns { rows: extent(0..rank - count), columns: extent(rank - count..rank) }
+        }
+        (true, false) => Class::ReduceRows { rows: extent(0..count), columns: extent(count..rank) },
+        (false, false) => Class::Opaque,
+    }
+}
+
+/// Columns of the product: the free extents of the right operand.
+fn dot_columns(axes: &DotAxes, rhs: &Shape) -> usize {
+    DotAxes::free(rhs.rank(), &axes.rhs_batch, &axes.rhs_contract).iter().map(|&axis| rhs[axis]).product()
+}
+
+/// Ops that only updates need, by id. What can trap is needed by the step itself.
+fn commit_only(graph: &Graph) -> Vec<bool> {
+    let mut late = vec![true; graph.ops.len()];
+    let mut stack: Vec<ValueId> = graph.outputs.iter().map(|o| o.value).collect();
+    stack.extend(graph.guards.iter().map(|g| g.value));
+    stack.extend(graph.updates.iter().flat_map(|u| u.region.iter().flatten().copied()));
+    for (_, op) in graph.entry_ops().filter(|(_, op)| graph.can_trap(op)) {
+        stack.extend(&op.results);
+    }
+    while let Some(value) = stack.pop() {
+        if let Definition::Result(id, _) = graph.values[value].definition
+            && std::mem::replace(&mut late[id.index()], false)
+        {
+            stack.extend(&graph.ops[id].operands);
+        }
+    }
+    late
+}

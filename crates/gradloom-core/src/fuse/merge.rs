@@ -1,0 +1,137 @@
+//! The rules by which ops are put into one kernel, from the surest to the least sure.
+//!
+//! 1. Chains and trees of maps become one map.
+//! 2. A matrix product takes the map that alone uses it: its result never reaches memory.
+//! 3. Maps and reductions along a row become one row kernel: softmax, normalisations, losses, and their gradients. Sums over rows join
+//!    whoever computes what they add up.
+//! 4. Kernels that read the same values and do not need each other become one, so that the values are read once.
+//!
+//! What stands far apart (in the forward and in the backward pass) is merged only if the former is used by the latter alone: else
+//! everything between would have to wait.
+
+use super::clusters::{Clusters, Shape};
+use super::facts::Class;
+use super::link::Link;
+use crate::ir::ValueId;
+
+/// Uniform values of more ops than this are computed once, by a kernel of their own.
+const FEW: usize = 8;
+
+pub(super) fn merge(clusters: &mut Clusters<'_, '_>) {
+    with_producers(clusters, |clusters, a, b| {
+        let map = |c: usize| clusters.get(c).shape == Shape::Loop && is_map(clusters, c);
+        map(a) && map(b)
+    });
+    products(clusters);
+    with_producers(clusters, |clusters, a, b| match (clusters.get(a).shape, clusters.get(b).shape) {
+        (Shape::Loop, Shape::Loop) => true,
+        (Shape::Dot(_), Shape::Loop) => only_sums_over_rows(clusters, b),
+        _ => false,
+    });
+    siblings(clusters);
+}
+
+/// Merges clusters with those that compute their operands, where `wanted`.
+fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: impl Fn(&Clusters<'_, '_>, usize, usize) -> bool) {
+    for node in 0..clusters.facts.nodes.len() {
+        for position in 0..clusters.facts.op(node).operands.len() {
+            let operand = clusters.facts.op(node).operands[position];
+            let source = clusters.facts.source(operand).value;
+            let Some(producer) = clusters.facts.node_of(source) else { continue };
+            let (a, b) = (clusters.of(producer), clusters.of(node));
+            if a != b && near(clusters, a, b) && wanted(clusters, a, b) {
+                clusters.try_merge(a, b);
+            }
+        }
+    }
+}
+
+/// Whether merging keeps nothing waiting that could run before.
+fn near(clusters: &Clusters<'_, '_>, a: usize, b: usize) -> bool {
+    let (x, y) = (clusters.get(a), clusters.get(b));
+    // One number for many positions is computed anew by each task.
+    if x.domain.elements == 1 && y.domain.elements > 1 {
+        return x.nodes.len() <= FEW && clusters.only_used_by(a, b);
+    }
+    x.depth == y.depth || clusters.only_used_by(a, b)
+}
+
+fn is_map(clusters: &Clusters<'_, '_>, cluster: usize) -> bool {
+    let nodes = &clusters.get(cluster).nodes;
+    nodes
+        .iter()
+        .all(|&n| matches!(clusters.facts.nodes[n].class, Class::Map | Class::Move | Class::Put { .. }))
+}
+
+fn only_sums_over_rows(clusters: &Clusters<'_, '_>, cluster: usize) -> bool {
+    let nodes = &clusters.get(cluster).nodes;
+    nodes
+        .iter()
+        .all(|&n| matches!(clusters.facts.nodes[n].class, Class::ReduceRows { columns, .. } if columns > 1))
+}
+
+fn products(clusters: &mut Clusters<'_, '_>) {
+    for node in 0..clusters.facts.nodes.len() {
+        let cluster = clusters.of(node);
+        if clusters.get(cluster).shape != Shape::Dot(node) {
+            continue;
+        }
+        let mut users: Vec<usize> = clusters.facts.uses(node).map(|used| clusters.of(used.user)).collect();
+        users.dedup();
+        let [user] = users[..] else { continue };
+        if is_map(clusters, user) && clusters.only_used_by(cluster, user) {
+            clusters.try_merge(cluster, user);
+        }
+    }
+}
+
+fn siblings(clusters: &mut Clusters<'_, '_>) {
+    let values: Vec<ValueId> = clusters.facts.graph.values.iter().map(|(value, _)| value).collect();
+    for value in values {
+        let elements = clusters.facts.graph.ty(value).elements();
+        let mut users: Vec<usize> = Vec::new();
+        for used in clusters.facts.uses_of_value(value) {
+            let user = clusters.of(used.user);
+            let whole =
+                used.fusible && used.link == Link::Same && clusters.get(user).domain.elements == elements;
+            if whole && clusters.get(user).shape == Shape::Loop && !users.contains(&user) {
+                users.push(user);
+            }
+        }
+        for i in 1..users.len() {
+            // Those before it may have been merged already.
+            for j in (0..i).rev() {
+                let (a, b) = (users[j], users[i]);
+                let (x, y) = (clusters.get(a), clusters.get(b));
+                let alike = !x.nodes.is_empty() && !y.nodes.is_empty() && x.depth == y.depth;
+                if alike && x.domain.elements == y.domain.elements && clusters.try_merge(a, b) {
+                    // The merged cluster goes by the name of the later of the two.
+                    let name = if clusters.get(a).nodes.is_empty() { b } else { a };
+                    users[i] = name;
+                }
+            }
+        }
+    }
+    scalars(clusters);
+}
+
+/// Numbers that are computed at the same depth: one kernel.
+fn scalars(clusters: &mut Clusters<'_, '_>) {
+    let found: Vec<usize> = clusters
+        .in_order()
+        .filter(|&c| {
+            let cluster = clusters.get(c);
+            cluster.shape == Shape::Loop && cluster.domain.elements == 1
+        })
+        .collect();
+    let mut last: Option<usize> = None;
+    for cluster in found {
+        if let Some(before) = last {
+            let (x, y) = (clusters.get(before), clusters.get(cluster));
+            if (x.depth, x.commit) == (y.depth, y.commit) {
+                clusters.try_merge(before, cluster);
+            }
+        }
+        last = Some(cluster);
+    }
+}

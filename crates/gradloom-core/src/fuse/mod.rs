@@ -1,0 +1,123 @@
+//! From ops to few kernels, for no target in particular.
+//!
+//! In: a graph after the passes. Out: [`Fused`]: a [`KernelSpec`] for each kernel, in an order in which they can run, over values in
+//! memory. Always holds: each kernel reads leaves and what earlier kernels wrote; views are no kernels but the layouts of operands.
+//!
+//! The way there:
+//!
+//! 1. `facts`: what each op is to fusion (a map, a reduction along rows or over rows, a product, opaque), and how operands line up
+//!    with the values behind their views.
+//! 2. `merge`: ops are put into clusters by general rules; nothing knows a layer normalisation or a softmax by name.
+//! 3. `stored`: which values reach memory. What is cheap to compute again from what is stored anyway is computed again.
+//! 4. `emit`: a cluster becomes a [`Body`](crate::kernel::Body), alone or as the epilogue of a product.
+//! 5. `group`: independent kernels (the updates of all parameters, the squares of all gradients) become one launch.
+
+mod clusters;
+mod cut;
+mod domain;
+mod emit;
+mod facts;
+mod group;
+mod link;
+mod merge;
+mod print;
+mod stored;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Graph, OpId, ValueId};
+use crate::kernel::{Access, Kernel, Lowered};
+use facts::Facts;
+
+/// What a kernel computes and where its operands and results are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelSpec {
+    /// The op that it is named after, for messages and profiles.
+    pub op: OpId,
+    /// What it computes.
+    pub kernel: Kernel,
+    /// Operands.
+    pub reads: Vec<Access>,
+    /// Results.
+    pub writes: Vec<Access>,
+    /// Whether only updates need it.
+    pub commit: bool,
+}
+
+/// A graph as kernels.
+#[derive(Clone, Debug)]
+pub struct Fused {
+    /// Kernels in an order in which they can run.
+    pub kernels: Vec<KernelSpec>,
+    /// Where values are, so far without launches.
+    pub memory: Lowered,
+}
+
+/// Whether ops are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fusion {
+    /// As few kernels as the rules find.
+    #[default]
+    On,
+    /// A kernel for each op, to compare with.
+    Off,
+}
+
+/// Puts the ops of a graph into kernels.
+///
+/// # Errors
+/// When a block op is left: passes expand them first.
+pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
+    if let Some((_, op)) = graph.entry_ops().find(|(_, op)| op.kind.block().is_some()) {
+        let message = format!("{} was not expanded before fusion", op.kind.name());
+        return Err(Error::new(ErrorKind::Internal, message));
+    }
+    let mut memory = Lowered::leaves(graph);
+    let facts = Facts::new(graph, &memory, fusion == Fusion::On);
+    let mut clusters = clusters::Clusters::new(&facts);
+    if fusion == Fusion::On {
+        merge::merge(&mut clusters);
+    }
+    let stored = stored::decide(&clusters);
+    let mut kernels = emit::emit(&clusters, &stored, &mut memory);
+    if fusion == Fusion::On {
+        kernels = group::group(graph, kernels, &mut memory);
+    }
+    for value in watched(graph) {
+        let found = emit::access(facts.source(value), &memory, graph.ty(value).dtype);
+        memory.access.entry(value).or_insert(found);
+    }
+    Ok(Fused { kernels, memory })
+}
+
+/// Values that something outside of the kernels reads.
+fn watched(graph: &Graph) -> Vec<ValueId> {
+    let mut values: Vec<ValueId> = graph.outputs.iter().map(|o| o.value).collect();
+    values.extend(graph.guards.iter().map(|g| g.value));
+    for update in &graph.updates {
+        values.extend([update.target, update.value]);
+        values.extend(update.region.iter().flatten());
+    }
+    values
+}
+
+impl KernelSpec {
+    /// Whether running it can fail on the values of its operands.
+    pub fn can_trap(&self, graph: &Graph) -> bool {
+        self.kernel.can_trap(graph, self.op)
+    }
+}
+
+impl Kernel {
+    /// Whether running it, on behalf of `op`, can fail on the values of its operands.
+    pub fn can_trap(&self, graph: &Graph, op: OpId) -> bool {
+        match self {
+            Kernel::Op(kind) => {
+                graph.can_trap(&crate::ir::Op { kind: kind.clone(), ..graph.ops[op].clone() })
+            }
+            Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body.can_trap(),
+            Kernel::Group(parts) => parts.iter().any(|part| part.kernel.can_trap(graph, op)),
+            // Starts of windows are checked before the commit.
+            Kernel::Copy | Kernel::WriteRegion => false,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The text form of fused kernels: a header, what is read and written, and the expression.
+
+use super::{Fused, KernelSpec};
+use crate::ir::Graph;
+use crate::kernel::{Access, Body, Kernel, Layout};
+use std::fmt::Write;
+
+impl Fused {
+    /// Every kernel, in order.
+    pub fn print(&self, graph: &Graph) -> String {
+        let mut text = String::new();
+        for (number, kernel) in self.kernels.iter().enumerate() {
+            text.push_str(&format!("kernel {number}: "));
+            kernel.print(graph, &mut text);
+        }
+        text
+    }
+}
+
+impl KernelSpec {
+    fn print(&self, graph: &Graph, text: &mut String) {
+        let op = &graph.ops[self.op];
+        let origin = graph.origin(op).map(|origin| format!(" at {origin}")).unwrap_or_default();
+        let commit = if self.commit { ", commit" } else { "" };
+        write_line(text, &format!("{}{}{commit}", head(&self.kernel), origin));
+        for (name, accesses) in [("r", &self.reads), ("w", &self.writes)] {
+            for (i, access) in accesses.iter().enumerate() {
+                write_line(text, &format!("  {name}{i}: {}", describe(access)));
+            }
+        }
+        match &self.kernel {
+            Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => text.push_str(&body.to_string()),
+            Kernel::Group(parts) => {
+                for part in parts {
+                    let ranges = format!("r{:?} w{:?}", part.reads, part.writes);
+                    write_line(text, &format!("  part {} {ranges}", head(&part.kernel)));
+                    if let Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } = &part.kernel {
+                        body.to_string().lines().for_each(|line| write_line(text, &format!("  {line}")));
+                    }
+                }
+            }
+            Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {}
+        }
+    }
+}
+
+fn write_line(text: &mut String, line: &str) {
+    writeln!(text, "{line}").expect("a string takes all text");
+}
+
+fn head(kernel: &Kernel) -> String {
+    let extents = |body: &Body| format!("[{} x {}]", body.rows, body.columns);
+    match kernel {
+        Kernel::Loop(body) => format!("{} {}", body.name(), extents(body)),
+        Kernel::Dot { epilogue, .. } => format!("dot {} with epilogue", extents(epilogue)),
+        Kernel::Group(parts) => format!("group of {}", parts.len()),
+        other => other.name().to_string(),
+    }
+}
+
+/// `%3 f32[8, 4]`, with offset and strides where they are not the natural ones.
+fn describe(access: &Access) -> String {
+    let Access { buffer, dtype, layout } = access;
+    let Layout { offset, shape, strides } = layout;
+    let mut text = format!("{buffer} {dtype}{shape}");
+    if !layout.is_contiguous() {
+        text.push_str(&format!(" strides {strides:?}"));
+    }
+    if *offset > 0 {
+        text.push_str(&format!(" from {offset}"));
+    }
+    text
+}

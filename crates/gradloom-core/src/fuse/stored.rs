@@ -1,0 +1,183 @@
+//! Which values reach memory, and which are computed again by every kernel that uses them.
+//!
+//! In: clusters. Out: for each value, whether it is stored. Always holds: what is not stored can be computed from what is, in the
+//! kernel that needs it, by elementwise ops alone.
+//!
+//! What another cluster uses is either stored, or computed there from what it was computed from. The choice is a minimum cut between
+//! what cannot be computed again (leaves, results of products and reductions) and the values that the other cluster wants, where
+//! cutting at a value costs the bytes that are written and read if it is stored. (The same idea for forward and backward passes:
+//! Horace He, "Min-cut optimal recomputation", AOTAutograd, 2022.)
+
+use super::clusters::{Clusters, Shape};
+use super::cut::Network;
+use super::domain::Domain;
+use super::facts::{Class, Facts};
+use super::link::Link;
+use crate::ir::{Id, ValueId};
+use std::collections::HashMap;
+
+/// More ops than this are not computed again.
+const MANY: usize = 64;
+
+/// For each value, whether a kernel writes it. Leaves are not written.
+pub(super) fn decide(clusters: &Clusters<'_, '_>) -> Vec<bool> {
+    let facts = clusters.facts;
+    let mut stored = vec![false; facts.graph.values.len()];
+    for node in 0..facts.nodes.len() {
+        for &result in &facts.op(node).results {
+            stored[result.index()] = must_be_stored(clusters, node, result);
+        }
+    }
+    for cluster in clusters.in_order() {
+        if clusters.get(cluster).shape != Shape::Opaque {
+            cut(clusters, cluster, &mut stored);
+        }
+    }
+    stored
+}
+
+fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> bool {
+    let facts = clusters.facts;
+    let class = facts.nodes[node].class;
+    let home = clusters.of(node);
+    if facts.needed[value.index()] || matches!(class, Class::Opaque | Class::ReduceRows { .. }) {
+        return true;
+    }
+    facts.uses_of_value(value).iter().any(|used| {
+        let user = clusters.of(used.user);
+        if user == home {
+            return !used.fusible;
+        }
+        let there = clusters.get(user);
+        let again = matches!(class, Class::Map | Class::Move | Class::Put { .. })
+            && facts.graph.ty(value).elements() > 1
+            && there.commit == clusters.get(home).commit;
+        !used.fusible || !again || !lines_up(facts, value, used.link, there.domain)
+    })
+}
+
+/// Whether a kernel over this domain can compute the value where it uses it.
+pub(super) fn lines_up(facts: &Facts<'_>, value: ValueId, link: Link, domain: Domain) -> bool {
+    let elements = facts.graph.ty(value).elements();
+    match link {
+        Link::Same => elements == domain.elements || domain.split.is_some_and(|(rows, _)| rows == elements),
+        Link::Rows { rows, columns } => domain.split == Some((rows, columns)),
+        Link::Splat => true,
+        Link::Other => false,
+    }
+}
+
+/// Stores what `cluster` uses of others, or what that follows from.
+fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
+    let facts = clusters.facts;
+    let mut wanted = Vec::new();
+    let mut read = Vec::new();
+    for &node in &clusters.get(cluster).nodes {
+        for &operand in &facts.op(node).operands {
+            let source = facts.source(operand);
+            let Some(producer) = facts.node_of(source.value) else {
+                read.push(source.value);
+                continue;
+            };
+            if clusters.of(producer) == cluster {
+                continue;
+            }
+            let list = if stored[source.value.index()] { &mut read } else { &mut wanted };
+            list.push(source.value);
+        }
+    }
+    if wanted.is_empty() {
+        return;
+    }
+    let mut search = Search {
+        facts,
+        domain: clusters.get(cluster).domain,
+        stored,
+        read: &read,
+        network: Network::default(),
+        vertex: HashMap::new(),
+    };
+    for &value in &wanted {
+        let vertex = search.visit(value);
+        search.network.to_sink(vertex);
+    }
+    let values: Vec<(ValueId, usize)> =
+        search.vertex.iter().map(|(&value, &vertex)| (value, vertex)).collect();
+    let cut = if values.len() > MANY { None } else { Some(search.network.minimum_cut()) };
+    match cut {
+        Some(cut) => {
+            for (value, _) in values.iter().filter(|(_, vertex)| cut.contains(vertex)) {
+                stored[value.index()] |= facts.node_of(*value).is_some();
+            }
+        }
+        None => wanted.iter().for_each(|value| stored[value.index()] = true),
+    }
+}
+
+struct Search<'a, 'g> {
+    facts: &'a Facts<'g>,
+    domain: Domain,
+    stored: &'a [bool],
+    /// What the cluster reads anyway.
+    read: &'a [ValueId],
+    network: Network,
+    vertex: HashMap<ValueId, usize>,
+}
+
+impl Search<'_, '_> {
+    /// The vertex of a value, with what it is computed from before it.
+    fn visit(&mut self, value: ValueId) -> usize {
+        if let Some(&known) = self.vertex.get(&value) {
+            return known;
+        }
+        let vertex = self.network.vertex(self.cost(value));
+        self.vertex.insert(value, vertex);
+        match self.operands(value) {
+            Some(operands) if self.vertex.len() <= MANY => {
+                for operand in operands {
+                    let before = self.visit(operand);
+                    self.network.edge(before, vertex);
+                }
+            }
+            _ => self.network.from_source(vertex),
+        }
+        vertex
+    }
+
+    /// What the value can be computed from; `None` if it must be read.
+    fn operands(&self, value: ValueId) -> Option<Vec<ValueId>> {
+        let node = self.facts.node_of(value)?;
+        if self.stored[value.index()]
+            || !matches!(self.facts.nodes[node].class, Class::Map | Class::Move | Class::Put { .. })
+        {
+            return None;
+        }
+        let mut operands = Vec::new();
+        for &operand in &self.facts.op(node).operands {
+            if self.facts.splat(operand).is_some() {
+                continue;
+            }
+            let source = self.facts.source(operand);
+            let elements = self.facts.graph.ty(source.value).elements();
+            let link = Link::of(&source.layout, elements);
+            let computed = self.facts.node_of(source.value).is_some() && !self.stored[source.value.index()];
+            if computed && !lines_up(self.facts, source.value, link, self.domain) {
+                return None;
+            }
+            operands.push(source.value);
+        }
+        Some(operands)
+    }
+
+    /// Bytes that cutting here moves.
+    fn cost(&self, value: ValueId) -> u64 {
+        let bytes = self.facts.graph.ty(value).bytes() as u64;
+        let in_memory = self.facts.node_of(value).is_none() || self.stored[value.index()];
+        match in_memory {
+            true if self.read.contains(&value) => 0,
+            true => bytes,
+            // Written and read.
+            false => 2 * bytes,
+        }
+    }
+}
