@@ -50,7 +50,7 @@ fn opaque(facts: &Facts<'_>, node: usize, memory: &mut Lowered) -> KernelSpec {
 
 fn own(facts: &Facts<'_>, value: ValueId, memory: &mut Lowered) -> Access {
     let ty = facts.graph.ty(value);
-    memory.own(value, ty.clone(), Layout::contiguous(&ty.shape))
+    memory.own(value, ty.clone(), facts.source(value).layout.clone())
 }
 
 /// The kernel of a loop or a product; `None` if nothing of it needs to be stored.

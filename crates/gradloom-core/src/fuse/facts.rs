@@ -9,6 +9,7 @@ use crate::ir::{
     ValueId,
 };
 use crate::kernel::{Layout, Lowered};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// What an op is to fusion.
@@ -107,9 +108,10 @@ impl<'g> Facts<'g> {
             needed: vec![false; count],
         };
         let late = commit_only(graph);
+        let orders = wanted_orders(graph);
         for (id, op) in graph.entry_ops() {
             if !facts.view(op, memory) {
-                facts.node(id, fuse, late[id.index()]);
+                facts.node(id, fuse, late[id.index()], &orders);
             }
         }
         let watched = graph.outputs.iter().map(|o| o.value).chain(graph.guards.iter().map(|g| g.value));
@@ -143,7 +145,7 @@ impl<'g> Facts<'g> {
         true
     }
 
-    fn node(&mut self, id: OpId, fuse: bool, commit: bool) {
+    fn node(&mut self, id: OpId, fuse: bool, commit: bool, orders: &HashMap<ValueId, Option<Vec<usize>>>) {
         let op = &self.graph.ops[id];
         let number = self.nodes.len();
         let class = if fuse { self.class(id) } else { unfused(&op.kind) };
@@ -165,7 +167,11 @@ impl<'g> Facts<'g> {
         };
         let elements = self.graph.ty(measured).shape.elements();
         for &result in &op.results {
-            let layout = Layout::contiguous(&self.graph.ty(result).shape);
+            let shape = &self.graph.ty(result).shape;
+            let layout = match orders.get(&result) {
+                Some(Some(order)) if fuse => ordered(shape, order),
+                _ => Layout::contiguous(shape),
+            };
             self.sources[result.index()] = Some(Source { value: result, layout });
             self.node_of[result.index()] = Some(number);
         }
@@ -256,6 +262,37 @@ impl<'g> Facts<'g> {
             _ => None,
         }
     }
+}
+
+/// For each result of attention that is only ever permuted in one way (heads back beside each other): that way. It can be written so
+/// at once.
+fn wanted_orders(graph: &Graph) -> HashMap<ValueId, Option<Vec<usize>>> {
+    let mut orders: HashMap<ValueId, Option<Vec<usize>>> = HashMap::new();
+    for (_, op) in graph.entry_ops() {
+        let OpKind::Permute { perm } = &op.kind else { continue };
+        let value = op.operands[0];
+        let attention = graph
+            .defining_op(value)
+            .is_some_and(|op| matches!(op.kind, OpKind::Attention(_) | OpKind::AttentionGrad(_)));
+        // Rows stay whole.
+        if attention && perm.len() == 4 && perm[3] == 3 {
+            let known = orders.entry(value).or_insert_with(|| Some(perm.clone()));
+            if known.as_ref() != Some(perm) {
+                *known = None;
+            }
+        }
+    }
+    orders
+}
+
+/// The layout of a value whose memory is contiguous once its axes are permuted.
+fn ordered(shape: &Shape, perm: &[usize]) -> Layout {
+    let permuted: Vec<usize> = perm.iter().map(|&axis| shape[axis]).collect();
+    let mut back = vec![0; perm.len()];
+    for (position, &axis) in perm.iter().enumerate() {
+        back[axis] = position;
+    }
+    Layout::contiguous(&permuted.into()).permute(&back)
 }
 
 /// Without fusion, everything is a kernel of its own.

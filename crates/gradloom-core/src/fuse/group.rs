@@ -6,13 +6,11 @@
 
 use super::KernelSpec;
 use crate::ir::{Graph, OpKind, ValueId};
-use crate::kernel::{Access, Kernel, Layout, Lowered, Part};
+use crate::kernel::{Access, Kernel, Layout, Part};
 use std::collections::{HashMap, HashSet};
 
-pub(super) fn group(graph: &Graph, kernels: Vec<KernelSpec>, memory: &mut Lowered) -> Vec<KernelSpec> {
-    let kernels = updates(kernels);
-    let kernels = joined(graph, kernels, memory);
-    products(kernels)
+pub(super) fn group(graph: &Graph, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
+    products(joined(graph, updates(kernels)))
 }
 
 /// Loops of the commit that are equally far from its start.
@@ -37,65 +35,121 @@ fn updates(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     compute
 }
 
-/// Kernels whose only results are small operands of one `concat`: one launch, which writes the joined value.
-fn joined(graph: &Graph, mut kernels: Vec<KernelSpec>, memory: &mut Lowered) -> Vec<KernelSpec> {
+/// A `concat` goes where those that compute its operands can write it: the sums of one group of loops, or the gradients of attention.
+fn joined(graph: &Graph, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
+    let watched: HashSet<ValueId> = super::watched(graph).into_iter().collect();
     let mut at = 0;
     while at < kernels.len() {
-        if let Some((members, parts)) = joins(graph, &kernels, at) {
-            let join = &kernels[at];
-            let whole = join.writes[0].clone();
-            let mut group: Vec<KernelSpec> = members.iter().map(|&i| kernels[i].clone()).collect();
-            for (kernel, start) in group.iter_mut().zip(parts) {
-                memory.access.remove(&kernel.writes[0].buffer);
-                memory.buffers.remove(&kernel.writes[0].buffer);
-                let shape = kernel.writes[0].layout.shape.clone();
-                kernel.writes = vec![Access {
-                    layout: Layout { offset: start, ..Layout::contiguous(&shape) },
-                    ..whole.clone()
-                }];
-            }
-            let gone: HashSet<usize> = members.into_iter().collect();
-            let mut kept = Vec::with_capacity(kernels.len());
-            for (i, kernel) in kernels.into_iter().enumerate() {
-                if i == at {
-                    kept.extend(as_one(std::mem::take(&mut group)));
-                } else if !gone.contains(&i) {
-                    kept.push(kernel);
+        let Some(join) = Join::find(&kernels, at, &watched) else {
+            at += 1;
+            continue;
+        };
+        let whole = kernels[at].writes[0].clone();
+        for part in &join.parts {
+            kernels[part.kernel].writes[part.write] = Access { layout: part.layout.clone(), ..whole.clone() };
+            for kernel in &mut kernels {
+                for read in kernel.reads.iter_mut().filter(|read| read.buffer == part.buffer) {
+                    // Whoever else reads it reads one number.
+                    read.buffer = whole.buffer;
+                    read.layout.offset += part.layout.offset;
                 }
             }
-            at = at - gone.len() + 1;
-            kernels = kept;
-        } else {
-            at += 1;
         }
+        let members: HashSet<usize> = join.parts.iter().map(|part| part.kernel).collect();
+        let mut group = Vec::new();
+        let mut kept = Vec::with_capacity(kernels.len());
+        for (i, kernel) in kernels.into_iter().enumerate() {
+            let is_member = members.contains(&i);
+            match () {
+                () if i == at => kept.extend(as_one(std::mem::take(&mut group))),
+                () if is_member && join.wait => group.push(kernel),
+                () => kept.push(kernel),
+            }
+        }
+        at = if join.wait { at - members.len() + 1 } else { at };
+        kernels = kept;
     }
     kernels
 }
 
-/// For a `concat` of what loops alone computed for it: those loops, and where the result of each starts.
-fn joins(graph: &Graph, kernels: &[KernelSpec], at: usize) -> Option<(Vec<usize>, Vec<usize>)> {
-    let join = &kernels[at];
-    let Kernel::Op(OpKind::Concat { axis: 0 }) = join.kernel else { return None };
-    let watched: HashSet<ValueId> = super::watched(graph).into_iter().collect();
-    let mut members = Vec::new();
-    let mut starts = Vec::new();
-    let mut start = 0;
-    for read in &join.reads {
-        let member = kernels[..at].iter().position(|k| k.writes.iter().any(|w| w.buffer == read.buffer))?;
-        let kernel = &kernels[member];
-        let alone = kernels.iter().flat_map(|k| &k.reads).filter(|r| r.buffer == read.buffer).count() == 1;
-        let whole = kernel.writes.len() == 1
-            && read.layout.is_contiguous()
-            && read.layout.shape.elements() == kernel.writes[0].layout.shape.elements();
-        let fits = matches!(kernel.kernel, Kernel::Loop(_)) && whole && alone && kernel.commit == join.commit;
-        if !fits || watched.contains(&read.buffer) || members.contains(&member) {
-            return None;
+/// How a `concat` is written by those that compute its operands.
+struct Join {
+    parts: Vec<Piece>,
+    /// Whether they become one launch in its place.
+    wait: bool,
+}
+
+/// One operand of a `concat`.
+struct Piece {
+    kernel: usize,
+    write: usize,
+    buffer: ValueId,
+    /// Where it is written in the joined value.
+    layout: Layout,
+}
+
+impl Join {
+    fn find(kernels: &[KernelSpec], at: usize, watched: &HashSet<ValueId>) -> Option<Self> {
+        let join = &kernels[at];
+        let Kernel::Op(OpKind::Concat { axis }) = join.kernel else { return None };
+        let whole = &join.writes[0].layout;
+        let mut parts: Vec<Piece> = Vec::new();
+        let mut start = 0;
+        for read in &join.reads {
+            let buffer = read.buffer;
+            let writes = |k: &KernelSpec| k.writes.iter().position(|w| w.buffer == buffer);
+            let (kernel, write) =
+                kernels[..at].iter().enumerate().rev().find_map(|(i, k)| Some((i, writes(k)?)))?;
+            let end = start + read.layout.shape[axis];
+            let mut limits = whole.shape.to_vec();
+            let mut starts = vec![0; limits.len()];
+            (starts[axis], limits[axis]) = (start, end);
+            let window = whole.slice(&starts, &limits, &vec![1; limits.len()]);
+            let layout = within(&window, read, &kernels[kernel].writes[write])?;
+            if watched.contains(&buffer) || parts.iter().any(|part| part.buffer == buffer) {
+                return None;
+            }
+            parts.push(Piece { kernel, write, buffer, layout });
+            start = end;
         }
-        members.push(member);
-        starts.push(start);
-        start += read.layout.shape.elements();
+        let alone = |part: &Piece| {
+            kernels.iter().flat_map(|k| &k.reads).filter(|read| read.buffer == part.buffer).count() == 1
+        };
+        let first = &kernels[parts.first()?.kernel];
+        let one = parts.iter().all(|part| part.kernel == parts[0].kernel);
+        if one && matches!(first.kernel, Kernel::Op(OpKind::AttentionGrad(_))) {
+            let rows = parts.iter().all(|part| part.layout.strides.last() == Some(&1) && alone(part));
+            return (rows && first.writes.len() == parts.len()).then_some(Self { parts, wait: false });
+        }
+        let small = parts.iter().all(|part| {
+            let kernel = &kernels[part.kernel];
+            matches!(kernel.kernel, Kernel::Loop(_))
+                && kernel.writes.len() == 1
+                && part.layout.shape.elements() == 1
+                && kernel.commit == join.commit
+        });
+        small.then_some(Self { parts, wait: true })
     }
-    Some((members, starts))
+}
+
+/// Where a result lies once the view of it that is joined becomes a window of the joined value.
+fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
+    let all = read.layout.is_contiguous()
+        && read.layout.offset == 0
+        && read.layout.shape.elements() == write.layout.shape.elements();
+    if !all {
+        return None;
+    }
+    // The result's axes in the order of its memory.
+    let mut order: Vec<usize> = (0..write.layout.shape.rank()).collect();
+    order.sort_by_key(|&axis| std::cmp::Reverse((write.layout.strides[axis], write.layout.shape[axis])));
+    let in_memory: Vec<usize> = order.iter().map(|&axis| write.layout.shape[axis]).collect();
+    let placed = window.reshape(&in_memory.into())?;
+    let mut strides = vec![0; order.len()];
+    for (position, &axis) in order.iter().enumerate() {
+        strides[axis] = placed.strides[position];
+    }
+    Some(Layout::new(placed.offset, write.layout.shape.clone(), strides))
 }
 
 /// Products without epilogues that read the same left or right operand and stand next to each other.

@@ -65,9 +65,7 @@ fn is_map(clusters: &Clusters<'_, '_>, cluster: usize) -> bool {
 
 fn only_sums_over_rows(clusters: &Clusters<'_, '_>, cluster: usize) -> bool {
     let nodes = &clusters.get(cluster).nodes;
-    nodes
-        .iter()
-        .all(|&n| matches!(clusters.facts.nodes[n].class, Class::ReduceRows { columns, .. } if columns > 1))
+    nodes.iter().all(|&n| matches!(clusters.facts.nodes[n].class, Class::ReduceRows { .. }))
 }
 
 fn products(clusters: &mut Clusters<'_, '_>) {

@@ -80,7 +80,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
     let stored = stored::decide(&clusters);
     let mut kernels = emit::emit(&clusters, &stored, &mut memory);
     if fusion == Fusion::On {
-        kernels = group::group(graph, kernels, &mut memory);
+        kernels = group::group(graph, kernels);
     }
     for value in watched(graph) {
         let found = emit::access(facts.source(value), &memory, graph.ty(value).dtype);

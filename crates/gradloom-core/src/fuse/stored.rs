@@ -50,8 +50,7 @@ fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> b
         }
         let there = clusters.get(user);
         let again = matches!(class, Class::Map | Class::Move | Class::Put { .. })
-            && facts.graph.ty(value).elements() > 1
-            && there.commit == clusters.get(home).commit;
+            && facts.graph.ty(value).elements() > 1;
         !used.fusible || !again || !lines_up(facts, value, used.link, there.domain)
     })
 }
@@ -92,6 +91,7 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
     let mut search = Search {
         facts,
         domain: clusters.get(cluster).domain,
+        commit: clusters.get(cluster).commit,
         stored,
         read: &read,
         network: Network::default(),
@@ -117,6 +117,7 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
 struct Search<'a, 'g> {
     facts: &'a Facts<'g>,
     domain: Domain,
+    commit: bool,
     stored: &'a [bool],
     /// What the cluster reads anyway.
     read: &'a [ValueId],
@@ -158,6 +159,11 @@ impl Search<'_, '_> {
                 continue;
             }
             let source = self.facts.source(operand);
+            // The commit overwrites parameters and states: it should read no more of them than it must.
+            let leaf = self.facts.node_of(source.value).is_none();
+            if leaf && self.commit && !self.facts.nodes[node].commit {
+                return None;
+            }
             let elements = self.facts.graph.ty(source.value).elements();
             let link = Link::of(&source.layout, elements);
             let computed = self.facts.node_of(source.value).is_some() && !self.stored[source.value.index()];

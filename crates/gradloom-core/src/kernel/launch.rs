@@ -40,6 +40,16 @@ pub enum Kernel {
 }
 
 impl Kernel {
+    /// Whether the kernel can write windows with gaps: into a value that several results share, or in another order of axes.
+    pub fn writes_strided(&self) -> bool {
+        matches!(
+            self,
+            Kernel::WriteRegion
+                | Kernel::Op(OpKind::Attention(_) | OpKind::AttentionGrad(_))
+                | Kernel::Loop(_)
+        )
+    }
+
     /// Name in plans and profiles.
     pub fn name(&self) -> &'static str {
         match self {
@@ -87,7 +97,8 @@ pub struct Launch {
     pub kernel: Kernel,
     /// Operands.
     pub reads: Vec<Access>,
-    /// Results: every element is written. Contiguous, except for [`Kernel::WriteRegion`].
+    /// Results: every element is written. Contiguous, unless [`Kernel::writes_strided`]. Several may be windows of one buffer, which they
+    /// fill together.
     pub writes: Vec<Access>,
     /// Pairs (write, read) that may be the same bytes if their layouts are equal: the kernel reads each element before it
     /// writes that element.

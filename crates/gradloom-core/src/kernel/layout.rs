@@ -118,6 +118,51 @@ impl Layout {
         groups
     }
 
+    /// The axes that matter, from the widest stride to the narrowest; neighbours that follow each other without a gap are one.
+    fn by_stride(&self) -> Vec<(usize, usize)> {
+        let mut axes: Vec<(usize, usize)> =
+            self.shape.iter().zip(&self.strides).filter(|&(&n, _)| n != 1).map(|(&n, &s)| (s, n)).collect();
+        axes.sort_unstable_by(|a, b| b.cmp(a));
+        let mut merged: Vec<(usize, usize)> = Vec::new();
+        for (stride, extent) in axes {
+            match merged.last_mut() {
+                Some((outer, count)) if *outer == stride * extent => {
+                    (*outer, *count) = (stride, *count * extent)
+                }
+                _ => merged.push((stride, extent)),
+            }
+        }
+        merged
+    }
+
+    /// Whether no element of the buffer has two places in the layout. Declines layouts whose axes interleave, though some have none.
+    pub fn is_injective(&self) -> bool {
+        let axes = self.by_stride();
+        let spans = axes.iter().rev().scan(0, |inner, &(stride, extent)| {
+            let fits = stride > *inner;
+            *inner += stride * (extent - 1);
+            Some(fits)
+        });
+        self.shape.elements() == 0 || spans.into_iter().all(|fits| fits)
+    }
+
+    /// Whether two layouts surely have no element in common: they lie behind each other, or beside each other in rows of one pitch.
+    pub fn is_disjoint(&self, other: &Layout) -> bool {
+        if self.end() <= other.offset || other.end() <= self.offset {
+            return true;
+        }
+        let (a, b) = (self.by_stride(), other.by_stride());
+        let (Some(&(1, width)), Some(&(1, other_width))) = (a.last(), b.last()) else { return false };
+        let pitches = a[..a.len() - 1].iter().chain(&b[..b.len() - 1]).map(|&(stride, _)| stride);
+        let Some(pitch) = pitches.clone().min() else { return false };
+        let (at, other_at) = (self.offset % pitch, other.offset % pitch);
+        let beside = at + width <= other_at || other_at + other_width <= at;
+        pitches.clone().all(|stride| stride % pitch == 0)
+            && at + width <= pitch
+            && other_at + other_width <= pitch
+            && beside
+    }
+
     /// Position in the buffer of the last element, plus 1: the buffer must have that many elements. 0 when there are none.
     pub fn end(&self) -> usize {
         if self.shape.elements() == 0 {
@@ -158,6 +203,24 @@ mod tests {
                 assert_eq!(positions(&reshaped), positions(&from));
             }
         }
+    }
+
+    #[test]
+    fn windows_of_one_buffer_are_told_apart() {
+        let rows = Layout::contiguous(&[4, 6].into());
+        let columns = |from: usize, to: usize| rows.slice(&[0, from], &[4, to], &[1, 1]);
+        assert!(columns(0, 2).is_disjoint(&columns(2, 6)));
+        assert!(columns(2, 6).is_disjoint(&columns(0, 2)));
+        assert!(!columns(0, 3).is_disjoint(&columns(2, 6)));
+        assert!(!rows.is_disjoint(&columns(2, 3)));
+        assert!(rows.slice(&[0, 0], &[2, 6], &[1, 1]).is_disjoint(&rows.slice(&[2, 0], &[4, 6], &[1, 1])));
+        let heads = |from: usize| {
+            columns(from, from + 2).reshape(&[2, 2, 1, 2].into()).unwrap().permute(&[0, 2, 1, 3])
+        };
+        assert!(heads(0).is_disjoint(&heads(4)) && !heads(0).is_disjoint(&heads(1)));
+        assert!(heads(0).is_injective() && rows.permute(&[1, 0]).is_injective());
+        assert!(!Layout::splat(&[2, 3].into()).is_injective());
+        assert!(!rows.slice(&[0, 0], &[1, 6], &[1, 1]).broadcast(&[4, 6].into()).is_injective());
     }
 
     #[test]

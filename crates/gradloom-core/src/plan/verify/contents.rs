@@ -122,7 +122,7 @@ impl Contents<'_> {
                 }
             }
             let clashes = |other: &&Access| match other.buffer == write.buffer {
-                true => share_elements(other, write),
+                true => !other.layout.is_disjoint(&write.layout),
                 false => overlap(self.buffer(other.buffer), to),
             };
             if let Some(other) = launch.writes[..w].iter().find(clashes) {
@@ -152,11 +152,6 @@ impl Contents<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether two contiguous windows of one buffer have an element in common.
-fn share_elements(a: &Access, b: &Access) -> bool {
-    a.layout.offset < b.layout.end() && b.layout.offset < a.layout.end()
 }
 
 fn overlap(a: &Buffer, b: &Buffer) -> bool {

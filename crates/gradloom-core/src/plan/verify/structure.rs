@@ -90,8 +90,12 @@ fn check_launch(plan: &Plan, launch: &Launch, name: &str) -> Result<()> {
     if launch.may_alias.iter().any(|&(w, r)| w >= launch.writes.len() || r >= launch.reads.len()) {
         return Err(broken(format!("{name} may alias operands that it does not have")));
     }
-    if launch.kernel != Kernel::WriteRegion && launch.writes.iter().any(|w| !w.layout.is_contiguous()) {
-        return Err(broken(format!("{name} writes with gaps")));
+    let may_have_gaps = launch.kernel.writes_strided();
+    if let Some(write) = launch.writes.iter().find(|w| !may_have_gaps && !w.layout.is_contiguous()) {
+        return Err(broken(format!("{name} writes {} with gaps", write.buffer)));
+    }
+    if let Some(write) = launch.writes.iter().find(|w| !w.layout.is_injective()) {
+        return Err(broken(format!("{name} writes elements of {} twice", write.buffer)));
     }
     Ok(())
 }

@@ -76,9 +76,13 @@ impl Task<'_> {
         let scratch = Scratch { keys_transposed, values_transposed, keys, queries, cotangents, p, ds, means };
         // SAFETY: as promised by the caller.
         unsafe {
-            self.dq(0, 0).write_bytes(0, shape.group() * shape.queries * shape.depth);
-            self.dk(0).write_bytes(0, shape.keys * shape.depth);
-            self.dv(0).write_bytes(0, shape.keys * shape.value_depth);
+            for head in 0..shape.group() {
+                (0..shape.queries).for_each(|query| self.dq(head, query).write_bytes(0, shape.depth));
+            }
+            for key in 0..shape.keys {
+                self.dk(key).write_bytes(0, shape.depth);
+                self.dv(key).write_bytes(0, shape.value_depth);
+            }
         }
         let seen = if shape.queries == 0 { 0 } else { self.mask.visible(shape.queries - 1) };
         let (key_block, query_block) = (shape.backward_keys(), shape.backward_queries());
@@ -179,15 +183,15 @@ impl Task<'_> {
             }
             let transposed =
                 |matrix: *mut f32| Rows { start: matrix.wrapping_add(key), row_stride: 1, step: row_stride };
-            let target = |start, columns| Target {
+            let target = |start, result: usize, columns| Target {
                 start,
-                row_stride: columns,
+                row_stride: self.operands.results[result].row_stride(),
                 columns,
                 padded: false,
                 accumulate: true,
             };
-            let dv = target(self.dv(keys.range.start + key), shape.value_depth);
-            let dk = target(self.dk(keys.range.start + key), shape.depth);
+            let dv = target(self.dv(keys.range.start + key), 2, shape.value_depth);
+            let dk = target(self.dk(keys.range.start + key), 1, shape.depth);
             // SAFETY: as promised by the caller; the rows of dk and dv belong to this task.
             unsafe {
                 multiply(simd, end - key, first..count, transposed(scratch.p), packed_g, dv);
@@ -260,7 +264,7 @@ impl Task<'_> {
         let left = Rows { start: ds.start, row_stride, step: 1 };
         let dq = Target {
             start: self.dq(head, queries.start),
-            row_stride: shape.depth,
+            row_stride: operands.results[0].row_stride(),
             columns: shape.depth,
             padded: false,
             accumulate: true,
@@ -289,24 +293,19 @@ impl Task<'_> {
     /// Address of a row of dq.
     #[inline(always)]
     fn dq(&self, head: usize, query: usize) -> *mut f32 {
-        let shape = self.operands.shape;
-        let head = self.batch * shape.heads + self.kv_head * shape.group() + head;
-        self.call.write(0, self.operands.results[0] + (head * shape.queries + query) * shape.depth)
+        let head = self.kv_head * self.operands.shape.group() + head;
+        self.call.write(0, self.operands.results[0].row(self.batch, head, query))
     }
 
     /// Address of a row of dk.
     #[inline(always)]
     fn dk(&self, key: usize) -> *mut f32 {
-        let shape = self.operands.shape;
-        let head = self.batch * shape.kv_heads + self.kv_head;
-        self.call.write(1, self.operands.results[1] + (head * shape.keys + key) * shape.depth)
+        self.call.write(1, self.operands.results[1].row(self.batch, self.kv_head, key))
     }
 
     /// Address of a row of dv.
     #[inline(always)]
     fn dv(&self, key: usize) -> *mut f32 {
-        let shape = self.operands.shape;
-        let head = self.batch * shape.kv_heads + self.kv_head;
-        self.call.write(2, self.operands.results[2] + (head * shape.keys + key) * shape.value_depth)
+        self.call.write(2, self.operands.results[2].row(self.batch, self.kv_head, key))
     }
 }

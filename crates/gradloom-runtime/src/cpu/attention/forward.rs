@@ -169,7 +169,7 @@ impl Task<'_> {
         let probabilities = Rows { start: scratch.scores, row_stride, step: 1 };
         let output = Target {
             start: self.output(head * self.queries.len() + (queries.start - self.queries.start)),
-            row_stride: shape.value_depth,
+            row_stride: operands.results[0].row_stride(),
             columns: shape.value_depth,
             padded: false,
             accumulate: !first_block,
@@ -223,16 +223,15 @@ impl Task<'_> {
     /// Address of an output row; rows count the task's queries of each head of the group in turn.
     #[inline(always)]
     fn output(&self, row: usize) -> *mut f32 {
-        self.call.write(0, self.operands.results[0] + self.result_row(row) * self.operands.shape.value_depth)
+        let (head, query) = self.head_and_query(row);
+        self.call.write(0, self.operands.results[0].row(self.batch, head, query))
     }
 
-    /// Number of a row in the results `[batch, heads, queries]`.
+    /// Where a row of the task stands.
     #[inline(always)]
-    fn result_row(&self, row: usize) -> usize {
-        let shape = self.operands.shape;
-        let head = self.kv_head * shape.group() + row / self.queries.len();
-        let query = self.queries.start + row % self.queries.len();
-        (self.batch * shape.heads + head) * shape.queries + query
+    fn head_and_query(&self, row: usize) -> (usize, usize) {
+        let head = self.kv_head * self.operands.shape.group() + row / self.queries.len();
+        (head, self.queries.start + row % self.queries.len())
     }
 
     /// Divides an output row by the sum of its probabilities and writes its log-sum-exp.
@@ -255,7 +254,8 @@ impl Task<'_> {
                 output.fill(0.0);
             }
             let log_sum = if seen { maximum + libm::logf(sum) } else { f32::NEG_INFINITY };
-            *self.call.write::<f32>(1, self.operands.results[1] + self.result_row(row)) = log_sum;
+            let (head, query) = self.head_and_query(row);
+            *self.call.write::<f32>(1, self.operands.results[1].row(self.batch, head, query)) = log_sum;
         }
     }
 

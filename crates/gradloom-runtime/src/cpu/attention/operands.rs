@@ -41,6 +41,33 @@ impl View {
     }
 }
 
+/// A result of rank 4 (or 3), whose rows are contiguous.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ResultView {
+    offset: usize,
+    /// Of batch, head and row.
+    strides: [usize; 3],
+}
+
+impl ResultView {
+    fn new(layout: &Layout) -> Self {
+        debug_assert!(layout.shape.get(3).is_none_or(|&n| n == 1 || layout.strides[3] == 1));
+        Self { offset: layout.offset, strides: [layout.strides[0], layout.strides[1], layout.strides[2]] }
+    }
+
+    /// Distance between rows.
+    pub(super) fn row_stride(&self) -> usize {
+        self.strides[2]
+    }
+
+    /// Where a row starts in the result's buffer.
+    #[inline(always)]
+    pub(super) fn row(&self, batch: usize, head: usize, row: usize) -> usize {
+        let [b, h, r] = self.strides;
+        self.offset + batch * b + head * h + row * r
+    }
+}
+
 /// The block table's operand.
 #[derive(Clone, Copy, Debug)]
 struct Table {
@@ -66,8 +93,8 @@ impl Table {
 pub(super) struct Operands {
     pub(super) shape: AttentionShape,
     pub(super) scale: f32,
-    /// Offsets of the results in their buffers: output and log-sum-exp, or the three gradients.
-    pub(super) results: [usize; 3],
+    /// Output and log-sum-exp, or the three gradients.
+    pub(super) results: [ResultView; 3],
     pub(super) q: View,
     k: View,
     v: View,
@@ -86,7 +113,9 @@ impl Operands {
         Self {
             shape: AttentionShape::new(&q.shape, &k.shape, &v.shape, table.map(|read| &layout(read).shape)),
             scale: spec.scale as f32,
-            results: std::array::from_fn(|i| launch.writes.get(i).map_or(0, |write| write.layout.offset)),
+            results: std::array::from_fn(|i| {
+                launch.writes.get(i).map_or_else(ResultView::default, |write| ResultView::new(&write.layout))
+            }),
             q: View::new(0, q),
             k: View::new(1, k),
             v: View::new(2, v),
