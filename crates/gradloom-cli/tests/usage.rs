@@ -116,7 +116,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
         &workspace,
         "bench --config L",
         2,
-        "error: --config L: there is no configuration of this name\n  help: the configurations are S, M, mlp-sin, gpt2-124m",
+        "error: --config L: there is no configuration of this name\n  help: the configurations are S, M, mlp-sin, gpt2-124m, tg-transformer, tg-mlp, mnist-mlp",
     );
     check(
         &workspace,

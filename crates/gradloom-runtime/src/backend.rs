@@ -1,5 +1,6 @@
 //! What a device does for programs. One folder a backend.
 
+use crate::profile::LaunchSpan;
 use crate::store::Content;
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
@@ -43,4 +44,10 @@ pub(crate) trait Loaded: Send {
     fn allocated(&self) -> usize;
     /// Number of different kernels.
     fn unique_kernels(&self) -> usize;
+    /// Starts or stops noting when launches run; a backend that cannot tell ignores it.
+    fn set_profiling(&mut self, _on: bool) {}
+    /// When the launches of the last run ran, in that order; nothing when that was not noted.
+    fn spans(&self) -> &[LaunchSpan] {
+        &[]
+    }
 }

@@ -7,6 +7,7 @@ mod evaluate;
 
 use crate::backend::Loaded;
 use crate::device::Device;
+use crate::profile::LaunchSpan;
 use crate::store::{Store, lost};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, OpKind, Type};
@@ -122,6 +123,17 @@ impl Program {
     /// Number of different kernels.
     pub fn unique_kernels(&self) -> usize {
         self.loaded.unique_kernels()
+    }
+
+    /// Starts or stops noting when each launch runs. It costs two looks at the clock for each launch of a run, and nothing while it is
+    /// off. A device that runs nothing notes nothing.
+    pub fn set_profiling(&mut self, on: bool) {
+        self.loaded.set_profiling(on);
+    }
+
+    /// When the launches of the last run ran, in that order; nothing when that was not noted. A run that ended early has fewer.
+    pub fn spans(&self) -> &[LaunchSpan] {
+        self.loaded.spans()
     }
 
     /// Sets an input's elements (row-major, native byte order), before every run: a run may overwrite them.

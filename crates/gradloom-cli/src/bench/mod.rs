@@ -1,7 +1,6 @@
 //! `gradloom bench`: named training steps, timed in a way that stays the same from version to version.
 
-mod configs;
-mod peers;
+pub(crate) mod configs;
 mod process;
 mod report;
 mod timing;
@@ -12,13 +11,15 @@ use crate::output::print_line;
 use configs::Config;
 use gradloom::Device;
 pub(crate) use process::started;
+use report::Report;
 use std::path::PathBuf;
+use timing::measure;
 
 /// What `gradloom bench` takes.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Which step: S, M, mlp-sin, gpt2-124m.
+    /// Which step: S, M, mlp-sin, gpt2-124m, tg-transformer, tg-mlp, mnist-mlp.
     #[arg(long, value_name = "NAME")]
     config: String,
     /// Where it runs; null compiles and plans only.
@@ -55,10 +56,7 @@ A value without meaning is nan in the line and null in the JSON object.";
 
 /// Times a step and prints the figures.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let config = Config::find(&arguments.config).ok_or_else(|| {
-        Failure::usage(format!("--config {}: there is no configuration of this name", arguments.config))
-            .help(format!("the configurations are {}", Config::names()))
-    })?;
+    let config = Config::find(&arguments.config)?;
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
@@ -66,6 +64,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Target::Cpu => cpu(arguments.threads)?,
         Target::Null => Device::null(),
     };
-    let report = config.run(&device, arguments.steps, arguments.data_dir.as_deref())?;
+    let steps = arguments.steps.unwrap_or(config.steps);
+    let mut workload = config.compile(&device, arguments.data_dir.as_deref())?;
+    let timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
+    let report = Report::new(config.name, &*workload, &timing);
     print_line!("{}", if arguments.json { report.json() } else { report.line() })
 }

@@ -1,8 +1,9 @@
 //! The figures, as a line and as JSON. The keys are a contract: they are added to, never renamed.
 
+use super::configs::Workload;
 use super::process::peak_resident_bytes;
 use super::timing::Timing;
-use gradloom::{Module, Train};
+use gradloom::plan::{Buffer, Role};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -24,6 +25,18 @@ pub(super) struct Report {
     planned_peak_bytes: usize,
     measured_peak_bytes: Option<usize>,
     workspace_bytes: usize,
+    /// Elements of all parameters.
+    parameters: usize,
+    parameter_tensors: usize,
+    /// Parameters and states in all, with the padding between them. This, constants, step and workspace add up to the planned peak.
+    store_bytes: usize,
+    /// Of the store, without padding.
+    parameter_bytes: usize,
+    /// Of the store, without padding: the optimizer's moments and counters.
+    state_bytes: usize,
+    constant_bytes: usize,
+    /// The arena of inputs, activations, gradients and outputs.
+    step_bytes: usize,
     compile_ms: f64,
     first_step_ms: Option<f64>,
     process_to_first_step_ms: Option<f64>,
@@ -33,6 +46,7 @@ pub(super) struct Report {
     ms_min: Option<f64>,
     ms_max: Option<f64>,
     tokens_per_s: Option<f64>,
+    first_loss: Option<f32>,
     final_loss: Option<f32>,
     rss_mb: Option<f64>,
 }
@@ -42,14 +56,12 @@ fn ms(duration: Duration) -> f64 {
 }
 
 impl Report {
-    pub(super) fn new<M: Module, const N: usize>(
-        config: &'static str,
-        train: &Train<M, N>,
-        timing: &Timing,
-        compile: Duration,
-        tokens: Option<usize>,
-    ) -> Self {
-        let device = train.device();
+    pub(super) fn new(config: &'static str, workload: &dyn Workload, timing: &Timing) -> Self {
+        let (device, plan) = (workload.device(), workload.plan());
+        let with_role =
+            |role: Role| -> Vec<&Buffer> { plan.buffers.iter().filter(|b| b.role == role).collect() };
+        let bytes = |buffers: &[&Buffer]| buffers.iter().map(|b| b.bytes).sum::<usize>();
+        let (parameters, states) = (with_role(Role::Parameter), with_role(Role::State));
         let runs = device.name() != "null";
         let [least, median, greatest] = timing.spread().map(ms);
         // The time of a step that was not run means nothing.
@@ -63,14 +75,21 @@ impl Report {
             dtype: "f32",
             commit: option_env!("GRADLOOM_COMMIT"),
             steps: timing.steps,
-            launches: train.plan().launches.len(),
-            unique_kernels: train.program().unique_kernels(),
+            launches: plan.launches.len(),
+            unique_kernels: workload.unique_kernels(),
             passes: None,
             submits: None,
-            planned_peak_bytes: train.plan().totals.peak(),
-            measured_peak_bytes: runs.then(|| train.allocated_bytes()),
-            workspace_bytes: train.plan().totals.workspace,
-            compile_ms: ms(compile),
+            planned_peak_bytes: plan.totals.peak(),
+            measured_peak_bytes: runs.then(|| workload.allocated_bytes()),
+            workspace_bytes: plan.totals.workspace,
+            parameters: parameters.iter().map(|b| b.ty.elements()).sum(),
+            parameter_tensors: parameters.len(),
+            store_bytes: plan.totals.store,
+            parameter_bytes: bytes(&parameters),
+            state_bytes: bytes(&states),
+            constant_bytes: plan.totals.constants,
+            step_bytes: plan.totals.step,
+            compile_ms: ms(workload.compile_time()),
             first_step_ms: timed(ms(timing.first)),
             process_to_first_step_ms: timed(ms(timing.process_to_first)),
             encode_us: None,
@@ -78,7 +97,8 @@ impl Report {
             ms_per_step: timed(median),
             ms_min: timed(least),
             ms_max: timed(greatest),
-            tokens_per_s: tokens.filter(|_| runs).map(|tokens| tokens as f64 / median * 1e3),
+            tokens_per_s: workload.tokens().filter(|_| runs).map(|tokens| tokens as f64 / median * 1e3),
+            first_loss: timing.first_loss.is_finite().then_some(timing.first_loss),
             final_loss: timing.final_loss.is_finite().then_some(timing.final_loss),
             rss_mb: peak_resident_bytes().map(|bytes| bytes as f64 / f64::from(1 << 20)),
         }

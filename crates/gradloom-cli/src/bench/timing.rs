@@ -12,26 +12,29 @@ pub(super) struct Timing {
     pub(super) process_to_first: Duration,
     /// Steps after the warm-up, in the order in which they ran.
     timed: Vec<Duration>,
+    /// Of the first step, before it changed anything.
+    pub(super) first_loss: f32,
+    /// Of the last step.
     pub(super) final_loss: f32,
 }
 
 /// Runs `step` so many times; the first `warm` ones are not timed. Each time includes reading the loss.
 pub(super) fn measure(steps: u64, warm: u64, mut step: impl FnMut() -> Result<f32>) -> Result<Timing> {
     let (mut timed, mut first, mut process_to_first) = (Vec::new(), Duration::ZERO, Duration::ZERO);
-    let mut final_loss = f32::NAN;
+    let (mut first_loss, mut final_loss) = (f32::NAN, f32::NAN);
     for number in 0..steps {
         let began = Instant::now();
         final_loss = step()?;
         let took = began.elapsed();
         if number == 0 {
-            first = took;
+            (first, first_loss) = (took, final_loss);
             process_to_first = super::process::age();
         }
         if number >= warm {
             timed.push(took);
         }
     }
-    Ok(Timing { steps, first, process_to_first, timed, final_loss })
+    Ok(Timing { steps, first, process_to_first, timed, first_loss, final_loss })
 }
 
 impl Timing {
@@ -59,14 +62,15 @@ mod tests {
             Ok(made as f32)
         })
         .unwrap();
-        assert_eq!((made, timing.timed.len(), timing.final_loss), (5, 2, 5.0));
+        assert_eq!((made, timing.timed.len(), timing.first_loss, timing.final_loss), (5, 2, 1.0, 5.0));
     }
 
     #[test]
     fn the_median_of_an_even_number_is_the_middle() {
         let timed = [4, 1, 3, 2].map(Duration::from_secs).to_vec();
         let zero = Duration::ZERO;
-        let timing = Timing { steps: 4, first: zero, process_to_first: zero, timed, final_loss: 0.0 };
+        let [first_loss, final_loss] = [0.0; 2];
+        let timing = Timing { steps: 4, first: zero, process_to_first: zero, timed, first_loss, final_loss };
         assert_eq!(timing.spread(), [1.0, 2.5, 4.0].map(Duration::from_secs_f64));
     }
 }

@@ -5,6 +5,7 @@
 //! write nothing that persists; whoever reads a parameter or state sees its value from the start of the step.
 
 mod commit;
+mod cost;
 mod layout;
 mod liveness;
 mod order;
@@ -14,6 +15,7 @@ mod store;
 mod types;
 mod verify;
 
+pub use cost::{Cost, cost};
 pub use store::{StoreEntry, StoreLayout};
 pub use types::{ALIGNMENT, Buffer, Plan, Region, Role, Totals};
 pub use verify::{verify, verify_commit};

@@ -5,12 +5,14 @@
 use super::{Call, Pool, Prepared, fill_constant, prepare};
 use crate::backend::{Backend, Loaded};
 use crate::memory::Memory;
+use crate::profile::{LaunchSpan, Profile};
 use crate::store::Content;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch, Lowered, Phase};
 use gradloom_core::plan::{Plan, Region};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The CPU with a pool of threads.
 #[derive(Debug)]
@@ -65,6 +67,7 @@ struct CpuProgram {
     arena: Memory,
     constants: Memory,
     scratch: Memory,
+    profile: Profile,
     /// Keeps the store's addresses valid.
     _store: Vec<Arc<Memory>>,
 }
@@ -136,22 +139,32 @@ impl CpuProgram {
             arena,
             constants,
             scratch,
+            profile: Profile::default(),
             _store: kept,
         })
     }
 
-    fn run(&self, range: std::ops::Range<usize>) -> Result<()> {
+    fn run(&mut self, range: std::ops::Range<usize>) -> Result<()> {
+        if self.profile.on {
+            for i in range {
+                let began = Instant::now();
+                self.launch(i)?;
+                self.profile.note(i, began);
+            }
+            return Ok(());
+        }
         for i in range {
-            let step = &self.steps[i];
-            let call = Call {
-                pool: &self.pool,
-                reads: &step.reads,
-                writes: &step.writes,
-                scratch: self.scratch.at(0),
-            };
-            step.kernel.run(&call).map_err(|trap| self.trapped(&self.plan.launches[i], &trap.message))?;
+            self.launch(i)?;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn launch(&self, i: usize) -> Result<()> {
+        let step = &self.steps[i];
+        let call =
+            Call { pool: &self.pool, reads: &step.reads, writes: &step.writes, scratch: self.scratch.at(0) };
+        step.kernel.run(&call).map_err(|trap| self.trapped(&self.plan.launches[i], &trap.message))
     }
 
     fn trapped(&self, launch: &Launch, message: &str) -> Error {
@@ -198,6 +211,7 @@ impl Loaded for CpuProgram {
     }
 
     fn compute(&mut self) -> Result<()> {
+        self.profile.clear();
         self.run(0..self.first_commit)
     }
 
@@ -252,6 +266,14 @@ impl Loaded for CpuProgram {
 
     fn allocated(&self) -> usize {
         self.arena.len() + self.constants.len() + self.scratch.len()
+    }
+
+    fn set_profiling(&mut self, on: bool) {
+        self.profile.set(on, self.steps.len());
+    }
+
+    fn spans(&self) -> &[LaunchSpan] {
+        self.profile.spans()
     }
 
     fn unique_kernels(&self) -> usize {

@@ -6,6 +6,7 @@ use super::{Infer, Session};
 use crate::device::Device;
 use crate::feed::Feed;
 use crate::outputs::Outputs;
+use crate::profile::LaunchSpan;
 use crate::program::{Outcome, Program, random_key};
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -260,6 +261,16 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// The compiled program.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// Starts or stops noting when each launch of a step runs; see [`Program::set_profiling`].
+    pub fn set_profiling(&mut self, on: bool) {
+        self.program.set_profiling(on);
+    }
+
+    /// When the launches of the last step ran; see [`Program::spans`].
+    pub fn spans(&self) -> &[LaunchSpan] {
+        self.program.spans()
     }
 
     /// The graph after each stage of the compiler.

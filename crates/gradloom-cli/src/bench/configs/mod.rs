@@ -1,0 +1,81 @@
+//! The named configurations, one file a family of models.
+//!
+//! In: a name and a device. Out: a [`Workload`], a compiled training step that carries the data of its steps.
+
+mod gpt2;
+mod mlp;
+mod peers;
+mod transformer;
+mod workload;
+
+use crate::failure::{Failure, Result};
+use gradloom::Device;
+use gradloom_models::gpt2::Gpt2Config;
+use std::path::Path;
+pub(crate) use workload::Workload;
+
+/// A training step with a name. What a name means never changes: a different step gets a new name.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) name: &'static str,
+    /// Steps in all.
+    pub(crate) steps: u64,
+    /// Of these, steps that are not timed.
+    pub(crate) warm: u64,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Gpt2 { model: Gpt2Config, batch: usize },
+    Sine,
+    Digits,
+    Transformer,
+}
+
+const fn gpt2(sizes: [usize; 5], batch: usize) -> Kind {
+    let [vocabulary, width, heads, layers, context] = sizes;
+    Kind::Gpt2 { model: Gpt2Config { vocabulary, context, width, heads, layers, dropout: 0.0 }, batch }
+}
+
+/// `tg-mlp` is the step of `mlp-sin` under the name of the sample that it is put beside.
+const CONFIGS: [Config; 7] = [
+    Config { name: "S", steps: 60, warm: 10, kind: gpt2([256, 128, 4, 4, 128], 8) },
+    Config { name: "M", steps: 16, warm: 4, kind: gpt2([8192, 384, 6, 6, 256], 4) },
+    Config { name: "mlp-sin", steps: 1000, warm: 100, kind: Kind::Sine },
+    Config { name: "gpt2-124m", steps: 6, warm: 2, kind: gpt2([50257, 768, 12, 12, 1024], 4) },
+    Config { name: "tg-transformer", steps: 100, warm: 10, kind: Kind::Transformer },
+    Config { name: "tg-mlp", steps: 1000, warm: 100, kind: Kind::Sine },
+    Config { name: "mnist-mlp", steps: 1000, warm: 100, kind: Kind::Digits },
+];
+
+impl Config {
+    /// The configuration of this name.
+    ///
+    /// # Errors
+    /// When there is none; the message lists those that there are.
+    pub(crate) fn find(name: &str) -> Result<Config> {
+        CONFIGS.into_iter().find(|config| config.name == name).ok_or_else(|| {
+            let names = CONFIGS.map(|config| config.name).join(", ");
+            Failure::usage(format!("--config {name}: there is no configuration of this name"))
+                .help(format!("the configurations are {names}"))
+        })
+    }
+
+    /// Compiles the step.
+    ///
+    /// # Errors
+    /// When `data`, a folder of weights and tokens, does not fit the configuration, or the step does not fit the device.
+    pub(crate) fn compile(&self, device: &Device, data: Option<&Path>) -> Result<Box<dyn Workload>> {
+        match &self.kind {
+            Kind::Gpt2 { model, batch } => gpt2::compile(self.name, model, *batch, device, data),
+            _ if data.is_some() => {
+                Err(Failure::usage(format!("--data-dir: the configuration {} takes no data", self.name))
+                    .help("leave it out"))
+            }
+            Kind::Sine => mlp::sine(device),
+            Kind::Digits => mlp::digits(device),
+            Kind::Transformer => transformer::addition(device),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! tensorgrad's sample transformer, which adds numbers of two digits.
+
+use super::workload::{Compiled, Elements, Workload};
+use crate::failure::Result;
+use gradloom::{AdamW, Device, Schedule, Trainer, f32, i32};
+use gradloom_models::addition::{AdditionTransformer, MASK, SEQUENCE, problems};
+use std::time::Instant;
+
+/// 128 problems of 8 characters; AdamW, whose decay leaves out biases and norms as theirs does, and clipping to norm 1.
+pub(super) fn addition(device: &Device) -> Result<Box<dyn Workload>> {
+    const BATCH: usize = 128;
+    let shape = [BATCH, SEQUENCE];
+    let (ids, targets) = problems(1234, 0, BATCH);
+    let began = Instant::now();
+    let train = Trainer::new(AdditionTransformer::new())
+        .inputs([i32("ids", shape), i32("targets", shape), f32("mask", [SEQUENCE])])
+        .loss(|model, [ids, targets, mask]| model.loss(ids, targets, mask))
+        .optimizer(AdamW::new(Schedule::Linear { from: 0.005, to: 0.0005, steps: 1500 }).weight_decay(0.01))
+        .clip_norm(1.0)
+        .compile(device)?;
+    let data = [Elements::I32(ids), Elements::I32(targets), Elements::F32(MASK.to_vec())];
+    let compile_time = began.elapsed();
+    Ok(Box::new(Compiled { train, data, compile_time, tokens: Some(BATCH * SEQUENCE) }))
+}

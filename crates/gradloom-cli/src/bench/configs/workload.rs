@@ -1,0 +1,85 @@
+//! A compiled step with the data of its steps, whatever its model and inputs are.
+
+use crate::failure::Result;
+use gradloom::plan::Plan;
+use gradloom::{Data, Device, Feed, Module, Train};
+use std::time::Duration;
+
+/// A training step that needs nothing more to run: every step trains on the same data.
+pub(crate) trait Workload {
+    /// Runs a step and reads its loss.
+    fn step(&mut self) -> Result<f32>;
+    /// How long compiling took.
+    fn compile_time(&self) -> Duration;
+    /// Tokens that a step trains on, for a model of text.
+    fn tokens(&self) -> Option<usize>;
+    fn device(&self) -> &Device;
+    fn plan(&self) -> &Plan;
+    fn unique_kernels(&self) -> usize;
+    /// Bytes that the program and its store asked the system for.
+    fn allocated_bytes(&self) -> usize;
+}
+
+/// Elements of one input.
+#[derive(Debug)]
+pub(super) enum Elements {
+    F32(Vec<f32>),
+    I32(Vec<i32>),
+}
+
+impl Elements {
+    fn data(&self) -> Data<'_> {
+        match self {
+            Elements::F32(elements) => elements.into(),
+            Elements::I32(elements) => elements.into(),
+        }
+    }
+}
+
+/// The one kind of [`Workload`].
+pub(super) struct Compiled<M, const N: usize> {
+    pub(super) train: Train<M, N>,
+    pub(super) data: [Elements; N],
+    pub(super) compile_time: Duration,
+    pub(super) tokens: Option<usize>,
+}
+
+/// Hands the data of all inputs on as they are.
+struct Batch<'a, const N: usize>([Data<'a>; N]);
+
+impl<'a, const N: usize> Feed<'a, N> for Batch<'a, N> {
+    fn feed(self) -> [Data<'a>; N] {
+        self.0
+    }
+}
+
+impl<M: Module, const N: usize> Workload for Compiled<M, N> {
+    fn step(&mut self) -> Result<f32> {
+        let batch = Batch(self.data.each_ref().map(Elements::data));
+        Ok(self.train.step(batch)?.loss()?)
+    }
+
+    fn compile_time(&self) -> Duration {
+        self.compile_time
+    }
+
+    fn tokens(&self) -> Option<usize> {
+        self.tokens
+    }
+
+    fn device(&self) -> &Device {
+        self.train.device()
+    }
+
+    fn plan(&self) -> &Plan {
+        self.train.plan()
+    }
+
+    fn unique_kernels(&self) -> usize {
+        self.train.program().unique_kernels()
+    }
+
+    fn allocated_bytes(&self) -> usize {
+        self.train.allocated_bytes()
+    }
+}

@@ -1,0 +1,92 @@
+//! How many launches and bytes the small models of other libraries take: at most as many as stand in the table.
+//!
+//! A number may only be lowered. The goals are 110 launches and 12 MB for `tg-transformer`, 14 launches for `tg-mlp`.
+
+mod common;
+use common::Workspace;
+use serde_json::Value;
+
+struct Expected {
+    config: &'static str,
+    parameters: u64,
+    tensors: u64,
+    /// Launches of a step, at most.
+    launches: u64,
+    /// Bytes of everything that a step needs, at most.
+    bytes: u64,
+    /// Steps after which the loss must have fallen below the fraction of what it was.
+    steps: u64,
+    falls_below: f64,
+}
+
+const EXPECTED: [Expected; 3] = [
+    Expected {
+        config: "tg-transformer",
+        parameters: 150_656,
+        tensors: 40,
+        launches: 1_022,
+        bytes: 15_915_520,
+        steps: 60,
+        falls_below: 0.3,
+    },
+    Expected {
+        config: "tg-mlp",
+        parameters: 4_353,
+        tensors: 6,
+        launches: 131,
+        bytes: 285_056,
+        steps: 200,
+        falls_below: 0.1,
+    },
+    Expected {
+        config: "mnist-mlp",
+        parameters: 203_530,
+        tensors: 4,
+        launches: 99,
+        bytes: 4_061_568,
+        steps: 60,
+        falls_below: 0.8,
+    },
+];
+
+#[test]
+fn small_models_train_in_few_launches_and_little_memory() {
+    let workspace = Workspace::new();
+    for expected in EXPECTED {
+        // Two threads on every machine: scratch is for each of them.
+        let line =
+            format!("bench --config {} --steps {} --threads 2 --json", expected.config, expected.steps);
+        let json = workspace.succeed(&line).stdout;
+        let figures: Value = serde_json::from_str(&json).expect("one JSON object");
+        let count = |key: &str| figures[key].as_u64().unwrap_or_else(|| panic!("{key} in {json}"));
+        assert_eq!(
+            (count("parameters"), count("parameter_tensors")),
+            (expected.parameters, expected.tensors)
+        );
+        assert!(count("launches") <= expected.launches, "more launches than before: {json}");
+        assert!(count("planned_peak_bytes") <= expected.bytes, "more bytes than before: {json}");
+        assert!(count("unique_kernels") <= count("launches"), "{json}");
+
+        let parts = ["store_bytes", "constant_bytes", "step_bytes", "workspace_bytes"];
+        assert_eq!(parts.map(count).iter().sum::<u64>(), count("planned_peak_bytes"), "{json}");
+        assert_eq!(count("parameter_bytes"), 4 * expected.parameters);
+        // Two moments for each parameter, and the number of steps.
+        assert_eq!(count("state_bytes"), 8 * expected.parameters + 4, "{json}");
+        assert!(count("parameter_bytes") + count("state_bytes") <= count("store_bytes"), "{json}");
+
+        let [first, last] = ["first_loss", "final_loss"].map(|key| figures[key].as_f64().unwrap());
+        assert!(
+            last < expected.falls_below * first,
+            "{}: the loss went from {first} to {last}",
+            expected.config
+        );
+    }
+}
+
+#[test]
+fn only_models_of_text_take_data() {
+    let finished = Workspace::new().run("bench --config tg-transformer --data-dir .");
+    assert_eq!(finished.code, Some(2));
+    let expected = "error: --data-dir: the configuration tg-transformer takes no data\n  help: leave it out";
+    assert_eq!(finished.stderr.trim_end(), expected);
+}

@@ -1,0 +1,391 @@
+//! What a launch costs at the least: floating-point operations, and bytes that must move.
+//!
+//! In: a plan and one of its launches. Out: a [`Cost`], which depends on shapes and places alone, never on data.
+//!
+//! An operation is one f32 function of one element: an addition and an exponential count alike, as in the counts that rooflines are
+//! drawn with; comparisons, selections, conversions and integers count nothing. Matrix products count a multiplication and an
+//! addition for each pair of factors, attention its matrix products alone. Bytes are those of the distinct elements that a kernel
+//! must read and write once: what a broadcast repeats is read once, and so is an operand that comes twice.
+
+use super::{Plan, Region};
+use crate::ir::{AttentionSpec, DType, DotAxes, OpKind};
+use crate::kernel::{Access, Body, Kernel, Launch, Layout, NodeKind, Store};
+use std::ops::{Add, AddAssign};
+
+/// What a launch costs at the least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Floating-point operations. 0 for a user's op, about which nothing is known.
+    pub flops: u64,
+    /// Bytes of the distinct elements that are read.
+    pub bytes_read: u64,
+    /// Bytes of the elements that are written.
+    pub bytes_written: u64,
+}
+
+impl Cost {
+    /// Bytes that are read or written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_read + self.bytes_written
+    }
+}
+
+impl Add for Cost {
+    type Output = Cost;
+    fn add(self, other: Cost) -> Cost {
+        Cost {
+            flops: self.flops + other.flops,
+            bytes_read: self.bytes_read + other.bytes_read,
+            bytes_written: self.bytes_written + other.bytes_written,
+        }
+    }
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Cost) {
+        *self = *self + other;
+    }
+}
+
+/// The cost of a launch of the plan. The plan tells where results take the place of operands: what is not touched there costs nothing.
+pub fn cost(plan: &Plan, launch: &Launch) -> Cost {
+    kernel(plan, &launch.kernel, &launch.reads, &launch.writes)
+}
+
+fn kernel(plan: &Plan, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> Cost {
+    match kernel {
+        Kernel::Op(kind) => op(plan, kind, reads, writes),
+        Kernel::Loop(body) => all(body_flops(body), reads, writes),
+        Kernel::Dot { axes, epilogue } => {
+            let products = (epilogue.rows * epilogue.columns) as u64;
+            all(dot_flops(axes, &reads[0].layout, products) + body_flops(epilogue), reads, writes)
+        }
+        Kernel::Group(parts) => parts.iter().fold(Cost::default(), |sum, part| {
+            let (reads, writes) = (&reads[part.reads.clone()], &writes[part.writes.clone()]);
+            sum + self::kernel(plan, &part.kernel, reads, writes)
+        }),
+        Kernel::Copy => all(0, reads, writes),
+        Kernel::WriteRegion => {
+            Cost { flops: 0, bytes_read: distinct_bytes(reads), bytes_written: bytes(&reads[0]) }
+        }
+    }
+}
+
+fn op(plan: &Plan, kind: &OpKind, reads: &[Access], writes: &[Access]) -> Cost {
+    let result = |i: usize| writes[i].layout.shape.elements() as u64;
+    let is_float = |access: &Access| access.dtype == DType::F32;
+    let flops = match kind {
+        OpKind::Unary(_) | OpKind::Binary(_) if is_float(&writes[0]) => result(0),
+        OpKind::Reduce { .. } if is_float(&reads[0]) => reads[0].layout.shape.elements() as u64,
+        OpKind::Dot(axes) => dot_flops(axes, &reads[0].layout, result(0)),
+        OpKind::Attention(spec) => {
+            let ([depth, value_depth], pairs) = attention(spec, reads);
+            pairs * 2 * (depth + value_depth)
+        }
+        // The scores again, then a product each for the cotangents of scores, values, keys and queries.
+        OpKind::AttentionGrad(spec) => {
+            let ([depth, value_depth], pairs) = attention(spec, reads);
+            pairs * 2 * (3 * depth + 2 * value_depth)
+        }
+        OpKind::ScatterAdd { .. } => return scatter_add(plan, reads, writes),
+        // The rows that are picked, not the table.
+        OpKind::Gather { .. } => {
+            let index = distinct_bytes(&reads[1..]);
+            return Cost {
+                flops: 0,
+                bytes_read: bytes(&writes[0]) + index,
+                bytes_written: bytes(&writes[0]),
+            };
+        }
+        OpKind::DynamicSlice { .. } => {
+            let starts = distinct_bytes(&reads[1..]);
+            return Cost {
+                flops: 0,
+                bytes_read: bytes(&writes[0]) + starts,
+                bytes_written: bytes(&writes[0]),
+            };
+        }
+        OpKind::DynamicUpdateSlice if in_place(plan, &reads[0], &writes[0]) => {
+            let bytes_read = distinct_bytes(&reads[1..]);
+            return Cost { flops: 0, bytes_read, bytes_written: bytes(&reads[1]) };
+        }
+        OpKind::Unary(_)
+        | OpKind::Binary(_)
+        | OpKind::Reduce { .. }
+        | OpKind::Compare(_)
+        | OpKind::Select
+        | OpKind::Cast { .. }
+        | OpKind::ArgReduce { .. }
+        | OpKind::RandomBits { .. }
+        | OpKind::Pad { .. }
+        | OpKind::Concat { .. }
+        | OpKind::DynamicUpdateSlice
+        | OpKind::Custom(_) => 0,
+        // Never launched: leaves are there, views are layouts, blocks were expanded.
+        OpKind::Input { .. }
+        | OpKind::Param { .. }
+        | OpKind::State { .. }
+        | OpKind::Scalar { .. }
+        | OpKind::Constant { .. }
+        | OpKind::Iota { .. }
+        | OpKind::Reshape { .. }
+        | OpKind::Permute { .. }
+        | OpKind::Broadcast { .. }
+        | OpKind::Slice { .. }
+        | OpKind::Repeat { .. }
+        | OpKind::Checkpoint { .. } => return Cost::default(),
+    };
+    all(flops, reads, writes)
+}
+
+/// In place, only the rows that are added to are read and written.
+fn scatter_add(plan: &Plan, reads: &[Access], writes: &[Access]) -> Cost {
+    let updates = reads[2].layout.shape.elements() as u64;
+    let flops = if reads[2].dtype == DType::F32 { updates } else { 0 };
+    let whole = all(flops, reads, writes);
+    if !in_place(plan, &reads[0], &writes[0]) {
+        return whole;
+    }
+    // More updates than rows come back to rows that are in the cache.
+    let touched = (updates * reads[2].dtype.bytes() as u64).min(bytes(&writes[0]));
+    Cost { flops, bytes_read: distinct_bytes(&reads[1..]) + touched, bytes_written: touched }
+}
+
+/// Reads and writes each distinct element once.
+fn all(flops: u64, reads: &[Access], writes: &[Access]) -> Cost {
+    Cost { flops, bytes_read: distinct_bytes(reads), bytes_written: writes.iter().map(bytes).sum() }
+}
+
+fn dot_flops(axes: &DotAxes, lhs: &Layout, products: u64) -> u64 {
+    let length: usize = axes.lhs_contract.iter().map(|&axis| lhs.shape[axis]).product();
+    2 * products * length as u64
+}
+
+fn body_flops(body: &Body) -> u64 {
+    let positions = body.rows * body.columns;
+    let node = |node: &crate::kernel::Node| match &node.kind {
+        _ if node.dtype != DType::F32 => 0,
+        NodeKind::Unary(..) | NodeKind::Binary(..) => body.elements(node.level),
+        NodeKind::Reduce(..) => positions,
+        NodeKind::Constant(_)
+        | NodeKind::Load(_)
+        | NodeKind::Accumulator
+        | NodeKind::Compare(..)
+        | NodeKind::Select(_)
+        | NodeKind::Cast(_)
+        | NodeKind::CheckIndex { .. } => 0,
+    };
+    let store = |store: &Store| match store {
+        Store::Columns { node, .. } if body.node(*node).dtype == DType::F32 => positions,
+        Store::Columns { .. } | Store::Whole { .. } => 0,
+    };
+    (body.nodes.iter().map(node).sum::<usize>() + body.stores.iter().map(store).sum::<usize>()) as u64
+}
+
+/// Depths of keys and values, and how many (query, key) pairs there are that may be seen at most.
+fn attention(spec: &AttentionSpec, reads: &[Access]) -> ([u64; 2], u64) {
+    let shape = |i: usize| &reads[i].layout.shape;
+    let (queries, mut keys) = (shape(0)[2], shape(1)[2]);
+    if let [_, _, Some(table)] = spec.extra_positions() {
+        keys *= shape(table)[1];
+    }
+    // Where the first query stands is known at run time, unless it stands at the first key.
+    let seen = match spec.causal && !spec.query_offset {
+        true => (1..=queries).map(|i| i.min(keys)).sum(),
+        false => queries * keys,
+    };
+    let rows = shape(0)[0] * shape(0)[1];
+    ([shape(1)[3] as u64, shape(2)[3] as u64], (rows * seen) as u64)
+}
+
+/// Bytes of the distinct elements of an access: an axis of stride 0 repeats.
+fn bytes(access: &Access) -> u64 {
+    let Layout { shape, strides, .. } = &access.layout;
+    if shape.elements() == 0 {
+        return 0;
+    }
+    let distinct: usize =
+        shape.iter().zip(strides).filter(|(_, stride)| **stride != 0).map(|(n, _)| n).product();
+    (distinct * access.dtype.bytes()) as u64
+}
+
+/// Bytes of accesses, of which equal ones count once.
+fn distinct_bytes(accesses: &[Access]) -> u64 {
+    let first = |i: usize| !accesses[..i].contains(&accesses[i]);
+    (0..accesses.len()).filter(|&i| first(i)).map(|i| bytes(&accesses[i])).sum()
+}
+
+/// Whether the two are the same bytes.
+fn in_place(plan: &Plan, read: &Access, write: &Access) -> bool {
+    let place = |access: &Access| -> Option<(Region, usize)> {
+        let buffer = plan.buffer(access.buffer)?;
+        Some((buffer.region, buffer.offset + access.layout.offset * access.dtype.bytes()))
+    };
+    read.layout == write.layout && place(read).is_some() && place(read) == place(write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{BinaryOp, Id, Number, OpId, ReduceOp, Shape, Type, UnaryOp, ValueId};
+    use crate::kernel::{Level, Node, NodeId, Part, Phase};
+    use crate::plan::{Buffer, Role, Totals};
+    use std::collections::HashMap;
+
+    /// A contiguous f32 access of its own buffer.
+    fn f32(buffer: usize, shape: &[usize]) -> Access {
+        let layout = Layout::contiguous(&Shape::from(shape));
+        Access { buffer: ValueId::from_index(buffer), dtype: DType::F32, layout }
+    }
+
+    fn i32(buffer: usize, shape: &[usize]) -> Access {
+        Access { dtype: DType::I32, ..f32(buffer, shape) }
+    }
+
+    /// The cost where every buffer is at the offset of its number times 1 MB, but for those named in pairs, which share theirs.
+    fn cost_of(
+        kernel: Kernel,
+        reads: Vec<Access>,
+        writes: Vec<Access>,
+        shared: &[(usize, usize)],
+    ) -> [u64; 3] {
+        let mut plan = Plan {
+            launches: Vec::new(),
+            buffers: Vec::new(),
+            buffer_of: HashMap::new(),
+            outputs: Vec::new(),
+            guards: Vec::new(),
+            totals: Totals::default(),
+        };
+        for access in reads.iter().chain(&writes) {
+            let number = access.buffer.index();
+            let place = shared.iter().find(|pair| pair.0 == number).map_or(number, |pair| pair.1);
+            plan.buffer_of.insert(access.buffer, plan.buffers.len());
+            plan.buffers.push(Buffer {
+                value: access.buffer,
+                ty: Type::new(access.dtype, access.layout.shape.clone()),
+                role: Role::Temporary,
+                bytes: access.layout.end() * access.dtype.bytes(),
+                region: Region::Step,
+                offset: place << 20,
+                first: 0,
+                last: 0,
+            });
+        }
+        let launch = Launch {
+            op: OpId::from_index(0),
+            kernel,
+            reads,
+            writes,
+            may_alias: Vec::new(),
+            workspace: 0,
+            phase: Phase::Compute,
+        };
+        let Cost { flops, bytes_read, bytes_written } = cost(&plan, &launch);
+        [flops, bytes_read, bytes_written]
+    }
+
+    #[test]
+    fn elementwise_ops_count_what_is_distinct() {
+        let add = || Kernel::Op(OpKind::Binary(BinaryOp::Add));
+        let (x, y) = (f32(0, &[3, 4]), f32(1, &[3, 4]));
+        assert_eq!(cost_of(add(), vec![x.clone(), y], vec![f32(2, &[3, 4])], &[]), [12, 96, 48]);
+        assert_eq!(cost_of(add(), vec![x.clone(), x.clone()], vec![f32(2, &[3, 4])], &[]), [12, 48, 48]);
+        let mut row = f32(1, &[1, 4]);
+        row.layout = row.layout.broadcast(&[3, 4].into());
+        assert_eq!(cost_of(add(), vec![x.clone(), row], vec![f32(2, &[3, 4])], &[]), [12, 64, 48]);
+        let integers = vec![i32(0, &[5]), i32(1, &[5])];
+        assert_eq!(cost_of(add(), integers, vec![i32(2, &[5])], &[]), [0, 40, 20]);
+        assert_eq!(cost_of(add(), vec![f32(0, &[0]); 2], vec![f32(2, &[0])], &[]), [0, 0, 0]);
+        let sum = Kernel::Op(OpKind::Reduce { op: ReduceOp::Sum, axes: vec![0, 1] });
+        assert_eq!(cost_of(sum, vec![x], vec![f32(2, &[])], &[]), [12, 48, 4]);
+    }
+
+    #[test]
+    fn products_count_two_operations_a_pair() {
+        let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() };
+        let reads = vec![f32(0, &[2, 3]), f32(1, &[3, 5])];
+        let plain = cost_of(Kernel::Op(OpKind::Dot(axes.clone())), reads.clone(), vec![f32(2, &[2, 5])], &[]);
+        assert_eq!(plain, [60, 84, 40]);
+        // With a bias added and the sum of each column, and the product itself not kept.
+        let element = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
+        let epilogue = Body {
+            rows: 2,
+            columns: 5,
+            nodes: vec![
+                element(NodeKind::Accumulator),
+                element(NodeKind::Load(2)),
+                element(NodeKind::Binary(BinaryOp::Add, [NodeId(0), NodeId(1)])),
+            ],
+            stores: vec![Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: 0 }],
+        };
+        let mut bias = f32(3, &[1, 5]);
+        bias.layout = bias.layout.broadcast(&[2, 5].into());
+        let reads = [reads, vec![bias]].concat();
+        let fused = cost_of(Kernel::Dot { axes, epilogue }, reads, vec![f32(2, &[5])], &[]);
+        assert_eq!(fused, [60 + 10 + 10, 84 + 20, 20]);
+    }
+
+    /// `y = exp(x - mean(x))`, as a row kernel would compute it.
+    fn centred() -> Body {
+        let node = |kind, level| Node { kind, dtype: DType::F32, level };
+        Body {
+            rows: 3,
+            columns: 4,
+            nodes: vec![
+                node(NodeKind::Load(0), Level::Element),
+                node(NodeKind::Reduce(ReduceOp::Sum, NodeId(0)), Level::Row),
+                node(NodeKind::Constant(Number::Float(0.25)), Level::Uniform),
+                node(NodeKind::Binary(BinaryOp::Mul, [NodeId(1), NodeId(2)]), Level::Row),
+                node(NodeKind::Binary(BinaryOp::Sub, [NodeId(0), NodeId(3)]), Level::Element),
+                node(NodeKind::Unary(UnaryOp::Exp, NodeId(4)), Level::Element),
+            ],
+            stores: vec![Store::Whole { node: NodeId(5), level: Level::Element, write: 0 }],
+        }
+    }
+
+    #[test]
+    fn nodes_count_by_their_level_and_parts_add_up() {
+        let one = [12 + 3 + 12 + 12, 48, 48];
+        assert_eq!(cost_of(Kernel::Loop(centred()), vec![f32(0, &[3, 4])], vec![f32(1, &[3, 4])], &[]), one);
+        let part =
+            |i| Part { kernel: Kernel::Loop(centred()), reads: i..i + 1, writes: i..i + 1, workspace: 0..0 };
+        let group = Kernel::Group(vec![part(0), part(1)]);
+        let two = |n| vec![f32(n, &[3, 4]), f32(n + 1, &[3, 4])];
+        assert_eq!(cost_of(group, two(0), two(2), &[]), one.map(|n| 2 * n));
+    }
+
+    #[test]
+    fn attention_counts_what_a_causal_query_sees() {
+        let spec = |causal| AttentionSpec {
+            causal,
+            scale: 1.0,
+            query_offset: false,
+            key_length: false,
+            block_table: false,
+        };
+        let reads = || vec![f32(0, &[2, 4, 3, 8]), f32(1, &[2, 2, 5, 8]), f32(2, &[2, 2, 5, 6])];
+        let writes = || vec![f32(3, &[2, 4, 3, 6]), f32(4, &[2, 4, 3])];
+        let flops = |kind| cost_of(Kernel::Op(kind), reads(), writes(), &[])[0];
+        assert_eq!(flops(OpKind::Attention(spec(false))), 8 * 15 * 2 * (8 + 6));
+        assert_eq!(flops(OpKind::Attention(spec(true))), 8 * 6 * 2 * (8 + 6));
+        assert_eq!(flops(OpKind::AttentionGrad(spec(true))), 8 * 6 * 2 * (3 * 8 + 2 * 6));
+    }
+
+    #[test]
+    fn rows_of_a_table_cost_by_what_is_touched() {
+        let gather = Kernel::Op(OpKind::Gather { batch: 0 });
+        let reads = vec![f32(0, &[1000, 4]), i32(1, &[3])];
+        assert_eq!(cost_of(gather, reads, vec![f32(2, &[3, 4])], &[]), [0, 48 + 12, 48]);
+        let scatter = || Kernel::Op(OpKind::ScatterAdd { batch: 0 });
+        let reads = || vec![f32(0, &[1000, 4]), i32(1, &[3]), f32(2, &[3, 4])];
+        let apart = cost_of(scatter(), reads(), vec![f32(3, &[1000, 4])], &[]);
+        assert_eq!(apart, [12, 16_000 + 12 + 48, 16_000]);
+        let together = cost_of(scatter(), reads(), vec![f32(3, &[1000, 4])], &[(3, 0)]);
+        assert_eq!(together, [12, 12 + 48 + 48, 48]);
+        let update = || Kernel::Op(OpKind::DynamicUpdateSlice);
+        let reads = || vec![f32(0, &[1000]), f32(1, &[7]), i32(2, &[])];
+        assert_eq!(cost_of(update(), reads(), vec![f32(3, &[1000])], &[]), [0, 4000 + 28 + 4, 4000]);
+        assert_eq!(cost_of(update(), reads(), vec![f32(3, &[1000])], &[(3, 0)]), [0, 28 + 4, 28]);
+    }
+}

@@ -1,0 +1,49 @@
+//! When launches ran.
+//!
+//! In: a device whose programs run their launches one after the other, and note the time before and after each when they are asked
+//! to. Out: a [`LaunchSpan`] for each launch of the last run. A program that was not asked looks at no clock.
+
+use std::time::{Duration, Instant};
+
+/// When a launch ran.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchSpan {
+    /// Its place in [`Plan::launches`](gradloom_core::plan::Plan::launches).
+    pub launch: usize,
+    /// When it began.
+    pub began: Instant,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// The spans of one run, if they are wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Profile {
+    pub(crate) on: bool,
+    spans: Vec<LaunchSpan>,
+}
+
+impl Profile {
+    /// Starts or stops noting; what was noted is forgotten.
+    pub(crate) fn set(&mut self, on: bool, launches: usize) {
+        self.on = on;
+        self.clear();
+        if on {
+            self.spans.reserve(launches);
+        }
+    }
+
+    /// Forgets the spans of the run before.
+    pub(crate) fn clear(&mut self) {
+        self.spans.clear();
+    }
+
+    /// Notes that a launch that began then has just ended.
+    pub(crate) fn note(&mut self, launch: usize, began: Instant) {
+        self.spans.push(LaunchSpan { launch, began, took: began.elapsed() });
+    }
+
+    pub(crate) fn spans(&self) -> &[LaunchSpan] {
+        &self.spans
+    }
+}
