@@ -169,7 +169,9 @@ fn body_flops(body: &Body) -> u64 {
         NodeKind::Reduce(..) => positions,
         NodeKind::Constant(_)
         | NodeKind::Load(_)
+        | NodeKind::Column
         | NodeKind::Accumulator
+        | NodeKind::Repeat(_)
         | NodeKind::Compare(..)
         | NodeKind::Select(_)
         | NodeKind::Cast(_)

@@ -79,7 +79,15 @@ impl std::ops::Index<ValueId> for EntryValues {
 /// # Errors
 /// When the graph is broken, a leaf has no value or one of another type, or an op traps. Nothing takes effect then.
 pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
-    let values = evaluate_values(graph, leaves)?;
+    finish(graph, evaluate_values(graph, leaves)?.values)
+}
+
+/// Values of the entry block.
+pub(super) type Memory = HashMap<ValueId, HostTensor>;
+
+/// What a step gives and leaves behind, from the values that it computed.
+pub(super) fn finish(graph: &Graph, values: Memory) -> Result<Evaluation> {
+    let values = EntryValues { values };
     let outputs = graph.outputs.iter().map(|o| (o.name.clone(), values[o.value].clone())).collect();
     let guards: Vec<_> = graph.guards.iter().map(|g| (g.name.clone(), values[g.value].clone())).collect();
     let finite = |tensor: &HostTensor| tensor.to_f64().iter().all(|v| v.is_finite());
@@ -115,7 +123,7 @@ fn run_ops(
 
 fn run_op(graph: &Graph, op: &Op, operands: &[&HostTensor], leaves: &Leaves<'_>) -> Result<Vec<HostTensor>> {
     match &op.kind {
-        kind if kind.is_external_leaf() => Ok(vec![leaf(kind, graph.ty(op.results[0]), leaves)?]),
+        kind if kind.is_external_leaf() => Ok(vec![leaf_value(kind, graph.ty(op.results[0]), leaves)?]),
         OpKind::Repeat { block, trip, carried } => {
             let types: Vec<&Type> = op.results.iter().map(|&v| graph.ty(v)).collect();
             repeat(graph, *block, *trip, *carried, operands, &types, leaves)
@@ -127,7 +135,8 @@ fn run_op(graph: &Graph, op: &Op, operands: &[&HostTensor], leaves: &Leaves<'_>)
     }
 }
 
-fn leaf(kind: &OpKind, ty: &Type, leaves: &Leaves<'_>) -> Result<HostTensor> {
+/// The value that the caller gives a leaf, or a state's first one.
+pub(super) fn leaf_value(kind: &OpKind, ty: &Type, leaves: &Leaves<'_>) -> Result<HostTensor> {
     let name = Graph::leaf_name(kind).unwrap_or_default();
     let fail = |message| Err(Error::new(ErrorKind::Feed, message));
     let tensor = match (leaves(kind), kind) {

@@ -8,6 +8,7 @@ mod attention;
 mod elementwise;
 mod error;
 mod evaluate;
+mod fused;
 mod index;
 mod indices;
 mod matmul;
@@ -18,4 +19,5 @@ mod tensor;
 mod update;
 
 pub use evaluate::{EntryValues, Evaluation, Leaves, evaluate, evaluate_values};
+pub use fused::evaluate_fused;
 pub use tensor::{HostData, HostTensor};

@@ -1,0 +1,206 @@
+//! Which kernels the general rules find. Every graph's kernels are evaluated in float64, too.
+
+use super::{fused, graph, meaning};
+use gradloom_core::fuse::Fusion;
+use gradloom_core::ir::{Graph, Output};
+use gradloom_core::kernel::{Body, Kernel, Level, NodeKind, Store};
+use gradloom_core::nn::{LayerNorm, Linear};
+use gradloom_core::passes;
+use gradloom_core::trace::{Input, Tensor, f32, gradients, i32, trace};
+
+/// A traced graph after the passes, whose results are outputs.
+fn traced(inputs: &[Input], build: impl FnOnce(&[Tensor]) -> Vec<Tensor>) -> Graph {
+    traced_with(&(), inputs, build)
+}
+
+fn traced_with(
+    model: &dyn gradloom_core::nn::Module,
+    inputs: &[Input],
+    build: impl FnOnce(&[Tensor]) -> Vec<Tensor>,
+) -> Graph {
+    let traced = trace(model, inputs, true, |x| build(x), |results| results).unwrap();
+    let mut graph = traced.graph;
+    for (i, value) in traced.results.into_iter().enumerate() {
+        graph.outputs.push(Output { name: format!("y{i}"), value });
+    }
+    passes::run(graph).0
+}
+
+/// Names of the kernels, in order; groups with their size.
+#[track_caller]
+fn kernels(graph: &Graph) -> Vec<String> {
+    meaning::check(graph, 7);
+    let fused = fused(graph, Fusion::On);
+    fused
+        .kernels
+        .iter()
+        .map(|spec| match &spec.kernel {
+            Kernel::Group(parts) => format!("{} {}s", parts.len(), parts[0].kernel.name()),
+            Kernel::Dot { .. } => "dot with epilogue".to_string(),
+            kernel => kernel.name().to_string(),
+        })
+        .collect()
+}
+
+fn body(graph: &Graph, kernel: usize) -> Body {
+    match &fused(graph, Fusion::On).kernels[kernel].kernel {
+        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body.clone(),
+        other => panic!("{} has no body", other.name()),
+    }
+}
+
+fn loads(body: &Body) -> usize {
+    body.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Load(_)) && n.level == Level::Element).count()
+}
+
+#[test]
+fn layer_norm_is_one_row_kernel_each_way() {
+    let norm = LayerNorm::new(32);
+    let forward = traced_with(&norm, &[f32("x", [4, 6, 32])], |x| vec![norm.forward(x[0])]);
+    assert_eq!(kernels(&forward), ["row"]);
+    assert_eq!((body(&forward, 0).rows, body(&forward, 0).columns), (24, 32));
+
+    let both = traced_with(&norm, &[f32("x", [4, 6, 32]), f32("g", [4, 6, 32])], |x| {
+        let y = norm.forward(x[0]);
+        let [dx, dw, db] = gradients((y * x[1]).sum(), [x[0], norm.weight.tensor(), norm.bias.tensor()]);
+        vec![y, dx, dw, db]
+    });
+    // Nothing stands between the two ways here, so that they are one; gradients of gain and bias are sums over its rows.
+    assert_eq!(kernels(&both), ["row"]);
+    let body = body(&both, 0);
+    assert_eq!(body.stores.iter().filter(|s| matches!(s, Store::Columns { .. })).count(), 2);
+    assert!(loads(&body) <= 4, "x, g, gain and bias:\n{body}");
+}
+
+#[test]
+fn softmax_and_cross_entropy_are_one_row_kernel_each_way() {
+    let softmax = traced(&[f32("x", [10, 20]), f32("g", [10, 20])], |x| {
+        let y = x[0].softmax(-1);
+        let [dx] = gradients((y * x[1]).sum(), [x[0]]);
+        vec![y, dx]
+    });
+    assert_eq!(kernels(&softmax), ["row"]);
+
+    let loss = traced(&[f32("x", [10, 20]), i32("t", [10])], |x| {
+        // A map before it, as a product would be in a model.
+        let logits = x[0] * 2.0;
+        let loss = logits.cross_entropy(x[1]);
+        let [dx] = gradients(loss, [x[0]]);
+        vec![loss, dx]
+    });
+    assert_eq!(kernels(&loss), ["row", "reduce"]);
+    let body = body(&loss, 0);
+    assert!(body.can_trap(), "a target may be out of range:\n{body}");
+    assert_eq!(loads(&body), 1, "only the logits:\n{body}");
+}
+
+#[test]
+fn a_product_takes_bias_activation_and_residual() {
+    let first = Linear::new(8, 16);
+    let graph = traced_with(&first, &[f32("x", [6, 8]), f32("r", [6, 16])], |x| {
+        vec![first.forward(x[0]).gelu_tanh() + x[1]]
+    });
+    assert_eq!(kernels(&graph), ["dot with epilogue"]);
+}
+
+#[test]
+fn the_backward_pass_computes_the_activation_again_from_one_stored_value() {
+    let first = Linear::new(8, 16);
+    let second = Linear::new(16, 4);
+    let model = (first, second);
+    let graph = traced_with(&Pair(&model.0, &model.1), &[f32("x", [6, 8])], |x| {
+        let y = model.1.forward(model.0.forward(x[0]).gelu_tanh());
+        let [dw, db] =
+            gradients(y.square().sum(), [model.0.weight.tensor(), model.0.bias.as_ref().unwrap().tensor()]);
+        vec![dw, db]
+    });
+    let names = kernels(&graph);
+    assert_eq!(names, ["dot with epilogue", "dot with epilogue", "dot with epilogue", "dot"], "{graph}");
+    // The activation, and what its gradient follows from.
+    assert_eq!(body(&graph, 0).stores.len(), 2, "{}", body(&graph, 0));
+    assert_eq!(loads(&body(&graph, 2)), 1, "{}", body(&graph, 2));
+    assert!(body(&graph, 2).stores.iter().any(|s| matches!(s, Store::Columns { .. })), "the bias' gradient");
+}
+
+struct Pair<'a>(&'a Linear, &'a Linear);
+
+impl gradloom_core::nn::Module for Pair<'_> {
+    fn visit(&self, visitor: &mut gradloom_core::nn::Visitor<'_>) {
+        visitor.field("first", self.0);
+        visitor.field("second", self.1);
+    }
+}
+
+#[test]
+fn views_cost_nothing_unless_they_cannot_be_strides() {
+    let graph = graph(
+        r#"
+        %0: f32[4, 6] = input "x"
+        %1: f32[6, 4] = permute %0 {perm=[1, 0]}
+        %2: f32[24] = reshape %1
+        %3: f32[24] = exp %2
+        %4: f32[8, 3] = reshape %3
+        %5: f32[4, 3] = slice %4 {start=[0, 0], limit=[8, 3], step=[2, 1]}
+        %6: f32[4, 3] = neg %5
+        output "y" %6"#,
+    );
+    assert_eq!(kernels(&graph), ["map", "map"]);
+}
+
+#[test]
+fn independent_updates_are_one_launch() {
+    let graph = graph(
+        r#"
+        %0: f32[5] = param "a"
+        %1: f32[2, 3] = param "b"
+        %2: f32[5] = input "da"
+        %3: f32[2, 3] = input "db"
+        %4: f32[5] = sub %0, %2
+        %5: f32[2, 3] = sub %1, %3
+        update %0 <- %4
+        update %1 <- %5"#,
+    );
+    assert_eq!(kernels(&graph), ["2 maps"]);
+}
+
+#[test]
+fn the_norm_of_many_values_is_two_launches() {
+    let graph = traced(&[f32("a", [5]), f32("b", [2, 3]), f32("c", [1])], |x| {
+        let square = |t: Tensor| t.square().sum().reshape([1]);
+        vec![gradloom_core::trace::concat(0, &[square(x[0]), square(x[1]), square(x[2])]).sum().sqrt()]
+    });
+    let names = kernels(&graph);
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(names[1], "reduce");
+}
+
+#[test]
+fn a_long_sum_is_left_to_many_tasks() {
+    let graph = traced(&[f32("x", [300, 100])], |x| vec![x[0].square().sum()]);
+    assert_eq!(kernels(&graph), ["reduce"]);
+    let body = body(&graph, 0);
+    assert_eq!((body.rows, body.columns), (30_000, 1));
+    assert!(matches!(body.stores[..], [Store::Columns { .. }]), "{body}");
+}
+
+#[test]
+fn what_stands_between_two_kernels_keeps_them_apart() {
+    // The sum needs the product, which needs the map: the two maps cannot be one kernel.
+    let graph = graph(
+        r#"
+        %0: f32[4, 4] = input "x"
+        %1: f32[4, 4] = exp %0
+        %2: f32[4, 4] = dot %1, %1 {lhs_contract=[1], rhs_contract=[0]}
+        %3: f32[4, 4] = add %1, %2
+        output "y" %3"#,
+    );
+    assert_eq!(kernels(&graph), ["map", "dot with epilogue"]);
+}
+
+#[test]
+fn fusion_can_be_switched_off() {
+    let norm = LayerNorm::new(32);
+    let graph = traced_with(&norm, &[f32("x", [4, 32])], |x| vec![norm.forward(x[0])]);
+    let kernels = fused(&graph, Fusion::Off).kernels;
+    assert!(kernels.len() > 8 && kernels.iter().all(|k| matches!(k.kernel, Kernel::Op(_))));
+}

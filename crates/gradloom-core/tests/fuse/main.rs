@@ -1,0 +1,25 @@
+//! Fusion: which kernels come out, and that they mean what the graph meant.
+
+#[path = "../passes_tests/generate.rs"]
+mod generate;
+mod kernels;
+mod meaning;
+#[allow(dead_code, reason = "the generator uses less of it than other tests")]
+#[path = "../grad_tests/random.rs"]
+mod random;
+
+use gradloom_core::fuse::{Fused, Fusion, fuse};
+use gradloom_core::ir::{Graph, parse};
+
+/// A graph from the lines of its text form.
+#[track_caller]
+fn graph(lines: &str) -> Graph {
+    let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
+    gradloom_core::verify::verify(&graph).unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    graph
+}
+
+#[track_caller]
+fn fused(graph: &Graph, fusion: Fusion) -> Fused {
+    fuse(graph, fusion).unwrap_or_else(|error| panic!("{error}\n{graph}"))
+}
