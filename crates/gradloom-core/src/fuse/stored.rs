@@ -5,16 +5,20 @@
 //!
 //! What another cluster uses is either stored, or computed there from what it was computed from. The choice is a minimum cut between
 //! what cannot be computed again (leaves, results of products and reductions) and the values that the other cluster wants, where
-//! cutting at a value costs the bytes that are written and read if it is stored. (The same idea for forward and backward passes:
+//! cutting at a value costs the bytes that are written and read if it is stored, and more if it has to stay until the backward pass.
+//! (The same idea for forward and backward passes:
 //! Horace He, "Min-cut optimal recomputation", AOTAutograd, 2022.)
 
 use super::clusters::{Clusters, Shape};
 use super::cut::Network;
 use super::domain::Domain;
-use super::facts::{Class, Facts};
+use super::facts::{Class, Facts, Use};
 use super::link::Link;
 use crate::ir::{Id, ValueId};
 use std::collections::HashMap;
+
+/// How often a value could be read for what it costs to keep it in memory between the passes.
+const KEPT: u64 = 5;
 
 /// More ops than this are not computed again.
 const MANY: usize = 64;
@@ -92,6 +96,7 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
         facts,
         domain: clusters.get(cluster).domain,
         commit: clusters.get(cluster).commit,
+        depth: clusters.get(cluster).depth,
         stored,
         read: &read,
         network: Network::default(),
@@ -118,6 +123,7 @@ struct Search<'a, 'g> {
     facts: &'a Facts<'g>,
     domain: Domain,
     commit: bool,
+    depth: usize,
     stored: &'a [bool],
     /// What the cluster reads anyway.
     read: &'a [ValueId],
@@ -175,15 +181,21 @@ impl Search<'_, '_> {
         Some(operands)
     }
 
-    /// Bytes that cutting here moves.
+    /// What cutting here costs: the bytes that are moved, and some more where they stay in memory from one pass to the other.
     fn cost(&self, value: ValueId) -> u64 {
         let bytes = self.facts.graph.ty(value).bytes() as u64;
-        let in_memory = self.facts.node_of(value).is_none() || self.stored[value.index()];
-        match in_memory {
-            true if self.read.contains(&value) => 0,
-            true => bytes,
-            // Written and read.
-            false => 2 * bytes,
+        let Some(node) = self.facts.node_of(value) else { return bytes };
+        let far = self.facts.nodes[node].depth < self.depth;
+        if self.stored[value.index()] {
+            let deep = |used: &Use| self.facts.nodes[used.user].depth + 1 >= self.depth;
+            let there_anyway = !far || self.facts.uses_of_value(value).iter().any(deep);
+            return match (self.read.contains(&value), there_anyway) {
+                (true, _) => 0,
+                (false, true) => bytes,
+                (false, false) => KEPT * bytes,
+            };
         }
+        // Written and read.
+        if far { KEPT * bytes + bytes } else { 2 * bytes }
     }
 }

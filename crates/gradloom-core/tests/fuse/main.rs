@@ -1,5 +1,6 @@
 //! Fusion: which kernels come out, and that they mean what the graph meant.
 
+mod files;
 #[path = "../passes_tests/generate.rs"]
 mod generate;
 mod kernels;

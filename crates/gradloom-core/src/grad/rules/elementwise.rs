@@ -1,7 +1,7 @@
 //! Elementwise ops. Conventions at kinks and ties are PyTorch's.
 
-use super::{Rule, both, first, rest_none, some, zeros_like};
-use crate::ir::{BinaryOp, Builder, CompareOp, DType, UnaryOp, ValueId};
+use super::{Rule, Site, both, first, rest_none, some, zeros_like};
+use crate::ir::{BinaryOp, Builder, CompareOp, DType, Literal, OpKind, UnaryOp, ValueId};
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 /// Functions of one operand.
@@ -146,9 +146,32 @@ pub(super) fn binary(op: BinaryOp) -> Option<Rule<'static>> {
 pub(super) fn select() -> Option<Rule<'static>> {
     some(|b, s| {
         let zeros = zeros_like(b, s.g());
+        if s.needs(1) && !s.needs(2) && is_rectifier(b, s) {
+            // The result is kept for what follows; so the condition need not be.
+            let positive = b.compare(CompareOp::Gt, s.y(), zeros);
+            let da = b.select(positive, s.g(), zeros);
+            return Ok(rest_none(s, [None, Some(da), None]));
+        }
         let da = s.needs(1).then(|| b.select(s.x(0), s.g(), zeros));
         let db = s.needs(2).then(|| b.select(s.x(0), zeros, s.g()));
         Ok(rest_none(s, [None, da, db]))
+    })
+}
+
+/// Whether the op is `x > 0 ? x : 0`, whose result is positive exactly where x is.
+fn is_rectifier(b: &Builder<'_>, s: &Site<'_>) -> bool {
+    let compared = b.graph.defining_op(s.x(0)).is_some_and(|op| {
+        op.kind == OpKind::Compare(CompareOp::Gt) && op.operands[0] == s.x(1) && is_zero(b, op.operands[1])
+    });
+    compared && is_zero(b, s.x(2))
+}
+
+/// Whether the value is a constant 0, perhaps repeated.
+fn is_zero(b: &Builder<'_>, value: ValueId) -> bool {
+    b.graph.defining_op(value).is_some_and(|op| match &op.kind {
+        OpKind::Constant { data: Literal::Splat(number), .. } => number.as_f64() == 0.0,
+        OpKind::Reshape { .. } | OpKind::Broadcast { .. } => is_zero(b, op.operands[0]),
+        _ => false,
     })
 }
 
