@@ -120,7 +120,7 @@ fn cost_of_row(body: &Body) -> f64 {
 
 fn cost(kind: &NodeKind) -> f64 {
     match kind {
-        NodeKind::Constant(_) => 0.0,
+        NodeKind::Constant(_) | NodeKind::Repeat(_) => 0.0,
         NodeKind::Load(_) => 0.3,
         NodeKind::Binary(BinaryOp::Pow | BinaryOp::Rem, _) => 3.0,
         NodeKind::Binary(BinaryOp::Div, _) | NodeKind::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, _) => 0.2,
@@ -129,6 +129,7 @@ fn cost(kind: &NodeKind) -> f64 {
         }
         NodeKind::Unary(..) => 0.6,
         NodeKind::Accumulator
+        | NodeKind::Column
         | NodeKind::Binary(..)
         | NodeKind::Compare(..)
         | NodeKind::Select(_)

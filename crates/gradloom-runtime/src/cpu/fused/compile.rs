@@ -137,6 +137,7 @@ impl<'a> Compiler<'a> {
                         false => place,
                     }
                 }
+                NodeKind::Repeat(a) => self.homes[a.index()],
                 _ => self.computed(id, &mut code),
             };
             self.homes[id.index()] = home;
@@ -154,6 +155,8 @@ impl<'a> Compiler<'a> {
             }
             self.homes[id.index()] = match &node.kind {
                 NodeKind::Load(read) => self.row_load(*read, &mut code),
+                // Numbers stand for all rows as they are.
+                NodeKind::Repeat(a) => self.homes[a.index()],
                 _ => self.computed(id, &mut code),
             };
         }
@@ -289,6 +292,12 @@ impl<'a> Compiler<'a> {
         let home = match &node.kind {
             NodeKind::Load(read) => self.element_load(*read, code),
             NodeKind::Accumulator => self.slot(Place::Accumulator, node.dtype),
+            NodeKind::Column => {
+                let target = self.fresh(Level::Element, node.dtype);
+                code.push(Instruction::Number { target });
+                target
+            }
+            NodeKind::Repeat(a) => self.element(*a, code),
             kind => {
                 for &operand in kind.operands() {
                     self.element(operand, code);
@@ -320,7 +329,10 @@ impl<'a> Compiler<'a> {
     fn spread(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         let home = self.element(id, code);
         match &self.program.slots[home as usize].place {
-            Place::Read(_, Grid { repeated: true, .. }) => {
+            Place::Read(_, Grid { repeated: true, .. })
+            | Place::RowRegister(_)
+            | Place::Uniform(_)
+            | Place::Constant(_) => {
                 let home = self.copied(home, self.node(id).dtype, Level::Element, code);
                 self.homes[id.index()] = home;
                 home
@@ -434,7 +446,7 @@ impl<'a> Compiler<'a> {
             Instruction::Gather(gather) => !overwrites(gather.read),
             Instruction::Reduce { operand, .. } | Instruction::Columns { operand, .. } => !reads(*operand),
             Instruction::Check(check) => !reads(check.operand),
-            Instruction::Scatter(_) => true,
+            Instruction::Number { .. } | Instruction::Scatter(_) => true,
         })
     }
 
@@ -530,7 +542,9 @@ fn function(body: &Body, node: &Node, level: InstructionSet) -> MapFn {
         NodeKind::Cast(a) => functions::cast(of(*a), node.dtype, level),
         NodeKind::Constant(_)
         | NodeKind::Load(_)
+        | NodeKind::Column
         | NodeKind::Accumulator
+        | NodeKind::Repeat(_)
         | NodeKind::CheckIndex { .. }
         | NodeKind::Reduce(..) => {
             panic!("gradloom fused {:?} at a level it cannot have; please report this", node.kind)

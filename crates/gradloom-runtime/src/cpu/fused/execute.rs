@@ -270,6 +270,13 @@ impl Task<'_> {
                         function(tile.rows, tile.columns, &from, target);
                     }
                 }
+                Instruction::Number { target } => {
+                    let to = self.on_tile(*target, tile);
+                    for row in 0..tile.rows {
+                        let numbers = to.start.add(row * to.row_stride).cast_mut().cast::<i32>();
+                        (0..tile.columns).for_each(|i| numbers.add(i).write((tile.column + i) as i32));
+                    }
+                }
                 Instruction::Gather(gather) => self.gather(gather, tile),
                 Instruction::Reduce { function, operand, target } => {
                     let running = self.memory.addresses[*target as usize].base;
@@ -335,8 +342,8 @@ impl Task<'_> {
                     let to = self.writes[scatter.write].wrapping_add(scatter.offset * from.bytes);
                     scatter_row(scatter, from.base, tile.row, tile.rows, from.bytes, to);
                 }
-                Instruction::Reduce { .. } | Instruction::Columns { .. } => {
-                    unreachable!("reductions are of level Element")
+                Instruction::Number { .. } | Instruction::Reduce { .. } | Instruction::Columns { .. } => {
+                    unreachable!("columns and reductions are of level Element")
                 }
             }
         }

@@ -92,6 +92,8 @@ pub(super) struct Scatter {
 pub(super) enum Instruction {
     /// A function of each element.
     Map { function: MapFn, operands: [Slot; OPERANDS], target: Slot },
+    /// Numbers of the columns.
+    Number { target: Slot },
     /// Elements of an operand.
     Gather(Box<Gather>),
     /// Combines rows into a row-level slot.

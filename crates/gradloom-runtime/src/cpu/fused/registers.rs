@@ -53,7 +53,7 @@ pub(super) fn assign(slots: &mut [SlotInfo], passes: &[Pass]) -> usize {
 fn operands(instruction: &Instruction) -> Vec<Slot> {
     match instruction {
         Instruction::Map { operands, .. } => operands.iter().copied().filter(|&slot| slot != NONE).collect(),
-        Instruction::Gather(_) => Vec::new(),
+        Instruction::Number { .. } | Instruction::Gather(_) => Vec::new(),
         Instruction::Reduce { operand, .. } | Instruction::Columns { operand, .. } => vec![*operand],
         Instruction::Check(check) => vec![check.operand],
         Instruction::Scatter(scatter) => vec![scatter.operand],
@@ -63,7 +63,7 @@ fn operands(instruction: &Instruction) -> Vec<Slot> {
 /// The slot that an instruction writes.
 fn target(instruction: &Instruction) -> Option<Slot> {
     match instruction {
-        Instruction::Map { target, .. } => Some(*target),
+        Instruction::Map { target, .. } | Instruction::Number { target } => Some(*target),
         Instruction::Gather(gather) => Some(gather.target),
         Instruction::Reduce { .. }
         | Instruction::Columns { .. }

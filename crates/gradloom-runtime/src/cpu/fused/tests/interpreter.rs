@@ -48,6 +48,8 @@ fn element(body: &Body, node: &Node, values: &[Vec<f64>], reads: &[Vec<f64>], i:
     match &node.kind {
         NodeKind::Constant(number) => round(node.dtype, number.as_f64()),
         NodeKind::Load(read) => reads[*read][i],
+        NodeKind::Column => (i % body.columns) as f64,
+        NodeKind::Repeat(a) => get(*a),
         NodeKind::Accumulator => unreachable!("no product here"),
         NodeKind::Unary(op, a) => unary(*op, node.dtype, get(*a)),
         NodeKind::Binary(op, [a, b]) => binary(*op, node.dtype, get(*a), get(*b)),

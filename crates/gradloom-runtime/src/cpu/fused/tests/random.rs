@@ -33,7 +33,7 @@ impl Generator<'_> {
 
     fn load(&mut self, level: Level, dtype: DType) -> NodeId {
         let (rows, columns) = (self.body.rows, self.body.columns);
-        let halves = |n: usize| if n % 2 == 0 { vec![2, n / 2] } else { vec![n] };
+        let halves = |n: usize| if n.is_multiple_of(2) { vec![2, n / 2] } else { vec![n] };
         let shape: Vec<usize> = match (level, self.random.below(3)) {
             (Level::Uniform, _) => vec![],
             (Level::Row, 0) => halves(rows),
@@ -95,7 +95,7 @@ impl Generator<'_> {
 
     fn node(&mut self) {
         let dtype = self.pick(&DTYPES);
-        match self.random.below(12) {
+        match self.random.below(14) {
             0..=2 => {
                 let ops: Vec<UnaryOp> = UnaryOp::ALL
                     .iter()
@@ -126,6 +126,20 @@ impl Generator<'_> {
                 self.push(NodeKind::Cast(a), dtype);
             }
             10 => {
+                self.body.nodes.push(Node {
+                    kind: NodeKind::Column,
+                    dtype: DType::I32,
+                    level: Level::Element,
+                });
+            }
+            11 => {
+                let a = self.any(dtype);
+                let least = self.body.node(a).level;
+                let levels: Vec<Level> = LEVELS.into_iter().filter(|&level| level >= least).collect();
+                let level = self.pick(&levels);
+                self.body.nodes.push(Node { kind: NodeKind::Repeat(a), dtype, level });
+            }
+            12 => {
                 let index = self.any(DType::I32);
                 self.push(NodeKind::CheckIndex { index, extent: usize::MAX >> 1 }, DType::I32);
             }
