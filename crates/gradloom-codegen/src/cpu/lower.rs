@@ -3,7 +3,7 @@
 //! In: a graph without block ops, fused. Out: [`Lowered`]. Always holds: a copy is made only where the kernel that reads a view cannot index
 //! through it (a matrix operand without single strides, a user's op).
 
-use super::{DotProblem, attention_workspace, copied_layout, dot_copies, dot_workspace};
+use super::{DotProblem, attention_workspace, copied_layout, dot_copies, dot_workspace, loop_workspace};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, KernelSpec, fuse};
 use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind, Type};
@@ -66,6 +66,7 @@ impl Lowering<'_> {
             Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)) => {
                 attention_workspace(spec, &self.graph.ops[op], self.graph, self.threads)
             }
+            Kernel::Loop(body) => loop_workspace(body),
             Kernel::Op(OpKind::Custom(_)) => {
                 for read in reads.iter_mut().filter(|read| !read.layout.is_contiguous()) {
                     *read = self.copy(op, read);
