@@ -1,9 +1,225 @@
 //! Several kernels in one launch.
+//!
+//! In: kernels that do not depend on each other, with their shares of the launch's operands, results and scratch. Out: a kernel that runs
+//! the tasks of all of them together, so that many small ones cost one wake-up of the threads, and small tasks several at a time.
+//! Always holds: what a task computes does not depend on what it is batched with; kernels without tasks run one after the other.
 
-use super::kernel::Prepared;
+use super::kernel::{Call, PHASES, Prepared, Trap};
+use super::prepare::prepare;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Launch, Part};
+use std::ops::Range;
 
-pub(super) fn prepare_group(_launch: &Launch, _parts: &[Part], _graph: &Graph) -> Box<dyn Prepared> {
-    todo!()
+/// Nanoseconds of one core that are worth a task.
+const TASK_COST: usize = 20_000;
+
+pub(super) fn prepare_group(launch: &Launch, parts: &[Part], graph: &Graph) -> Box<dyn Prepared> {
+    let members: Vec<Member> = parts.iter().map(|part| Member::new(launch, part, graph)).collect();
+    let batches = [0, 1].map(|phase| batches(&members, phase));
+    Box::new(Group { members, batches })
+}
+
+struct Group {
+    members: Vec<Member>,
+    /// For each phase: what is run as one task.
+    batches: [Vec<Vec<Batch>>; PHASES],
+}
+
+/// Some tasks of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Batch {
+    member: usize,
+    tasks: Range<usize>,
+}
+
+struct Member {
+    kernel: Box<dyn Prepared>,
+    reads: Range<usize>,
+    writes: Range<usize>,
+    workspace: usize,
+}
+
+impl Member {
+    fn new(launch: &Launch, part: &Part, graph: &Graph) -> Self {
+        let own = |&(write, read): &(usize, usize)| {
+            let both = part.writes.contains(&write) && part.reads.contains(&read);
+            both.then(|| (write - part.writes.start, read - part.reads.start))
+        };
+        let launch = Launch {
+            op: launch.op,
+            kernel: part.kernel.clone(),
+            reads: launch.reads[part.reads.clone()].to_vec(),
+            writes: launch.writes[part.writes.clone()].to_vec(),
+            may_alias: launch.may_alias.iter().filter_map(own).collect(),
+            workspace: part.workspace.len(),
+            phase: launch.phase,
+        };
+        Self {
+            kernel: prepare(&launch, graph),
+            reads: part.reads.clone(),
+            writes: part.writes.clone(),
+            workspace: part.workspace.start,
+        }
+    }
+
+    /// The member's share of the group's call.
+    fn call<'a>(&self, call: &Call<'a>) -> Call<'a> {
+        Call {
+            pool: call.pool,
+            reads: &call.reads[self.reads.clone()],
+            writes: &call.writes[self.writes.clone()],
+            scratch: call.scratch(self.workspace),
+        }
+    }
+}
+
+/// Puts tasks together until they are worth one; in order, so that neighbours share a thread.
+fn batches(members: &[Member], phase: usize) -> Vec<Vec<Batch>> {
+    let mut batches = Vec::new();
+    let (mut batch, mut cost) = (Vec::new(), 0);
+    for (member, kernel) in members.iter().enumerate() {
+        let Some(tasks) = kernel.kernel.tasks() else { continue };
+        let (count, each) = (tasks.count(phase), tasks.cost(phase).max(1));
+        let mut next = 0;
+        while next < count {
+            let fitting = (TASK_COST.saturating_sub(cost)).div_ceil(each).clamp(1, count - next);
+            batch.push(Batch { member, tasks: next..next + fitting });
+            next += fitting;
+            cost += fitting * each;
+            if cost >= TASK_COST {
+                batches.push(std::mem::take(&mut batch));
+                cost = 0;
+            }
+        }
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
+}
+
+impl Prepared for Group {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        for member in self.members.iter().filter(|member| member.kernel.tasks().is_none()) {
+            member.kernel.run(&member.call(call))?;
+        }
+        for (phase, batches) in self.batches.iter().enumerate() {
+            call.pool.run(batches.len(), &|index| {
+                for batch in &batches[index] {
+                    let member = &self.members[batch.member];
+                    let Some(tasks) = member.kernel.tasks() else { continue };
+                    let call = member.call(call);
+                    for task in batch.tasks.clone() {
+                        // SAFETY: the addresses are those of the member's launch; each task is in one batch; the pool's run ends
+                        // when all of its tasks have.
+                        unsafe { tasks.run_task(&call, phase, task) };
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::testing::{Job, Random, Tensor};
+    use gradloom_codegen::cpu::loop_workspace;
+    use gradloom_core::ir::{BinaryOp, DType, OpKind, ReduceOp, Shape};
+    use gradloom_core::kernel::{Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Store};
+
+    /// x + y in the place of x, and the sums of its columns.
+    fn sums(rows: usize, columns: usize) -> Body {
+        let node = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
+        let add = NodeKind::Binary(BinaryOp::Add, [NodeId(0), NodeId(1)]);
+        Body {
+            rows,
+            columns,
+            nodes: vec![node(NodeKind::Load(0)), node(NodeKind::Load(1)), node(add)],
+            stores: vec![
+                Store::Whole { node: NodeId(2), level: Level::Element, write: 0 },
+                Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: 1 },
+            ],
+        }
+    }
+
+    /// Parts of several sizes, one of them without tasks of its own.
+    fn parts(random: &mut Random) -> Vec<Job> {
+        let mut jobs: Vec<Job> = [(3, 5), (1, 40_000), (700, 300), (0, 4), (2, 2), (2000, 1)]
+            .into_iter()
+            .map(|(rows, columns)| {
+                let (body, shape) = (sums(rows, columns), Shape::from([rows, columns]));
+                let reads = (0..2).map(|_| Tensor::contiguous(random, DType::F32, &shape)).collect();
+                let columns = Layout::contiguous(&[columns].into());
+                let results =
+                    vec![(DType::F32, Layout::contiguous(&shape), Some(0)), (DType::F32, columns, None)];
+                Job { workspace: loop_workspace(&body), kernel: Kernel::Loop(body), reads, results }
+            })
+            .collect();
+        let reads = vec![Tensor::contiguous(random, DType::F32, &[50].into())];
+        let kernel = Kernel::Op(OpKind::Reduce { op: ReduceOp::Max, axes: vec![0] });
+        let results = vec![(DType::F32, Layout::contiguous(&Shape::scalar()), None)];
+        jobs.insert(2, Job { kernel, reads, results, workspace: 0 });
+        jobs
+    }
+
+    #[test]
+    fn a_group_does_what_its_parts_do_alone() {
+        let mut jobs = parts(&mut Random(9));
+        let prepared = |launch: &Launch| prepare(launch, &Graph::new());
+        let expected: Vec<Vec<f64>> =
+            jobs.iter().flat_map(|job| job.run(|launch, _| prepared(launch)).unwrap()).collect();
+        let (mut reads, mut results, mut list, mut workspace) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for job in &mut jobs {
+            let (first, end) = (reads.len(), workspace + job.workspace);
+            list.push(Part {
+                kernel: job.kernel.clone(),
+                reads: first..first + job.reads.len(),
+                writes: results.len()..results.len() + job.results.len(),
+                workspace: workspace..end,
+            });
+            results.extend(
+                job.results.drain(..).map(|(d, layout, place)| (d, layout, place.map(|r| r + first))),
+            );
+            reads.append(&mut job.reads);
+            workspace = end;
+        }
+        let group = Job { kernel: Kernel::Group(list), reads, results, workspace };
+        let got = group.run(|launch, _| prepared(launch)).unwrap();
+        assert_eq!(got.len(), expected.len());
+        for (got, expected) in got.iter().zip(&expected) {
+            assert!(
+                got.iter()
+                    .zip(expected)
+                    .all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
+            );
+        }
+    }
+
+    #[test]
+    fn small_parts_share_a_task() {
+        let small = || {
+            let x = Tensor::contiguous(&mut Random(1), DType::F32, &[8, 8].into());
+            let shape = Layout::contiguous(&[8, 8].into());
+            let columns = Layout::contiguous(&[8].into());
+            let body = sums(8, 8);
+            Job {
+                workspace: loop_workspace(&body),
+                kernel: Kernel::Loop(body),
+                reads: vec![x.clone(), x],
+                results: vec![(DType::F32, shape, None), (DType::F32, columns, None)],
+            }
+        };
+        let members: Vec<Member> = (0..50)
+            .map(|i| {
+                let kernel = prepare(&small().launch(), &Graph::new());
+                Member { kernel, reads: 2 * i..2 * i + 2, writes: 2 * i..2 * i + 2, workspace: 64 * i }
+            })
+            .collect();
+        let batches = batches(&members, 0);
+        assert!(batches.len() < 10, "{} tasks for 50 tiny parts", batches.len());
+        let all: Vec<usize> = batches.iter().flatten().map(|batch| batch.member).collect();
+        assert_eq!(all, (0..50).collect::<Vec<_>>());
+    }
 }

@@ -14,5 +14,6 @@ mod window;
 use super::{Call, FirstFault, Prepared, Trap};
 
 pub(super) use gather::prepare as prepare_gather;
+pub(super) use indices::Places;
 pub(super) use scatter::prepare as prepare_scatter_add;
 pub(super) use window::{prepare_dynamic_slice, prepare_dynamic_update_slice};

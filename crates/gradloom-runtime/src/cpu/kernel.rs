@@ -15,6 +15,41 @@ pub trait Prepared: Send + Sync {
     /// # Errors
     /// A [`Trap`] when the operands' values forbid a result; the writes are then unspecified.
     fn run(&self, call: &Call<'_>) -> Result<(), Trap>;
+
+    /// The tasks that the kernel consists of, where they may run beside those of other kernels. A kernel that can trap has none.
+    fn tasks(&self) -> Option<&dyn Tasks> {
+        None
+    }
+}
+
+/// Number of phases of [`Tasks`].
+pub(super) const PHASES: usize = 2;
+
+/// A kernel in pieces: all tasks of phase 0, in any order and at the same time, then all of phase 1. How many there are depends on the
+/// launch alone.
+pub trait Tasks: Send + Sync {
+    /// Number of tasks of a phase; may be 0.
+    fn count(&self, phase: usize) -> usize;
+
+    /// What a task of a phase takes, in nanoseconds of one core, roughly: small tasks are run several at a time.
+    fn cost(&self, phase: usize) -> usize;
+
+    /// Runs a task.
+    ///
+    /// # Safety
+    /// The addresses are those of the launch; each task runs once, after all tasks of the phases before have ended.
+    unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize);
+}
+
+/// Runs all tasks of a kernel.
+///
+/// # Safety
+/// The addresses are those of the launch.
+pub(super) unsafe fn run_tasks(tasks: &dyn Tasks, call: &Call<'_>) {
+    for phase in 0..PHASES {
+        // SAFETY: each task runs once, and a run of the pool ends when all of its tasks have.
+        call.pool.run(tasks.count(phase), &|index| unsafe { tasks.run_task(call, phase, index) });
+    }
 }
 
 /// Addresses for one run of a [`Prepared`] kernel.

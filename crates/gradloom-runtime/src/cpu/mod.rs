@@ -31,7 +31,7 @@ mod work;
 
 pub use device::{Level, Machine};
 pub use fill::fill_constant;
-pub use kernel::{Call, FirstFault, Prepared, Trap};
+pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};
 pub use pool::Pool;
 pub use prepare::prepare;
 pub(crate) use program::CpuBackend;

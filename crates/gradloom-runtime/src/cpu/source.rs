@@ -112,6 +112,37 @@ impl Source {
         }
     }
 
+    /// Copies `count` elements from row-major position `start`.
+    ///
+    /// # Safety
+    /// `base` is the operand's buffer; `start + count` is at most the number of elements; `to` takes them, and overlaps none.
+    pub(super) unsafe fn copy(&self, base: *const u8, start: usize, count: usize, to: *mut u8) {
+        // SAFETY: the element type has the operand's size, and any bits are a u8 or u32; the rest is the caller's promise.
+        unsafe {
+            match self.element_bytes {
+                1 => self.copy_as::<u8>(base.cast(), start, count, to),
+                _ => self.copy_as::<u32>(base.cast(), start, count, to.cast()),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Source::copy`]; `T` has the size of the elements.
+    unsafe fn copy_as<T: Copy>(&self, base: *const T, start: usize, count: usize, to: *mut T) {
+        // SAFETY: the layout's elements lie in the buffer at `base`.
+        unsafe {
+            let first = base.add(self.offset);
+            match &self.order {
+                Order::Contiguous => std::ptr::copy_nonoverlapping(first.add(start), to, count),
+                Order::Splat => fill(to, count, *first),
+                Order::Strided(axes) => {
+                    let written = gather(axes, first, start, to, count);
+                    debug_assert_eq!(written, count);
+                }
+            }
+        }
+    }
+
     /// # Safety
     /// As [`Source::stage`]; `T` has the size of the elements.
     unsafe fn stage_as<T: Copy>(

@@ -242,6 +242,108 @@ impl Case {
     }
 }
 
+/// A launch with its data and any number of results.
+pub(super) struct Job {
+    pub(super) kernel: Kernel,
+    pub(super) reads: Vec<Tensor>,
+    /// Dtype and layout of each result, and the read whose bytes it overwrites, which has the same layout.
+    pub(super) results: Vec<(DType, Layout, Option<usize>)>,
+    pub(super) workspace: usize,
+}
+
+impl Job {
+    pub(super) fn launch(&self) -> Launch {
+        let access = |buffer: usize, dtype, layout| Access { buffer: ValueId(buffer as u32), dtype, layout };
+        let reads = self.reads.iter().enumerate().map(|(i, r)| access(i, r.dtype, r.layout.clone()));
+        let writes = self.results.iter().enumerate().map(|(i, (dtype, layout, in_place))| {
+            access(in_place.unwrap_or(self.reads.len() + i), *dtype, layout.clone())
+        });
+        let pairs = self.results.iter().enumerate().filter_map(|(i, result)| Some((i, result.2?)));
+        Launch {
+            op: OpId(0),
+            kernel: self.kernel.clone(),
+            reads: reads.collect(),
+            writes: writes.collect(),
+            may_alias: pairs.collect(),
+            workspace: self.workspace,
+            phase: Phase::Compute,
+        }
+    }
+
+    fn run_on(&self, kernel: &dyn Prepared, pool: &Pool) -> Result<Vec<Tensor>, Trap> {
+        let mut reads = self.reads.clone();
+        let fresh = |(dtype, layout, _): &(DType, Layout, Option<usize>)| {
+            Tensor::new(*dtype, layout.clone(), layout.end() + GUARD)
+        };
+        let mut results: Vec<Tensor> = self.results.iter().map(fresh).collect();
+        let addresses: Vec<*mut u8> = reads.iter_mut().map(|read| read.words.as_mut_ptr().cast()).collect();
+        let own: Vec<*mut u8> = results.iter_mut().map(|result| result.words.as_mut_ptr().cast()).collect();
+        let writes: Vec<*mut u8> = self
+            .results
+            .iter()
+            .zip(own)
+            .map(|(result, own)| result.2.map_or(own, |read| addresses[read]))
+            .collect();
+        let sources: Vec<*const u8> = addresses.iter().map(|a| a.cast_const()).collect();
+        let mut scratch = vec![[u64::from(GARBAGE); 8]; self.workspace.div_ceil(64) + 1];
+        kernel.run(&Call { pool, reads: &sources, writes: &writes, scratch: scratch.as_mut_ptr().cast() })?;
+        let used = self.workspace / 8;
+        assert!(
+            scratch.as_flattened()[used..].iter().all(|&word| word == u64::from(GARBAGE)),
+            "outside the scratch"
+        );
+        for (result, (_, layout, in_place)) in results.iter_mut().zip(&self.results) {
+            let before = match in_place {
+                Some(read) => {
+                    result.words = reads[*read].words.clone();
+                    &self.reads[*read].words
+                }
+                None => &Tensor::new(result.dtype, layout.clone(), layout.end() + GUARD).words,
+            };
+            // What is not the result's own stays.
+            let mut expected = Tensor { words: before.clone(), ..result.clone() };
+            result.positions().into_iter().for_each(|p| expected.set(p, result.bits(p)));
+            assert_eq!(expected.words, result.words, "a write outside the result {layout:?}");
+        }
+        Ok(results)
+    }
+
+    /// Runs with every instruction set and 1, 2 and 3 threads, which must agree bit for bit; the results in row-major order.
+    pub(super) fn run(
+        &self,
+        prepare: impl Fn(&Launch, Level) -> Box<dyn Prepared>,
+    ) -> Result<Vec<Vec<f64>>, Trap> {
+        let launch = self.launch();
+        let mut first: Option<Result<Vec<Tensor>, Trap>> = None;
+        for level in Level::available() {
+            let kernel = prepare(&launch, level);
+            for threads in [1, 2, 3] {
+                let outcome = self.run_on(&*kernel, &Pool::new(threads));
+                let Some(first) = &first else {
+                    first = Some(outcome);
+                    continue;
+                };
+                match (first, &outcome) {
+                    (Ok(first), Ok(results)) => {
+                        for (a, b) in first.iter().zip(results) {
+                            for p in b.positions() {
+                                let nan = [a, b].iter().all(|t| value(t.dtype, t.bits(p)).is_nan());
+                                assert!(
+                                    nan || a.bits(p) == b.bits(p),
+                                    "{level:?}, {threads} threads: other bits at {p}"
+                                );
+                            }
+                        }
+                    }
+                    (first, outcome) => assert_eq!(first.as_ref().err(), outcome.as_ref().err()),
+                }
+            }
+        }
+        let tensors = first.expect("there is a level")?;
+        Ok(tensors.iter().map(Tensor::values).collect())
+    }
+}
+
 /// Asserts that results are within `tolerance` of what is expected, relative to its size; NaN is expected to be NaN.
 pub(super) fn assert_close(what: &str, got: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(got.len(), expected.len(), "{what}: number of elements");

@@ -89,7 +89,7 @@ fn refused(op: &str, dtype: DType) -> ! {
 }
 
 /// The loop of an elementwise function of one operand.
-pub(super) fn unary(op: UnaryOp, dtype: DType, level: Level) -> MapFn {
+pub(in crate::cpu) fn unary(op: UnaryOp, dtype: DType, level: Level) -> MapFn {
     use DType::{Bool, F32, I32, U32};
     match (op, dtype) {
         (UnaryOp::Neg, F32) => function!(level, (a: f32) -> f32 { -a }),
@@ -140,7 +140,7 @@ pub(super) fn unary(op: UnaryOp, dtype: DType, level: Level) -> MapFn {
 }
 
 /// The loop of an elementwise function of two operands.
-pub(super) fn binary(op: BinaryOp, dtype: DType, level: Level) -> MapFn {
+pub(in crate::cpu) fn binary(op: BinaryOp, dtype: DType, level: Level) -> MapFn {
     use BinaryOp::{Add, And, Div, Max, Min, Mul, Or, Pow, Rem, Shl, Shr, Sub, Xor};
     use DType::{Bool, F32, I32, U32};
     match (op, dtype) {
@@ -185,7 +185,7 @@ pub(super) fn binary(op: BinaryOp, dtype: DType, level: Level) -> MapFn {
 }
 
 /// The loop of a comparison.
-pub(super) fn compare(op: CompareOp, dtype: DType, level: Level) -> MapFn {
+pub(in crate::cpu) fn compare(op: CompareOp, dtype: DType, level: Level) -> MapFn {
     macro_rules! of {
         ($T:ty) => {
             match op {
@@ -207,7 +207,7 @@ pub(super) fn compare(op: CompareOp, dtype: DType, level: Level) -> MapFn {
 }
 
 /// The loop of a selection between two operands.
-pub(super) fn select(dtype: DType, level: Level) -> MapFn {
+pub(in crate::cpu) fn select(dtype: DType, level: Level) -> MapFn {
     match dtype {
         DType::F32 | DType::I32 | DType::U32 => {
             function!(level, (c: u8, a: u32, b: u32) -> u32 { if c != 0 { a } else { b } })
@@ -217,7 +217,7 @@ pub(super) fn select(dtype: DType, level: Level) -> MapFn {
 }
 
 /// The loop of a conversion: floats round towards zero and saturate (NaN gives 0), integers wrap.
-pub(super) fn cast(from: DType, to: DType, level: Level) -> MapFn {
+pub(in crate::cpu) fn cast(from: DType, to: DType, level: Level) -> MapFn {
     use DType::{Bool, F32, I32, U32};
     match (from, to) {
         (F32, F32) | (I32 | U32, I32 | U32) => function!(level, (a: u32) -> u32 { a }),

@@ -2,20 +2,53 @@
 //!
 //! In: a type that implements [`Map1`], [`Map2`] or [`Map3`]. Out: a [`MapFn`], compiled for an instruction set.
 //! Always holds: elements are read before the result at their position is written, so a result may overwrite an operand; there is
-//! no scalar remainder loop: the last elements are padded to a whole chunk, and so cost what a chunk costs.
+//! no scalar remainder loop: the last elements of a row are padded to a whole chunk, and so cost what a chunk costs.
 
 use crate::cpu::multiversion::multiversion;
 use std::mem::MaybeUninit;
 
 /// Most operands of an elementwise function.
-pub(super) const OPERANDS: usize = 3;
+pub(in crate::cpu) const OPERANDS: usize = 3;
 
-/// Computes `count` contiguous results from as many contiguous elements of each operand.
+/// Where the elements of an operand are: rows of elements next to each other, or of one repeated element.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cpu) struct Operand {
+    /// First element of the first row.
+    pub(in crate::cpu) start: *const u8,
+    /// Bytes from the start of a row to the next.
+    pub(in crate::cpu) row_stride: usize,
+    /// Whether a row has one element, which stands for all.
+    pub(in crate::cpu) repeated: bool,
+}
+
+impl Operand {
+    /// An operand of one row.
+    pub(in crate::cpu) fn row(start: *const u8) -> Self {
+        Self { start, row_stride: 0, repeated: false }
+    }
+
+    /// What fills the place of an operand that a function does not have.
+    pub(in crate::cpu) fn none() -> Self {
+        Self::row(std::ptr::null())
+    }
+}
+
+/// Where results go: rows of elements next to each other.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cpu) struct Target {
+    /// First element of the first row.
+    pub(in crate::cpu) start: *mut u8,
+    /// Bytes from the start of a row to the next.
+    pub(in crate::cpu) row_stride: usize,
+}
+
+/// Computes `rows` rows of `columns` results from as many elements of each operand.
 ///
 /// # Safety
 /// The machine has the level that the function was made for. The operands that the function has can be read, and the results written,
-/// for `count` elements of its types. The results are the bytes of an operand or overlap none.
-pub(super) type MapFn = unsafe fn(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8);
+/// at all positions, as elements of its types. A result overlaps no element of an operand but the one at its own position.
+pub(in crate::cpu) type MapFn =
+    unsafe fn(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target);
 
 /// Elements of a chunk: four vectors of the widest registers, and the least number that a loop is worth compiling for.
 const CHUNK: usize = 64;
@@ -54,18 +87,47 @@ pub(super) trait Map3: 'static {
     fn apply(a: Self::A, b: Self::B, c: Self::C) -> Self::R;
 }
 
-/// The next chunk of an operand.
-///
-/// # Safety
-/// `count` elements can be read from `from`.
-#[inline(always)]
-unsafe fn chunk<T: Copy>(from: *const T, count: usize, padded: &mut [T; CHUNK]) -> *const T {
-    if count == CHUNK {
-        return from;
+/// One row of an operand.
+struct Row<T> {
+    start: *const T,
+    /// Whether the row's only element fills the chunk's buffer.
+    repeated: bool,
+}
+
+impl<T: Copy + Default> Row<T> {
+    /// Row number `row`.
+    ///
+    /// # Safety
+    /// The operand has that row.
+    #[inline(always)]
+    unsafe fn new(operand: &Operand, row: usize, padded: &mut [T; CHUNK]) -> Self {
+        let start = operand.start.wrapping_add(row * operand.row_stride).cast::<T>();
+        if operand.repeated {
+            // SAFETY: the row's one element.
+            *padded = [unsafe { *start }; CHUNK];
+        }
+        Self { start, repeated: operand.repeated }
     }
-    // SAFETY: `count < CHUNK`, and the array is not what the caller's pointer points to.
-    unsafe { std::ptr::copy_nonoverlapping(from, padded.as_mut_ptr(), count) };
-    padded.as_ptr()
+
+    /// `now` elements from `done` on, with room for a whole chunk.
+    ///
+    /// # Safety
+    /// The row has `done + now` elements; `padded` is what [`Row::new`] was given.
+    #[inline(always)]
+    unsafe fn chunk(&self, done: usize, now: usize, padded: &mut [T; CHUNK]) -> *const T {
+        if self.repeated {
+            return padded.as_ptr();
+        }
+        // SAFETY: `done` is within the row.
+        let from = unsafe { self.start.add(done) };
+        if now == CHUNK {
+            return from;
+        }
+        *padded = [T::default(); CHUNK];
+        // SAFETY: `now < CHUNK`, and the array is not what the operand points to.
+        unsafe { std::ptr::copy_nonoverlapping(from, padded.as_mut_ptr(), now) };
+        padded.as_ptr()
+    }
 }
 
 /// The body of a [`MapFn`]: chunk by chunk, `$compute` fills `$results` from the operands' next elements, each padded to a chunk.
@@ -73,27 +135,29 @@ unsafe fn chunk<T: Copy>(from: *const T, count: usize, padded: &mut [T; CHUNK]) 
 /// A macro and not a function of a closure: a closure is a function of its own, which the compiler may leave uninlined and then
 /// compiles for the baseline.
 macro_rules! for_each_chunk {
-    ($count:ident, $write:ident: $R:ty, [$($operand:ident: $from:expr),*], $results:ident => $compute:expr) => {
-        let mut done = 0;
-        while done < $count {
-            let now = ($count - done).min(CHUNK);
-            // Results go through a local array because the compiler must not assume that they overlap no later elements of the
-            // operands; it would then give up on vectors.
-            let mut $results = [const { MaybeUninit::<$R>::uninit() }; CHUNK];
-            {
-                $(
-                    let mut padded = [Default::default(); CHUNK];
-                    // SAFETY: `done + now <= count`.
-                    let $operand = unsafe { chunk($from.add(done), now, &mut padded) };
-                )*
-                $compute
+    ($rows:ident, $columns:ident, $target:ident: $R:ty, [$($a:ident: $A:ty = $operand:expr, $padded:ident),*], $results:ident => $compute:expr) => {
+        $(let mut $padded: [$A; CHUNK] = [Default::default(); CHUNK];)*
+        for row in 0..$rows {
+            let write = $target.start.wrapping_add(row * $target.row_stride).cast::<$R>();
+            // SAFETY: each operand has `$rows` rows.
+            $(let $a = unsafe { Row::<$A>::new(&$operand, row, &mut $padded) };)*
+            let mut done = 0;
+            while done < $columns {
+                let now = ($columns - done).min(CHUNK);
+                // Results go through a local array because the compiler must not assume that they overlap no later elements of the
+                // operands; it would then give up on vectors.
+                let mut $results = [const { MaybeUninit::<$R>::uninit() }; CHUNK];
+                {
+                    // SAFETY: `done + now <= $columns`.
+                    $(let $a = unsafe { $a.chunk(done, now, &mut $padded) };)*
+                    $compute
+                }
+                // SAFETY: `now <= CHUNK` results were computed, and `done + now <= $columns`.
+                unsafe {
+                    std::ptr::copy_nonoverlapping($results.as_ptr().cast::<$R>(), write.add(done), now);
+                }
+                done += now;
             }
-            // SAFETY: `now <= CHUNK` results were computed, and `done + now <= count`.
-            unsafe {
-                let write = $write.cast::<$R>().add(done);
-                std::ptr::copy_nonoverlapping($results.as_ptr().cast::<$R>(), write, now);
-            }
-            done += now;
         }
     };
 }
@@ -101,8 +165,8 @@ macro_rules! for_each_chunk {
 /// # Safety
 /// As [`MapFn`].
 #[inline(always)]
-unsafe fn map1_body<F: Map1>(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8) {
-    for_each_chunk!(count, write: F::R, [a: reads[0].cast::<F::A>()], results => {
+unsafe fn map1_body<F: Map1>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) {
+    for_each_chunk!(rows, columns, target: F::R, [a: F::A = operands[0], padded], results => {
         let mut any_rare = false;
         for (i, result) in results.iter_mut().enumerate() {
             // SAFETY: `i < CHUNK`.
@@ -125,23 +189,27 @@ unsafe fn map1_body<F: Map1>(count: usize, reads: &[*const u8; OPERANDS], write:
 /// # Safety
 /// As [`MapFn`].
 #[inline(always)]
-unsafe fn map2_body<F: Map2>(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8) {
-    for_each_chunk!(count, write: F::R, [a: reads[0].cast::<F::A>(), b: reads[1].cast::<F::B>()], results => {
-        for (i, result) in results.iter_mut().enumerate() {
-            // SAFETY: `i < CHUNK`.
-            let (a, b) = unsafe { (*a.add(i), *b.add(i)) };
-            result.write(F::apply(a, b));
+unsafe fn map2_body<F: Map2>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) {
+    for_each_chunk!(
+        rows, columns, target: F::R,
+        [a: F::A = operands[0], padded_a, b: F::B = operands[1], padded_b],
+        results => {
+            for (i, result) in results.iter_mut().enumerate() {
+                // SAFETY: `i < CHUNK`.
+                let (a, b) = unsafe { (*a.add(i), *b.add(i)) };
+                result.write(F::apply(a, b));
+            }
         }
-    });
+    );
 }
 
 /// # Safety
 /// As [`MapFn`].
 #[inline(always)]
-unsafe fn map3_body<F: Map3>(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8) {
+unsafe fn map3_body<F: Map3>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) {
     for_each_chunk!(
-        count, write: F::R,
-        [a: reads[0].cast::<F::A>(), b: reads[1].cast::<F::B>(), c: reads[2].cast::<F::C>()],
+        rows, columns, target: F::R,
+        [a: F::A = operands[0], padded_a, b: F::B = operands[1], padded_b, c: F::C = operands[2], padded_c],
         results => {
             for (i, result) in results.iter_mut().enumerate() {
                 // SAFETY: `i < CHUNK`.
@@ -154,13 +222,13 @@ unsafe fn map3_body<F: Map3>(count: usize, reads: &[*const u8; OPERANDS], write:
 
 multiversion! {
     /// The [`MapFn`] of a function of one element.
-    pub(super) fn map1<F: Map1>(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8) = map1_body;
+    pub(super) fn map1<F: Map1>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) = map1_body;
 }
 multiversion! {
     /// The [`MapFn`] of a function of two elements.
-    pub(super) fn map2<F: Map2>(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8) = map2_body;
+    pub(super) fn map2<F: Map2>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) = map2_body;
 }
 multiversion! {
     /// The [`MapFn`] of a function of three elements.
-    pub(super) fn map3<F: Map3>(count: usize, reads: &[*const u8; OPERANDS], write: *mut u8) = map3_body;
+    pub(super) fn map3<F: Map3>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) = map3_body;
 }

@@ -6,7 +6,7 @@
 //! Always holds: a block of every operand is staged ([`Source`]) before the block of the result is written, so the result may overwrite
 //! an operand of the same layout; blocks are cut by shape alone.
 
-mod functions;
+pub(in crate::cpu) mod functions;
 mod map;
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use super::{Level, movement::CopyLoop, work};
 pub(in crate::cpu) use functions::{larger, smaller};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 use gradloom_core::kernel::{Access, Launch};
-use map::{MapFn, OPERANDS};
+pub(in crate::cpu) use map::{MapFn, OPERANDS, Operand, Target};
 use std::ops::Range;
 
 /// Prepares `Unary`.
@@ -163,11 +163,8 @@ impl Elementwise {
                         };
                     }
                     inspect(start, count, &reads);
-                    (self.map)(
-                        count,
-                        &reads,
-                        call.write(0, self.write_span.start + start * self.write_bytes),
-                    );
+                    let start = call.write(0, self.write_span.start + start * self.write_bytes);
+                    (self.map)(1, count, &reads.map(Operand::row), Target { start, row_stride: 0 });
                 }
                 start += count;
             }

@@ -8,14 +8,14 @@ use gradloom_core::kernel::{Access, Layout};
 
 /// Places of elements by their row-major position, over some axes of a layout.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(in crate::cpu) struct Places {
     /// (extent, stride), outermost first, as few as possible.
     axes: Vec<(usize, usize)>,
 }
 
 impl Places {
     /// Over axes `start..end` of a layout, counted from 0.
-    pub(super) fn new(layout: &Layout, start: usize, end: usize) -> Self {
+    pub(in crate::cpu) fn new(layout: &Layout, start: usize, end: usize) -> Self {
         let part = Layout {
             offset: 0,
             shape: layout.shape[start..end].into(),
@@ -26,7 +26,7 @@ impl Places {
 
     /// The place of the element at a row-major position.
     #[inline]
-    pub(super) fn at(&self, mut position: usize) -> usize {
+    pub(in crate::cpu) fn at(&self, mut position: usize) -> usize {
         let mut place = 0;
         for &(extent, stride) in self.axes[self.axes.len().min(1)..].iter().rev() {
             place += position % extent * stride;
@@ -37,7 +37,7 @@ impl Places {
 
     /// Calls `run(first position, place, stride, count)` for stretches of evenly spaced elements that make up `start..end`.
     #[inline]
-    pub(super) fn stretches(
+    pub(in crate::cpu) fn stretches(
         &self,
         start: usize,
         end: usize,

@@ -10,7 +10,7 @@ use crate::cpu::multiversion::multiversion;
 const LANES: usize = 32;
 
 /// An associative operator with an identity, on one element type.
-pub(super) trait Reducer: Send + Sync + 'static {
+pub(in crate::cpu) trait Reducer: Send + Sync + 'static {
     type T: Copy + Default + PartialOrd + Send + Sync;
     /// What an empty reduction gives.
     const IDENTITY: Self::T;
@@ -37,7 +37,7 @@ fn is_nan<T: PartialOrd>(a: T) -> bool {
 
 macro_rules! reducer {
     ($name:ident, $T:ty, $identity:expr, ($a:ident, $b:ident) $combine:expr) => {
-        pub(super) struct $name;
+        pub(in crate::cpu) struct $name;
         impl Reducer for $name {
             type T = $T;
             const IDENTITY: $T = $identity;
@@ -77,7 +77,7 @@ extreme!(MaxF32 >, MinF32 <, MaxI32 >, MinI32 <, MaxU32 >, MinU32 <);
 /// # Safety
 /// `count` elements can be read from `from`.
 #[inline(always)]
-unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F::T {
+pub(in crate::cpu) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F::T {
     let mut lanes = [F::IDENTITY; LANES];
     let whole = count / LANES * LANES;
     for start in (0..whole).step_by(LANES) {

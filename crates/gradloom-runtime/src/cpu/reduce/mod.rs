@@ -6,7 +6,7 @@
 //! the instruction set; a NaN anywhere gives NaN.
 
 mod arg;
-mod combine;
+pub(in crate::cpu) mod combine;
 mod split;
 #[cfg(test)]
 mod tests;

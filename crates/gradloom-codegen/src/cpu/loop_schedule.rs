@@ -1,0 +1,202 @@
+//! How a fused loop is split into tasks, and the scratch for what its tasks leave to each other.
+//!
+//! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts its positions into rectangles that one thread each computes.
+//! Always holds: everything is a function of the body alone; rows stay whole where they are reduced; columns that are reduced are cut
+//! into at most [`COLUMN_PARTS`] ranges of rows, whose partial results are combined in order.
+
+use gradloom_core::ir::{BinaryOp, UnaryOp};
+use gradloom_core::kernel::{Body, Level, NodeKind, Store};
+use std::ops::Range;
+
+/// Most ranges of rows where [`Store::Columns`] combines them.
+const COLUMN_PARTS: usize = 16;
+/// Most tasks: enough to balance the threads of a large machine.
+const TASKS: usize = 64;
+/// Nanoseconds of one core that are worth a task.
+const TASK_COST: usize = 16_000;
+/// Columns of a task are a multiple of this: some cache lines.
+const COLUMN_UNIT: usize = 256;
+/// Partial results start on a cache line.
+const LINE: usize = 64;
+
+/// The split of a fused loop: pieces of rows, times pieces of columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopSchedule {
+    rows: usize,
+    columns: usize,
+    row_piece: usize,
+    column_piece: usize,
+    cost: usize,
+}
+
+impl LoopSchedule {
+    /// The split of a body.
+    pub fn new(body: &Body) -> Self {
+        let (rows, columns) = (body.rows, body.columns);
+        let total =
+            (cost_of_position(body) * (rows * columns) as f64 + cost_of_row(body) * rows as f64) as usize;
+        let wanted = (total / TASK_COST).clamp(1, TASKS);
+        let reduces_columns = body.stores.iter().any(|store| matches!(store, Store::Columns { .. }));
+        let row_pieces = wanted.min(rows).min(if reduces_columns { COLUMN_PARTS } else { TASKS }).max(1);
+        // A row's own results have one writer, which may be in the place of what all of the row reads.
+        let stores_rows =
+            body.stores.iter().any(|store| matches!(store, Store::Whole { level: Level::Row, .. }));
+        let column_pieces = match body.has_row_reductions() || stores_rows {
+            true => 1,
+            false => (wanted / row_pieces).min(columns / COLUMN_UNIT).max(1),
+        };
+        let column_piece = match column_pieces {
+            1 => columns,
+            pieces => columns.div_ceil(pieces).next_multiple_of(COLUMN_UNIT),
+        };
+        let schedule = Self {
+            rows,
+            columns,
+            row_piece: rows.div_ceil(row_pieces).max(1),
+            column_piece: column_piece.max(1),
+            cost: 0,
+        };
+        Self { cost: total / schedule.tasks(), ..schedule }
+    }
+
+    /// Number of ranges of rows; at least 1.
+    pub fn row_pieces(&self) -> usize {
+        self.rows.div_ceil(self.row_piece).max(1)
+    }
+
+    /// Number of tasks; at least 1, which is empty if the body has no positions.
+    pub fn tasks(&self) -> usize {
+        self.row_pieces() * self.columns.div_ceil(self.column_piece).max(1)
+    }
+
+    /// A task's range of rows by its number, the rows, and the columns; `index` is below [`LoopSchedule::tasks`].
+    pub fn task(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
+        let (column, row) = (index / self.row_pieces(), index % self.row_pieces());
+        let piece = |index: usize, size: usize, extent: usize| index * size..((index + 1) * size).min(extent);
+        (row, piece(row, self.row_piece, self.rows), piece(column, self.column_piece, self.columns))
+    }
+
+    /// What a task takes, in nanoseconds of one core, roughly.
+    pub fn cost(&self) -> usize {
+        self.cost
+    }
+}
+
+/// Bytes of the partial results of one range of rows: of each [`Store::Columns`] one for each column, and room for uniform results. A
+/// multiple of a cache line.
+pub fn column_partials(body: &Body) -> usize {
+    body.stores
+        .iter()
+        .map(|store| match store {
+            Store::Columns { .. } => (4 * body.columns).next_multiple_of(LINE),
+            Store::Whole { level: Level::Uniform, .. } => LINE,
+            Store::Whole { .. } => 0,
+        })
+        .sum()
+}
+
+/// Bytes of scratch that a fused loop needs.
+pub fn loop_workspace(body: &Body) -> usize {
+    LoopSchedule::new(body).row_pieces() * column_partials(body)
+}
+
+/// Nanoseconds that a position takes, roughly: memory, then arithmetic.
+fn cost_of_position(body: &Body) -> f64 {
+    let nodes = body.nodes.iter().filter(|node| node.level == Level::Element).map(|node| cost(&node.kind));
+    let stores = body.stores.iter().map(|store| match store {
+        Store::Whole { level: Level::Element, .. } => 0.3,
+        Store::Whole { .. } => 0.0,
+        Store::Columns { .. } => 0.1,
+    });
+    let reductions = body.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Reduce(..)));
+    nodes.chain(stores).sum::<f64>() + 0.1 * reductions.count() as f64
+}
+
+/// Nanoseconds that a row takes besides its positions.
+fn cost_of_row(body: &Body) -> f64 {
+    let nodes = body.nodes.iter().filter(|node| node.level == Level::Row);
+    nodes.map(|node| if matches!(node.kind, NodeKind::Reduce(..)) { 10.0 } else { cost(&node.kind) }).sum()
+}
+
+fn cost(kind: &NodeKind) -> f64 {
+    match kind {
+        NodeKind::Constant(_) => 0.0,
+        NodeKind::Load(_) => 0.3,
+        NodeKind::Binary(BinaryOp::Pow | BinaryOp::Rem, _) => 3.0,
+        NodeKind::Binary(BinaryOp::Div, _) | NodeKind::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, _) => 0.2,
+        NodeKind::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not, _) => {
+            0.06
+        }
+        NodeKind::Unary(..) => 0.6,
+        NodeKind::Accumulator
+        | NodeKind::Binary(..)
+        | NodeKind::Compare(..)
+        | NodeKind::Select(_)
+        | NodeKind::Cast(_)
+        | NodeKind::CheckIndex { .. }
+        | NodeKind::Reduce(..) => 0.06,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_core::ir::{DType, ReduceOp};
+    use gradloom_core::kernel::{Node, NodeId};
+
+    /// Adds two operands; reduces rows, columns, or neither.
+    fn body(rows: usize, columns: usize, reduces_rows: bool, reduces_columns: bool) -> Body {
+        let node = |kind, level| Node { kind, dtype: DType::F32, level };
+        let mut nodes = vec![
+            node(NodeKind::Load(0), Level::Element),
+            node(NodeKind::Load(1), Level::Element),
+            node(NodeKind::Binary(BinaryOp::Add, [NodeId(0), NodeId(1)]), Level::Element),
+        ];
+        let mut stores = vec![Store::Whole { node: NodeId(2), level: Level::Element, write: 0 }];
+        if reduces_rows {
+            nodes.push(node(NodeKind::Reduce(ReduceOp::Sum, NodeId(2)), Level::Row));
+            stores.push(Store::Whole { node: NodeId(3), level: Level::Row, write: 1 });
+        }
+        if reduces_columns {
+            stores.push(Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: stores.len() });
+        }
+        Body { rows, columns, nodes, stores }
+    }
+
+    #[test]
+    fn tasks_cover_each_position_once() {
+        for (rows, columns) in
+            [0, 1, 7, 300, 5000].into_iter().flat_map(|r| [0, 1, 64, 1000, 200_000].map(|c| (r, c)))
+        {
+            for (reduces_rows, reduces_columns) in
+                [(false, false), (true, false), (false, true), (true, true)]
+            {
+                let body = body(rows, columns, reduces_rows, reduces_columns);
+                let schedule = LoopSchedule::new(&body);
+                let (mut positions, mut last) = (0, (0, 0));
+                for (piece, rows, columns) in (0..schedule.tasks()).map(|index| schedule.task(index)) {
+                    assert!(piece < schedule.row_pieces());
+                    assert!(!reduces_rows || columns == (0..body.columns));
+                    positions += rows.len() * columns.len();
+                    last = (last.0.max(rows.end), last.1.max(columns.end));
+                }
+                assert_eq!((positions, last), (rows * columns, (rows, columns)));
+                assert_eq!(loop_workspace(&body), schedule.row_pieces() * column_partials(&body));
+                assert!(!reduces_columns || schedule.row_pieces() <= COLUMN_PARTS);
+            }
+        }
+    }
+
+    #[test]
+    fn work_is_split_where_it_pays() {
+        let tasks = |rows, columns, reduces_rows| {
+            LoopSchedule::new(&body(rows, columns, reduces_rows, false)).tasks()
+        };
+        assert_eq!(tasks(1, 100, false), 1);
+        assert_eq!(tasks(64, 64, true), 1);
+        // One long row is cut, unless it is reduced.
+        assert_eq!(tasks(1, 10_000_000, true), 1);
+        assert_eq!(tasks(1, 10_000_000, false), TASKS);
+        assert_eq!(tasks(10_000, 768, true), TASKS);
+    }
+}

@@ -1,0 +1,103 @@
+//! What is left when all tasks of a launch have ended: partial results of columns become results, and uniform results are written.
+//!
+//! In: the partial results of each panel of rows. Out: results. Always holds: panels are combined in order.
+
+use super::execute::Task;
+use super::faults::Faults;
+use super::program::Program;
+use crate::cpu::elementwise::Operand;
+use crate::cpu::index::Places;
+use std::ops::Range;
+
+/// Columns that a task combines.
+const PIECE: usize = 2048;
+/// Columns that are combined at a time, on the stack.
+const CHUNK: usize = 256;
+
+impl Program {
+    /// Makes the partial results of some columns what an empty reduction gives.
+    ///
+    /// # Safety
+    /// `partials` are those of a panel.
+    pub(in crate::cpu) unsafe fn start_partials(&self, partials: *mut u8, columns: Range<usize>) {
+        for result in &self.column_results {
+            let first = partials.wrapping_add(result.offset).cast::<u32>();
+            // SAFETY: there is a partial result for each column.
+            columns.clone().for_each(|column| unsafe { first.add(column).write(result.reduction.identity) });
+        }
+    }
+
+    /// Number of tasks of [`Program::finish`].
+    pub(in crate::cpu) fn finish_tasks(&self) -> usize {
+        if self.column_results.is_empty() {
+            return usize::from(!self.uniform_results.is_empty());
+        }
+        self.columns.div_ceil(PIECE).max(1)
+    }
+
+    /// Nanoseconds that a task of [`Program::finish`] takes, roughly.
+    pub(in crate::cpu) fn finish_cost(&self, panels: usize) -> usize {
+        100 + panels * self.columns.min(PIECE) * self.column_results.len() / 8
+    }
+
+    /// Combines the partial results of all panels, which lie one after the other; the first task also writes uniform results.
+    ///
+    /// # Safety
+    /// The addresses are those of the launch, all blocks have run, and `partials` are those of this many panels, of which the first has
+    /// row 0. `task` is below [`Program::finish_tasks`].
+    pub(in crate::cpu) unsafe fn finish(
+        &self,
+        writes: &[*mut u8],
+        partials: *const u8,
+        panels: usize,
+        task: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if task == 0 {
+                for result in &self.uniform_results {
+                    let to = writes[result.write].add(result.write_offset * result.bytes);
+                    std::ptr::copy_nonoverlapping(partials.add(result.offset), to, result.bytes);
+                }
+            }
+            let end = ((task + 1) * PIECE).min(self.columns);
+            for result in &self.column_results {
+                let to = writes[result.write].cast::<u32>().wrapping_add(result.write_offset);
+                for start in (task * PIECE..end).step_by(CHUNK) {
+                    let count = CHUNK.min(end - start);
+                    let mut combined = [result.reduction.identity; CHUNK];
+                    let first = partials.add(result.offset + 4 * start);
+                    let operand = Operand { start: first, row_stride: self.partials, repeated: false };
+                    (result.reduction.columns)(panels, count, &operand, combined.as_mut_ptr().cast());
+                    put(&combined[..count], &result.places, start, to);
+                }
+            }
+        }
+    }
+
+    /// [`Program::with_task`] without faults to come.
+    ///
+    /// # Safety
+    /// As there; the program cannot trap.
+    pub(super) unsafe fn with_safe_task<R>(
+        &self,
+        reads: &[*const u8],
+        writes: &[*mut u8],
+        run: impl FnOnce(&mut Task<'_>) -> R,
+    ) -> R {
+        debug_assert!(!self.can_trap());
+        // SAFETY: the caller's promise.
+        unsafe { self.with_task(reads, writes, &Faults::new(), run) }
+    }
+}
+
+/// # Safety
+/// The places of the positions from `start` on lie in the result at `to`.
+unsafe fn put(elements: &[u32], places: &Places, start: usize, to: *mut u32) {
+    places.stretches(start, start + elements.len(), |position, place, stride, count| {
+        for i in 0..count {
+            // SAFETY: the caller's promise.
+            unsafe { to.add(place + i * stride).write(elements[position - start + i]) };
+        }
+    });
+}

@@ -1,0 +1,104 @@
+//! Fused loops: a [`Body`] over operands in any strided layouts.
+//!
+//! In: a body, and a launch with its operands. Out: a [`Program`], which runs on any rectangle of the body's positions (the epilogue of
+//! a matrix product is one), and a kernel that runs it on all of them.
+//!
+//! A body is compiled when a program is loaded: into instructions over tiles, each a vectorised loop over the elements of a register that
+//! stays in the first-level cache. So memory is touched once, whatever the body's length.
+//! Always holds: tasks are cut by shape alone and every instruction set gives the same bits.
+
+mod compile;
+mod execute;
+mod faults;
+mod finish;
+mod program;
+mod reductions;
+mod registers;
+#[cfg(test)]
+mod tests;
+
+use super::Level;
+use super::kernel::{Call, Prepared, Tasks, Trap, run_tasks};
+pub(in crate::cpu) use execute::{Block, Task};
+pub(in crate::cpu) use faults::Faults;
+use gradloom_codegen::cpu::{LoopSchedule, loop_workspace};
+use gradloom_core::kernel::{Body, Launch};
+pub(in crate::cpu) use program::Program;
+
+/// Prepares `Loop`.
+///
+/// # Panics
+/// When the launch has less scratch than [`loop_workspace`] asks for.
+pub(super) fn prepare_loop(launch: &Launch, body: &Body, level: Level) -> Box<dyn Prepared> {
+    assert!(launch.workspace >= loop_workspace(body), "a fused loop: the workspace is too small");
+    Box::new(Loop { program: Program::new(body, launch, level), schedule: LoopSchedule::new(body) })
+}
+
+struct Loop {
+    program: Program,
+    schedule: LoopSchedule,
+}
+
+impl Loop {
+    /// Runs a task on its rectangle.
+    ///
+    /// # Safety
+    /// The addresses are those of the launch; each task runs once.
+    unsafe fn run_rectangle(&self, call: &Call<'_>, task: &mut Task<'_>, index: usize) {
+        let (panel, rows, columns) = self.schedule.task(index);
+        let partials = call.scratch(panel * self.program.partials);
+        // SAFETY: rectangles are disjoint, those of a panel have columns of their own.
+        unsafe {
+            self.program.start_partials(partials, columns.clone());
+            self.program.run_block(task, Block { rows, columns, accumulator: None, partials });
+        }
+    }
+}
+
+impl Prepared for Loop {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        if !self.program.can_trap() {
+            // SAFETY: the addresses are those of the launch.
+            unsafe { run_tasks(self, call) };
+            return Ok(());
+        }
+        let faults = Faults::new();
+        call.pool.run(self.schedule.tasks(), &|index| {
+            // SAFETY: as above; each task runs once.
+            unsafe {
+                let run = |task: &mut Task<'_>| self.run_rectangle(call, task, index);
+                self.program.with_task(call.reads, call.writes, &faults, run);
+            }
+        });
+        faults.result()?;
+        // SAFETY: as above; all tasks of the first phase have ended.
+        call.pool.run(self.count(1), &|index| unsafe { self.run_task(call, 1, index) });
+        Ok(())
+    }
+
+    fn tasks(&self) -> Option<&dyn Tasks> {
+        (!self.program.can_trap()).then_some(self)
+    }
+}
+
+impl Tasks for Loop {
+    fn count(&self, phase: usize) -> usize {
+        if phase == 0 { self.schedule.tasks() } else { self.program.finish_tasks() }
+    }
+
+    fn cost(&self, phase: usize) -> usize {
+        if phase == 0 { self.schedule.cost() } else { self.program.finish_cost(self.schedule.row_pieces()) }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if phase == 0 {
+                let run = |task: &mut Task<'_>| self.run_rectangle(call, task, index);
+                self.program.with_safe_task(call.reads, call.writes, run);
+            } else {
+                self.program.finish(call.writes, call.scratch(0), self.schedule.row_pieces(), index);
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Reductions of tiles: along rows to one running result for each, and across rows to one for each column.
+//!
+//! In: an operator, an element type and an instruction set. Out: loops over a tile's elements.
+//! Always holds: the order in which a row's elements are combined depends on their number alone.
+
+use crate::cpu::Level;
+use crate::cpu::elementwise::Operand;
+use crate::cpu::multiversion::multiversion;
+use crate::cpu::reduce::combine::{
+    MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, row_body,
+};
+use gradloom_core::ir::{DType, ReduceOp};
+
+/// Combines elements of a tile of `rows x columns` with running results.
+///
+/// # Safety
+/// The machine has the level that the function was made for; the operand, not a repeated one, has all elements, of its type; there is a
+/// running result for each row, or for each column.
+pub(super) type ReduceFn = unsafe fn(rows: usize, columns: usize, operand: &Operand, running: *mut u8);
+
+/// A reduction's operator.
+#[derive(Clone, Copy)]
+pub(super) struct Reduction {
+    /// The bits of what an empty reduction gives.
+    pub(super) identity: u32,
+    /// One running result for each row.
+    pub(super) rows: ReduceFn,
+    /// One running result for each column.
+    pub(super) columns: ReduceFn,
+}
+
+impl Reduction {
+    pub(super) fn new(op: ReduceOp, dtype: DType, level: Level) -> Self {
+        macro_rules! of {
+            ($F:ident, $bits:expr) => {
+                Self {
+                    identity: $bits($F::IDENTITY),
+                    rows: reduce_rows::<$F>(level),
+                    columns: reduce_columns::<$F>(level),
+                }
+            };
+        }
+        match (op, dtype) {
+            (ReduceOp::Sum, DType::F32) => of!(SumF32, f32::to_bits),
+            (ReduceOp::Prod, DType::F32) => of!(ProdF32, f32::to_bits),
+            (ReduceOp::Max, DType::F32) => of!(MaxF32, f32::to_bits),
+            (ReduceOp::Min, DType::F32) => of!(MinF32, f32::to_bits),
+            (ReduceOp::Sum, DType::I32 | DType::U32) => of!(SumU32, u32::from),
+            (ReduceOp::Prod, DType::I32 | DType::U32) => of!(ProdU32, u32::from),
+            (ReduceOp::Max, DType::I32) => of!(MaxI32, i32::cast_unsigned),
+            (ReduceOp::Min, DType::I32) => of!(MinI32, i32::cast_unsigned),
+            (ReduceOp::Max, DType::U32) => of!(MaxU32, u32::from),
+            (ReduceOp::Min, DType::U32) => of!(MinU32, u32::from),
+            (_, DType::Bool) => panic!("gradloom fused {} of bool elements; please report this", op.name()),
+        }
+    }
+}
+
+/// # Safety
+/// As [`ReduceFn`].
+#[inline(always)]
+unsafe fn rows_body<F: Reducer>(rows: usize, columns: usize, operand: &Operand, running: *mut u8) {
+    for row in 0..rows {
+        let from = operand.start.wrapping_add(row * operand.row_stride).cast::<F::T>();
+        // SAFETY: the row has `columns` elements and a running result.
+        unsafe {
+            let running = running.cast::<F::T>().add(row);
+            *running = F::combine(*running, row_body::<F>(columns, from));
+        }
+    }
+}
+
+/// Columns that are combined in registers.
+const CHUNK: usize = 64;
+
+/// # Safety
+/// As [`ReduceFn`].
+#[inline(always)]
+unsafe fn columns_body<F: Reducer>(rows: usize, columns: usize, operand: &Operand, running: *mut u8) {
+    let running = running.cast::<F::T>();
+    let row = |row: usize| operand.start.wrapping_add(row * operand.row_stride).cast::<F::T>();
+    let whole = columns / CHUNK * CHUNK;
+    for start in (0..whole).step_by(CHUNK) {
+        // SAFETY: `start + CHUNK <= columns`.
+        let to = unsafe { &mut *running.add(start).cast::<[F::T; CHUNK]>() };
+        let mut sums = *to;
+        for r in 0..rows {
+            // SAFETY: as above, and `r < rows`.
+            let from = unsafe { &*row(r).add(start).cast::<[F::T; CHUNK]>() };
+            for (sum, &element) in sums.iter_mut().zip(from) {
+                *sum = F::combine(*sum, element);
+            }
+        }
+        *to = sums;
+    }
+    for column in whole..columns {
+        // SAFETY: `column < columns`.
+        let mut sum = unsafe { *running.add(column) };
+        for r in 0..rows {
+            // SAFETY: as above, and `r < rows`.
+            sum = F::combine(sum, unsafe { *row(r).add(column) });
+        }
+        // SAFETY: `column < columns`.
+        unsafe { *running.add(column) = sum };
+    }
+}
+
+multiversion! {
+    fn reduce_rows<F: Reducer>(rows: usize, columns: usize, operand: &Operand, running: *mut u8) = rows_body;
+}
+multiversion! {
+    fn reduce_columns<F: Reducer>(rows: usize, columns: usize, operand: &Operand, running: *mut u8) = columns_body;
+}

@@ -1,0 +1,235 @@
+//! Bodies that real programs have, against float64, and the corners that random bodies rarely meet.
+
+use super::{job, run};
+use crate::cpu::testing::{Random, Tensor, assert_close};
+use gradloom_core::ir::{BinaryOp, DType, Number, ReduceOp, Shape, UnaryOp};
+use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
+
+/// Builds a body node by node.
+struct Builder(Body);
+
+impl Builder {
+    fn new(rows: usize, columns: usize) -> Self {
+        Self(Body { rows, columns, nodes: Vec::new(), stores: Vec::new() })
+    }
+
+    fn node(&mut self, kind: NodeKind, dtype: DType, level: Level) -> NodeId {
+        self.0.nodes.push(Node { kind, dtype, level });
+        NodeId(self.0.nodes.len() as u32 - 1)
+    }
+
+    fn load(&mut self, read: usize, dtype: DType, level: Level) -> NodeId {
+        self.node(NodeKind::Load(read), dtype, level)
+    }
+
+    fn number(&mut self, value: f64) -> NodeId {
+        self.node(NodeKind::Constant(Number::Float(value)), DType::F32, Level::Uniform)
+    }
+
+    fn unary(&mut self, op: UnaryOp, a: NodeId) -> NodeId {
+        self.node(NodeKind::Unary(op, a), DType::F32, self.0.node(a).level)
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: NodeId, b: NodeId) -> NodeId {
+        let level = self.0.node(a).level.max(self.0.node(b).level);
+        self.node(NodeKind::Binary(op, [a, b]), DType::F32, level)
+    }
+
+    fn reduce(&mut self, op: ReduceOp, a: NodeId) -> NodeId {
+        self.node(NodeKind::Reduce(op, a), self.0.node(a).dtype, Level::Row)
+    }
+
+    fn store(&mut self, node: NodeId, level: Level) {
+        let write = self.0.stores.len();
+        self.0.stores.push(Store::Whole { node, level, write });
+    }
+}
+
+fn floats(random: &mut Random, shape: &[usize]) -> Tensor {
+    let shape = Shape::from(shape);
+    let values: Vec<f32> = (0..shape.elements()).map(|_| 3.0 * random.float()).collect();
+    Tensor::f32(shape, &values)
+}
+
+fn dense(shape: &[usize]) -> (DType, Layout, Option<usize>) {
+    (DType::F32, Layout::contiguous(&shape.into()), None)
+}
+
+/// (x - mean) · rsqrt(variance + 1e-5) · scale + shift, with the mean and the factor of each row.
+fn layer_norm(rows: usize, columns: usize) -> Body {
+    let mut b = Builder::new(rows, columns);
+    let x = b.load(0, DType::F32, Level::Element);
+    let n = b.number(columns as f64);
+    let sum = b.reduce(ReduceOp::Sum, x);
+    let mean = b.binary(BinaryOp::Div, sum, n);
+    let centered = b.binary(BinaryOp::Sub, x, mean);
+    let square = b.binary(BinaryOp::Mul, centered, centered);
+    let squares = b.reduce(ReduceOp::Sum, square);
+    let variance = b.binary(BinaryOp::Div, squares, n);
+    let epsilon = b.number(1e-5);
+    let variance = b.binary(BinaryOp::Add, variance, epsilon);
+    let factor = b.unary(UnaryOp::Rsqrt, variance);
+    let normal = b.binary(BinaryOp::Mul, centered, factor);
+    let scale = b.load(1, DType::F32, Level::Element);
+    let shift = b.load(2, DType::F32, Level::Element);
+    let scaled = b.binary(BinaryOp::Mul, normal, scale);
+    let result = b.binary(BinaryOp::Add, scaled, shift);
+    b.store(result, Level::Element);
+    b.store(mean, Level::Row);
+    b.store(factor, Level::Row);
+    b.0
+}
+
+#[test]
+fn layer_norm_of_short_and_long_rows() {
+    let mut random = Random(1);
+    for (rows, columns) in [(40, 64), (7, 65), (20, 768), (3, 20_000), (2, 50_257), (1, 1)] {
+        let x = floats(&mut random, &[rows, columns]);
+        let repeated = |mut tensor: Tensor| {
+            tensor.layout = tensor.layout.broadcast(&[rows, columns].into());
+            tensor
+        };
+        let (scale, shift) = (floats(&mut random, &[1, columns]), floats(&mut random, &[1, columns]));
+        let mut expected = [Vec::new(), Vec::new(), Vec::new()];
+        for row in x.values().chunks(columns) {
+            let mean = row.iter().sum::<f64>() / columns as f64;
+            let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / columns as f64;
+            let factor = 1.0 / (variance + 1e-5).sqrt();
+            let columns = row.iter().zip(scale.values()).zip(shift.values());
+            expected[0].extend(columns.map(|((v, scale), shift)| (v - mean) * factor * scale + shift));
+            expected[1].push(mean);
+            expected[2].push(factor);
+        }
+        let body = layer_norm(rows, columns);
+        let reads = vec![x, repeated(scale), repeated(shift)];
+        let got =
+            run(&body, &job(&body, reads, vec![dense(&[rows, columns]), dense(&[rows]), dense(&[rows])]))
+                .unwrap();
+        for (got, expected) in got.iter().zip(&expected) {
+            // Sums of numbers of both signs cancel: compare with the size of what was added.
+            let lift = |values: &[f64]| values.iter().map(|v| v + 20.0).collect::<Vec<_>>();
+            assert_close(&format!("{rows} x {columns}"), &lift(got), &lift(expected), 1e-6);
+        }
+    }
+}
+
+#[test]
+fn sums_of_many_columns_and_rows_are_accurate() {
+    let mut random = Random(2);
+    for (rows, columns) in [(20_000, 3), (3000, 65), (5, 3000), (1, 1), (4096, 1)] {
+        let mut b = Builder::new(rows, columns);
+        let x = b.load(0, DType::F32, Level::Element);
+        let square = b.binary(BinaryOp::Mul, x, x);
+        let sum = b.reduce(ReduceOp::Sum, square);
+        b.store(sum, Level::Row);
+        b.0.stores.push(Store::Columns { op: ReduceOp::Sum, node: square, write: 1 });
+        let x = floats(&mut random, &[rows, columns]);
+        let squares: Vec<f64> = x.values().iter().map(|v| v * v).collect();
+        let by_row: Vec<f64> = squares.chunks(columns).map(|row| row.iter().sum()).collect();
+        let by_column: Vec<f64> = (0..columns).map(|c| squares[c..].iter().step_by(columns).sum()).collect();
+        let got = run(&b.0, &job(&b.0, vec![x], vec![dense(&[rows]), dense(&[columns])])).unwrap();
+        assert_close("rows", &got[0], &by_row, 1e-6);
+        assert_close("columns", &got[1], &by_column, 3e-6);
+    }
+}
+
+#[test]
+fn operands_may_trade_places() {
+    let mut random = Random(3);
+    for (rows, columns, level) in [(30, 70, Level::Element), (1, 5000, Level::Element), (40, 3, Level::Row)] {
+        let mut b = Builder::new(rows, columns);
+        let (x, y) = (b.load(0, DType::F32, level), b.load(1, DType::F32, level));
+        b.store(y, level);
+        b.store(x, level);
+        let shape = if level == Level::Row { vec![rows] } else { vec![rows, columns] };
+        let reads = vec![floats(&mut random, &shape), floats(&mut random, &shape)];
+        let expected = [reads[1].values(), reads[0].values()];
+        let layout = Layout::contiguous(&shape[..].into());
+        let results = vec![(DType::F32, layout.clone(), Some(0)), (DType::F32, layout, Some(1))];
+        assert_eq!(run(&b.0, &job(&b.0, reads, results)).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_number_may_be_counted_in_place() {
+    let mut b = Builder::new(100, 100);
+    let step = b.load(0, DType::F32, Level::Uniform);
+    let one = b.number(1.0);
+    let next = b.binary(BinaryOp::Add, step, one);
+    let x = b.load(1, DType::F32, Level::Element);
+    let sum = b.binary(BinaryOp::Add, x, step);
+    b.store(next, Level::Uniform);
+    b.store(sum, Level::Element);
+    let reads = vec![Tensor::f32(Shape::scalar(), &[7.0]), floats(&mut Random(4), &[100, 100])];
+    let expected: Vec<f64> = reads[1].values().iter().map(|v| f64::from(*v as f32 + 7.0)).collect();
+    let results = vec![(DType::F32, Layout::contiguous(&Shape::scalar()), Some(0)), dense(&[100, 100])];
+    assert_eq!(run(&b.0, &job(&b.0, reads, results)).unwrap(), [vec![8.0], expected]);
+}
+
+#[test]
+fn empty_reductions_give_the_neutral_element() {
+    for (op, neutral) in [(ReduceOp::Sum, 0.0), (ReduceOp::Prod, 1.0), (ReduceOp::Max, f64::NEG_INFINITY)] {
+        let mut b = Builder::new(3, 0);
+        let x = b.load(0, DType::F32, Level::Element);
+        let reduced = b.reduce(op, x);
+        b.store(reduced, Level::Row);
+        let reads = vec![floats(&mut Random(5), &[3, 0])];
+        assert_eq!(run(&b.0, &job(&b.0, reads, vec![dense(&[3])])).unwrap(), [[neutral; 3]]);
+
+        let mut b = Builder::new(0, 3);
+        let x = b.load(0, DType::F32, Level::Element);
+        b.0.stores.push(Store::Columns { op, node: x, write: 0 });
+        let reads = vec![floats(&mut Random(5), &[0, 3])];
+        assert_eq!(run(&b.0, &job(&b.0, reads, vec![dense(&[3])])).unwrap(), [[neutral; 3]]);
+    }
+}
+
+#[test]
+fn the_first_index_out_of_range_is_named() {
+    for (rows, columns, level, shape) in [
+        (6, 700, Level::Row, vec![2, 3]),
+        (3, 2, Level::Element, vec![3, 2]),
+        (3, 2, Level::Element, vec![2, 3]),
+        (1, 1, Level::Uniform, vec![]),
+    ] {
+        for wrong in [-1, 4, i32::MIN, i32::MAX] {
+            let mut b = Builder::new(rows, columns);
+            let index = b.load(0, DType::I32, level);
+            let checked = b.node(NodeKind::CheckIndex { index, extent: 4 }, DType::I32, level);
+            let float = b.node(NodeKind::Cast(checked), DType::F32, level);
+            b.store(float, level);
+            let elements: usize = shape.iter().product();
+            let at = elements.saturating_sub(2);
+            let values = (0..elements).map(|i| if i >= at { wrong } else { 3 } as u32);
+            let reads = vec![Tensor::of_bits(DType::I32, &shape[..], values)];
+            let trap = run(&b.0, &job(&b.0, reads, vec![dense(&shape)])).unwrap_err();
+            let position: Vec<usize> = match shape[..] {
+                [] => vec![],
+                [_, inner] => vec![at / inner, at % inner],
+                _ => unreachable!("shapes have rank 0 or 2"),
+            };
+            let expected = format!(
+                "index {wrong} at position {position:?} of the indices is out of range: there are 4 rows (0..4)"
+            );
+            assert_eq!(trap.message, expected);
+        }
+    }
+}
+
+#[test]
+fn not_a_number_stays_in_its_row_and_column() {
+    let (rows, columns) = (20, 300);
+    let mut values: Vec<f32> = vec![1.0; rows * columns];
+    values[7 * columns + 299] = f32::NAN;
+    for op in [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min] {
+        let mut b = Builder::new(rows, columns);
+        let x = b.load(0, DType::F32, Level::Element);
+        let row = b.reduce(op, x);
+        b.store(row, Level::Row);
+        b.0.stores.push(Store::Columns { op, node: x, write: 1 });
+        let reads = vec![Tensor::f32([rows, columns], &values)];
+        let got = run(&b.0, &job(&b.0, reads, vec![dense(&[rows]), dense(&[columns])])).unwrap();
+        let nans = |values: &[f64]| (0..values.len()).filter(|&i| values[i].is_nan()).collect::<Vec<_>>();
+        assert_eq!((nans(&got[0]), nans(&got[1])), (vec![7], vec![299]), "{op:?}");
+    }
+}
