@@ -81,6 +81,20 @@ impl DotProblem {
         })
     }
 
+    /// The products with both sides exchanged: `[n, m]` results, the transposes.
+    pub fn transposed(self) -> Self {
+        let swap =
+            |axis: BatchAxis| BatchAxis { lhs_stride: axis.rhs_stride, rhs_stride: axis.lhs_stride, ..axis };
+        Self {
+            batch: self.batch.into_iter().map(swap).collect(),
+            m: self.n,
+            n: self.m,
+            k: self.k,
+            lhs: self.rhs,
+            rhs: self.lhs,
+        }
+    }
+
     /// Number of products.
     pub fn batch_count(&self) -> usize {
         self.batch.iter().map(|axis| axis.extent).product()

@@ -1,13 +1,12 @@
 //! How a product is split into tasks for threads.
 //!
-//! In: a [`DotProblem`]. Out: a [`DotSchedule`], a list of blocks that one thread each computes with a single-threaded matrix
-//! product. Always: the split is a function of the problem alone, so that results do not depend on the number of threads.
+//! In: a [`DotProblem`]. Out: a [`DotSchedule`], a list of blocks that one thread each computes. Always: the split is a function of the
+//! problem alone, so that results do not depend on the number of threads.
 //!
-//! The sizes were measured with the `gemm` crate on a machine with 48 KiB + 1 MiB of cache per core and AVX-512. That crate packs
-//! the right operand (it multiplies column-major, so a row-major product runs transposed); panels of columns therefore share no
-//! packing work, while every panel of rows packs the right operand again. Hence columns are split first.
+//! A task packs its columns of the right operand, so each panel of rows packs them again. Hence columns are split first, and rows only
+//! as far as there are enough of them to pay for that.
 
-use super::DotProblem;
+use super::{DotProblem, STRIP};
 use std::ops::Range;
 
 /// Tasks that a large problem is split into at least: enough to balance a few threads that are not equally fast.
@@ -16,10 +15,20 @@ const TASKS: usize = 16;
 const TASK_WORK: f64 = 4e6;
 /// What touching one element costs, in floating-point operations. Decides for matrix-vector products, which are bound by memory.
 const WORK_PER_ELEMENT: f64 = 40.0;
-/// Columns are split at multiples of this: the height of the AVX-512 micro-kernel of the (transposed) product.
-const COLUMN_UNIT: usize = 64;
-/// Rows are split at multiples of this: a multiple of the micro-kernels' widths, 4 and 6.
-const ROW_UNIT: usize = 12;
+/// Columns are split at multiples of this: two of the widest vectors.
+const COLUMN_UNIT: usize = 32;
+/// Rows are split at multiples of this: the height of the tallest micro-kernel.
+const ROW_UNIT: usize = STRIP;
+/// Most columns of a task; their packed panel, with the rows of a [depth block](super::DotPlan::depth_blocks), fits a second-level cache.
+const MOST_COLUMNS: usize = 256;
+/// Most rows of a task.
+const MOST_ROWS: usize = 528;
+/// Rows below which a task would rather not be split: packing the right operand would cost too much.
+const LEAST_ROWS: usize = 128;
+/// Up to so many rows, a product is bound by reading the right operand, which wants long runs.
+const FEW_ROWS: usize = 4;
+/// Most columns of a task with few rows.
+const MOST_COLUMNS_OF_FEW_ROWS: usize = 4096;
 /// Shortest part of a split sum.
 const LEAST_DEPTH: usize = 512;
 
@@ -70,8 +79,8 @@ impl Split {
 }
 
 impl DotSchedule {
-    /// The split of a problem.
-    pub fn new(problem: &DotProblem) -> Self {
+    /// The split of a problem; sums are split only if they `may` be.
+    pub fn new(problem: &DotProblem, may_split_sums: bool) -> Self {
         let DotProblem { m, n, k, .. } = *problem;
         let products = problem.batch_count();
         let work = 2.0 * m as f64 * n as f64 * k as f64
@@ -79,19 +88,21 @@ impl DotSchedule {
         let wanted = ((work * products as f64 / TASK_WORK) as usize).clamp(1, TASKS);
         let panels = wanted.div_ceil(products.max(1));
 
-        let limits = Limits::of(problem);
-        let column_pieces = n
-            .div_ceil(limits.columns)
-            .max(panels.div_ceil(m.div_ceil(limits.rows).max(1)))
-            .min(n.div_ceil(limits.column_unit));
-        let columns = Split::new(n, column_pieces, limits.column_unit);
-        let row_pieces = m
-            .div_ceil(limits.rows)
-            .max(panels.div_ceil(columns.pieces().max(1)).min(m.div_ceil(limits.least_rows)));
+        let most_columns = if m <= FEW_ROWS { MOST_COLUMNS_OF_FEW_ROWS } else { MOST_COLUMNS };
+        // Rows first, as far as they go; columns for the rest.
+        let least_row_pieces = m.div_ceil(MOST_ROWS).max(1);
+        let column_pieces =
+            n.div_ceil(most_columns).max(panels.div_ceil(least_row_pieces).min(n.div_ceil(128)));
+        let columns = Split::new(n, column_pieces, COLUMN_UNIT);
+        let row_pieces =
+            panels.div_ceil(columns.pieces().max(1)).min(m.div_ceil(LEAST_ROWS)).max(least_row_pieces);
         let rows = Split::new(m, row_pieces, ROW_UNIT);
 
         let blocks = rows.pieces() * columns.pieces();
-        let parts = (panels / blocks.max(1)).clamp(1, (k / LEAST_DEPTH).max(1));
+        let parts = match may_split_sums {
+            true => (panels / blocks.max(1)).clamp(1, (k / LEAST_DEPTH).max(1)),
+            false => 1,
+        };
         let group = if blocks * parts == 1 { products.div_ceil(wanted) } else { 1 };
         Self {
             products: Split { extent: products, size: group.max(1) },
@@ -111,6 +122,27 @@ impl DotSchedule {
         self.depth.pieces().max(1)
     }
 
+    /// Products, rows, columns and depth of the largest task.
+    pub fn largest_task(&self) -> [usize; 4] {
+        [self.products, self.rows, self.columns, self.depth].map(|split| split.size.min(split.extent))
+    }
+
+    /// Number of groups of tasks that share rows, or, of a `transposed` product, columns.
+    pub fn panels(&self, transposed: bool) -> usize {
+        self.products.pieces() * if transposed { self.columns } else { self.rows }.pieces()
+    }
+
+    /// The group of a task.
+    pub fn panel(&self, index: usize, transposed: bool) -> usize {
+        let (index, rows) = (index / self.rows.pieces(), index % self.rows.pieces());
+        let (index, columns) = (index / self.columns.pieces(), index % self.columns.pieces());
+        let products = index / self.parts();
+        match transposed {
+            true => products * self.columns.pieces() + columns,
+            false => products * self.rows.pieces() + rows,
+        }
+    }
+
     /// The task with this index, below [`DotSchedule::tasks`].
     pub fn task(&self, index: usize) -> DotTask {
         let (index, rows) = (index / self.rows.pieces(), index % self.rows.pieces());
@@ -124,43 +156,6 @@ impl DotSchedule {
             depth: self.depth.piece(part),
         }
     }
-}
-
-/// The largest and smallest blocks that keep the single-threaded product near its peak.
-struct Limits {
-    rows: usize,
-    columns: usize,
-    least_rows: usize,
-    column_unit: usize,
-}
-
-impl Limits {
-    fn of(problem: &DotProblem) -> Self {
-        let few_rows = problem.m <= 8;
-        let transposed_lhs = problem.lhs.contract_stride != 1;
-        let transposed_rhs = problem.rhs.free_stride != 1;
-        Self {
-            rows: if transposed_lhs { 384 } else { 1024 },
-            // Few rows: bound by reading the right operand, which wants long runs. A transposed left operand is packed only for
-            // more than 128 columns.
-            columns: if few_rows {
-                4096
-            } else if transposed_lhs {
-                128
-            } else {
-                256
-            },
-            // Each panel of rows packs the right operand, which is slow when that needs a transposition.
-            least_rows: if transposed_rhs { 512 } else { 96 },
-            column_unit: if few_rows && !transposed_rhs { 4 * COLUMN_UNIT } else { COLUMN_UNIT },
-        }
-    }
-}
-
-/// Bytes of scratch that the product needs: the parts of split sums, but for the first.
-pub fn dot_workspace(problem: &DotProblem) -> usize {
-    let elements = problem.batch_count() * problem.m * problem.n;
-    (DotSchedule::new(problem).parts() - 1) * elements * size_of::<f32>()
 }
 
 #[cfg(test)]
@@ -190,7 +185,7 @@ mod tests {
             for (m, n) in sizes.iter().flat_map(|&m| sizes.map(|n| (m, n))) {
                 for k in [1, 700, 6000] {
                     let problem = problem(batch, [m, n, k], m % 2 == 0, n % 2 == 0);
-                    let schedule = DotSchedule::new(&problem);
+                    let schedule = DotSchedule::new(&problem, true);
                     let mut done = 0;
                     let mut ends = [0; 4];
                     for task in (0..schedule.tasks()).map(|index| schedule.task(index)) {
@@ -200,8 +195,6 @@ mod tests {
                     }
                     assert_eq!(done, batch * m * n * k, "{problem:?}");
                     assert_eq!(ends, [batch, m, n, k], "{problem:?}");
-                    let scratch = (schedule.parts() - 1) * batch * m * n * 4;
-                    assert_eq!(dot_workspace(&problem), scratch);
                 }
             }
         }
@@ -210,7 +203,7 @@ mod tests {
     #[test]
     fn products_are_split_where_it_pays() {
         let tasks = |batch, extents, lhs_transposed, rhs_transposed| {
-            let schedule = DotSchedule::new(&problem(batch, extents, lhs_transposed, rhs_transposed));
+            let schedule = DotSchedule::new(&problem(batch, extents, lhs_transposed, rhs_transposed), true);
             (schedule.tasks(), schedule.parts())
         };
         // Too small to wake a thread for.

@@ -3,7 +3,7 @@
 //! In: a graph without block ops, fused. Out: [`Lowered`]. Always holds: a copy is made only where the kernel that reads a view cannot index
 //! through it (a matrix operand without single strides, a user's op).
 
-use super::{DotProblem, attention_workspace, copied_layout, dot_copies, dot_workspace, loop_workspace};
+use super::{attention_workspace, copied_layout, dot_copies, dot_workspace, loop_workspace};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, KernelSpec, fuse};
 use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind, Type};
@@ -39,7 +39,7 @@ impl Lowering<'_> {
         let (may_alias, workspace) = match &mut kernel {
             Kernel::Group(parts) => self.group(op, parts, &mut reads, &writes),
             kernel => {
-                let workspace = self.prepare(op, kernel, &mut reads);
+                let workspace = self.prepare(op, kernel, &mut reads, &writes);
                 (aliases(kernel, &reads, &writes), workspace)
             }
         };
@@ -55,18 +55,16 @@ impl Lowering<'_> {
     }
 
     /// Makes the operands fit the kernel; gives the scratch that it needs.
-    fn prepare(&mut self, op: OpId, kernel: &Kernel, reads: &mut [Access]) -> usize {
+    fn prepare(&mut self, op: OpId, kernel: &Kernel, reads: &mut [Access], writes: &[Access]) -> usize {
         match kernel {
             Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
                 self.fit_dot_operands(op, axes, reads);
-                let problem = DotProblem::new(axes, &reads[0].layout, &reads[1].layout)
-                    .expect("the operands were copied to fit");
-                dot_workspace(&problem)
+                dot_workspace(kernel, reads, writes, &aliases(kernel, reads, writes), self.threads)
             }
+            Kernel::Loop(body) => loop_workspace(body),
             Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)) => {
                 attention_workspace(spec, &self.graph.ops[op], self.graph, self.threads)
             }
-            Kernel::Loop(body) => loop_workspace(body),
             Kernel::Op(OpKind::Custom(_)) => {
                 for read in reads.iter_mut().filter(|read| !read.layout.is_contiguous()) {
                     *read = self.copy(op, read);
@@ -88,10 +86,11 @@ impl Lowering<'_> {
         let mut may_alias = Vec::new();
         let mut workspace = 0;
         for part in parts {
-            let bytes = self.prepare(op, &part.kernel, &mut reads[part.reads.clone()]);
+            let writes = &writes[part.writes.clone()];
+            let bytes = self.prepare(op, &part.kernel, &mut reads[part.reads.clone()], writes);
             part.workspace = workspace..workspace + bytes;
             workspace = part.workspace.end.next_multiple_of(ALIGNMENT);
-            let pairs = aliases(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()]);
+            let pairs = aliases(&part.kernel, &reads[part.reads.clone()], writes);
             may_alias.extend(pairs.into_iter().map(|(w, r)| (part.writes.start + w, part.reads.start + r)));
         }
         (may_alias, workspace)

@@ -11,12 +11,10 @@
 mod backward;
 mod forward;
 mod operands;
-mod pack;
 mod single;
 mod softmax;
 #[cfg(test)]
 mod tests;
-mod tile;
 
 use super::{Call, Prepared, Trap};
 use gradloom_core::ir::AttentionSpec;

@@ -15,6 +15,7 @@ mod group;
 mod index;
 mod kernel;
 mod math;
+mod matrix;
 mod movement;
 mod multiversion;
 mod pool;

@@ -24,6 +24,11 @@ thread_local! {
     static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
+/// Number of this thread in the run that it takes part in, as [`Pool::run_with_worker`] tells it; 0 outside of runs.
+pub(super) fn current_worker() -> usize {
+    WORKER.get().unwrap_or(0)
+}
+
 type Task<'a> = dyn Fn(usize, usize) + Sync + 'a;
 
 /// A run in progress, on the stack of its caller.

@@ -6,6 +6,7 @@
 use super::{Call, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase};
+use pulp::Arch;
 
 const NAN: u32 = 0x7fc0_dead;
 const GUARD: usize = 5;
@@ -36,6 +37,18 @@ impl Random {
     pub(crate) fn float(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
+}
+
+/// The instruction sets of this machine that products and attention are compiled for.
+pub(crate) fn instruction_sets() -> Vec<Arch> {
+    #[allow(unused_mut)]
+    let mut all = vec![Arch::new()];
+    #[cfg(target_arch = "x86_64")]
+    {
+        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        all.push(Arch::Scalar);
+    }
+    all
 }
 
 /// A tensor of 4-byte elements somewhere in a buffer.

@@ -6,10 +6,10 @@
 
 use super::Call;
 use super::operands::{Gradient, Mask, Operands, View};
-use super::pack::{pack_rows, pack_transposed};
 use super::single::dot;
 use super::softmax::{RowConstants, softmax_gradient};
-use super::tile::{Panels, Rows, Target, multiply};
+use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
+use crate::cpu::matrix::tile::{Panels, Rows, Target, multiply};
 use gradloom_codegen::cpu::STRIP;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;

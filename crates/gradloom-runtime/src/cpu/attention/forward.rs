@@ -4,10 +4,10 @@
 //! of query rows: scores, online softmax, and the product with the values, which is added to the output's rows.
 
 use super::operands::{Mask, Operands};
-use super::pack::{pack_rows, pack_transposed};
 use super::softmax::{Online, online_softmax};
-use super::tile::{Panels, Rows, Target, multiply};
 use super::{Call, single};
+use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
+use crate::cpu::matrix::tile::{Panels, Rows, Target, multiply};
 use gradloom_codegen::cpu::STRIP;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //!
 //! In: a query, and contiguous keys or values by address. Out: scores, or sums of values weighted by probabilities.
 
-use super::tile::{load, store};
+use crate::cpu::matrix::tile::{load, store};
 use pulp::Simd;
 
 /// Up to this many query rows to a head of keys, each row by itself is faster than packing the keys for all.

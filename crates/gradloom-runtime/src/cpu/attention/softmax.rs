@@ -3,7 +3,7 @@
 //! In: rows of raw scores, padded to whole vectors. Out: the same rows as probabilities (not yet divided by their sum) or as cotangents.
 //! Milakov and Gimelshein, Online normalizer calculation for softmax (2018); Dao, FlashAttention-2 (2023), section 3.1.
 
-use super::tile::{load, store};
+use crate::cpu::matrix::tile::{load, store};
 use pulp::Simd;
 
 /// The state of one query's softmax: the largest scaled score so far, and the sum of exponentials relative to it.

@@ -1,7 +1,7 @@
 //! Attention against loops in float64, forward and backward, over random shapes, layouts, offsets, lengths and block tables.
 
 use super::*;
-use crate::cpu::strided::{Case, Operand, Random, assert_close};
+use crate::cpu::strided::{Case, Operand, Random, assert_close, instruction_sets};
 use gradloom_codegen::cpu::AttentionShape;
 use gradloom_core::ir::{DType, OpKind, Shape};
 
@@ -169,18 +169,6 @@ impl Setup {
 
 fn floats(bits: &[u32]) -> Vec<f32> {
     bits.iter().map(|&bits| f32::from_bits(bits)).collect()
-}
-
-/// The instruction sets of this machine that the kernels are compiled for.
-fn instruction_sets() -> Vec<Arch> {
-    #[allow(unused_mut)]
-    let mut all = vec![Arch::new()];
-    #[cfg(target_arch = "x86_64")]
-    {
-        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
-        all.push(Arch::Scalar);
-    }
-    all
 }
 
 /// Runs forward and backward on one setup, with every instruction set.

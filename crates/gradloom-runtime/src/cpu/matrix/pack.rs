@@ -3,7 +3,7 @@
 //! In: rows of a matrix in any strides. Out: panels of two vectors of columns (the last may have one); a panel holds, for each
 //! contracted index, its columns side by side, padded with zeros. The panel that starts at column c starts at `c·depth`.
 
-use super::tile::Panels;
+use super::tile::{Panels, load, store};
 use pulp::Simd;
 
 /// Packs `rows` as contracted indices and their elements as columns: the right operand of `x · rows`.
@@ -11,8 +11,8 @@ use pulp::Simd;
 /// # Safety
 /// `row(i)` for `i < rows` must lead to `columns` elements, `step` apart; `to` must have room for `rows` times the padded columns.
 #[inline(always)]
-pub(super) unsafe fn pack_rows<S: Simd>(
-    _: S,
+pub(in crate::cpu) unsafe fn pack_rows<S: Simd>(
+    simd: S,
     rows: usize,
     columns: usize,
     row: impl Fn(usize) -> *const f32,
@@ -27,7 +27,9 @@ pub(super) unsafe fn pack_rows<S: Simd>(
             let to = to.wrapping_add(start * rows + i * width);
             // SAFETY: as promised by the caller.
             unsafe {
-                if step == 1 {
+                if step == 1 && used == width {
+                    (0..width).step_by(lanes).for_each(|c| store(simd, to.add(c), load(simd, from.add(c))));
+                } else if step == 1 {
                     to.copy_from_nonoverlapping(from, used);
                 } else {
                     (0..used).for_each(|c| *to.add(c) = *from.add(c * step));
@@ -44,7 +46,7 @@ pub(super) unsafe fn pack_rows<S: Simd>(
 /// # Safety
 /// `row(i)` for `i < rows` must lead to `depth` elements, `step` apart; `to` must have room for `depth` times the padded rows.
 #[inline(always)]
-pub(super) unsafe fn pack_transposed<S: Simd>(
+pub(in crate::cpu) unsafe fn pack_transposed<S: Simd>(
     _: S,
     rows: usize,
     depth: usize,

@@ -1,28 +1,56 @@
 //! Products against loops in float64, over random axes and layouts.
 
+mod epilogues;
+
 use super::*;
 use crate::cpu::Pool;
-use crate::cpu::strided::{Case, Operand, Random, assert_close};
-use gradloom_codegen::cpu::{copied_layout, dot_copies, dot_workspace};
+use crate::cpu::strided::{Case, Operand as Tensor, Random, assert_close, instruction_sets};
+use gradloom_codegen::cpu::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::ir::{DType, OpKind, Shape};
 
-fn case(axes: &DotAxes, lhs: Operand, rhs: Operand) -> Case {
+/// Most threads that a test runs on.
+const THREADS: usize = 3;
+
+fn case(axes: &DotAxes, lhs: Tensor, rhs: Tensor) -> Case {
     let problem = DotProblem::new(axes, &lhs.layout, &rhs.layout).expect("operands that fit");
     let batch: Vec<usize> = axes.lhs_batch.iter().map(|&a| lhs.layout.shape[a]).collect();
     let shape: Shape = [batch, vec![problem.m, problem.n]].concat().into();
-    Case {
+    let mut case = Case {
         kind: OpKind::Dot(axes.clone()),
         reads: vec![lhs, rhs],
         results: vec![(DType::F32, shape)],
-        workspace: dot_workspace(&problem),
-    }
+        workspace: 0,
+    };
+    case.workspace = workspace(&case.launch(), THREADS);
+    case
+}
+
+fn workspace(launch: &Launch, threads: usize) -> usize {
+    gradloom_codegen::cpu::dot_workspace(
+        &launch.kernel,
+        &launch.reads,
+        &launch.writes,
+        &launch.may_alias,
+        threads,
+    )
+}
+
+/// The product of two matrices.
+fn matrix_axes() -> DotAxes {
+    DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() }
+}
+
+/// A matrix in a random layout, by rows or by columns.
+fn matrix(random: &mut Random, [rows, columns]: [usize; 2], by_columns: bool) -> Tensor {
+    let order = if by_columns { [1, 0] } else { [0, 1] };
+    Tensor::in_order(random, &[rows, columns].into(), &order)
 }
 
 /// The product in float64, from the definition: all index tuples of batch, free and contracted axes.
-fn expected(axes: &DotAxes, lhs: &Operand, rhs: &Operand) -> Vec<f64> {
+fn expected(axes: &DotAxes, lhs: &Tensor, rhs: &Tensor) -> Vec<f64> {
     let extents =
-        |operand: &Operand, list: &[usize]| list.iter().map(|&a| operand.layout.shape[a]).collect::<Vec<_>>();
-    let free = |operand: &Operand, batch: &[usize], contract: &[usize]| {
+        |operand: &Tensor, list: &[usize]| list.iter().map(|&a| operand.layout.shape[a]).collect::<Vec<_>>();
+    let free = |operand: &Tensor, batch: &[usize], contract: &[usize]| {
         DotAxes::free(operand.layout.shape.rank(), batch, contract)
     };
     let lhs_free = free(lhs, &axes.lhs_batch, &axes.lhs_contract);
@@ -59,11 +87,11 @@ fn tuples(extents: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// What lowering does for an operand that does not fit.
-fn copied(operand: Operand, order: Option<Vec<usize>>) -> Operand {
+fn copied(operand: Tensor, order: Option<Vec<usize>>) -> Tensor {
     let Some(order) = order else { return operand };
-    let permuted = Operand { layout: operand.layout.permute(&order), ..operand.clone() };
+    let permuted = Tensor { layout: operand.layout.permute(&order), ..operand.clone() };
     let buffer = permuted.positions().into_iter().map(|p| operand.buffer[p]).collect();
-    Operand { layout: copied_layout(&operand.layout.shape, &order), buffer, ..operand }
+    Tensor { layout: copied_layout(&operand.layout.shape, &order), buffer, ..operand }
 }
 
 fn shuffled(random: &mut Random, count: usize) -> Vec<usize> {
@@ -95,58 +123,83 @@ fn random_axes_and_layouts() {
         let (lhs_shape, lhs_batch, lhs_contract) = scatter(&m);
         let (rhs_shape, rhs_batch, rhs_contract) = scatter(&n);
         let axes = DotAxes { lhs_batch, rhs_batch, lhs_contract, rhs_contract };
-        let lhs = Operand::random(&mut random, &lhs_shape);
-        let rhs = Operand::random(&mut random, &rhs_shape);
+        let lhs = Tensor::random(&mut random, &lhs_shape);
+        let rhs = Tensor::random(&mut random, &rhs_shape);
         let expected = expected(&axes, &lhs, &rhs);
 
         let needed = dot_copies(&axes, &lhs.layout, &rhs.layout);
         copies[usize::from(needed.lhs.is_some()) + usize::from(needed.rhs.is_some())] += 1;
         let case = case(&axes, copied(lhs, needed.lhs), copied(rhs, needed.rhs));
-        let kernel = prepare_dot(&case.launch(), &axes);
-        let result = case.run(&*kernel, &Pool::new(2)).unwrap();
-        assert_close(&format!("round {round}: {axes:?}"), &result[0], &expected, 1e-5);
+        for arch in instruction_sets() {
+            let kernel = Dot::new(&case.launch(), None, arch);
+            let result = case.run(&kernel, &Pool::new(2)).unwrap();
+            assert_close(&format!("round {round}, {arch:?}: {axes:?}"), &result[0], &expected, 1e-5);
+        }
     }
     assert!(copies.iter().all(|&count| count > 20), "too few rounds with 0, 1 or 2 copies: {copies:?}");
 }
 
+/// Checks a product of matrices with every instruction set on 1, 2 and 3 threads.
+fn check(random: &mut Random, [m, n, k]: [usize; 3], lhs_by_columns: bool, rhs_by_columns: bool) {
+    let axes = matrix_axes();
+    let lhs = matrix(random, [m, k], lhs_by_columns);
+    let rhs = matrix(random, [k, n], rhs_by_columns);
+    let (l, r) = (lhs.values(), rhs.values());
+    let at = |i, j| (0..k).map(|p| l[i * k + p] * r[p * n + j]).sum();
+    let expected: Vec<f64> = (0..m).flat_map(|i| (0..n).map(move |j| at(i, j))).collect();
+    let case = case(&axes, lhs, rhs);
+    for arch in instruction_sets() {
+        let result = case.run_on_all_pools(&Dot::new(&case.launch(), None, arch)).unwrap();
+        let what = format!("{m}x{n}x{k} {lhs_by_columns} {rhs_by_columns}, {arch:?}");
+        assert_close(&what, &result[0], &expected, 1e-4);
+    }
+}
+
+#[test]
+fn sizes_around_those_of_registers() {
+    let mut random = Random(4);
+    for size in 1..=70 {
+        let other = [1 + random.below(70), 1 + random.below(70)];
+        for (i, extents) in
+            [[size, other[0], other[1]], [other[0], size, other[1]], [other[0], other[1], size]]
+                .into_iter()
+                .enumerate()
+        {
+            check(&mut random, extents, (size + i) % 2 == 0, (size / 2 + i) % 2 == 0);
+        }
+    }
+}
+
 #[test]
 fn large_products_agree_on_all_pools() {
-    // (m, n, k, left transposed, right transposed): panels of both kinds, edges, split sums, matrix-vector products.
+    // (m, n, k, left by columns, right by columns): panels of both kinds, edges, several blocks of the sum, split sums, vectors.
     let shapes = [
         (300, 200, 130, false, false),
-        (300, 200, 130, false, true),
+        (300, 200, 600, false, true),
         (70, 331, 260, true, false),
+        (600, 300, 40, true, true),
         (33, 40, 5000, true, false),
         (1, 3000, 301, false, false),
         (1, 700, 301, false, true),
+        (3, 700, 301, false, true),
         (2000, 1, 300, false, false),
+        (2000, 1, 300, true, false),
         (900, 3, 1, false, false),
+        (1, 1, 5000, false, false),
     ];
     let mut random = Random(2);
-    for (m, n, k, lhs_transposed, rhs_transposed) in shapes {
-        let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() };
-        let mut operand = |rows: usize, columns: usize, transposed: bool| {
-            let order = if transposed { [1, 0] } else { [0, 1] };
-            Operand::in_order(&mut random, &[rows, columns].into(), &order)
-        };
-        let (lhs, rhs) = (operand(m, k, lhs_transposed), operand(k, n, rhs_transposed));
-        let case = case(&axes, lhs, rhs);
-        let kernel = prepare_dot(&case.launch(), &axes);
-        let result = case.run_on_all_pools(&*kernel).unwrap();
-        let (lhs, rhs) = (case.reads[0].values(), case.reads[1].values());
-        let at = |i, j| (0..k).map(|p| lhs[i * k + p] * rhs[p * n + j]).sum();
-        let expected: Vec<f64> = (0..m).flat_map(|i| (0..n).map(move |j| at(i, j))).collect();
-        assert_close(&format!("{m}x{n}x{k}"), &result[0], &expected, 1e-4);
+    for (m, n, k, lhs_by_columns, rhs_by_columns) in shapes {
+        check(&mut random, [m, n, k], lhs_by_columns, rhs_by_columns);
     }
 }
 
 #[test]
 fn an_empty_sum_is_zero_and_an_empty_result_is_nothing() {
-    let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() };
+    let axes = matrix_axes();
     for (m, n, k) in [(3, 50, 0), (0, 4, 5), (4, 0, 5), (0, 0, 0)] {
         let mut random = Random(3);
-        let lhs = Operand::dense(&mut random, &[m, k].into());
-        let rhs = Operand::dense(&mut random, &[k, n].into());
+        let lhs = Tensor::dense(&mut random, &[m, k].into());
+        let rhs = Tensor::dense(&mut random, &[k, n].into());
         let case = case(&axes, lhs, rhs);
         let kernel = prepare_dot(&case.launch(), &axes);
         assert_eq!(case.run_on_all_pools(&*kernel).unwrap()[0], vec![0; m * n]);
@@ -154,13 +207,13 @@ fn an_empty_sum_is_zero_and_an_empty_result_is_nothing() {
 }
 
 #[test]
-fn not_a_number_spreads() {
-    let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() };
-    for size in [2, 40] {
+fn not_a_number_and_infinity_times_zero_spread() {
+    let axes = matrix_axes();
+    for (size, special) in [(2, f32::NAN), (40, f32::NAN), (5, f32::INFINITY), (70, f32::NEG_INFINITY)] {
         let mut lhs = vec![0.0; size * size];
-        lhs[0] = f32::NAN;
+        lhs[0] = special;
         let rhs = vec![0.0; size * size];
-        let case = case(&axes, Operand::f32([size, size], &lhs), Operand::f32([size, size], &rhs));
+        let case = case(&axes, Tensor::f32([size, size], &lhs), Tensor::f32([size, size], &rhs));
         let kernel = prepare_dot(&case.launch(), &axes);
         let result = &case.run_on_all_pools(&*kernel).unwrap()[0];
         for (i, &bits) in result.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Products of small matrices in registers.
 //!
-//! In: rows of a left operand with any strides, and a right operand packed into panels (see `pack`). Out: rows of contiguous columns,
-//! overwritten or added to. Always holds: each element is a sum in the order of the contracted index.
+//! In: rows of a left operand with any strides, and a right operand packed into panels (see `pack`) or with contiguous rows. Out: rows
+//! of contiguous columns, overwritten or added to. Always holds: each element is a sum in the order of the contracted index.
 //!
 //! A tile of [`STRIP`] rows by two vectors keeps 24 sums in AVX-512's 32 registers; with 16 registers (AVX2) six rows do.
 
@@ -11,32 +11,32 @@ use std::ops::Range;
 
 /// A left operand: element (row r, contracted index p) is at `start + r·row_stride + p·step`.
 #[derive(Clone, Copy)]
-pub(super) struct Rows {
-    pub(super) start: *const f32,
-    pub(super) row_stride: usize,
-    pub(super) step: usize,
+pub(in crate::cpu) struct Rows {
+    pub(in crate::cpu) start: *const f32,
+    pub(in crate::cpu) row_stride: usize,
+    pub(in crate::cpu) step: usize,
 }
 
 /// A packed right operand of `depth` contracted indices.
 #[derive(Clone, Copy)]
-pub(super) struct Panels {
-    pub(super) start: *const f32,
-    pub(super) depth: usize,
+pub(in crate::cpu) struct Panels {
+    pub(in crate::cpu) start: *const f32,
+    pub(in crate::cpu) depth: usize,
     /// Columns that were packed, without padding.
-    pub(super) columns: usize,
+    pub(in crate::cpu) columns: usize,
 }
 
 /// Where results go: row r starts at `start + r·row_stride`.
 #[derive(Clone, Copy)]
-pub(super) struct Target {
-    pub(super) start: *mut f32,
-    pub(super) row_stride: usize,
+pub(in crate::cpu) struct Target {
+    pub(in crate::cpu) start: *mut f32,
+    pub(in crate::cpu) row_stride: usize,
     /// Columns that are wanted; those of a whole vector may be written if `padded`.
-    pub(super) columns: usize,
+    pub(in crate::cpu) columns: usize,
     /// Whether rows have room up to a whole vector.
-    pub(super) padded: bool,
+    pub(in crate::cpu) padded: bool,
     /// Whether to add to what is there.
-    pub(super) accumulate: bool,
+    pub(in crate::cpu) accumulate: bool,
 }
 
 /// `target = rows · panels`, over the contracted indices in `range`, for `count` rows.
@@ -44,7 +44,7 @@ pub(super) struct Target {
 /// # Safety
 /// The operands must lead to `count` rows, `range` must lie within `panels.depth`, and nobody else may touch the target.
 #[inline(always)]
-pub(super) unsafe fn multiply<S: Simd>(
+pub(in crate::cpu) unsafe fn multiply<S: Simd>(
     simd: S,
     count: usize,
     range: Range<usize>,
@@ -100,6 +100,7 @@ unsafe fn columns<S: Simd, const R: usize>(
             depth: range.len(),
             left: Rows { start: left, ..rows },
             right,
+            right_step: width * lanes,
             target: target.start.wrapping_add(row * target.row_stride + column),
             row_stride: target.row_stride,
             accumulate: target.accumulate,
@@ -120,10 +121,122 @@ unsafe fn columns<S: Simd, const R: usize>(
     }
 }
 
+/// A left operand for [`panel`]: rows in strips of [`STRIP`].
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Strips {
+    pub(in crate::cpu) rows: Rows,
+    /// Distance between the first rows of two strips.
+    pub(in crate::cpu) stride: usize,
+}
+
+/// A right operand for [`panel`]: up to two vectors of columns, for each contracted index.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Columns {
+    pub(in crate::cpu) start: *const f32,
+    /// Distance between contracted indices.
+    pub(in crate::cpu) step: usize,
+    pub(in crate::cpu) count: usize,
+}
+
+/// `target = strips · columns`, for `count` rows: the panel of columns stays in the first-level cache.
+///
+/// # Safety
+/// The operands must lead to `count` rows, `depth` contracted indices and `columns.count` columns, of which there must be no more than
+/// two vectors hold, and nobody else may touch the target's rows and columns.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn panel<S: Simd>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    strips: Strips,
+    columns: Columns,
+    target: Target,
+) {
+    let lanes = S::F32_LANES;
+    let width = columns.count.div_ceil(lanes);
+    let last = columns.count - (width - 1) * lanes;
+    // SAFETY: as promised by the caller.
+    unsafe {
+        match (width, last == lanes) {
+            (2, true) => panel_of::<S, 2, false>(simd, count, depth, strips, columns, target, last),
+            (2, false) => panel_of::<S, 2, true>(simd, count, depth, strips, columns, target, last),
+            (_, true) => panel_of::<S, 1, false>(simd, count, depth, strips, columns, target, last),
+            (_, false) => panel_of::<S, 1, true>(simd, count, depth, strips, columns, target, last),
+        }
+    }
+}
+
+/// [`panel`] with `V` vectors, of which the last has `last` columns.
+///
+/// # Safety
+/// As [`panel`].
+#[inline(always)]
+unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    strips: Strips,
+    columns: Columns,
+    target: Target,
+    last: usize,
+) {
+    let tile = |row: usize| Tile {
+        depth,
+        left: Rows {
+            start: strips
+                .rows
+                .start
+                .wrapping_add((row / STRIP) * strips.stride + (row % STRIP) * strips.rows.row_stride),
+            ..strips.rows
+        },
+        right: columns.start,
+        right_step: columns.step,
+        target: target.start.wrapping_add(row * target.row_stride),
+        row_stride: target.row_stride,
+        accumulate: target.accumulate,
+        last,
+    };
+    let mut row = 0;
+    // SAFETY: as promised by the caller; no tile goes beyond its strip.
+    unsafe {
+        while row < count {
+            let left = (count - row).min(STRIP - row % STRIP);
+            row += match left {
+                STRIP if S::REGISTER_COUNT >= 32 => {
+                    tile(row).run::<S, STRIP, V, MASKED>(simd);
+                    STRIP
+                }
+                8.. if S::REGISTER_COUNT >= 32 => {
+                    tile(row).run::<S, 8, V, MASKED>(simd);
+                    8
+                }
+                6.. if S::REGISTER_COUNT < 32 => {
+                    tile(row).run::<S, 6, V, MASKED>(simd);
+                    6
+                }
+                4.. => {
+                    tile(row).run::<S, 4, V, MASKED>(simd);
+                    4
+                }
+                2.. => {
+                    tile(row).run::<S, 2, V, MASKED>(simd);
+                    2
+                }
+                _ => {
+                    tile(row).run::<S, 1, V, MASKED>(simd);
+                    1
+                }
+            };
+        }
+    }
+}
+
 struct Tile {
     depth: usize,
     left: Rows,
     right: *const f32,
+    /// Distance between contracted indices of the right operand.
+    right_step: usize,
     target: *mut f32,
     row_stride: usize,
     accumulate: bool,
@@ -131,21 +244,26 @@ struct Tile {
 }
 
 impl Tile {
-    /// `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are written.
+    /// `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are read and written.
     ///
     /// # Safety
     /// As [`multiply`].
     #[inline(always)]
     unsafe fn run<S: Simd, const R: usize, const V: usize, const MASKED: bool>(&self, simd: S) {
         let lanes = S::F32_LANES;
+        let mask = simd.mask_between_m32s(0, self.last.min(lanes) as u32);
         let mut sums = [[simd.splat_f32s(0.0); V]; R];
         let (mut left, mut right) = (self.left.start, self.right);
         for _ in 0..self.depth {
-            // SAFETY: the panel has `V` vectors for each contracted index, the left operand `R` rows.
+            // SAFETY: the panel has `V` vectors (the last of them `last` lanes) for each contracted index, the left operand `R` rows.
             unsafe {
                 let mut vectors = [simd.splat_f32s(0.0); V];
                 for v in 0..V {
-                    vectors[v] = load(simd, right.add(v * lanes));
+                    let from = right.add(v * lanes);
+                    vectors[v] = match MASKED && v == V - 1 {
+                        true => simd.mask_load_ptr_f32s(mask, from),
+                        false => load(simd, from),
+                    };
                 }
                 for r in 0..R {
                     let factor = simd.splat_f32s(*left.add(r * self.left.row_stride));
@@ -155,9 +273,8 @@ impl Tile {
                 }
             }
             left = left.wrapping_add(self.left.step);
-            right = right.wrapping_add(V * lanes);
+            right = right.wrapping_add(self.right_step);
         }
-        let mask = simd.mask_between_m32s(0, self.last.min(lanes) as u32);
         for r in 0..R {
             for v in 0..V {
                 let at = self.target.wrapping_add(r * self.row_stride + v * lanes);
@@ -188,7 +305,7 @@ impl Tile {
 /// # Safety
 /// A vector's floats must be readable there.
 #[inline(always)]
-pub(super) unsafe fn load<S: Simd>(_: S, from: *const f32) -> S::f32s {
+pub(in crate::cpu) unsafe fn load<S: Simd>(_: S, from: *const f32) -> S::f32s {
     // SAFETY: as promised by the caller; vectors are plain data.
     unsafe { from.cast::<S::f32s>().read_unaligned() }
 }
@@ -198,7 +315,7 @@ pub(super) unsafe fn load<S: Simd>(_: S, from: *const f32) -> S::f32s {
 /// # Safety
 /// A vector's floats must be writable there.
 #[inline(always)]
-pub(super) unsafe fn store<S: Simd>(_: S, to: *mut f32, value: S::f32s) {
+pub(in crate::cpu) unsafe fn store<S: Simd>(_: S, to: *mut f32, value: S::f32s) {
     // SAFETY: as promised by the caller.
     unsafe { to.cast::<S::f32s>().write_unaligned(value) }
 }

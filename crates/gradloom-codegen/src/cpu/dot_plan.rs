@@ -1,0 +1,231 @@
+//! How a product with its epilogue is computed: its blocks, where raw products go, and the scratch.
+//!
+//! In: a `Dot` or [`Kernel::Dot`] with its operands and results. Out: a [`DotPlan`], from which both the launch's workspace and the kernel follow.
+//! Always holds: only [`DotPlan::workspace`] knows a number of threads.
+
+use super::{DotProblem, DotSchedule, DotTask, column_partials};
+use gradloom_core::ir::{DType, DotAxes, OpKind};
+use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Store};
+use std::ops::Range;
+
+/// Contracted indices of a packed panel, at most: two vectors of columns of it fit a first-level cache.
+const DEPTH_BLOCK: usize = 256;
+/// Rows that are taken through all columns of a task before the next: with [`DEPTH_BLOCK`], a part of a second-level cache.
+const ROW_BLOCK: usize = 8 * super::STRIP;
+/// Up to so many rows of a task, packing the right operand costs more than it saves, if its rows are contiguous.
+const IN_PLACE_ROWS: usize = 48;
+/// A right operand of so many elements stays in the first-level cache as it is.
+const IN_PLACE_ELEMENTS: usize = 4096;
+/// Up to so many columns of a task, packing the left operand costs more than it saves.
+const IN_PLACE_COLUMNS: usize = 64;
+/// Elements of the product that one task adds up when sums were split.
+const SUM_CHUNK: usize = 16 * 1024;
+/// Sections of the scratch start on cache lines (of the widest vectors, in floats).
+const LINE: usize = 16;
+
+/// How a product is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DotPlan {
+    /// The product; one with a single column is taken as its transpose, with a single row.
+    pub problem: DotProblem,
+    /// Whether `problem` is the transpose of the launch's product.
+    pub transposed: bool,
+    /// Its blocks.
+    pub schedule: DotSchedule,
+    /// The write that takes the raw product, if one may.
+    pub direct: Option<usize>,
+    /// Whether the right operand is packed.
+    pub packs_right: bool,
+    /// Whether the left operand is packed.
+    pub packs_left: bool,
+    /// Whether the epilogue is more than to write the product down.
+    pub has_epilogue: bool,
+    /// Bytes of the epilogue's partial results of one panel of rows.
+    pub partials: usize,
+}
+
+impl DotPlan {
+    /// The plan of a launch, by its parts, or `None` if its kernel is no product or an operand must be copied first
+    /// (see [`dot_copies`](super::dot_copies)).
+    pub fn new(
+        kernel: &Kernel,
+        reads: &[Access],
+        writes: &[Access],
+        may_alias: &[(usize, usize)],
+    ) -> Option<Self> {
+        let (axes, epilogue): (&DotAxes, Option<&Body>) = match kernel {
+            Kernel::Op(OpKind::Dot(axes)) => (axes, None),
+            Kernel::Dot { axes, epilogue } => (axes, Some(epilogue)),
+            _ => return None,
+        };
+        let problem = DotProblem::new(axes, &reads[0].layout, &reads[1].layout)?;
+        let transposed = problem.n == 1 && problem.m > 1;
+        let problem = if transposed { problem.transposed() } else { problem };
+        let by_position = |body: &Body| {
+            body.stores.iter().all(|store| matches!(store, Store::Whole { level: Level::Element, .. }))
+        };
+        let schedule = DotSchedule::new(&problem, epilogue.is_none_or(by_position));
+        let [_, rows, columns, _] = schedule.largest_task();
+        let right_in_place = problem.rhs.free_stride == 1
+            && (rows <= IN_PLACE_ROWS || problem.k * columns <= IN_PLACE_ELEMENTS);
+        Some(Self {
+            packs_right: !right_in_place,
+            packs_left: problem.lhs.contract_stride != 1 && problem.k > 1 && columns > IN_PLACE_COLUMNS,
+            direct: match epilogue {
+                None => Some(0),
+                Some(body) => {
+                    let taken = |&(write, read): &(usize, usize)| reads[read].layout == writes[write].layout;
+                    let free = |write| !may_alias.iter().any(|pair| pair.0 == write && taken(pair));
+                    direct_write(body, writes, free)
+                }
+            },
+            has_epilogue: epilogue.is_some_and(|body| !is_identity(body)),
+            partials: epilogue.map_or(0, column_partials),
+            schedule,
+            transposed,
+            problem,
+        })
+    }
+
+    /// Number of elements of the product.
+    pub fn elements(&self) -> usize {
+        self.problem.batch_count() * self.problem.m * self.problem.n
+    }
+
+    /// Rows that a task takes through all its columns before the next.
+    pub fn row_block(&self) -> usize {
+        ROW_BLOCK
+    }
+
+    /// How the contracted indices of a task are cut: each block of the right operand is packed at one time. At least one range.
+    pub fn depth_blocks(depth: usize) -> impl Iterator<Item = Range<usize>> {
+        let blocks = depth.div_ceil(DEPTH_BLOCK).max(1);
+        let size = depth.div_ceil(blocks);
+        (0..blocks).map(move |block| block * size..((block + 1) * size).min(depth))
+    }
+
+    /// The panel of rows that a task belongs to, for the epilogue's partial results.
+    pub fn panel(&self, index: usize) -> usize {
+        self.schedule.panel(index, self.transposed)
+    }
+
+    /// Number of panels of rows; at least 1.
+    pub fn panels(&self) -> usize {
+        self.schedule.panels(self.transposed).max(1)
+    }
+
+    /// What a task takes, in nanoseconds of one core, roughly.
+    pub fn task_cost(&self) -> usize {
+        let [products, rows, columns, depth] = self.schedule.largest_task();
+        let touched = rows * depth + depth * columns + rows * columns;
+        100 + products * (rows * columns * depth / 64 + touched / 8)
+    }
+
+    /// Rows of the whole product (all products of a batch below each other) that task `index` of the second phase adds up, when sums
+    /// were split.
+    pub fn sum_rows(&self, index: usize) -> Range<usize> {
+        let (rows, _) = self.positions();
+        let chunk = self.sum_chunk();
+        index * chunk..((index + 1) * chunk).min(rows)
+    }
+
+    /// Number of tasks that add up split sums.
+    pub fn sum_tasks(&self) -> usize {
+        self.positions().0.div_ceil(self.sum_chunk())
+    }
+
+    fn sum_chunk(&self) -> usize {
+        (SUM_CHUNK / self.positions().1.max(1)).max(1)
+    }
+
+    /// Rows and columns of the epilogue.
+    pub fn positions(&self) -> (usize, usize) {
+        let DotProblem { m, n, .. } = self.problem;
+        let (rows, columns) = if self.transposed { (n, m) } else { (m, n) };
+        (self.problem.batch_count() * rows, columns)
+    }
+
+    /// Bytes of the parts of split sums: all of them, or all but the first if that goes to a write.
+    pub fn parts_bytes(&self) -> usize {
+        match self.schedule.parts() {
+            1 => 0,
+            parts => (parts - usize::from(self.direct.is_some())) * self.part_stride() * size_of::<f32>(),
+        }
+    }
+
+    /// Distance between parts of split sums, in floats.
+    pub fn part_stride(&self) -> usize {
+        self.elements().next_multiple_of(LINE)
+    }
+
+    /// Bytes of the partial results of all panels.
+    pub fn partials_bytes(&self) -> usize {
+        self.partials * self.panels()
+    }
+
+    /// Lengths in floats of one thread's scratch: packed right operand, packed left operand, raw product.
+    pub fn sections(&self) -> [usize; 3] {
+        let [_, rows, columns, depth] = self.schedule.largest_task();
+        let depth_block = Self::depth_blocks(depth).next().map_or(0, |block| block.len());
+        let columns = columns.next_multiple_of(LINE);
+        let all_rows = rows.next_multiple_of(super::STRIP);
+        let rows = all_rows.min(ROW_BLOCK);
+        let one_block = depth_block == depth;
+        let product = if one_block { rows } else { all_rows } * self.product_stride();
+        [
+            if self.packs_right { depth_block * columns } else { 0 },
+            if self.packs_left { depth_block * rows } else { 0 },
+            if self.direct.is_none() && self.schedule.parts() == 1 { product } else { 0 },
+        ]
+        .map(|floats| floats.next_multiple_of(LINE))
+    }
+
+    /// Distance between rows of the raw product in a thread's scratch.
+    pub fn product_stride(&self) -> usize {
+        self.schedule.largest_task()[2].next_multiple_of(LINE)
+    }
+
+    /// Bytes of scratch on this many threads: parts of split sums, partial results of the epilogue, then each thread's sections.
+    pub fn workspace(&self, threads: usize) -> usize {
+        let thread = self.sections().iter().sum::<usize>() * size_of::<f32>();
+        self.parts_bytes() + self.partials_bytes() + threads * thread
+    }
+
+    /// The task with this index.
+    pub fn task(&self, index: usize) -> DotTask {
+        self.schedule.task(index)
+    }
+}
+
+/// Bytes of scratch that a product needs on this many threads.
+///
+/// # Panics
+/// When the kernel is no product, or an operand must be copied first.
+pub fn dot_workspace(
+    kernel: &Kernel,
+    reads: &[Access],
+    writes: &[Access],
+    may_alias: &[(usize, usize)],
+    threads: usize,
+) -> usize {
+    let plan = DotPlan::new(kernel, reads, writes, may_alias);
+    plan.expect("the operands of a product were copied to fit").workspace(threads)
+}
+
+/// A result that can hold the raw product until the epilogue overwrites it: of the right type and size, and never in a read's place.
+fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) -> Option<usize> {
+    body.stores.iter().find_map(|store| match *store {
+        Store::Whole { node, level: Level::Element, write }
+            if body.node(node).dtype == DType::F32 && writes[write].layout.is_contiguous() && free(write) =>
+        {
+            Some(write)
+        }
+        _ => None,
+    })
+}
+
+/// Whether the body only writes the product down.
+fn is_identity(body: &Body) -> bool {
+    matches!(body.stores[..], [Store::Whole { node, level: Level::Element, .. }]
+        if body.node(node).kind == NodeKind::Accumulator)
+}

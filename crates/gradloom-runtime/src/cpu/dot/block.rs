@@ -1,0 +1,200 @@
+//! One thread's block of a product.
+//!
+//! In: a rectangle of the product, by addresses. Out: its elements in the target, strip by strip of rows; each finished strip is handed
+//! to the epilogue while it is in the cache. Always holds: each element is a sum in the order of the contracted index, in blocks of
+//! it that the extents alone determine.
+
+use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
+use crate::cpu::matrix::tile::{Columns, Rows, Strips, Target, panel};
+use gradloom_codegen::cpu::{DotPlan, MatrixView, STRIP};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// An operand: element (free i, contracted p) is at `start + i·free_stride + p·contract_stride`.
+#[derive(Clone, Copy)]
+pub(super) struct Operand {
+    start: *const f32,
+    free_stride: usize,
+    contract_stride: usize,
+}
+
+impl Operand {
+    pub(super) fn new(start: *const f32, view: MatrixView) -> Self {
+        Self { start, free_stride: view.free_stride, contract_stride: view.contract_stride }
+    }
+
+    /// The same operand from a later element on.
+    pub(super) fn from(&self, free: usize, contract: usize) -> Self {
+        Self { start: self.at(free, contract), ..*self }
+    }
+
+    #[inline(always)]
+    fn at(&self, free: usize, contract: usize) -> *const f32 {
+        self.start.wrapping_add(free * self.free_stride + contract * self.contract_stride)
+    }
+}
+
+/// Where the product goes.
+#[derive(Clone, Copy)]
+pub(super) struct Product {
+    /// Its first element.
+    pub(super) start: *mut f32,
+    /// Distance between rows; columns are neighbours.
+    pub(super) row_stride: usize,
+    /// Whether there is room for one block of rows only, which then is handed on before the next.
+    pub(super) reused: bool,
+}
+
+/// A block, and what comes after each of its strips: `finish` gets a range of the block's rows and where their product starts.
+pub(super) struct Block<F> {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) depth: usize,
+    pub(super) left: Operand,
+    pub(super) right: Operand,
+    pub(super) product: Product,
+    /// Rows that are taken through all columns together.
+    pub(super) row_block: usize,
+    /// Room for the packed right operand, if it is packed.
+    pub(super) packed_right: Option<*mut f32>,
+    /// Room for the packed left operand, if it is packed.
+    pub(super) packed_left: Option<*mut f32>,
+    pub(super) finish: F,
+}
+
+impl<F: FnMut(Range<usize>, *const f32)> WithSimd for Block<F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        // SAFETY: whoever made the block promises that the operands have its rows, columns and depth, that the scratch has room for
+        // them, and that nobody else touches product and scratch.
+        unsafe { self.multiply(simd) }
+    }
+}
+
+impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
+    /// # Safety
+    /// The operands must lead to the block's elements, the scratch must have room for what is packed, and nobody else may touch the
+    /// scratch and the product.
+    #[inline(always)]
+    unsafe fn multiply<S: Simd>(&mut self, simd: S) {
+        for depth in DotPlan::depth_blocks(self.depth) {
+            if let Some(to) = self.packed_right {
+                // SAFETY: as promised by the caller.
+                unsafe { self.pack_right(simd, &depth, to) };
+            }
+            let mut start = 0;
+            while start < self.rows {
+                let rows = start..(start + self.row_block).min(self.rows);
+                let first = if self.product.reused { 0 } else { rows.start };
+                let product = self.product.start.wrapping_add(first * self.product.row_stride);
+                // SAFETY: as promised by the caller.
+                unsafe { self.row_block(simd, &rows, &depth, product) };
+                start = rows.end;
+                if depth.end == self.depth {
+                    (self.finish)(rows, product);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Block::multiply`].
+    #[inline(always)]
+    unsafe fn pack_right<S: Simd>(&self, simd: S, depth: &Range<usize>, to: *mut f32) {
+        let right = self.right;
+        // SAFETY: as promised by the caller.
+        unsafe {
+            if right.contract_stride == 1 && right.free_stride != 1 {
+                pack_transposed(simd, self.columns, depth.len(), |j| right.at(j, depth.start), 1, to);
+            } else {
+                let row = |p| right.at(0, depth.start + p);
+                pack_rows(simd, depth.len(), self.columns, row, right.free_stride, to);
+            }
+        }
+    }
+
+    /// The product of some rows with all columns, over a range of contracted indices.
+    ///
+    /// # Safety
+    /// As [`Block::multiply`].
+    #[inline(always)]
+    unsafe fn row_block<S: Simd>(
+        &self,
+        simd: S,
+        rows: &Range<usize>,
+        depth: &Range<usize>,
+        product: *mut f32,
+    ) {
+        let left = self.left;
+        let strips = match self.packed_left {
+            // SAFETY: as promised by the caller.
+            Some(to) => unsafe { pack_left(left, rows, depth, to) },
+            None => Strips {
+                rows: Rows {
+                    start: left.at(rows.start, depth.start),
+                    row_stride: left.free_stride,
+                    step: left.contract_stride,
+                },
+                stride: STRIP * left.free_stride,
+            },
+        };
+        let panel_width = 2 * S::F32_LANES;
+        let padded = self.columns.next_multiple_of(S::F32_LANES);
+        let mut column = 0;
+        while column < self.columns {
+            let count = (self.columns - column).min(panel_width);
+            let columns = match self.packed_right {
+                Some(packed) => Columns {
+                    start: packed.wrapping_add(column * depth.len()),
+                    step: (padded - column).min(panel_width),
+                    count,
+                },
+                None => Columns {
+                    start: self.right.at(column, depth.start),
+                    step: self.right.contract_stride,
+                    count,
+                },
+            };
+            let target = Target {
+                start: product.wrapping_add(column),
+                row_stride: self.product.row_stride,
+                columns: count,
+                padded: false,
+                accumulate: depth.start > 0,
+            };
+            // SAFETY: as promised by the caller.
+            unsafe { panel(simd, rows.len(), depth.len(), strips, columns, target) };
+            column += count;
+        }
+    }
+}
+
+/// Packs rows of a left operand in strips: for each contracted index, the strip's rows side by side.
+///
+/// # Safety
+/// `to` must have room for whole strips.
+#[inline(always)]
+unsafe fn pack_left(left: Operand, rows: &Range<usize>, depth: &Range<usize>, to: *mut f32) -> Strips {
+    let mut strip = to;
+    let mut start = rows.start;
+    while start < rows.end {
+        let count = (rows.end - start).min(STRIP);
+        for p in 0..depth.len() {
+            let from = left.at(start, depth.start + p);
+            let to = strip.wrapping_add(p * STRIP);
+            // SAFETY: as promised by the caller.
+            unsafe {
+                if left.free_stride == 1 && count == STRIP {
+                    to.cast::<[f32; STRIP]>().write_unaligned(from.cast::<[f32; STRIP]>().read_unaligned());
+                } else {
+                    (0..count).for_each(|r| *to.add(r) = *from.add(r * left.free_stride));
+                }
+            }
+        }
+        strip = strip.wrapping_add(STRIP * depth.len());
+        start += count;
+    }
+    Strips { rows: Rows { start: to, row_stride: 1, step: STRIP }, stride: STRIP * depth.len() }
+}

@@ -1,0 +1,100 @@
+//! What follows from a product, run on its blocks.
+//!
+//! In: rectangles of the product. Out: the launch's results. Always holds: partial results of a panel of rows (sums over columns) are those
+//! of the plan's panels, and are combined in their order.
+
+use crate::cpu::fused::{Block, Faults, Program, Task};
+use crate::cpu::{Call, Level};
+use gradloom_codegen::cpu::DotPlan;
+use gradloom_core::kernel::{Body, Launch};
+use std::ops::Range;
+
+pub(super) struct Epilogue {
+    program: Program,
+    rows: usize,
+    columns: usize,
+    panels: usize,
+    /// First byte of the partial results in the workspace.
+    partials: usize,
+    /// Bytes of the partial results of one panel.
+    partials_stride: usize,
+}
+
+/// A panel of rows in progress.
+pub(super) struct Panel<'a, 'b> {
+    epilogue: &'a Epilogue,
+    task: &'a mut Task<'b>,
+    partials: *mut u8,
+}
+
+impl Panel<'_, '_> {
+    /// Runs on a rectangle whose product is at `product`.
+    pub(super) fn run(
+        &mut self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        product: *const f32,
+        row_stride: usize,
+    ) {
+        let block =
+            Block { rows, columns, accumulator: Some((product, row_stride)), partials: self.partials };
+        // SAFETY: blocks of a launch are disjoint, and those of a panel that run at the same time have columns of their own.
+        unsafe { self.epilogue.program.run_block(self.task, block) };
+    }
+}
+
+impl Epilogue {
+    pub(super) fn new(body: &Body, launch: &Launch, plan: &DotPlan, level: Level) -> Self {
+        assert_eq!((body.rows, body.columns), plan.positions(), "dot: an epilogue of another size");
+        Self {
+            program: Program::new(body, launch, level),
+            rows: body.rows,
+            columns: body.columns,
+            panels: plan.panels(),
+            partials: plan.parts_bytes(),
+            partials_stride: plan.partials,
+        }
+    }
+
+    pub(super) fn can_trap(&self) -> bool {
+        self.program.can_trap()
+    }
+
+    /// Calls `run` with a panel whose partial results of these columns are started.
+    pub(super) fn with_panel(
+        &self,
+        call: &Call<'_>,
+        panel: usize,
+        columns: Range<usize>,
+        faults: &Faults,
+        run: impl FnOnce(&mut Panel<'_, '_>),
+    ) {
+        let partials = call.scratch(self.partials + panel * self.partials_stride);
+        // SAFETY: the addresses are those of the launch; each panel and its columns are started by one task, before its blocks.
+        unsafe {
+            self.program.start_partials(partials, columns);
+            self.program.with_task(call.reads, call.writes, faults, |task| {
+                run(&mut Panel { epilogue: self, task, partials });
+            });
+        }
+    }
+
+    /// The epilogue of a product without elements: reductions of nothing, and rows without columns.
+    pub(super) fn run_on_nothing(&self, call: &Call<'_>, faults: &Faults) {
+        self.with_panel(call, 0, 0..self.columns, faults, |panel| {
+            panel.run(0..self.rows, 0..self.columns, std::ptr::dangling(), self.columns);
+        });
+    }
+
+    /// Number of tasks of [`Epilogue::finish`].
+    pub(super) fn finish_tasks(&self) -> usize {
+        self.program.finish_tasks()
+    }
+
+    /// Combines the panels' partial results, when all blocks have run.
+    pub(super) fn finish(&self, call: &Call<'_>, index: usize) {
+        let partials = call.scratch(self.partials);
+        // SAFETY: the addresses are those of the launch; all panels were started and have ended.
+        unsafe { self.program.finish(call.writes, partials, self.panels, index) };
+    }
+}

@@ -1,0 +1,247 @@
+//! Matrix products, and what follows from them position by position.
+//!
+//! In: a launch of a `Dot` or a [`Kernel::Dot`](gradloom_core::kernel::Kernel), with operands in layouts that
+//! [`DotProblem::new`](gradloom_codegen::cpu::DotProblem) takes. Out: a kernel that runs the tasks of its [`DotPlan`]: each computes a
+//! block of the product, and the epilogue on it while it is in the cache.
+//! Always holds: blocks and the order of every sum depend on the launch alone; a run allocates nothing; the raw product is never written
+//! where the epilogue still has to read.
+
+mod block;
+mod epilogue;
+#[cfg(test)]
+mod tests;
+
+use super::fused::Faults;
+use super::kernel::{Tasks, run_tasks};
+use super::pool::current_worker;
+use super::{Call, Level, Prepared, Trap};
+use block::{Block, Operand, Product};
+use epilogue::Epilogue;
+use gradloom_codegen::cpu::{DotPlan, DotTask};
+use gradloom_core::ir::DotAxes;
+use gradloom_core::kernel::{Body, Launch};
+use pulp::Arch;
+use std::ops::Range;
+
+/// A kernel for a `Dot`.
+///
+/// # Panics
+/// When the reads' layouts are not those of a [`DotProblem`](gradloom_codegen::cpu::DotProblem), or the workspace is too small:
+/// lowering must have seen to both.
+pub(super) fn prepare_dot(launch: &Launch, _: &DotAxes) -> Box<dyn Prepared> {
+    assert!(launch.writes[0].layout.is_contiguous(), "dot: the result must be contiguous");
+    Box::new(Dot::new(launch, None, Arch::new()))
+}
+
+/// A kernel for a product with an epilogue.
+///
+/// # Panics
+/// As [`prepare_dot`].
+pub(super) fn prepare_dot_with_epilogue(launch: &Launch, _: &DotAxes, epilogue: &Body) -> Box<dyn Prepared> {
+    Box::new(Dot::new(launch, Some(epilogue), Arch::new()))
+}
+
+struct Dot {
+    plan: DotPlan,
+    epilogue: Option<Epilogue>,
+    /// Write and offset of the result that takes the raw product.
+    direct: Option<(usize, usize)>,
+    /// Threads that the workspace has room for.
+    threads: usize,
+    arch: Arch,
+}
+
+impl Dot {
+    fn new(launch: &Launch, epilogue: Option<&Body>, arch: Arch) -> Self {
+        let plan = DotPlan::new(&launch.kernel, &launch.reads, &launch.writes, &launch.may_alias);
+        let plan = plan.unwrap_or_else(|| {
+            panic!("dot: lowering left operands that must be copied first: {:?}", launch.reads)
+        });
+        let shared = plan.workspace(0);
+        assert!(launch.workspace >= plan.workspace(1), "dot: the workspace is too small");
+        let thread = plan.workspace(1) - shared;
+        let threads = (launch.workspace - shared).checked_div(thread).unwrap_or(usize::MAX);
+        let direct = plan.direct.map(|write| (write, launch.writes[write].layout.offset));
+        let epilogue = epilogue
+            .filter(|_| plan.has_epilogue)
+            .map(|body| Epilogue::new(body, launch, &plan, Level::detect()));
+        Self { plan, epilogue, direct, threads, arch }
+    }
+}
+
+impl Prepared for Dot {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let Some(epilogue) = self.epilogue.as_ref().filter(|epilogue| epilogue.can_trap()) else {
+            // SAFETY: the addresses are those of the launch.
+            unsafe { run_tasks(self, call) };
+            return Ok(());
+        };
+        let faults = Faults::new();
+        call.pool.run(self.count(0), &|index| self.first_phase(call, index, &faults));
+        if self.plan.schedule.parts() > 1 {
+            call.pool.run(self.count(1), &|index| self.add_parts(call, index, &faults));
+            return faults.result();
+        }
+        faults.result()?;
+        call.pool.run(self.count(1), &|index| epilogue.finish(call, index));
+        Ok(())
+    }
+
+    fn tasks(&self) -> Option<&dyn Tasks> {
+        let can_trap = self.epilogue.as_ref().is_some_and(Epilogue::can_trap);
+        (!can_trap).then_some(self)
+    }
+}
+
+impl Tasks for Dot {
+    fn count(&self, phase: usize) -> usize {
+        match (phase, self.plan.elements()) {
+            // An epilogue has something to do even for no rows: reductions of nothing.
+            (0, 0) => usize::from(self.epilogue.is_some()),
+            (0, _) => self.plan.schedule.tasks(),
+            _ if self.plan.schedule.parts() > 1 => self.plan.sum_tasks(),
+            _ => self.epilogue.as_ref().map_or(0, Epilogue::finish_tasks),
+        }
+    }
+
+    fn cost(&self, phase: usize) -> usize {
+        if phase == 0 { self.plan.task_cost() } else { 2_000 }
+    }
+
+    unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize) {
+        match (phase, &self.epilogue) {
+            (0, _) => self.first_phase(call, index, &Faults::new()),
+            (_, _) if self.plan.schedule.parts() > 1 => self.add_parts(call, index, &Faults::new()),
+            (_, Some(epilogue)) => epilogue.finish(call, index),
+            (_, None) => {}
+        }
+    }
+}
+
+impl Dot {
+    /// A block of the product, and the epilogue on it unless sums were split.
+    fn first_phase(&self, call: &Call<'_>, index: usize, faults: &Faults) {
+        if self.plan.elements() == 0 {
+            return self.epilogue.iter().for_each(|epilogue| epilogue.run_on_nothing(call, faults));
+        }
+        let task = self.plan.task(index);
+        match &self.epilogue {
+            Some(epilogue) if self.plan.schedule.parts() == 1 => {
+                let (panel, columns) = (self.plan.panel(index), self.columns(&task));
+                epilogue.with_panel(call, panel, columns.clone(), faults, |panel| {
+                    for product in task.products.clone() {
+                        self.block(call, &task, product, |rows, from, stride| {
+                            panel.run(rows, columns.clone(), from, stride);
+                        });
+                    }
+                });
+            }
+            _ => task.products.clone().for_each(|product| self.block(call, &task, product, |_, _, _| {})),
+        }
+    }
+
+    /// The epilogue's columns of a task.
+    fn columns(&self, task: &DotTask) -> Range<usize> {
+        if self.plan.transposed { 0..1 } else { task.columns.clone() }
+    }
+
+    /// One task's block of one product. `finish` gets rows of the epilogue, the address of their first element, and the distance
+    /// between rows.
+    fn block(
+        &self,
+        call: &Call<'_>,
+        task: &DotTask,
+        product: usize,
+        mut finish: impl FnMut(Range<usize>, *const f32, usize),
+    ) {
+        let plan = &self.plan;
+        let problem = &plan.problem;
+        let (lhs, rhs) = match plan.transposed {
+            false => (0, 1),
+            true => (1, 0),
+        };
+        let (lhs_offset, rhs_offset) = problem.batch_offsets(product);
+        let operand = |read, offset| call.read::<f32>(read, offset);
+        let left = Operand::new(operand(lhs, lhs_offset), problem.lhs);
+        let right = Operand::new(operand(rhs, rhs_offset), problem.rhs);
+        let [packed_right, packed_left, scratch] = self.scratch(call);
+        let first = product * problem.m + task.rows.start;
+        let in_place = first * problem.n + task.columns.start;
+        let target = match (self.part(call, task.part), plan.schedule.parts()) {
+            (Some(start), _) => {
+                Product { start: start.wrapping_add(in_place), row_stride: problem.n, reused: false }
+            }
+            (None, _) => Product {
+                start: scratch,
+                row_stride: plan.product_stride(),
+                reused: DotPlan::depth_blocks(task.depth.len()).count() == 1,
+            },
+        };
+        let transposed = plan.transposed;
+        let columns = task.columns.clone();
+        self.arch.dispatch(Block {
+            rows: task.rows.len(),
+            columns: columns.len(),
+            depth: task.depth.len(),
+            left: left.from(task.rows.start, task.depth.start),
+            right: right.from(columns.start, task.depth.start),
+            product: target,
+            row_block: plan.row_block(),
+            packed_right: plan.packs_right.then_some(packed_right),
+            packed_left: plan.packs_left.then_some(packed_left),
+            finish: |rows: Range<usize>, from| match transposed {
+                // The one row is the epilogue's column.
+                true => {
+                    let first = product * problem.n + columns.start;
+                    finish(first..first + columns.len(), from, 1);
+                }
+                false => finish(first + rows.start..first + rows.end, from, target.row_stride),
+            },
+        });
+    }
+
+    /// Where a part of the product lies, or `None` if it goes to the thread's scratch.
+    fn part(&self, call: &Call<'_>, part: usize) -> Option<*mut f32> {
+        match (self.direct, self.plan.schedule.parts()) {
+            (Some((write, offset)), _) if part == 0 => Some(call.write(write, offset)),
+            (None, 1) => None,
+            (direct, _) => {
+                let number = part - usize::from(direct.is_some());
+                Some(call.scratch(0).cast::<f32>().wrapping_add(number * self.plan.part_stride()))
+            }
+        }
+    }
+
+    /// This thread's sections of the scratch.
+    fn scratch(&self, call: &Call<'_>) -> [*mut f32; 3] {
+        let worker = current_worker();
+        assert!(worker < self.threads, "dot: no scratch for this many threads");
+        let sections = self.plan.sections();
+        let mut start = self.plan.workspace(0) / size_of::<f32>() + worker * sections.iter().sum::<usize>();
+        sections.map(|section| {
+            let address = call.scratch(0).cast::<f32>().wrapping_add(start);
+            start += section;
+            address
+        })
+    }
+
+    /// Adds up the parts of the sums of some rows, in order; then the epilogue on them.
+    fn add_parts(&self, call: &Call<'_>, index: usize, faults: &Faults) {
+        let rows = self.plan.sum_rows(index);
+        let (_, columns) = self.plan.positions();
+        let count = rows.len() * columns;
+        let part =
+            |part| self.part(call, part).expect("split sums have a place").wrapping_add(rows.start * columns);
+        let sum = part(0);
+        for number in 1..self.plan.schedule.parts() {
+            // SAFETY: all parts were written in the first phase; ranges of different tasks are disjoint.
+            let (sum, part) = unsafe {
+                (std::slice::from_raw_parts_mut(sum, count), std::slice::from_raw_parts(part(number), count))
+            };
+            sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+        }
+        if let Some(epilogue) = &self.epilogue {
+            epilogue.with_panel(call, 0, 0..0, faults, |panel| panel.run(rows, 0..columns, sum, columns));
+        }
+    }
+}

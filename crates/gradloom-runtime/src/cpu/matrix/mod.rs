@@ -1,0 +1,7 @@
+//! Products of small matrices in registers, and the packing that they want: what matrix products and attention are made of.
+
+// Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into registers.
+#![allow(clippy::needless_range_loop)]
+
+pub(super) mod pack;
+pub(super) mod tile;
