@@ -22,6 +22,7 @@ mod prepare;
 mod program;
 mod random;
 mod reduce;
+mod roofline;
 mod source;
 #[cfg(test)]
 mod strided;
@@ -35,6 +36,7 @@ pub use kernel::{Call, FirstFault, Prepared, Trap};
 pub use pool::Pool;
 pub use prepare::prepare;
 pub(crate) use program::CpuBackend;
+pub use roofline::Roofline;
 
 /// The machine that this runs on.
 pub fn describe() -> Machine {

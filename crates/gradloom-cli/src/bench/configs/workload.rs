@@ -1,7 +1,9 @@
 //! A compiled step with the data of its steps, whatever its model and inputs are.
 
 use crate::failure::Result;
+use gradloom::ir::Graph;
 use gradloom::plan::Plan;
+use gradloom::runtime::LaunchSpan;
 use gradloom::{Data, Device, Feed, Module, Train};
 use std::time::Duration;
 
@@ -16,6 +18,12 @@ pub(crate) trait Workload {
     fn device(&self) -> &Device;
     fn plan(&self) -> &Plan;
     fn unique_kernels(&self) -> usize;
+    /// The graph that was lowered.
+    fn graph(&self) -> &Graph;
+    /// Notes from now on when each launch runs.
+    fn start_profiling(&mut self);
+    /// When the launches of the last step ran.
+    fn spans(&self) -> &[LaunchSpan];
     /// Bytes that the program and its store asked the system for.
     fn allocated_bytes(&self) -> usize;
 }
@@ -77,6 +85,18 @@ impl<M: Module, const N: usize> Workload for Compiled<M, N> {
 
     fn unique_kernels(&self) -> usize {
         self.train.program().unique_kernels()
+    }
+
+    fn graph(&self) -> &Graph {
+        &self.train.stages().passes
+    }
+
+    fn start_profiling(&mut self) {
+        self.train.set_profiling(true);
+    }
+
+    fn spans(&self) -> &[LaunchSpan] {
+        self.train.spans()
     }
 
     fn allocated_bytes(&self) -> usize {
