@@ -4,7 +4,7 @@ use crate::failure::Result;
 use gradloom::ir::Graph;
 use gradloom::plan::Plan;
 use gradloom::runtime::LaunchSpan;
-use gradloom::{Data, Device, Feed, Module, Train};
+use gradloom::{Data, Device, Module, Train};
 use std::time::Duration;
 
 /// A training step that needs nothing more to run: every step trains on the same data.
@@ -52,19 +52,9 @@ pub(super) struct Compiled<M, const N: usize> {
     pub(super) tokens: Option<usize>,
 }
 
-/// Hands the data of all inputs on as they are.
-struct Batch<'a, const N: usize>([Data<'a>; N]);
-
-impl<'a, const N: usize> Feed<'a, N> for Batch<'a, N> {
-    fn feed(self) -> [Data<'a>; N] {
-        self.0
-    }
-}
-
 impl<M: Module, const N: usize> Workload for Compiled<M, N> {
     fn step(&mut self) -> Result<f32> {
-        let batch = Batch(self.data.each_ref().map(Elements::data));
-        Ok(self.train.step(batch)?.loss()?)
+        Ok(self.train.step(self.data.each_ref().map(Elements::data))?.loss()?)
     }
 
     fn compile_time(&self) -> Duration {
