@@ -10,6 +10,7 @@ mod format;
 mod inspect;
 mod model;
 mod output;
+mod profile;
 mod run;
 mod sample;
 mod train;
@@ -47,6 +48,8 @@ enum Command {
     Devices,
     /// Time a named training step
     Bench(bench::Arguments),
+    /// Show where the time of a named training step goes, kernel by kernel
+    Profile(profile::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Devices => devices::run(),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,6 +23,7 @@ mod prepare;
 mod program;
 mod random;
 mod reduce;
+mod roofline;
 mod source;
 #[cfg(test)]
 mod strided;
@@ -36,6 +37,7 @@ pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};
 pub use pool::Pool;
 pub use prepare::prepare;
 pub(crate) use program::CpuBackend;
+pub use roofline::Roofline;
 
 /// The machine that this runs on.
 pub fn describe() -> Machine {

@@ -3,6 +3,7 @@
 use super::Session;
 use crate::feed::Feed;
 use crate::outputs::{Outputs, to_f32};
+use crate::profile::LaunchSpan;
 use crate::program::{Outcome, Program, random_key, verify_stage};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Output;
@@ -101,5 +102,15 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// What a run does and where its bytes are.
     pub fn plan(&self) -> &Plan {
         self.program.plan()
+    }
+
+    /// Starts or stops noting when each launch of a run runs; see [`Program::set_profiling`].
+    pub fn set_profiling(&mut self, on: bool) {
+        self.program.set_profiling(on);
+    }
+
+    /// When the launches of the last run ran; see [`Program::spans`].
+    pub fn spans(&self) -> &[LaunchSpan] {
+        self.program.spans()
     }
 }

@@ -1,8 +1,10 @@
 //! A compiled step with the data of its steps, whatever its model and inputs are.
 
 use crate::failure::Result;
+use gradloom::ir::Graph;
 use gradloom::plan::Plan;
-use gradloom::{Data, Device, Feed, Module, Train};
+use gradloom::runtime::LaunchSpan;
+use gradloom::{Data, Device, Module, Train};
 use std::time::Duration;
 
 /// A training step that needs nothing more to run: every step trains on the same data.
@@ -16,6 +18,12 @@ pub(crate) trait Workload {
     fn device(&self) -> &Device;
     fn plan(&self) -> &Plan;
     fn unique_kernels(&self) -> usize;
+    /// The graph that was lowered.
+    fn graph(&self) -> &Graph;
+    /// Notes from now on when each launch runs.
+    fn start_profiling(&mut self);
+    /// When the launches of the last step ran.
+    fn spans(&self) -> &[LaunchSpan];
     /// Bytes that the program and its store asked the system for.
     fn allocated_bytes(&self) -> usize;
 }
@@ -44,19 +52,9 @@ pub(super) struct Compiled<M, const N: usize> {
     pub(super) tokens: Option<usize>,
 }
 
-/// Hands the data of all inputs on as they are.
-struct Batch<'a, const N: usize>([Data<'a>; N]);
-
-impl<'a, const N: usize> Feed<'a, N> for Batch<'a, N> {
-    fn feed(self) -> [Data<'a>; N] {
-        self.0
-    }
-}
-
 impl<M: Module, const N: usize> Workload for Compiled<M, N> {
     fn step(&mut self) -> Result<f32> {
-        let batch = Batch(self.data.each_ref().map(Elements::data));
-        Ok(self.train.step(batch)?.loss()?)
+        Ok(self.train.step(self.data.each_ref().map(Elements::data))?.loss()?)
     }
 
     fn compile_time(&self) -> Duration {
@@ -77,6 +75,18 @@ impl<M: Module, const N: usize> Workload for Compiled<M, N> {
 
     fn unique_kernels(&self) -> usize {
         self.train.program().unique_kernels()
+    }
+
+    fn graph(&self) -> &Graph {
+        &self.train.stages().passes
+    }
+
+    fn start_profiling(&mut self) {
+        self.train.set_profiling(true);
+    }
+
+    fn spans(&self) -> &[LaunchSpan] {
+        self.train.spans()
     }
 
     fn allocated_bytes(&self) -> usize {

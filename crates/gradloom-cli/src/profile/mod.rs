@@ -1,0 +1,74 @@
+//! `gradloom profile`: where the time of a training step goes, and how near each kernel comes to what the machine can do.
+
+mod bounds;
+mod collect;
+mod report;
+mod trace;
+
+use crate::bench::configs::Config;
+use crate::failure::{Failure, Result};
+use crate::model::cpu;
+use crate::output::{print_line, written};
+use collect::Profile;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// What `gradloom profile` takes.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = NOTES, allow_negative_numbers = true)]
+pub(crate) struct Arguments {
+    /// Which step: one of the configurations of `gradloom bench`.
+    #[arg(long, value_name = "NAME")]
+    config: String,
+    /// Steps in all, of which up to a half warm up. [default: the configuration's]
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// CPU threads. [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// How many of the longest launches are listed.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// Print one JSON object, with every launch, instead of the tables.
+    #[arg(long)]
+    json: bool,
+    /// Write the last steps as a trace that Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing) show.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Measure the bounds of the machine again, instead of taking them from the cache.
+    #[arg(long)]
+    remeasure: bool,
+}
+
+const NOTES: &str = "\
+Times are medians over the steps after the warm-up. Operations and bytes are the least that a kernel needs: an f32
+function of an element counts one operation, each distinct element of operands and results is moved once.
+
+`of roof` is the time that the machine's bounds allow over the time that was taken: operations at peak speed or
+bytes at the bandwidth of a cache or memory that holds as many, whichever takes longer. The bounds are measured
+once, on a machine that should be quiet then, and kept in the user's cache folder.";
+
+/// Profiles a step and prints what was asked for.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let config = Config::find(&arguments.config)?;
+    if arguments.steps == Some(0) {
+        return Err(Failure::usage("--steps 0: must be at least 1"));
+    }
+    let device = cpu(arguments.threads)?;
+    let bounds = bounds::of(&device, arguments.remeasure);
+    let steps = arguments.steps.unwrap_or(config.steps);
+    let mut workload = config.compile(&device, None)?;
+    let warm = config.warm.min(steps / 2);
+    let profile = Profile::collect(config.name, &mut *workload, (steps, warm), bounds)?;
+    if let Some(path) = &arguments.trace {
+        std::fs::write(path, trace::json(&profile)).map_err(|error| {
+            Failure::failed(format!("--trace {}: cannot be written: {error}", path.display()))
+                .help("name a file in a folder that is there and that you may write to")
+        })?;
+    }
+    if arguments.json {
+        return print_line!("{}", report::json(&profile));
+    }
+    let mut output = std::io::stdout().lock();
+    written(output.write_all(report::text(&profile, arguments.top).as_bytes()).and_then(|()| output.flush()))
+}

@@ -1,0 +1,88 @@
+//! The last steps in the Trace Event Format of Chrome, which Perfetto reads too: <https://ui.perfetto.dev>.
+//!
+//! One track: a slice for each step, and inside it one for each launch. What is between them is the host.
+
+use super::collect::{Profile, TracedStep};
+use gradloom::runtime::LaunchSpan;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// The trace as one JSON object.
+pub(super) fn json(profile: &Profile) -> String {
+    let name = format!("gradloom {}", profile.config);
+    let mut events = vec![
+        json!({ "ph": "M", "pid": 1, "tid": 1, "name": "process_name", "args": { "name": name } }),
+        json!({ "ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": { "name": profile.device } }),
+    ];
+    if let Some(first) = profile.traced.first() {
+        for (i, step) in profile.traced.iter().enumerate() {
+            events.push(slice(&format!("step {i}"), "step", first.began, (step.began, step.took), json!({})));
+            events.extend(step.spans.iter().map(|span| launch(profile, first, span)));
+        }
+    }
+    json!({ "displayTimeUnit": "ns", "traceEvents": events }).to_string()
+}
+
+fn launch(profile: &Profile, first: &TracedStep, span: &LaunchSpan) -> Value {
+    let row = &profile.rows[span.launch];
+    let arguments = json!({
+        "launch": span.launch,
+        "op": row.op,
+        "place": row.place,
+        "flops": row.cost.flops,
+        "bytes_read": row.cost.bytes_read,
+        "bytes_written": row.cost.bytes_written,
+        "bound_us": row.bound * 1e6,
+    });
+    let category = if row.commits { "commit" } else { "compute" };
+    slice(row.kernel, category, first.began, (span.began, span.took), arguments)
+}
+
+/// A complete event; times are microseconds since `zero`.
+fn slice(
+    name: &str,
+    category: &str,
+    zero: Instant,
+    (began, took): (Instant, Duration),
+    arguments: Value,
+) -> Value {
+    let us = |duration: Duration| duration.as_nanos() as f64 / 1e3;
+    json!({
+        "ph": "X", "pid": 1, "tid": 1, "name": name, "cat": category,
+        "ts": us(began.saturating_duration_since(zero)), "dur": us(took), "args": arguments,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_lie_inside_their_steps() {
+        let zero = Instant::now();
+        let us = Duration::from_micros;
+        let span = |launch, at| LaunchSpan { launch, began: zero + us(at), took: us(2) };
+        let mut profile = super::super::report::tests::profile();
+        profile.traced = vec![
+            TracedStep { began: zero, took: us(10), spans: vec![span(0, 1), span(1, 5)] },
+            TracedStep { began: zero + us(20), took: us(9), spans: vec![span(2, 21)] },
+        ];
+        let trace: Value = serde_json::from_str(&json(&profile)).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let slices: Vec<(&str, f64, f64)> = events
+            .iter()
+            .filter(|event| event["ph"] == "X")
+            .map(|e| (e["name"].as_str().unwrap(), e["ts"].as_f64().unwrap(), e["dur"].as_f64().unwrap()))
+            .collect();
+        let expected = [
+            ("step 0", 0.0, 10.0),
+            ("map", 1.0, 2.0),
+            ("copy", 5.0, 2.0),
+            ("step 1", 20.0, 9.0),
+            ("map", 21.0, 2.0),
+        ];
+        assert_eq!(slices, expected);
+        assert_eq!(events[4]["cat"], "commit");
+        assert_eq!(events[3]["args"]["place"], "src/a.rs:1:2");
+    }
+}

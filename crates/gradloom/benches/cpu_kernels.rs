@@ -1,0 +1,104 @@
+//! Kernels that only move memory, on arrays that do not fit the caches, beside the bandwidth of the machine:
+//! `cargo bench -p gradloom --bench cpu_kernels -- [threads]`.
+//!
+//! Bytes are the least that must move: each array that a program takes or gives, once. The time is that of the launches; copies of
+//! inputs and outputs to and from the caller do not count.
+
+use gradloom::nn::{LayerNorm, Module};
+use gradloom::runtime::cpu::Roofline;
+use gradloom::{Data, Device, Input, Result, Session, Tensor, f32, gradients, i32};
+use std::time::Duration;
+
+const ROWS: usize = 16_384;
+const COLUMNS: usize = 1_024;
+const RUNS: usize = 9;
+
+fn main() -> Result<()> {
+    // `cargo bench` adds a flag of its own.
+    let threads = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
+    let device = threads.map_or_else(|| Ok(Device::cpu()), Device::cpu_with_threads)?;
+    let roofline = Roofline::measure(device.threads());
+    let bench = Bench { device, bandwidth: roofline.bandwidth_for(u64::MAX) };
+    println!(
+        "{}, {} threads used: triad {:.1} GB/s",
+        bench.device.description(),
+        bench.device.threads(),
+        bench.bandwidth / 1e9
+    );
+    let x: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i % 1_009) as f32 / 504.5 - 1.0).collect();
+    let g: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i % 1_013) as f32 / 506.5 - 1.0).collect();
+    let classes: Vec<i32> = (0..ROWS).map(|i| (i * 7 % COLUMNS) as i32).collect();
+    let array = [ROWS, COLUMNS];
+
+    bench.run(
+        ("layer norm, forward and backward", 4),
+        LayerNorm::new(COLUMNS),
+        [f32("x", array), f32("g", array)],
+        [(&x).into(), (&g).into()],
+        |norm, [x, g]| {
+            let y = norm.forward(x);
+            let [dx, dw, db] = gradients((y * g).sum(), [x, norm.weight.tensor(), norm.bias.tensor()]);
+            vec![y, dx, dw, db]
+        },
+    )?;
+    bench.run(
+        ("softmax, forward and backward", 4),
+        (),
+        [f32("x", array), f32("g", array)],
+        [(&x).into(), (&g).into()],
+        |(), [x, g]| {
+            let y = x.softmax(-1);
+            let [dx] = gradients((y * g).sum(), [x]);
+            vec![y, dx]
+        },
+    )?;
+    bench.run(
+        ("cross-entropy, forward and backward", 2),
+        (),
+        [f32("x", array), i32("classes", [ROWS])],
+        [(&x).into(), (&classes).into()],
+        |(), [x, classes]| {
+            let loss = x.cross_entropy(classes);
+            let [dx] = gradients(loss, [x]);
+            vec![loss, dx]
+        },
+    )?;
+    bench.run(("a chain of ten elementwise ops", 2), (), [f32("x", array)], [(&x).into()], |(), [x]| {
+        vec![(((((x * 1.5 + 0.25).abs() + 0.5).sqrt() * 2.0 - 1.0).square() + x) * 0.5).maximum(0.0)]
+    })
+}
+
+struct Bench {
+    device: Device,
+    /// Bytes a second beyond the caches.
+    bandwidth: f64,
+}
+
+impl Bench {
+    /// Prints the rate of a program that takes and gives so many arrays in all.
+    fn run<M: Module, const K: usize>(
+        &self,
+        (name, arrays): (&str, usize),
+        model: M,
+        inputs: [Input; K],
+        data: [Data<'_>; K],
+        f: impl FnOnce(&M, [Tensor; K]) -> Vec<Tensor>,
+    ) -> Result<()> {
+        let mut program = Session::new(model, &self.device, 0)?.infer(inputs, f)?;
+        program.set_profiling(true);
+        let mut least = Duration::MAX;
+        for _ in 0..RUNS {
+            program.run(data)?;
+            least = least.min(program.spans().iter().map(|span| span.took).sum());
+        }
+        let rate = (arrays * ROWS * COLUMNS * size_of::<f32>()) as f64 / least.as_secs_f64();
+        println!(
+            "{name:<36} {:>8.2} ms {:>4} launches {:>7.1} GB/s {:>5.0}% of the triad",
+            least.as_secs_f64() * 1e3,
+            program.plan().launches.len(),
+            rate / 1e9,
+            100.0 * rate / self.bandwidth
+        );
+        Ok(())
+    }
+}
