@@ -5,7 +5,7 @@
 
 use super::order::CommitOrder;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, OpId, Type, Update, ValueId};
+use crate::ir::{Graph, OpId, OpKind, Type, Update, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Phase};
 use std::collections::{HashMap, HashSet};
 
@@ -71,6 +71,12 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
             phase: Phase::Commit,
         });
     }
+    if let Some(update) = graph.updates.iter().find(|update| {
+        let copied = |launch| copies_target(launch, update.target, &in_place);
+        update.must_alias && launches.iter().chain(&snapshots.launches).any(copied)
+    }) {
+        return Err(copied_error(graph, update));
+    }
     order.apply(launches);
     let first_commit = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(launches.len());
     launches.splice(first_commit..first_commit, snapshots.launches);
@@ -131,21 +137,37 @@ fn can_write_in_place(
     launch.may_overwrite(write, target.buffer)
 }
 
+/// Whether a launch copies a parameter or state to other bytes, changed in parts or not at all.
+fn copies_target(launch: &Launch, target: ValueId, in_place: &HashMap<ValueId, ValueId>) -> bool {
+    let copying = matches!(
+        launch.kernel,
+        Kernel::Copy | Kernel::Op(OpKind::DynamicUpdateSlice | OpKind::ScatterAdd { .. })
+    );
+    copying && launch.reads[0].buffer == target && in_place.get(&launch.writes[0].buffer) != Some(&target)
+}
+
+fn copied_error(graph: &Graph, update: &Update) -> Error {
+    update_error(graph, update, "must be in place, but the step copies it")
+        .note("an output or another update reads its old value after the commit, or an op needs a changed or contiguous copy of it")
+        .help("read what you need of it with an op that gives a new tensor, or allow the copy")
+}
+
 fn must_alias_error(graph: &Graph, update: &Update) -> Error {
-    let target = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");
-    let mut error =
-        Error::new(ErrorKind::Plan, format!("the update of `{target}` must be in place, but cannot be"));
-    if let Some(op) = graph.defining_op(update.value)
-        && let Some(origin) = graph.origin(op)
-    {
-        error = error.at(origin.clone(), op.kind.name());
-    }
-    error
-        .note(format!(
+    update_error(graph, update, "must be in place, but cannot be")
+        .note(
             "its next value is no result of its own, is needed before the commit (by an output, a guard, or an op that can trap), \
-             or `{target}` is needed by an op that needs its next value, too"
-        ))
+             or its old value is needed by an op that needs its next value, too",
+        )
         .help("update a region of it instead, or allow the copy")
+}
+
+fn update_error(graph: &Graph, update: &Update, what: &str) -> Error {
+    let target = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");
+    let error = Error::new(ErrorKind::Plan, format!("the update of `{target}` {what}"));
+    match graph.defining_op(update.value).and_then(|op| Some((graph.origin(op)?, op))) {
+        Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
+        None => error,
+    }
 }
 
 fn asking_op(graph: &Graph, value: ValueId) -> OpId {
