@@ -167,8 +167,8 @@ mod tests {
 
     fn parameters(model: &Gpt2) -> BTreeMap<String, (Vec<usize>, Init)> {
         let mut found = BTreeMap::new();
-        let mut add = |name: &str, found: Found<'_>| {
-            let Found::Param(param) = found else { panic!("{name} is a state") };
+        let mut add = |name: &str, part: Found<'_>| {
+            let Found::Param(param) = part else { panic!("{name} is a state") };
             let before = found.insert(name.to_string(), (param.shape().to_vec(), param.init().clone()));
             assert!(before.is_none(), "{name} comes twice");
         };
