@@ -3,9 +3,10 @@
 //!
 //! Every read of a parameter or state sees its value from the start of the step, whatever the order of the commit.
 
+use super::copies;
 use super::order::CommitOrder;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, OpId, OpKind, Type, Update, ValueId};
+use crate::ir::{Graph, OpId, Type, Update, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Phase};
 use std::collections::{HashMap, HashSet};
 
@@ -37,7 +38,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
 
     let mut order = CommitOrder::new(launches);
     let mut in_place = HashMap::new();
-    let mut copies = Vec::new();
+    let mut copying = Vec::new();
     for update in &graph.updates {
         let source = &lowered.access[&update.value];
         let whole = update.region.is_none();
@@ -61,7 +62,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
         for &start in update.region.iter().flatten() {
             reads.push(snapshots.before_commit(graph, lowered, start));
         }
-        copies.push(Launch {
+        copying.push(Launch {
             op: asking_op(graph, update.value),
             kernel: if whole { Kernel::Copy } else { Kernel::WriteRegion },
             reads,
@@ -72,15 +73,16 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
         });
     }
     if let Some(update) = graph.updates.iter().find(|update| {
-        let copied = |launch| copies_target(launch, update.target, &in_place);
-        update.must_alias && launches.iter().chain(&snapshots.launches).any(copied)
+        let own_bytes = |buffer: ValueId| in_place.get(&buffer) == Some(&update.target);
+        let mut others = launches.iter().chain(&snapshots.launches);
+        update.must_alias && others.any(|launch| copies::copies(launch, update.target, &own_bytes))
     }) {
         return Err(copied_error(graph, update));
     }
     order.apply(launches);
     let first_commit = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(launches.len());
     launches.splice(first_commit..first_commit, snapshots.launches);
-    launches.extend(copies);
+    launches.extend(copying);
     Ok(Committed { in_place, outputs, guards })
 }
 
@@ -135,15 +137,6 @@ fn can_write_in_place(
     let Some(launch) = order.producer(source.buffer).map(|i| &launches[i]) else { return false };
     let write = launch.writes.iter().position(|w| w.buffer == source.buffer).expect("it computes the source");
     launch.may_overwrite(write, target.buffer)
-}
-
-/// Whether a launch copies a parameter or state to other bytes, changed in parts or not at all.
-fn copies_target(launch: &Launch, target: ValueId, in_place: &HashMap<ValueId, ValueId>) -> bool {
-    let copying = matches!(
-        launch.kernel,
-        Kernel::Copy | Kernel::Op(OpKind::DynamicUpdateSlice | OpKind::ScatterAdd { .. })
-    );
-    copying && launch.reads[0].buffer == target && in_place.get(&launch.writes[0].buffer) != Some(&target)
 }
 
 fn copied_error(graph: &Graph, update: &Update) -> Error {
