@@ -1,7 +1,7 @@
 //! Which launches copy a parameter or state: what `must_alias` forbids.
 
 use crate::ir::{OpKind, ValueId};
-use crate::kernel::{Access, Body, Kernel, Launch, NodeId, NodeKind, Store};
+use crate::kernel::{Access, Kernel, Launch, NodeKind, Store};
 
 /// Whether a launch copies the bytes of `target` to others, as they are or with a part changed. `in_place` says whether a buffer is
 /// to be the target's own bytes.
@@ -27,9 +27,10 @@ fn copies_any(
         }
         Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
             body.stores.iter().any(|store| match *store {
-                Store::Whole { node, write, .. } => {
-                    loaded(body, node).is_some_and(|read| forbidden(&reads[read], &writes[write]))
-                }
+                Store::Whole { node, write, .. } => match body.node(node).kind {
+                    NodeKind::Load(read) => forbidden(&reads[read], &writes[write]),
+                    _ => false,
+                },
                 Store::Columns { .. } => false,
             })
         }
@@ -37,14 +38,5 @@ fn copies_any(
             copies_any(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()], forbidden)
         }),
         Kernel::Op(_) | Kernel::WriteRegion => false,
-    }
-}
-
-/// The read that a node has the elements of, unchanged.
-fn loaded(body: &Body, node: NodeId) -> Option<usize> {
-    match body.node(node).kind {
-        NodeKind::Load(read) => Some(read),
-        NodeKind::Repeat(from) => loaded(body, from),
-        _ => None,
     }
 }
