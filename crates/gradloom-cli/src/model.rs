@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::train::settings::{Settings, check_threads, invalid_model};
 use gradloom::ir::Type;
-use gradloom::nn::{Found, Module, Visitor};
+use gradloom::nn::{Module, Visitor};
 use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
 use gradloom_models::data::{Bytes, Tokenizer, held_out_windows};
 use gradloom_models::generate::{Sampling, Utf8Stream, Window, generate};
@@ -59,10 +59,7 @@ pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<Gpt2Train>
 pub(crate) fn parameter_types(config: &Gpt2Config) -> Vec<(String, Type)> {
     let mut types = Vec::new();
     if let Ok(model) = Gpt2::new(config) {
-        let mut add = |name: &str, found: Found<'_>| match found {
-            Found::Param(param) => types.push((name.to_string(), param.ty())),
-            Found::State(_) => {}
-        };
+        let mut add = |name: &str, param: &gradloom::Param| types.push((name.to_string(), param.ty()));
         model.visit(&mut Visitor::new(&mut add));
     }
     types

@@ -4,7 +4,6 @@ mod common;
 
 use common::{Oracle, assert_near, norm, set_parameters, widen};
 use gradloom::ir::{DType, OpKind, Type};
-use gradloom::nn::Found;
 use gradloom::prelude::*;
 use gradloom::reference::{HostTensor, evaluate};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
@@ -57,15 +56,12 @@ fn float32_agrees_with_pytorch() {
     let mut names = Vec::new();
     train
         .model()
-        .visit(&mut gradloom::nn::Visitor::new(&mut |name: &str, _: Found<'_>| names.push(name.to_string())));
+        .visit(&mut gradloom::nn::Visitor::new(&mut |name: &str, _: &Param| names.push(name.to_string())));
     let mut gradients = train
         .infer([i32("ids", [BATCH, CONTEXT]), i32("targets", [BATCH, CONTEXT])], |gpt, [ids, targets]| {
             let loss = gpt.loss(ids, targets);
             let mut found = Vec::new();
-            let mut collect = |_: &str, part: Found<'_>| match part {
-                Found::Param(param) => found.push(param.tie()),
-                Found::State(_) => panic!("GPT-2 has no states"),
-            };
+            let mut collect = |_: &str, param: &Param| found.push(param.tie());
             gpt.visit(&mut gradloom::nn::Visitor::new(&mut collect));
             found.iter().map(|param| gradloom::gradients(loss, [param.tensor()])[0]).collect::<Vec<_>>()
         })

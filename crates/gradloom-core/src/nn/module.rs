@@ -19,7 +19,13 @@ pub trait Module {
 /// Collects parameters and states with their paths.
 pub struct Visitor<'a> {
     path: String,
-    found: &'a mut dyn FnMut(&str, Found<'_>),
+    sink: Sink<'a>,
+}
+
+/// Who is told of what is found.
+enum Sink<'a> {
+    Params(&'a mut dyn FnMut(&str, &Param)),
+    All(&'a mut dyn FnMut(&str, Found<'_>)),
 }
 
 /// What a [`Visitor`] finds.
@@ -32,9 +38,14 @@ pub enum Found<'m> {
 }
 
 impl<'a> Visitor<'a> {
+    /// A visitor that calls `found` with each parameter's path.
+    pub fn new(found: &'a mut dyn FnMut(&str, &Param)) -> Self {
+        Self { path: String::new(), sink: Sink::Params(found) }
+    }
+
     /// A visitor that calls `found` with the path of each parameter and state.
-    pub fn new(found: &'a mut dyn FnMut(&str, Found<'_>)) -> Self {
-        Self { path: String::new(), found }
+    pub fn of_all(found: &'a mut dyn FnMut(&str, Found<'_>)) -> Self {
+        Self { path: String::new(), sink: Sink::All(found) }
     }
 
     /// Visits a field.
@@ -50,12 +61,17 @@ impl<'a> Visitor<'a> {
 
     /// Reports a parameter under the path so far.
     pub fn param(&mut self, param: &Param) {
-        (self.found)(&self.path, Found::Param(param));
+        match &mut self.sink {
+            Sink::Params(found) => found(&self.path, param),
+            Sink::All(found) => found(&self.path, Found::Param(param)),
+        }
     }
 
     /// Reports a state under the path so far.
     pub fn state(&mut self, state: &State) {
-        (self.found)(&self.path, Found::State(state));
+        if let Sink::All(found) = &mut self.sink {
+            found(&self.path, Found::State(state));
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl ParamTable {
                 clash.get_or_insert(name);
             }
         };
-        model.visit(&mut Visitor::new(&mut found));
+        model.visit(&mut Visitor::of_all(&mut found));
         let params = table.params.iter().map(|used| ("parameter", &used.name));
         let states = table.states.iter().map(|used| ("state", &used.name));
         for (what, name) in params.chain(states) {

@@ -157,7 +157,7 @@ impl Mlp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradloom_core::nn::{Found, Visitor};
+    use gradloom_core::nn::Visitor;
     use gradloom_core::trace::{f32, i32, trace};
     use std::collections::BTreeMap;
 
@@ -167,8 +167,7 @@ mod tests {
 
     fn parameters(model: &Gpt2) -> BTreeMap<String, (Vec<usize>, Init)> {
         let mut found = BTreeMap::new();
-        let mut add = |name: &str, part: Found<'_>| {
-            let Found::Param(param) = part else { panic!("{name} is a state") };
+        let mut add = |name: &str, param: &gradloom_core::nn::Param| {
             let before = found.insert(name.to_string(), (param.shape().to_vec(), param.init().clone()));
             assert!(before.is_none(), "{name} comes twice");
         };
