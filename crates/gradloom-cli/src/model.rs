@@ -8,6 +8,7 @@ use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train
 use gradloom_models::data::{Bytes, Tokenizer, held_out_windows};
 use gradloom_models::generate::{Sampling, Utf8Stream, Window, generate};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
+use gradloom_models::kv::Decoder;
 use std::ops::ControlFlow;
 
 /// A training program that takes ids and targets.
@@ -91,26 +92,23 @@ impl Evaluator {
     }
 }
 
+/// A model whose parameters are to be restored.
+pub(crate) fn untrained(config: &Gpt2Config, device: &Device) -> Result<Session<Gpt2>> {
+    let model = Gpt2::new(config).map_err(|error| invalid_model(&error))?;
+    Ok(Session::new(model, device, 0)?)
+}
+
 /// Writes text.
-pub(crate) struct Writer {
-    program: Infer<2, Tensor>,
+pub(crate) struct Writer<'s> {
+    decoder: Decoder<'s>,
     context: usize,
 }
 
-impl Writer {
-    /// Over the parameters of a session.
-    pub(crate) fn new(session: &Session<Gpt2>) -> Result<Self> {
+impl<'s> Writer<'s> {
+    /// Over the parameters of a session, all of which exist from here on.
+    pub(crate) fn new(session: &'s Session<Gpt2>) -> Result<Self> {
         let context = session.model().config().context;
-        let program = session
-            .infer([i32("ids", [1, context]), i32("position", [1])], |m, [x, at]| m.logits_at(x, at))?;
-        Ok(Self { program, context })
-    }
-
-    /// Over parameters that are to be restored.
-    pub(crate) fn untrained(config: &Gpt2Config, device: &Device) -> Result<(Self, gradloom::Store)> {
-        let model = Gpt2::new(config).map_err(|error| invalid_model(&error))?;
-        let session = Session::new(model, device, 0)?;
-        Ok((Self::new(&session)?, session.store()))
+        Ok(Self { decoder: Decoder::new(session, "cache")?, context })
     }
 
     /// Writes up to `count` tokens after a prompt; each piece of text is handed on as soon as its characters are whole.
@@ -125,9 +123,12 @@ impl Writer {
         let prompt = Bytes.encode(if prompt.is_empty() { b"\n" } else { prompt.as_bytes() });
         let mut stream = Utf8Stream::default();
         let mut bytes = Vec::new();
-        let program = &mut self.program;
+        let decoder = &mut self.decoder;
         let next_logits = |window: &Window| -> Result<Vec<f32>> {
-            let mut logits = program.run((&window.tokens, &[window.last as i32]))?;
+            if window.known == 0 {
+                decoder.reset()?;
+            }
+            let mut logits = decoder.feed(window.new_tokens())?;
             // A model may have more tokens than the tokenizer: those stand for nothing.
             logits.truncate(Bytes.vocabulary());
             Ok(logits)

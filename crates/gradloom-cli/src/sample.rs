@@ -1,7 +1,7 @@
 //! `gradloom sample`.
 
 use crate::failure::{Failure, Result};
-use crate::model::{Writer, cpu};
+use crate::model::{Writer, cpu, untrained};
 use crate::output::{printable, quoted, written};
 use crate::run::{MODEL, STATE, Saved};
 use gradloom_models::generate::Sampling;
@@ -65,8 +65,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             .help(format!("give the run's folder: {}", quoted(&folder.display().to_string()))));
     }
     let saved = Saved::open(&path)?;
-    let (mut writer, store) = Writer::untrained(&saved.settings.model, &device)?;
-    saved.restore_parameters(&store)?;
+    let session = untrained(&saved.settings.model, &device)?;
+    let mut writer = Writer::new(&session)?;
+    saved.restore_parameters(&session.store())?;
     let mut output = io::stdout().lock();
     let mut result = put(&mut output, &arguments.prompt);
     if result.is_ok() {

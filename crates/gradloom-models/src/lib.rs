@@ -5,6 +5,7 @@
 //! - [`data`]: text from files and folders to tokens, a held-out part, and batches that depend on nothing but (seed, step).
 //! - [`mlp`]: a perceptron.
 //! - [`generate`]: the next token from logits, and text as it comes.
+//! - [`kv`]: generation that computes each token once, over cached keys and values.
 //! - [`checkpoint`]: safetensors files that are written whole or not at all and that notice damage.
 
 // The derive macros name the facade crate; here the compiler crate stands in for it.
@@ -15,4 +16,5 @@ pub mod checkpoint;
 pub mod data;
 pub mod generate;
 pub mod gpt2;
+pub mod kv;
 pub mod mlp;

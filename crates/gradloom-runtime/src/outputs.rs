@@ -18,6 +18,15 @@ fn next(values: &mut dyn Iterator<Item = Vec<f32>>) -> Vec<f32> {
     values.next().expect("one value for each tensor")
 }
 
+/// For programs that only update states.
+impl Outputs for () {
+    type Read = ();
+    fn tensors(self) -> Vec<Tensor> {
+        Vec::new()
+    }
+    fn read(_: &mut dyn Iterator<Item = Vec<f32>>) {}
+}
+
 impl Outputs for Tensor {
     type Read = Vec<f32>;
     fn tensors(self) -> Vec<Tensor> {

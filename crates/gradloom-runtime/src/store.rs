@@ -183,15 +183,22 @@ impl Store {
     /// # Errors
     /// When the store keeps no bytes (null device).
     pub fn reset_states(&self, prefix: &str) -> Result<()> {
+        self.reset_states_where(|name| name.starts_with(prefix)).map(|_| ())
+    }
+
+    /// Fills the states whose names are wanted with their initial values; gives their number.
+    pub(crate) fn reset_states_where(&self, wanted: impl Fn(&str) -> bool) -> Result<usize> {
         let _turn = self.take_turn();
         let mut content = self.write_lock();
+        let mut count = 0;
         for entry in content.layout.entries() {
-            if let Some(init) = entry.init.filter(|_| entry.name.starts_with(prefix)) {
+            if let Some(init) = entry.init.filter(|_| wanted(&entry.name)) {
                 content.segment(entry)?.write(entry, &splat(&entry.ty, init));
+                count += 1;
             }
         }
         content.version += 1;
-        Ok(())
+        Ok(count)
     }
 }
 

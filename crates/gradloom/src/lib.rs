@@ -12,7 +12,7 @@ pub use gradloom_runtime as runtime;
 
 pub use gradloom_core::error::{Error, ErrorKind, Result};
 pub use gradloom_core::ir::DType;
-pub use gradloom_core::nn::{Init, Module, Param};
+pub use gradloom_core::nn::{Init, Module, Param, State};
 pub use gradloom_core::optim::{Adam, AdamW, Schedule, Sgd};
 pub use gradloom_core::trace::{
     AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32,
@@ -22,7 +22,9 @@ pub use gradloom_runtime::{Data, Device, Feed, Infer, Outputs, Session, Step, St
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
 pub mod prelude {
-    pub use crate::nn::{CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module, Param};
+    pub use crate::nn::{
+        CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module, Param, State,
+    };
     pub use crate::{
         Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Session, Sgd, Tensor, Train,
         Trainer, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32, uniform,

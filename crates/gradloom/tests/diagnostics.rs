@@ -295,3 +295,174 @@ fn a_tensor_that_leaks_out_of_its_trace_is_caught() {
         .unwrap_or_else(|e| e.downcast::<String>().unwrap());
     assert!(text.contains("belongs to another trace"), "{text}");
 }
+
+/// The rendered error of a loss over `x: f32[8, 64]` and a counter, `f32[4, 2]`, that is a field of the model.
+fn state_answer(f: impl FnOnce(&State, Tensor) -> Tensor) -> String {
+    let error = Trainer::new((Linear::new(64, 32), State::new([4, 2], DType::F32, 0.0)))
+        .inputs([f32("x", [8, 64])])
+        .loss(|(layer, state), [x]| layer.forward(x).mean() + f(state, x).mean())
+        .optimizer(Sgd::new(0.1))
+        .compile(&Device::null())
+        .unwrap_err();
+    normalised(&error.to_string())
+}
+
+#[test]
+fn a_state_that_is_set_to_something_else() {
+    let text = state_answer(|state, x| {
+        state.set(x);
+        x
+    });
+    assert_eq!(
+        text,
+        "\
+error: the state is f32[4, 2], `set` gives it f32[8, 64]
+--> crates/gradloom/tests/diagnostics.rs
+  |
+N |         state.set(x);
+  |               ^^^
+  |
+  = help: a state keeps its dtype and shape; a part of it is set with `update_at`"
+    );
+    let text = state_answer(|state, x| {
+        state.set(state.tensor().cast(DType::I32));
+        x
+    });
+    assert!(
+        text.contains("the state is f32[4, 2], `set` gives it i32[4, 2]") && text.contains(".cast("),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_window_that_does_not_fit_its_state() {
+    let zero = || full(DType::I32, [0; 0], 0.0);
+    let text = state_answer(|state, x| {
+        state.update_at(&[zero(), zero()], x.slice(0, 0..1).slice(1, 0..3));
+        x
+    });
+    assert_eq!(
+        text,
+        "\
+error: the state is f32[4, 2], `update_at` gives it a window of f32[1, 3]
+--> crates/gradloom/tests/diagnostics.rs
+  |
+N |         state.update_at(&[zero(), zero()], x.slice(0, 0..1).slice(1, 0..3));
+  |               ^^^^^^^^^
+  |
+  = help: a window has the state's dtype and rank, and no extent larger than the state's"
+    );
+    let first_line = |f: &dyn Fn(&State)| {
+        let text = state_answer(|state, x| {
+            f(state);
+            x
+        });
+        text.lines().next().unwrap_or_default().to_string()
+    };
+    assert_eq!(
+        first_line(&|state| state.update_at(&[zero()], state.tensor())),
+        "error: `update_at` of f32[4, 2] with 1 starts"
+    );
+    assert_eq!(
+        first_line(&|state| state.update_at(&[zero(), zero().cast(DType::F32)], state.tensor())),
+        "error: a start of `update_at` is f32[]"
+    );
+}
+
+#[test]
+fn a_state_that_is_updated_twice_or_in_a_block() {
+    let first_lines = |f: &dyn Fn(&State, Tensor)| {
+        let text = state_answer(|state, x| {
+            f(state, x);
+            x
+        });
+        text.lines().next().unwrap_or_default().to_string()
+    };
+    let zero = || full(DType::I32, [0; 0], 0.0);
+    assert_eq!(
+        first_lines(&|state, _| {
+            state.set(state.tensor());
+            state.set(state.tensor() * 2.0);
+        }),
+        "error: the state `1` is set twice"
+    );
+    let mixed = "error: the state `1` is set as a whole and also by windows";
+    assert_eq!(
+        first_lines(&|state, _| {
+            state.set(state.tensor());
+            state.update_at(&[zero(), zero()], state.tensor());
+        }),
+        mixed
+    );
+    assert_eq!(
+        first_lines(&|state, _| {
+            state.update_at(&[zero(), zero()], state.tensor());
+            state.set(state.tensor());
+        }),
+        mixed
+    );
+    assert_eq!(
+        first_lines(&|state, _| {
+            let _ = checkpoint(|| {
+                let twice = state.tensor() * 2.0;
+                state.set(twice);
+                twice
+            });
+        }),
+        "error: a state is updated (`set`) inside `checkpoint` or `scan`"
+    );
+}
+
+#[test]
+fn states_without_a_name_or_with_a_wrong_one() {
+    let stray = State::new([4], DType::F32, 0.0);
+    let text = state_answer(|_, _| stray.tensor());
+    assert_eq!(
+        text,
+        "\
+error: a state of shape [4] is not part of the model
+--> crates/gradloom/tests/diagnostics.rs
+  |
+N |     let text = state_answer(|_, _| stray.tensor());
+  |                                          ^^^^^^
+  |
+  = help: make it a field of the model, so that `#[derive(Module)]` finds it, or name it with `.named(..)`"
+    );
+    let first_line = |f: &dyn Fn() -> Tensor| {
+        state_answer(|state, _| state.tensor().sum() + f().cast(DType::F32).sum())
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_string()
+    };
+    let named = |name: &str| State::new([4], DType::F32, 0.0).named(name);
+    for taken in ["1", "0.weight"] {
+        assert_eq!(
+            first_line(&|| named(taken).tensor()),
+            format!("error: another parameter or state of this program is called `{taken}`")
+        );
+    }
+    assert_eq!(
+        first_line(&|| named("a").tensor() + named("a").tensor()),
+        "error: another parameter or state of this program is called `a`"
+    );
+    assert_eq!(
+        first_line(&|| named("optim.m").tensor()),
+        "error: the state `optim.m` is called like a state of the optimizer"
+    );
+    for (dtype, init) in [(DType::I32, 0.5), (DType::U32, -1.0), (DType::Bool, 2.0), (DType::I32, f64::NAN)] {
+        assert_eq!(
+            first_line(&|| State::new([4], dtype, init).named("a").tensor()),
+            format!("error: the state `a` does not start as a number of its dtype, {dtype}")
+        );
+    }
+    let clash = Session::new((named("0"), Linear::new(1, 1), named("0")), &Device::null(), 0).unwrap_err();
+    assert_eq!(clash.message(), "two different parameters or states of the model are both called `0`");
+    #[derive(Debug, Module)]
+    struct Odd {
+        optim: (State, State),
+    }
+    let odd = Odd { optim: (State::new([1], DType::F32, 0.0), State::new([1], DType::F32, 0.0)) };
+    let error = Session::new(odd, &Device::null(), 0).unwrap_err();
+    assert_eq!(error.message(), "the state `optim.0` is called like a state of the optimizer");
+}

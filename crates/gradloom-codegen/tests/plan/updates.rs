@@ -246,3 +246,25 @@ fn states_without_elements_are_updated_like_others() {
     );
     assert_eq!((plan.totals.store, plan.totals.step), (0, 0));
 }
+
+/// A window that must be in place leaves the state where it is, and so must everything else of the step.
+#[test]
+fn nothing_copies_a_state_whose_windows_must_be_in_place() {
+    let cache = "%0: f32[4, 2] = state \"cache\" {init=0.0}\n%1: i32[] = input \"at\"\n%2: i32[] = constant 0\n\
+                 %3: f32[1, 2] = input \"row\"\n";
+    let in_place = "update %0[%1, %2] <- %3 {alias}\n";
+    let plan = planned(&format!("{cache}{in_place}%4: f32[2] = sum %0 {{axes=[0]}}\noutput \"sum\" %4"));
+    assert!(steps(&plan).contains(&"commit write_region".to_string()), "{:?}", steps(&plan));
+    for copying in [
+        "output \"old\" %0",
+        "%4: f32[2, 4] = permute %0 {perm=[1, 0]}\noutput \"old\" %4",
+        "%4: f32[4, 2] = dynamic_update_slice %0, %3, %1, %2\noutput \"new\" %4",
+        "%4: f32[4, 2] = state \"other\" {init=0.0}\nupdate %4 <- %0",
+    ] {
+        let error = refused(&format!("{cache}{in_place}{copying}"));
+        assert_eq!(error.kind(), ErrorKind::Plan);
+        assert_eq!(error.message(), "the update of `cache` must be in place, but the step copies it");
+        let allowed = in_place.replace(" {alias}", "");
+        assert!(steps(&planned(&format!("{cache}{allowed}{copying}"))).len() > 1, "{copying}");
+    }
+}

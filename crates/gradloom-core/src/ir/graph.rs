@@ -70,7 +70,7 @@ pub struct Update {
     pub region: Option<Vec<ValueId>>,
     /// The new elements: the target's type, or its dtype and rank with extents that fit for a region.
     pub value: ValueId,
-    /// Whether the plan must write into the target's own bytes; if it cannot, planning fails.
+    /// Whether the plan must write into the target's own bytes, and nothing may copy the target; if that cannot be, planning fails.
     pub must_alias: bool,
 }
 

@@ -1,14 +1,18 @@
-//! Modules: parameters, their initial values, and layers.
+//! Modules: parameters, their initial values, states, and layers.
 
 mod attention;
+mod cache;
 mod init;
 mod layers;
 mod module;
 mod param;
+mod state;
 
 pub use attention::CausalSelfAttention;
+pub use cache::KeyValueCache;
 pub use gradloom_derive::Module;
 pub use init::Init;
 pub use layers::{Dropout, Embedding, LayerNorm, Linear};
-pub use module::{Module, Visitor};
+pub use module::{Found, Module, Visitor};
 pub use param::{Param, ParamId};
+pub use state::{State, StateId};

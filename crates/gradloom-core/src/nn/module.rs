@@ -1,10 +1,10 @@
-//! What has parameters, and how they are found and named.
+//! What has parameters and states, and how they are found and named.
 
-use super::Param;
+use super::{Param, State};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Something with parameters. Derive it: `#[derive(Module)]` visits every field.
+/// Something with parameters and states. Derive it: `#[derive(Module)]` visits every field.
 ///
 /// Numbers, strings and the like have no parameters; `Vec`, `Option`, arrays, boxes and references visit what they hold.
 #[diagnostic::on_unimplemented(
@@ -12,20 +12,40 @@ use std::sync::Arc;
     note = "derive it with `#[derive(Module)]`, or mark the field with `#[module(skip)]` if it has no parameters"
 )]
 pub trait Module {
-    /// Reports every parameter and part to the visitor, each under its field's name.
+    /// Reports every parameter, state and part to the visitor, each under its field's name.
     fn visit(&self, visitor: &mut Visitor<'_>);
 }
 
-/// Collects parameters with their paths.
+/// Collects parameters and states with their paths.
 pub struct Visitor<'a> {
     path: String,
-    found: &'a mut dyn FnMut(&str, &Param),
+    sink: Sink<'a>,
+}
+
+/// Who is told of what is found.
+enum Sink<'a> {
+    Params(&'a mut dyn FnMut(&str, &Param)),
+    All(&'a mut dyn FnMut(&str, Found<'_>)),
+}
+
+/// What a [`Visitor`] finds.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'m> {
+    /// A parameter.
+    Param(&'m Param),
+    /// A state.
+    State(&'m State),
 }
 
 impl<'a> Visitor<'a> {
     /// A visitor that calls `found` with each parameter's path.
     pub fn new(found: &'a mut dyn FnMut(&str, &Param)) -> Self {
-        Self { path: String::new(), found }
+        Self { path: String::new(), sink: Sink::Params(found) }
+    }
+
+    /// A visitor that calls `found` with the path of each parameter and state.
+    pub fn of_all(found: &'a mut dyn FnMut(&str, Found<'_>)) -> Self {
+        Self { path: String::new(), sink: Sink::All(found) }
     }
 
     /// Visits a field.
@@ -41,7 +61,17 @@ impl<'a> Visitor<'a> {
 
     /// Reports a parameter under the path so far.
     pub fn param(&mut self, param: &Param) {
-        (self.found)(&self.path, param);
+        match &mut self.sink {
+            Sink::Params(found) => found(&self.path, param),
+            Sink::All(found) => found(&self.path, Found::Param(param)),
+        }
+    }
+
+    /// Reports a state under the path so far.
+    pub fn state(&mut self, state: &State) {
+        if let Sink::All(found) = &mut self.sink {
+            found(&self.path, Found::State(state));
+        }
     }
 }
 
@@ -54,6 +84,12 @@ impl std::fmt::Debug for Visitor<'_> {
 impl Module for Param {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.param(self);
+    }
+}
+
+impl Module for State {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.state(self);
     }
 }
 

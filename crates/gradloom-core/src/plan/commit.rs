@@ -3,6 +3,7 @@
 //!
 //! Every read of a parameter or state sees its value from the start of the step, whatever the order of the commit.
 
+use super::copies;
 use super::order::CommitOrder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, Type, Update, ValueId};
@@ -37,7 +38,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
 
     let mut order = CommitOrder::new(launches);
     let mut in_place = HashMap::new();
-    let mut copies = Vec::new();
+    let mut copying = Vec::new();
     for update in &graph.updates {
         let source = &lowered.access[&update.value];
         let whole = update.region.is_none();
@@ -61,7 +62,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
         for &start in update.region.iter().flatten() {
             reads.push(snapshots.before_commit(graph, lowered, start));
         }
-        copies.push(Launch {
+        copying.push(Launch {
             op: asking_op(graph, update.value),
             kernel: if whole { Kernel::Copy } else { Kernel::WriteRegion },
             reads,
@@ -71,10 +72,17 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
             phase: Phase::Commit,
         });
     }
+    if let Some(update) = graph.updates.iter().find(|update| {
+        let own_bytes = |buffer: ValueId| in_place.get(&buffer) == Some(&update.target);
+        let mut others = launches.iter().chain(&snapshots.launches);
+        update.must_alias && others.any(|launch| copies::copies(launch, update.target, &own_bytes))
+    }) {
+        return Err(copied_error(graph, update));
+    }
     order.apply(launches);
     let first_commit = launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(launches.len());
     launches.splice(first_commit..first_commit, snapshots.launches);
-    launches.extend(copies);
+    launches.extend(copying);
     Ok(Committed { in_place, outputs, guards })
 }
 
@@ -131,21 +139,28 @@ fn can_write_in_place(
     launch.may_overwrite(write, target.buffer)
 }
 
+fn copied_error(graph: &Graph, update: &Update) -> Error {
+    update_error(graph, update, "must be in place, but the step copies it")
+        .note("an output or another update reads its old value after the commit, or an op needs a changed or contiguous copy of it")
+        .help("read what you need of it with an op that gives a new tensor, or allow the copy")
+}
+
 fn must_alias_error(graph: &Graph, update: &Update) -> Error {
-    let target = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");
-    let mut error =
-        Error::new(ErrorKind::Plan, format!("the update of `{target}` must be in place, but cannot be"));
-    if let Some(op) = graph.defining_op(update.value)
-        && let Some(origin) = graph.origin(op)
-    {
-        error = error.at(origin.clone(), op.kind.name());
-    }
-    error
-        .note(format!(
+    update_error(graph, update, "must be in place, but cannot be")
+        .note(
             "its next value is no result of its own, is needed before the commit (by an output, a guard, or an op that can trap), \
-             or `{target}` is needed by an op that needs its next value, too"
-        ))
+             or its old value is needed by an op that needs its next value, too",
+        )
         .help("update a region of it instead, or allow the copy")
+}
+
+fn update_error(graph: &Graph, update: &Update, what: &str) -> Error {
+    let target = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");
+    let error = Error::new(ErrorKind::Plan, format!("the update of `{target}` {what}"));
+    match graph.defining_op(update.value).and_then(|op| Some((graph.origin(op)?, op))) {
+        Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
+        None => error,
+    }
 }
 
 fn asking_op(graph: &Graph, value: ValueId) -> OpId {

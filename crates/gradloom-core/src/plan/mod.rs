@@ -5,6 +5,7 @@
 //! write nothing that persists; whoever reads a parameter or state sees its value from the start of the step.
 
 mod commit;
+mod copies;
 mod cost;
 mod layout;
 mod liveness;

@@ -56,6 +56,19 @@ impl Tensor {
     /// key gives 0. See [`AttentionSpec`].
     #[track_caller]
     pub fn attention(self, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor {
+        self.attention_with_log_sum(keys, values, options).0
+    }
+
+    /// [`attention`](Tensor::attention), and the logarithm of each query's sum of exponentials of scaled scores, `[batch, heads,
+    /// queries]`: with it, attentions over parts of the keys can be put together. A query that sees no key has `-inf`. No gradient
+    /// flows through the logarithm: a loss that depends on it is an error.
+    #[track_caller]
+    pub fn attention_with_log_sum(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        options: AttentionOptions,
+    ) -> (Tensor, Tensor) {
         let shape = self.shape();
         if shape.rank() != 4 {
             fail(
@@ -63,7 +76,7 @@ impl Tensor {
                 format!("`attention`: q is {shape}"),
                 Some("q, k and v are [batch, heads, length, depth]".into()),
             );
-            return placeholder(DType::F32, shape);
+            return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape));
         }
         let spec = AttentionSpec {
             causal: options.causal,
@@ -74,6 +87,7 @@ impl Tensor {
         };
         let extra = [options.query_offset, options.key_length, options.block_table].into_iter().flatten();
         let operands: Vec<Tensor> = [self, keys, values].into_iter().chain(extra).collect();
-        emit_all(OpKind::Attention(spec), &operands, "attention", 2)[0]
+        let results = emit_all(OpKind::Attention(spec), &operands, "attention", 2);
+        (results[0], results[1])
     }
 }

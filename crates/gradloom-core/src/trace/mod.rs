@@ -17,6 +17,8 @@ mod random;
 mod reduce;
 mod scope;
 mod shape;
+mod state;
+mod table;
 mod tensor;
 
 pub use attention::AttentionOptions;
@@ -27,6 +29,7 @@ pub use operand::Operand;
 pub use random::uniform;
 pub use reduce::Axes;
 pub(crate) use scope::with_scope;
-pub use scope::{ParamTable, ParamUse, Traced, is_training, trace};
+pub use scope::{Traced, is_training, trace};
 pub use shape::concat;
+pub use table::{ParamTable, ParamUse, StateUse};
 pub use tensor::{Tensor, full, iota};

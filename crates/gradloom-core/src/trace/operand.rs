@@ -1,15 +1,15 @@
-//! What stands on the right of an operator: tensors, parameters, numbers.
+//! What stands on the right of an operator: tensors, parameters, states, numbers.
 
 use super::Tensor;
 use super::tensor::{emit, fail, full};
 use crate::ir::{BinaryOp, DType, OpKind, Shape, UnaryOp};
-use crate::nn::Param;
+use crate::nn::{Param, State};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
-/// A tensor, a parameter, or a number that takes the dtype of the tensor beside it.
+/// A tensor, a parameter, a state, or a number that takes the dtype of the tensor beside it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand beside a tensor",
-    note = "operands are `Tensor`, `&Tensor`, `&Param`, `f32`, `f64` and `i32`"
+    note = "operands are `Tensor`, `&Tensor`, `&Param`, `&State`, `f32`, `f64` and `i32`"
 )]
 pub trait Operand: Copy {
     /// The operand as a tensor; numbers take the dtype of `beside`.
@@ -32,6 +32,13 @@ impl Operand for &Param {
     #[track_caller]
     fn tensor(self, _: Tensor) -> Tensor {
         Param::tensor(self)
+    }
+}
+
+impl Operand for &State {
+    #[track_caller]
+    fn tensor(self, _: Tensor) -> Tensor {
+        State::tensor(self)
     }
 }
 

@@ -1,11 +1,11 @@
 //! The open trace: a thread-local stack of graphs under construction.
 
-use super::{Input, Tensor};
+use super::{Input, ParamTable, Tensor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{
     BlockId, Definition, Graph, Literal, Number, OpKind, Origin, OriginId, Output, Type, ValueId,
 };
-use crate::nn::{Module, Param, ParamId, Visitor};
+use crate::nn::{Module, Param, ParamId, StateId};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,77 +13,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Per-step scalars that key random numbers: seed (low and high word) and attempted step.
 pub(crate) const RNG_SCALARS: [&str; 3] = ["rng.seed_lo", "rng.seed_hi", "rng.step"];
 
-/// The parameters of a model, by identity, with the names under which the store keeps them.
-#[derive(Debug, Default)]
-pub struct ParamTable {
-    params: Vec<ParamUse>,
-    by_id: HashMap<ParamId, usize>,
-    names: HashMap<String, usize>,
-}
-
-/// One parameter of a model.
-#[derive(Debug)]
-pub struct ParamUse {
-    /// Path of the first field that holds it, as `layers.0.weight`.
-    pub name: String,
-    /// Paths of further fields that hold the same parameter (tied weights).
-    pub aliases: Vec<String>,
-    /// The parameter.
-    pub param: Param,
-}
-
-impl ParamTable {
-    /// Collects the parameters of a model in the order of its fields.
-    ///
-    /// # Errors
-    /// When two different parameters have one name, as with a field name used twice in hand-written `visit`.
-    pub fn of(model: &dyn Module) -> Result<Self> {
-        let mut table = Self::default();
-        let mut clash = None;
-        let mut found = |path: &str, param: &Param| {
-            if let Some(&known) = table.by_id.get(&param.id()) {
-                table.params[known].aliases.push(path.to_string());
-                return;
-            }
-            if table.names.insert(path.to_string(), table.params.len()).is_some() {
-                clash.get_or_insert(path.to_string());
-            }
-            table.by_id.insert(param.id(), table.params.len());
-            table.params.push(ParamUse { name: path.to_string(), aliases: Vec::new(), param: param.tie() });
-        };
-        model.visit(&mut Visitor::new(&mut found));
-        if let Some(used) = table.params.iter().find(|used| used.name.starts_with(crate::optim::STATE_PREFIX))
-        {
-            return Err(Error::new(
-                ErrorKind::Trace,
-                format!("the parameter `{}` is called like a state of the optimizer", used.name),
-            )
-            .help("rename the model's field `optim`"));
-        }
-        match clash {
-            None => Ok(table),
-            Some(name) => Err(Error::new(
-                ErrorKind::Trace,
-                format!("two different parameters of the model are both called `{name}`"),
-            )
-            .help("give every field that `Module::visit` reports its own name")),
-        }
-    }
-
-    /// All parameters, each once.
-    pub fn iter(&self) -> impl Iterator<Item = &ParamUse> {
-        self.params.iter()
-    }
-
-    fn get(&self, id: ParamId) -> Option<&ParamUse> {
-        self.by_id.get(&id).map(|&i| &self.params[i])
-    }
-}
-
 /// What tracing gives.
 #[derive(Clone, Debug)]
 pub struct Traced {
-    /// The graph: inputs, the parameters that were used, ops, captures.
+    /// The graph: inputs, the parameters and states that were used, ops, captures, updates of states.
     pub graph: Graph,
     /// Values of the tensors that the closure returned.
     pub results: Vec<ValueId>,
@@ -106,8 +39,10 @@ pub(crate) struct Scope {
     pub(crate) graph: Graph,
     generation: u32,
     pub(crate) training: bool,
-    table: ParamTable,
+    pub(super) table: ParamTable,
     used: HashMap<ParamId, ValueId>,
+    /// The leaf of each state that was read or updated.
+    pub(super) used_states: HashMap<StateId, ValueId>,
     error: Option<Error>,
     sites: u32,
     /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a library.
@@ -179,6 +114,7 @@ pub fn trace<R>(
         training,
         table: ParamTable::of(model)?,
         used: HashMap::new(),
+        used_states: HashMap::new(),
         error: None,
         sites: 0,
         root,
@@ -208,6 +144,7 @@ pub fn trace<R>(
             training,
             table: ParamTable::default(),
             used: HashMap::new(),
+            used_states: HashMap::new(),
             error: None,
             sites: 0,
             root: Origin { file: String::new(), line: 0, column: 0 },
@@ -263,7 +200,7 @@ impl Scope {
     }
 
     /// The value as seen from the block at `depth` frames: outer values are handed in through block parameters.
-    fn reach(&mut self, value: ValueId, depth: usize) -> ValueId {
+    pub(super) fn reach(&mut self, value: ValueId, depth: usize) -> ValueId {
         let owner = self.owners.get(&value).copied().unwrap_or(self.graph.entry);
         let current = if depth == 0 { self.graph.entry } else { self.frames[depth - 1].block };
         if owner == current {

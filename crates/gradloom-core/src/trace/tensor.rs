@@ -48,7 +48,7 @@ impl Tensor {
     /// # Panics
     /// When the handle is of another trace.
     #[track_caller]
-    pub(super) fn assert_in_trace(self) {
+    pub(crate) fn assert_in_trace(self) {
         assert!(
             with_scope(|scope| scope.generation()) == self.generation,
             "this tensor belongs to another trace: a tensor must not leave the closure in which it was made"

@@ -3,7 +3,9 @@
 //! Parameter names are Hugging Face's (`wte.weight`, `h.0.attn.c_attn.weight`, ..), and so are the layouts: linear weights are `[in, out]`.
 
 use super::{ConfigError, Gpt2Config};
-use gradloom_core::nn::{CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module};
+use gradloom_core::nn::{
+    CausalSelfAttention, Dropout, Embedding, Init, KeyValueCache, LayerNorm, Linear, Module,
+};
 use gradloom_core::trace::Tensor;
 
 /// GPT-2: a decoder-only transformer. Radford et al. (2019).
@@ -109,7 +111,7 @@ impl Gpt2 {
         self.ln_f.forward(mixed)
     }
 
-    fn logits(&self, hidden: Tensor) -> Tensor {
+    pub(crate) fn logits(&self, hidden: Tensor) -> Tensor {
         hidden.matmul(self.wte.weight.tensor().transpose(0, 1))
     }
 }
@@ -132,7 +134,16 @@ impl Block {
     }
 
     fn forward(&self, x: Tensor) -> Tensor {
-        let x = x + self.dropout.forward(self.attn.forward(self.ln_1.forward(x)));
+        self.add_branches(x, |x| self.attn.forward(x))
+    }
+
+    /// The block for a text that comes in pieces; see [`CausalSelfAttention::extend`].
+    pub(crate) fn extend(&self, x: Tensor, cache: &KeyValueCache, length: Tensor) -> Tensor {
+        self.add_branches(x, |x| self.attn.extend(x, cache, length))
+    }
+
+    fn add_branches(&self, x: Tensor, attention: impl FnOnce(Tensor) -> Tensor) -> Tensor {
+        let x = x + self.dropout.forward(attention(self.ln_1.forward(x)));
         x + self.dropout.forward(self.mlp.forward(self.ln_2.forward(x)))
     }
 }

@@ -16,7 +16,8 @@ use std::marker::PhantomData;
 /// Keeps random numbers of forward programs apart from those of training steps: the letters of "infer".
 const DOMAIN: u64 = 0x69_6e66_6572;
 
-/// A forward program over a store: owned, can run on another thread beside training.
+/// A forward program over a store: owned, can run on another thread beside training. A run may update states, which all programs of
+/// the session share: one after the other, never half.
 #[derive(Debug)]
 pub struct Infer<const K: usize, R> {
     inputs: Vec<Input>,

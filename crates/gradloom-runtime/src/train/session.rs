@@ -8,6 +8,7 @@ use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::nn::Module;
+use gradloom_core::optim::STATE_PREFIX;
 use gradloom_core::trace::{Input, ParamTable, Tensor};
 
 /// A model, its store, and a device: training, evaluation and generation are programs over one session, without copies.
@@ -54,6 +55,26 @@ impl<M: Module> Session<M> {
         f: impl FnOnce(&M, [Tensor; K]) -> R,
     ) -> Result<Infer<K, R>> {
         Infer::compile(self, inputs, f)
+    }
+
+    /// Sets the states under a path to their initial values: `cache` stands for `cache` and `cache.h.0.keys`, the empty path for all.
+    /// States of the optimizer are left alone; [`Train::reset_optimizer`](super::Train::reset_optimizer) clears those.
+    ///
+    /// # Errors
+    /// When no program compiled so far has a state under the path; on the null device, which keeps no states.
+    pub fn reset_states(&self, path: &str) -> Result<()> {
+        let under = |name: &str| {
+            let rest = name.strip_prefix(path);
+            path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let count = self.store.reset_states_where(|name| !name.starts_with(STATE_PREFIX) && under(name))?;
+        if count == 0 && !path.is_empty() {
+            let message = format!("no program of the session has a state under `{path}`");
+            return Err(Error::new(ErrorKind::Store, message).help(
+                "states are named like parameters, by the path of their field, and exist from the first program on that uses them",
+            ));
+        }
+        Ok(())
     }
 
     /// Loads a graph over the session's store.

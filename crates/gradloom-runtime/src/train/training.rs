@@ -225,7 +225,15 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.store().reset_states(STATE_PREFIX)
     }
 
-    /// Compiles a forward program over the same parameters. Dropout does not act in it.
+    /// Sets the model's states under a path to their initial values; see [`Session::reset_states`].
+    ///
+    /// # Errors
+    /// As [`Session::reset_states`].
+    pub fn reset_states(&mut self, path: &str) -> Result<()> {
+        self.session.reset_states(path)
+    }
+
+    /// Compiles a forward program over the same parameters and states. Dropout does not act in it.
     ///
     /// # Errors
     /// As [`super::Trainer::compile`].

@@ -125,7 +125,13 @@ impl Maker {
             let step = vec![1; shape.rank()];
             let kind = OpKind::Slice { start: vec![0; shape.rank()], limit: sizes, step };
             let Some(window) = self.add(kind, &[value], BOUND) else { return };
-            self.graph.updates.push(Update { target, region: Some(starts), value: window, must_alias: true });
+            // Outputs may be copies of states.
+            self.graph.updates.push(Update {
+                target,
+                region: Some(starts),
+                value: window,
+                must_alias: false,
+            });
         }
     }
 

@@ -87,7 +87,7 @@ fn windows_of_a_cache() {
         "%0: f32[4, 2] = state \"cache\" {init=0.0}\n%1: i32[] = state \"position\" {init=0}\n%2: i32[] = constant 0\n\
          %3: i32[] = constant 1\n%4: f32[1, 2] = input \"row\"\n%5: f32[2] = sum %0 {axes=[0]}\n%6: f32[1, 2] = reshape %5\n\
          %7: i32[] = add %1, %3\n\
-         update %0[%1, %2] <- %4 {alias}\nupdate %0[%7, %2] <- %6 {alias}\nupdate %1 <- %7\noutput \"before\" %0",
+         update %0[%1, %2] <- %4 {alias}\nupdate %0[%7, %2] <- %6 {alias}\nupdate %1 <- %7\noutput \"sums\" %5",
         || one().with("row", DType::F32, &[1, 2], &[3.0, 4.0]),
     );
     // A ring that moves by one, and a window of nothing.

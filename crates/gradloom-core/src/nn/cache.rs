@@ -1,0 +1,71 @@
+//! The keys and values of a text so far, so that attention need not compute them again.
+
+use super::{Module, State, Visitor};
+use crate::ir::{DType, Shape};
+use crate::trace::{AttentionOptions, Tensor, full};
+
+/// Room for the keys and values of one attention layer, kept between runs and written in place.
+///
+/// The number of positions that are there is the caller's: all layers of a model share one.
+#[derive(Debug)]
+pub struct KeyValueCache {
+    keys: State,
+    values: State,
+}
+
+impl KeyValueCache {
+    /// Keys and values `[batch, heads, capacity, depth]`.
+    pub fn new(batch: usize, heads: usize, capacity: usize, depth: usize) -> Self {
+        let state = || State::new([batch, heads, capacity, depth], DType::F32, 0.0).in_place();
+        Self { keys: state(), values: state() }
+    }
+
+    /// The cache as `name.keys` and `name.values`, apart from any model.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self {
+            keys: self.keys.named(format!("{name}.keys")),
+            values: self.values.named(format!("{name}.values")),
+        }
+    }
+
+    /// Causal attention of queries at the positions from `length` (i32 scalar) on: over the `length` positions in the cache, and over
+    /// `keys` and `values`, those of the queries' own positions, which are written into the cache at the end of the step. All are
+    /// `[batch, heads, time, depth]`.
+    ///
+    /// The step fails, and writes nothing, if the new positions do not fit behind the old ones.
+    ///
+    /// The cache is read as it was before the step, so the new positions cannot be seen through it; and it could not be written before
+    /// the step is known to succeed without a copy of it. So attention runs over both parts, and the parts are weighed by their sums of
+    /// exponentials, as the blocks of one attention are: Dao, FlashAttention-2 (2023), section 2.3.
+    #[track_caller]
+    pub fn extend(&self, queries: Tensor, keys: Tensor, values: Tensor, length: Tensor) -> Tensor {
+        let cached = AttentionOptions::full().key_length(length);
+        let cached = queries.attention_with_log_sum(self.keys.tensor(), self.values.tensor(), cached);
+        let new = queries.attention_with_log_sum(keys, values, AttentionOptions::causal());
+        let zero = full(DType::I32, Shape::scalar(), 0.0);
+        let starts = [zero, zero, length, zero];
+        self.keys.update_at(&starts, keys);
+        self.values.update_at(&starts, values);
+        join(cached, new)
+    }
+}
+
+impl Module for KeyValueCache {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("keys", &self.keys);
+        visitor.field("values", &self.values);
+    }
+}
+
+/// Attention over the keys of two parts from that over each, with the logarithms of the sums of exponentials. At least one part must
+/// have a key.
+///
+/// The share of the first part is `exp(a) / (exp(a) + exp(b))`, the logistic function of the difference of the logarithms; a part
+/// without keys, whose logarithm is `-inf`, has the share 0.
+#[track_caller]
+fn join((first, first_log): (Tensor, Tensor), (second, second_log): (Tensor, Tensor)) -> Tensor {
+    let axis = first_log.rank();
+    let share = |own: Tensor, other: Tensor| (own - other).sigmoid().unsqueeze(axis);
+    first * share(first_log, second_log) + second * share(second_log, first_log)
+}

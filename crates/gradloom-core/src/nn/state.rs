@@ -1,0 +1,162 @@
+//! States: tensors that a program reads, changes and keeps for its next run.
+
+use crate::ir::{DType, Number, Origin, Shape, Type};
+use crate::trace::{Tensor, with_scope};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Identity of a state within the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StateId(u64);
+
+/// A tensor that persists between runs and is not trained: running statistics, a cache, a counter. It holds no data: the store does,
+/// once a program is compiled.
+///
+/// A state is a field of the model, named by its path like a [`Param`](super::Param), or has a name of its own ([`State::named`]) and
+/// can then be used in any program. Programs over one store that use the same name share the state.
+///
+/// Whatever the order of the code, [`tensor`](State::tensor) is the value from the start of the step, and all updates take effect
+/// together at its end; a step that fails changes no state. To use the next value in the same step, use the tensor that it is set to.
+///
+/// ```
+/// use gradloom_core::ir::DType;
+/// use gradloom_core::nn::{Module, State};
+/// use gradloom_core::trace::{Tensor, is_training};
+/// # extern crate gradloom_core as gradloom;
+///
+/// /// Subtracts the mean of the batches seen in training.
+/// #[derive(Module)]
+/// struct Centre {
+///     mean: State,
+/// }
+///
+/// impl Centre {
+///     fn new(width: usize) -> Self {
+///         Self { mean: State::new([width], DType::F32, 0.0) }
+///     }
+///
+///     fn forward(&self, x: Tensor) -> Tensor {
+///         if !is_training() {
+///             return x - &self.mean;
+///         }
+///         let mean = x.mean_axes(0);
+///         self.mean.set(self.mean.tensor() * 0.9 + mean * 0.1);
+///         x - mean
+///     }
+/// }
+/// ```
+///
+/// Like a `Param`, a `State` is not `Clone`: say [`State::tie`] to share.
+#[derive(Debug)]
+pub struct State {
+    shared: Arc<Shared>,
+}
+
+#[derive(Clone, Debug)]
+struct Shared {
+    id: StateId,
+    name: Option<String>,
+    ty: Type,
+    init: f64,
+    in_place: bool,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl State {
+    /// A state whose elements all start as `init`, which must be a number of the dtype (0 and 1 for bools).
+    pub fn new<const R: usize>(shape: [usize; R], dtype: DType, init: f64) -> State {
+        let id = StateId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+        let shared = Shared { id, name: None, ty: Type::new(dtype, shape), init, in_place: false };
+        State { shared: Arc::new(shared) }
+    }
+
+    /// The state under a name of its own, as `cache.length`, instead of a path in a model.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> State {
+        self.with(|shared| shared.name = Some(name.into()))
+    }
+
+    /// The state with the demand that no program copies it: an update that cannot be made in its own bytes, or an op that needs a
+    /// copy of it, is then an error when the program is compiled, not a silent cost.
+    #[must_use]
+    pub fn in_place(self) -> State {
+        self.with(|shared| shared.in_place = true)
+    }
+
+    fn with(self, change: impl FnOnce(&mut Shared)) -> State {
+        let mut shared = Arc::unwrap_or_clone(self.shared);
+        change(&mut shared);
+        State { shared: Arc::new(shared) }
+    }
+
+    /// The same state, for a second place.
+    #[must_use]
+    pub fn tie(&self) -> State {
+        State { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Identity.
+    pub fn id(&self) -> StateId {
+        self.shared.id
+    }
+
+    /// The name that [`State::named`] gave.
+    pub fn name(&self) -> Option<&str> {
+        self.shared.name.as_deref()
+    }
+
+    /// Element type and shape.
+    pub fn ty(&self) -> &Type {
+        &self.shared.ty
+    }
+
+    /// Shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shared.ty.shape
+    }
+
+    /// The value of every element at the start, if the dtype has such a number.
+    pub fn init(&self) -> Option<Number> {
+        let number = Number::of(self.shared.ty.dtype, self.shared.init);
+        let exact = self.shared.ty.dtype.is_float()
+            || (number.fits(self.shared.ty.dtype) && number.as_f64() == self.shared.init);
+        exact.then_some(number)
+    }
+
+    /// Whether [`State::in_place`] was asked for.
+    pub fn is_in_place(&self) -> bool {
+        self.shared.in_place
+    }
+
+    /// The state in the open trace: its value at the start of the step. No gradient leads into it.
+    #[track_caller]
+    pub fn tensor(&self) -> Tensor {
+        let caller = Origin::caller();
+        with_scope(|scope| {
+            let value = scope.state(self, caller, "tensor");
+            scope.tensor(value)
+        })
+    }
+
+    /// Sets the whole state, at the end of the step, to a tensor of its dtype and shape. At most once in a program.
+    #[track_caller]
+    pub fn set(&self, value: Tensor) {
+        let caller = Origin::caller();
+        value.assert_in_trace();
+        with_scope(|scope| scope.set_state(self, value, caller));
+    }
+
+    /// Sets the window that begins at the given i32 scalars, one for each axis, and is as large as `value`, at the end of the step.
+    /// The rest stays. Several windows are written in the order of the calls.
+    ///
+    /// A window that does not lie inside the state fails the step before anything is written.
+    #[track_caller]
+    pub fn update_at(&self, starts: &[Tensor], value: Tensor) {
+        let caller = Origin::caller();
+        for tensor in starts.iter().chain([&value]) {
+            tensor.assert_in_trace();
+        }
+        with_scope(|scope| scope.update_state_at(self, starts, value, caller));
+    }
+}
