@@ -1,5 +1,6 @@
 //! Recomputation: less memory, the same bits. `checkpoint` here, `memory_budget` in `budget`.
 
+mod budget;
 mod segments;
 
 use gradloom::ir::{Graph, OpKind};
