@@ -61,12 +61,7 @@ fn replace(graph: &mut Graph, id: OpId, segments: &mut Vec<Segment>) {
 }
 
 /// Appends what a block op computes on the given operands; returns its results.
-fn inline(
-    graph: &mut Graph,
-    id: OpId,
-    operands: &[ValueId],
-    segments: &mut Vec<Segment>,
-) -> Vec<ValueId> {
+fn inline(graph: &mut Graph, id: OpId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
     match graph.ops[id].kind {
         OpKind::Repeat { .. } => repeat(graph, id, operands, segments),
         OpKind::Checkpoint { block } => {
@@ -79,12 +74,7 @@ fn inline(
     }
 }
 
-fn repeat(
-    graph: &mut Graph,
-    id: OpId,
-    operands: &[ValueId],
-    segments: &mut Vec<Segment>,
-) -> Vec<ValueId> {
+fn repeat(graph: &mut Graph, id: OpId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
     let OpKind::Repeat { block, trip, carried } = graph.ops[id].kind else {
         unreachable!("the caller looked at the kind")
     };
@@ -112,12 +102,7 @@ fn repeat(
 }
 
 /// Appends the ops of a block with the given values for its parameters; returns its results.
-fn run(
-    graph: &mut Graph,
-    block: BlockId,
-    operands: &[ValueId],
-    segments: &mut Vec<Segment>,
-) -> Vec<ValueId> {
+fn run(graph: &mut Graph, block: BlockId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
     let body = graph.blocks[block].clone();
     let mut values: HashMap<ValueId, ValueId> =
         body.params.into_iter().zip(operands.iter().copied()).collect();

@@ -78,7 +78,8 @@ impl<'f> Recomputation<'f> {
                     Some(&copy) => copy,
                     None => *outside.entry(*operand).or_insert_with(|| {
                         let value = self.present(*operand);
-                        let constant = builder.graph.defining_op(value).is_some_and(|op| is_constant(&op.kind));
+                        let constant =
+                            builder.graph.defining_op(value).is_some_and(|op| is_constant(&op.kind));
                         if constant { value } else { builder.op(OpKind::Barrier, &[value, cotangent]) }
                     }),
                 })

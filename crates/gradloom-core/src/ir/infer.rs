@@ -35,11 +35,9 @@ fn arity(kind: &OpKind) -> Option<usize> {
         k if k.is_external_leaf() => 0,
         OpKind::Constant { .. } | OpKind::Iota { .. } => 0,
         OpKind::RandomBits { .. } | OpKind::Select | OpKind::ScatterAdd { .. } => 3,
-        OpKind::Binary(_)
-        | OpKind::Compare(_)
-        | OpKind::Dot(_)
-        | OpKind::Gather { .. }
-        | OpKind::Barrier => 2,
+        OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Dot(_) | OpKind::Gather { .. } | OpKind::Barrier => {
+            2
+        }
         OpKind::Attention(spec) => 3 + spec.extra_operands(),
         OpKind::AttentionGrad(spec) => 6 + spec.extra_operands(),
         OpKind::Concat { .. }

@@ -67,7 +67,8 @@ pub(super) fn training<M: Module>(
     let (mut passes, mut reports) = passes::run(optim.clone());
     if let Some(budget) = memory_budget {
         passes = passes::pipeline::run_last(passes, &mut reports, "remat", |graph| {
-            let loss = graph.output(LOSS).ok_or_else(|| Error::new(ErrorKind::Internal, "there is no loss"))?;
+            let loss =
+                graph.output(LOSS).ok_or_else(|| Error::new(ErrorKind::Internal, "there is no loss"))?;
             passes::remat::fit(graph, loss, budget, &mut |graph| session.plan(graph))
         })?;
     }

@@ -34,14 +34,16 @@ fn training_has_the_same_bits_within_a_budget() {
 #[test]
 fn probe() {
     for layers in [4, 12] {
-        let config =
-            Gpt2Config { vocabulary: 64, context: 64, width: 32, heads: 4, layers, dropout: 0.1 };
+        let config = Gpt2Config { vocabulary: 64, context: 64, width: 32, heads: 4, layers, dropout: 0.1 };
         let make = |b: Option<usize>| {
             let t = Trainer::new(Gpt2::new(&config).unwrap())
-            .inputs([i32("ids", [16, 64]), i32("targets", [16, 64])])
-            .loss(|gpt, [ids, targets]| gpt.loss(ids, targets))
-            .optimizer(AdamW::new(1e-3));
-            let t = match b { Some(b) => t.memory_budget(b), None => t};
+                .inputs([i32("ids", [16, 64]), i32("targets", [16, 64])])
+                .loss(|gpt, [ids, targets]| gpt.loss(ids, targets))
+                .optimizer(AdamW::new(1e-3));
+            let t = match b {
+                Some(b) => t.memory_budget(b),
+                None => t,
+            };
             t.compile(&Device::null())
         };
         let t0 = std::time::Instant::now();
@@ -49,11 +51,19 @@ fn probe() {
         println!("{layers}: {p:?} {:?}", t0.elapsed());
         let t0 = std::time::Instant::now();
         println!("{} {:?}", make(Some(0)).unwrap_err(), t0.elapsed());
-        for f in [0.9,0.7,0.5,0.3,0.2] {
+        for f in [0.9, 0.7, 0.5, 0.3, 0.2] {
             let t = make(Some((p.peak() as f64 * f) as usize));
-            if let Ok(t) = t { 
-            let c = |n: &str| t.stages().passes.entry_ops().filter(|(_, o)| o.kind.name()==n).count();
-            println!("{f} {} barriers {} dots {} attn {} {}", t.plan().totals.peak(), c("barrier"), c("dot"), c("attention"), t.stages().reports.last().unwrap()); }
+            if let Ok(t) = t {
+                let c = |n: &str| t.stages().passes.entry_ops().filter(|(_, o)| o.kind.name() == n).count();
+                println!(
+                    "{f} {} barriers {} dots {} attn {} {}",
+                    t.plan().totals.peak(),
+                    c("barrier"),
+                    c("dot"),
+                    c("attention"),
+                    t.stages().reports.last().unwrap()
+                );
+            }
         }
     }
 }

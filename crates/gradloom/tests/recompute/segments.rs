@@ -18,8 +18,7 @@ fn training_has_the_same_bits_with_checkpoints() {
 #[test]
 fn the_planned_peak_falls() {
     let step = |layers: usize, checkpoints: bool| {
-        let config =
-            Gpt2Config { vocabulary: 64, context: 64, width: 32, heads: 4, layers, dropout: 0.1 };
+        let config = Gpt2Config { vocabulary: 64, context: 64, width: 32, heads: 4, layers, dropout: 0.1 };
         let model = Gpt2::new(&config).unwrap();
         let model = if checkpoints { model.checkpoint_blocks() } else { model };
         let train = Trainer::new(model)
@@ -30,7 +29,9 @@ fn the_planned_peak_falls() {
             .unwrap();
         train.plan().totals.step as f64
     };
-    for layers in [1, 2, 4,12] { println!("{layers} {} {}", step(layers, false), step(layers, true)); }
+    for layers in [1, 2, 4, 12] {
+        println!("{layers} {} {}", step(layers, false), step(layers, true));
+    }
     let (kept, again) = (step(12, false), step(12, true));
     assert!(again < 0.3 * kept, "{kept} bytes became {again}");
     // Each further block costs what goes from block to block, and its gradients.

@@ -20,6 +20,18 @@ use std::collections::HashSet;
 /// How many numbers of given-up values are planned before the search narrows down.
 const PROBES: usize = 16;
 
+/// The ops of the forward pass that are worth computing again: sets in the order in which to add them, each of which frees the
+/// results of one op that is kept. The forward pass ends with the op that computes `last`.
+pub fn candidates(graph: &Graph, last: ValueId) -> Vec<Vec<OpId>> {
+    choice::order(&Forward::new(graph, last))
+}
+
+/// The graph in which everything after the forward pass reads copies of what the `chosen` ops compute. They must be some first
+/// sets of [`candidates`], together.
+pub fn recompute(graph: &Graph, last: ValueId, chosen: &HashSet<OpId>) -> Graph {
+    rewrite::rewrite(&Forward::new(graph, last), last, chosen)
+}
+
 /// Brings the peak ([`crate::plan::Totals::peak`]) of a step down to `budget` bytes. The forward pass ends with the op that
 /// computes `last`, usually the loss. `plan` lowers and plans a graph for the device.
 ///

@@ -16,8 +16,13 @@ pub(super) fn rewrite(forward: &Forward<'_>, last: ValueId, chosen: &HashSet<OpI
     let entry = graph.entry;
     let old = std::mem::take(&mut graph.blocks[entry].ops);
     let repeated = with_views(forward, &old, chosen);
-    let mut copies =
-        Copies { forward, repeated, values: HashMap::new(), barriers: HashMap::new(), products: [last, last] };
+    let mut copies = Copies {
+        forward,
+        repeated,
+        values: HashMap::new(),
+        barriers: HashMap::new(),
+        products: [last, last],
+    };
     for id in old {
         if forward.is_late(id) {
             for i in 0..forward.graph.ops[id].operands.len() {
