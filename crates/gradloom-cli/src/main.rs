@@ -12,6 +12,7 @@ mod model;
 mod output;
 mod run;
 mod sample;
+mod size;
 mod train;
 
 use clap::{Parser, Subcommand};

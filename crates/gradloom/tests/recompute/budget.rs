@@ -34,18 +34,18 @@ fn training_has_the_same_bits_within_a_budget() {
 
 #[test]
 fn what_is_cheap_is_given_up_before_products() {
-    let (peak, products) = cost(&long_trainer(gpt(12)).compile(&Device::null()).unwrap());
+    const LAYERS: usize = 6;
+    let (peak, products) = cost(&long_trainer(gpt(LAYERS)).compile(&Device::null()).unwrap());
     let within = |share: f64| {
         let budget = (peak as f64 * share) as usize;
-        let train = long_trainer(gpt(12)).memory_budget(budget).compile(&Device::null()).unwrap();
+        let train = long_trainer(gpt(LAYERS)).memory_budget(budget).compile(&Device::null()).unwrap();
         let (peak, products) = cost(&train);
         assert!(peak <= budget, "{peak} bytes of {budget}");
         products
     };
-    assert_eq!(within(0.9), products);
-    assert_eq!(within(0.6), products);
-    let (some, more) = (within(0.3), within(0.25));
-    assert!(products < some && some < more, "{products}, {some}, {more}");
+    assert_eq!(within(0.95), products);
+    assert_eq!(within(0.8), products);
+    assert!(within(0.4) > products);
 }
 
 #[test]
