@@ -3,7 +3,7 @@
 //!
 //! In: a graph after the other passes, where its forward pass ends, a number of bytes, and a way to plan a graph. Out: a
 //! graph with the same meaning and bits whose planned peak is within the budget, or the error that says how far it could
-//! be brought. Always holds: as few values are given up as meet the budget, in the order of [`choice`]; it is the real
+//! be brought. Always holds: as few values are given up as meet the budget, in the order of `choice.rs`; it is the real
 //! plan that is held against the budget, with all that fusion and sharing of bytes save.
 
 mod choice;
