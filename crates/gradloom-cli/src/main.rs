@@ -13,6 +13,7 @@ mod output;
 mod profile;
 mod run;
 mod sample;
+mod size;
 mod train;
 
 use clap::{Parser, Subcommand};

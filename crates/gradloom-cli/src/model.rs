@@ -48,7 +48,13 @@ pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<Gpt2Train>
     if training.clip > 0.0 {
         trainer = trainer.clip_norm(training.clip);
     }
+    if let Some(bytes) = training.memory_budget {
+        trainer = trainer.memory_budget(bytes);
+    }
     trainer.compile(device).map_err(|error| match error.kind() {
+        ErrorKind::Plan if training.memory_budget.is_some() => Failure::failed(error.message()).help(
+            "raise --memory-budget, lower --batch or --context, or take a smaller model: --preset, --layers, --width",
+        ),
         ErrorKind::Plan | ErrorKind::Device => Failure::failed(error.message())
             .help("lower --batch or --context, or take a smaller model: --preset, --layers, --width"),
         _ => error.into(),

@@ -69,6 +69,32 @@ fn a_seed_decides_everything_and_threads_nothing() {
 }
 
 #[test]
+fn a_memory_budget_changes_no_number() {
+    let workspace = Workspace::new();
+    let refused = workspace.run(&format!("{TRAIN} --out run --memory-budget 1k"));
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    let words: Vec<&str> = refused.stderr.split(' ').collect();
+    assert!(
+        refused.stderr.contains("the budget is 1000\n  help: raise --memory-budget"),
+        "{}",
+        refused.stderr
+    );
+    let least = words[words.iter().position(|word| *word == "least").expect("what is needed") + 1];
+    workspace.succeed(&format!("{TRAIN} --out kept"));
+    workspace.succeed(&format!("{TRAIN} --out again --memory-budget {least}"));
+    assert_eq!(workspace.text("kept/metrics.csv"), workspace.text("again/metrics.csv"));
+    let states = ["kept", "again"].map(|run| workspace.read(&format!("{run}/state.safetensors")));
+    let [kept, again] = states.each_ref().map(|state| SafeTensors::deserialize(state).unwrap());
+    for (name, tensor) in kept.iter() {
+        assert_eq!(tensor.data(), again.tensor(name).unwrap().data(), "{name} depends on the budget");
+    }
+    assert!(workspace.text("again/config.json").contains(&format!("\"memory_budget\": {least}")));
+    // 0 takes the limit away.
+    workspace.succeed("train --resume again --steps 42 --memory-budget 0");
+    assert!(!workspace.text("again/config.json").contains("memory_budget"));
+}
+
+#[test]
 fn samples_stream_and_repeat() {
     let workspace = Workspace::new();
     workspace.succeed(&format!("{TRAIN} --out run"));

@@ -90,6 +90,11 @@ fn sizes_and_numbers_that_cannot_be_used() {
             "--batch 8 --context 10000000: a step of so many tokens is too large\n  \
              help: lower one of them until the step fits into memory",
         ),
+        (
+            "--memory-budget lots",
+            "invalid value 'lots' for '--memory-budget <BYTES>': write a number of bytes such as 512M, 1.5G or 2GiB\n\n\
+             For more information, try '--help'.",
+        ),
         ("--steps 0", "--steps 0: must be at least 1"),
         (
             "--dropout 1",

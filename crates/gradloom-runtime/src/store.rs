@@ -94,6 +94,11 @@ impl Store {
         Ok(planned)
     }
 
+    /// Where everything is.
+    pub(crate) fn layout(&self) -> StoreLayout {
+        self.read_lock().layout.clone()
+    }
+
     /// Names, types and offsets of all parameters and states.
     pub fn entries(&self) -> Vec<StoreEntry> {
         self.read_lock().layout.entries().to_vec()

@@ -1,6 +1,7 @@
 //! What can be set, on the command line or in a TOML file: one definition for both.
 
 use crate::failure::{Failure, Result};
+use crate::size::Size;
 use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -60,6 +61,10 @@ pub(crate) struct Options {
     /// CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(crate) threads: Option<usize>,
+    /// Bytes that a step may take for everything, such as 512M or 2GiB; values are computed again instead of kept until it
+    /// fits, and the result stays the same. 0 for no limit. [default: 0]
+    #[arg(long, value_name = "BYTES", help_heading = "Training")]
+    pub(crate) memory_budget: Option<Size>,
     /// Steps between measurements of the held-out loss. [default: a twentieth of the steps]
     #[arg(long, value_name = "STEPS", help_heading = "Training")]
     pub(crate) eval_every: Option<u64>,
@@ -106,7 +111,7 @@ impl Options {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
         }
         merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed threads
-               eval_every out save_every)
+               memory_budget eval_every out save_every)
     }
 }
 
@@ -176,6 +181,11 @@ mod tests {
             ("preset = 1", "line 1: preset must be text in quotes, not integer `1`"),
             ("data = 1", "line 1: data must be a path in quotes or a list of them, not integer `1`"),
             ("data = [1]", "line 1: data must be text in quotes, not integer `1`"),
+            (
+                "memory-budget = \"lots\"",
+                "line 1: memory-budget must be a number of bytes such as \\\"512M\\\"",
+            ),
+            ("memory-budget = -5", "line 1: memory-budget must be a number of bytes such as \\\"512M\\\""),
             ("out = 1", "line 1: out must be text in quotes, not integer `1`"),
             ("lr = ", "line 1: "),
             ("lr 5", "line 1: "),
@@ -183,6 +193,12 @@ mod tests {
             let failure = format!("{:?}", read(text).unwrap_err());
             assert!(failure.contains(expected), "{failure}");
         }
+    }
+
+    #[test]
+    fn bytes_are_a_number_or_a_text() {
+        assert_eq!(read("memory-budget = 4096").unwrap().memory_budget, Some(Size(4096)));
+        assert_eq!(read("memory-budget = \"1.5M\"").unwrap().memory_budget, Some(Size(1_500_000)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::options::Options;
 use crate::failure::{Failure, Result};
 use crate::format::number;
+use crate::size::Size;
 use gradloom_models::gpt2::{ConfigError, Gpt2Config, Preset};
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,9 @@ pub(crate) struct Training {
     pub(crate) seed: u64,
     /// `None`: as many as there are cores.
     pub(crate) threads: Option<usize>,
+    /// Bytes that a step may take; `None` for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_budget: Option<usize>,
     pub(crate) eval_every: u64,
     pub(crate) save_every: u64,
 }
@@ -98,6 +102,7 @@ impl Settings {
                 clip: 1.0,
                 seed: options.seed.unwrap_or(0),
                 threads: None,
+                memory_budget: None,
                 eval_every: (steps / 20).max(1),
                 save_every: (steps / 10).max(1),
             },
@@ -118,6 +123,9 @@ impl Settings {
         set(&mut training.eval_every, options.eval_every);
         set(&mut training.save_every, options.save_every);
         training.threads = options.threads.or(training.threads);
+        if let Some(Size(bytes)) = options.memory_budget {
+            training.memory_budget = (bytes > 0).then_some(bytes);
+        }
         if let Some(paths) = &options.data {
             if paths.is_empty() {
                 return Err(Failure::usage("--data: the list is empty")

@@ -90,6 +90,8 @@ pub(super) struct Facts<'g> {
     /// The node that computes a value.
     node_of: Vec<Option<usize>>,
     sources: Vec<Option<Source>>,
+    /// For each value, the depth at which it is available; a barrier's is that of what it waits for, too.
+    available: Vec<usize>,
     uses: Vec<Vec<Use>>,
     /// Values that something outside of the fused kernels reads.
     pub(super) needed: Vec<bool>,
@@ -104,6 +106,7 @@ impl<'g> Facts<'g> {
             nodes: Vec::new(),
             node_of: vec![None; count],
             sources: vec![None; count],
+            available: vec![0; count],
             uses: vec![Vec::new(); count],
             needed: vec![false; count],
         };
@@ -135,13 +138,14 @@ impl<'g> Facts<'g> {
                 OpKind::Permute { perm } => Some(x.layout.permute(perm)),
                 OpKind::Broadcast { shape } => Some(x.layout.broadcast(shape)),
                 OpKind::Slice { start, limit, step } => Some(x.layout.slice(start, limit, step)),
-                OpKind::Unary(UnaryOp::Detach) => Some(x.layout.clone()),
+                OpKind::Unary(UnaryOp::Detach) | OpKind::Barrier => Some(x.layout.clone()),
                 _ => None,
             };
             let Some(layout) = layout else { return false };
             Source { value: x.value, layout }
         };
         self.sources[result.index()] = Some(source);
+        self.available[result.index()] = self.depth_of_operands(op);
         true
     }
 
@@ -149,13 +153,10 @@ impl<'g> Facts<'g> {
         let op = &self.graph.ops[id];
         let number = self.nodes.len();
         let class = if fuse { self.class(id) } else { unfused(&op.kind) };
-        let mut depth = 0;
+        let mut depth = self.depth_of_operands(op);
         for (position, operand) in op.operands.iter().enumerate() {
             let source = self.source(*operand);
             let (value, link) = (source.value, self.link(source));
-            if let Some(producer) = self.node_of[value.index()] {
-                depth = depth.max(self.nodes[producer].depth);
-            }
             let fusible = !matches!(class, Class::Dot { .. } | Class::Opaque)
                 && (class != Class::Move || position == 0);
             self.uses[value.index()].push(Use { user: number, link, fusible });
@@ -174,8 +175,13 @@ impl<'g> Facts<'g> {
             };
             self.sources[result.index()] = Some(Source { value: result, layout });
             self.node_of[result.index()] = Some(number);
+            self.available[result.index()] = depth;
         }
         self.nodes.push(Node { op: id, class, elements, commit, depth });
+    }
+
+    fn depth_of_operands(&self, op: &Op) -> usize {
+        op.operands.iter().map(|operand| self.available[operand.index()]).max().unwrap_or(0)
     }
 
     fn class(&self, id: OpId) -> Class {

@@ -1,32 +1,44 @@
 //! Inlining of block ops: `repeat` becomes its trips, `checkpoint` its block.
 //!
-//! In: a graph. Out: the same graph, whose entry block runs no other block. Always holds: a value of the entry block
-//! keeps its id and meaning, so that the caller's handles stay valid; inlined ops keep their origins.
+//! In: a graph. Out: the same graph, whose entry block runs no other block, and which of its ops came out of a
+//! `checkpoint`. Always holds: a value of the entry block keeps its id and meaning, so that the caller's handles stay
+//! valid; inlined ops keep their origins.
 
 use crate::ir::{BlockId, Builder, Definition, Graph, OpId, OpKind, ValueId};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+/// Positions in the entry block of the ops of one `checkpoint`. Two segments are nested or apart.
+pub(super) type Segment = Range<usize>;
 
 /// Inlines the `repeat` and `checkpoint` ops of the entry block, and those inside them.
 pub fn expand_blocks(graph: &mut Graph) {
+    expand_segments(graph);
+}
+
+/// Like [`expand_blocks`]; returns where each `checkpoint` went, inner ones before those around them.
+pub(super) fn expand_segments(graph: &mut Graph) -> Vec<Segment> {
+    let mut segments = Vec::new();
     if !graph.entry_ops().any(|(_, op)| op.kind.block().is_some()) {
-        return;
+        return segments;
     }
     let cursor = std::mem::replace(&mut graph.cursor, graph.entry);
     let entry = graph.entry;
     for id in std::mem::take(&mut graph.blocks[entry].ops) {
         match graph.ops[id].kind.block() {
             None => graph.blocks[entry].ops.push(id),
-            Some(_) => replace(graph, id),
+            Some(_) => replace(graph, id, &mut segments),
         }
     }
     graph.cursor = cursor;
+    segments
 }
 
 /// Appends what a block op computes to the entry block, as the definition of the block op's results.
-fn replace(graph: &mut Graph, id: OpId) {
+fn replace(graph: &mut Graph, id: OpId, segments: &mut Vec<Segment>) {
     let (operands, old) = (graph.ops[id].operands.clone(), graph.ops[id].results.clone());
     let first = graph.blocks[graph.entry].ops.len();
-    let inlined = inline(graph, id, &operands);
+    let inlined = inline(graph, id, &operands, segments);
     // A result gets its old id only where an inlined op defines it and no other result claimed it before.
     let mut claimed: HashSet<ValueId> = HashSet::new();
     let inlined: Vec<_> = inlined
@@ -49,22 +61,23 @@ fn replace(graph: &mut Graph, id: OpId) {
 }
 
 /// Appends what a block op computes on the given operands; returns its results.
-fn inline(graph: &mut Graph, id: OpId, operands: &[ValueId]) -> Vec<ValueId> {
+fn inline(graph: &mut Graph, id: OpId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
     match graph.ops[id].kind {
-        OpKind::Repeat { block, trip, carried } => repeat(graph, id, block, trip, operands, carried),
-        OpKind::Checkpoint { block } => run(graph, block, operands),
+        OpKind::Repeat { .. } => repeat(graph, id, operands, segments),
+        OpKind::Checkpoint { block } => {
+            let first = graph.blocks[graph.entry].ops.len();
+            let results = run(graph, block, operands, segments);
+            segments.push(first..graph.blocks[graph.entry].ops.len());
+            results
+        }
         _ => unreachable!("{} runs no block", graph.ops[id].kind.name()),
     }
 }
 
-fn repeat(
-    graph: &mut Graph,
-    id: OpId,
-    block: BlockId,
-    trip: usize,
-    operands: &[ValueId],
-    carried: usize,
-) -> Vec<ValueId> {
+fn repeat(graph: &mut Graph, id: OpId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
+    let OpKind::Repeat { block, trip, carried } = graph.ops[id].kind else {
+        unreachable!("the caller looked at the kind")
+    };
     let origin = graph.ops[id].origin;
     let (carried, stacked) = operands.split_at(carried);
     let mut carried = carried.to_vec();
@@ -72,7 +85,7 @@ fn repeat(
     for turn in 0..trip {
         let mut builder = Builder::new(graph, origin);
         let entering = stacked.iter().map(|&whole| slice_of(&mut builder, whole, turn)).collect::<Vec<_>>();
-        let mut leaving = run(graph, block, &[&carried[..], &entering].concat());
+        let mut leaving = run(graph, block, &[&carried[..], &entering].concat(), segments);
         for (slices, slice) in slices.iter_mut().zip(leaving.split_off(carried.len())) {
             slices.push(slice);
         }
@@ -89,7 +102,7 @@ fn repeat(
 }
 
 /// Appends the ops of a block with the given values for its parameters; returns its results.
-fn run(graph: &mut Graph, block: BlockId, operands: &[ValueId]) -> Vec<ValueId> {
+fn run(graph: &mut Graph, block: BlockId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
     let body = graph.blocks[block].clone();
     let mut values: HashMap<ValueId, ValueId> =
         body.params.into_iter().zip(operands.iter().copied()).collect();
@@ -97,7 +110,7 @@ fn run(graph: &mut Graph, block: BlockId, operands: &[ValueId]) -> Vec<ValueId> 
         let op = graph.ops[id].clone();
         let operands: Vec<_> = op.operands.iter().map(|v| values[v]).collect();
         let results = match op.kind.block() {
-            Some(_) => inline(graph, id, &operands),
+            Some(_) => inline(graph, id, &operands, segments),
             None => Builder::new(graph, op.origin).all(op.kind, &operands),
         };
         values.extend(op.results.into_iter().zip(results));

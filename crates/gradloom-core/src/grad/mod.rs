@@ -3,12 +3,14 @@
 //! In: a graph, a rank-0 `f32` loss in its entry block, and the values to differentiate with respect to. Out: the same
 //! graph with the backward ops appended, and the gradients. Always holds: every [`ValueId`] from before keeps its
 //! meaning; a gradient has the type of the value that it belongs to; a new op has the origin of the op that it
-//! differentiates; ops that are not between `wrt` and the loss get no cotangent.
+//! differentiates; ops that are not between `wrt` and the loss get no cotangent. A rule for an op of a `checkpoint`
+//! reads values that were computed again (`recompute`); the rest is as without it, so gradients have the same bits.
 //!
 //! `rules` has one rule a primitive; this file walks the graph and adds up the cotangents of a value's consumers.
 
 mod coverage;
 mod expand;
+mod recompute;
 mod rules;
 
 pub use coverage::coverage;
@@ -16,14 +18,17 @@ pub use expand::expand_blocks;
 pub use rules::{Differentiability, differentiability};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Builder, DType, Graph, Id, Op, OpId, Type, ValueId};
+use crate::ir::{Builder, DType, Graph, Id, Op, Type, ValueId};
+use expand::Segment;
+use recompute::Recomputation;
 use rules::Site;
 
 /// Appends the backward ops to the entry block and returns the gradient of `loss` with respect to each value in `wrt`;
 /// `None` where no differentiable path leads from the value to the loss.
 ///
 /// `loss` is an `f32` scalar; `seed`, its cotangent, is one too, and 1 when absent (a loss scale otherwise). Block ops
-/// of the entry block are inlined first, as [`expand_blocks`] does.
+/// of the entry block are inlined first, as [`expand_blocks`] does. What a `checkpoint` computes is not kept for the
+/// backward ops but computed once more, after the cotangent of its result.
 ///
 /// # Errors
 /// [`ErrorKind::NotDifferentiable`] when the loss is not an `f32` scalar, or depends on `wrt` through an op that has no
@@ -38,9 +43,9 @@ pub fn append(
     if let Some(seed) = seed {
         check_scalar(graph, seed, "the seed of the gradient")?;
     }
-    expand_blocks(graph);
+    let segments = expand::expand_segments(graph);
     let cursor = std::mem::replace(&mut graph.cursor, graph.entry);
-    let gradients = backward(graph, loss, seed, wrt);
+    let gradients = backward(graph, loss, seed, wrt, segments);
     graph.cursor = cursor;
     gradients
 }
@@ -50,6 +55,7 @@ fn backward(
     loss: ValueId,
     seed: Option<ValueId>,
     wrt: &[ValueId],
+    segments: Vec<Segment>,
 ) -> Result<Vec<Option<ValueId>>> {
     let forward = graph.blocks[graph.entry].ops.clone();
     let active = active_values(graph, wrt);
@@ -57,9 +63,11 @@ fn backward(
     if active[loss.index()] {
         let origin = graph.defining_op(loss).and_then(|op| op.origin);
         cotangents[loss.index()] = Some(seed.unwrap_or_else(|| Builder::new(graph, origin).number(1.0)));
-        for id in forward.into_iter().rev() {
-            propagate(graph, id, &active, &mut cotangents)?;
+        let mut again = Recomputation::new(&forward, segments);
+        for position in (0..forward.len()).rev() {
+            propagate(graph, position, &mut again, &active, &mut cotangents)?;
         }
+        again.remove_unused(graph, &cotangents);
     }
     Ok(wrt.iter().map(|value| cotangents[value.index()]).collect())
 }
@@ -82,17 +90,24 @@ fn active_values(graph: &Graph, wrt: &[ValueId]) -> Vec<bool> {
     active
 }
 
-/// Applies the rule of one op, if a cotangent arrives at its results and some operand wants one.
-fn propagate(graph: &mut Graph, id: OpId, active: &[bool], cotangents: &mut [Option<ValueId>]) -> Result<()> {
-    let op = &graph.ops[id];
+/// Applies the rule of one op of the forward pass, if a cotangent arrives at its results and some operand wants one.
+fn propagate(
+    graph: &mut Graph,
+    position: usize,
+    again: &mut Recomputation<'_>,
+    active: &[bool],
+    cotangents: &mut [Option<ValueId>],
+) -> Result<()> {
+    let op = &graph.ops[again.forward[position]];
     let arriving: Vec<_> = op.results.iter().map(|v| cotangents[v.index()]).collect();
     let needed: Vec<_> = op.operands.iter().map(|v| active[v.index()]).collect();
-    if !arriving.iter().any(Option::is_some) || !needed.contains(&true) {
+    let Some(first) = arriving.iter().flatten().next().copied().filter(|_| needed.contains(&true)) else {
         return Ok(());
-    }
+    };
     let op = op.clone();
     let Some(rule) = rules::rule(&op.kind) else { return Ok(()) };
-    let site = Site { op: &op, cotangents: &arriving, needed: &needed };
+    let read = again.op(graph, position, first);
+    let site = Site { op: &read, cotangents: &arriving, needed: &needed };
     let mut builder = Builder::new(graph, op.origin);
     let flowing = rule(&mut builder, &site)?;
     for ((&operand, &wanted), cotangent) in op.operands.iter().zip(&needed).zip(flowing) {

@@ -35,7 +35,9 @@ fn arity(kind: &OpKind) -> Option<usize> {
         k if k.is_external_leaf() => 0,
         OpKind::Constant { .. } | OpKind::Iota { .. } => 0,
         OpKind::RandomBits { .. } | OpKind::Select | OpKind::ScatterAdd { .. } => 3,
-        OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Dot(_) | OpKind::Gather { .. } => 2,
+        OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Dot(_) | OpKind::Gather { .. } | OpKind::Barrier => {
+            2
+        }
         OpKind::Attention(spec) => 3 + spec.extra_operands(),
         OpKind::AttentionGrad(spec) => 6 + spec.extra_operands(),
         OpKind::Concat { .. }
@@ -229,6 +231,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             block_params(graph, name, *block, t.iter().map(|ty| (*ty).clone()))?;
             Ok(graph.blocks[*block].results.iter().map(|&v| graph.ty(v).clone()).collect())
         }
+        OpKind::Barrier => one(t[0].clone()),
         OpKind::Custom(_) => unreachable!("handled by infer"),
     }
 }

@@ -325,8 +325,12 @@ pub enum OpKind {
     /// `carried` values, then one slice `[..]` of each stacked operand `[trip, ..]`; its results are the next carried values,
     /// then one slice of each stacked result. Blocks are closed: they use no value from outside.
     Repeat { block: BlockId, trip: usize, carried: usize },
-    /// (operands) -> results of `block`, whose temporaries the backward pass may compute again instead of keeping.
+    /// (operands) -> results of `block`, whose temporaries the backward pass computes again instead of keeping.
     Checkpoint { block: BlockId },
+    /// (x, after) -> x, available only once `after` is. What is computed from it is not the same expression as what is computed
+    /// from x, so a value that is computed again for the backward pass is neither merged with the first one nor computed early.
+    /// The elements of `after`, of any type, do not count, and no kernel reads them.
+    Barrier,
 
     /// A user's op: see [`super::CustomOp`]; the number indexes [`super::Graph::customs`].
     Custom(usize),
@@ -366,6 +370,7 @@ impl OpKind {
             OpKind::AttentionGrad(_) => "attention_grad",
             OpKind::Repeat { .. } => "repeat",
             OpKind::Checkpoint { .. } => "checkpoint",
+            OpKind::Barrier => "barrier",
             OpKind::Custom(_) => "custom",
         }
     }
@@ -378,11 +383,16 @@ impl OpKind {
         )
     }
 
-    /// Whether the result only re-addresses the operand's elements.
+    /// Whether the result only re-addresses the first operand's elements.
     pub fn is_view(&self) -> bool {
         matches!(
             self,
-            OpKind::Reshape { .. } | OpKind::Permute { .. } | OpKind::Broadcast { .. } | OpKind::Slice { .. }
+            OpKind::Reshape { .. }
+                | OpKind::Permute { .. }
+                | OpKind::Broadcast { .. }
+                | OpKind::Slice { .. }
+                | OpKind::Unary(UnaryOp::Detach)
+                | OpKind::Barrier
         )
     }
 

@@ -47,11 +47,15 @@ fn constant_results(graph: &Graph, op: &Candidate<'_>) -> Option<Vec<(Type, Lite
     evaluate(op.kind, &operands)
 }
 
-/// Randomness and users' code are not run at compile time, and blocks are expanded before.
+/// Randomness and users' code are not run at compile time, blocks are expanded before, and a barrier is there to stay.
 fn is_foldable(kind: &OpKind) -> bool {
     !matches!(
         kind,
-        OpKind::RandomBits { .. } | OpKind::Custom(_) | OpKind::Repeat { .. } | OpKind::Checkpoint { .. }
+        OpKind::RandomBits { .. }
+            | OpKind::Custom(_)
+            | OpKind::Repeat { .. }
+            | OpKind::Checkpoint { .. }
+            | OpKind::Barrier
     )
 }
 

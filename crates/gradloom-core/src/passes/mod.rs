@@ -8,6 +8,7 @@ pub mod cse;
 pub mod dce;
 pub mod fold;
 pub mod pipeline;
+pub mod remat;
 pub mod simplify;
 
 mod rewriter;

@@ -6,6 +6,7 @@
 
 use super::rewriter::same;
 use super::{cse, dce, fold, simplify};
+use crate::error::Result;
 use crate::grad;
 use crate::ir::Graph;
 use std::fmt;
@@ -75,6 +76,28 @@ pub fn run(mut graph: Graph) -> (Graph, Vec<PassReport>) {
         }
     }
     (graph, reports)
+}
+
+/// Runs one more rewrite, after the list, and reports on it as on the others.
+///
+/// # Errors
+/// The rewrite's.
+pub fn run_last(
+    graph: Graph,
+    reports: &mut Vec<PassReport>,
+    name: &'static str,
+    rewrite: impl FnOnce(&Graph) -> Result<Graph>,
+) -> Result<Graph> {
+    let start = now();
+    let after = rewrite(&graph)?;
+    reports.push(PassReport {
+        name,
+        round: 1,
+        ops_before: graph.entry_ops().count(),
+        ops_after: after.entry_ops().count(),
+        time: start.map(|start| start.elapsed()),
+    });
+    Ok(after)
 }
 
 fn expand_blocks(graph: &Graph) -> Graph {

@@ -133,7 +133,8 @@ fn op(plan: &Plan, kind: &OpKind, reads: &[Access], writes: &[Access]) -> Cost {
         | OpKind::Broadcast { .. }
         | OpKind::Slice { .. }
         | OpKind::Repeat { .. }
-        | OpKind::Checkpoint { .. } => return Cost::default(),
+        | OpKind::Checkpoint { .. }
+        | OpKind::Barrier => return Cost::default(),
     };
     all(flops, reads, writes)
 }

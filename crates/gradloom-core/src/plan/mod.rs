@@ -139,13 +139,8 @@ fn too_large(graph: &Graph, plan: &Plan, limit: usize) -> Error {
         ErrorKind::Plan,
         format!("the step needs {} bytes of memory, the limit is {limit}", plan.totals.step),
     );
-    for buffer in report::at_peak(plan).into_iter().take(5) {
-        error = error.note(format!(
-            "{} {} takes {} bytes",
-            report::label(graph, buffer),
-            buffer.ty,
-            buffer.bytes
-        ));
+    for note in report::largest(graph, plan) {
+        error = error.note(note);
     }
     error.help("make the batch or the context smaller")
 }

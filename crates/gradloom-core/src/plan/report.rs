@@ -41,6 +41,12 @@ pub fn at_peak(plan: &Plan) -> Vec<&Buffer> {
     alive
 }
 
+/// A line for each of the five largest buffers of [`at_peak`], for the refusal of a plan.
+pub(crate) fn largest(graph: &Graph, plan: &Plan) -> Vec<String> {
+    let line = |b: &Buffer| format!("{} {} takes {} bytes", label(graph, b), b.ty, b.bytes);
+    at_peak(plan).into_iter().take(5).map(line).collect()
+}
+
 /// Bytes in the largest unit that leaves at least one whole: `12.3 MB` is 12.3 million bytes.
 pub fn human_bytes(bytes: usize) -> String {
     let (unit, name) = match bytes {

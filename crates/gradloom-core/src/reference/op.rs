@@ -38,6 +38,7 @@ pub(super) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Concat { axis } => one(movement::concat(x, *axis, ty(0))),
         OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
         OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
+        OpKind::Barrier => one(x[0].clone()),
         OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
         OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),
         OpKind::ScatterAdd { batch } => index::scatter_add(x[0], x[1], x[2], *batch).and_then(one),

@@ -177,9 +177,10 @@ fn position(kind: &OpKind) -> usize {
         OpKind::Repeat { .. } => 27,
         OpKind::Checkpoint { .. } => 28,
         OpKind::Custom(_) => 29,
+        OpKind::Barrier => 30,
     }
 }
-const VARIANTS: usize = 30;
+const VARIANTS: usize = 31;
 
 #[test]
 fn every_primitive_is_tested_or_listed_as_not_differentiable() {

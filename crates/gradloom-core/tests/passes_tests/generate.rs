@@ -162,7 +162,7 @@ impl Generator {
         let larger = |v: &ValueId| self.graph.ty(*v).elements();
         let x = [first, second].into_iter().max_by_key(larger)?;
         let shape = self.graph.ty(x).shape.clone();
-        match self.random.below(26) {
+        match self.random.below(27) {
             0..=3 => self.unary(x),
             4..=8 => self.binary(pool, x),
             9 => {
@@ -207,6 +207,7 @@ impl Generator {
             22 => self.dot(pool),
             23 => self.attention(pool),
             24 => self.random_bits(pool, shape),
+            25 => self.try_add(OpKind::Barrier, &[x, second]),
             _ => self.block(pool, x),
         }
     }

@@ -9,6 +9,7 @@ mod meaning;
 mod pipeline;
 #[path = "../grad_tests/random.rs"]
 mod random;
+mod remat;
 mod simplify;
 mod sums;
 

@@ -61,6 +61,7 @@ fn variant(kind: &OpKind) -> usize {
         OpKind::Repeat { .. } => 27,
         OpKind::Checkpoint { .. } => 28,
         OpKind::Custom(_) => 29,
+        OpKind::Barrier => 30,
     }
 }
 
@@ -69,7 +70,7 @@ fn the_sample_has_every_op() {
     use gradloom_core::ir::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
     let graph = parse_with(EVERY_OP, &customs()).unwrap();
     let variants: HashSet<usize> = graph.ops.iter().map(|(_, op)| variant(&op.kind)).collect();
-    assert_eq!(variants, (0..30).collect());
+    assert_eq!(variants, (0..31).collect());
     let names: HashSet<&str> = graph.ops.iter().map(|(_, op)| op.kind.name()).collect();
     let all = UnaryOp::ALL.iter().map(|op| op.name());
     let all = all.chain(BinaryOp::ALL.iter().map(|op| op.name()));

@@ -6,7 +6,7 @@ use super::{ConfigError, Gpt2Config};
 use gradloom_core::nn::{
     CausalSelfAttention, Dropout, Embedding, Init, KeyValueCache, LayerNorm, Linear, Module,
 };
-use gradloom_core::trace::Tensor;
+use gradloom_core::trace::{Tensor, checkpoint};
 
 /// GPT-2: a decoder-only transformer. Radford et al. (2019).
 ///
@@ -26,6 +26,8 @@ pub struct Gpt2 {
     pub ln_f: LayerNorm,
     #[module(skip)]
     config: Gpt2Config,
+    #[module(skip)]
+    checkpoint_blocks: bool,
 }
 
 /// One block: attention, then an MLP, each on a normalised copy and added to its input.
@@ -69,7 +71,15 @@ impl Gpt2 {
             h: (0..config.layers).map(|_| Block::new(config)).collect(),
             ln_f: LayerNorm::new(config.width),
             config: config.clone(),
+            checkpoint_blocks: false,
         })
+    }
+
+    /// Lets training keep only what goes from block to block, and compute the inside of each block once more for its gradients:
+    /// about a third more work for a fraction of the memory. The numbers stay the same, bit for bit. See [`checkpoint`].
+    pub fn checkpoint_blocks(mut self) -> Self {
+        self.checkpoint_blocks = true;
+        self
     }
 
     /// The sizes.
@@ -107,7 +117,10 @@ impl Gpt2 {
         let [_, time] = ids.dims();
         let positions = self.wpe.weight.tensor().slice(0, 0..time);
         let embedded = self.dropout.forward(self.wte.forward(ids) + positions);
-        let mixed = self.h.iter().fold(embedded, |x, block| block.forward(x));
+        let mixed = self.h.iter().fold(embedded, |x, block| match self.checkpoint_blocks {
+            true => checkpoint(|| block.forward(x)),
+            false => block.forward(x),
+        });
         self.ln_f.forward(mixed)
     }
 

@@ -58,7 +58,8 @@ pub fn prepare(launch: &Launch, graph: &Graph) -> Box<dyn Prepared> {
         | OpKind::Broadcast { .. }
         | OpKind::Slice { .. }
         | OpKind::Repeat { .. }
-        | OpKind::Checkpoint { .. } => {
+        | OpKind::Checkpoint { .. }
+        | OpKind::Barrier => {
             panic!("gradloom launched {}, which has no kernel; please report this", kind.name())
         }
     }

@@ -22,10 +22,19 @@ pub struct Stages {
     pub grad: Graph,
     /// With the optimizer.
     pub optim: Graph,
-    /// Simplified; what is lowered.
+    /// Simplified, within the memory budget; what is lowered.
     pub passes: Graph,
     /// What each pass did.
     pub reports: Vec<passes::PassReport>,
+}
+
+/// Bounds that the user set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limits {
+    /// Largest norm of all gradients together.
+    pub(super) clip_norm: Option<f64>,
+    /// Bytes of the whole step.
+    pub(super) memory_budget: Option<usize>,
 }
 
 pub(super) struct Compiled {
@@ -38,8 +47,9 @@ pub(super) fn training<M: Module>(
     session: &Session<M>,
     traced: &Traced,
     optimizer: &dyn Optimizer,
-    clip_norm: Option<f64>,
+    limits: Limits,
 ) -> Result<Compiled> {
+    let Limits { clip_norm, memory_budget } = limits;
     // A number out of range is an error now, not at the first step.
     let mut numbers = optimizer.hyperparameters();
     numbers.insert("lr".into(), optimizer.schedule().at(0));
@@ -54,7 +64,14 @@ pub(super) fn training<M: Module>(
     verify_stage(&grad, "grad")?;
     let optim = optim::attach(grad.clone(), &trainables, optimizer, clip_norm.is_some())?;
     verify_stage(&optim, "optim")?;
-    let (passes, reports) = passes::run(optim.clone());
+    let (mut passes, mut reports) = passes::run(optim.clone());
+    if let Some(budget) = memory_budget {
+        passes = passes::pipeline::run_last(passes, &mut reports, "remat", |graph| {
+            let loss =
+                graph.output(LOSS).ok_or_else(|| Error::new(ErrorKind::Internal, "there is no loss"))?;
+            passes::remat::fit(graph, loss, budget, &mut |graph| session.plan(graph))
+        })?;
+    }
     let program = session.load(passes.clone())?;
     Ok(Compiled { program, stages: Stages { trace, grad, optim, passes, reports } })
 }

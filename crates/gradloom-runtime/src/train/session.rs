@@ -9,6 +9,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::nn::Module;
 use gradloom_core::optim::STATE_PREFIX;
+use gradloom_core::plan::{self, Plan};
 use gradloom_core::trace::{Input, ParamTable, Tensor};
 
 /// A model, its store, and a device: training, evaluation and generation are programs over one session, without copies.
@@ -91,6 +92,13 @@ impl<M: Module> Session<M> {
                 .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))?;
             Ok(elements)
         })
+    }
+
+    /// The plan that a graph would have over the session's store; nothing is allocated, and no limit is applied.
+    pub(super) fn plan(&self, graph: &Graph) -> Result<Plan> {
+        let mut layout = self.store.layout();
+        layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
+        plan::plan(graph, self.device.backend.lower(graph)?, &layout, None)
     }
 
     /// The model.

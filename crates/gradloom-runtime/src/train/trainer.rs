@@ -1,6 +1,6 @@
 //! The builder of a training program.
 
-use super::compile;
+use super::compile::{self, Limits};
 use super::{Session, Train};
 use crate::device::Device;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -17,18 +17,18 @@ pub struct Trainer<M, const N: usize = 0> {
     inputs: Vec<Input>,
     traced: Option<Result<Traced>>,
     optimizer: Option<Box<dyn Optimizer>>,
-    clip_norm: Option<f64>,
+    limits: Limits,
     seed: u64,
 }
 
 /// Without the model, so that models need not be `Debug`.
 impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { inputs, optimizer, clip_norm, seed, .. } = self;
+        let Self { inputs, optimizer, limits, seed, .. } = self;
         f.debug_struct("Trainer")
             .field("inputs", inputs)
             .field("optimizer", optimizer)
-            .field("clip_norm", clip_norm)
+            .field("limits", limits)
             .field("seed", seed)
             .finish_non_exhaustive()
     }
@@ -37,7 +37,8 @@ impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
 impl<M: Module> Trainer<M> {
     /// A trainer of `model`.
     pub fn new(model: M) -> Self {
-        Self { model, inputs: Vec::new(), traced: None, optimizer: None, clip_norm: None, seed: 0 }
+        let limits = Limits::default();
+        Self { model, inputs: Vec::new(), traced: None, optimizer: None, limits, seed: 0 }
     }
 
     /// Declares the data that every step takes, in order.
@@ -47,7 +48,7 @@ impl<M: Module> Trainer<M> {
             inputs: inputs.to_vec(),
             traced: None,
             optimizer: self.optimizer,
-            clip_norm: self.clip_norm,
+            limits: self.limits,
             seed: self.seed,
         }
     }
@@ -71,7 +72,16 @@ impl<M: Module, const N: usize> Trainer<M, N> {
 
     /// Scales all gradients down together so that their norm is at most `max_norm` (PyTorch's `clip_grad_norm_`).
     pub fn clip_norm(mut self, max_norm: f64) -> Self {
-        self.clip_norm = Some(max_norm);
+        self.limits.clip_norm = Some(max_norm);
+        self
+    }
+
+    /// Lets a step take at most so many bytes for everything: parameters, optimizer states, activations, gradients, scratch
+    /// ([`Totals::peak`](gradloom_core::plan::Totals::peak)). Where the step would need more, values of the forward pass are
+    /// computed again in the backward pass instead of kept, the cheapest ones first; the results keep their bits. A budget that
+    /// cannot be met is an error of [`Trainer::compile`] that names the least number of bytes.
+    pub fn memory_budget(mut self, bytes: usize) -> Self {
+        self.limits.memory_budget = Some(bytes);
         self
     }
 
@@ -93,7 +103,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         let traced = self.traced.ok_or_else(|| missing("loss"))??;
         let optimizer = self.optimizer.ok_or_else(|| missing("optimizer"))?;
         let session = Session::new(self.model, device, self.seed)?;
-        let compiled = compile::training(&session, &traced, &*optimizer, self.clip_norm)?;
-        Ok(Train::new(session, self.inputs, optimizer, self.clip_norm, compiled))
+        let compiled = compile::training(&session, &traced, &*optimizer, self.limits)?;
+        Ok(Train::new(session, self.inputs, optimizer, self.limits.clip_norm, compiled))
     }
 }

@@ -118,6 +118,7 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         OpKind::Repeat { .. } | OpKind::Checkpoint { .. } => {
             refuse("blocks must be inlined before differentiation", "call grad::expand_blocks first")
         }
+        OpKind::Barrier => first(|_, s| s.g()),
         OpKind::Custom(id) => custom::rule(*id),
     }
 }

@@ -104,6 +104,7 @@ fn plain(head: &Head, attributes: &mut Attributes) -> Result<OpKind> {
         "concat" => OpKind::Concat { axis: attributes.integer("axis")? },
         "dynamic_slice" => OpKind::DynamicSlice { sizes: head.ty()?.shape.to_vec() },
         "dynamic_update_slice" => OpKind::DynamicUpdateSlice,
+        "barrier" => OpKind::Barrier,
         "dot" => OpKind::Dot(DotAxes {
             lhs_batch: attributes.list_or_empty("lhs_batch")?,
             rhs_batch: attributes.list_or_empty("rhs_batch")?,

@@ -54,6 +54,7 @@ pub(super) fn attributes(kind: &OpKind) -> Vec<String> {
         | OpKind::DynamicSlice { .. }
         | OpKind::DynamicUpdateSlice
         | OpKind::Checkpoint { .. }
+        | OpKind::Barrier
         | OpKind::Custom(_) => Vec::new(),
         OpKind::State { init, .. } => vec![assign("init", number(*init))],
         OpKind::Iota { axis, .. } | OpKind::ArgReduce { axis, .. } | OpKind::Concat { axis } => {

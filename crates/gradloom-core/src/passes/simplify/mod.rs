@@ -55,10 +55,11 @@ fn definition<'a>(b: &'a Builder<'_>, value: ValueId) -> Option<(&'a OpKind, &'a
     b.graph.defining_op(value).map(|op: &Op| (&op.kind, op.operands.as_slice()))
 }
 
-/// How often each value is read, by id.
+/// How often each value is read, by id. A barrier does not read the value that it waits for.
 fn use_counts(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.values.len()];
-    let operands = graph.ops.iter().flat_map(|(_, op)| &op.operands);
+    let read = |op: &Op| if op.kind == OpKind::Barrier { 1 } else { op.operands.len() };
+    let operands = graph.ops.iter().flat_map(|(_, op)| &op.operands[..read(op)]);
     let results = graph.blocks.iter().flat_map(|(_, block)| &block.results);
     let updates =
         graph.updates.iter().flat_map(|u| [&u.target, &u.value].into_iter().chain(u.region.iter().flatten()));

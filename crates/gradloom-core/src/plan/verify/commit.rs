@@ -4,7 +4,7 @@ use super::super::{Plan, Role};
 use super::contents::{Content, replay};
 use super::{broken, structure};
 use crate::error::Result;
-use crate::ir::{Graph, OpKind, UnaryOp, ValueId};
+use crate::ir::{Graph, ValueId};
 use crate::kernel::Phase;
 
 /// Checks a plan against its graph: every update takes effect, no other parameter or state changes, and no launch of the commit
@@ -49,9 +49,7 @@ pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
 fn is_same(graph: &Graph, mut value: ValueId, other: ValueId) -> bool {
     while value != other {
         match graph.defining_op(value) {
-            Some(op) if op.kind.is_view() || op.kind == OpKind::Unary(UnaryOp::Detach) => {
-                value = op.operands[0]
-            }
+            Some(op) if op.kind.is_view() => value = op.operands[0],
             _ => return false,
         }
     }

@@ -105,6 +105,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "attention", sample: |r, _| attention(r) },
     Case { name: "repeat", sample: blocks::repeat },
     Case { name: "checkpoint", sample: blocks::checkpoint },
+    Case { name: "barrier", sample: |r, _| barrier(r) },
     Case { name: "custom", sample: blocks::custom },
 ];
 
@@ -162,6 +163,11 @@ fn indices(r: &mut Random, shape: &[usize], bound: usize) -> Operand {
     let ty = Type::new(DType::I32, shape);
     let values = (0..ty.elements()).map(|_| r.below(bound) as f64).collect();
     (ty, values)
+}
+
+fn barrier(r: &mut Random) -> Instance {
+    let shape = any_shape(r);
+    Instance { kind: OpKind::Barrier, operands: vec![floats(r, &shape), indices(r, &[2], 3)] }
 }
 
 fn unary(r: &mut Random, op: UnaryOp, low: f64, high: f64) -> Instance {

@@ -1,0 +1,51 @@
+//! What computing an op once more costs, for comparing ops with each other.
+//!
+//! In: an op. Out: a number of operations. They are those of the arithmetic, with a weight for functions that take many
+//! instructions; an op that only moves elements counts one for each. Real times differ by what is fused and what is
+//! cached, but the order hardly does: elementwise ops and reductions are cheap for the bytes that they make, products and
+//! attention are not.
+
+use crate::ir::{BinaryOp, Graph, Op, OpKind, UnaryOp};
+
+/// Operations to compute the results of an op.
+pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
+    let elements = |value| graph.ty(value).shape.iter().map(|&extent| extent as f64).product::<f64>();
+    let results: f64 = op.results.iter().map(|&value| elements(value)).sum();
+    match &op.kind {
+        OpKind::Unary(function) => results * unary(*function),
+        OpKind::Binary(BinaryOp::Pow | BinaryOp::Rem) => results * TRANSCENDENTAL,
+        OpKind::Binary(BinaryOp::Div) => results * DIVISION,
+        // Ten rounds of two multiplications and some, for four words: Salmon et al., SC'11.
+        OpKind::RandomBits { .. } => results * 20.0,
+        OpKind::Reduce { .. } | OpKind::ArgReduce { .. } => elements(op.operands[0]),
+        OpKind::Dot(axes) => {
+            let shape = &graph.ty(op.operands[0]).shape;
+            2.0 * results * axes.lhs_contract.iter().map(|&axis| shape[axis] as f64).product::<f64>()
+        }
+        OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => {
+            // Two products forward and five backward, of which a causal mask leaves half.
+            let (q, k) = (elements(op.operands[0]), &graph.ty(op.operands[1]).shape);
+            let products = if matches!(op.kind, OpKind::Attention(_)) { 2.0 } else { 5.0 };
+            2.0 * products * q * k[2] as f64 * if spec.causal { 0.5 } else { 1.0 }
+        }
+        OpKind::ScatterAdd { .. } | OpKind::DynamicUpdateSlice => results + elements(op.operands[1]),
+        _ => results,
+    }
+}
+
+/// Whether an op is computed again only if nothing cheaper is enough.
+pub(super) fn is_expensive(op: &Op) -> bool {
+    matches!(op.kind, OpKind::Dot(_) | OpKind::Attention(_) | OpKind::AttentionGrad(_))
+}
+
+const TRANSCENDENTAL: f64 = 10.0;
+const DIVISION: f64 = 4.0;
+
+fn unary(function: UnaryOp) -> f64 {
+    use UnaryOp::{Abs, Detach, Floor, Neg, Not, Rsqrt, Sign, Sqrt};
+    match function {
+        Neg | Abs | Sign | Floor | Not | Detach => 1.0,
+        Sqrt | Rsqrt => DIVISION,
+        _ => TRANSCENDENTAL,
+    }
+}

@@ -1,0 +1,100 @@
+//! The graph in which chosen ops of the forward pass are computed a second time for their late readers.
+//!
+//! In: the forward pass and the ops to compute again. Out: a graph with the same meaning. Always holds: a copy stands
+//! right before its first reader, so it lives no longer than needed; it reads what is kept through a
+//! [`OpKind::Barrier`], so that no pass merges it with the original.
+
+use super::live::{Forward, is_constant};
+use crate::ir::{Builder, Graph, Id, OpId, OpKind, ValueId};
+use crate::passes::dce::dce;
+use std::collections::{HashMap, HashSet};
+
+/// Lets all ops after the forward pass read copies of the `chosen` ops' results. `last` ends the forward pass.
+pub(super) fn rewrite(forward: &Forward<'_>, last: ValueId, chosen: &HashSet<OpId>) -> Graph {
+    let mut graph = forward.graph.clone();
+    graph.cursor = graph.entry;
+    let entry = graph.entry;
+    let old = std::mem::take(&mut graph.blocks[entry].ops);
+    let repeated = with_views(forward, &old, chosen);
+    let mut copies = Copies {
+        forward,
+        repeated,
+        values: HashMap::new(),
+        barriers: HashMap::new(),
+        products: [last, last],
+    };
+    for id in old {
+        if forward.is_late(id) {
+            for i in 0..forward.graph.ops[id].operands.len() {
+                let operand = forward.graph.ops[id].operands[i];
+                copies.make(&mut graph, operand);
+                graph.ops[id].operands[i] = copies.values.get(&operand).copied().unwrap_or(operand);
+            }
+            if matches!(graph.ops[id].kind, OpKind::Dot(_) | OpKind::AttentionGrad(_)) {
+                copies.products = [copies.products[1], graph.ops[id].results[0]];
+            }
+        }
+        graph.blocks[entry].ops.push(id);
+    }
+    dce(&graph)
+}
+
+/// The chosen ops, and the views of what they compute.
+fn with_views(forward: &Forward<'_>, ops: &[OpId], chosen: &HashSet<OpId>) -> Vec<bool> {
+    let mut repeated = vec![false; forward.graph.ops.len()];
+    for &id in ops.iter().filter(|&&id| !forward.is_late(id)) {
+        let op = &forward.graph.ops[id];
+        repeated[id.index()] = chosen.contains(&id)
+            || (op.kind.is_view() && repeated[forward.definition(op.operands[0]).index()]);
+    }
+    repeated
+}
+
+struct Copies<'f, 'g> {
+    forward: &'f Forward<'g>,
+    /// Which ops are computed again, by id.
+    repeated: Vec<bool>,
+    /// The copy of each value that has one.
+    values: HashMap<ValueId, ValueId>,
+    /// What copies read instead of a value that is kept.
+    barriers: HashMap<ValueId, ValueId>,
+    /// Results of the last two products of the backward pass. Copies wait for the earlier one: the later may be what their reader
+    /// reads, too, and could not be fused with it if they had to come between.
+    products: [ValueId; 2],
+}
+
+impl Copies<'_, '_> {
+    /// Appends the copy of a value and of what it is computed from, as far as that is computed again and not there yet.
+    fn make(&mut self, graph: &mut Graph, value: ValueId) {
+        let mut needed: HashSet<OpId> = HashSet::new();
+        let mut waiting = vec![value];
+        while let Some(value) = waiting.pop() {
+            let id = self.forward.definition(value);
+            if self.repeated[id.index()] && !self.values.contains_key(&value) && needed.insert(id) {
+                waiting.extend(&self.forward.graph.ops[id].operands);
+            }
+        }
+        let mut needed: Vec<OpId> = needed.into_iter().collect();
+        needed.sort_by_key(|&id| self.forward.position(id));
+        for id in needed {
+            let op = &self.forward.graph.ops[id];
+            let mut builder = Builder::new(graph, op.origin);
+            let operands: Vec<ValueId> =
+                op.operands.iter().map(|&operand| self.operand(&mut builder, operand)).collect();
+            let results = builder.all(op.kind.clone(), &operands);
+            self.values.extend(op.results.iter().copied().zip(results));
+        }
+    }
+
+    /// What a copy reads in place of an operand of the original.
+    fn operand(&mut self, builder: &mut Builder<'_>, operand: ValueId) -> ValueId {
+        if let Some(&copy) = self.values.get(&operand) {
+            return copy;
+        }
+        if is_constant(&builder.graph.ops[self.forward.source(operand)].kind) {
+            return operand;
+        }
+        let after = self.products[0];
+        *self.barriers.entry(operand).or_insert_with(|| builder.op(OpKind::Barrier, &[operand, after]))
+    }
+}
