@@ -146,7 +146,11 @@ fn shapes_beyond_any_memory_are_refused() {
 fn a_step_larger_than_the_memory_is_refused_before_it_is_allocated() {
     let error = Trainer::new(Linear::no_bias(1, 1))
         .inputs([f32("x", [1])])
-        .loss(|m, [x]| (x.broadcast_to([1 << 45]).exp().sin() * m.weight.tensor().reshape([1])).sum())
+        .loss(|m, [x]| {
+            // A product has its operand in memory.
+            let many = x.broadcast_to([1 << 45]).exp().sin().reshape([1 << 45, 1]);
+            many.matmul(m.weight.tensor()).sum()
+        })
         .optimizer(Sgd::new(0.1))
         .compile(&Device::cpu())
         .unwrap_err();

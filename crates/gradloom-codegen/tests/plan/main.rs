@@ -14,6 +14,7 @@ mod verify;
 
 use gradloom_codegen::cpu;
 use gradloom_core::error::{Error, Result};
+use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{Graph, ValueId, parse};
 use gradloom_core::kernel::{Launch, Phase};
 use gradloom_core::plan::{self, Buffer, Plan, StoreLayout};
@@ -27,7 +28,8 @@ fn graph(lines: &str) -> Graph {
 }
 
 fn plan_within(graph: &Graph, limit: Option<usize>) -> Result<Plan> {
-    let lowered = cpu::lower(graph, 1)?;
+    // A kernel for each op: these tests are about the plan, whatever its kernels are.
+    let lowered = cpu::lower_fused(graph, fuse(graph, Fusion::Off)?, 1);
     let mut store = StoreLayout::default();
     store.extend(graph).expect("a new store takes any graph");
     plan::plan(graph, lowered, &store, limit)

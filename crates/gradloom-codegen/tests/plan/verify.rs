@@ -188,7 +188,7 @@ fn accesses_stay_inside_their_buffers() {
     broken(|p| p.outputs[0].1.layout.offset = 1, "output \"loss\" reaches f32 element 2");
     broken(
         |p| launch(p, "exp").writes[0].layout = Layout::new(0, [4, 2].into(), vec![4, 1]),
-        "writes with gaps",
+        "writes %6 with gaps",
     );
     broken(|p| launch(p, "dot").workspace = 64, "launch 0 (dot) needs 64 bytes of workspace, there are 0");
 }
