@@ -44,12 +44,12 @@ impl Network {
     }
 
     /// The vertex follows from nothing in the network.
-    pub(super) fn from_source(&mut self, vertex: usize) {
+    pub(super) fn feed(&mut self, vertex: usize) {
         self.arc(SOURCE, entrance(vertex), UNBOUNDED);
     }
 
     /// The vertex is wanted.
-    pub(super) fn to_sink(&mut self, vertex: usize) {
+    pub(super) fn drain(&mut self, vertex: usize) {
         self.arc(exit(vertex), SINK, UNBOUNDED);
     }
 
@@ -118,9 +118,9 @@ mod tests {
     fn a_chain_is_cut_where_it_is_thinnest() {
         let mut network = Network::default();
         let all: Vec<usize> = [5, 3, 1, 4].iter().map(|&cost| network.vertex(cost)).collect();
-        network.from_source(all[0]);
+        network.feed(all[0]);
         all.windows(2).for_each(|pair| network.edge(pair[0], pair[1]));
-        network.to_sink(all[3]);
+        network.drain(all[3]);
         assert_eq!(network.minimum_cut(), [all[2]]);
     }
 
@@ -128,11 +128,11 @@ mod tests {
     fn one_value_before_a_fan_is_cheaper_than_the_fan() {
         let mut network = Network::default();
         let root = network.vertex(8);
-        network.from_source(root);
+        network.feed(root);
         for _ in 0..3 {
             let leaf = network.vertex(4);
             network.edge(root, leaf);
-            network.to_sink(leaf);
+            network.drain(leaf);
         }
         assert_eq!(network.minimum_cut(), [root]);
     }
@@ -144,14 +144,14 @@ mod tests {
         let [a, b, c, d] = [2, 2, 2, 2].map(|cost| network.vertex(cost));
         let free = network.vertex(0);
         for start in [a, b, free] {
-            network.from_source(start);
+            network.feed(start);
         }
         network.edge(a, c);
         network.edge(a, d);
         network.edge(b, c);
         network.edge(free, d);
-        network.to_sink(c);
-        network.to_sink(d);
+        network.drain(c);
+        network.drain(d);
         let cut = network.minimum_cut();
         assert!(!cut.contains(&free) || cut.len() == 3, "{cut:?}");
         assert_eq!(cut.iter().filter(|&&v| v != free).count(), 2, "{cut:?}");

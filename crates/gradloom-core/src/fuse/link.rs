@@ -38,7 +38,7 @@ pub(super) fn row_layout(layout: &Layout, columns: usize) -> Option<Layout> {
     while left > 1 {
         axis = axis.checked_sub(1)?;
         let extent = layout.shape[axis];
-        if left % extent != 0 || (extent > 1 && layout.strides[axis] != 0) {
+        if !left.is_multiple_of(extent) || (extent > 1 && layout.strides[axis] != 0) {
             return None;
         }
         left /= extent;

@@ -104,7 +104,7 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
     };
     for &value in &wanted {
         let vertex = search.visit(value);
-        search.network.to_sink(vertex);
+        search.network.drain(vertex);
     }
     let values: Vec<(ValueId, usize)> =
         search.vertex.iter().map(|(&value, &vertex)| (value, vertex)).collect();
@@ -146,7 +146,7 @@ impl Search<'_, '_> {
                     self.network.edge(before, vertex);
                 }
             }
-            _ => self.network.from_source(vertex),
+            _ => self.network.feed(vertex),
         }
         vertex
     }
