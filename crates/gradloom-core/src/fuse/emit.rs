@@ -115,7 +115,9 @@ fn natural_split(facts: &Facts<'_>, node: usize, domain: Domain) -> (usize, usiz
     const SHORT: usize = 16;
     let shape = &facts.graph.ty(facts.op(node).results[0]).shape;
     match shape.last() {
-        Some(&last) if last >= SHORT && domain.elements.is_multiple_of(last) => (domain.elements / last, last),
+        Some(&last) if last >= SHORT && domain.elements.is_multiple_of(last) => {
+            (domain.elements / last, last)
+        }
         _ => (1, domain.elements),
     }
 }

@@ -76,7 +76,7 @@ impl Init {
 /// Site of initial values, apart from the sites that tracing counts up from 0.
 const INIT_SITE: u32 = u32::MAX;
 /// Elements that are worth a thread of their own.
-const THREAD_ELEMENTS: usize = 1 << 16;
+const THREAD_ELEMENTS: usize = 1 << 13;
 
 /// Fills four elements from each four random words; the words depend on the element alone, so the cores may share the work.
 fn fill_by_words(out: &mut [f32], key: [u32; 2], parameter: u32, f: impl Fn([u32; 4]) -> [f32; 4] + Sync) {

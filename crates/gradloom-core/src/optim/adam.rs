@@ -44,7 +44,7 @@ impl Settings {
 
     /// `p`'s next value from a gradient and the value that the step is taken from.
     fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, from: ValueId) -> ValueId {
-        use BinaryOp::{Add, Div, Mul};
+        use BinaryOp::{Add, Mul};
         let (m, v) = (s.state("m", parameter), s.state("v", parameter));
         let difference = s.builder.sub(gradient, m);
         let one_minus_beta1 = s.scalar("one_minus_beta1");
@@ -70,12 +70,15 @@ impl Settings {
             let (lr, correction) = (s.scalar("lr"), correction(s, "ln_beta1"));
             s.builder.div(lr, correction)
         });
-        let root_correction = s.shared("root_correction", |s| {
+        // One division for all elements instead of one for each.
+        let root_factor = s.shared("root_factor", |s| {
             let correction = correction(s, "ln_beta2");
-            s.builder.unary(UnaryOp::Sqrt, correction)
+            let root = s.builder.unary(UnaryOp::Sqrt, correction);
+            let one = s.builder.number(1.0);
+            s.builder.div(one, root)
         });
         let root = s.builder.unary(UnaryOp::Sqrt, next_v);
-        let root = s.with_scalar(Div, root, root_correction);
+        let root = s.with_scalar(Mul, root, root_factor);
         let epsilon = s.scalar("epsilon");
         let denominator = s.with_scalar(Add, root, epsilon);
         let direction = s.builder.div(next_m, denominator);
