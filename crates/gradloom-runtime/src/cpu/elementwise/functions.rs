@@ -184,6 +184,29 @@ pub(in crate::cpu) fn binary(op: BinaryOp, dtype: DType, level: Level) -> MapFn 
     }
 }
 
+/// The loop of two functions of f32, one after the other: `(a first b) second c`, or, `reversed`, `c second (a first b)`. None for
+/// functions that are not worth it. Each of the two is rounded.
+pub(in crate::cpu) fn pair(first: BinaryOp, second: BinaryOp, reversed: bool, level: Level) -> Option<MapFn> {
+    use BinaryOp::{Add, Mul, Sub};
+    macro_rules! of {
+        ($first:tt) => {
+            match (second, reversed) {
+                (Add, _) => function!(level, (a: f32, b: f32, c: f32) -> f32 { (a $first b) + c }),
+                (Mul, _) => function!(level, (a: f32, b: f32, c: f32) -> f32 { (a $first b) * c }),
+                (Sub, false) => function!(level, (a: f32, b: f32, c: f32) -> f32 { (a $first b) - c }),
+                (Sub, true) => function!(level, (a: f32, b: f32, c: f32) -> f32 { c - (a $first b) }),
+                _ => return None,
+            }
+        };
+    }
+    Some(match first {
+        Add => of!(+),
+        Sub => of!(-),
+        Mul => of!(*),
+        _ => return None,
+    })
+}
+
 /// The loop of a comparison.
 pub(in crate::cpu) fn compare(op: CompareOp, dtype: DType, level: Level) -> MapFn {
     macro_rules! of {

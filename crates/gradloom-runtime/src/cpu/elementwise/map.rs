@@ -87,11 +87,16 @@ pub(super) trait Map3: 'static {
     fn apply(a: Self::A, b: Self::B, c: Self::C) -> Self::R;
 }
 
-/// One row of an operand.
+/// A chunk of elements, at the start of a cache line.
+#[repr(align(64))]
+struct Padded<T>([T; CHUNK]);
+
+/// What is left of one row of an operand.
 struct Row<T> {
-    start: *const T,
-    /// Whether the row's only element fills the chunk's buffer.
-    repeated: bool,
+    /// The next chunk.
+    next: *const T,
+    /// Elements from a chunk to the next: none for an operand whose only element fills the chunk's buffer.
+    step: usize,
 }
 
 impl<T: Copy + Default> Row<T> {
@@ -100,33 +105,34 @@ impl<T: Copy + Default> Row<T> {
     /// # Safety
     /// The operand has that row.
     #[inline(always)]
-    unsafe fn new(operand: &Operand, row: usize, padded: &mut [T; CHUNK]) -> Self {
+    unsafe fn new(operand: &Operand, row: usize, padded: &mut Padded<T>) -> Self {
         let start = operand.start.wrapping_add(row * operand.row_stride).cast::<T>();
         if operand.repeated {
             // SAFETY: the row's one element.
-            *padded = [unsafe { *start }; CHUNK];
+            padded.0 = [unsafe { *start }; CHUNK];
+            return Self { next: padded.0.as_ptr(), step: 0 };
         }
-        Self { start, repeated: operand.repeated }
+        Self { next: start, step: CHUNK }
     }
 
-    /// `now` elements from `done` on, with room for a whole chunk.
+    /// Pads the last `left < CHUNK` elements to a whole chunk.
     ///
     /// # Safety
-    /// The row has `done + now` elements; `padded` is what [`Row::new`] was given.
+    /// The row has `left` more elements; `padded` is what [`Row::new`] was given.
     #[inline(always)]
-    unsafe fn chunk(&self, done: usize, now: usize, padded: &mut [T; CHUNK]) -> *const T {
-        if self.repeated {
-            return padded.as_ptr();
+    unsafe fn pad(&mut self, left: usize, padded: &mut Padded<T>) {
+        if self.step == CHUNK {
+            padded.0 = [T::default(); CHUNK];
+            // SAFETY: `left < CHUNK`, and the buffer is not what the operand points to.
+            unsafe { std::ptr::copy_nonoverlapping(self.next, padded.0.as_mut_ptr(), left) };
+            self.next = padded.0.as_ptr();
         }
-        // SAFETY: `done` is within the row.
-        let from = unsafe { self.start.add(done) };
-        if now == CHUNK {
-            return from;
-        }
-        *padded = [T::default(); CHUNK];
-        // SAFETY: `now < CHUNK`, and the array is not what the operand points to.
-        unsafe { std::ptr::copy_nonoverlapping(from, padded.as_mut_ptr(), now) };
-        padded.as_ptr()
+    }
+
+    /// Goes to the next chunk.
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.next = self.next.wrapping_add(self.step);
     }
 }
 
@@ -136,27 +142,39 @@ impl<T: Copy + Default> Row<T> {
 /// compiles for the baseline.
 macro_rules! for_each_chunk {
     ($rows:ident, $columns:ident, $target:ident: $R:ty, [$($a:ident: $A:ty = $operand:expr, $padded:ident),*], $results:ident => $compute:expr) => {
-        $(let mut $padded: [$A; CHUNK] = [Default::default(); CHUNK];)*
+        $(let mut $padded = Padded::<$A>([Default::default(); CHUNK]);)*
+        let mut last = [const { MaybeUninit::<$R>::uninit() }; CHUNK];
         for row in 0..$rows {
-            let write = $target.start.wrapping_add(row * $target.row_stride).cast::<$R>();
+            let mut write = $target.start.wrapping_add(row * $target.row_stride).cast::<MaybeUninit<$R>>();
             // SAFETY: each operand has `$rows` rows.
-            $(let $a = unsafe { Row::<$A>::new(&$operand, row, &mut $padded) };)*
-            let mut done = 0;
-            while done < $columns {
-                let now = ($columns - done).min(CHUNK);
+            $(let mut $a = unsafe { Row::<$A>::new(&$operand, row, &mut $padded) };)*
+            let mut left = $columns;
+            while left > 0 {
+                let whole = left >= CHUNK;
+                if !whole {
+                    // SAFETY: the row has `left` more elements.
+                    $(unsafe { $a.pad(left, &mut $padded) };)*
+                }
                 // Results go through a local array because the compiler must not assume that they overlap no later elements of the
                 // operands; it would then give up on vectors.
                 let mut $results = [const { MaybeUninit::<$R>::uninit() }; CHUNK];
                 {
-                    // SAFETY: `done + now <= $columns`.
-                    $(let $a = unsafe { $a.chunk(done, now, &mut $padded) };)*
+                    $(let $a = $a.next;)*
                     $compute
                 }
-                // SAFETY: `now <= CHUNK` results were computed, and `done + now <= $columns`.
+                // SAFETY: there is room for `left` results, in `last` for a whole chunk. The copy of a whole chunk has a constant
+                // length, and so is no call.
                 unsafe {
-                    std::ptr::copy_nonoverlapping($results.as_ptr().cast::<$R>(), write.add(done), now);
+                    let to = if whole { write } else { last.as_mut_ptr() };
+                    std::ptr::copy_nonoverlapping($results.as_ptr(), to, CHUNK);
+                    if !whole {
+                        std::ptr::copy_nonoverlapping(last.as_ptr(), write, left);
+                        break;
+                    }
                 }
-                done += now;
+                $($a.advance();)*
+                write = write.wrapping_add(CHUNK);
+                left -= CHUNK;
             }
         }
     };

@@ -5,19 +5,16 @@
 //! take whole rows.
 //! Always holds: within a tile, what a result may overwrite is read before the result is written.
 
-use super::program::{
-    Check, ColumnResult, Gather, Grid, Instruction, NONE, Pass, Place, Program, Scatter, Slot, SlotInfo,
-    UniformResult,
-};
+use super::program::{Check, Gather, Grid, Instruction, NONE, Pass, Place, Program, Slot, SlotInfo};
 use super::reductions::Reduction;
 use super::registers;
 use crate::cpu::Level as InstructionSet;
 use crate::cpu::elementwise::{MapFn, OPERANDS, functions};
-use crate::cpu::index::Places;
 use crate::cpu::source::Source;
 use gradloom_codegen::cpu::column_partials;
-use gradloom_core::ir::{DType, Number, UnaryOp};
-use gradloom_core::kernel::{Access, Body, Launch, Level, Node, NodeId, NodeKind, Store};
+use gradloom_core::ir::{BinaryOp, DType, Number, UnaryOp};
+use gradloom_core::kernel::{Access, Body, Launch, Level, Node, NodeId, NodeKind};
+use std::collections::HashMap;
 
 /// Bytes that the tile registers take together: half of a first-level cache, the other half being for operands and results.
 const TILE_BYTES: usize = 24 * 1024;
@@ -25,8 +22,10 @@ const TILE_BYTES: usize = 24 * 1024;
 const WHOLE_ROW_BYTES: usize = 96 * 1024;
 /// Most elements of a register.
 const MOST_ELEMENTS: usize = 2048;
-/// Elements of a register are a multiple of this.
+/// Elements of a register are a multiple of this, which is also what loops take at a time.
 const UNIT: usize = 64;
+/// Columns from which on the last, incomplete chunk of a row does not matter.
+const SHORT_ROW: usize = 4 * UNIT;
 
 impl Program {
     /// Compiles a body for the launch that it stands in: loads and stores name the launch's reads and writes.
@@ -43,18 +42,25 @@ impl Program {
     }
 }
 
-struct Compiler<'a> {
-    body: &'a Body,
-    launch: &'a Launch,
-    level: InstructionSet,
+/// A compilation in progress.
+pub(super) struct Compiler<'a> {
+    pub(super) body: &'a Body,
+    pub(super) launch: &'a Launch,
+    pub(super) level: InstructionSet,
     /// For each node: how many reductions come before it, one after the other.
     stages: Vec<usize>,
     needed: Vec<bool>,
+    /// How often each node is used, by nodes that are needed and by stores.
+    uses: Vec<usize>,
     /// Where each node's elements are; for element-level nodes, in the current pass.
-    homes: Vec<Slot>,
-    program: Program,
+    pub(super) homes: Vec<Slot>,
+    pub(super) program: Program,
     /// Checks that were emitted.
-    checked: Vec<bool>,
+    pub(super) checked: Vec<bool>,
+    /// Whether rows are so short, and so far from filling vectors, that a tile's rows had better be one: then all operands are dense.
+    ragged: bool,
+    /// Row-level slots that were spread in the current pass, and where to.
+    spread: HashMap<Slot, Slot>,
 }
 
 impl<'a> Compiler<'a> {
@@ -79,15 +85,19 @@ impl<'a> Compiler<'a> {
             row_registers: 0,
             uniforms: 0,
         };
+        let needed = needed(body);
         let mut compiler = Self {
             body,
             launch,
             level,
             stages: stages(body),
-            needed: needed(body),
+            uses: uses(body, &needed),
+            needed,
             homes: vec![NONE; nodes],
             program,
             checked: vec![false; nodes],
+            ragged: !body.columns.is_multiple_of(UNIT) && body.columns < SHORT_ROW,
+            spread: HashMap::new(),
         };
         compiler.uniform_nodes();
         let rows = compiler.row_nodes(0);
@@ -99,17 +109,17 @@ impl<'a> Compiler<'a> {
         compiler.program
     }
 
-    fn slot(&mut self, place: Place, dtype: DType) -> Slot {
+    pub(super) fn slot(&mut self, place: Place, dtype: DType) -> Slot {
         self.program.slots.push(SlotInfo { place, bytes: dtype.bytes() });
         (self.program.slots.len() - 1) as Slot
     }
 
-    fn node(&self, id: NodeId) -> &'a Node {
+    pub(super) fn node(&self, id: NodeId) -> &'a Node {
         &self.body.nodes[id.index()]
     }
 
     /// The nodes of a level that have to be computed, in order.
-    fn nodes_of(&self, level: Level) -> Vec<NodeId> {
+    pub(super) fn nodes_of(&self, level: Level) -> Vec<NodeId> {
         let wanted = |&i: &usize| self.needed[i] && self.body.nodes[i].level == level;
         (0..self.body.nodes.len()).filter(wanted).map(|i| NodeId(i as u32)).collect()
     }
@@ -213,14 +223,39 @@ impl<'a> Compiler<'a> {
         for (slot, &operand) in operands.iter_mut().zip(node.kind.operands()) {
             *slot = home(operand);
         }
+        if self.ragged && node.level == Level::Element {
+            operands.iter_mut().for_each(|slot| *slot = self.dense(*slot, code));
+        }
         let function = function(self.body, node, self.level);
         let target = self.fresh(node.level, node.dtype);
         code.push(Instruction::Map { function, operands, target });
         target
     }
 
+    /// A row-level slot spread over the positions; other slots as they are.
+    fn dense(&mut self, slot: Slot, code: &mut Vec<Instruction>) -> Slot {
+        let info = match self.program.slots.get(slot as usize) {
+            Some(info) if info.is_row_level() => info.clone(),
+            _ => return slot,
+        };
+        if let Some(&known) = self.spread.get(&slot) {
+            return known;
+        }
+        self.program.slots.push(SlotInfo { place: Place::Pending, ..info });
+        let target = (self.program.slots.len() - 1) as Slot;
+        code.push(Instruction::Spread { operand: slot, target });
+        self.spread.insert(slot, target);
+        target
+    }
+
     /// Emits a copy.
-    fn copied(&mut self, from: Slot, dtype: DType, level: Level, code: &mut Vec<Instruction>) -> Slot {
+    pub(super) fn copied(
+        &mut self,
+        from: Slot,
+        dtype: DType,
+        level: Level,
+        code: &mut Vec<Instruction>,
+    ) -> Slot {
         let target = self.fresh(level, dtype);
         code.push(copy(from, target, dtype, self.level));
         target
@@ -256,6 +291,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn forget_elements(&mut self) {
+        self.spread.clear();
         for (home, node) in self.homes.iter_mut().zip(&self.body.nodes) {
             if node.level == Level::Element {
                 *home = NONE;
@@ -284,7 +320,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Emits an element-level node, and what it needs, unless that is done; a node of a lower level has its home already.
-    fn element(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
+    pub(super) fn element(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         if self.homes[id.index()] != NONE {
             return self.homes[id.index()];
         }
@@ -298,6 +334,7 @@ impl<'a> Compiler<'a> {
                 target
             }
             NodeKind::Repeat(a) => self.element(*a, code),
+            NodeKind::Binary(op, operands) if let Some(home) = self.pair(*op, *operands, code) => home,
             kind => {
                 for &operand in kind.operands() {
                     self.element(operand, code);
@@ -309,9 +346,30 @@ impl<'a> Compiler<'a> {
         home
     }
 
+    /// Emits two functions as one instruction: a function of f32 and the one that alone uses its result.
+    fn pair(&mut self, second: BinaryOp, operands: [NodeId; 2], code: &mut Vec<Instruction>) -> Option<Slot> {
+        let (first, [a, b], other) = [false, true].into_iter().find_map(|reversed| {
+            let [inner, other] = if reversed { [operands[1], operands[0]] } else { operands };
+            let node = self.node(inner);
+            let NodeKind::Binary(first, of) = node.kind else { return None };
+            let alone = self.uses[inner.index()] == 1 && self.homes[inner.index()] == NONE;
+            let fits = node.dtype == DType::F32 && node.level == Level::Element && alone;
+            let function = fits.then(|| functions::pair(first, second, reversed, self.level)).flatten()?;
+            Some((function, of, other))
+        })?;
+        let mut slots = [self.element(a, code), self.element(b, code), self.element(other, code)];
+        if self.ragged {
+            slots.iter_mut().for_each(|slot| *slot = self.dense(*slot, code));
+        }
+        let target = self.fresh(Level::Element, DType::F32);
+        code.push(Instruction::Map { function: first, operands: slots, target });
+        Some(target)
+    }
+
     fn element_load(&mut self, read: usize, code: &mut Vec<Instruction>) -> Slot {
         let access = &self.launch.reads[read];
-        match grid(access, self.body) {
+        let wanted = |grid: &Grid| !self.ragged || grid.is_dense(self.body.rows, self.body.columns);
+        match grid(access, self.body).filter(wanted) {
             Some(grid) => self.slot(Place::Read(read, grid), access.dtype),
             None => {
                 let target = self.fresh(Level::Element, access.dtype);
@@ -326,7 +384,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Like [`Compiler::element`], with one element in memory for each position.
-    fn spread(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
+    pub(super) fn spread(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         let home = self.element(id, code);
         match &self.program.slots[home as usize].place {
             Place::Read(_, Grid { repeated: true, .. })
@@ -339,167 +397,6 @@ impl<'a> Compiler<'a> {
             }
             _ => home,
         }
-    }
-
-    /// Checks, reductions of columns, and results.
-    fn storing_pass(&mut self) -> Vec<Instruction> {
-        let mut code = Vec::new();
-        let body = self.body;
-        let mut offset = 0;
-        for store in &body.stores {
-            match *store {
-                Store::Columns { op, node, write } => {
-                    let operand = self.spread(node, &mut code);
-                    let reduction = Reduction::new(op, self.node(node).dtype, self.level);
-                    code.push(Instruction::Columns { function: reduction.columns, operand, offset });
-                    let layout = &self.launch.writes[write].layout;
-                    self.program.column_results.push(ColumnResult {
-                        reduction,
-                        offset,
-                        write,
-                        write_offset: layout.offset,
-                        places: Places::new(layout, 0, layout.shape.rank()),
-                    });
-                    offset += (4 * body.columns).next_multiple_of(64);
-                }
-                Store::Whole { level: Level::Uniform, .. } => offset += 64,
-                Store::Whole { .. } => {}
-            }
-        }
-        for id in self.nodes_of(Level::Element) {
-            if matches!(self.node(id).kind, NodeKind::CheckIndex { .. }) && !self.checked[id.index()] {
-                self.element(id, &mut code);
-            }
-        }
-        self.element_stores(&mut code);
-        code
-    }
-
-    /// Emits the results of level `Element`: all that they need first, then the writes.
-    fn element_stores(&mut self, code: &mut Vec<Instruction>) {
-        let body = self.body;
-        let stores: Vec<(NodeId, usize)> = body
-            .stores
-            .iter()
-            .filter_map(|store| match *store {
-                Store::Whole { node, level: Level::Element, write } => Some((node, write)),
-                _ => None,
-            })
-            .collect();
-        for &(node, write) in &stores {
-            let home = self.element(node, code);
-            // Another result may overwrite the operand before it is copied to this one.
-            if let Place::Read(read, _) = self.program.slots[home as usize].place
-                && self.launch.may_alias.iter().any(|&(w, r)| r == read && w != write)
-            {
-                self.homes[node.index()] = self.copied(home, self.node(node).dtype, Level::Element, code);
-            }
-        }
-        let mut writes = Vec::new();
-        for &(node, write) in &stores {
-            let access = &self.launch.writes[write];
-            let home = self.homes[node.index()];
-            match grid(access, body) {
-                Some(grid) => {
-                    let place = Place::Write(write, grid);
-                    if self.node(node).level == Level::Element && self.can_compute_into(home, write, code) {
-                        self.program.slots[home as usize].place = place;
-                    } else {
-                        let target = self.slot(place, access.dtype);
-                        writes.push(copy(home, target, access.dtype, self.level));
-                    }
-                }
-                None => {
-                    // Scattered from a register: the walk wants neighbouring elements.
-                    let operand = match self.node(node).level == Level::Element {
-                        true => self.spread(node, &mut writes),
-                        false => self.copied(home, access.dtype, Level::Element, &mut writes),
-                    };
-                    let layout = &access.layout;
-                    let places = Places::new(layout, 0, layout.shape.rank());
-                    let scatter = Scatter { write, offset: layout.offset, places, operand };
-                    writes.push(Instruction::Scatter(Box::new(scatter)));
-                }
-            }
-        }
-        code.append(&mut writes);
-    }
-
-    /// Whether the instruction that computes a slot may write it straight to the result: nothing that the result may overwrite is read
-    /// afterwards.
-    fn can_compute_into(&self, slot: Slot, write: usize, code: &[Instruction]) -> bool {
-        let Some(at) =
-            code.iter().position(|i| matches!(i, Instruction::Map { target, .. } if *target == slot))
-        else {
-            return false;
-        };
-        if !matches!(self.program.slots[slot as usize].place, Place::Pending) {
-            return false;
-        }
-        let overwrites = |read: usize| self.launch.may_alias.contains(&(write, read));
-        let reads = |slot: Slot| match self.program.slots.get(slot as usize).map(|slot| &slot.place) {
-            Some(Place::Read(read, _)) => overwrites(*read),
-            _ => false,
-        };
-        code[at + 1..].iter().all(|instruction| match instruction {
-            Instruction::Map { operands, .. } => !operands.iter().any(|&slot| reads(slot)),
-            Instruction::Gather(gather) => !overwrites(gather.read),
-            Instruction::Reduce { operand, .. } | Instruction::Columns { operand, .. } => !reads(*operand),
-            Instruction::Check(check) => !reads(check.operand),
-            Instruction::Number { .. } | Instruction::Scatter(_) => true,
-        })
-    }
-
-    fn row_stores(&mut self) {
-        let body = self.body;
-        let mut code = Vec::new();
-        for store in &body.stores {
-            let Store::Whole { node, level: Level::Row, write } = *store else { continue };
-            let access = &self.launch.writes[write];
-            let home = self.homes[node.index()];
-            let grid =
-                Grid::of(&access.layout, body.rows, 1).filter(|grid| body.rows == 1 || grid.row_stride == 1);
-            if let Some(grid) = grid {
-                let target = self.slot(Place::Write(write, Grid { row_stride: 1, ..grid }), access.dtype);
-                code.push(copy(home, target, access.dtype, self.level));
-                continue;
-            }
-            let register = matches!(self.program.slots[home as usize].place, Place::RowRegister(_));
-            let operand =
-                if register { home } else { self.copied(home, access.dtype, Level::Row, &mut code) };
-            let layout = &access.layout;
-            let places = Places::new(layout, 0, layout.shape.rank());
-            code.push(Instruction::Scatter(Box::new(Scatter {
-                write,
-                offset: layout.offset,
-                places,
-                operand,
-            })));
-        }
-        self.program.row_stores = code;
-    }
-
-    fn uniform_results(&mut self) {
-        let body = self.body;
-        let mut offset = 0;
-        for store in &body.stores {
-            match *store {
-                Store::Columns { .. } => offset += (4 * body.columns).next_multiple_of(64),
-                Store::Whole { node, level: Level::Uniform, write } => {
-                    let access = &self.launch.writes[write];
-                    self.program.uniform_results.push(UniformResult {
-                        operand: self.homes[node.index()],
-                        bytes: access.dtype.bytes(),
-                        offset,
-                        write,
-                        write_offset: access.layout.offset,
-                    });
-                    offset += 64;
-                }
-                Store::Whole { .. } => {}
-            }
-        }
-        debug_assert_eq!(offset, self.program.partials);
     }
 
     /// Gives the pending slots registers, and the registers their size.
@@ -517,16 +414,15 @@ impl<'a> Compiler<'a> {
 }
 
 /// The layout of an element-level operand or result as a grid whose rows are worth a loop.
-fn grid(access: &Access, body: &Body) -> Option<Grid> {
+pub(super) fn grid(access: &Access, body: &Body) -> Option<Grid> {
     /// Columns from which on a row by itself is worth a loop.
     const WORTHWHILE: usize = 16;
     let grid = Grid::of(&access.layout, body.rows, body.columns)?;
-    let dense = !grid.repeated && (grid.row_stride == body.columns || body.rows == 1);
-    (dense || body.columns >= WORTHWHILE).then_some(grid)
+    (grid.is_dense(body.rows, body.columns) || body.columns >= WORTHWHILE).then_some(grid)
 }
 
 /// A copy of elements to another slot.
-fn copy(from: Slot, target: Slot, dtype: DType, level: InstructionSet) -> Instruction {
+pub(super) fn copy(from: Slot, target: Slot, dtype: DType, level: InstructionSet) -> Instruction {
     let function = functions::unary(UnaryOp::Detach, dtype, level);
     Instruction::Map { function, operands: [from, NONE, NONE], target }
 }
@@ -570,6 +466,15 @@ fn stages(body: &Body) -> Vec<usize> {
         stages.push(before + usize::from(matches!(node.kind, NodeKind::Reduce(..))));
     }
     stages
+}
+
+/// How often each node is used.
+fn uses(body: &Body, needed: &[bool]) -> Vec<usize> {
+    let mut uses = vec![0; body.nodes.len()];
+    let users = body.nodes.iter().zip(needed).filter(|(_, needed)| **needed);
+    users.flat_map(|(node, _)| node.kind.operands()).for_each(|operand| uses[operand.index()] += 1);
+    body.stores.iter().for_each(|store| uses[store.node().index()] += 1);
+    uses
 }
 
 /// Whether each node is stored, checked, or used by one that is.

@@ -5,8 +5,7 @@
 //! Always holds: nothing is allocated once a thread has run the largest of its programs.
 
 use super::faults::Faults;
-use super::program::{Check, Gather, Instruction, NONE, Place, Program, Scatter, Slot};
-use crate::cpu::elementwise::{OPERANDS, Operand, Target};
+use super::program::{Place, Program};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -20,22 +19,22 @@ const LINE: usize = 64;
 
 /// Where a slot's elements are, in this task.
 #[derive(Clone, Copy)]
-struct Address {
-    base: *mut u8,
+pub(super) struct Address {
+    pub(super) base: *mut u8,
     /// Bytes from a row to the next, and from a column to the next; 0 for what moves along with the tile.
-    row_step: usize,
-    column_step: usize,
+    pub(super) row_step: usize,
+    pub(super) column_step: usize,
     /// Bytes from a row of a tile to the next.
-    row_stride: usize,
-    repeated: bool,
-    bytes: usize,
+    pub(super) row_stride: usize,
+    pub(super) repeated: bool,
+    pub(super) bytes: usize,
 }
 
 /// A thread's memory, kept from task to task.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     lines: Vec<Line>,
-    addresses: Vec<Address>,
+    pub(super) addresses: Vec<Address>,
 }
 
 thread_local! {
@@ -44,10 +43,10 @@ thread_local! {
 
 /// A task in progress: a program with addresses, and the thread's registers.
 pub(in crate::cpu) struct Task<'a> {
-    reads: &'a [*const u8],
-    writes: &'a [*mut u8],
-    faults: &'a Faults,
-    memory: Memory,
+    pub(super) reads: &'a [*const u8],
+    pub(super) writes: &'a [*mut u8],
+    pub(super) faults: &'a Faults,
+    pub(super) memory: Memory,
 }
 
 /// A rectangle of positions.
@@ -61,14 +60,14 @@ pub(in crate::cpu) struct Block {
 }
 
 /// The positions that instructions run on.
-struct Tile {
-    row: usize,
-    rows: usize,
-    column: usize,
-    columns: usize,
-    partials: *mut u8,
+pub(super) struct Tile {
+    pub(super) row: usize,
+    pub(super) rows: usize,
+    pub(super) column: usize,
+    pub(super) columns: usize,
+    pub(super) partials: *mut u8,
     /// Elements of a row of the body.
-    body_columns: usize,
+    pub(super) body_columns: usize,
 }
 
 impl Program {
@@ -229,214 +228,4 @@ impl Program {
             }
         }
     }
-}
-
-impl Task<'_> {
-    /// A slot's elements at the positions of a tile.
-    fn on_tile(&self, slot: Slot, tile: &Tile) -> Operand {
-        let address = &self.memory.addresses[slot as usize];
-        let start =
-            address.base.wrapping_add(tile.row * address.row_step + tile.column * address.column_step);
-        Operand { start, row_stride: address.row_stride, repeated: address.repeated }
-    }
-
-    /// A row-level or uniform slot's elements at the rows of a tile, as one row.
-    fn on_rows(&self, slot: Slot, tile: &Tile) -> Operand {
-        let address = &self.memory.addresses[slot as usize];
-        let start = address.base.wrapping_add(tile.row * address.row_step);
-        Operand { start, row_stride: 0, repeated: address.row_stride == 0 && address.repeated }
-    }
-
-    /// Runs an instruction on a tile's positions.
-    ///
-    /// # Safety
-    /// As [`Program::run_block`].
-    unsafe fn run_on_tile(&self, instruction: &Instruction, tile: &Tile) {
-        // SAFETY: addresses are those of the tile's elements; functions were chosen for the slots' dtypes and the machine's level.
-        unsafe {
-            match instruction {
-                Instruction::Map { function, operands, target } => {
-                    let to = self.on_tile(*target, tile);
-                    let target = Target { start: to.start.cast_mut(), row_stride: to.row_stride };
-                    let from = operands
-                        .map(|slot| if slot == NONE { Operand::none() } else { self.on_tile(slot, tile) });
-                    if tile.rows > 1
-                        && let Some(from) = self.flat(operands, from, tile)
-                        && to.row_stride
-                            == tile.columns * self.memory.addresses[target_slot(instruction)].bytes
-                    {
-                        function(1, tile.rows * tile.columns, &from, target);
-                    } else {
-                        function(tile.rows, tile.columns, &from, target);
-                    }
-                }
-                Instruction::Number { target } => {
-                    let to = self.on_tile(*target, tile);
-                    for row in 0..tile.rows {
-                        let numbers = to.start.add(row * to.row_stride).cast_mut().cast::<i32>();
-                        (0..tile.columns).for_each(|i| numbers.add(i).write((tile.column + i) as i32));
-                    }
-                }
-                Instruction::Gather(gather) => self.gather(gather, tile),
-                Instruction::Reduce { function, operand, target } => {
-                    let running = self.memory.addresses[*target as usize].base;
-                    function(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
-                }
-                Instruction::Columns { function, operand, offset } => {
-                    let running = tile.partials.add(offset + 4 * tile.column);
-                    function(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
-                }
-                Instruction::Check(check) => {
-                    self.check(check, self.on_tile(check.operand, tile), tile, false)
-                }
-                Instruction::Scatter(scatter) => self.scatter(scatter, tile),
-            }
-        }
-    }
-
-    /// The operands as one row, if their rows follow each other.
-    fn flat(
-        &self,
-        slots: &[Slot; OPERANDS],
-        mut from: [Operand; OPERANDS],
-        tile: &Tile,
-    ) -> Option<[Operand; OPERANDS]> {
-        for (&slot, operand) in slots.iter().zip(&mut from) {
-            if slot == NONE {
-                continue;
-            }
-            let bytes = self.memory.addresses[slot as usize].bytes;
-            let same = operand.repeated && operand.row_stride == 0;
-            if operand.repeated && tile.columns == 1 && !same {
-                // One element a row, and one column: a column.
-                operand.repeated = false;
-            }
-            if !same && (operand.repeated || operand.row_stride != tile.columns * bytes) {
-                return None;
-            }
-        }
-        Some(from)
-    }
-
-    /// Runs an instruction on row-level slots, or on uniform ones.
-    ///
-    /// # Safety
-    /// As [`Program::run_block`].
-    unsafe fn run_on_rows(&self, instruction: &Instruction, tile: &Tile) {
-        // SAFETY: as in `run_on_tile`.
-        unsafe {
-            match instruction {
-                Instruction::Map { function, operands, target } => {
-                    let start = self.on_rows(*target, tile).start.cast_mut();
-                    let from = operands
-                        .map(|slot| if slot == NONE { Operand::none() } else { self.on_rows(slot, tile) });
-                    function(1, tile.rows, &from, Target { start, row_stride: 0 });
-                }
-                Instruction::Gather(gather) => {
-                    let to = self.memory.addresses[gather.target as usize].base;
-                    gather.source.copy(self.reads[gather.read], tile.row, tile.rows, to);
-                }
-                Instruction::Check(check) => self.check(check, self.on_rows(check.operand, tile), tile, true),
-                Instruction::Scatter(scatter) => {
-                    let from = self.memory.addresses[scatter.operand as usize];
-                    let to = self.writes[scatter.write].wrapping_add(scatter.offset * from.bytes);
-                    scatter_row(scatter, from.base, tile.row, tile.rows, from.bytes, to);
-                }
-                Instruction::Number { .. } | Instruction::Reduce { .. } | Instruction::Columns { .. } => {
-                    unreachable!("columns and reductions are of level Element")
-                }
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`Program::run_block`].
-    unsafe fn gather(&self, gather: &Gather, tile: &Tile) {
-        let to = self.memory.addresses[gather.target as usize];
-        let base = self.reads[gather.read];
-        // SAFETY: the positions are those of the tile; the register has as many elements.
-        unsafe {
-            if tile.columns == tile.body_columns {
-                gather.source.copy(base, tile.row * tile.body_columns, tile.rows * tile.columns, to.base);
-                return;
-            }
-            for row in 0..tile.rows {
-                let start = (tile.row + row) * tile.body_columns + tile.column;
-                gather.source.copy(base, start, tile.columns, to.base.add(row * to.row_stride));
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`Program::run_block`].
-    unsafe fn scatter(&self, scatter: &Scatter, tile: &Tile) {
-        let bytes = self.memory.addresses[scatter.operand as usize].bytes;
-        let from = self.on_tile(scatter.operand, tile);
-        let to = self.writes[scatter.write].wrapping_add(scatter.offset * bytes);
-        for row in 0..tile.rows {
-            let start = (tile.row + row) * tile.body_columns + tile.column;
-            // SAFETY: the positions are those of the tile; the operand is not repeated.
-            unsafe {
-                let from = from.start.add(row * from.row_stride);
-                scatter_row(scatter, from, start, tile.columns, bytes, to);
-            }
-        }
-    }
-
-    /// # Safety
-    /// The operand has the tile's elements, or, with `on_rows`, those of its rows.
-    unsafe fn check(&self, check: &Check, operand: Operand, tile: &Tile, on_rows: bool) {
-        let (rows, columns) = if on_rows { (1, tile.rows) } else { (tile.rows, tile.columns) };
-        for row in 0..rows {
-            let start = operand.start.wrapping_add(row * operand.row_stride).cast::<i32>();
-            let count = if operand.repeated { columns.min(1) } else { columns };
-            // SAFETY: the row has `count` elements.
-            let indices = unsafe { std::slice::from_raw_parts(start, count) };
-            // Negative numbers are large ones.
-            let outside = |index: i32| index.cast_unsigned() as usize >= check.extent;
-            if !indices.iter().fold(false, |any, &index| any | outside(index)) {
-                continue;
-            }
-            let at = indices.iter().position(|&index| outside(index)).unwrap_or(0);
-            let position = match on_rows {
-                true => tile.row + at,
-                false => (tile.row + row) * tile.body_columns + tile.column + at,
-            };
-            self.faults.record(check.node, position, indices[at], check.extent, &check.shape);
-        }
-    }
-}
-
-fn target_slot(instruction: &Instruction) -> usize {
-    match instruction {
-        Instruction::Map { target, .. } => *target as usize,
-        _ => unreachable!("only maps have targets"),
-    }
-}
-
-/// Copies a row of elements to their places.
-///
-/// # Safety
-/// `from` has `count` elements of this size; the places are those of the result at `to`.
-unsafe fn scatter_row(
-    scatter: &Scatter,
-    from: *const u8,
-    start: usize,
-    count: usize,
-    bytes: usize,
-    to: *mut u8,
-) {
-    scatter.places.stretches(start, start + count, |position, place, stride, count| {
-        for i in 0..count {
-            // SAFETY: the caller's promise; elements have 1 or 4 bytes.
-            unsafe {
-                let from = from.add((position - start + i) * bytes);
-                let to = to.add((place + i * stride) * bytes);
-                match bytes {
-                    1 => to.write(from.read()),
-                    _ => to.cast::<u32>().write(from.cast::<u32>().read()),
-                }
-            }
-        }
-    });
 }

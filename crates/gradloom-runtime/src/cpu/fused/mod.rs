@@ -14,6 +14,8 @@ mod finish;
 mod program;
 mod reductions;
 mod registers;
+mod stores;
+mod task;
 #[cfg(test)]
 mod tests;
 

@@ -66,11 +66,29 @@ impl Grid {
     }
 }
 
+impl Grid {
+    /// Whether rows follow each other without a gap.
+    pub(super) fn is_dense(&self, rows: usize, columns: usize) -> bool {
+        !self.repeated && (self.row_stride == columns || rows == 1)
+    }
+}
+
 /// A slot's place and its elements' size.
 #[derive(Clone, Debug)]
 pub(super) struct SlotInfo {
     pub(super) place: Place,
     pub(super) bytes: usize,
+}
+
+impl SlotInfo {
+    /// Whether the slot has one element for each row.
+    pub(super) fn is_row_level(&self) -> bool {
+        match self.place {
+            Place::RowRegister(_) => true,
+            Place::Read(_, grid) => grid.repeated && grid.row_stride > 0,
+            _ => false,
+        }
+    }
 }
 
 /// An operand that is copied into a slot.
@@ -92,6 +110,8 @@ pub(super) struct Scatter {
 pub(super) enum Instruction {
     /// A function of each element.
     Map { function: MapFn, operands: [Slot; OPERANDS], target: Slot },
+    /// A row's element, at each of its positions.
+    Spread { operand: Slot, target: Slot },
     /// Numbers of the columns.
     Number { target: Slot },
     /// Elements of an operand.

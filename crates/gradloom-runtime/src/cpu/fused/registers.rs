@@ -54,7 +54,9 @@ fn operands(instruction: &Instruction) -> Vec<Slot> {
     match instruction {
         Instruction::Map { operands, .. } => operands.iter().copied().filter(|&slot| slot != NONE).collect(),
         Instruction::Number { .. } | Instruction::Gather(_) => Vec::new(),
-        Instruction::Reduce { operand, .. } | Instruction::Columns { operand, .. } => vec![*operand],
+        Instruction::Spread { operand, .. }
+        | Instruction::Reduce { operand, .. }
+        | Instruction::Columns { operand, .. } => vec![*operand],
         Instruction::Check(check) => vec![check.operand],
         Instruction::Scatter(scatter) => vec![scatter.operand],
     }
@@ -63,7 +65,9 @@ fn operands(instruction: &Instruction) -> Vec<Slot> {
 /// The slot that an instruction writes.
 fn target(instruction: &Instruction) -> Option<Slot> {
     match instruction {
-        Instruction::Map { target, .. } | Instruction::Number { target } => Some(*target),
+        Instruction::Map { target, .. }
+        | Instruction::Spread { target, .. }
+        | Instruction::Number { target } => Some(*target),
         Instruction::Gather(gather) => Some(gather.target),
         Instruction::Reduce { .. }
         | Instruction::Columns { .. }

@@ -6,8 +6,10 @@
 use crate::cpu::elementwise::{larger, smaller};
 use crate::cpu::multiversion::multiversion;
 
-/// Running results of a row: two of the widest registers, which hides the latency of an addition.
-const LANES: usize = 32;
+/// Running results of a row: four of the widest registers, which hides the latency of an addition.
+const LANES: usize = 64;
+/// Elements of the widest register; fewer are combined one by one.
+const VECTOR: usize = 16;
 
 /// An associative operator with an identity, on one element type.
 pub(in crate::cpu) trait Reducer: Send + Sync + 'static {
@@ -79,25 +81,44 @@ extreme!(MaxF32 >, MinF32 <, MaxI32 >, MinI32 <, MaxU32 >, MinU32 <);
 #[inline(always)]
 pub(in crate::cpu) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F::T {
     let mut lanes = [F::IDENTITY; LANES];
-    let whole = count / LANES * LANES;
-    for start in (0..whole).step_by(LANES) {
-        for (lane, running) in lanes.iter_mut().enumerate() {
-            // SAFETY: `start + lane < whole <= count`.
-            *running = F::combine(*running, unsafe { *from.add(start + lane) });
+    let mut start = 0;
+    while start + LANES <= count {
+        // SAFETY: `start + LANES <= count`.
+        let elements = unsafe { &*from.add(start).cast::<[F::T; LANES]>() };
+        // As long as the compiler turns into vectors: it unrolls shorter loops first, and then finds none.
+        for (running, &element) in lanes.iter_mut().zip(elements) {
+            *running = F::combine(*running, element);
         }
+        start += LANES;
     }
-    for (lane, running) in lanes.iter_mut().enumerate().take(count - whole) {
-        // SAFETY: `whole + lane < count`.
-        *running = F::combine(*running, unsafe { *from.add(whole + lane) });
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] = F::combine(lanes[lane], lanes[lane + width]);
+    while start + VECTOR <= count {
+        // SAFETY: `start + VECTOR <= count`.
+        let elements = unsafe { &*from.add(start).cast::<[F::T; VECTOR]>() };
+        for (running, &element) in lanes.iter_mut().zip(elements) {
+            *running = F::combine(*running, element);
         }
-        width /= 2;
+        start += VECTOR;
     }
-    lanes[0]
+    halve::<F, 32>(&mut lanes);
+    halve::<F, 16>(&mut lanes);
+    halve::<F, 8>(&mut lanes);
+    halve::<F, 4>(&mut lanes);
+    halve::<F, 2>(&mut lanes);
+    let mut result = F::combine(lanes[0], lanes[1]);
+    for i in start..count {
+        // SAFETY: `i < count`.
+        result = F::combine(result, unsafe { *from.add(i) });
+    }
+    result
+}
+
+/// Combines the second `WIDTH` lanes with the first.
+#[inline(always)]
+fn halve<F: Reducer, const WIDTH: usize>(lanes: &mut [F::T; LANES]) {
+    let (first, second) = lanes.split_at_mut(WIDTH);
+    for i in 0..WIDTH {
+        first[i] = F::combine(first[i], second[i]);
+    }
 }
 
 /// # Safety

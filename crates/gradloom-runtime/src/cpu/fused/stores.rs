@@ -1,0 +1,177 @@
+//! What a program leaves in memory: results of every level, and reductions of columns.
+//!
+//! In: a compilation whose row-level and uniform nodes have their homes. Out: the last pass, with the element-level nodes that only it
+//! needs, and what follows it.
+//! Always holds: all that a tile's results need is computed before the first of them is written, except where the instruction that
+//! computes a result may write it straight to its place.
+
+use super::compile::{Compiler, copy, grid};
+use super::program::{ColumnResult, Grid, Instruction, Place, Scatter, Slot, UniformResult};
+use super::reductions::Reduction;
+use crate::cpu::index::Places;
+use gradloom_core::kernel::{Level, NodeId, NodeKind, Store};
+
+impl Compiler<'_> {
+    /// Checks, reductions of columns, and results.
+    pub(super) fn storing_pass(&mut self) -> Vec<Instruction> {
+        let mut code = Vec::new();
+        let body = self.body;
+        let mut offset = 0;
+        for store in &body.stores {
+            match *store {
+                Store::Columns { op, node, write } => {
+                    let operand = self.spread(node, &mut code);
+                    let reduction = Reduction::new(op, self.node(node).dtype, self.level);
+                    code.push(Instruction::Columns { function: reduction.columns, operand, offset });
+                    let layout = &self.launch.writes[write].layout;
+                    self.program.column_results.push(ColumnResult {
+                        reduction,
+                        offset,
+                        write,
+                        write_offset: layout.offset,
+                        places: Places::new(layout, 0, layout.shape.rank()),
+                    });
+                    offset += (4 * body.columns).next_multiple_of(64);
+                }
+                Store::Whole { level: Level::Uniform, .. } => offset += 64,
+                Store::Whole { .. } => {}
+            }
+        }
+        for id in self.nodes_of(Level::Element) {
+            if matches!(self.node(id).kind, NodeKind::CheckIndex { .. }) && !self.checked[id.index()] {
+                self.element(id, &mut code);
+            }
+        }
+        self.element_stores(&mut code);
+        code
+    }
+
+    /// Emits the results of level `Element`: all that they need first, then the writes.
+    fn element_stores(&mut self, code: &mut Vec<Instruction>) {
+        let body = self.body;
+        let stores: Vec<(NodeId, usize)> = body
+            .stores
+            .iter()
+            .filter_map(|store| match *store {
+                Store::Whole { node, level: Level::Element, write } => Some((node, write)),
+                _ => None,
+            })
+            .collect();
+        for &(node, write) in &stores {
+            let home = self.element(node, code);
+            // Another result may overwrite the operand before it is copied to this one.
+            if let Place::Read(read, _) = self.program.slots[home as usize].place
+                && self.launch.may_alias.iter().any(|&(w, r)| r == read && w != write)
+            {
+                self.homes[node.index()] = self.copied(home, self.node(node).dtype, Level::Element, code);
+            }
+        }
+        let mut writes = Vec::new();
+        for &(node, write) in &stores {
+            let access = &self.launch.writes[write];
+            let home = self.homes[node.index()];
+            match grid(access, body) {
+                Some(grid) => {
+                    let place = Place::Write(write, grid);
+                    if self.node(node).level == Level::Element && self.can_compute_into(home, write, code) {
+                        self.program.slots[home as usize].place = place;
+                    } else {
+                        let target = self.slot(place, access.dtype);
+                        writes.push(copy(home, target, access.dtype, self.level));
+                    }
+                }
+                None => {
+                    // Scattered from a register: the walk wants neighbouring elements.
+                    let operand = match self.node(node).level == Level::Element {
+                        true => self.spread(node, &mut writes),
+                        false => self.copied(home, access.dtype, Level::Element, &mut writes),
+                    };
+                    let layout = &access.layout;
+                    let places = Places::new(layout, 0, layout.shape.rank());
+                    let scatter = Scatter { write, offset: layout.offset, places, operand };
+                    writes.push(Instruction::Scatter(Box::new(scatter)));
+                }
+            }
+        }
+        code.append(&mut writes);
+    }
+
+    /// Whether the instruction that computes a slot may write it straight to the result: nothing that the result may overwrite is read
+    /// afterwards.
+    fn can_compute_into(&self, slot: Slot, write: usize, code: &[Instruction]) -> bool {
+        let Some(at) =
+            code.iter().position(|i| matches!(i, Instruction::Map { target, .. } if *target == slot))
+        else {
+            return false;
+        };
+        if !matches!(self.program.slots[slot as usize].place, Place::Pending) {
+            return false;
+        }
+        let overwrites = |read: usize| self.launch.may_alias.contains(&(write, read));
+        let reads = |slot: Slot| match self.program.slots.get(slot as usize).map(|slot| &slot.place) {
+            Some(Place::Read(read, _)) => overwrites(*read),
+            _ => false,
+        };
+        code[at + 1..].iter().all(|instruction| match instruction {
+            Instruction::Map { operands, .. } => !operands.iter().any(|&slot| reads(slot)),
+            Instruction::Gather(gather) => !overwrites(gather.read),
+            Instruction::Spread { operand, .. }
+            | Instruction::Reduce { operand, .. }
+            | Instruction::Columns { operand, .. } => !reads(*operand),
+            Instruction::Check(check) => !reads(check.operand),
+            Instruction::Number { .. } | Instruction::Scatter(_) => true,
+        })
+    }
+
+    pub(super) fn row_stores(&mut self) {
+        let body = self.body;
+        let mut code = Vec::new();
+        for store in &body.stores {
+            let Store::Whole { node, level: Level::Row, write } = *store else { continue };
+            let access = &self.launch.writes[write];
+            let home = self.homes[node.index()];
+            let grid =
+                Grid::of(&access.layout, body.rows, 1).filter(|grid| body.rows == 1 || grid.row_stride == 1);
+            if let Some(grid) = grid {
+                let target = self.slot(Place::Write(write, Grid { row_stride: 1, ..grid }), access.dtype);
+                code.push(copy(home, target, access.dtype, self.level));
+                continue;
+            }
+            let register = matches!(self.program.slots[home as usize].place, Place::RowRegister(_));
+            let operand =
+                if register { home } else { self.copied(home, access.dtype, Level::Row, &mut code) };
+            let layout = &access.layout;
+            let places = Places::new(layout, 0, layout.shape.rank());
+            code.push(Instruction::Scatter(Box::new(Scatter {
+                write,
+                offset: layout.offset,
+                places,
+                operand,
+            })));
+        }
+        self.program.row_stores = code;
+    }
+
+    pub(super) fn uniform_results(&mut self) {
+        let body = self.body;
+        let mut offset = 0;
+        for store in &body.stores {
+            match *store {
+                Store::Columns { .. } => offset += (4 * body.columns).next_multiple_of(64),
+                Store::Whole { node, level: Level::Uniform, write } => {
+                    let access = &self.launch.writes[write];
+                    self.program.uniform_results.push(UniformResult {
+                        operand: self.homes[node.index()],
+                        bytes: access.dtype.bytes(),
+                        offset,
+                        write,
+                        write_offset: access.layout.offset,
+                    });
+                    offset += 64;
+                }
+                Store::Whole { .. } => {}
+            }
+        }
+        debug_assert_eq!(offset, self.program.partials);
+    }
+}

@@ -1,0 +1,230 @@
+//! Runs single instructions.
+//!
+//! In: a task, an instruction, and the positions of a tile. Out: the instruction's slot, or a result, at those positions.
+//! Always holds: a tile whose operands all have their rows one after the other is taken as one long row.
+
+use super::execute::{Task, Tile};
+use super::program::{Check, Gather, Instruction, NONE, Scatter, Slot};
+use crate::cpu::elementwise::{OPERANDS, Operand, Target};
+
+impl Task<'_> {
+    /// A slot's elements at the positions of a tile.
+    fn on_tile(&self, slot: Slot, tile: &Tile) -> Operand {
+        let address = &self.memory.addresses[slot as usize];
+        let start =
+            address.base.wrapping_add(tile.row * address.row_step + tile.column * address.column_step);
+        Operand { start, row_stride: address.row_stride, repeated: address.repeated }
+    }
+
+    /// A row-level or uniform slot's elements at the rows of a tile, as one row.
+    fn on_rows(&self, slot: Slot, tile: &Tile) -> Operand {
+        let address = &self.memory.addresses[slot as usize];
+        let start = address.base.wrapping_add(tile.row * address.row_step);
+        Operand { start, row_stride: 0, repeated: address.row_stride == 0 && address.repeated }
+    }
+
+    /// Runs an instruction on a tile's positions.
+    ///
+    /// # Safety
+    /// As [`Program::run_block`].
+    pub(super) unsafe fn run_on_tile(&self, instruction: &Instruction, tile: &Tile) {
+        // SAFETY: addresses are those of the tile's elements; functions were chosen for the slots' dtypes and the machine's level.
+        unsafe {
+            match instruction {
+                Instruction::Map { function, operands, target } => {
+                    let to = self.on_tile(*target, tile);
+                    let mut from = operands_of(operands, |slot| self.on_tile(slot, tile));
+                    let (mut rows, mut columns) = (tile.rows, tile.columns);
+                    let bytes = self.memory.addresses[*target as usize].bytes;
+                    if rows > 1
+                        && to.row_stride == columns * bytes
+                        && self.flatten(operands, &mut from, columns)
+                    {
+                        (rows, columns) = (1, rows * columns);
+                    }
+                    let target = Target { start: to.start.cast_mut(), row_stride: to.row_stride };
+                    function(rows, columns, &from, target);
+                }
+                Instruction::Spread { operand, target } => {
+                    let (from, to) = (self.on_tile(*operand, tile), self.on_tile(*target, tile));
+                    for row in 0..tile.rows {
+                        let element = from.start.add(row * from.row_stride);
+                        let start = to.start.add(row * to.row_stride).cast_mut();
+                        match self.memory.addresses[*target as usize].bytes {
+                            1 => start.write_bytes(element.read(), tile.columns),
+                            _ => {
+                                let element = element.cast::<u32>().read();
+                                std::slice::from_raw_parts_mut(start.cast::<u32>(), tile.columns)
+                                    .fill(element);
+                            }
+                        }
+                    }
+                }
+                Instruction::Number { target } => {
+                    let to = self.on_tile(*target, tile);
+                    for row in 0..tile.rows {
+                        let numbers = to.start.add(row * to.row_stride).cast_mut().cast::<i32>();
+                        let numbers = std::slice::from_raw_parts_mut(numbers, tile.columns);
+                        let first = tile.column as i32;
+                        numbers.iter_mut().zip(first..).for_each(|(number, column)| *number = column);
+                    }
+                }
+                Instruction::Gather(gather) => self.gather(gather, tile),
+                Instruction::Reduce { function, operand, target } => {
+                    let running = self.memory.addresses[*target as usize].base;
+                    function(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
+                }
+                Instruction::Columns { function, operand, offset } => {
+                    let running = tile.partials.add(offset + 4 * tile.column);
+                    function(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
+                }
+                Instruction::Check(check) => {
+                    self.check(check, self.on_tile(check.operand, tile), tile, false)
+                }
+                Instruction::Scatter(scatter) => self.scatter(scatter, tile),
+            }
+        }
+    }
+
+    /// Whether the rows of all operands follow each other, so that a tile's rows can be taken as one.
+    fn flatten(&self, slots: &[Slot; OPERANDS], from: &mut [Operand; OPERANDS], columns: usize) -> bool {
+        for (&slot, operand) in slots.iter().zip(from) {
+            if slot == NONE || (operand.repeated && operand.row_stride == 0) {
+                continue;
+            }
+            if operand.repeated && columns == 1 {
+                // One element a row, and one column: a column.
+                operand.repeated = false;
+            }
+            let bytes = self.memory.addresses[slot as usize].bytes;
+            if operand.repeated || operand.row_stride != columns * bytes {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Runs an instruction on row-level slots, or on uniform ones.
+    ///
+    /// # Safety
+    /// As [`Program::run_block`].
+    pub(super) unsafe fn run_on_rows(&self, instruction: &Instruction, tile: &Tile) {
+        // SAFETY: as in `run_on_tile`.
+        unsafe {
+            match instruction {
+                Instruction::Map { function, operands, target } => {
+                    let start = self.on_rows(*target, tile).start.cast_mut();
+                    let from = operands_of(operands, |slot| self.on_rows(slot, tile));
+                    function(1, tile.rows, &from, Target { start, row_stride: 0 });
+                }
+                Instruction::Gather(gather) => {
+                    let to = self.memory.addresses[gather.target as usize].base;
+                    gather.source.copy(self.reads[gather.read], tile.row, tile.rows, to);
+                }
+                Instruction::Check(check) => self.check(check, self.on_rows(check.operand, tile), tile, true),
+                Instruction::Scatter(scatter) => {
+                    let from = self.memory.addresses[scatter.operand as usize];
+                    let to = self.writes[scatter.write].wrapping_add(scatter.offset * from.bytes);
+                    scatter_row(scatter, from.base, tile.row, tile.rows, from.bytes, to);
+                }
+                Instruction::Spread { .. }
+                | Instruction::Number { .. }
+                | Instruction::Reduce { .. }
+                | Instruction::Columns { .. } => {
+                    unreachable!("columns and reductions are of level Element")
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Program::run_block`].
+    unsafe fn gather(&self, gather: &Gather, tile: &Tile) {
+        let to = self.memory.addresses[gather.target as usize];
+        let base = self.reads[gather.read];
+        // SAFETY: the positions are those of the tile; the register has as many elements.
+        unsafe {
+            if tile.columns == tile.body_columns {
+                gather.source.copy(base, tile.row * tile.body_columns, tile.rows * tile.columns, to.base);
+                return;
+            }
+            for row in 0..tile.rows {
+                let start = (tile.row + row) * tile.body_columns + tile.column;
+                gather.source.copy(base, start, tile.columns, to.base.add(row * to.row_stride));
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Program::run_block`].
+    unsafe fn scatter(&self, scatter: &Scatter, tile: &Tile) {
+        let bytes = self.memory.addresses[scatter.operand as usize].bytes;
+        let from = self.on_tile(scatter.operand, tile);
+        let to = self.writes[scatter.write].wrapping_add(scatter.offset * bytes);
+        for row in 0..tile.rows {
+            let start = (tile.row + row) * tile.body_columns + tile.column;
+            // SAFETY: the positions are those of the tile; the operand is not repeated.
+            unsafe {
+                let from = from.start.add(row * from.row_stride);
+                scatter_row(scatter, from, start, tile.columns, bytes, to);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The operand has the tile's elements, or, with `on_rows`, those of its rows.
+    unsafe fn check(&self, check: &Check, operand: Operand, tile: &Tile, on_rows: bool) {
+        let (rows, columns) = if on_rows { (1, tile.rows) } else { (tile.rows, tile.columns) };
+        for row in 0..rows {
+            let start = operand.start.wrapping_add(row * operand.row_stride).cast::<i32>();
+            let count = if operand.repeated { columns.min(1) } else { columns };
+            // SAFETY: the row has `count` elements.
+            let indices = unsafe { std::slice::from_raw_parts(start, count) };
+            // Negative numbers are large ones.
+            let outside = |index: i32| index.cast_unsigned() as usize >= check.extent;
+            if !indices.iter().fold(false, |any, &index| any | outside(index)) {
+                continue;
+            }
+            let at = indices.iter().position(|&index| outside(index)).unwrap_or(0);
+            let position = match on_rows {
+                true => tile.row + at,
+                false => (tile.row + row) * tile.body_columns + tile.column + at,
+            };
+            self.faults.record(check.node, position, indices[at], check.extent, &check.shape);
+        }
+    }
+}
+
+/// The operands of a function. (`array::map` would be a call.)
+#[inline(always)]
+fn operands_of(slots: &[Slot; OPERANDS], operand: impl Fn(Slot) -> Operand) -> [Operand; OPERANDS] {
+    let get = |slot: Slot| if slot == NONE { Operand::none() } else { operand(slot) };
+    [get(slots[0]), get(slots[1]), get(slots[2])]
+}
+
+/// Copies a row of elements to their places.
+///
+/// # Safety
+/// `from` has `count` elements of this size; the places are those of the result at `to`.
+unsafe fn scatter_row(
+    scatter: &Scatter,
+    from: *const u8,
+    start: usize,
+    count: usize,
+    bytes: usize,
+    to: *mut u8,
+) {
+    scatter.places.stretches(start, start + count, |position, place, stride, count| {
+        for i in 0..count {
+            // SAFETY: the caller's promise; elements have 1 or 4 bytes.
+            unsafe {
+                let from = from.add((position - start + i) * bytes);
+                let to = to.add((place + i * stride) * bytes);
+                match bytes {
+                    1 => to.write(from.read()),
+                    _ => to.cast::<u32>().write(from.cast::<u32>().read()),
+                }
+            }
+        }
+    });
+}
