@@ -42,10 +42,7 @@ impl Port {
     /// The bytes of a per-step scalar, from a function of the scalars' names.
     fn scalar_bytes(&self, value: impl Fn(&str) -> Option<Number>) -> Result<[u8; 4]> {
         let Some(number) = value(&self.name) else {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                format!("nothing sets the scalar `{}`", self.name),
-            ));
+            return Err(Error::new(ErrorKind::Internal, format!("nothing sets the scalar `{}`", self.name)));
         };
         Ok(match (self.ty.dtype, number) {
             (DType::F32, n) => (n.as_f64() as f32).to_ne_bytes(),

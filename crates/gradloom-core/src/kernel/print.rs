@@ -73,11 +73,13 @@ mod tests {
             part(3, 2, UnaryOp::Exp),
         ]);
         assert_eq!(group.title(), "group of 4");
-        let lines = |op: &str| {
-            format!("  t0 = load r0 : f32 element\n  t1 = {op} t0 : f32 element\n  w0 = t1\n")
-        };
-        let expected =
-            format!("3 parts: map [1 x 4], map [2 x 4]\n{}1 part: map [3 x 4]\n{}", lines("exp"), lines("neg"));
+        let lines =
+            |op: &str| format!("  t0 = load r0 : f32 element\n  t1 = {op} t0 : f32 element\n  w0 = t1\n");
+        let expected = format!(
+            "3 parts: map [1 x 4], map [2 x 4]\n{}1 part: map [3 x 4]\n{}",
+            lines("exp"),
+            lines("neg")
+        );
         assert_eq!(group.listing(), expected);
         assert_eq!(Kernel::Copy.listing(), "");
     }

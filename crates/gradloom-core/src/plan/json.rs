@@ -212,8 +212,7 @@ mod tests {
             ("b", numbers(&[0, usize::MAX])),
             ("c", Json::Null),
         ]);
-        let expected =
-            r#"{"a":"\"\\\n\u0001\u003c/script>ä","b":[0,18446744073709551615],"c":null}"#;
+        let expected = r#"{"a":"\"\\\n\u0001\u003c/script>ä","b":[0,18446744073709551615],"c":null}"#;
         assert_eq!(value.to_string(), expected);
     }
 }

@@ -42,7 +42,8 @@ impl Timeline {
 
     /// The first of the moments at which most bytes are taken.
     pub fn peak(&self) -> usize {
-        let fullest = (0..self.moments()).max_by_key(|&moment| (self.bytes(moment), std::cmp::Reverse(moment)));
+        let fullest =
+            (0..self.moments()).max_by_key(|&moment| (self.bytes(moment), std::cmp::Reverse(moment)));
         fullest.expect("there is a moment after the last launch")
     }
 

@@ -31,7 +31,8 @@ const TEXT: &str = "graph {
 fn given(name: &str, rows: [f64; 2]) -> Option<HostTensor> {
     let ramp = |shape: &[usize], scale: f64| {
         let ty = Type::new(DType::F32, shape.to_vec());
-        let elements: Vec<f64> = (0..ty.elements()).map(|i| f64::from((i as f32 - 3.0) * scale as f32)).collect();
+        let elements: Vec<f64> =
+            (0..ty.elements()).map(|i| f64::from((i as f32 - 3.0) * scale as f32)).collect();
         HostTensor::from_f64(ty, elements)
     };
     Some(match name {
@@ -96,7 +97,11 @@ fn a_debug_run_gives_what_the_whole_run_gives_and_changes_nothing() {
         let next: HashMap<_, _> = evaluation.next.into_iter().collect();
         for name in ["a", "b"] {
             let op = run.graph().entry_ops().find(|(_, op)| Graph::leaf_name(&op.kind) == Some(name));
-            assert_eq!(run.read(op.unwrap().1.results[0]).unwrap(), next[name], "{name} was updated by a copy");
+            assert_eq!(
+                run.read(op.unwrap().1.results[0]).unwrap(),
+                next[name],
+                "{name} was updated by a copy"
+            );
         }
     }
     // The program itself runs as if nothing had been.
@@ -112,9 +117,12 @@ fn nothing_stale_is_read() {
     let (sums, _) = run.plan().outputs.iter().map(|(_, access)| (access.buffer, ())).next().unwrap();
     let error = run.read(sums).unwrap_err();
     assert!(error.to_string().contains("was not computed yet"), "{error}");
-    let producer = run.plan().launches.iter().position(|l| l.writes.iter().any(|w| w.buffer == sums)).unwrap();
-    let needs_others =
-        run.plan().launches[producer].reads.iter().any(|r| !run.plan().buffer(r.buffer).unwrap().role.exists_before());
+    let producer =
+        run.plan().launches.iter().position(|l| l.writes.iter().any(|w| w.buffer == sums)).unwrap();
+    let needs_others = run.plan().launches[producer]
+        .reads
+        .iter()
+        .any(|r| !run.plan().buffer(r.buffer).unwrap().role.exists_before());
     assert_eq!(run.run(producer..producer + 1).is_err(), needs_others);
 
     run.run(0..launches).unwrap();
@@ -138,7 +146,8 @@ fn operands_can_be_replaced_and_a_launch_run_again() {
     let launches = run.plan().launches.len();
     run.run(0..launches).unwrap();
     assert_eq!(run.output("fixed").unwrap().to_f64(), [-5.0]);
-    let fixed = run.plan().buffers.iter().find(|b| b.role == gradloom_core::plan::Role::Frozen).unwrap().value;
+    let fixed =
+        run.plan().buffers.iter().find(|b| b.role == gradloom_core::plan::Role::Frozen).unwrap().value;
     run.write(fixed, &HostTensor::from_f64(Type::new(DType::F32, [2]), [40.0, 2.0])).unwrap();
     let reader = run.plan().launches.iter().position(|l| l.reads.iter().any(|r| r.buffer == fixed)).unwrap();
     run.run(reader..reader + 1).unwrap();
@@ -156,7 +165,9 @@ fn a_trap_leaves_what_ran_before_it() {
     let error = run.run(0..launches).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Trap, "{error}");
     assert!(run.output("sums").is_err());
-    let rows = run.graph().entry_ops().find(|(_, op)| Graph::leaf_name(&op.kind) == Some("rows")).unwrap().1.results[0];
+    let rows =
+        run.graph().entry_ops().find(|(_, op)| Graph::leaf_name(&op.kind) == Some("rows")).unwrap().1.results
+            [0];
     run.write(rows, &given("rows", [0.0, 3.0]).unwrap()).unwrap();
     run.run(0..launches).unwrap();
     assert!(run.output("sums").is_ok());
