@@ -2,7 +2,7 @@
 
 use crate::profile::LaunchSpan;
 use crate::store::Content;
-use gradloom_core::error::Result;
+use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Lowered};
 use gradloom_core::plan::Plan;
@@ -28,7 +28,7 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
 
 /// A program on a device. Addresses of the store are those at the time of loading, which never change.
 pub(crate) trait Loaded: Send {
-    /// Sets the bytes of an input or scalar buffer, by its index in the plan.
+    /// Sets the bytes of a buffer, by its index in the plan: of an input or scalar, or, in a debug run, of any.
     fn write(&mut self, buffer: usize, bytes: &[u8]);
     /// Runs the compute launches. The store is locked for reading.
     fn compute(&mut self) -> Result<()>;
@@ -38,6 +38,11 @@ pub(crate) trait Loaded: Send {
     fn check_commit(&self) -> Result<()>;
     /// Runs the commit launches. The store is locked for writing.
     fn commit(&mut self) -> Result<()>;
+    /// Runs one launch, after the checks that a whole run makes before it. The store is the caller's alone, and every operand is there.
+    fn run_one(&mut self, _launch: usize) -> Result<()> {
+        Err(Error::new(ErrorKind::Device, "this device does not run launches one by one")
+            .help("compile for the CPU: `Device::cpu()`"))
+    }
     /// Appends the elements of an access, row-major. The store is locked.
     fn read(&self, access: &Access, into: &mut Vec<u8>);
     /// Bytes that loading asked the system for: arena, constants, scratch.

@@ -19,6 +19,6 @@ pub use device::Device;
 pub use feed::{Data, Feed};
 pub use outputs::Outputs;
 pub use profile::LaunchSpan;
-pub use program::{Outcome, Program, run_once};
+pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
 pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};

@@ -28,6 +28,14 @@ impl Memory {
         Some(Self { start, bytes })
     }
 
+    /// The same bytes at an address of their own. Nobody may write them meanwhile.
+    pub(crate) fn duplicate(&self) -> Option<Self> {
+        let copy = Self::new(self.bytes)?;
+        // SAFETY: both have that many bytes, and they are different allocations.
+        unsafe { std::ptr::copy_nonoverlapping(self.at(0), copy.at(0), self.bytes) };
+        Some(copy)
+    }
+
     fn layout(bytes: usize) -> Option<Layout> {
         Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
     }

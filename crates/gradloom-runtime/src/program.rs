@@ -3,9 +3,12 @@
 //! In: a graph after the passes. Out: a [`Program`] that takes inputs and scalars and gives outputs. Always holds: a run that
 //! fails before the commit changes nothing that persists.
 
+mod debug;
 mod evaluate;
 
-use crate::backend::Loaded;
+pub use debug::{DebugRun, Retention};
+
+use crate::backend::{Backend, Loaded};
 use crate::device::Device;
 use crate::profile::LaunchSpan;
 use crate::store::{Store, lost};
@@ -21,6 +24,7 @@ pub struct Program {
     graph: Arc<Graph>,
     plan: Arc<Plan>,
     store: Store,
+    backend: Arc<dyn Backend>,
     loaded: Box<dyn Loaded>,
     inputs: Vec<Port>,
     scalars: Vec<Port>,
@@ -32,6 +36,21 @@ pub(crate) struct Port {
     pub(crate) name: String,
     pub(crate) ty: Type,
     buffer: usize,
+}
+
+impl Port {
+    /// The bytes of a per-step scalar, from a function of the scalars' names.
+    fn scalar_bytes(&self, value: impl Fn(&str) -> Option<Number>) -> Result<[u8; 4]> {
+        let Some(number) = value(&self.name) else {
+            return Err(Error::new(ErrorKind::Internal, format!("nothing sets the scalar `{}`", self.name)));
+        };
+        Ok(match (self.ty.dtype, number) {
+            (DType::F32, n) => (n.as_f64() as f32).to_ne_bytes(),
+            (DType::I32, n) => (n.as_f64() as i32).to_ne_bytes(),
+            (DType::U32, n) => (n.as_f64() as u32).to_ne_bytes(),
+            (DType::Bool, _) => unreachable!("scalars are numbers"),
+        })
+    }
 }
 
 /// How a run ended.
@@ -97,7 +116,8 @@ impl Program {
             let port = Port { name, ty, buffer: plan.buffer_of[&op.results[0]] };
             if is_scalar { scalars.push(port) } else { inputs.push(port) }
         }
-        Ok(Self { graph, plan, store: store.clone(), loaded, inputs, scalars })
+        let backend = Arc::clone(&device.backend);
+        Ok(Self { graph, plan, store: store.clone(), backend, loaded, inputs, scalars })
     }
 
     /// The graph that was lowered.
@@ -146,19 +166,7 @@ impl Program {
     /// Sets the per-step scalars from a function of their names, before every run: a run may overwrite them.
     pub(crate) fn set_scalars(&mut self, value: impl Fn(&str) -> Option<Number>) -> Result<()> {
         for port in &self.scalars {
-            let Some(number) = value(&port.name) else {
-                return Err(Error::new(
-                    ErrorKind::Internal,
-                    format!("nothing sets the scalar `{}`", port.name),
-                ));
-            };
-            let bytes = match (port.ty.dtype, number) {
-                (DType::F32, n) => (n.as_f64() as f32).to_ne_bytes(),
-                (DType::I32, n) => (n.as_f64() as i32).to_ne_bytes(),
-                (DType::U32, n) => (n.as_f64() as u32).to_ne_bytes(),
-                (DType::Bool, _) => unreachable!("scalars are numbers"),
-            };
-            self.loaded.write(port.buffer, &bytes);
+            self.loaded.write(port.buffer, &port.scalar_bytes(&value)?);
         }
         Ok(())
     }

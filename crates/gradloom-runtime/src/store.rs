@@ -214,6 +214,16 @@ impl Content {
         Some((segment.memory.at(offset - segment.start), Arc::clone(&segment.memory)))
     }
 
+    /// The same entries with the same elements, in memory of their own.
+    pub(crate) fn duplicate(&self) -> Result<Self> {
+        let copied = |segment: &Segment| {
+            let memory = segment.memory.duplicate().ok_or_else(|| no_memory(segment.memory.len()))?;
+            Ok(Segment { start: segment.start, memory: Arc::new(memory) })
+        };
+        let segments = self.segments.iter().map(copied).collect::<Result<_>>()?;
+        Ok(Self { layout: self.layout.clone(), segments, ..*self })
+    }
+
     /// Bytes that the store has asked the system for.
     pub(crate) fn allocated(&self) -> usize {
         self.segments.iter().map(|s| s.memory.len()).sum()
@@ -295,10 +305,7 @@ impl Segment {
         entries: &[StoreEntry],
         initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
     ) -> Result<Self> {
-        let memory = Memory::new(bytes).ok_or_else(|| {
-            Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of parameters and states"))
-                .help("use a smaller model, or a machine with more memory")
-        })?;
+        let memory = Memory::new(bytes).ok_or_else(|| no_memory(bytes))?;
         let segment = Self { start, memory: Arc::new(memory) };
         for entry in entries {
             match entry.init {
@@ -355,6 +362,11 @@ impl Segment {
             )
         };
     }
+}
+
+fn no_memory(bytes: usize) -> Error {
+    Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of parameters and states"))
+        .help("use a smaller model, or a machine with more memory")
 }
 
 /// What is said of a store whose commit did not end.

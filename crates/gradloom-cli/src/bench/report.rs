@@ -61,7 +61,8 @@ impl Report {
         let with_role =
             |role: Role| -> Vec<&Buffer> { plan.buffers.iter().filter(|b| b.role == role).collect() };
         let bytes = |buffers: &[&Buffer]| buffers.iter().map(|b| b.bytes).sum::<usize>();
-        let (parameters, states) = (with_role(Role::Parameter), with_role(Role::State));
+        let parameters = [with_role(Role::Parameter), with_role(Role::Frozen)].concat();
+        let states = with_role(Role::State);
         let runs = device.name() != "null";
         let [least, median, greatest] = timing.spread().map(ms);
         // The time of a step that was not run means nothing.

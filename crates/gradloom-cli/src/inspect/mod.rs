@@ -1,17 +1,18 @@
 //! `gradloom inspect`.
 
+mod page;
 mod summary;
 mod verify;
 
 use crate::failure::{Failure, Result};
-use crate::model;
+use crate::model::{self, Gpt2Train};
 use crate::output::print_line;
 use crate::run::{STATE, Saved};
 use crate::train::options::Options;
 use crate::train::settings::Settings;
 use gradloom::Device;
 use gradloom_models::gpt2::Preset;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What `gradloom inspect` takes.
 #[derive(clap::Args, Debug)]
@@ -29,6 +30,22 @@ pub(crate) struct Arguments {
     /// Evaluate a shrunk model in float64, before and after the passes, and compare with what the CPU computes.
     #[arg(long)]
     verify: bool,
+    /// How to show it; JSON and HTML show the plan.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to this file instead of the standard output.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people at a terminal
+    Text,
+    /// For tools: one object with launches, buffers and the memory over time
+    Json,
+    /// For people with a browser: one page that needs nothing else
+    Html,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -52,28 +69,28 @@ Examples:
   gradloom inspect tiny                   operations, kernels, memory in short
   gradloom inspect gpt2-xl --batch 1      what a step would take: it runs nothing
   gradloom inspect tiny --stage passes    the graph that is turned into kernels
-  gradloom inspect small --verify         is what the CPU computes right?";
+  gradloom inspect small --verify         is what the CPU computes right?
+  gradloom inspect gpt2 --format html --output plan.html
+                                          kernels and memory over time, as a page";
 
 /// Compiles a training step without running it, and prints what was asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    check(arguments)?;
     let settings = settings(arguments)?;
     if arguments.verify && arguments.stage.is_none() {
         return verify::run(&settings);
     }
     let train = model::compile(&settings, &Device::null())?;
-    let stages = train.stages();
-    match arguments.stage {
-        Some(Stage::Trace) => print_line!("{}", stages.trace),
-        Some(Stage::Grad) => print_line!("{}", stages.grad),
-        Some(Stage::Optim) => print_line!("{}", stages.optim),
-        Some(Stage::Passes) => print_line!("{}", stages.passes),
-        Some(Stage::Fuse) => {
-            let fused = gradloom::fuse::fuse(&stages.passes, gradloom::fuse::Fusion::On)?;
-            print_line!("{}", fused.print(&stages.passes))
-        }
-        Some(Stage::Plan) => print_line!("{}", train.plan().report(&stages.passes)),
-        None => print_line!("{}", summary::of(&settings, &train)),
-    }?;
+    let text = match arguments.format {
+        Format::Text => text(arguments.stage, &settings, &train)?,
+        Format::Json => train.plan().to_json(&train.stages().passes),
+        Format::Html => page::page(&title(&settings), &train.plan().to_json(&train.stages().passes)),
+    };
+    match &arguments.output {
+        Some(path) => std::fs::write(path, text + "\n")
+            .map_err(|error| Failure::failed(format!("{} cannot be written: {error}", path.display())))?,
+        None => print_line!("{text}")?,
+    }
     if arguments.verify {
         // The large model makes room for the comparison.
         drop(train);
@@ -81,6 +98,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         verify::run(&settings)?;
     }
     Ok(())
+}
+
+/// What cannot be asked for together.
+fn check(arguments: &Arguments) -> Result<()> {
+    let plan_only = arguments.format != Format::Text;
+    if plan_only && !matches!(arguments.stage, None | Some(Stage::Plan)) {
+        return Err(Failure::usage("--format json and --format html show the plan, not other stages")
+            .help("leave out --stage, or leave out --format"));
+    }
+    let comparison_alone = arguments.verify && arguments.stage.is_none();
+    if arguments.verify && plan_only || comparison_alone && arguments.output.is_some() {
+        return Err(Failure::usage("--verify prints text to the standard output")
+            .help("leave out --format and --output, or leave out --verify"));
+    }
+    Ok(())
+}
+
+fn title(settings: &Settings) -> String {
+    let (batch, context) = (settings.training.batch, settings.model.context);
+    format!("{}: a training step of {batch} × {context} tokens", settings.preset)
+}
+
+fn text(stage: Option<Stage>, settings: &Settings, train: &Gpt2Train) -> Result<String> {
+    let stages = train.stages();
+    Ok(match stage {
+        Some(Stage::Trace) => stages.trace.to_string(),
+        Some(Stage::Grad) => stages.grad.to_string(),
+        Some(Stage::Optim) => stages.optim.to_string(),
+        Some(Stage::Passes) => stages.passes.to_string(),
+        Some(Stage::Fuse) => {
+            gradloom::fuse::fuse(&stages.passes, gradloom::fuse::Fusion::On)?.print(&stages.passes)
+        }
+        Some(Stage::Plan) => train.plan().report(&stages.passes),
+        None => summary::of(settings, train),
+    })
 }
 
 fn settings(arguments: &Arguments) -> Result<Settings> {

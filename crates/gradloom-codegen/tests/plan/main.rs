@@ -11,6 +11,7 @@ mod random_graphs;
 mod store;
 mod updates;
 mod verify;
+mod views;
 
 use gradloom_codegen::cpu;
 use gradloom_core::error::{Error, Result};

@@ -2,7 +2,7 @@
 
 use super::{Fused, KernelSpec};
 use crate::ir::Graph;
-use crate::kernel::{Access, Body, Kernel, Layout};
+use crate::kernel::{Access, Kernel, Layout};
 use std::fmt::Write;
 
 impl Fused {
@@ -22,7 +22,7 @@ impl KernelSpec {
         let op = &graph.ops[self.op];
         let origin = graph.origin(op).map(|origin| format!(" at {origin}")).unwrap_or_default();
         let commit = if self.commit { ", commit" } else { "" };
-        write_line(text, &format!("{}{}{commit}", head(&self.kernel), origin));
+        write_line(text, &format!("{}{}{commit}", self.kernel.title(), origin));
         for (name, accesses) in [("r", &self.reads), ("w", &self.writes)] {
             for (i, access) in accesses.iter().enumerate() {
                 write_line(text, &format!("  {name}{i}: {}", describe(access)));
@@ -33,7 +33,7 @@ impl KernelSpec {
             Kernel::Group(parts) => {
                 for part in parts {
                     let ranges = format!("r{:?} w{:?}", part.reads, part.writes);
-                    write_line(text, &format!("  part {} {ranges}", head(&part.kernel)));
+                    write_line(text, &format!("  part {} {ranges}", part.kernel.title()));
                     if let Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } = &part.kernel {
                         body.to_string().lines().for_each(|line| write_line(text, &format!("  {line}")));
                     }
@@ -46,16 +46,6 @@ impl KernelSpec {
 
 fn write_line(text: &mut String, line: &str) {
     writeln!(text, "{line}").expect("a string takes all text");
-}
-
-fn head(kernel: &Kernel) -> String {
-    let extents = |body: &Body| format!("[{} x {}]", body.rows, body.columns);
-    match kernel {
-        Kernel::Loop(body) => format!("{} {}", body.name(), extents(body)),
-        Kernel::Dot { epilogue, .. } => format!("dot {} with epilogue", extents(epilogue)),
-        Kernel::Group(parts) => format!("group of {}", parts.len()),
-        other => other.name().to_string(),
-    }
 }
 
 /// `%3 f32[8, 4]`, with offset and strides where they are not the natural ones.

@@ -7,6 +7,7 @@ mod body;
 mod launch;
 mod layout;
 mod lowered;
+mod print;
 
 pub use body::{Body, Level, Node, NodeId, NodeKind, Store};
 pub use launch::{Access, Kernel, Launch, Part, Phase};

@@ -7,19 +7,24 @@
 mod commit;
 mod copies;
 mod cost;
+mod json;
 mod layout;
 mod liveness;
 mod order;
 pub mod report;
 mod schedule;
 mod store;
+mod timeline;
 mod types;
 mod verify;
+mod view;
 
 pub use cost::{Cost, cost};
 pub use store::{StoreEntry, StoreLayout};
+pub use timeline::{Stay, Timeline};
 pub use types::{ALIGNMENT, Buffer, Plan, Region, Role, Totals};
 pub use verify::{verify, verify_commit};
+pub use view::{LaunchView, PlanView};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpKind, ValueId};
@@ -65,12 +70,14 @@ fn used_buffers(
     launches: &[Launch],
     committed: &commit::Committed,
 ) -> Vec<Buffer> {
+    let updated: HashSet<ValueId> = graph.updates.iter().map(|u| u.target).collect();
     let mut roles: HashMap<ValueId, Role> = HashMap::new();
     let mut order = Vec::new();
     for (_, op) in graph.entry_ops() {
         let (role, always) = match op.kind {
             OpKind::Input { .. } => (Role::Input, true),
-            OpKind::Param { .. } => (Role::Parameter, true),
+            OpKind::Param { .. } if updated.contains(&op.results[0]) => (Role::Parameter, true),
+            OpKind::Param { .. } => (Role::Frozen, true),
             OpKind::State { .. } => (Role::State, true),
             OpKind::Scalar { .. } => (Role::Scalar, true),
             OpKind::Constant { .. } | OpKind::Iota { .. } => (Role::Constant, false),
@@ -94,7 +101,7 @@ fn used_buffers(
             let otherwise = if read_back.contains(&value) { Role::Output } else { Role::Temporary };
             let role = roles.get(&value).copied().unwrap_or(otherwise);
             let region = match role {
-                Role::Parameter | Role::State => Region::Store,
+                Role::Parameter | Role::Frozen | Role::State => Region::Store,
                 Role::Constant => Region::Constants,
                 _ => Region::Step,
             };

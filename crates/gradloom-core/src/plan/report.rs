@@ -1,9 +1,9 @@
 //! The plan as text.
 
-use super::{Buffer, Plan, Region, Role};
-use crate::ir::{Graph, Id, ValueId};
+use super::view::Names;
+use super::{Buffer, Plan};
+use crate::ir::{Graph, Id};
 use crate::kernel::{Access, Layout};
-use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 /// How a buffer is called in reports: a leaf's name, or the op that computes it with its place in the source.
@@ -23,20 +23,8 @@ pub fn label(graph: &Graph, buffer: &Buffer) -> String {
 
 /// The buffers of the step arena that live when it is fullest, largest first; of those that share bytes, one.
 pub fn at_peak(plan: &Plan) -> Vec<&Buffer> {
-    let alive = |time: usize| {
-        let mut alive: Vec<&Buffer> = plan
-            .buffers
-            .iter()
-            .filter(|b| b.region == Region::Step && b.first <= time && time <= b.last)
-            .collect();
-        alive.sort_by_key(|b| (b.offset, b.bytes));
-        alive.dedup_by_key(|b| b.offset);
-        alive
-    };
-    let bytes = |time: usize| alive(time).iter().map(|b| b.bytes).sum::<usize>();
-    let fullest =
-        (0..=plan.launches.len()).max_by_key(|&time| (bytes(time), std::cmp::Reverse(time))).unwrap_or(0);
-    let mut alive = alive(fullest);
+    let timeline = plan.timeline();
+    let mut alive: Vec<&Buffer> = timeline.at(timeline.peak()).map(|i| &plan.buffers[i]).collect();
     alive.sort_by_key(|b| (std::cmp::Reverse(b.bytes), b.offset));
     alive
 }
@@ -91,7 +79,7 @@ impl Plan {
                 buffer.offset,
                 buffer.first,
                 buffer.last,
-                role_name(buffer.role),
+                buffer.role.name(),
                 buffer.ty.to_string(),
                 label(graph, buffer)
             )?;
@@ -133,47 +121,8 @@ impl Plan {
         if !access.layout.is_contiguous() {
             text += &format!(" by {strides:?}");
         }
-        let place = self.buffer(access.buffer).map(|buffer| match buffer.region {
-            Region::Store => format!(" @store+{}", buffer.offset),
-            Region::Constants => format!(" @constants+{}", buffer.offset),
-            Region::Step => format!(" @step+{}", buffer.offset),
-        });
+        let place =
+            self.buffer(access.buffer).map(|buffer| format!(" @{}+{}", buffer.region.name(), buffer.offset));
         text + &place.unwrap_or_default()
-    }
-}
-
-/// Numbers of values as in the text form of a graph without blocks; `copy 0`, `copy 1`, .. for the plan's own.
-struct Names {
-    numbers: HashMap<ValueId, usize>,
-    values: usize,
-}
-
-impl Names {
-    fn new(graph: &Graph) -> Self {
-        let results = graph.entry_ops().flat_map(|(_, op)| &op.results);
-        Self {
-            numbers: results.enumerate().map(|(i, &value)| (value, i)).collect(),
-            values: graph.values.len(),
-        }
-    }
-
-    fn of(&self, value: ValueId) -> String {
-        match self.numbers.get(&value) {
-            Some(number) => format!("%{number}"),
-            None => format!("copy {}", value.index().saturating_sub(self.values)),
-        }
-    }
-}
-
-fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::Parameter => "parameter",
-        Role::State => "state",
-        Role::Next => "next",
-        Role::Constant => "constant",
-        Role::Input => "input",
-        Role::Scalar => "scalar",
-        Role::Output => "output",
-        Role::Temporary => "temporary",
     }
 }

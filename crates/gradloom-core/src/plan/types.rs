@@ -1,7 +1,7 @@
 //! The plan as a value.
 
 use crate::ir::{Type, ValueId};
-use crate::kernel::{Access, Launch};
+use crate::kernel::{Access, Launch, Phase};
 use std::collections::HashMap;
 
 /// Alignment of every buffer, in bytes: a cache line and an AVX-512 register.
@@ -18,11 +18,25 @@ pub enum Region {
     Step,
 }
 
+impl Region {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Region::Store => "store",
+            Region::Constants => "constants",
+            Region::Step => "step",
+        }
+    }
+}
+
 /// What a buffer is to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Role {
+    /// A parameter that the program updates.
     Parameter,
+    /// A parameter that the program only reads: frozen, or of a forward program. Another program over the store may update it.
+    Frozen,
     State,
     /// The next value of a parameter or state, written in place: over the bytes of the present one.
     Next,
@@ -34,6 +48,41 @@ pub enum Role {
     /// Holds a value that the caller reads; lives to the end.
     Output,
     Temporary,
+}
+
+impl Role {
+    /// Every role, in the order of the enum.
+    pub const ALL: [Role; 9] = [
+        Role::Parameter,
+        Role::Frozen,
+        Role::State,
+        Role::Next,
+        Role::Constant,
+        Role::Input,
+        Role::Scalar,
+        Role::Output,
+        Role::Temporary,
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Parameter => "parameter",
+            Role::Frozen => "frozen",
+            Role::State => "state",
+            Role::Next => "next",
+            Role::Constant => "constant",
+            Role::Input => "input",
+            Role::Scalar => "scalar",
+            Role::Output => "output",
+            Role::Temporary => "temporary",
+        }
+    }
+
+    /// Whether the buffer holds its value before the first launch.
+    pub fn exists_before(self) -> bool {
+        !matches!(self, Role::Next | Role::Output | Role::Temporary)
+    }
 }
 
 /// The bytes of one value.
@@ -98,5 +147,10 @@ impl Plan {
     /// The buffer behind an access.
     pub fn buffer(&self, value: ValueId) -> Option<&Buffer> {
         self.buffer_of.get(&value).map(|&i| &self.buffers[i])
+    }
+
+    /// The first launch that runs after the guards held; the number of launches if there is none.
+    pub fn first_commit(&self) -> usize {
+        self.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(self.launches.len())
     }
 }

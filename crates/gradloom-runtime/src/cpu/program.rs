@@ -195,6 +195,25 @@ impl CpuProgram {
         }
     }
 
+    /// Checks that the window that a launch replaces lies inside its target, which the kernel takes for granted.
+    fn check_window(&self, launch: &Launch) -> Result<()> {
+        if launch.kernel != Kernel::WriteRegion {
+            return Ok(());
+        }
+        let (window, target) = (&launch.reads[0].layout.shape, &launch.writes[0].layout.shape);
+        for (axis, start) in launch.reads[1..].iter().map(|a| self.scalar_i32(a)).enumerate() {
+            let room = target[axis] - window[axis];
+            if usize::try_from(start).map_or(true, |start| start > room) {
+                let message = format!(
+                    "an update of {} elements at {start} does not fit axis {axis} of {target}",
+                    window[axis]
+                );
+                return Err(self.trapped(launch, &message));
+            }
+        }
+        Ok(())
+    }
+
     fn scalar_i32(&self, access: &Access) -> i32 {
         let mut value = 0;
         // SAFETY: the plan's verifier keeps accesses inside their buffers; the caller holds the store's lock.
@@ -225,27 +244,16 @@ impl Loaded for CpuProgram {
     }
 
     fn check_commit(&self) -> Result<()> {
-        for launch in &self.plan.launches[self.first_commit..] {
-            if launch.kernel != Kernel::WriteRegion {
-                continue;
-            }
-            let (window, target) = (&launch.reads[0].layout.shape, &launch.writes[0].layout.shape);
-            for (axis, start) in launch.reads[1..].iter().map(|a| self.scalar_i32(a)).enumerate() {
-                let room = target[axis] - window[axis];
-                if usize::try_from(start).map_or(true, |start| start > room) {
-                    let message = format!(
-                        "an update of {} elements at {start} does not fit axis {axis} of {target}",
-                        window[axis]
-                    );
-                    return Err(self.trapped(launch, &message));
-                }
-            }
-        }
-        Ok(())
+        self.plan.launches[self.first_commit..].iter().try_for_each(|launch| self.check_window(launch))
     }
 
     fn commit(&mut self) -> Result<()> {
         self.run(self.first_commit..self.steps.len())
+    }
+
+    fn run_one(&mut self, launch: usize) -> Result<()> {
+        self.check_window(&self.plan.launches[launch])?;
+        self.launch(launch)
     }
 
     fn read(&self, access: &Access, into: &mut Vec<u8>) {

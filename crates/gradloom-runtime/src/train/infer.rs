@@ -4,7 +4,7 @@ use super::Session;
 use crate::feed::Feed;
 use crate::outputs::{Outputs, to_f32};
 use crate::profile::LaunchSpan;
-use crate::program::{Outcome, Program, random_key, verify_stage};
+use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_stage};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Output;
 use gradloom_core::nn::Module;
@@ -86,6 +86,20 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
             }
         }
         Ok(R::read(&mut values.into_iter()))
+    }
+
+    /// Prepares the next run to be run launch by launch, on copies: neither the program nor the store changes.
+    ///
+    /// # Errors
+    /// As [`Train::debug_run`](super::Train::debug_run).
+    pub fn debug_run<'a>(&self, data: impl Feed<'a, K>, retention: Retention) -> Result<DebugRun> {
+        let data = data.feed();
+        for (input, data) in self.inputs.iter().zip(&data) {
+            data.check(input)?;
+        }
+        let fed: Vec<(&str, &[u8])> =
+            self.inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
+        self.program.debug_run(&fed, random_key(self.seed ^ DOMAIN, self.runs), retention)
     }
 
     /// A tensor captured under a name in the last run.

@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::feed::Feed;
 use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
-use crate::program::{Outcome, Program, random_key};
+use crate::program::{DebugRun, Outcome, Program, Retention, random_key};
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Number};
@@ -143,11 +143,26 @@ impl<M: Module, const N: usize> Train<M, N> {
         let lr = self.lr();
         set_number(&mut self.numbers, "lr", lr);
         self.optimizer.derive(&mut self.numbers)?;
-        let (numbers, key) = (&self.numbers, random_key(self.session.seed(), self.attempted));
-        self.program.set_scalars(|name| match name.strip_prefix(STATE_PREFIX) {
-            Some(number) => numbers.get(number).map(|&value| Number::Float(value)),
-            None => key(name),
-        })
+        self.program.set_scalars(scalars(&self.numbers, random_key(self.session.seed(), self.attempted)))
+    }
+
+    /// Prepares the next step to be run launch by launch, on copies: neither the session nor its store changes.
+    ///
+    /// # Errors
+    /// When data does not have the declared dtype or size; when the store is lost; when there is not enough memory for the copies; on the
+    /// null device.
+    pub fn debug_run<'a>(&self, data: impl Feed<'a, N>, retention: Retention) -> Result<DebugRun> {
+        let data = data.feed();
+        for (input, data) in self.inputs.iter().zip(&data) {
+            data.check(input)?;
+        }
+        let mut numbers = self.numbers.clone();
+        set_number(&mut numbers, "lr", self.lr());
+        self.optimizer.derive(&mut numbers)?;
+        let fed: Vec<(&str, &[u8])> =
+            self.inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
+        let key = random_key(self.session.seed(), self.attempted);
+        self.program.debug_run(&fed, scalars(&numbers, key), retention)
     }
 
     /// Learning rate of the next step.
@@ -299,5 +314,16 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Bytes that the executor asked the system for: store, arena, constants, scratch.
     pub fn allocated_bytes(&self) -> usize {
         self.program.allocated() + self.store().read_lock().allocated()
+    }
+}
+
+/// The value of each per-step scalar: the optimizer's numbers, and the key of random numbers.
+fn scalars(
+    numbers: &Hyperparameters,
+    key: impl Fn(&str) -> Option<Number>,
+) -> impl Fn(&str) -> Option<Number> {
+    move |name| match name.strip_prefix(STATE_PREFIX) {
+        Some(number) => numbers.get(number).map(|&value| Number::Float(value)),
+        None => key(name),
     }
 }

@@ -20,9 +20,8 @@ pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
             return Err(broken(format!("launch {i} ({}) can trap in the commit", launch.kernel.name())));
         }
     }
-    for buffer in
-        plan.buffers.iter().filter(|b| matches!(b.role, Role::Parameter | Role::State) && b.bytes > 0)
-    {
+    let persists = |role| matches!(role, Role::Parameter | Role::Frozen | Role::State);
+    for buffer in plan.buffers.iter().filter(|b| persists(b.role) && b.bytes > 0) {
         let target = buffer.value;
         let held = contents.of(buffer);
         let kept = held == Some(Content::Value(target));

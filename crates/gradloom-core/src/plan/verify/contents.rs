@@ -30,10 +30,10 @@ pub(super) struct Contents<'p> {
 pub(super) fn replay(plan: &Plan) -> Result<Contents<'_>> {
     let mut contents = Contents { plan, stretches: BTreeMap::new() };
     for buffer in &plan.buffers {
-        let exists_before = !matches!(buffer.role, Role::Next | Role::Output | Role::Temporary);
-        if let Some(other) =
-            exists_before.then(|| contents.put(buffer, Content::Value(buffer.value))).flatten()
-        {
+        if !buffer.role.exists_before() {
+            continue;
+        }
+        if let Some(other) = contents.put(buffer, Content::Value(buffer.value)) {
             return Err(broken(format!("{} and {other:?} share bytes from the start", buffer.value)));
         }
     }

@@ -53,7 +53,7 @@ fn check_buffers(plan: &Plan) -> Result<()> {
         }
         let (region, size) = match buffer.role {
             // The store may hold more than what this program uses.
-            Role::Parameter | Role::State | Role::Next => (Region::Store, usize::MAX),
+            Role::Parameter | Role::Frozen | Role::State | Role::Next => (Region::Store, usize::MAX),
             Role::Constant => (Region::Constants, plan.totals.constants),
             Role::Input | Role::Scalar | Role::Output | Role::Temporary => (Region::Step, plan.totals.step),
         };
@@ -73,7 +73,7 @@ fn check_buffers(plan: &Plan) -> Result<()> {
     let store: usize = plan
         .buffers
         .iter()
-        .filter(|b| matches!(b.role, Role::Parameter | Role::State))
+        .filter(|b| matches!(b.role, Role::Parameter | Role::Frozen | Role::State))
         .map(|b| b.bytes.next_multiple_of(ALIGNMENT))
         .sum();
     if store != plan.totals.store {
@@ -124,7 +124,7 @@ fn check_write(buffer: &Buffer, launch: &Launch, name: &str) -> Result<()> {
     let allowed = match buffer.role {
         Role::Parameter | Role::State => matches!(launch.kernel, Kernel::Copy | Kernel::WriteRegion),
         Role::Next | Role::Output | Role::Temporary => true,
-        Role::Constant | Role::Input | Role::Scalar => false,
+        Role::Frozen | Role::Constant | Role::Input | Role::Scalar => false,
     };
     if !allowed {
         return Err(broken(format!("{name} writes the {:?} {}", buffer.role, buffer.value)));

@@ -1,0 +1,86 @@
+//! Kernels as text: one line each, and what a fused kernel computes.
+
+use super::{Body, Kernel, Part};
+use std::fmt::Write;
+
+impl Kernel {
+    /// The kernel in one line: `row [1024 x 128]`, `dot [64 x 32] with epilogue`, `group of 3`, `gather`.
+    pub fn title(&self) -> String {
+        let extents = |body: &Body| format!("[{} x {}]", body.rows, body.columns);
+        match self {
+            Kernel::Loop(body) => format!("{} {}", body.name(), extents(body)),
+            Kernel::Dot { epilogue, .. } => format!("dot {} with epilogue", extents(epilogue)),
+            Kernel::Group(parts) => format!("group of {}", parts.len()),
+            other => other.name().to_string(),
+        }
+    }
+
+    /// The expression of a fused kernel, a line for each node and store; nothing for kernels that are one op. Parts of a group that compute
+    /// the same over other extents are shown once.
+    pub fn listing(&self) -> String {
+        match self {
+            Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body.to_string(),
+            Kernel::Group(parts) => group(parts),
+            Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => String::new(),
+        }
+    }
+}
+
+fn group(parts: &[Part]) -> String {
+    let mut different: Vec<(String, Vec<String>)> = Vec::new();
+    for part in parts {
+        let (title, listing) = (part.kernel.title(), part.kernel.listing());
+        match different.iter_mut().find(|(known, _)| *known == listing) {
+            Some((_, titles)) => titles.push(title),
+            None => different.push((listing, vec![title])),
+        }
+    }
+    let mut text = String::new();
+    for (listing, mut titles) in different {
+        let number = titles.len();
+        titles.sort();
+        titles.dedup();
+        let parts = if number == 1 { "1 part".to_string() } else { format!("{number} parts") };
+        writeln!(text, "{parts}: {}", titles.join(", ")).expect("a string takes all text");
+        text.push_str(&listing);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{DType, UnaryOp};
+    use crate::kernel::{Level, Node, NodeId, NodeKind, Store};
+
+    fn part(i: usize, rows: usize, op: UnaryOp) -> Part {
+        let node = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
+        let kernel = Kernel::Loop(Body {
+            rows,
+            columns: 4,
+            nodes: vec![node(NodeKind::Load(0)), node(NodeKind::Unary(op, NodeId(0)))],
+            stores: vec![Store::Whole { node: NodeId(1), level: Level::Element, write: 0 }],
+        });
+        Part { kernel, reads: i..i + 1, writes: i..i + 1, workspace: 0..0 }
+    }
+
+    #[test]
+    fn equal_parts_are_shown_once() {
+        let group = Kernel::Group(vec![
+            part(0, 2, UnaryOp::Exp),
+            part(1, 3, UnaryOp::Neg),
+            part(2, 1, UnaryOp::Exp),
+            part(3, 2, UnaryOp::Exp),
+        ]);
+        assert_eq!(group.title(), "group of 4");
+        let lines =
+            |op: &str| format!("  t0 = load r0 : f32 element\n  t1 = {op} t0 : f32 element\n  w0 = t1\n");
+        let expected = format!(
+            "3 parts: map [1 x 4], map [2 x 4]\n{}1 part: map [3 x 4]\n{}",
+            lines("exp"),
+            lines("neg")
+        );
+        assert_eq!(group.listing(), expected);
+        assert_eq!(Kernel::Copy.listing(), "");
+    }
+}

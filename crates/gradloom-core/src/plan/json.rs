@@ -1,0 +1,218 @@
+//! The plan as JSON, for tools. What there is and how it is called is said at [`Plan::to_json`].
+
+use super::{Buffer, LaunchView, Plan, PlanView, Role};
+use crate::ir::Graph;
+use crate::kernel::{Access, Phase};
+use std::fmt;
+
+/// Changes when a key is renamed or taken away, or its meaning changes; not when keys are added.
+const VERSION: usize = 1;
+
+impl Plan {
+    /// The plan as one JSON object, without white space. `graph` is the one that was planned.
+    ///
+    /// | key | value |
+    /// |---|---|
+    /// | `version` | 1; another number when keys change their meaning or go away |
+    /// | `totals` | bytes of `store`, `constants`, `step`, `workspace`, and `peak`, their sum; `flops`, `bytes_read`, `bytes_written` of all launches |
+    /// | `first_commit` | the first launch that runs after the guards held; the number of launches if there is none |
+    /// | `peak_moment` | the first moment at which most bytes of the step arena are taken |
+    /// | `launches` | in order; see below |
+    /// | `buffers` | `value`, the number in the graph's text (`%3`) or `copy 0`; `name`, a leaf's name or the op with its place; `role` and `region`, as [`Role::name`] and [`Region::name`](super::Region::name); `dtype`, `shape`, `bytes`; `offset` in the region, in bytes; `first` and `last`, the launches between which it lives |
+    /// | `outputs`, `guards` | `name` and `access` |
+    /// | `memory` | `live`: bytes of the step arena that are taken at each moment; `roles`: the same by role, for roles that ever take any; `stays`: `[buffer, first moment, end]`, as [`Stay`](super::Stay) |
+    ///
+    /// A launch has `name`, `kernel`, `phase` (`compute` or `commit`), `op`, `origin` (`file:line:column` or null), `reads` and `writes` (lists of
+    /// accesses), `producers` (launches that wrote what it reads), `workspace`, `flops`, `bytes_read`, `bytes_written`, and `listing`, the
+    /// expression of a fused kernel or null.
+    ///
+    /// An access has `buffer`, an index into `buffers`, `shape`, and, unless the elements are contiguous from the start of the buffer, `start` and
+    /// `strides` in elements.
+    ///
+    /// Numbers are integers; those above 2^53 lose digits in readers that know float64 alone.
+    pub fn to_json(&self, graph: &Graph) -> String {
+        let view = self.view(graph);
+        let timeline = self.timeline();
+        let cost = view.launches().fold(super::Cost::default(), |sum, launch| sum + launch.cost());
+        let totals = &self.totals;
+        let moments = 0..timeline.moments();
+        let roles = Role::ALL.into_iter().filter_map(|role| {
+            let bytes: Vec<usize> = moments.clone().map(|moment| timeline.bytes_of(role, moment)).collect();
+            bytes.iter().any(|&n| n > 0).then(|| (role.name(), numbers(&bytes)))
+        });
+        let named = |list: &[(String, Access)]| {
+            let entry =
+                |(name, a): &(String, Access)| object([("name", text(name)), ("access", access(self, a))]);
+            Json::List(list.iter().map(entry).collect())
+        };
+        object([
+            ("version", Json::Number(VERSION)),
+            (
+                "totals",
+                object([
+                    ("store", Json::Number(totals.store)),
+                    ("constants", Json::Number(totals.constants)),
+                    ("step", Json::Number(totals.step)),
+                    ("workspace", Json::Number(totals.workspace)),
+                    ("peak", Json::Number(totals.peak())),
+                    ("flops", Json::Number(cost.flops as usize)),
+                    ("bytes_read", Json::Number(cost.bytes_read as usize)),
+                    ("bytes_written", Json::Number(cost.bytes_written as usize)),
+                ]),
+            ),
+            ("first_commit", Json::Number(self.first_commit())),
+            ("peak_moment", Json::Number(timeline.peak())),
+            ("launches", Json::List(view.launches().map(|l| launch(&view, &l)).collect())),
+            ("buffers", Json::List(self.buffers.iter().map(|b| buffer(&view, b)).collect())),
+            ("outputs", named(&self.outputs)),
+            ("guards", named(&self.guards)),
+            (
+                "memory",
+                object([
+                    ("live", Json::List(moments.clone().map(|m| Json::Number(timeline.bytes(m))).collect())),
+                    ("roles", Json::Object(roles.collect())),
+                    (
+                        "stays",
+                        Json::List(
+                            (timeline.stays.iter())
+                                .map(|stay| numbers(&[stay.buffer, stay.moments.start, stay.moments.end]))
+                                .collect(),
+                        ),
+                    ),
+                ]),
+            ),
+        ])
+        .to_string()
+    }
+}
+
+fn launch(view: &PlanView<'_>, launch: &LaunchView<'_>) -> Json {
+    let cost = launch.cost();
+    let accesses = |list: &[Access]| Json::List(list.iter().map(|a| access(view.plan(), a)).collect());
+    let optional = |line: String| if line.is_empty() { Json::Null } else { Json::Text(line) };
+    object([
+        ("name", Json::Text(launch.name())),
+        ("kernel", text(launch.launch().kernel.name())),
+        (
+            "phase",
+            text(match launch.phase() {
+                Phase::Compute => "compute",
+                Phase::Commit => "commit",
+            }),
+        ),
+        ("op", text(launch.op().kind.name())),
+        ("origin", optional(launch.origin().map(ToString::to_string).unwrap_or_default())),
+        ("reads", accesses(&launch.launch().reads)),
+        ("writes", accesses(&launch.launch().writes)),
+        ("producers", numbers(launch.producers())),
+        ("workspace", Json::Number(launch.launch().workspace)),
+        ("flops", Json::Number(cost.flops as usize)),
+        ("bytes_read", Json::Number(cost.bytes_read as usize)),
+        ("bytes_written", Json::Number(cost.bytes_written as usize)),
+        ("listing", optional(launch.listing())),
+    ])
+}
+
+fn buffer(view: &PlanView<'_>, buffer: &Buffer) -> Json {
+    object([
+        ("value", Json::Text(view.value_name(buffer.value))),
+        ("name", Json::Text(view.label(buffer))),
+        ("role", text(buffer.role.name())),
+        ("region", text(buffer.region.name())),
+        ("dtype", text(buffer.ty.dtype.name())),
+        ("shape", numbers(&buffer.ty.shape)),
+        ("bytes", Json::Number(buffer.bytes)),
+        ("offset", Json::Number(buffer.offset)),
+        ("first", Json::Number(buffer.first)),
+        ("last", Json::Number(buffer.last)),
+    ])
+}
+
+fn access(plan: &Plan, access: &Access) -> Json {
+    let mut fields = vec![
+        ("buffer", plan.buffer_of.get(&access.buffer).map_or(Json::Null, |&i| Json::Number(i))),
+        ("shape", numbers(&access.layout.shape)),
+    ];
+    if access.layout.offset != 0 || !access.layout.is_contiguous() {
+        fields.push(("start", Json::Number(access.layout.offset)));
+        fields.push(("strides", numbers(&access.layout.strides)));
+    }
+    Json::Object(fields)
+}
+
+/// A JSON value; printing it writes it.
+enum Json {
+    Null,
+    Number(usize),
+    Text(String),
+    List(Vec<Json>),
+    Object(Vec<(&'static str, Json)>),
+}
+
+fn text(text: &str) -> Json {
+    Json::Text(text.to_string())
+}
+
+fn numbers(list: &[usize]) -> Json {
+    Json::List(list.iter().copied().map(Json::Number).collect())
+}
+
+fn object<const N: usize>(fields: [(&'static str, Json); N]) -> Json {
+    Json::Object(fields.into())
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let comma = |i: usize| if i > 0 { "," } else { "" };
+        match self {
+            Json::Null => f.write_str("null"),
+            Json::Number(number) => write!(f, "{number}"),
+            Json::Text(text) => quoted(text, f),
+            Json::List(items) => {
+                f.write_str("[")?;
+                for (i, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", comma(i))?;
+                }
+                f.write_str("]")
+            }
+            Json::Object(fields) => {
+                f.write_str("{")?;
+                for (i, (key, value)) in fields.iter().enumerate() {
+                    write!(f, "{}\"{key}\":{value}", comma(i))?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+/// A JSON string. `<` is escaped too, so that the text may stand inside of an HTML page's script.
+fn quoted(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    use fmt::Write;
+    f.write_char('"')?;
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => write!(f, "\\{c}")?,
+            '\n' => f.write_str("\\n")?,
+            '<' | '\0'..='\x1f' | '\u{2028}' | '\u{2029}' => write!(f, "\\u{:04x}", u32::from(c))?,
+            c => f.write_char(c)?,
+        }
+    }
+    f.write_char('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_escaped() {
+        let value = object([
+            ("a", text("\"\\\n\u{1}</script>ä")),
+            ("b", numbers(&[0, usize::MAX])),
+            ("c", Json::Null),
+        ]);
+        let expected = r#"{"a":"\"\\\n\u0001\u003c/script>ä","b":[0,18446744073709551615],"c":null}"#;
+        assert_eq!(value.to_string(), expected);
+    }
+}

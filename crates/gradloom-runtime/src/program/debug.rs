@@ -1,0 +1,265 @@
+//! Running some of a program's launches, on copies of everything.
+//!
+//! In: a program, and the inputs and scalars of one run. Out: a [`DebugRun`], which runs launches one by one and gives any value that is in
+//! memory. Always holds: the program and its store do not change; no launch reads, and no caller gets, bytes that something else has
+//! overwritten or nothing has written yet.
+
+use super::evaluate::{bytes, tensor};
+use super::{Loaded, Program};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{Graph, Number, Type, ValueId};
+use gradloom_core::kernel::{Access, Kernel};
+use gradloom_core::plan::{self, Buffer, Plan};
+use gradloom_core::reference::HostTensor;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What stays in memory in a [`DebugRun`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retention {
+    /// What the plan keeps: values share bytes over time, and a value can be read until another takes its bytes.
+    #[default]
+    AsPlanned,
+    /// Every value of a step has bytes of its own and stays. It takes as much memory as all values together.
+    EveryValue,
+}
+
+/// One run of a program, launch by launch, on copies of its store and of its memory.
+///
+/// Guards are not looked at: what they would keep from running can be run.
+///
+/// ```
+/// # use gradloom_core::{optim::Sgd, nn::Linear, trace::f32};
+/// # use gradloom_runtime::{Device, Retention, Trainer};
+/// let train = Trainer::new(Linear::new(3, 1))
+///     .inputs([f32("x", [4, 3])])
+///     .loss(|layer, [x]| layer.forward(x).sum())
+///     .optimizer(Sgd::new(0.1))
+///     .compile(&Device::cpu())?;
+/// let mut run = train.debug_run([&[1.0f32; 12]], Retention::EveryValue)?;
+/// for launch in 0..run.plan().launches.len() {
+///     run.run(launch..launch + 1)?;
+///     for write in run.plan().launches[launch].writes.clone() {
+///         let value = run.read(write.buffer)?;
+///         assert!(value.to_f64().iter().all(|x| x.is_finite()), "launch {launch} is the first to go wrong");
+///     }
+/// }
+/// # gradloom_core::error::Result::Ok(())
+/// ```
+pub struct DebugRun {
+    graph: Arc<Graph>,
+    plan: Arc<Plan>,
+    loaded: Box<dyn Loaded>,
+    /// Of each buffer of the plan.
+    contents: Vec<Content>,
+}
+
+/// What a buffer's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// Nothing has written them.
+    Missing,
+    /// Its value.
+    Present,
+    /// Of the value of this buffer, which took them.
+    Taken(usize),
+}
+
+impl std::fmt::Debug for DebugRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DebugRun").field("launches", &self.plan.launches.len()).finish_non_exhaustive()
+    }
+}
+
+impl Program {
+    /// Copies the store, loads the program over the copy, and sets inputs and scalars.
+    pub(crate) fn debug_run(
+        &self,
+        inputs: &[(&str, &[u8])],
+        scalar: impl Fn(&str) -> Option<Number>,
+        retention: Retention,
+    ) -> Result<DebugRun> {
+        if !self.backend.is_resident() {
+            return Err(Error::new(ErrorKind::Device, "this device plans only: it runs no launches")
+                .help("compile for the CPU: `Device::cpu()`"));
+        }
+        let plan = match retention {
+            Retention::AsPlanned => Arc::clone(&self.plan),
+            Retention::EveryValue => Arc::new(Plan::clone(&self.plan).without_sharing()),
+        };
+        plan::verify_commit(&self.graph, &plan)?;
+        let shadow = {
+            let content = self.store.read_lock();
+            content.check_sound()?;
+            content.duplicate()?
+        };
+        let mut loaded = self.backend.load(&self.graph, &plan, &shadow)?;
+        for (name, bytes) in inputs {
+            if let Some(port) = self.inputs.iter().find(|port| port.name == *name) {
+                loaded.write(port.buffer, bytes);
+            }
+        }
+        for port in &self.scalars {
+            loaded.write(port.buffer, &port.scalar_bytes(&scalar)?);
+        }
+        let content = |b: &Buffer| if b.role.exists_before() { Content::Present } else { Content::Missing };
+        let contents = plan.buffers.iter().map(content).collect();
+        Ok(DebugRun { graph: Arc::clone(&self.graph), plan, loaded, contents })
+    }
+}
+
+impl DebugRun {
+    /// What is run, and where its bytes are.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The graph that was planned.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Runs the launches of a range in order. They need not follow what ran before: whatever has its operands in memory can run, as often as
+    /// it has them.
+    ///
+    /// # Errors
+    /// When the range reaches beyond the plan, or an operand of a launch is not in memory; a trap. The launches before it have run then.
+    pub fn run(&mut self, range: Range<usize>) -> Result<()> {
+        let launches = self.plan.launches.len();
+        if range.start > range.end || range.end > launches {
+            return Err(Error::new(
+                ErrorKind::Feed,
+                format!("the plan has {launches} launches, not {}..{}", range.start, range.end),
+            ));
+        }
+        for launch in range {
+            self.run_one(launch)?;
+        }
+        Ok(())
+    }
+
+    fn run_one(&mut self, index: usize) -> Result<()> {
+        let plan = Arc::clone(&self.plan);
+        let launch = &plan.launches[index];
+        // A window is written into what is there.
+        let kept: &[Access] = if launch.kernel == Kernel::WriteRegion { &launch.writes } else { &[] };
+        for access in launch.reads.iter().chain(kept) {
+            self.present(access.buffer).map_err(|error| {
+                error.note(format!("launch {index} (`{}`) reads it", launch.kernel.name()))
+            })?;
+        }
+        // A kernel that fails half way leaves its results half written.
+        let results: Vec<usize> = launch.writes.iter().map(|write| plan.buffer_of[&write.buffer]).collect();
+        for &buffer in &results {
+            self.take(buffer);
+            self.contents[buffer] = Content::Missing;
+        }
+        self.loaded.run_one(index)?;
+        results.iter().for_each(|&buffer| self.contents[buffer] = Content::Present);
+        Ok(())
+    }
+
+    /// The elements of a value that owns bytes, as its [`Buffer`] has them: floats exactly, in float64. A parameter or state that a launch
+    /// has updated by a copy reads as its next value; one whose next value took its bytes has gone.
+    ///
+    /// # Errors
+    /// When the value has no bytes of its own (a view, or inside of a fused kernel), or nothing has written them yet, or another value has
+    /// taken them.
+    pub fn read(&self, value: ValueId) -> Result<HostTensor> {
+        let ty = self.plan.buffers[self.present(value)?].ty.clone();
+        let layout = gradloom_core::kernel::Layout::contiguous(&ty.shape);
+        let mut elements = Vec::with_capacity(ty.bytes());
+        self.loaded.read(&Access { buffer: value, dtype: ty.dtype, layout }, &mut elements);
+        Ok(tensor(ty, &elements))
+    }
+
+    /// An output by name, as the whole run would give it.
+    ///
+    /// # Errors
+    /// When there is no output of that name, or as [`DebugRun::read`].
+    pub fn output(&self, name: &str) -> Result<HostTensor> {
+        let outputs = &self.plan.outputs;
+        let Some((_, access)) = outputs.iter().find(|(known, _)| known == name) else {
+            let names: Vec<&str> = outputs.iter().map(|(known, _)| known.as_str()).collect();
+            return Err(Error::new(ErrorKind::Feed, format!("the program has no output `{name}`"))
+                .note(format!("it has: {}", names.join(", "))));
+        };
+        self.present(access.buffer)?;
+        let mut elements = Vec::new();
+        self.loaded.read(access, &mut elements);
+        Ok(tensor(Type::new(access.dtype, access.layout.shape.clone()), &elements))
+    }
+
+    /// Replaces the elements of a value that owns bytes, whether it was there or not, to see what follows from them.
+    ///
+    /// # Errors
+    /// When the value has no bytes of its own, or they are of another type.
+    pub fn write(&mut self, value: ValueId, elements: &HostTensor) -> Result<()> {
+        let buffer = self.buffer(value)?;
+        let ty = &self.plan.buffers[buffer].ty;
+        let wrong = |message| Error::new(ErrorKind::Feed, format!("{value}: {message}"));
+        if elements.ty != *ty {
+            return Err(wrong(format!("its bytes are {ty}, not {}", elements.ty)));
+        }
+        elements.check().map_err(wrong)?;
+        self.take(buffer);
+        self.contents[buffer] = Content::Present;
+        self.loaded.write(buffer, &bytes(elements));
+        Ok(())
+    }
+
+    /// The values that can be read now.
+    pub fn values(&self) -> impl Iterator<Item = &Buffer> {
+        let present = self.contents.iter().map(|&content| content == Content::Present);
+        self.plan.buffers.iter().zip(present).filter_map(|(buffer, present)| present.then_some(buffer))
+    }
+
+    fn buffer(&self, value: ValueId) -> Result<usize> {
+        self.plan.buffer_of.get(&value).copied().ok_or_else(|| {
+            Error::new(ErrorKind::Feed, format!("{value} has no bytes of its own"))
+                .note("it is a view of another value, or is computed inside of a kernel and never stored")
+                .help("capture it in the model with `.capture(name)` to have it stored")
+        })
+    }
+
+    /// The buffer of a value that is in memory.
+    fn present(&self, value: ValueId) -> Result<usize> {
+        let buffer = self.buffer(value)?;
+        let what = plan::report::label(&self.graph, &self.plan.buffers[buffer]);
+        match self.contents[buffer] {
+            Content::Present => Ok(buffer),
+            Content::Missing => {
+                Err(Error::new(ErrorKind::Feed, format!("{value} ({what}) was not computed yet"))
+                    .help("run the launches before"))
+            }
+            Content::Taken(by) => {
+                let by = &self.plan.buffers[by];
+                let name = plan::report::label(&self.graph, by);
+                Err(Error::new(
+                    ErrorKind::Feed,
+                    format!("the bytes of {value} ({what}) have been taken by {} ({name})", by.value),
+                )
+                .help("read it before, or keep every value: `Retention::EveryValue`"))
+            }
+        }
+    }
+
+    /// Says of everything that stands where this buffer does that its bytes are taken.
+    fn take(&mut self, taker: usize) {
+        let by = &self.plan.buffers[taker];
+        for (i, other) in self.plan.buffers.iter().enumerate() {
+            if i != taker && self.contents[i] == Content::Present && overlap(by, other) {
+                self.contents[i] = Content::Taken(taker);
+            }
+        }
+    }
+}
+
+fn overlap(a: &Buffer, b: &Buffer) -> bool {
+    let bytes = |buffer: &Buffer| buffer.offset..buffer.offset + buffer.bytes;
+    let (x, y) = (bytes(a), bytes(b));
+    a.region == b.region && x.start.max(y.start) < x.end.min(y.end)
+}
+
+#[cfg(test)]
+mod tests;
