@@ -18,7 +18,9 @@ pub use gradloom_core::trace::{
     AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32,
     uniform,
 };
-pub use gradloom_runtime::{Data, Device, Feed, Infer, Outputs, Session, Step, Store, Train, Trainer};
+pub use gradloom_runtime::{
+    Data, DebugRun, Device, Feed, Infer, Outputs, Retention, Session, Step, Store, Train, Trainer,
+};
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
 pub mod prelude {
