@@ -421,3 +421,28 @@ fn rewritten_ops_keep_the_origin_of_what_they_replace() {
          output \"y\" %1",
     );
 }
+
+#[test]
+fn the_transpose_of_a_product_is_the_product_the_other_way_round() {
+    let product = "%0: f32[2, 3, 4] = input \"a\"
+        %1: f32[2, 4, 5] = input \"b\"
+        %2: f32[2, 3, 5] = dot %0, %1 {lhs_batch=[0], rhs_batch=[0], lhs_contract=[2], rhs_contract=[1]}
+        %3: f32[2, 5, 3] = permute %2 {perm=[0, 2, 1]}";
+    becomes(
+        simplify,
+        &format!("{product}\noutput \"y\" %3"),
+        "%0: f32[2, 3, 4] = input \"a\"
+         %1: f32[2, 4, 5] = input \"b\"
+         %2: f32[2, 5, 3] = dot %1, %0 {lhs_batch=[0], rhs_batch=[0], lhs_contract=[1], rhs_contract=[2]}
+         output \"y\" %2",
+    );
+    stays(simplify, &format!("{product}\noutput \"x\" %2\noutput \"y\" %3"));
+    stays(
+        simplify,
+        "%0: f32[2, 3, 4] = input \"a\"
+         %1: f32[2, 4, 5] = input \"b\"
+         %2: f32[2, 3, 5] = dot %0, %1 {lhs_batch=[0], rhs_batch=[0], lhs_contract=[2], rhs_contract=[1]}
+         %3: f32[5, 3, 2] = permute %2 {perm=[2, 1, 0]}
+         output \"y\" %3",
+    );
+}

@@ -19,6 +19,7 @@ pub fn simplify(graph: &Graph) -> Graph {
         |_| true,
         |builder, op| {
             let found = sums::add_to_scattered(builder, &uses, op)
+                .or_else(|| movement::transposed_dot(builder, &uses, op))
                 .or_else(|| simplified(builder, op.kind, op.operands));
             found.map(|value| vec![value])
         },

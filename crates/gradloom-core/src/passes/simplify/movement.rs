@@ -1,7 +1,8 @@
 //! Views and data movement: identities, and two in a row as one.
 
+use super::super::rewriter::Candidate;
 use super::{definition, emit};
-use crate::ir::{Builder, OpKind, Shape, ValueId};
+use crate::ir::{Builder, DotAxes, Id, OpKind, Shape, ValueId};
 
 /// A reduction over nothing, or over axes of one element, only drops axes.
 pub(super) fn reduce(b: &mut Builder<'_>, axes: &[usize], x: ValueId) -> Option<ValueId> {
@@ -40,6 +41,33 @@ pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option
         }
         _ => None,
     }
+}
+
+/// The transpose of a product that nothing else needs: the product of the operands the other way round. (The gradient of a table that
+/// is an output layer, too, is added to the table's other gradient, row by row.)
+pub(super) fn transposed_dot(b: &mut Builder<'_>, uses: &[usize], op: &Candidate<'_>) -> Option<ValueId> {
+    let OpKind::Permute { perm } = op.kind else { return None };
+    let (OpKind::Dot(axes), x) = definition(b, op.operands[0])? else { return None };
+    if uses[op.old.operands[0].index()] != 1 {
+        return None;
+    }
+    let batch = axes.lhs_batch.len();
+    let rank = perm.len();
+    let rows =
+        batch + DotAxes::free(b.graph.ty(x[0]).shape.rank(), &axes.lhs_batch, &axes.lhs_contract).len();
+    let swapped = (0..batch).chain(rows..rank).chain(batch..rows);
+    if !perm.iter().copied().eq(swapped) {
+        return None;
+    }
+    let DotAxes { lhs_batch, rhs_batch, lhs_contract, rhs_contract } = axes.clone();
+    let axes = DotAxes {
+        lhs_batch: rhs_batch,
+        rhs_batch: lhs_batch,
+        lhs_contract: rhs_contract,
+        rhs_contract: lhs_contract,
+    };
+    let operands = [x[1], x[0]];
+    Some(b.op(OpKind::Dot(axes), &operands))
 }
 
 pub(super) fn broadcast(b: &mut Builder<'_>, shape: &Shape, x: ValueId) -> Option<ValueId> {
