@@ -3,21 +3,22 @@
 //! In: a `Dot` or [`Kernel::Dot`] with its operands and results. Out: a [`DotPlan`], from which both the launch's workspace and the kernel follow.
 //! Always holds: only [`DotPlan::workspace`] knows a number of threads.
 
-use super::{DotProblem, DotSchedule, DotTask, column_partials};
+use super::{DotProblem, DotSchedule, DotTask, FEW_ROWS, column_partials};
 use gradloom_core::ir::{DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Store};
 use std::ops::Range;
 
-/// Contracted indices of a packed panel, at most: two vectors of columns of it fit a first-level cache.
+/// Contracted indices that are taken together, at most: a panel of two vectors of columns fits a first-level cache, or almost.
 const DEPTH_BLOCK: usize = 256;
+/// The same of a packed right operand: longer, because the whole task is done with one block before the next is packed.
+const PACKED_DEPTH_BLOCK: usize = 384;
 /// Rows that are taken through all columns of a task before the next: with [`DEPTH_BLOCK`], a part of a second-level cache.
 const ROW_BLOCK: usize = 8 * super::STRIP;
-/// Up to so many rows of a task, packing the right operand costs more than it saves, if its rows are contiguous.
+/// A right operand whose rows are contiguous is not packed if they are no further apart than this, in elements: then neither the
+/// first-level cache's sets nor the pages' addresses run out.
+const IN_PLACE_STRIDE: usize = 4096;
+/// Up to so many rows of a task, packing the right operand costs more than it saves in any case, if its rows are contiguous.
 const IN_PLACE_ROWS: usize = 48;
-/// A right operand of so many elements stays in the first-level cache as it is.
-const IN_PLACE_ELEMENTS: usize = 4096;
-/// Up to so many columns of a task, packing the left operand costs more than it saves.
-const IN_PLACE_COLUMNS: usize = 64;
 /// Elements of the product that one task adds up when sums were split.
 const SUM_CHUNK: usize = 16 * 1024;
 /// Sections of the scratch start on cache lines (of the widest vectors, in floats).
@@ -34,10 +35,8 @@ pub struct DotPlan {
     pub schedule: DotSchedule,
     /// The write that takes the raw product, if one may.
     pub direct: Option<usize>,
-    /// Whether the right operand is packed.
+    /// Whether the right operand is packed. The left one never is: its elements are read one at a time.
     pub packs_right: bool,
-    /// Whether the left operand is packed.
-    pub packs_left: bool,
     /// Whether the epilogue is more than to write the product down.
     pub has_epilogue: bool,
     /// Bytes of the epilogue's partial results of one panel of rows.
@@ -65,21 +64,25 @@ impl DotPlan {
             body.stores.iter().all(|store| matches!(store, Store::Whole { level: Level::Element, .. }))
         };
         let schedule = DotSchedule::new(&problem, epilogue.is_none_or(by_position));
-        let [_, rows, columns, _] = schedule.largest_task();
-        let right_in_place = problem.rhs.free_stride == 1
-            && (rows <= IN_PLACE_ROWS || problem.k * columns <= IN_PLACE_ELEMENTS);
+        let [_, rows, _, _] = schedule.largest_task();
+        let right_in_place = match problem.rhs.free_stride {
+            1 => rows <= IN_PLACE_ROWS || problem.rhs.contract_stride <= IN_PLACE_STRIDE,
+            _ => {
+                problem.m <= FEW_ROWS && problem.rhs.contract_stride == 1 && problem.lhs.contract_stride == 1
+            }
+        };
+        let direct = match epilogue {
+            None => Some(0),
+            Some(body) => {
+                let taken = |&(write, read): &(usize, usize)| reads[read].layout == writes[write].layout;
+                let free = |write| !may_alias.iter().any(|pair| pair.0 == write && taken(pair));
+                direct_write(body, writes, free)
+            }
+        };
         Some(Self {
             packs_right: !right_in_place,
-            packs_left: problem.lhs.contract_stride != 1 && problem.k > 1 && columns > IN_PLACE_COLUMNS,
-            direct: match epilogue {
-                None => Some(0),
-                Some(body) => {
-                    let taken = |&(write, read): &(usize, usize)| reads[read].layout == writes[write].layout;
-                    let free = |write| !may_alias.iter().any(|pair| pair.0 == write && taken(pair));
-                    direct_write(body, writes, free)
-                }
-            },
-            has_epilogue: epilogue.is_some_and(|body| !is_identity(body)),
+            direct,
+            has_epilogue: epilogue.is_some_and(|body| direct.is_none() || !is_identity(body)),
             partials: epilogue.map_or(0, column_partials),
             schedule,
             transposed,
@@ -92,16 +95,28 @@ impl DotPlan {
         self.problem.batch_count() * self.problem.m * self.problem.n
     }
 
+    /// Bytes of both operands of one product.
+    pub fn operands_bytes(&self) -> usize {
+        let DotProblem { m, n, k, .. } = self.problem;
+        (m * k + k * n) * size_of::<f32>()
+    }
+
     /// Rows that a task takes through all its columns before the next.
     pub fn row_block(&self) -> usize {
         ROW_BLOCK
     }
 
-    /// How the contracted indices of a task are cut: each block of the right operand is packed at one time. At least one range.
-    pub fn depth_blocks(depth: usize) -> impl Iterator<Item = Range<usize>> {
-        let blocks = depth.div_ceil(DEPTH_BLOCK).max(1);
-        let size = depth.div_ceil(blocks);
-        (0..blocks).map(move |block| block * size..((block + 1) * size).min(depth))
+    /// Contracted indices of a task that are taken together; the last may be fewer.
+    pub fn depth_block(&self) -> usize {
+        let [_, _, _, depth] = self.schedule.largest_task();
+        let most = if self.packs_right { PACKED_DEPTH_BLOCK } else { DEPTH_BLOCK };
+        depth.div_ceil(depth.div_ceil(most).max(1))
+    }
+
+    /// Whether a task takes all of its rows through a block of contracted indices before the next block; otherwise it takes each block of
+    /// rows through all contracted indices.
+    pub fn depth_first(&self) -> bool {
+        self.packs_right && self.depth_block() < self.schedule.largest_task()[3]
     }
 
     /// The panel of rows that a task belongs to, for the epilogue's partial results.
@@ -163,19 +178,15 @@ impl DotPlan {
         self.partials * self.panels()
     }
 
-    /// Lengths in floats of one thread's scratch: packed right operand, packed left operand, raw product.
-    pub fn sections(&self) -> [usize; 3] {
-        let [_, rows, columns, depth] = self.schedule.largest_task();
-        let depth_block = Self::depth_blocks(depth).next().map_or(0, |block| block.len());
+    /// Lengths in floats of one thread's scratch: packed right operand, raw product.
+    pub fn sections(&self) -> [usize; 2] {
+        let [_, rows, columns, _] = self.schedule.largest_task();
         let columns = columns.next_multiple_of(LINE);
-        let all_rows = rows.next_multiple_of(super::STRIP);
-        let rows = all_rows.min(ROW_BLOCK);
-        let one_block = depth_block == depth;
-        let product = if one_block { rows } else { all_rows } * self.product_stride();
+        let rows = if self.depth_first() { rows } else { rows.min(ROW_BLOCK) };
+        let scratch = self.direct.is_none() && self.schedule.parts() == 1;
         [
-            if self.packs_right { depth_block * columns } else { 0 },
-            if self.packs_left { depth_block * rows } else { 0 },
-            if self.direct.is_none() && self.schedule.parts() == 1 { product } else { 0 },
+            if self.packs_right { self.depth_block() * columns } else { 0 },
+            if scratch { rows * self.product_stride() } else { 0 },
         ]
         .map(|floats| floats.next_multiple_of(LINE))
     }

@@ -23,10 +23,11 @@ const ROW_UNIT: usize = STRIP;
 const MOST_COLUMNS: usize = 256;
 /// Most rows of a task.
 const MOST_ROWS: usize = 528;
-/// Rows below which a task would rather not be split: packing the right operand would cost too much.
-const LEAST_ROWS: usize = 128;
+/// Least rows of a task where rows are split, and the same where every task has to transpose its columns of the right operand.
+const LEAST_ROWS: usize = 96;
+const LEAST_ROWS_OF_TRANSPOSED: usize = 256;
 /// Up to so many rows, a product is bound by reading the right operand, which wants long runs.
-const FEW_ROWS: usize = 4;
+pub const FEW_ROWS: usize = 4;
 /// Most columns of a task with few rows.
 const MOST_COLUMNS_OF_FEW_ROWS: usize = 4096;
 /// Shortest part of a split sum.
@@ -94,8 +95,9 @@ impl DotSchedule {
         let column_pieces =
             n.div_ceil(most_columns).max(panels.div_ceil(least_row_pieces).min(n.div_ceil(128)));
         let columns = Split::new(n, column_pieces, COLUMN_UNIT);
+        let least_rows = if problem.rhs.free_stride == 1 { LEAST_ROWS } else { LEAST_ROWS_OF_TRANSPOSED };
         let row_pieces =
-            panels.div_ceil(columns.pieces().max(1)).min(m.div_ceil(LEAST_ROWS)).max(least_row_pieces);
+            panels.div_ceil(columns.pieces().max(1)).min(m.div_ceil(least_rows)).max(least_row_pieces);
         let rows = Split::new(m, row_pieces, ROW_UNIT);
 
         let blocks = rows.pieces() * columns.pieces();

@@ -4,9 +4,10 @@
 //! to the epilogue while it is in the cache. Always holds: each element is a sum in the order of the contracted index, in blocks of
 //! it that the extents alone determine.
 
+use crate::cpu::matrix::few::{add_rows, dots};
 use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
-use crate::cpu::matrix::tile::{Columns, Rows, Strips, Target, panel};
-use gradloom_codegen::cpu::{DotPlan, MatrixView, STRIP};
+use crate::cpu::matrix::tile::{Columns, Rows, Target, panel};
+use gradloom_codegen::cpu::{FEW_ROWS, MatrixView};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -55,10 +56,12 @@ pub(super) struct Block<F> {
     pub(super) product: Product,
     /// Rows that are taken through all columns together.
     pub(super) row_block: usize,
+    /// Contracted indices that are taken together.
+    pub(super) depth_block: usize,
+    /// Whether the operands may lie beyond the second-level cache.
+    pub(super) far: bool,
     /// Room for the packed right operand, if it is packed.
     pub(super) packed_right: Option<*mut f32>,
-    /// Room for the packed left operand, if it is packed.
-    pub(super) packed_left: Option<*mut f32>,
     pub(super) finish: F,
 }
 
@@ -79,24 +82,76 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
     /// scratch and the product.
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, simd: S) {
-        for depth in DotPlan::depth_blocks(self.depth) {
-            if let Some(to) = self.packed_right {
+        if self.rows <= FEW_ROWS && self.packed_right.is_none() {
+            // SAFETY: as promised by the caller.
+            return unsafe { self.few_rows(simd) };
+        }
+        let together = if self.packed_right.is_some() { self.rows } else { self.row_block };
+        let mut start = 0;
+        while start < self.rows {
+            let rows = start..(start + together).min(self.rows);
+            start = rows.end;
+            let mut depth = 0..self.depth_block.min(self.depth);
+            loop {
                 // SAFETY: as promised by the caller.
-                unsafe { self.pack_right(simd, &depth, to) };
-            }
-            let mut start = 0;
-            while start < self.rows {
-                let rows = start..(start + self.row_block).min(self.rows);
-                let first = if self.product.reused { 0 } else { rows.start };
-                let product = self.product.start.wrapping_add(first * self.product.row_stride);
-                // SAFETY: as promised by the caller.
-                unsafe { self.row_block(simd, &rows, &depth, product) };
-                start = rows.end;
+                unsafe { self.depth_block(simd, &rows, &depth) };
                 if depth.end == self.depth {
-                    (self.finish)(rows, product);
+                    break;
                 }
+                depth = depth.end..(depth.end + self.depth_block).min(self.depth);
             }
         }
+    }
+
+    /// Adds a block of contracted indices to some rows; after the last one, they are finished.
+    ///
+    /// # Safety
+    /// As [`Block::multiply`].
+    #[inline(always)]
+    unsafe fn depth_block<S: Simd>(&mut self, simd: S, rows: &Range<usize>, depth: &Range<usize>) {
+        if let Some(to) = self.packed_right {
+            // SAFETY: as promised by the caller.
+            unsafe { self.pack_right(simd, depth, to) };
+        }
+        let mut start = rows.start;
+        while start < rows.end {
+            let rows = start..(start + self.row_block).min(rows.end);
+            let first = if self.product.reused { 0 } else { rows.start };
+            let product = self.product.start.wrapping_add(first * self.product.row_stride);
+            // SAFETY: as promised by the caller.
+            unsafe { self.row_block(simd, &rows, depth, product) };
+            start = rows.end;
+            if depth.end == self.depth {
+                (self.finish)(rows, product);
+            }
+        }
+    }
+
+    /// All of a block of few rows.
+    ///
+    /// # Safety
+    /// As [`Block::multiply`].
+    #[inline(always)]
+    unsafe fn few_rows<S: Simd>(&mut self, simd: S) {
+        let Self { left, right, rows: count, columns, depth, product, .. } = *self;
+        let rows = Rows { start: left.start, row_stride: left.free_stride, step: left.contract_stride };
+        let target = Target {
+            start: product.start,
+            row_stride: product.row_stride,
+            columns,
+            padded: false,
+            accumulate: false,
+        };
+        // SAFETY: as promised by the caller; the plan leaves a right operand in place only if its rows or, with those of the left one,
+        // its columns are contiguous.
+        unsafe {
+            if right.free_stride == 1 {
+                add_rows(simd, count, depth, rows, right.start, right.contract_stride, target);
+            } else {
+                dots(simd, count, depth, rows, right.start, right.free_stride, target);
+            }
+        }
+        (self.finish)(0..count, product.start);
     }
 
     /// # Safety
@@ -128,17 +183,10 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
         product: *mut f32,
     ) {
         let left = self.left;
-        let strips = match self.packed_left {
-            // SAFETY: as promised by the caller.
-            Some(to) => unsafe { pack_left(left, rows, depth, to) },
-            None => Strips {
-                rows: Rows {
-                    start: left.at(rows.start, depth.start),
-                    row_stride: left.free_stride,
-                    step: left.contract_stride,
-                },
-                stride: STRIP * left.free_stride,
-            },
+        let left = Rows {
+            start: left.at(rows.start, depth.start),
+            row_stride: left.free_stride,
+            step: left.contract_stride,
         };
         let panel_width = 2 * S::F32_LANES;
         let padded = self.columns.next_multiple_of(S::F32_LANES);
@@ -150,11 +198,13 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
                     start: packed.wrapping_add(column * depth.len()),
                     step: (padded - column).min(panel_width),
                     count,
+                    far: self.far,
                 },
                 None => Columns {
                     start: self.right.at(column, depth.start),
                     step: self.right.contract_stride,
                     count,
+                    far: self.far,
                 },
             };
             let target = Target {
@@ -165,36 +215,8 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
                 accumulate: depth.start > 0,
             };
             // SAFETY: as promised by the caller.
-            unsafe { panel(simd, rows.len(), depth.len(), strips, columns, target) };
+            unsafe { panel(simd, rows.len(), depth.len(), left, columns, target) };
             column += count;
         }
     }
-}
-
-/// Packs rows of a left operand in strips: for each contracted index, the strip's rows side by side.
-///
-/// # Safety
-/// `to` must have room for whole strips.
-#[inline(always)]
-unsafe fn pack_left(left: Operand, rows: &Range<usize>, depth: &Range<usize>, to: *mut f32) -> Strips {
-    let mut strip = to;
-    let mut start = rows.start;
-    while start < rows.end {
-        let count = (rows.end - start).min(STRIP);
-        for p in 0..depth.len() {
-            let from = left.at(start, depth.start + p);
-            let to = strip.wrapping_add(p * STRIP);
-            // SAFETY: as promised by the caller.
-            unsafe {
-                if left.free_stride == 1 && count == STRIP {
-                    to.cast::<[f32; STRIP]>().write_unaligned(from.cast::<[f32; STRIP]>().read_unaligned());
-                } else {
-                    (0..count).for_each(|r| *to.add(r) = *from.add(r * left.free_stride));
-                }
-            }
-        }
-        strip = strip.wrapping_add(STRIP * depth.len());
-        start += count;
-    }
-    Strips { rows: Rows { start: to, row_stride: 1, step: STRIP }, stride: STRIP * depth.len() }
 }

@@ -23,6 +23,9 @@ use gradloom_core::kernel::{Body, Launch};
 use pulp::Arch;
 use std::ops::Range;
 
+/// Operands of a product up to so many bytes together are taken to be in the second-level cache.
+const NEAR: usize = 1 << 20;
+
 /// A kernel for a `Dot`.
 ///
 /// # Panics
@@ -48,6 +51,9 @@ struct Dot {
     direct: Option<(usize, usize)>,
     /// Threads that the workspace has room for.
     threads: usize,
+    /// Floats of the workspace before the threads' scratch, and of the parts of one thread's: packed right operand, raw product.
+    shared: usize,
+    sections: [usize; 2],
     arch: Arch,
 }
 
@@ -57,15 +63,15 @@ impl Dot {
         let plan = plan.unwrap_or_else(|| {
             panic!("dot: lowering left operands that must be copied first: {:?}", launch.reads)
         });
-        let shared = plan.workspace(0);
-        assert!(launch.workspace >= plan.workspace(1), "dot: the workspace is too small");
-        let thread = plan.workspace(1) - shared;
+        let (shared, thread) = (plan.workspace(0), plan.workspace(1) - plan.workspace(0));
+        assert!(launch.workspace >= shared + thread, "dot: the workspace is too small");
         let threads = (launch.workspace - shared).checked_div(thread).unwrap_or(usize::MAX);
         let direct = plan.direct.map(|write| (write, launch.writes[write].layout.offset));
         let epilogue = epilogue
             .filter(|_| plan.has_epilogue)
             .map(|body| Epilogue::new(body, launch, &plan, Level::detect()));
-        Self { plan, epilogue, direct, threads, arch }
+        let (shared, sections) = (shared / size_of::<f32>(), plan.sections());
+        Self { plan, epilogue, direct, threads, shared, sections, arch }
     }
 }
 
@@ -164,18 +170,16 @@ impl Dot {
         let operand = |read, offset| call.read::<f32>(read, offset);
         let left = Operand::new(operand(lhs, lhs_offset), problem.lhs);
         let right = Operand::new(operand(rhs, rhs_offset), problem.rhs);
-        let [packed_right, packed_left, scratch] = self.scratch(call);
+        let [packed_right, scratch] = self.scratch(call);
         let first = product * problem.m + task.rows.start;
         let in_place = first * problem.n + task.columns.start;
         let target = match (self.part(call, task.part), plan.schedule.parts()) {
             (Some(start), _) => {
                 Product { start: start.wrapping_add(in_place), row_stride: problem.n, reused: false }
             }
-            (None, _) => Product {
-                start: scratch,
-                row_stride: plan.product_stride(),
-                reused: DotPlan::depth_blocks(task.depth.len()).count() == 1,
-            },
+            (None, _) => {
+                Product { start: scratch, row_stride: plan.product_stride(), reused: !plan.depth_first() }
+            }
         };
         let transposed = plan.transposed;
         let columns = task.columns.clone();
@@ -187,8 +191,9 @@ impl Dot {
             right: right.from(columns.start, task.depth.start),
             product: target,
             row_block: plan.row_block(),
+            depth_block: plan.depth_block(),
+            far: plan.operands_bytes() > NEAR,
             packed_right: plan.packs_right.then_some(packed_right),
-            packed_left: plan.packs_left.then_some(packed_left),
             finish: |rows: Range<usize>, from| match transposed {
                 // The one row is the epilogue's column.
                 true => {
@@ -212,17 +217,13 @@ impl Dot {
         }
     }
 
-    /// This thread's sections of the scratch.
-    fn scratch(&self, call: &Call<'_>) -> [*mut f32; 3] {
+    /// This thread's scratch: room for the packed right operand, and for the raw product.
+    fn scratch(&self, call: &Call<'_>) -> [*mut f32; 2] {
         let worker = current_worker();
         assert!(worker < self.threads, "dot: no scratch for this many threads");
-        let sections = self.plan.sections();
-        let mut start = self.plan.workspace(0) / size_of::<f32>() + worker * sections.iter().sum::<usize>();
-        sections.map(|section| {
-            let address = call.scratch(0).cast::<f32>().wrapping_add(start);
-            start += section;
-            address
-        })
+        let [right, product] = self.sections;
+        let start = call.scratch(0).cast::<f32>().wrapping_add(self.shared + worker * (right + product));
+        [start, start.wrapping_add(right)]
     }
 
     /// Adds up the parts of the sums of some rows, in order; then the epilogue on them.

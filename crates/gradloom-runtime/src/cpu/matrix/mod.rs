@@ -3,5 +3,6 @@
 // Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into registers.
 #![allow(clippy::needless_range_loop)]
 
+pub(super) mod few;
 pub(super) mod pack;
 pub(super) mod tile;

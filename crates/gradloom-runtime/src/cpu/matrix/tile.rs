@@ -17,6 +17,14 @@ pub(in crate::cpu) struct Rows {
     pub(in crate::cpu) step: usize,
 }
 
+impl Rows {
+    /// The same rows from a later row and contracted index on.
+    #[inline(always)]
+    pub(in crate::cpu) fn at(self, row: usize, index: usize) -> Self {
+        Self { start: self.start.wrapping_add(row * self.row_stride + index * self.step), ..self }
+    }
+}
+
 /// A packed right operand of `depth` contracted indices.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct Panels {
@@ -37,6 +45,20 @@ pub(in crate::cpu) struct Target {
     pub(in crate::cpu) padded: bool,
     /// Whether to add to what is there.
     pub(in crate::cpu) accumulate: bool,
+}
+
+impl Target {
+    /// Where a row starts.
+    #[inline(always)]
+    pub(in crate::cpu) fn row(self, row: usize) -> *mut f32 {
+        self.start.wrapping_add(row * self.row_stride)
+    }
+
+    /// The same rows from a later column on.
+    #[inline(always)]
+    pub(in crate::cpu) fn from(self, column: usize) -> Self {
+        Self { start: self.start.wrapping_add(column), columns: self.columns - column, ..self }
+    }
 }
 
 /// `target = rows · panels`, over the contracted indices in `range`, for `count` rows.
@@ -101,6 +123,7 @@ unsafe fn columns<S: Simd, const R: usize>(
             left: Rows { start: left, ..rows },
             right,
             right_step: width * lanes,
+            far: false,
             target: target.start.wrapping_add(row * target.row_stride + column),
             row_stride: target.row_stride,
             accumulate: target.accumulate,
@@ -121,14 +144,6 @@ unsafe fn columns<S: Simd, const R: usize>(
     }
 }
 
-/// A left operand for [`panel`]: rows in strips of [`STRIP`].
-#[derive(Clone, Copy)]
-pub(in crate::cpu) struct Strips {
-    pub(in crate::cpu) rows: Rows,
-    /// Distance between the first rows of two strips.
-    pub(in crate::cpu) stride: usize,
-}
-
 /// A right operand for [`panel`]: up to two vectors of columns, for each contracted index.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct Columns {
@@ -136,9 +151,11 @@ pub(in crate::cpu) struct Columns {
     /// Distance between contracted indices.
     pub(in crate::cpu) step: usize,
     pub(in crate::cpu) count: usize,
+    /// Whether operands may have to come from beyond the second-level cache, and should be asked for early.
+    pub(in crate::cpu) far: bool,
 }
 
-/// `target = strips · columns`, for `count` rows: the panel of columns stays in the first-level cache.
+/// `target = rows · columns`, for `count` rows: the panel of columns stays in the first-level cache.
 ///
 /// # Safety
 /// The operands must lead to `count` rows, `depth` contracted indices and `columns.count` columns, of which there must be no more than
@@ -148,7 +165,7 @@ pub(in crate::cpu) unsafe fn panel<S: Simd>(
     simd: S,
     count: usize,
     depth: usize,
-    strips: Strips,
+    rows: Rows,
     columns: Columns,
     target: Target,
 ) {
@@ -158,10 +175,10 @@ pub(in crate::cpu) unsafe fn panel<S: Simd>(
     // SAFETY: as promised by the caller.
     unsafe {
         match (width, last == lanes) {
-            (2, true) => panel_of::<S, 2, false>(simd, count, depth, strips, columns, target, last),
-            (2, false) => panel_of::<S, 2, true>(simd, count, depth, strips, columns, target, last),
-            (_, true) => panel_of::<S, 1, false>(simd, count, depth, strips, columns, target, last),
-            (_, false) => panel_of::<S, 1, true>(simd, count, depth, strips, columns, target, last),
+            (2, true) => panel_of::<S, 2, false>(simd, count, depth, rows, columns, target, last),
+            (2, false) => panel_of::<S, 2, true>(simd, count, depth, rows, columns, target, last),
+            (_, true) => panel_of::<S, 1, false>(simd, count, depth, rows, columns, target, last),
+            (_, false) => panel_of::<S, 1, true>(simd, count, depth, rows, columns, target, last),
         }
     }
 }
@@ -175,34 +192,28 @@ unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool>(
     simd: S,
     count: usize,
     depth: usize,
-    strips: Strips,
+    rows: Rows,
     columns: Columns,
     target: Target,
     last: usize,
 ) {
     let tile = |row: usize| Tile {
         depth,
-        left: Rows {
-            start: strips
-                .rows
-                .start
-                .wrapping_add((row / STRIP) * strips.stride + (row % STRIP) * strips.rows.row_stride),
-            ..strips.rows
-        },
+        left: rows.at(row, 0),
         right: columns.start,
         right_step: columns.step,
-        target: target.start.wrapping_add(row * target.row_stride),
+        far: columns.far,
+        target: target.row(row),
         row_stride: target.row_stride,
         accumulate: target.accumulate,
         last,
     };
     let mut row = 0;
-    // SAFETY: as promised by the caller; no tile goes beyond its strip.
+    // SAFETY: as promised by the caller; no tile goes beyond the last row.
     unsafe {
         while row < count {
-            let left = (count - row).min(STRIP - row % STRIP);
-            row += match left {
-                STRIP if S::REGISTER_COUNT >= 32 => {
+            row += match count - row {
+                STRIP.. if S::REGISTER_COUNT >= 32 => {
                     tile(row).run::<S, STRIP, V, MASKED>(simd);
                     STRIP
                 }
@@ -237,13 +248,31 @@ struct Tile {
     right: *const f32,
     /// Distance between contracted indices of the right operand.
     right_step: usize,
+    /// Whether operands may have to come from beyond the second-level cache.
+    far: bool,
     target: *mut f32,
     row_stride: usize,
     accumulate: bool,
     last: usize,
 }
 
+/// How far ahead operands are asked for: contracted indices of the right one, and of a left one with contiguous rows.
+const AHEAD: usize = 32;
+const AHEAD_IN_ROW: usize = 64;
+
 impl Tile {
+    /// Asks for what is needed some steps after contracted index `p`, whose elements are at `left` and `right`.
+    #[inline(always)]
+    fn prefetch<const V: usize>(&self, lanes: usize, p: usize, left: *const f32, right: *const f32) {
+        // One row at each step is enough: a cache line has elements for 16.
+        if self.left.step == 1 && p % 16 < STRIP {
+            prefetch(left.wrapping_add((p % 16) * self.left.row_stride + AHEAD_IN_ROW));
+        }
+        for v in 0..V {
+            prefetch(right.wrapping_add(AHEAD * self.right_step + v * lanes));
+        }
+    }
+
     /// `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are read and written.
     ///
     /// # Safety
@@ -254,7 +283,10 @@ impl Tile {
         let mask = simd.mask_between_m32s(0, self.last.min(lanes) as u32);
         let mut sums = [[simd.splat_f32s(0.0); V]; R];
         let (mut left, mut right) = (self.left.start, self.right);
-        for _ in 0..self.depth {
+        for p in 0..self.depth {
+            if R == STRIP && self.far {
+                self.prefetch::<V>(lanes, p, left, right);
+            }
             // SAFETY: the panel has `V` vectors (the last of them `last` lanes) for each contracted index, the left operand `R` rows.
             unsafe {
                 let mut vectors = [simd.splat_f32s(0.0); V];
@@ -318,4 +350,17 @@ pub(in crate::cpu) unsafe fn load<S: Simd>(_: S, from: *const f32) -> S::f32s {
 pub(in crate::cpu) unsafe fn store<S: Simd>(_: S, to: *mut f32, value: S::f32s) {
     // SAFETY: as promised by the caller.
     unsafe { to.cast::<S::f32s>().write_unaligned(value) }
+}
+
+/// Asks for the cache line of an address.
+#[inline(always)]
+fn prefetch(address: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint; any address will do.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }

@@ -93,12 +93,13 @@ impl Setup {
 }
 
 /// (m, n, k): one block, several of each kind, split sums, vectors, nothing.
-const EXTENTS: [[usize; 3]; 12] = [
+const EXTENTS: [[usize; 3]; 13] = [
     [5, 7, 3],
     [100, 33, 70],
     [130, 70, 300],
     [600, 300, 20],
     [300, 520, 300],
+    [150, 70, 900],
     [20, 24, 6000],
     [1, 300, 40],
     [300, 1, 40],

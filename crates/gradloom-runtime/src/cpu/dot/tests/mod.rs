@@ -185,6 +185,7 @@ fn large_products_agree_on_all_pools() {
         (2000, 1, 300, false, false),
         (2000, 1, 300, true, false),
         (900, 3, 1, false, false),
+        (60, 4200, 20, false, false),
         (1, 1, 5000, false, false),
     ];
     let mut random = Random(2);

@@ -1,0 +1,243 @@
+//! Products with few rows on the left, which are bound by reading the right operand: each of its elements is read once, in long runs.
+//!
+//! In: up to [`FEW_ROWS`] rows, and a right operand whose rows ([`add_rows`]) or columns ([`dots`]) are contiguous. Out: rows of contiguous
+//! columns. Always holds: the order of a sum depends on its length and the instruction set alone.
+
+use super::tile::{Rows, Target, load, store};
+use gradloom_codegen::cpu::FEW_ROWS;
+use pulp::Simd;
+
+/// Contracted indices that are added in one walk along the columns.
+const STEP: usize = 4;
+/// Columns of [`dots`] that are taken together, for one row and for several: enough independent sums that the processor need not wait.
+const GROUP: usize = 8;
+const GROUP_OF_SEVERAL: usize = 4;
+
+/// `target = rows · right`, where the row of `right` at contracted index p starts at `right + p·stride`: adds up multiples of these rows.
+///
+/// # Safety
+/// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices and the target's columns; nobody else may touch the
+/// target.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn add_rows<S: Simd>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    rows: Rows,
+    right: *const f32,
+    stride: usize,
+    target: Target,
+) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        match count {
+            1 => add_rows_of::<S, 1>(simd, depth, rows, right, stride, target),
+            2 => add_rows_of::<S, 2>(simd, depth, rows, right, stride, target),
+            3 => add_rows_of::<S, 3>(simd, depth, rows, right, stride, target),
+            _ => add_rows_of::<S, FEW_ROWS>(simd, depth, rows, right, stride, target),
+        }
+    }
+}
+
+/// # Safety
+/// As [`add_rows`].
+#[inline(always)]
+unsafe fn add_rows_of<S: Simd, const R: usize>(
+    simd: S,
+    depth: usize,
+    rows: Rows,
+    right: *const f32,
+    stride: usize,
+    target: Target,
+) {
+    let mut p = 0;
+    // SAFETY: as promised by the caller.
+    unsafe {
+        while p + STEP <= depth {
+            let right = right.wrapping_add(p * stride);
+            add_step::<S, R, STEP>(
+                simd,
+                rows.at(0, p),
+                right,
+                stride,
+                Target { accumulate: p > 0, ..target },
+            );
+            p += STEP;
+        }
+        while p < depth {
+            let right = right.wrapping_add(p * stride);
+            add_step::<S, R, 1>(simd, rows.at(0, p), right, stride, Target { accumulate: p > 0, ..target });
+            p += 1;
+        }
+        if depth == 0 {
+            (0..R).for_each(|r| target.row(r).write_bytes(0, target.columns));
+        }
+    }
+}
+
+/// Adds the products of `K` contracted indices.
+///
+/// # Safety
+/// As [`add_rows`].
+#[inline(always)]
+unsafe fn add_step<S: Simd, const R: usize, const K: usize>(
+    simd: S,
+    rows: Rows,
+    right: *const f32,
+    stride: usize,
+    target: Target,
+) {
+    let lanes = S::F32_LANES;
+    let mut factors = [[simd.splat_f32s(0.0); K]; R];
+    for r in 0..R {
+        for p in 0..K {
+            // SAFETY: there are `R` rows and `K` more contracted indices.
+            factors[r][p] = simd.splat_f32s(unsafe { *rows.at(r, p).start });
+        }
+    }
+    let mut column = 0;
+    while column < target.columns {
+        let rest = target.columns - column;
+        // SAFETY: `rest` columns of the operand and of the target are left.
+        unsafe {
+            let mut vectors = [simd.splat_f32s(0.0); K];
+            for p in 0..K {
+                vectors[p] = load_up_to(simd, rest, right.wrapping_add(p * stride + column));
+            }
+            for r in 0..R {
+                let to = target.row(r).wrapping_add(column);
+                let mut sum =
+                    if target.accumulate { load_up_to(simd, rest, to) } else { simd.splat_f32s(0.0) };
+                for p in 0..K {
+                    sum = simd.mul_add_e_f32s(factors[r][p], vectors[p], sum);
+                }
+                if rest >= lanes {
+                    store(simd, to, sum);
+                } else {
+                    simd.mask_store_ptr_f32s(simd.mask_between_m32s(0, rest as u32), to, sum);
+                }
+            }
+        }
+        column += lanes;
+    }
+}
+
+/// `target = rows · right`, where the column j of `right` starts at `right + j·stride`; rows and columns are contiguous.
+///
+/// # Safety
+/// As [`add_rows`]; `rows.step` must be 1.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn dots<S: Simd>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    rows: Rows,
+    right: *const f32,
+    stride: usize,
+    target: Target,
+) {
+    let group = if count == 1 { GROUP } else { GROUP_OF_SEVERAL };
+    let mut column = 0;
+    // SAFETY: as promised by the caller.
+    unsafe {
+        while column + group <= target.columns {
+            let right = right.wrapping_add(column * stride);
+            match count {
+                1 => dots_of::<S, 1, GROUP>(simd, depth, rows, right, stride, target.from(column)),
+                2 => dots_of::<S, 2, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, target.from(column)),
+                3 => dots_of::<S, 3, GROUP_OF_SEVERAL>(simd, depth, rows, right, stride, target.from(column)),
+                _ => dots_of::<S, FEW_ROWS, GROUP_OF_SEVERAL>(
+                    simd,
+                    depth,
+                    rows,
+                    right,
+                    stride,
+                    target.from(column),
+                ),
+            }
+            column += group;
+        }
+        while column < target.columns {
+            let right = right.wrapping_add(column * stride);
+            for r in 0..count {
+                let target = Target { start: target.row(r).wrapping_add(column), ..target };
+                dots_of::<S, 1, 1>(simd, depth, rows.at(r, 0), right, stride, target);
+            }
+            column += 1;
+        }
+    }
+}
+
+/// `R` rows and `C` columns.
+///
+/// # Safety
+/// As [`dots`].
+#[inline(always)]
+unsafe fn dots_of<S: Simd, const R: usize, const C: usize>(
+    simd: S,
+    depth: usize,
+    rows: Rows,
+    right: *const f32,
+    stride: usize,
+    target: Target,
+) {
+    let lanes = S::F32_LANES;
+    let mut sums = [[simd.splat_f32s(0.0); C]; R];
+    let mut p = 0;
+    while p < depth {
+        // SAFETY: as promised by the caller.
+        unsafe { add_products(simd, depth - p, rows.at(0, p), right.wrapping_add(p), stride, &mut sums) };
+        p += lanes;
+    }
+    for r in 0..R {
+        for c in 0..C {
+            let sum = simd.reduce_sum_f32s(sums[r][c]);
+            // SAFETY: the target has `R` rows and `C` columns.
+            unsafe { *target.row(r).wrapping_add(c) = sum };
+        }
+    }
+}
+
+/// Multiplies a vector of each row with one of each column, of which `rest` elements are left.
+///
+/// # Safety
+/// As [`dots`].
+#[inline(always)]
+unsafe fn add_products<S: Simd, const R: usize, const C: usize>(
+    simd: S,
+    rest: usize,
+    rows: Rows,
+    right: *const f32,
+    stride: usize,
+    sums: &mut [[S::f32s; C]; R],
+) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let mut left = [simd.splat_f32s(0.0); R];
+        for r in 0..R {
+            left[r] = load_up_to(simd, rest, rows.at(r, 0).start);
+        }
+        for c in 0..C {
+            let vector = load_up_to(simd, rest, right.wrapping_add(c * stride));
+            for r in 0..R {
+                sums[r][c] = simd.mul_add_e_f32s(left[r], vector, sums[r][c]);
+            }
+        }
+    }
+}
+
+/// Reads a vector, or zeros after the first `count` elements.
+///
+/// # Safety
+/// So many elements must be readable.
+#[inline(always)]
+unsafe fn load_up_to<S: Simd>(simd: S, count: usize, from: *const f32) -> S::f32s {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        if count >= S::F32_LANES {
+            load(simd, from)
+        } else {
+            simd.mask_load_ptr_f32s(simd.mask_between_m32s(0, count as u32), from)
+        }
+    }
+}
