@@ -101,8 +101,10 @@ impl<'f, 'g> Clusters<'f, 'g> {
         }
         let (first, second) = if self.position[a] < self.position[b] { (a, b) } else { (b, a) };
         let Some((domain, shape)) = self.fits(first, second) else { return false };
-        let Some(moved) = self.between(first, second) else { return false };
-        self.merge(first, second, domain, shape, moved);
+        let Some(after) = self.between(first, second) else { return false };
+        let before = self.needed_between(first, second);
+        self.merge(first, second, domain, shape);
+        self.reorder(first, second, before, after);
         true
     }
 
@@ -166,8 +168,30 @@ impl<'f, 'g> Clusters<'f, 'g> {
         Some(found)
     }
 
-    /// Puts all of `first` into `second`, and `moved`, which need it, behind.
-    fn merge(&mut self, first: usize, second: usize, domain: Domain, shape: Shape, mut moved: Vec<usize>) {
+    /// The clusters behind `first`, up to `second`, that `second` needs.
+    fn needed_between(&self, first: usize, second: usize) -> Vec<usize> {
+        let start = self.position[first];
+        let mut found = Vec::new();
+        let mut stack = vec![second];
+        while let Some(cluster) = stack.pop() {
+            for &node in &self.all[cluster].nodes {
+                for &operand in &self.facts.op(node).operands {
+                    let source = self.facts.source(operand).value;
+                    let Some(producer) = self.facts.node_of(source).map(|node| self.of(node)) else {
+                        continue;
+                    };
+                    if producer != second && self.position[producer] > start && !found.contains(&producer) {
+                        found.push(producer);
+                        stack.push(producer);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Puts all of `first` into `second`.
+    fn merge(&mut self, first: usize, second: usize, domain: Domain, shape: Shape) {
         let nodes = std::mem::take(&mut self.all[first].nodes);
         for &node in &nodes {
             self.of_node[node] = second;
@@ -179,23 +203,31 @@ impl<'f, 'g> Clusters<'f, 'g> {
         into.depth = into.depth.max(depth);
         into.reduces_columns |= reduces;
         (into.domain, into.shape) = (domain, shape);
+    }
 
+    /// Finds a place for the merged cluster: where `second` stands, behind which come those that need `first` (`after`), or where `first`
+    /// stands, before which come those that `second` needs (`before`); whichever moves fewer.
+    fn reorder(&mut self, first: usize, second: usize, before: Vec<usize>, after: Vec<usize>) {
         let (start, end) = (self.position[first], self.position[second]);
         self.order[start] = None;
-        if moved.is_empty() {
+        let early = before.len() < after.len();
+        let moved = if early { before } else { after };
+        if moved.is_empty() && !early {
             return;
         }
-        moved.sort_unstable_by_key(|&cluster| self.position[cluster]);
-        let is_moved = |cluster: usize| moved.contains(&cluster);
-        let kept: Vec<usize> =
-            self.order[start..=end].iter().copied().flatten().filter(|&cluster| !is_moved(cluster)).collect();
-        let slots = self.order[start..=end].len();
-        let packed = kept.into_iter().chain(moved.iter().copied()).map(Some);
-        let packed: Vec<Option<usize>> = packed.collect();
-        for (i, slot) in (0..slots).zip(packed.into_iter().chain(std::iter::repeat(None))) {
-            self.order[start + i] = slot;
-            if let Some(cluster) = slot {
-                self.position[cluster] = start + i;
+        let (picked, kept): (Vec<usize>, Vec<usize>) =
+            self.order[start..=end].iter().copied().flatten().partition(|cluster| moved.contains(cluster));
+        let placed: Vec<usize> = match early {
+            true => {
+                let others = kept.into_iter().filter(|&cluster| cluster != second);
+                picked.into_iter().chain([second]).chain(others).collect()
+            }
+            false => kept.into_iter().chain(picked).collect(),
+        };
+        for at in start..=end {
+            self.order[at] = placed.get(at - start).copied();
+            if let Some(cluster) = self.order[at] {
+                self.position[cluster] = at;
             }
         }
     }

@@ -10,7 +10,6 @@ use crate::ir::{
 };
 use crate::kernel::{Layout, Lowered};
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// What an op is to fusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,22 +308,21 @@ fn unfused(kind: &OpKind) -> Class {
     }
 }
 
-/// Reductions over leading or trailing axes; a kernel of its own handles those in the middle.
+/// Reductions over leading or trailing axes, those of extent 1 aside; a kernel of its own handles those in the middle.
 fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
     /// Longer rows are not left to one thread, if there is but one.
     const LONG: usize = 16 * 1024;
-    let extent = |range: Range<usize>| shape[range].iter().product::<usize>();
-    let (rank, count) = (shape.rank(), axes.len());
-    let leading = axes.iter().copied().eq(0..count);
-    let trailing = axes.iter().copied().eq(rank - count..rank);
+    let reduced: usize = axes.iter().map(|&axis| shape[axis]).product();
+    let kept = shape.elements() / reduced;
+    let of: Vec<bool> =
+        (0..shape.rank()).filter(|&axis| shape[axis] != 1).map(|axis| axes.contains(&axis)).collect();
+    let (leading, trailing) = (of.is_sorted_by(|a, b| a >= b), of.is_sorted());
     // The sum of many numbers is split among threads; see `Store::Columns`.
-    let long = extent(0..rank) > LONG && op != ReduceOp::Prod;
+    let long = reduced > LONG && op != ReduceOp::Prod;
     match (leading, trailing) {
-        (true, true) if long => Class::ReduceRows { rows: extent(0..rank), columns: 1 },
-        (_, true) => {
-            Class::ReduceColumns { rows: extent(0..rank - count), columns: extent(rank - count..rank) }
-        }
-        (true, false) => Class::ReduceRows { rows: extent(0..count), columns: extent(count..rank) },
+        (true, true) if long && kept == 1 => Class::ReduceRows { rows: reduced, columns: 1 },
+        (_, true) => Class::ReduceColumns { rows: kept, columns: reduced },
+        (true, false) => Class::ReduceRows { rows: reduced, columns: kept },
         (false, false) => Class::Opaque,
     }
 }

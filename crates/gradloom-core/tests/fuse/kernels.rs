@@ -204,3 +204,14 @@ fn fusion_can_be_switched_off() {
     let kernels = fused(&graph, Fusion::Off).kernels;
     assert!(kernels.len() > 8 && kernels.iter().all(|k| matches!(k.kernel, Kernel::Op(_))));
 }
+
+#[test]
+fn axes_of_extent_1_do_not_stand_in_the_way_of_a_reduction() {
+    let graph = traced(&[f32("x", [1, 8, 4]), f32("y", [5, 1, 6])], |x| {
+        vec![x[0].square().sum_axes(1), x[1].square().sum_axes(2), x[1].square().sum_axes(0)]
+    });
+    let names = kernels(&graph);
+    assert!(names.iter().all(|name| name == "reduce"), "{names:?}");
+    let middle = traced(&[f32("x", [3, 8, 4])], |x| vec![x[0].square().sum_axes(1)]);
+    assert_eq!(kernels(&middle), ["map", "sum"]);
+}
