@@ -123,8 +123,10 @@ impl Join {
         }
         let small = parts.iter().all(|part| {
             let kernel = &kernels[part.kernel];
+            let mut between = kernels[part.kernel + 1..at].iter().flat_map(|other| &other.reads);
+            let waits = between.all(|read| kernel.writes.iter().all(|write| write.buffer != read.buffer));
             matches!(kernel.kernel, Kernel::Loop(_))
-                && kernel.writes.len() == 1
+                && waits
                 && part.layout.shape.elements() == 1
                 && kernel.commit == join.commit
         });
