@@ -2,7 +2,7 @@
 //!
 //! Constants are dyadic numbers, and functions that round are applied to values that depend on a leaf only.
 
-use crate::random::Random;
+use crate::Random;
 use gradloom_core::ir::{
     ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DType, DotAxes, Graph, Guard, Literal, Number, OpKind,
     Output, ReduceOp, Shape, Type, UnaryOp, Update, ValueId,
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 const MAX_ELEMENTS: usize = 150;
 
 /// A random graph that verifies; few trap.
-pub(crate) fn generate(seed: u64) -> Graph {
+pub fn generate(seed: u64) -> Graph {
     let mut generator =
         Generator { graph: Graph::new(), random: Random::new(seed), varying: HashSet::new(), depth: 0 };
     let mut pool = generator.leaves();
@@ -139,7 +139,9 @@ impl Generator {
         let dense: Vec<_> = (0..ty.elements()).map(|_| number()).collect();
         let data =
             if self.random.below(3) > 0 { Literal::Splat(first) } else { Literal::Dense(dense.into()) };
-        self.add(OpKind::Constant { ty: ty.clone(), data }, &[])[0]
+        // As large as what it goes with.
+        let kind = OpKind::Constant { ty: ty.clone(), data };
+        self.graph.add(kind, &[], None).expect("a value of this type is there")[0]
     }
 
     /// A value of the type of another: from the pool, or a constant.
