@@ -1,5 +1,6 @@
 //! What a device does for programs. One folder a backend.
 
+use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::store::Content;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -22,8 +23,18 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn memory_limit(&self) -> Option<usize>;
     /// Turns ops into launches of this device.
     fn lower(&self, graph: &Graph) -> Result<Lowered>;
-    /// Allocates what the plan says, fills constants, prepares kernels.
-    fn load(&self, graph: &Arc<Graph>, plan: &Arc<Plan>, store: &Content) -> Result<Box<dyn Loaded>>;
+    /// Memory for a part of the store or of a program; `None` when there is not that much.
+    fn allocate(&self, bytes: usize) -> Option<Memory> {
+        Memory::new(bytes)
+    }
+    /// Allocates what the plan says with `allocate`, fills constants, prepares kernels.
+    fn load(
+        &self,
+        graph: &Arc<Graph>,
+        plan: &Arc<Plan>,
+        store: &Content,
+        allocate: Allocate<'_>,
+    ) -> Result<Box<dyn Loaded>>;
 }
 
 /// A program on a device. Addresses of the store are those at the time of loading, which never change.
@@ -33,7 +44,7 @@ pub(crate) trait Loaded: Send {
     /// Runs the compute launches. The store is locked for reading.
     fn compute(&mut self) -> Result<()>;
     /// Name of the first guard that is not finite.
-    fn failed_guard(&self) -> Option<&str>;
+    fn failed_guard(&self) -> Result<Option<&str>>;
     /// Checks what could fail in the commit. The store is locked for reading.
     fn check_commit(&self) -> Result<()>;
     /// Runs the commit launches. The store is locked for writing.
@@ -44,7 +55,7 @@ pub(crate) trait Loaded: Send {
             .help("compile for the CPU: `Device::cpu()`"))
     }
     /// Appends the elements of an access, row-major. The store is locked.
-    fn read(&self, access: &Access, into: &mut Vec<u8>);
+    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()>;
     /// Bytes that loading asked the system for: arena, constants, scratch.
     fn allocated(&self) -> usize;
     /// Number of different kernels.

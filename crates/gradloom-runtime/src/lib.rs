@@ -6,6 +6,7 @@
 mod backend;
 pub mod cpu;
 mod device;
+mod faults;
 mod feed;
 mod memory;
 mod null;
@@ -16,6 +17,7 @@ mod store;
 mod train;
 
 pub use device::Device;
+pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
 pub use outputs::Outputs;
 pub use profile::LaunchSpan;

@@ -4,6 +4,9 @@ use gradloom_core::plan::ALIGNMENT;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
+/// Gives memory, or `None` when there is not that much.
+pub(crate) type Allocate<'a> = &'a dyn Fn(usize) -> Option<Memory>;
+
 /// Zeroed bytes, aligned as the plan demands.
 ///
 /// Programs keep raw addresses into it and read and write through them; who may do so when is governed by the locks of the
@@ -29,8 +32,8 @@ impl Memory {
     }
 
     /// The same bytes at an address of their own. Nobody may write them meanwhile.
-    pub(crate) fn duplicate(&self) -> Option<Self> {
-        let copy = Self::new(self.bytes)?;
+    pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Option<Self> {
+        let copy = allocate(self.bytes)?;
         // SAFETY: both have that many bytes, and they are different allocations.
         unsafe { std::ptr::copy_nonoverlapping(self.at(0), copy.at(0), self.bytes) };
         Some(copy)

@@ -11,7 +11,7 @@ pub use debug::{DebugRun, Retention};
 use crate::backend::{Backend, Loaded};
 use crate::device::Device;
 use crate::profile::LaunchSpan;
-use crate::store::{Store, lost};
+use crate::store::{Content, Store, lost};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, OpKind, Type};
 use gradloom_core::kernel::{Access, Layout};
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Program {
 
 impl Program {
     /// Lowers, plans and loads a graph. `initial` gives the elements of parameters that the store does not have yet. The store
-    /// grows only if the graph can be planned.
+    /// grows only if all of it succeeds.
     ///
     /// # Errors
     /// When the store has an entry of another type, the plan is impossible, or memory runs out.
@@ -96,15 +96,19 @@ impl Program {
     ) -> Result<Self> {
         // In every build: memory safety of the kernels rests on it.
         verify_graph(&graph, "passes")?;
+        let graph = Arc::new(graph);
         let lowered = device.backend.lower(&graph)?;
         let plan = |layout: &StoreLayout| {
             let plan = change(plan::plan(&graph, lowered, layout, device.backend.memory_limit())?);
             plan::verify_commit(&graph, &plan)?;
             Ok(plan)
         };
-        let plan = store.extend(&graph, plan, initial)?;
-        let (graph, plan) = (Arc::new(graph), Arc::new(plan));
-        let loaded = device.backend.load(&graph, &plan, &store.read_lock())?;
+        let allocate = |bytes| device.backend.allocate(bytes);
+        let load = |plan: Plan, content: &Content| {
+            let plan = Arc::new(plan);
+            Ok((Arc::clone(&plan), device.backend.load(&graph, &plan, content, &allocate)?))
+        };
+        let (plan, loaded) = store.extend(&graph, &allocate, plan, initial, load)?;
         let port = |kind: &OpKind| match kind {
             OpKind::Input { name, ty } => Some((false, name.clone(), ty.clone())),
             OpKind::Scalar { name, dtype } => Some((true, name.clone(), Type::scalar(*dtype))),
@@ -200,13 +204,13 @@ impl Program {
             let content = store.read_lock();
             content.check_sound()?;
             self.loaded.compute()?;
-            self.read_all(&self.plan.outputs, outputs);
+            self.read_all(&self.plan.outputs, outputs)?;
             if let Some(guards) = guards {
-                self.read_all(&self.plan.guards, guards);
+                self.read_all(&self.plan.guards, guards)?;
             }
             // A region out of range is an error whether guards hold or not, as in the reference.
             self.loaded.check_commit()?;
-            if let Some(guard) = self.loaded.failed_guard() {
+            if let Some(guard) = self.loaded.failed_guard()? {
                 return Ok(Outcome::NotFinite { guard: guard.to_string() });
             }
         }
@@ -221,12 +225,13 @@ impl Program {
     }
 
     /// Reads the elements of each access into a vector of its own, which keeps its memory from run to run.
-    fn read_all(&self, list: &[(String, Access)], into: &mut Vec<Vec<u8>>) {
+    fn read_all(&self, list: &[(String, Access)], into: &mut Vec<Vec<u8>>) -> Result<()> {
         into.resize_with(list.len(), Vec::new);
         for ((_, access), bytes) in list.iter().zip(into) {
             bytes.clear();
-            self.loaded.read(access, bytes);
+            self.loaded.read(access, bytes)?;
         }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 //! what is written together changes together or not at all; nobody sees half a commit; growth moves nothing.
 
 use crate::feed::Data;
-use crate::memory::Memory;
+use crate::memory::{Allocate, Memory};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type};
 use gradloom_core::plan::{StoreEntry, StoreLayout};
@@ -70,28 +70,32 @@ impl Store {
         self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what a graph needs, after `plan` succeeded with the layout that the store will have; changes nothing otherwise.
-    /// `initial` gives the elements of a new parameter.
-    pub(crate) fn extend<T>(
+    /// Adds what a graph needs, once `plan` succeeded with the layout that the store will have, and `load` with the grown content;
+    /// changes nothing otherwise. `initial` gives the elements of a new parameter.
+    pub(crate) fn extend<P, L>(
         &self,
         graph: &Graph,
-        plan: impl FnOnce(&StoreLayout) -> Result<T>,
+        allocate: Allocate<'_>,
+        plan: impl FnOnce(&StoreLayout) -> Result<P>,
         initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
-    ) -> Result<T> {
+        load: impl FnOnce(P, &Content) -> Result<L>,
+    ) -> Result<L> {
         let _growing = self.shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.read_lock().layout.clone();
         let mut layout = before.clone();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
         let planned = plan(&layout)?;
         let added = &layout.entries()[before.entries().len()..];
-        let segment = match self.shared.resident && !added.is_empty() {
-            true => Some(Segment::new(before.bytes(), layout.bytes() - before.bytes(), added, initial)?),
-            false => None,
-        };
+        let mut segments = self.read_lock().segments.clone();
+        if self.shared.resident && !added.is_empty() {
+            let bytes = layout.bytes() - before.bytes();
+            segments.push(Segment::new(before.bytes(), bytes, added, allocate, initial)?);
+        }
+        let grown = Content { layout, segments, ..Content::default() };
+        let loaded = load(planned, &grown)?;
         let mut content = self.write_lock();
-        content.segments.extend(segment);
-        content.layout = layout;
-        Ok(planned)
+        (content.layout, content.segments) = (grown.layout, grown.segments);
+        Ok(loaded)
     }
 
     /// Where everything is.
@@ -215,9 +219,9 @@ impl Content {
     }
 
     /// The same entries with the same elements, in memory of their own.
-    pub(crate) fn duplicate(&self) -> Result<Self> {
+    pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Result<Self> {
         let copied = |segment: &Segment| {
-            let memory = segment.memory.duplicate().ok_or_else(|| no_memory(segment.memory.len()))?;
+            let memory = segment.memory.duplicate(allocate).ok_or_else(|| no_memory(segment.memory.len()))?;
             Ok(Segment { start: segment.start, memory: Arc::new(memory) })
         };
         let segments = self.segments.iter().map(copied).collect::<Result<_>>()?;
@@ -303,9 +307,10 @@ impl Segment {
         start: usize,
         bytes: usize,
         entries: &[StoreEntry],
+        allocate: Allocate<'_>,
         initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
     ) -> Result<Self> {
-        let memory = Memory::new(bytes).ok_or_else(|| no_memory(bytes))?;
+        let memory = allocate(bytes).ok_or_else(|| no_memory(bytes))?;
         let segment = Self { start, memory: Arc::new(memory) };
         for entry in entries {
             match entry.init {

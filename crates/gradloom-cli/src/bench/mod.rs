@@ -1,6 +1,7 @@
 //! `gradloom bench`: named training steps, timed in a way that stays the same from version to version.
 
 pub(crate) mod configs;
+mod host;
 mod process;
 mod report;
 mod timing;
@@ -20,8 +21,12 @@ use timing::measure;
 #[command(after_long_help = NOTES, allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// Which step: S, M, mlp-sin, gpt2-124m, tg-transformer, tg-mlp, mnist-mlp.
-    #[arg(long, value_name = "NAME")]
-    config: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "host_cost")]
+    config: Option<String>,
+    /// Instead of a step: what a step costs outside of kernels with 100 to 10,000 launches, and what compiling costs with 12 to 48 layers of
+    /// GPT-2.
+    #[arg(long, conflicts_with_all = ["config", "device", "steps", "threads", "data_dir"])]
+    host_cost: bool,
     /// Where it runs; null compiles and plans only.
     #[arg(long, value_enum, default_value_t = Target::Cpu)]
     device: Target,
@@ -56,7 +61,8 @@ A value without meaning is nan in the line and null in the JSON object.";
 
 /// Times a step and prints the figures.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let config = Config::find(&arguments.config)?;
+    let Some(config) = &arguments.config else { return host::run(arguments.json) };
+    let config = Config::find(config)?;
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }

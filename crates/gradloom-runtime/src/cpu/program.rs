@@ -4,7 +4,7 @@
 
 use super::{Call, Pool, Prepared, fill_constant, prepare};
 use crate::backend::{Backend, Loaded};
-use crate::memory::Memory;
+use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Profile};
 use crate::store::Content;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -53,8 +53,14 @@ impl Backend for CpuBackend {
         Ok(gradloom_codegen::cpu::lower_fused(graph, fuse(graph, self.fusion)?, self.pool.threads()))
     }
 
-    fn load(&self, graph: &Arc<Graph>, plan: &Arc<Plan>, store: &Content) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(CpuProgram::load(graph, plan, store, &self.pool)?))
+    fn load(
+        &self,
+        graph: &Arc<Graph>,
+        plan: &Arc<Plan>,
+        store: &Content,
+        allocate: Allocate<'_>,
+    ) -> Result<Box<dyn Loaded>> {
+        Ok(Box::new(CpuProgram::load(graph, plan, store, &self.pool, allocate)?))
     }
 }
 
@@ -85,9 +91,15 @@ struct PreparedLaunch {
 }
 
 impl CpuProgram {
-    fn load(graph: &Arc<Graph>, plan: &Arc<Plan>, store: &Content, pool: &Arc<Pool>) -> Result<Self> {
+    fn load(
+        graph: &Arc<Graph>,
+        plan: &Arc<Plan>,
+        store: &Content,
+        pool: &Arc<Pool>,
+        allocate: Allocate<'_>,
+    ) -> Result<Self> {
         let allocate = |bytes: usize, what: &str| {
-            Memory::new(bytes).ok_or_else(|| {
+            allocate(bytes).ok_or_else(|| {
                 Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what}"))
                     .help("make the batch or the context smaller")
             })
@@ -236,13 +248,13 @@ impl Loaded for CpuProgram {
         self.run(0..self.first_commit)
     }
 
-    fn failed_guard(&self) -> Option<&str> {
-        self.plan.guards.iter().find_map(|(name, access)| {
+    fn failed_guard(&self) -> Result<Option<&str>> {
+        Ok(self.plan.guards.iter().find_map(|(name, access)| {
             let mut finite = true;
             // SAFETY: as in `scalar_i32`; guards are f32.
             self.elements(access, |address| finite &= unsafe { address.cast::<f32>().read() }.is_finite());
             (!finite).then_some(name.as_str())
-        })
+        }))
     }
 
     fn check_commit(&self) -> Result<()> {
@@ -258,7 +270,7 @@ impl Loaded for CpuProgram {
         self.launch(launch)
     }
 
-    fn read(&self, access: &Access, into: &mut Vec<u8>) {
+    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()> {
         let size = access.dtype.bytes();
         if access.layout.is_contiguous() {
             let base =
@@ -266,12 +278,13 @@ impl Loaded for CpuProgram {
             let bytes = access.layout.shape.elements() * size;
             // SAFETY: the plan's verifier keeps accesses inside their buffers; the caller holds the store's lock.
             into.extend_from_slice(unsafe { std::slice::from_raw_parts(base, bytes) });
-            return;
+            return Ok(());
         }
         // SAFETY: as above, element by element.
         self.elements(access, |address| {
             into.extend_from_slice(unsafe { std::slice::from_raw_parts(address, size) })
         });
+        Ok(())
     }
 
     fn allocated(&self) -> usize {

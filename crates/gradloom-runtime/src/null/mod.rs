@@ -2,6 +2,7 @@
 //! models that the machine at hand could not hold.
 
 use crate::backend::{Backend, Loaded};
+use crate::memory::Allocate;
 use crate::store::Content;
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
@@ -37,7 +38,13 @@ impl Backend for NullBackend {
         gradloom_codegen::cpu::lower(graph, 1)
     }
 
-    fn load(&self, _: &Arc<Graph>, plan: &Arc<Plan>, _: &Content) -> Result<Box<dyn Loaded>> {
+    fn load(
+        &self,
+        _: &Arc<Graph>,
+        plan: &Arc<Plan>,
+        _: &Content,
+        _: Allocate<'_>,
+    ) -> Result<Box<dyn Loaded>> {
         Ok(Box::new(NullProgram { plan: Arc::clone(plan), recorded: 0 }))
     }
 }
@@ -56,8 +63,8 @@ impl Loaded for NullProgram {
         Ok(())
     }
 
-    fn failed_guard(&self) -> Option<&str> {
-        None
+    fn failed_guard(&self) -> Result<Option<&str>> {
+        Ok(None)
     }
 
     fn check_commit(&self) -> Result<()> {
@@ -68,11 +75,17 @@ impl Loaded for NullProgram {
         Ok(())
     }
 
-    fn read(&self, access: &Access, into: &mut Vec<u8>) {
+    fn run_one(&mut self, _: usize) -> Result<()> {
+        self.recorded += 1;
+        Ok(())
+    }
+
+    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()> {
         // Nothing was computed: NaN, so that nobody takes it for a result.
         for _ in 0..access.layout.shape.elements() {
             into.extend_from_slice(&f32::NAN.to_le_bytes()[..access.dtype.bytes()]);
         }
+        Ok(())
     }
 
     fn allocated(&self) -> usize {

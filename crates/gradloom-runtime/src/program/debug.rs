@@ -91,9 +91,10 @@ impl Program {
         let shadow = {
             let content = self.store.read_lock();
             content.check_sound()?;
-            content.duplicate()?
+            content.duplicate(&|bytes| self.backend.allocate(bytes))?
         };
-        let mut loaded = self.backend.load(&self.graph, &plan, &shadow)?;
+        let mut loaded =
+            self.backend.load(&self.graph, &plan, &shadow, &|bytes| self.backend.allocate(bytes))?;
         for (name, bytes) in inputs {
             if let Some(port) = self.inputs.iter().find(|port| port.name == *name) {
                 loaded.write(port.buffer, bytes);
@@ -169,7 +170,7 @@ impl DebugRun {
         let ty = self.plan.buffers[self.present(value)?].ty.clone();
         let layout = gradloom_core::kernel::Layout::contiguous(&ty.shape);
         let mut elements = Vec::with_capacity(ty.bytes());
-        self.loaded.read(&Access { buffer: value, dtype: ty.dtype, layout }, &mut elements);
+        self.loaded.read(&Access { buffer: value, dtype: ty.dtype, layout }, &mut elements)?;
         Ok(tensor(ty, &elements))
     }
 
@@ -186,7 +187,7 @@ impl DebugRun {
         };
         self.present(access.buffer)?;
         let mut elements = Vec::new();
-        self.loaded.read(access, &mut elements);
+        self.loaded.read(access, &mut elements)?;
         Ok(tensor(Type::new(access.dtype, access.layout.shape.clone()), &elements))
     }
 

@@ -1,4 +1,5 @@
-//! Faults that no graph can cause: a kernel that fails or panics while the commit runs.
+//! Faults that no graph can cause, in the middle of a phase: a kernel that fails or panics after it has written. (`gradloom/tests/faults.rs`
+//! makes each operation fail before it does anything.)
 
 use super::*;
 use gradloom_core::ir::parse;
@@ -26,18 +27,18 @@ enum Fault {
 }
 
 /// A loaded program that fails where it is told to, after the work there is done.
-struct Faulty {
+struct Broken {
     inner: Box<dyn Loaded>,
     fault: Fault,
 }
 
-impl Faulty {
+impl Broken {
     fn meet(&self, fault: Fault) -> Result<()> {
         if self.fault == fault { Err(Error::new(ErrorKind::Trap, "on demand")) } else { Ok(()) }
     }
 }
 
-impl Loaded for Faulty {
+impl Loaded for Broken {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         self.inner.write(buffer, bytes);
     }
@@ -46,7 +47,7 @@ impl Loaded for Faulty {
         assert!(self.fault != Fault::PanicInCompute, "on demand");
         self.meet(Fault::Compute)
     }
-    fn failed_guard(&self) -> Option<&str> {
+    fn failed_guard(&self) -> Result<Option<&str>> {
         self.inner.failed_guard()
     }
     fn check_commit(&self) -> Result<()> {
@@ -58,8 +59,8 @@ impl Loaded for Faulty {
         assert!(self.fault != Fault::PanicInCommit, "on demand");
         self.meet(Fault::Commit)
     }
-    fn read(&self, access: &Access, into: &mut Vec<u8>) {
-        self.inner.read(access, into);
+    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()> {
+        self.inner.read(access, into)
     }
     fn allocated(&self) -> usize {
         self.inner.allocated()
@@ -72,7 +73,7 @@ impl Loaded for Faulty {
 /// The program with a fault.
 fn break_at(program: Program, fault: Fault) -> Program {
     let Program { loaded, .. } = program;
-    Program { loaded: Box::new(Faulty { inner: loaded, fault }), ..program }
+    Program { loaded: Box::new(Broken { inner: loaded, fault }), ..program }
 }
 
 #[test]

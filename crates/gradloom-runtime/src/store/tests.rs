@@ -12,8 +12,18 @@ fn counting(_: &str, ty: &Type) -> Result<Vec<f32>> {
     Ok((0..ty.elements()).map(|i| i as f32).collect())
 }
 
+/// Grows a store by what is planned, with nothing to load.
+fn extend_with(
+    store: &Store,
+    graph: &Graph,
+    plan: impl FnOnce(&StoreLayout) -> Result<()>,
+    initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
+) -> Result<()> {
+    store.extend(graph, &Memory::new, plan, initial, |(), _| Ok(()))
+}
+
 fn grow(store: &Store, lines: &str) -> Result<()> {
-    store.extend(&graph(lines), |_| Ok(()), counting)
+    extend_with(store, &graph(lines), |_| Ok(()), counting)
 }
 
 fn f32s(n: usize) -> Type {
@@ -90,9 +100,13 @@ fn growth_that_fails_changes_nothing() {
     let before = (store.entries(), store.bytes(), store.read_lock().allocated());
     let new = graph("%0: f32[5] = param \"new\"");
     let no = || Error::new(ErrorKind::Plan, "no");
-    assert!(store.extend(&new, |_| Err::<(), _>(no()), counting).is_err(), "the plan fails");
-    assert!(store.extend(&new, |_| Ok(()), |_, _| Err(no())).is_err(), "the initialiser fails");
-    let error = store.extend(&new, |_| Ok(()), |_, _| Ok(vec![1.0])).unwrap_err();
+    assert!(extend_with(&store, &new, |_| Err(no()), counting).is_err(), "the plan fails");
+    assert!(extend_with(&store, &new, |_| Ok(()), |_, _| Err(no())).is_err(), "the initialiser fails");
+    let failing = |(), _: &Content| Err::<(), _>(no());
+    assert!(store.extend(&new, &Memory::new, |_| Ok(()), counting, failing).is_err(), "loading fails");
+    let full = store.extend(&new, &|_| None, |_| Ok(()), counting, |(), _| Ok(())).unwrap_err();
+    assert!(full.message().starts_with("no memory for "), "{full}");
+    let error = extend_with(&store, &new, |_| Ok(()), |_, _| Ok(vec![1.0])).unwrap_err();
     assert_eq!(error.message(), "`new` is f32[5], its initialiser gave 1 elements");
     let error = grow(&store, "%0: f32[5] = param \"new\"\n%1: f32[4] = param \"w\"").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);

@@ -68,8 +68,11 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         }
         let run = self.runs;
         self.program.set_scalars(random_key(self.seed ^ DOMAIN, run))?;
-        self.runs += 1;
-        match self.program.run(&mut self.outputs)? {
+        let outcome = self.program.run(&mut self.outputs);
+        // As in training: a run that the device failed to do does not count.
+        let attempted = outcome.as_ref().map_or_else(|error| error.kind() == ErrorKind::Trap, |_| true);
+        self.runs += u64::from(attempted);
+        match outcome? {
             Outcome::Committed => {}
             Outcome::NotFinite { guard } => {
                 return Err(Error::new(

@@ -1,0 +1,259 @@
+//! A device that fails on demand: for tests of what a program does then, gradloom's own and those of its users.
+//!
+//! In: any device. Out: the same device behind [`Faulty`], and [`Faults`], which say what fails and when. Always holds: what is not told to
+//! fail does what the device behind does; a fault happens once.
+
+use crate::backend::{Backend, Loaded};
+use crate::device::Device;
+use crate::memory::{Allocate, Memory};
+use crate::profile::LaunchSpan;
+use crate::store::Content;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::{Access, Kernel, Lowered};
+use gradloom_core::plan::Plan;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a device can fail to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// To give memory: for parameters and states, temporaries, constants, or scratch.
+    Allocation,
+    /// To run a launch of a step.
+    Launch,
+    /// To hand a result back. Each output of a program is one read; all guards are one, and so are the places of all windows that a step
+    /// updates, as both are looked at together.
+    Read,
+}
+
+/// Lets a device fail; see [`Device::with_faults`]. Clones are the same faults.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What was done or tried so far, by [`Fault`].
+    counts: [u64; 3],
+    /// What fails, and which one of its kind, counted like `counts`.
+    armed: Option<(Fault, u64)>,
+}
+
+impl Faults {
+    /// Lets one operation fail: the next of its kind if `after` is 0, the one behind that if it is 1. It replaces a fault that has not
+    /// happened yet.
+    pub fn fail(&self, fault: Fault, after: u64) {
+        let mut state = self.state();
+        state.armed = Some((fault, state.counts[fault as usize] + after));
+    }
+
+    /// Takes back a fault that has not happened yet.
+    pub fn disarm(&self) {
+        self.state().armed = None;
+    }
+
+    /// Whether the fault that was asked for has not happened yet.
+    pub fn is_armed(&self) -> bool {
+        self.state().armed.is_some()
+    }
+
+    /// How many operations of this kind the device was asked for so far, those that failed among them.
+    pub fn count(&self, fault: Fault) -> u64 {
+        self.state().counts[fault as usize]
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts up to `wanted` operations that are about to be done, up to one that is to fail: its number among them.
+    fn meet(&self, fault: Fault, wanted: usize) -> Option<usize> {
+        let mut state = self.state();
+        let count = state.counts[fault as usize];
+        let at =
+            state.armed.filter(|&(kind, at)| kind == fault && (count..count + wanted as u64).contains(&at));
+        if let Some((_, at)) = at {
+            state.armed = None;
+            state.counts[fault as usize] = at + 1;
+            return Some((at - count) as usize);
+        }
+        state.counts[fault as usize] += wanted as u64;
+        None
+    }
+
+    fn read(&self, what: &str) -> Result<()> {
+        match self.meet(Fault::Read, 1) {
+            Some(_) => Err(failed(&format!("reading {what}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Device {
+    /// The same device, but it fails when it is told to: to test what a program does when memory runs out, a kernel fails, or a result
+    /// cannot be read.
+    ///
+    /// ```
+    /// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
+    /// use gradloom_runtime::{Device, Fault, Trainer};
+    ///
+    /// let (device, faults) = Device::cpu().with_faults();
+    /// let mut train = Trainer::new(Linear::new(3, 1))
+    ///     .inputs([f32("x", [4, 3])])
+    ///     .loss(|layer, [x]| layer.forward(x).square().mean())
+    ///     .optimizer(Sgd::new(0.1))
+    ///     .compile(&device)?;
+    /// let before = train.store().read_f32("weight")?;
+    ///
+    /// faults.fail(Fault::Launch, 0);
+    /// assert!(train.step([&[1.0f32; 12]]).is_err());
+    /// assert_eq!(train.store().read_f32("weight")?, before);
+    ///
+    /// train.step([&[1.0f32; 12]])?.loss()?;
+    /// # gradloom_core::error::Result::Ok(())
+    /// ```
+    pub fn with_faults(&self) -> (Self, Faults) {
+        let faults = Faults::default();
+        let backend = Faulty { inner: Arc::clone(&self.backend), faults: faults.clone() };
+        (Self { backend: Arc::new(backend) }, faults)
+    }
+}
+
+fn failed(what: &str) -> Error {
+    Error::new(ErrorKind::Device, format!("{what} failed"))
+        .note("the fault was asked for with `Faults::fail`")
+}
+
+/// A backend that fails on demand.
+#[derive(Debug)]
+struct Faulty {
+    inner: Arc<dyn Backend>,
+    faults: Faults,
+}
+
+impl Backend for Faulty {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn description(&self) -> String {
+        format!("{}, with faults", self.inner.description())
+    }
+
+    fn threads(&self) -> usize {
+        self.inner.threads()
+    }
+
+    fn is_resident(&self) -> bool {
+        self.inner.is_resident()
+    }
+
+    fn memory_limit(&self) -> Option<usize> {
+        self.inner.memory_limit()
+    }
+
+    fn lower(&self, graph: &Graph) -> Result<Lowered> {
+        self.inner.lower(graph)
+    }
+
+    fn allocate(&self, bytes: usize) -> Option<Memory> {
+        match self.faults.meet(Fault::Allocation, 1) {
+            Some(_) => None,
+            None => self.inner.allocate(bytes),
+        }
+    }
+
+    fn load(
+        &self,
+        graph: &Arc<Graph>,
+        plan: &Arc<Plan>,
+        store: &Content,
+        allocate: Allocate<'_>,
+    ) -> Result<Box<dyn Loaded>> {
+        let inner = self.inner.load(graph, plan, store, allocate)?;
+        Ok(Box::new(FaultyProgram { inner, plan: Arc::clone(plan), faults: self.faults.clone() }))
+    }
+}
+
+/// A program whose launches and reads fail on demand.
+struct FaultyProgram {
+    inner: Box<dyn Loaded>,
+    plan: Arc<Plan>,
+    faults: Faults,
+}
+
+impl FaultyProgram {
+    /// Runs all of a range with `whole`, or, if one of the launches is to fail, those before it.
+    fn run(
+        &mut self,
+        range: std::ops::Range<usize>,
+        whole: impl FnOnce(&mut dyn Loaded) -> Result<()>,
+    ) -> Result<()> {
+        let Some(failing) = self.faults.meet(Fault::Launch, range.len()) else {
+            return whole(&mut *self.inner);
+        };
+        let failing = range.start + failing;
+        for launch in range.start..failing {
+            self.inner.run_one(launch)?;
+        }
+        Err(failed(&format!("launch {failing} (`{}`)", self.plan.launches[failing].kernel.name())))
+    }
+}
+
+impl Loaded for FaultyProgram {
+    fn write(&mut self, buffer: usize, bytes: &[u8]) {
+        self.inner.write(buffer, bytes);
+    }
+
+    fn compute(&mut self) -> Result<()> {
+        self.run(0..self.plan.first_commit(), |inner| inner.compute())
+    }
+
+    fn failed_guard(&self) -> Result<Option<&str>> {
+        if !self.plan.guards.is_empty() {
+            self.faults.read("the guards")?;
+        }
+        self.inner.failed_guard()
+    }
+
+    fn check_commit(&self) -> Result<()> {
+        if self.plan.launches.iter().any(|launch| launch.kernel == Kernel::WriteRegion) {
+            self.faults.read("the places of the windows that the step updates")?;
+        }
+        self.inner.check_commit()
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.run(self.plan.first_commit()..self.plan.launches.len(), |inner| inner.commit())
+    }
+
+    fn run_one(&mut self, launch: usize) -> Result<()> {
+        self.run(launch..launch + 1, |inner| inner.run_one(launch))
+    }
+
+    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()> {
+        let names = self.plan.outputs.iter().chain(&self.plan.guards);
+        match names.into_iter().find(|(_, known)| known == access) {
+            Some((name, _)) => self.faults.read(&format!("`{name}`"))?,
+            None => self.faults.read(&access.buffer.to_string())?,
+        }
+        self.inner.read(access, into)
+    }
+
+    fn allocated(&self) -> usize {
+        self.inner.allocated()
+    }
+
+    fn unique_kernels(&self) -> usize {
+        self.inner.unique_kernels()
+    }
+
+    fn set_profiling(&mut self, on: bool) {
+        self.inner.set_profiling(on);
+    }
+
+    fn spans(&self) -> &[LaunchSpan] {
+        self.inner.spans()
+    }
+}
