@@ -27,6 +27,17 @@ impl Operand {
         Self { start, row_stride: 0, repeated: false }
     }
 
+    /// The bits of a 4-byte element.
+    ///
+    /// # Safety
+    /// The operand has it.
+    #[inline(always)]
+    pub(in crate::cpu) unsafe fn element(&self, row: usize, column: usize) -> u32 {
+        let column = if self.repeated { 0 } else { column };
+        // SAFETY: the caller's promise.
+        unsafe { *self.start.add(row * self.row_stride).cast::<u32>().add(column) }
+    }
+
     /// What fills the place of an operand that a function does not have.
     pub(in crate::cpu) fn none() -> Self {
         Self::row(std::ptr::null())
@@ -54,6 +65,9 @@ pub(in crate::cpu) type MapFn =
 const CHUNK: usize = 64;
 
 /// A function of one element.
+///
+/// `chunk` is a method, here and below, and not a function: the compiler's early inlining, which forgets that references do not overlap,
+/// cannot resolve it.
 pub(super) trait Map1: 'static {
     type A: Copy + Default;
     type R: Copy;
@@ -68,6 +82,19 @@ pub(super) trait Map1: 'static {
     fn rare(a: Self::A) -> Self::R {
         Self::apply(a)
     }
+    #[inline(always)]
+    fn chunk(a: &[Self::A; CHUNK], results: &mut [MaybeUninit<Self::R>; CHUNK]) {
+        let mut any_rare = false;
+        for (result, &a) in results.iter_mut().zip(a) {
+            any_rare |= Self::is_rare(a);
+            result.write(Self::apply(a));
+        }
+        if any_rare {
+            for (result, &a) in results.iter_mut().zip(a).filter(|(_, a)| Self::is_rare(**a)) {
+                result.write(Self::rare(a));
+            }
+        }
+    }
 }
 
 /// A function of two elements.
@@ -76,6 +103,12 @@ pub(super) trait Map2: 'static {
     type B: Copy + Default;
     type R: Copy;
     fn apply(a: Self::A, b: Self::B) -> Self::R;
+    #[inline(always)]
+    fn chunk(a: &[Self::A; CHUNK], b: &[Self::B; CHUNK], results: &mut [MaybeUninit<Self::R>; CHUNK]) {
+        for ((result, &a), &b) in results.iter_mut().zip(a).zip(b) {
+            result.write(Self::apply(a, b));
+        }
+    }
 }
 
 /// A function of three elements.
@@ -85,11 +118,29 @@ pub(super) trait Map3: 'static {
     type C: Copy + Default;
     type R: Copy;
     fn apply(a: Self::A, b: Self::B, c: Self::C) -> Self::R;
+    #[inline(always)]
+    fn chunk(
+        a: &[Self::A; CHUNK],
+        b: &[Self::B; CHUNK],
+        c: &[Self::C; CHUNK],
+        results: &mut [MaybeUninit<Self::R>; CHUNK],
+    ) {
+        for (((result, &a), &b), &c) in results.iter_mut().zip(a).zip(b).zip(c) {
+            result.write(Self::apply(a, b, c));
+        }
+    }
 }
 
 /// A chunk of elements, at the start of a cache line.
 #[repr(align(64))]
-struct Padded<T>([T; CHUNK]);
+struct Padded<T>([MaybeUninit<T>; CHUNK]);
+
+impl<T> Padded<T> {
+    #[inline(always)]
+    fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; CHUNK])
+    }
+}
 
 /// What is left of one row of an operand.
 struct Row<T> {
@@ -97,35 +148,55 @@ struct Row<T> {
     next: *const T,
     /// Elements from a chunk to the next: none for an operand whose only element fills the chunk's buffer.
     step: usize,
+    /// Whether results take the elements' place.
+    overwritten: bool,
 }
 
 impl<T: Copy + Default> Row<T> {
-    /// Row number `row`.
+    /// Row number `row`, for results that go to `target`.
     ///
     /// # Safety
     /// The operand has that row.
     #[inline(always)]
-    unsafe fn new(operand: &Operand, row: usize, padded: &mut Padded<T>) -> Self {
-        let start = operand.start.wrapping_add(row * operand.row_stride).cast::<T>();
+    unsafe fn new(operand: &Operand, row: usize, target: *const u8, padded: &mut Padded<T>) -> Self {
+        let start = operand.start.wrapping_add(row * operand.row_stride);
         if operand.repeated {
             // SAFETY: the row's one element.
-            padded.0 = [unsafe { *start }; CHUNK];
-            return Self { next: padded.0.as_ptr(), step: 0 };
+            padded.0 = [MaybeUninit::new(unsafe { *start.cast::<T>() }); CHUNK];
+            return Self { next: padded.0.as_ptr().cast(), step: 0, overwritten: false };
         }
-        Self { next: start, step: CHUNK }
+        Self { next: start.cast(), step: CHUNK, overwritten: start == target }
     }
 
-    /// Pads the last `left < CHUNK` elements to a whole chunk.
+    /// The next chunk: in its place, or, where results will overwrite it, copied to the buffer.
+    ///
+    /// # Safety
+    /// The row has as many more elements; `padded` is what [`Row::new`] was given.
+    #[inline(always)]
+    unsafe fn chunk<'a>(&self, padded: &'a mut Padded<T>) -> &'a [T; CHUNK] {
+        // SAFETY: the caller's promise. The buffer is not what the operand points to if results overwrite that.
+        unsafe {
+            if self.overwritten {
+                padded.0 = *self.next.cast::<[MaybeUninit<T>; CHUNK]>();
+                return &*padded.0.as_ptr().cast();
+            }
+            &*self.next.cast()
+        }
+    }
+
+    /// The last `left < CHUNK` elements, padded to a whole chunk.
     ///
     /// # Safety
     /// The row has `left` more elements; `padded` is what [`Row::new`] was given.
     #[inline(always)]
-    unsafe fn pad(&mut self, left: usize, padded: &mut Padded<T>) {
-        if self.step == CHUNK {
-            padded.0 = [T::default(); CHUNK];
-            // SAFETY: `left < CHUNK`, and the buffer is not what the operand points to.
-            unsafe { std::ptr::copy_nonoverlapping(self.next, padded.0.as_mut_ptr(), left) };
-            self.next = padded.0.as_ptr();
+    unsafe fn rest<'a>(&self, left: usize, padded: &'a mut Padded<T>) -> &'a [T; CHUNK] {
+        // SAFETY: `left < CHUNK`, the buffer is not what a row of neighbours points to, and a repeated element has filled it.
+        unsafe {
+            if self.step == CHUNK {
+                padded.0 = [MaybeUninit::new(T::default()); CHUNK];
+                std::ptr::copy_nonoverlapping(self.next, padded.0.as_mut_ptr().cast(), left);
+            }
+            &*padded.0.as_ptr().cast()
         }
     }
 
@@ -136,45 +207,35 @@ impl<T: Copy + Default> Row<T> {
     }
 }
 
-/// The body of a [`MapFn`]: chunk by chunk, `$compute` fills `$results` from the operands' next elements, each padded to a chunk.
+/// The body of a [`MapFn`]: chunk by chunk, `$compute` fills the target from the operands' next elements. Its arguments are references:
+/// they tell the compiler that results overlap no operands, without which it gives up on vectors or takes detours.
 ///
 /// A macro and not a function of a closure: a closure is a function of its own, which the compiler may leave uninlined and then
 /// compiles for the baseline.
 macro_rules! for_each_chunk {
-    ($rows:ident, $columns:ident, $target:ident: $R:ty, [$($a:ident: $A:ty = $operand:expr, $padded:ident),*], $results:ident => $compute:expr) => {
-        $(let mut $padded = Padded::<$A>([Default::default(); CHUNK]);)*
-        let mut last = [const { MaybeUninit::<$R>::uninit() }; CHUNK];
+    ($rows:ident, $columns:ident, $target:ident: $R:ty, [$($a:ident: $A:ty = $operand:expr, $padded:ident),*], $compute:path) => {
+        $(let mut $padded = Padded::<$A>::new();)*
+        let mut last = Padded::<$R>::new();
         for row in 0..$rows {
-            let mut write = $target.start.wrapping_add(row * $target.row_stride).cast::<MaybeUninit<$R>>();
+            let start = $target.start.wrapping_add(row * $target.row_stride);
             // SAFETY: each operand has `$rows` rows.
-            $(let mut $a = unsafe { Row::<$A>::new(&$operand, row, &mut $padded) };)*
+            $(let mut $a = unsafe { Row::<$A>::new(&$operand, row, start, &mut $padded) };)*
+            let mut write = start.cast::<MaybeUninit<$R>>();
             let mut left = $columns;
-            while left > 0 {
-                let whole = left >= CHUNK;
-                if !whole {
-                    // SAFETY: the row has `left` more elements.
-                    $(unsafe { $a.pad(left, &mut $padded) };)*
-                }
-                // Results go through a local array because the compiler must not assume that they overlap no later elements of the
-                // operands; it would then give up on vectors.
-                let mut $results = [const { MaybeUninit::<$R>::uninit() }; CHUNK];
-                {
-                    $(let $a = $a.next;)*
-                    $compute
-                }
-                // SAFETY: there is room for `left` results, in `last` for a whole chunk. The copy of a whole chunk has a constant
-                // length, and so is no call.
-                unsafe {
-                    let to = if whole { write } else { last.as_mut_ptr() };
-                    std::ptr::copy_nonoverlapping($results.as_ptr(), to, CHUNK);
-                    if !whole {
-                        std::ptr::copy_nonoverlapping(last.as_ptr(), write, left);
-                        break;
-                    }
-                }
+            while left >= CHUNK {
+                // SAFETY: there are as many more elements and room for results, which overlap no operands but at their own
+                // positions; such operands are copied first.
+                unsafe { $compute($($a.chunk(&mut $padded),)* &mut *write.cast::<[MaybeUninit<$R>; CHUNK]>()) };
                 $($a.advance();)*
                 write = write.wrapping_add(CHUNK);
                 left -= CHUNK;
+            }
+            if left > 0 {
+                // SAFETY: there are `left` more elements, and room for as many results.
+                unsafe {
+                    $compute($($a.rest(left, &mut $padded),)* &mut last.0);
+                    std::ptr::copy_nonoverlapping(last.0.as_ptr(), write, left);
+                }
             }
         }
     };
@@ -184,24 +245,7 @@ macro_rules! for_each_chunk {
 /// As [`MapFn`].
 #[inline(always)]
 unsafe fn map1_body<F: Map1>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) {
-    for_each_chunk!(rows, columns, target: F::R, [a: F::A = operands[0], padded], results => {
-        let mut any_rare = false;
-        for (i, result) in results.iter_mut().enumerate() {
-            // SAFETY: `i < CHUNK`.
-            let a = unsafe { *a.add(i) };
-            any_rare |= F::is_rare(a);
-            result.write(F::apply(a));
-        }
-        if any_rare {
-            for (i, result) in results.iter_mut().enumerate() {
-                // SAFETY: `i < CHUNK`.
-                let a = unsafe { *a.add(i) };
-                if F::is_rare(a) {
-                    result.write(F::rare(a));
-                }
-            }
-        }
-    });
+    for_each_chunk!(rows, columns, target: F::R, [a: F::A = operands[0], padded], F::chunk);
 }
 
 /// # Safety
@@ -211,13 +255,7 @@ unsafe fn map2_body<F: Map2>(rows: usize, columns: usize, operands: &[Operand; O
     for_each_chunk!(
         rows, columns, target: F::R,
         [a: F::A = operands[0], padded_a, b: F::B = operands[1], padded_b],
-        results => {
-            for (i, result) in results.iter_mut().enumerate() {
-                // SAFETY: `i < CHUNK`.
-                let (a, b) = unsafe { (*a.add(i), *b.add(i)) };
-                result.write(F::apply(a, b));
-            }
-        }
+        F::chunk
     );
 }
 
@@ -228,13 +266,7 @@ unsafe fn map3_body<F: Map3>(rows: usize, columns: usize, operands: &[Operand; O
     for_each_chunk!(
         rows, columns, target: F::R,
         [a: F::A = operands[0], padded_a, b: F::B = operands[1], padded_b, c: F::C = operands[2], padded_c],
-        results => {
-            for (i, result) in results.iter_mut().enumerate() {
-                // SAFETY: `i < CHUNK`.
-                let (a, b, c) = unsafe { (*a.add(i), *b.add(i), *c.add(i)) };
-                result.write(F::apply(a, b, c));
-            }
-        }
+        F::chunk
     );
 }
 

@@ -5,9 +5,11 @@
 //! take whole rows.
 //! Always holds: within a tile, what a result may overwrite is read before the result is written.
 
+use super::prefetch::streams;
 use super::program::{Check, Gather, Grid, Instruction, NONE, Pass, Place, Program, Slot, SlotInfo};
 use super::reductions::Reduction;
 use super::registers;
+use super::shared::with_shared_nodes;
 use crate::cpu::Level as InstructionSet;
 use crate::cpu::elementwise::{MapFn, OPERANDS, functions};
 use crate::cpu::source::Source;
@@ -33,6 +35,7 @@ impl Program {
     /// # Panics
     /// For a body that [`Body::check`] refuses, or whose dtypes shape inference refuses.
     pub(in crate::cpu) fn new(body: &Body, launch: &Launch, level: InstructionSet) -> Self {
+        let body = &with_shared_nodes(body);
         let reduces = body.has_row_reductions();
         let whole = Compiler::compile(body, launch, level, true);
         if !reduces || 4 * body.columns * whole.registers.max(1) <= WHOLE_ROW_BYTES {
@@ -78,6 +81,7 @@ impl<'a> Compiler<'a> {
             column_results: Vec::new(),
             uniform_results: Vec::new(),
             partials: column_partials(body),
+            streams: Vec::new(),
             can_trap: body.can_trap(),
             capacity: 0,
             most_rows: 0,
@@ -106,6 +110,7 @@ impl<'a> Compiler<'a> {
         compiler.row_stores();
         compiler.uniform_results();
         compiler.registers(whole_rows);
+        compiler.program.streams = streams(&compiler.program.slots, launch, body.rows);
         compiler.program
     }
 
@@ -192,7 +197,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// A new place for elements of a level.
-    fn fresh(&mut self, level: Level, dtype: DType) -> Slot {
+    pub(super) fn fresh(&mut self, level: Level, dtype: DType) -> Slot {
         match level {
             Level::Uniform => {
                 self.program.uniforms += 1;
@@ -309,9 +314,11 @@ impl<'a> Compiler<'a> {
                 continue;
             }
             let reduction = Reduction::new(op, node.dtype, self.level);
-            let operand = self.spread(of, &mut pass.tile);
             let target = self.row_register(node.dtype);
-            pass.tile.push(Instruction::Reduce { function: reduction.rows, operand, target });
+            if !self.picked(op, of, target, &mut pass.tile) {
+                let operand = self.spread(of, &mut pass.tile);
+                pass.tile.push(Instruction::Reduce { function: reduction.rows, operand, target });
+            }
             pass.starts.push((target, reduction.identity));
             self.homes[id.index()] = target;
         }
@@ -335,6 +342,7 @@ impl<'a> Compiler<'a> {
             }
             NodeKind::Repeat(a) => self.element(*a, code),
             NodeKind::Binary(op, operands) if let Some(home) = self.pair(*op, *operands, code) => home,
+            NodeKind::Select(operands) if let Some(home) = self.pick(*operands, code) => home,
             kind => {
                 for &operand in kind.operands() {
                     self.element(operand, code);

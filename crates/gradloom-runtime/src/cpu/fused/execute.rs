@@ -5,6 +5,7 @@
 //! Always holds: nothing is allocated once a thread has run the largest of its programs.
 
 use super::faults::Faults;
+use super::prefetch::{Ahead, WORTHWHILE};
 use super::program::{Place, Program};
 use std::cell::Cell;
 use std::ops::Range;
@@ -187,45 +188,81 @@ impl Program {
                 _ => {}
             }
         }
-        let mut row = rows.start;
-        while row < rows.end {
+        let walk = Walk { rows, columns, width, height };
+        let mut row = walk.rows.start;
+        while row < walk.rows.end {
             let mut tile = Tile {
                 row,
-                rows: height.min(rows.end - row),
-                column: columns.start,
+                rows: height.min(walk.rows.end - row),
+                column: walk.columns.start,
                 columns: 0,
                 partials,
                 body_columns: self.columns,
             };
             // SAFETY: the caller's promise; the tile has at most as many positions as registers have elements.
-            unsafe { self.run_strip(task, &mut tile, &columns, width) };
+            unsafe { self.run_strip(task, &mut tile, &walk) };
             row += tile.rows;
         }
     }
 
     /// # Safety
     /// As [`Program::run_block`], with the tile's rows.
-    unsafe fn run_strip(&self, task: &mut Task<'_>, tile: &mut Tile, columns: &Range<usize>, width: usize) {
+    unsafe fn run_strip(&self, task: &mut Task<'_>, tile: &mut Tile, walk: &Walk) {
+        // Tiles are fetched over all passes if they have whole rows, else in the first pass.
+        let is_whole = walk.columns.len() <= walk.width;
+        let passes = if is_whole { self.passes.len() } else { 1 };
+        let steps: usize = self.passes.iter().take(passes).map(|pass| pass.tile.len()).sum();
+        let mut ahead = None;
         // SAFETY: the caller's promise.
         unsafe {
             self.rows.iter().for_each(|instruction| task.run_on_rows(instruction, tile));
-            for pass in &self.passes {
+            for (number, pass) in self.passes.iter().enumerate() {
                 for &(slot, bits) in &pass.starts {
                     let running = task.memory.addresses[slot as usize].base.cast::<u32>();
                     (0..tile.rows).for_each(|row| running.add(row).write(bits));
                 }
-                let mut column = columns.start;
-                while column < columns.end {
+                let mut column = walk.columns.start;
+                while column < walk.columns.end {
                     tile.column = column;
-                    tile.columns = width.min(columns.end - column);
-                    pass.tile.iter().for_each(|instruction| task.run_on_tile(instruction, tile));
+                    tile.columns = walk.width.min(walk.columns.end - column);
+                    if number == 0 && steps >= WORTHWHILE {
+                        ahead = walk.after(tile).map(|next| Ahead::new(self, task, next, steps));
+                    }
+                    for instruction in &pass.tile {
+                        ahead.iter_mut().for_each(|ahead| ahead.step(task));
+                        task.run_on_tile(instruction, tile);
+                    }
                     column += tile.columns;
                 }
                 pass.rows.iter().for_each(|instruction| task.run_on_rows(instruction, tile));
             }
-            if columns.start == 0 {
+            if walk.columns.start == 0 {
                 self.row_stores.iter().for_each(|instruction| task.run_on_rows(instruction, tile));
             }
         }
+    }
+}
+
+/// How a block is cut into tiles.
+struct Walk {
+    rows: Range<usize>,
+    columns: Range<usize>,
+    /// Columns of a tile, at most.
+    width: usize,
+    /// Rows of a tile, at most.
+    height: usize,
+}
+
+impl Walk {
+    /// The tile that follows another.
+    fn after(&self, tile: &Tile) -> Option<Tile> {
+        let column = tile.column + tile.columns;
+        if column < self.columns.end {
+            return Some(Tile { column, columns: self.width.min(self.columns.end - column), ..*tile });
+        }
+        let row = tile.row + tile.rows;
+        let (column, columns) = (self.columns.start, self.width.min(self.columns.len()));
+        let rows = self.height.min(self.rows.end.saturating_sub(row));
+        (rows > 0).then_some(Tile { row, rows, column, columns, ..*tile })
     }
 }

@@ -11,9 +11,12 @@ mod compile;
 mod execute;
 mod faults;
 mod finish;
+mod pick;
+mod prefetch;
 mod program;
 mod reductions;
 mod registers;
+mod shared;
 mod stores;
 mod task;
 #[cfg(test)]

@@ -118,12 +118,51 @@ pub(super) enum Instruction {
     Gather(Box<Gather>),
     /// Combines rows into a row-level slot.
     Reduce { function: ReduceFn, operand: Slot, target: Slot },
-    /// Combines columns into the partial results at this byte.
-    Columns { function: ReduceFn, operand: Slot, offset: usize },
+    /// Combines columns into the partial results at this byte; the second function is for a body of one column, as if it were a row.
+    Columns { function: ReduceFn, single: ReduceFn, operand: Slot, offset: usize },
+    /// Elements of one slot, but in the column that a row's index names those of another; of 4 bytes.
+    Pick { index: Slot, chosen: Slot, others: Slot, target: Slot },
+    /// Adds the f32 in the column that a row's index names to a row-level slot.
+    Picked { index: Slot, operand: Slot, target: Slot },
     /// Looks for indices out of range.
     Check(Box<Check>),
     /// Elements of a result.
     Scatter(Box<Scatter>),
+}
+
+impl Instruction {
+    /// The slots that are read.
+    pub(super) fn operands(&self) -> Vec<Slot> {
+        match self {
+            Instruction::Map { operands, .. } => {
+                operands.iter().copied().filter(|&slot| slot != NONE).collect()
+            }
+            Instruction::Number { .. } | Instruction::Gather(_) => Vec::new(),
+            Instruction::Spread { operand, .. }
+            | Instruction::Reduce { operand, .. }
+            | Instruction::Columns { operand, .. } => vec![*operand],
+            Instruction::Pick { index, chosen, others, .. } => vec![*index, *chosen, *others],
+            Instruction::Picked { index, operand, .. } => vec![*index, *operand],
+            Instruction::Check(check) => vec![check.operand],
+            Instruction::Scatter(scatter) => vec![scatter.operand],
+        }
+    }
+
+    /// The slot that is written for each position.
+    pub(super) fn target(&self) -> Option<Slot> {
+        match self {
+            Instruction::Map { target, .. }
+            | Instruction::Spread { target, .. }
+            | Instruction::Number { target }
+            | Instruction::Pick { target, .. } => Some(*target),
+            Instruction::Gather(gather) => Some(gather.target),
+            Instruction::Reduce { .. }
+            | Instruction::Columns { .. }
+            | Instruction::Picked { .. }
+            | Instruction::Check(_)
+            | Instruction::Scatter(_) => None,
+        }
+    }
 }
 
 /// An index check.
@@ -185,6 +224,8 @@ pub(in crate::cpu) struct Program {
     pub(super) uniform_results: Vec<UniformResult>,
     /// Bytes of a panel's partial results.
     pub(super) partials: usize,
+    /// Slots that are fetched ahead.
+    pub(super) streams: Vec<Slot>,
     pub(super) can_trap: bool,
     /// Elements of a tile register.
     pub(super) capacity: usize,

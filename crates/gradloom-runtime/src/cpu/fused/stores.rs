@@ -22,7 +22,12 @@ impl Compiler<'_> {
                 Store::Columns { op, node, write } => {
                     let operand = self.spread(node, &mut code);
                     let reduction = Reduction::new(op, self.node(node).dtype, self.level);
-                    code.push(Instruction::Columns { function: reduction.columns, operand, offset });
+                    code.push(Instruction::Columns {
+                        function: reduction.columns,
+                        single: reduction.rows,
+                        operand,
+                        offset,
+                    });
                     let layout = &self.launch.writes[write].layout;
                     self.program.column_results.push(ColumnResult {
                         reduction,
@@ -102,11 +107,11 @@ impl Compiler<'_> {
     /// Whether the instruction that computes a slot may write it straight to the result: nothing that the result may overwrite is read
     /// afterwards.
     fn can_compute_into(&self, slot: Slot, write: usize, code: &[Instruction]) -> bool {
-        let Some(at) =
-            code.iter().position(|i| matches!(i, Instruction::Map { target, .. } if *target == slot))
-        else {
-            return false;
+        let computes = |instruction: &Instruction| match instruction {
+            Instruction::Map { target, .. } | Instruction::Pick { target, .. } => *target == slot,
+            _ => false,
         };
+        let Some(at) = code.iter().position(computes) else { return false };
         if !matches!(self.program.slots[slot as usize].place, Place::Pending) {
             return false;
         }
@@ -118,13 +123,8 @@ impl Compiler<'_> {
             _ => false,
         };
         code[at + 1..].iter().all(|instruction| match instruction {
-            Instruction::Map { operands, .. } => !operands.iter().any(|&slot| reads(slot)),
             Instruction::Gather(gather) => !overwrites(gather.read),
-            Instruction::Spread { operand, .. }
-            | Instruction::Reduce { operand, .. }
-            | Instruction::Columns { operand, .. } => !reads(*operand),
-            Instruction::Check(check) => !reads(check.operand),
-            Instruction::Number { .. } | Instruction::Scatter(_) => true,
+            _ => !instruction.operands().into_iter().any(reads),
         })
     }
 

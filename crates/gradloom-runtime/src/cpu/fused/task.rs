@@ -9,7 +9,7 @@ use crate::cpu::elementwise::{OPERANDS, Operand, Target};
 
 impl Task<'_> {
     /// A slot's elements at the positions of a tile.
-    fn on_tile(&self, slot: Slot, tile: &Tile) -> Operand {
+    pub(super) fn on_tile(&self, slot: Slot, tile: &Tile) -> Operand {
         let address = &self.memory.addresses[slot as usize];
         let start =
             address.base.wrapping_add(tile.row * address.row_step + tile.column * address.column_step);
@@ -74,9 +74,21 @@ impl Task<'_> {
                     let running = self.memory.addresses[*target as usize].base;
                     function(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
                 }
-                Instruction::Columns { function, operand, offset } => {
+                Instruction::Columns { function, single, operand, offset } => {
                     let running = tile.partials.add(offset + 4 * tile.column);
-                    function(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
+                    let from = self.on_tile(*operand, tile);
+                    if tile.columns == 1 && from.row_stride == self.memory.addresses[*operand as usize].bytes
+                    {
+                        single(1, tile.rows, &from, running);
+                    } else {
+                        function(tile.rows, tile.columns, &from, running);
+                    }
+                }
+                Instruction::Pick { index, chosen, others, target } => {
+                    self.pick(*index, *chosen, *others, *target, tile);
+                }
+                Instruction::Picked { index, operand, target } => {
+                    self.add_picked(*index, *operand, *target, tile);
                 }
                 Instruction::Check(check) => {
                     self.check(check, self.on_tile(check.operand, tile), tile, false)
@@ -130,6 +142,8 @@ impl Task<'_> {
                 Instruction::Spread { .. }
                 | Instruction::Number { .. }
                 | Instruction::Reduce { .. }
+                | Instruction::Pick { .. }
+                | Instruction::Picked { .. }
                 | Instruction::Columns { .. } => {
                     unreachable!("columns and reductions are of level Element")
                 }

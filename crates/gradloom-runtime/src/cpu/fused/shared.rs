@@ -1,0 +1,43 @@
+//! Equal nodes of a body become one.
+//!
+//! In: a body. Out: the same body, where each node that does what an earlier one does repeats that, and whoever used it uses the earlier
+//! one. Fusion joins ops that several rules made, and each brings its own checks, column numbers and conversions.
+//! Always holds: nodes keep their numbers, which messages are sorted by.
+
+use gradloom_core::kernel::{Body, NodeId, NodeKind, Store};
+use std::collections::HashMap;
+
+pub(super) fn with_shared_nodes(body: &Body) -> Body {
+    let mut body = body.clone();
+    // For each node, the first that is equal to it.
+    let mut first: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    let mut known = HashMap::new();
+    for (i, node) in body.nodes.iter_mut().enumerate() {
+        replace_operands(&mut node.kind, &first);
+        let id = *known.entry(node.clone()).or_insert(NodeId(i as u32));
+        first.push(id);
+        if id.index() < i {
+            node.kind = NodeKind::Repeat(id);
+        }
+    }
+    for store in &mut body.stores {
+        match store {
+            Store::Whole { node, .. } | Store::Columns { node, .. } => *node = first[node.index()],
+        }
+    }
+    body
+}
+
+fn replace_operands(kind: &mut NodeKind, by: &[NodeId]) {
+    let replace = |id: &mut NodeId| *id = by[id.index()];
+    match kind {
+        NodeKind::Constant(_) | NodeKind::Load(_) | NodeKind::Column | NodeKind::Accumulator => {}
+        NodeKind::Unary(_, a)
+        | NodeKind::Cast(a)
+        | NodeKind::CheckIndex { index: a, .. }
+        | NodeKind::Repeat(a)
+        | NodeKind::Reduce(_, a) => replace(a),
+        NodeKind::Binary(_, all) | NodeKind::Compare(_, all) => all.iter_mut().for_each(replace),
+        NodeKind::Select(all) => all.iter_mut().for_each(replace),
+    }
+}
