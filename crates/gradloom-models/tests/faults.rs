@@ -225,7 +225,7 @@ fn a_load_that_fails_leaves_the_store_as_it_was() {
     assert_eq!(needed, 4, "the store, temporaries, constants, scratch");
     for allocation in 0..needed {
         faults.fail(Fault::Allocation, allocation);
-        let error = Decoder::new(&session, "two").err().expect("an allocation fails");
+        let Err(error) = Decoder::new(&session, "two") else { panic!("an allocation fails") };
         assert!(!faults.is_armed());
         assert!(error.message().starts_with("no memory for "), "{error}");
         assert_eq!((content(&session.store()), session.store().version()), (before.clone(), version));
