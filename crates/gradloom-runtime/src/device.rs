@@ -4,6 +4,7 @@ use crate::backend::Backend;
 use crate::cpu::CpuBackend;
 use crate::null::NullBackend;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
 
 /// Where programs run. Clones are the same device.
@@ -23,7 +24,7 @@ impl Device {
 
     /// The CPU, with a thread for each core that the process may use.
     pub fn cpu() -> Self {
-        Self::with(CpuBackend::new(std::thread::available_parallelism().map_or(1, usize::from)))
+        Self::with(CpuBackend::new(std::thread::available_parallelism().map_or(1, usize::from), Fusion::On))
     }
 
     /// The CPU with a given number of threads, at least 1. Results do not depend on it.
@@ -31,11 +32,19 @@ impl Device {
     /// # Errors
     /// When `threads` is 0 or larger than 1,024.
     pub fn cpu_with_threads(threads: usize) -> Result<Self> {
+        Self::cpu_with_fusion(threads, Fusion::On)
+    }
+
+    /// The CPU with a given number of threads and, with [`Fusion::Off`], a kernel for each op: slow, to compare with.
+    ///
+    /// # Errors
+    /// As [`Device::cpu_with_threads`].
+    pub fn cpu_with_fusion(threads: usize, fusion: Fusion) -> Result<Self> {
         if !(1..=1024).contains(&threads) {
             return Err(Error::new(ErrorKind::Device, format!("{threads} threads"))
                 .help("give a number from 1 to 1024; the number of cores is usually best"));
         }
-        Ok(Self::with(CpuBackend::new(threads)))
+        Ok(Self::with(CpuBackend::new(threads, fusion)))
     }
 
     /// Compiles and plans, and runs nothing: results are NaN.

@@ -1,12 +1,7 @@
 //! Plans of graphs in text form, lowered for the CPU: what runs when, where values live, and what is refused.
 
 mod files;
-#[path = "../../../gradloom-core/tests/passes_tests/generate.rs"]
-mod generate;
 mod memory;
-#[allow(dead_code, reason = "the generator uses less of it than other tests")]
-#[path = "../../../gradloom-core/tests/grad_tests/random.rs"]
-mod random;
 mod random_graphs;
 mod store;
 mod updates;
@@ -19,6 +14,7 @@ use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{Graph, ValueId, parse};
 use gradloom_core::kernel::{Launch, Phase};
 use gradloom_core::plan::{self, Buffer, Plan, StoreLayout};
+use gradloom_testing::generate;
 
 /// A graph from the lines of its text form.
 #[track_caller]

@@ -1,16 +1,12 @@
 //! Fusion: which kernels come out, and that they mean what the graph meant.
 
 mod files;
-#[path = "../passes_tests/generate.rs"]
-mod generate;
 mod kernels;
 mod meaning;
-#[allow(dead_code, reason = "the generator uses less of it than other tests")]
-#[path = "../grad_tests/random.rs"]
-mod random;
 
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{Graph, parse};
+use gradloom_testing::{generate, random};
 
 /// A graph from the lines of its text form.
 #[track_caller]

@@ -4,6 +4,7 @@ mod checkpoint;
 mod conventions;
 mod graph;
 mod leaves;
-mod random;
 mod rules;
 mod table;
+
+use gradloom_testing::random;

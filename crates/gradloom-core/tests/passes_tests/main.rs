@@ -4,17 +4,15 @@ mod cse;
 mod dce;
 mod expand;
 mod fold;
-mod generate;
 mod meaning;
 mod pipeline;
-#[path = "../grad_tests/random.rs"]
-mod random;
 mod remat;
 mod simplify;
 mod sums;
 
 use gradloom_core::ir::{Graph, OpKind, parse};
 use gradloom_core::verify::verify;
+use gradloom_testing::{generate, random};
 use meaning::{Leaf, assert_alike};
 
 /// A graph from the lines of its text form.

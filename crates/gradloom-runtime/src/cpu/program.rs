@@ -8,6 +8,7 @@ use crate::memory::Memory;
 use crate::profile::{LaunchSpan, Profile};
 use crate::store::Content;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch, Lowered, Phase};
 use gradloom_core::plan::{Plan, Region};
@@ -18,11 +19,12 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct CpuBackend {
     pool: Arc<Pool>,
+    fusion: Fusion,
 }
 
 impl CpuBackend {
-    pub(crate) fn new(threads: usize) -> Self {
-        Self { pool: Arc::new(Pool::new(threads)) }
+    pub(crate) fn new(threads: usize, fusion: Fusion) -> Self {
+        Self { pool: Arc::new(Pool::new(threads)), fusion }
     }
 }
 
@@ -48,7 +50,7 @@ impl Backend for CpuBackend {
     }
 
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        gradloom_codegen::cpu::lower(graph, self.pool.threads())
+        Ok(gradloom_codegen::cpu::lower_fused(graph, fuse(graph, self.fusion)?, self.pool.threads()))
     }
 
     fn load(&self, graph: &Arc<Graph>, plan: &Arc<Plan>, store: &Content) -> Result<Box<dyn Loaded>> {

@@ -1,12 +1,6 @@
 //! Programs from graphs to results on the CPU, against the float64 reference and against themselves.
 
-mod conditioned;
-#[path = "../../../gradloom-core/tests/passes_tests/generate.rs"]
-mod generate;
-mod leaves;
 mod placement;
-#[path = "../../../gradloom-core/tests/grad_tests/random.rs"]
-mod random;
 mod reference;
 mod updates;
 

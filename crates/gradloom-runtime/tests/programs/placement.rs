@@ -1,11 +1,10 @@
 //! Sharing bytes changes no bit, nor do threads: on random graphs of every primitive.
 
-use crate::generate::generate;
-use crate::leaves::Leaves;
 use crate::{bits, devices, random_graphs};
 use gradloom_core::passes;
 use gradloom_core::reference;
 use gradloom_runtime::Program;
+use gradloom_testing::{Leaves, generate};
 
 const STEPS: usize = 2;
 

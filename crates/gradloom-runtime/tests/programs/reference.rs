@@ -1,13 +1,12 @@
 //! Random training steps on the CPU against the float64 reference, as they are and after the passes.
 
-use crate::conditioned::training_step;
-use crate::leaves::Leaves;
 use crate::{bits, devices, random_graphs, values};
 use gradloom_core::ir::{DType, Graph};
 use gradloom_core::passes;
 use gradloom_core::plan::Role;
 use gradloom_core::reference::{Evaluation, evaluate, evaluate_values};
 use gradloom_runtime::{Device, Program};
+use gradloom_testing::{Leaves, TrainingStep, training_step};
 
 const STEPS: usize = 2;
 /// Steps in which a number grows beyond this say nothing about float32.
@@ -18,10 +17,10 @@ fn training_steps_agree_with_the_reference() {
     let devices = devices();
     let (mut compared, mut in_place) = (0, 0);
     for seed in 0..random_graphs() {
-        let graph = training_step(seed);
+        let TrainingStep { graph, leaves } = training_step(seed);
         let passed = passes::run(graph.clone()).0;
-        in_place += compare(&graph, &devices, seed, &mut compared);
-        in_place += compare(&passed, &devices, seed, &mut compared);
+        in_place += compare(&graph, &leaves, &devices, seed, &mut compared);
+        in_place += compare(&passed, &leaves, &devices, seed, &mut compared);
     }
     let graphs = random_graphs() as usize;
     assert!(compared > graphs * 2 * STEPS * 8 / 10, "{compared} steps were tame enough to compare");
@@ -29,8 +28,8 @@ fn training_steps_agree_with_the_reference() {
 }
 
 /// Runs a graph for some steps; gives the number of updates in place.
-fn compare(graph: &Graph, devices: &[Device; 2], seed: u64, compared: &mut usize) -> usize {
-    let mut leaves = Leaves::random(seed);
+fn compare(graph: &Graph, leaves: &Leaves, devices: &[Device; 2], seed: u64, compared: &mut usize) -> usize {
+    let mut leaves = leaves.clone();
     let mut programs = devices.each_ref().map(|device| {
         Program::standalone(graph.clone(), device, &|kind| leaves.value(kind))
             .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{graph}"))

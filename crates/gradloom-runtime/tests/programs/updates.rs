@@ -1,12 +1,12 @@
 //! Steps one after the other: what persists is exactly what the reference says, also when a step fails.
 
-use crate::leaves::Leaves;
 use crate::{bits, devices, graph};
 use gradloom_core::error::ErrorKind;
 use gradloom_core::ir::{DType, Graph};
 use gradloom_core::passes;
 use gradloom_core::reference::evaluate;
 use gradloom_runtime::{Device, Program};
+use gradloom_testing::Leaves;
 
 /// Runs a graph of exact numbers for three steps, as it is and after the passes.
 #[track_caller]

@@ -59,10 +59,13 @@ impl Compiler<'_> {
             .collect();
         for &(node, write) in &stores {
             let home = self.element(node, code);
-            // Another result may overwrite the operand before it is copied to this one.
-            if let Place::Read(read, _) = self.program.slots[home as usize].place
-                && self.launch.may_alias.iter().any(|&(w, r)| r == read && w != write)
-            {
+            // Another result may overwrite the operand before it is copied to this one, or the product, which may lie in its place.
+            let overwritten = match self.program.slots[home as usize].place {
+                Place::Read(read, _) => self.launch.may_alias.iter().any(|&(w, r)| r == read && w != write),
+                Place::Accumulator => stores.len() > 1,
+                _ => false,
+            };
+            if overwritten {
                 self.homes[node.index()] = self.copied(home, self.node(node).dtype, Level::Element, code);
             }
         }
@@ -110,6 +113,8 @@ impl Compiler<'_> {
         let overwrites = |read: usize| self.launch.may_alias.contains(&(write, read));
         let reads = |slot: Slot| match self.program.slots.get(slot as usize).map(|slot| &slot.place) {
             Some(Place::Read(read, _)) => overwrites(*read),
+            // The result may be where the product lies until then.
+            Some(Place::Accumulator) => true,
             _ => false,
         };
         code[at + 1..].iter().all(|instruction| match instruction {

@@ -1,25 +1,26 @@
 //! Values for leaves: drawn from their names, or what a step left behind.
 
-use crate::random::Random;
+use crate::Random;
 use gradloom_core::ir::{DType, Graph, OpKind, Type};
 use gradloom_core::reference::{Evaluation, HostTensor};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Values of leaves; the same for each device and for the reference.
-pub(crate) struct Leaves {
+#[derive(Clone, Debug)]
+pub struct Leaves {
     seed: u64,
     given: HashMap<String, HostTensor>,
 }
 
 impl Leaves {
     /// Floats that are exact in float32; integers small enough to index.
-    pub(crate) fn random(seed: u64) -> Self {
+    pub fn random(seed: u64) -> Self {
         Self { seed, given: HashMap::new() }
     }
 
     /// Sets one leaf.
-    pub(crate) fn with(mut self, name: &str, dtype: DType, shape: &[usize], values: &[f64]) -> Self {
+    pub fn with(mut self, name: &str, dtype: DType, shape: &[usize], values: &[f64]) -> Self {
         self.set(name, HostTensor::from_f64(Type::new(dtype, shape), values.to_vec()));
         self
     }
@@ -29,13 +30,14 @@ impl Leaves {
     }
 
     /// The next step starts with what this one left in the store.
-    pub(crate) fn advance(&mut self, step: &Evaluation) {
+    pub fn advance(&mut self, step: &Evaluation) {
         for (name, tensor) in &step.next {
             self.set(name, tensor.clone());
         }
     }
 
-    pub(crate) fn value(&self, kind: &OpKind) -> Option<HostTensor> {
+    /// The value of a leaf; states that no step has updated start as they say.
+    pub fn value(&self, kind: &OpKind) -> Option<HostTensor> {
         let name = Graph::leaf_name(kind)?;
         if let Some(tensor) = self.given.get(name) {
             return Some(tensor.clone());

@@ -1,14 +1,18 @@
-//! A seeded generator, shared by the tests of gradients and of passes.
+//! A seeded generator, so that every test can be repeated.
 
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-pub(crate) struct Random(u64);
+#[derive(Clone, Debug)]
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// A generator that gives the same numbers for the same seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    /// The next 64 bits.
+    #[allow(clippy::should_implement_trait, reason = "there is no end to it")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -17,22 +21,22 @@ impl Random {
     }
 
     /// A number in `[low, high)`.
-    pub(crate) fn uniform(&mut self, low: f64, high: f64) -> f64 {
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// An integer in `0..bound`.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
     /// One of the choices.
-    pub(crate) fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+    pub fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())].clone()
     }
 
     /// The numbers `0..n` in random order.
-    pub(crate) fn order(&mut self, n: usize) -> Vec<usize> {
+    pub fn order(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<_> = (0..n).collect();
         for i in (1..n).rev() {
             order.swap(i, self.below(i + 1));
@@ -41,7 +45,7 @@ impl Random {
     }
 
     /// A shape of the given rank: mostly small extents, some of 1, few of 0.
-    pub(crate) fn shape(&mut self, rank: usize) -> Vec<usize> {
+    pub fn shape(&mut self, rank: usize) -> Vec<usize> {
         (0..rank).map(|_| self.pick(&[0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5])).collect()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Constants are dyadic numbers, and functions that round are applied to values that depend on a leaf only.
 
-use crate::random::Random;
+use crate::Random;
 use gradloom_core::ir::{
     ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DType, DotAxes, Graph, Guard, Literal, Number, OpKind,
     Output, ReduceOp, Shape, Type, UnaryOp, Update, ValueId,
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 const MAX_ELEMENTS: usize = 150;
 
 /// A random graph that verifies; few trap.
-pub(crate) fn generate(seed: u64) -> Graph {
+pub fn generate(seed: u64) -> Graph {
     let mut generator =
         Generator { graph: Graph::new(), random: Random::new(seed), varying: HashSet::new(), depth: 0 };
     let mut pool = generator.leaves();

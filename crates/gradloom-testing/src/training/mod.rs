@@ -1,26 +1,44 @@
 //! Random training steps whose numbers stay tame, so that float32 can be compared with float64: functions with moderate slopes,
 //! bounded values, and comparisons only of values that are exact.
 //!
-//! What varies is what plans are about: shapes with 1 and 0, views of views, reductions, products over odd axes, indexing, joins, and
-//! updates of parameters and states.
+//! What varies is what plans are about: shapes with 1 and 0, views of views, reductions, products over odd axes, indexing, joins, the
+//! layers of networks (`layers`), and updates of parameters and states, by hand or by an optimizer.
 
-use crate::random::Random;
+mod layers;
+
+use crate::{Leaves, Random};
 use gradloom_core::grad;
 use gradloom_core::ir::{
     BinaryOp, CompareOp, DType, DotAxes, Graph, Guard, Literal, Number, OpKind, Output, ReduceOp, Shape,
     Type, UnaryOp, Update, ValueId,
 };
+use gradloom_core::optim::{self, Adam, AdamW, Optimizer, Sgd, Trainable};
 use std::collections::HashMap;
 
 const MOST_ELEMENTS: usize = 200;
 /// Values beyond this are squashed.
 const BOUND: f64 = 20.0;
 
-/// A step: forward, the gradient of a loss, updates.
-pub(crate) fn training_step(seed: u64) -> Graph {
-    let mut maker = Maker { graph: Graph::new(), random: Random::new(seed), bounds: HashMap::new() };
-    let stored = maker.leaves();
-    let mut pool = stored.clone();
+/// A step, and values for its leaves.
+#[derive(Clone, Debug)]
+pub struct TrainingStep {
+    /// Forward, the gradient of a loss, updates.
+    pub graph: Graph,
+    /// Values for the first step.
+    pub leaves: Leaves,
+}
+
+/// A random training step.
+pub fn training_step(seed: u64) -> TrainingStep {
+    let mut maker = Maker {
+        graph: Graph::new(),
+        random: Random::new(seed),
+        bounds: HashMap::new(),
+        stored: Vec::new(),
+        leaves: Leaves::random(seed),
+    };
+    maker.leaves();
+    let mut pool = maker.stored.clone();
     for i in 0..maker.random.below(3) {
         let ty = maker.random_type();
         pool.extend(maker.leaf(OpKind::Input { name: format!("x{i}"), ty }));
@@ -29,8 +47,8 @@ pub(crate) fn training_step(seed: u64) -> Graph {
         let made = maker.op(&pool).unwrap_or_default();
         pool.extend(made);
     }
-    maker.finish(&stored, &pool);
-    maker.graph
+    maker.finish(&pool);
+    TrainingStep { graph: maker.graph, leaves: maker.leaves }
 }
 
 struct Maker {
@@ -38,6 +56,9 @@ struct Maker {
     random: Random,
     /// No element of the value is larger.
     bounds: HashMap<ValueId, f64>,
+    /// Parameters and states.
+    stored: Vec<ValueId>,
+    leaves: Leaves,
 }
 
 impl Maker {
@@ -50,20 +71,27 @@ impl Maker {
         self.add(kind, &[], 2.0)
     }
 
-    /// Parameters, then states.
-    fn leaves(&mut self) -> Vec<ValueId> {
-        let mut stored = Vec::new();
-        for i in 0..2 + self.random.below(3) {
-            let ty = self.random_type();
-            stored.extend(self.leaf(OpKind::Param { name: format!("w{i}"), ty: ty.clone() }));
-            // A state of the same type now and then, as optimizers have.
-            let ty = if self.random.below(2) == 0 { ty } else { self.random_type() };
-            stored.extend(self.leaf(OpKind::State { name: format!("s{i}"), ty, init: Number::Float(0.5) }));
-        }
-        stored
+    /// A new parameter.
+    fn parameter(&mut self, shape: &[usize]) -> Option<ValueId> {
+        let name = format!("w{}", self.stored.len());
+        let value = self.leaf(OpKind::Param { name, ty: Type::new(DType::F32, shape) })?;
+        self.stored.push(value);
+        Some(value)
     }
 
-    fn finish(&mut self, stored: &[ValueId], pool: &[ValueId]) {
+    /// Parameters and states.
+    fn leaves(&mut self) {
+        for i in 0..2 + self.random.below(3) {
+            let ty = self.random_type();
+            self.parameter(&ty.shape);
+            // A state of the same type now and then, as optimizers have.
+            let ty = if self.random.below(2) == 0 { ty } else { self.random_type() };
+            let state = self.leaf(OpKind::State { name: format!("s{i}"), ty, init: Number::Float(0.5) });
+            self.stored.extend(state);
+        }
+    }
+
+    fn finish(&mut self, pool: &[ValueId]) {
         let mut loss = None;
         for i in 0..1 + self.random.below(4) {
             let value = self.random.pick(pool);
@@ -77,17 +105,22 @@ impl Maker {
         let loss = loss.expect("there is an output");
         self.graph.outputs.push(Output { name: "loss".into(), value: loss });
         self.graph.guards.push(Guard { name: "loss".into(), value: loss });
-        let (parameters, states): (Vec<ValueId>, Vec<ValueId>) = stored.iter().partition(|&&value| {
+        let (parameters, states): (Vec<ValueId>, Vec<ValueId>) = self.stored.iter().partition(|&&value| {
             matches!(self.graph.defining_op(value).map(|op| &op.kind), Some(OpKind::Param { .. }))
         });
         let gradients =
             grad::append(&mut self.graph, loss, None, &parameters).expect("every op has a gradient");
-        for (i, (target, gradient)) in parameters.into_iter().zip(gradients).enumerate() {
-            let Some(gradient) = gradient else { continue };
-            match self.random.below(4) {
-                0 => self.graph.outputs.push(Output { name: format!("g{i}"), value: gradient }),
-                _ => self.descend(target, gradient),
+        let found: Vec<(ValueId, ValueId)> =
+            parameters.into_iter().zip(gradients).filter_map(|(p, g)| Some((p, g?))).collect();
+        if found.is_empty() || self.random.below(2) == 0 {
+            for (i, (target, gradient)) in found.into_iter().enumerate() {
+                match self.random.below(4) {
+                    0 => self.graph.outputs.push(Output { name: format!("g{i}"), value: gradient }),
+                    _ => self.descend(target, gradient),
+                }
             }
+        } else {
+            self.optimize(&found);
         }
         for target in states {
             let value = self.like(pool, target);
@@ -113,6 +146,36 @@ impl Maker {
         let step = self.add(OpKind::Binary(BinaryOp::Mul), &[gradient, rate], 1e3).expect("of a known size");
         let value = self.add(OpKind::Binary(BinaryOp::Sub), &[target, step], 1e3).expect("of a known size");
         self.graph.updates.push(Update { target, region: None, value, must_alias: false });
+    }
+
+    /// One of the optimizers. Where a gradient is zero but for rounding, Adam's step would be anything, if epsilon were small.
+    fn optimize(&mut self, found: &[(ValueId, ValueId)]) {
+        let optimizer: Box<dyn Optimizer> = match self.random.below(5) {
+            0 => Box::new(Sgd::new(0.1).weight_decay(0.1)),
+            1 => Box::new(Sgd::new(0.1).momentum(0.9)),
+            2 => Box::new(Sgd::new(0.1).momentum(0.5).nesterov()),
+            3 => Box::new(Adam::new(0.05).epsilon(0.1)),
+            _ => Box::new(AdamW::new(0.05).epsilon(0.1).weight_decay(0.1)),
+        };
+        let trainables: Vec<Trainable> = found
+            .iter()
+            .map(|&(value, gradient)| {
+                let kind = self.graph.defining_op(value).map(|op| &op.kind);
+                let name = kind.and_then(Graph::leaf_name).unwrap_or_default().to_string();
+                Trainable { name, value, gradient, decay: None }
+            })
+            .collect();
+        let clip = self.random.below(2) == 0;
+        let graph = std::mem::take(&mut self.graph);
+        self.graph =
+            optim::attach(graph, &trainables, optimizer.as_ref(), clip).expect("there is something to train");
+        let mut numbers = optimizer.hyperparameters();
+        numbers.extend([("lr".to_string(), optimizer.schedule().at(0)), ("max_norm".to_string(), 1.0)]);
+        optimizer.derive(&mut numbers).expect("the numbers are in range");
+        for (name, value) in numbers {
+            let value = f64::from(value as f32);
+            self.leaves = self.leaves.clone().with(&optim::scalar_name(&name), DType::F32, &[], &[value]);
+        }
     }
 
     /// One or two windows of a state, cut from a value of its type.
@@ -176,7 +239,7 @@ impl Maker {
         let recent = &pool[pool.len() - pool.len().min(4)..];
         let x = if self.random.below(2) == 0 { self.random.pick(recent) } else { self.random.pick(pool) };
         let bound = self.bounds[&x];
-        let made = match self.random.below(14) {
+        let made = match self.random.below(24) {
             0 | 1 => self.unary(x),
             2..=4 => self.binary(pool, x),
             5 | 6 => self.views(x),
@@ -185,6 +248,7 @@ impl Maker {
             10 => self.rows(x),
             11 => self.window(x),
             12 => self.select(pool, x),
+            14..=23 => return self.layer(x),
             _ => {
                 let axis = self.random.below(self.shape(x).rank().max(1));
                 let other = self.like(pool, x);

@@ -1,0 +1,13 @@
+//! Random graphs and values, shared by the tests of the workspace and by `cargo xtask fuzz`.
+//!
+//! In: seeds. Out: graphs that verify, values for their leaves. Always holds: a seed gives the same graph on every machine.
+
+pub mod generate;
+pub mod leaves;
+pub mod random;
+pub mod training;
+
+pub use generate::generate;
+pub use leaves::Leaves;
+pub use random::Random;
+pub use training::{TrainingStep, training_step};

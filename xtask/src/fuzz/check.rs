@@ -1,0 +1,209 @@
+//! One graph through every stage.
+//!
+//! In: a graph with values for its leaves. Out: nothing, or the stage that changed what the graph means. The stages: each pass of the
+//! pipeline in turn, fusion on and off in float64, and programs on the CPU, fused and not, with one thread and with three.
+
+use super::Counts;
+use super::compare::{Tolerance, same, same_bits};
+use gradloom_core::error::Error;
+use gradloom_core::fuse::{Fusion, fuse};
+use gradloom_core::grad::expand_blocks;
+use gradloom_core::ir::{DType, Graph};
+use gradloom_core::passes::PIPELINE;
+use gradloom_core::plan;
+use gradloom_core::reference::{Evaluation, evaluate, evaluate_fused, evaluate_values};
+use gradloom_core::verify::verify;
+use gradloom_runtime::{Device, Program};
+use gradloom_testing::Leaves;
+
+/// Steps that a program runs.
+const STEPS: usize = 3;
+/// A step in which a number grows beyond this says nothing about float32.
+const LARGEST: f64 = 1e4;
+/// Passes and fusion may add up in another order.
+const FLOAT64: Tolerance = Tolerance { relative: 1e-9, absolute: 1e-15 };
+
+/// A graph with values for its leaves.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) graph: Graph,
+    pub(super) leaves: Leaves,
+    /// Whether float32 can be compared with float64.
+    pub(super) tame: bool,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    /// Where: a pass, fusion, the plan, a device.
+    pub(super) stage: String,
+    /// What: the first wrong value, or an error.
+    pub(super) message: String,
+}
+
+/// Devices that must all give the same.
+pub(super) struct Devices {
+    fused: [Device; 2],
+    unfused: [Device; 2],
+}
+
+impl Devices {
+    pub(super) fn new() -> Self {
+        let with = |fusion| {
+            [1, 3].map(|threads| Device::cpu_with_fusion(threads, fusion).expect("a few threads are allowed"))
+        };
+        Self { fused: with(Fusion::On), unfused: with(Fusion::Off) }
+    }
+}
+
+fn failure<E: ToString>(stage: impl Into<String>) -> impl FnOnce(E) -> Failure {
+    move |message| Failure { stage: stage.into(), message: message.to_string() }
+}
+
+/// Runs all stages.
+///
+/// # Errors
+/// The first that is wrong.
+pub(super) fn check(subject: &Subject, devices: &Devices, counts: &mut Counts) -> Result<(), Failure> {
+    let Subject { graph, leaves, tame } = subject;
+    verify(graph).map_err(failure("the generator"))?;
+    let mut expanded = graph.clone();
+    expand_blocks(&mut expanded);
+    let want = match evaluate(graph, &|kind| leaves.value(kind)) {
+        Ok(want) => want,
+        // Passes may drop what traps, so this says nothing about them.
+        Err(trap) => {
+            counts.trapped += 1;
+            check_fusion(&expanded, leaves, &Err(trap), FLOAT64)?;
+            return check_programs(&expanded, subject, devices, counts);
+        }
+    };
+    // What is left of a sum that cancels is rounding, the larger, the larger the terms.
+    let absolute = if *tame { 1e-13 * largest(&expanded, leaves).max(1.0) } else { FLOAT64.absolute };
+    let tolerance = Tolerance { absolute, ..FLOAT64 };
+    check_fusion(&expanded, leaves, &Ok(want.clone()), tolerance)?;
+    let passed = check_passes(graph, leaves, &want, tolerance)?;
+    check_fusion(&passed, leaves, &evaluate(&passed, &|kind| leaves.value(kind)), tolerance)?;
+    check_programs(&passed, subject, devices, counts)
+}
+
+/// Runs the passes one by one, until a round changes nothing, and gives the last graph.
+fn check_passes(
+    graph: &Graph,
+    leaves: &Leaves,
+    want: &Evaluation,
+    tolerance: Tolerance,
+) -> Result<Graph, Failure> {
+    let mut graph = graph.clone();
+    for round in 1..=8 {
+        let before = graph.to_string();
+        for pass in PIPELINE {
+            let stage = || format!("the pass {} in round {round}", pass.name);
+            graph = (pass.run)(&graph);
+            verify(&graph).map_err(failure(stage()))?;
+            let got = evaluate(&graph, &|kind| leaves.value(kind)).map_err(failure(stage()))?;
+            same(&got, want, tolerance).map_err(failure(stage()))?;
+        }
+        if graph.to_string() == before {
+            break;
+        }
+    }
+    Ok(graph)
+}
+
+/// Runs the kernels of a graph in float64.
+fn check_fusion(
+    graph: &Graph,
+    leaves: &Leaves,
+    want: &Result<Evaluation, Error>,
+    tolerance: Tolerance,
+) -> Result<(), Failure> {
+    for fusion in [Fusion::Off, Fusion::On] {
+        let stage = || format!("fusion {fusion:?}");
+        let fused = fuse(graph, fusion).map_err(failure(stage()))?;
+        let got = evaluate_fused(graph, &fused, &|kind| leaves.value(kind));
+        let found = match (&got, want) {
+            (Ok(got), Ok(want)) => same(got, want, tolerance),
+            (Err(_), Err(_)) => Ok(()),
+            (Ok(_), Err(trap)) => Err(format!("it runs, expected {trap}")),
+            (Err(error), Ok(_)) => Err(error.to_string()),
+        };
+        found.map_err(|message| failure(stage())(format!("{message}\n{}", fused.print(graph))))?;
+    }
+    Ok(())
+}
+
+/// Runs a graph on all devices for some steps.
+fn check_programs(
+    graph: &Graph,
+    subject: &Subject,
+    devices: &Devices,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    for (name, pair) in [("fused", &devices.fused), ("unfused", &devices.unfused)] {
+        let stage = || format!("the {name} CPU program");
+        let mut leaves = subject.leaves.clone();
+        let mut programs = Vec::new();
+        for device in pair {
+            let program = Program::standalone(graph.clone(), device, &|kind| leaves.value(kind));
+            let program = program.map_err(failure(stage()))?;
+            check_plan(graph, &program).map_err(failure(format!("the plan of {}", stage())))?;
+            programs.push(program);
+        }
+        let plan = programs[0].plan().report(graph);
+        for step in 0..STEPS {
+            let want = evaluate(graph, &|kind| leaves.value(kind));
+            let mut results = Vec::new();
+            for program in &mut programs {
+                results.push(program.evaluate(&|kind| leaves.value(kind)));
+            }
+            let (one, three) = match (&results[0], &results[1]) {
+                (Ok(one), Ok(three)) => (one, three),
+                (Err(a), Err(b)) if a.to_string() == b.to_string() && (want.is_err() || step > 0) => break,
+                (one, three) => {
+                    let message =
+                        format!("step {step}: {:?}, {:?}", one.as_ref().err(), three.as_ref().err());
+                    return Err(failure(stage())(message));
+                }
+            };
+            let at = |message: String| format!("step {step}: {message}\n{plan}");
+            same_bits(three, one).map_err(|m| failure(format!("{} with three threads", stage()))(at(m)))?;
+            if subject.tame {
+                let Ok(want) = want else { return Err(failure(stage())("it runs, but should trap")) };
+                let scale = largest(graph, &leaves);
+                if scale > LARGEST || !scale.is_finite() {
+                    counts.wild += 1;
+                    break;
+                }
+                let tolerance = Tolerance { relative: 0.0, absolute: 1e-5 * scale.max(1.0) };
+                same(one, &want, tolerance).map_err(|m| failure(stage())(at(m)))?;
+                counts.compared += 1;
+            }
+            // From the device's own values: a step may magnify the rounding of the one before.
+            leaves.advance(one);
+        }
+    }
+    Ok(())
+}
+
+/// Every promise of the plan, and that its bytes are those that were allocated.
+fn check_plan(graph: &Graph, program: &Program) -> Result<(), String> {
+    let plan = program.plan();
+    plan::verify(plan).map_err(|error| error.to_string())?;
+    plan::verify_commit(graph, plan).map_err(|error| error.to_string())?;
+    let planned = plan.totals.step + plan.totals.constants + plan.totals.workspace;
+    if planned == program.allocated() {
+        Ok(())
+    } else {
+        Err(format!("{} bytes are allocated, {planned} were planned", program.allocated()))
+    }
+}
+
+/// The largest number that the step meets anywhere; NaN if there is one.
+fn largest(graph: &Graph, leaves: &Leaves) -> f64 {
+    let Ok(values) = evaluate_values(graph, &|kind| leaves.value(kind)) else { return f64::NAN };
+    let floats =
+        graph.entry_ops().flat_map(|(_, op)| &op.results).filter(|&&v| graph.ty(v).dtype == DType::F32);
+    let magnitudes = floats.flat_map(|&value| values[value].to_f64()).map(f64::abs);
+    magnitudes.fold(0.0, |a, b| if b.is_nan() || a.is_nan() { f64::NAN } else { a.max(b) })
+}

@@ -1,0 +1,70 @@
+//! Are two evaluations the same?
+
+use gradloom_core::ir::DType;
+use gradloom_core::reference::{Evaluation, HostTensor};
+
+/// How far two numbers may be apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tolerance {
+    /// As a share of the larger one.
+    pub(super) relative: f64,
+    /// At least this.
+    pub(super) absolute: f64,
+}
+
+impl Tolerance {
+    fn accepts(self, a: f64, b: f64) -> bool {
+        a == b
+            || (a.is_nan() && b.is_nan())
+            || (a - b).abs() <= self.absolute.max(self.relative * a.abs().max(b.abs()))
+    }
+}
+
+/// All that a step gave, with names.
+pub(super) fn values(evaluation: &Evaluation) -> impl Iterator<Item = (String, &HostTensor)> {
+    let lists = [("output", &evaluation.outputs), ("guard", &evaluation.guards), ("next", &evaluation.next)];
+    lists.into_iter().flat_map(|(what, list)| {
+        list.iter().map(move |(name, tensor)| (format!("{what} \"{name}\""), tensor))
+    })
+}
+
+/// Compares two evaluations; integers and bools must be equal.
+///
+/// # Errors
+/// The first value that is wrong.
+pub(super) fn same(got: &Evaluation, want: &Evaluation, tolerance: Tolerance) -> Result<(), String> {
+    if got.not_finite != want.not_finite {
+        return Err(format!("the guard {:?} is not finite, expected {:?}", got.not_finite, want.not_finite));
+    }
+    let (count, wanted) = (values(got).count(), values(want).count());
+    if count != wanted {
+        return Err(format!("{count} values, expected {wanted}"));
+    }
+    for ((name, got), (_, want)) in values(got).zip(values(want)) {
+        if got.ty != want.ty {
+            return Err(format!("{name} is {}, expected {}", got.ty, want.ty));
+        }
+        for (at, (a, b)) in got.to_f64().into_iter().zip(want.to_f64()).enumerate() {
+            let close = if got.ty.dtype == DType::F32 { tolerance.accepts(a, b) } else { a == b };
+            if !close {
+                return Err(format!("element {at} of {name} is {a:e}, expected {b:e} ({tolerance:?})"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Compares two evaluations bit for bit.
+///
+/// # Errors
+/// The first value that differs.
+pub(super) fn same_bits(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
+    for ((name, got), (_, want)) in values(got).zip(values(want)) {
+        for (at, (a, b)) in got.to_f64().into_iter().zip(want.to_f64()).enumerate() {
+            if a.to_bits() != b.to_bits() {
+                return Err(format!("element {at} of {name} is {a:e}, expected exactly {b:e}"));
+            }
+        }
+    }
+    if got.not_finite == want.not_finite { Ok(()) } else { Err("another guard is not finite".into()) }
+}

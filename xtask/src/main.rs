@@ -1,0 +1,36 @@
+//! `cargo xtask`: tasks for developers.
+
+mod fuzz;
+mod mutants;
+mod options;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask fuzz [--graphs 2000] [--seed S] [--from K]
+    Draws random graphs and compares every stage with the float64 evaluator, from passes to steps on the CPU.
+    A failure prints a graph that is as small as could be found, and what to run to see it again.
+cargo xtask mutants [--sample 150] [--seed S]
+    Changes single places of the compiler, in a copy, and says which changes no test notices. Takes a second to a minute for each.";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next();
+    let rest: Vec<String> = arguments.collect();
+    let result = match command.as_deref() {
+        Some("fuzz") => fuzz::command(&rest),
+        Some("mutants") => mutants::command(&rest),
+        Some("help" | "--help") => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(format!("no such task\n\n{USAGE}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
