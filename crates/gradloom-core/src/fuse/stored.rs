@@ -62,7 +62,15 @@ fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> b
 /// Whether a kernel over this domain can compute the value where it uses it.
 pub(super) fn lines_up(facts: &Facts<'_>, value: ValueId, link: Link, domain: Domain) -> bool {
     let elements = facts.graph.ty(value).elements();
+    // Which column an index names depends on how positions are split.
+    if let Some(node) = facts.node_of(value)
+        && let class @ Class::Put { .. } = facts.nodes[node].class
+        && domain.split != class.split()
+    {
+        return false;
+    }
     match link {
+        Link::Same if elements == 1 => true,
         Link::Same => elements == domain.elements || domain.split.is_some_and(|(rows, _)| rows == elements),
         Link::Rows { rows, columns } => domain.split == Some((rows, columns)),
         Link::Splat => true,
