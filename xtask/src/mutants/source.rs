@@ -20,13 +20,14 @@ pub(super) struct Mutation {
     pub(super) by: String,
     /// The line, or the function's signature, before.
     before: String,
+    /// The same with the change.
+    after: String,
 }
 
 impl fmt::Display for Mutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}\n    {}\n    ", self.file.display(), self.line, self.before.trim())?;
-        let (from, by) = (self.at.len(), self.by.trim());
-        write!(f, "{from} characters become `{by}`")
+        let (before, after) = (self.before.trim(), self.after.trim());
+        write!(f, "{}:{}\n    - {before}\n    + {after}", self.file.display(), self.line)
     }
 }
 
@@ -63,16 +64,16 @@ pub(super) fn mutations(file: &Path, text: &str) -> Vec<Mutation> {
     let mut found = Vec::new();
     for function in functions(&masked) {
         let mut add = |at: Range<usize>, by: String| {
-            let (line, before) = if at == function.body {
-                (line_of(text, function.start), text[function.start..function.body.start].to_string())
-            } else {
-                (
-                    line_of(text, at.start),
-                    text[line_start(text, at.start)..line_end(text, at.start)].to_string(),
-                )
+            let lines = match at == function.body {
+                true => function.start..function.body.start,
+                false => line_start(text, at.start)..line_end(text, at.end),
             };
+            let before = text[lines.clone()].to_string();
+            let rest = if at == function.body { "}" } else { &text[at.end..lines.end] };
+            let after = format!("{}{by}{rest}", &text[lines.start..at.start]);
+            let line = line_of(text, at.start);
             let body = function.body.clone();
-            found.push(Mutation { file: file.to_path_buf(), line, body, at, by, before });
+            found.push(Mutation { file: file.to_path_buf(), line, body, at, by, before, after });
         };
         let body = function.body.clone();
         for (from, to) in OPERATORS {

@@ -5,12 +5,13 @@
 //! keys and values) share an operand and are ready at the same time.
 
 use super::KernelSpec;
-use crate::ir::{Graph, OpKind, ValueId};
+use crate::ir::{OpKind, ValueId};
 use crate::kernel::{Access, Kernel, Layout, Part};
 use std::collections::{HashMap, HashSet};
 
-pub(super) fn group(graph: &Graph, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
-    products(joined(graph, updates(kernels)))
+/// `watched` are the values that something outside of the kernels reads, behind its views.
+pub(super) fn group(watched: &HashSet<ValueId>, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
+    products(joined(watched, updates(kernels)))
 }
 
 /// Loops of the commit that are equally far from its start.
@@ -36,11 +37,10 @@ fn updates(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
 }
 
 /// A `concat` goes where those that compute its operands can write it: the sums of one group of loops, or the gradients of attention.
-fn joined(graph: &Graph, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
-    let watched: HashSet<ValueId> = super::watched(graph).into_iter().collect();
+fn joined(watched: &HashSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let mut at = 0;
     while at < kernels.len() {
-        let Some(join) = Join::find(&kernels, at, &watched) else {
+        let Some(join) = Join::find(&kernels, at, watched) else {
             at += 1;
             continue;
         };
@@ -130,7 +130,10 @@ impl Join {
                 && part.layout.shape.elements() == 1
                 && kernel.commit == join.commit
         });
-        small.then_some(Self { parts, wait: true })
+        // Those that wait are computed together, in the place of the concat: nobody before it may need them.
+        let is_part = |read: &Access| parts.iter().any(|part| part.buffer == read.buffer);
+        let unread = !kernels[..at].iter().flat_map(|kernel| &kernel.reads).any(is_part);
+        (small && unread).then_some(Self { parts, wait: true })
     }
 }
 

@@ -80,7 +80,8 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
     let stored = stored::decide(&clusters);
     let mut kernels = emit::emit(&clusters, &stored, &mut memory);
     if fusion == Fusion::On {
-        kernels = group::group(graph, kernels);
+        let watched = watched(graph).into_iter().map(|value| facts.source(value).value).collect();
+        kernels = group::group(&watched, kernels);
     }
     for value in watched(graph) {
         let found = emit::access(facts.source(value), &memory, graph.ty(value).dtype);

@@ -92,3 +92,93 @@ fn a_value_that_does_not_line_up_is_stored() {
         1,
     );
 }
+
+#[test]
+fn numbers_computed_from_numbers_join_any_rows() {
+    check(
+        &graph(
+            r#"
+            %0: f32[] = input "a"
+            %1: f32[] = input "b"
+            %2: f32[2, 2] = input "x"
+            %3: f32[] = mul %0, %1
+            %4: f32[] = exp %3
+            %5: f32[1, 1] = reshape %4
+            %6: f32[2, 2] = broadcast %5
+            %7: f32[2, 2] = add %6, %2
+            %8: f32[2, 2] = mul %7, %2
+            %9: f32[2] = sum %8 {axes=[0]}
+            output "y" %9"#,
+        ),
+        1,
+    );
+}
+
+#[test]
+fn a_put_that_is_computed_again_keeps_its_rows() {
+    // Rows of one column, used where there are other rows, and where there are none.
+    check(
+        &graph(
+            r#"
+            %0: f32[1, 2, 1] = input "x"
+            %1: i32[1, 2] = constant [0, 0]
+            %2: f32[1, 2] = input "update"
+            %3: f32[1, 2, 1] = constant 0.0
+            %4: f32[1, 2, 1] = scatter_add %3, %1, %2 {batch=2}
+            %5: f32[1, 2, 1] = add %4, %0
+            %6: f32[5, 1] = input "w"
+            %7: f32[1, 2, 5] = dot %5, %6 {lhs_contract=[2], rhs_contract=[1]}
+            %8: f32[2] = reshape %5
+            %9: f32[2] = mul %8, %8
+            %10: f32[2, 1] = reshape %9
+            %11: f32[2, 3] = broadcast %10
+            %12: f32[2, 3] = input "z"
+            %13: f32[2, 3] = mul %11, %12
+            %14: f32[3] = sum %13 {axes=[0]}
+            output "y" %14
+            output "product" %7"#,
+        ),
+        1,
+    );
+}
+
+#[test]
+fn sums_that_are_joined_may_be_read_before_and_by_the_caller() {
+    // A part that is read before the whole is there.
+    check(
+        &graph(
+            r#"
+            %0: f32[3] = input "x"
+            %1: f32[3] = input "y"
+            %2: f32[] = sum %0 {axes=[0]}
+            %3: f32[1] = reshape %2
+            %4: f32[1, 3] = reshape %1
+            %5: f32[1, 1] = reshape %3
+            %6: f32[1, 3] = dot %5, %4 {lhs_contract=[1], rhs_contract=[0]}
+            %7: f32[] = sum %6 {axes=[0, 1]}
+            %8: f32[1] = reshape %7
+            %9: f32[2] = concat %3, %8 {axis=0}
+            %10: f32[] = sum %9 {axes=[0]}
+            %11: f32[] = sqrt %10
+            output "norm" %11"#,
+        ),
+        1,
+    );
+    // A part that the caller reads through a view.
+    check(
+        &graph(
+            r#"
+            %0: f32[3] = input "x"
+            %1: f32[3] = input "y"
+            %2: f32[] = sum %0 {axes=[0]}
+            %3: f32[1] = reshape %2
+            %4: f32[] = sum %1 {axes=[0]}
+            %5: f32[1] = reshape %4
+            %6: f32[2] = concat %3, %5 {axis=0}
+            %7: f32[] = sum %6 {axes=[0]}
+            output "part" %3
+            output "sum" %7"#,
+        ),
+        1,
+    );
+}

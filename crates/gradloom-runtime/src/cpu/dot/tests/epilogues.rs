@@ -140,6 +140,28 @@ fn bias_then_activation_with_both_written() {
 }
 
 #[test]
+fn the_product_is_read_after_results_are_computed_from_it() {
+    // The first result may take the place of the product.
+    let mut random = Random(22);
+    for [m, n, k] in EXTENTS {
+        let mut builder = Builder::new(m, n);
+        let product = builder.accumulator();
+        let square = builder.binary(BinaryOp::Mul, product, product);
+        let active = builder.node(NodeKind::Unary(UnaryOp::Tanh, product), Element);
+        let sum = builder.binary(BinaryOp::Add, square, active);
+        builder.store(square);
+        builder.store(sum);
+        builder.store(product);
+        let [lhs, rhs] = [[m, k], [k, n]].map(|extents| Tensor::dense(&mut random, &extents.into()));
+        let setup = Setup::new(lhs, rhs, Vec::new(), builder.0);
+        let product = setup.product();
+        let squares: Vec<f64> = product.iter().map(|p| p * p).collect();
+        let sums = product.iter().map(|p| p * p + p.tanh()).collect();
+        setup.check(&format!("{m}x{n}x{k}"), &[squares, sums, product]);
+    }
+}
+
+#[test]
 fn sums_over_rows() {
     let mut random = Random(22);
     for [m, n, k] in EXTENTS {
