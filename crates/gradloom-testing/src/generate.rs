@@ -139,7 +139,9 @@ impl Generator {
         let dense: Vec<_> = (0..ty.elements()).map(|_| number()).collect();
         let data =
             if self.random.below(3) > 0 { Literal::Splat(first) } else { Literal::Dense(dense.into()) };
-        self.add(OpKind::Constant { ty: ty.clone(), data }, &[])[0]
+        // As large as what it goes with.
+        let kind = OpKind::Constant { ty: ty.clone(), data };
+        self.graph.add(kind, &[], None).expect("a value of this type is there")[0]
     }
 
     /// A value of the type of another: from the pool, or a constant.

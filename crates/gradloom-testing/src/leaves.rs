@@ -36,6 +36,22 @@ impl Leaves {
         }
     }
 
+    /// The value of a leaf, each number changed by up to this share of it.
+    pub fn value_near(&self, kind: &OpKind, share: f64, seed: u64) -> Option<HostTensor> {
+        let value = match kind {
+            OpKind::State { ty, init, .. } => self
+                .value(kind)
+                .unwrap_or_else(|| HostTensor::from_f64(ty.clone(), vec![init.as_f64(); ty.elements()])),
+            _ => self.value(kind)?,
+        };
+        if value.ty.dtype != DType::F32 {
+            return Some(value);
+        }
+        let mut random = Random::new(seed);
+        let near = value.to_f64().into_iter().map(|v| v * (1.0 + random.uniform(-share, share)));
+        Some(HostTensor::from_f64(value.ty.clone(), near))
+    }
+
     /// The value of a leaf; states that no step has updated start as they say.
     pub fn value(&self, kind: &OpKind) -> Option<HostTensor> {
         let name = Graph::leaf_name(kind)?;

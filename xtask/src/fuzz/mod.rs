@@ -11,6 +11,7 @@ mod shrink;
 use crate::options;
 use check::{Devices, Failure, Subject};
 use gradloom_testing::{Leaves, Random, generate, training_step};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What was looked at, to see that it was something.
@@ -34,7 +35,12 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     options::read(arguments, &mut [("--graphs", &mut graphs), ("--seed", &mut seed), ("--from", &mut from)])?;
     let start = std::time::Instant::now();
     // A panic is a failure like others, found again many times while its graph is shrunk.
-    std::panic::set_hook(Box::new(|_| {}));
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !CAUGHT.get() {
+            hook(panic);
+        }
+    }));
     let counts = run(seed, from..from + graphs)?;
     println!(
         "seed {seed}, graphs {from}..{}: {} graphs agree in every stage ({} of them trap), and so do {} steps in float32 \
@@ -55,7 +61,10 @@ fn run(seed: u64, numbers: std::ops::Range<u64>) -> Result<Counts, String> {
     for number in numbers {
         // Numbers of one seed are far from those of the next.
         let drawn = Random::new(seed.wrapping_mul(0x1_0000_0001).wrapping_add(number << 32)).next();
-        let step = training_step(drawn);
+        let again = format!("again with: cargo xtask fuzz --graphs 1 --seed {seed} --from {number}");
+        // It differentiates and attaches an optimizer, so it can fail, too.
+        let step =
+            catch(|| training_step(drawn)).map_err(|panic| format!("making a step: {panic}\n{again}"))?;
         let subjects = [
             Subject { graph: generate(drawn), leaves: Leaves::random(drawn), tame: false },
             Subject { graph: step.graph, leaves: step.leaves, tame: true },
@@ -70,7 +79,7 @@ fn run(seed: u64, numbers: std::ops::Range<u64>) -> Result<Counts, String> {
                 let small = Subject { graph, ..subject.clone() };
                 let failure = guarded(&small, &devices, &mut before.clone()).err().unwrap_or(failure);
                 return Err(format!(
-                    "{}: {}\n{}\nfrom a graph of {} ops; again with: cargo xtask fuzz --graphs 1 --seed {seed} --from {number}",
+                    "{}: {}\n{}\nfrom a graph of {} ops; {again}",
                     failure.stage,
                     failure.message,
                     small.graph,
@@ -85,10 +94,23 @@ fn run(seed: u64, numbers: std::ops::Range<u64>) -> Result<Counts, String> {
 
 /// The check, with a panic as a failure.
 fn guarded(subject: &Subject, devices: &Devices, counts: &mut Counts) -> Result<(), Failure> {
-    catch_unwind(AssertUnwindSafe(|| check::check(subject, devices, counts))).unwrap_or_else(|panic| {
+    catch(|| check::check(subject, devices, counts))
+        .unwrap_or_else(|message| Err(Failure { stage: "a panic".into(), message }))
+}
+
+thread_local! {
+    /// Whether a panic of this thread is caught, and need not be printed.
+    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls a function; its panic's message is an error.
+fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    CAUGHT.set(true);
+    let result = catch_unwind(AssertUnwindSafe(call));
+    CAUGHT.set(false);
+    result.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(Failure { stage: "a panic".into(), message: text.to_string() })
+        text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_string()
     })
 }
 
