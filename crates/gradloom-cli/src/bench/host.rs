@@ -69,9 +69,8 @@ fn step_cost(launches: usize) -> Result<StepCost> {
 fn chain(device: &Device, launches: usize) -> Result<f64> {
     let session = Session::new((), device, 0)?;
     let shape = [2, 2];
-    let mut program = session.infer([f32("x", shape), f32("w", shape)], |(), [x, w]| {
-        (0..launches).fold(x, |x, _| x.matmul(w))
-    })?;
+    let mut program = session
+        .infer([f32("x", shape), f32("w", shape)], |(), [x, w]| (0..launches).fold(x, |x, _| x.matmul(w)))?;
     assert_eq!(program.plan().launches.len(), launches, "nothing fuses products");
     let data = ([0.5f32, -0.5, 0.25, 0.5], [0.5f32, 0.5, -0.5, 0.5]);
     let timing = measure(RUNS, WARM, || Ok(program.run((&data.0, &data.1))?[0]))?;
@@ -92,8 +91,12 @@ fn compile_cost(layers: usize) -> Result<CompileCost> {
             .optimizer(AdamW::new(3e-4))
             .compile(&Device::null())?;
         let ms = began.elapsed().as_secs_f64() * 1e3;
-        let row =
-            CompileCost { layers, launches: train.plan().launches.len(), ms, ms_per_layer: ms / layers as f64 };
+        let row = CompileCost {
+            layers,
+            launches: train.plan().launches.len(),
+            ms,
+            ms_per_layer: ms / layers as f64,
+        };
         if best.as_ref().is_none_or(|best| row.ms < best.ms) {
             best = Some(row);
         }

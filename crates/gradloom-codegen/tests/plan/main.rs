@@ -3,6 +3,7 @@
 mod files;
 #[path = "../../../gradloom-core/tests/passes_tests/generate.rs"]
 mod generate;
+mod hoist;
 mod memory;
 #[allow(dead_code, reason = "the generator uses less of it than other tests")]
 #[path = "../../../gradloom-core/tests/grad_tests/random.rs"]
@@ -47,6 +48,17 @@ fn plan_of(graph: &Graph) -> Plan {
     let plan = plan_within(graph, None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     plan::verify_commit(graph, &plan)
         .unwrap_or_else(|error| panic!("{error}\n{graph}{}", plan.report(graph)));
+    plan
+}
+
+/// The plan of a graph whose ops are fused, verified.
+#[track_caller]
+fn fused(lines: &str) -> Plan {
+    let graph = graph(lines);
+    let mut store = StoreLayout::default();
+    store.extend(&graph).expect("a new store takes any graph");
+    let plan = plan::plan(&graph, cpu::lower(&graph, 1).unwrap(), &store, None).unwrap();
+    plan::verify_commit(&graph, &plan).unwrap_or_else(|error| panic!("{error}\n{}", plan.report(&graph)));
     plan
 }
 
