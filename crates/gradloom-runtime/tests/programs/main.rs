@@ -3,6 +3,7 @@
 mod conditioned;
 #[path = "../../../gradloom-core/tests/passes_tests/generate.rs"]
 mod generate;
+mod hoisted;
 mod leaves;
 mod placement;
 #[path = "../../../gradloom-core/tests/grad_tests/random.rs"]
