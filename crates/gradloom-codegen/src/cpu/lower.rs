@@ -35,7 +35,7 @@ struct Lowering<'g> {
 
 impl Lowering<'_> {
     fn kernel(&mut self, spec: KernelSpec) {
-        let KernelSpec { op, mut kernel, mut reads, writes, commit: _ } = spec;
+        let KernelSpec { op, mut kernel, mut reads, writes, .. } = spec;
         let (may_alias, workspace) = match &mut kernel {
             Kernel::Group(parts) => self.group(op, parts, &mut reads, &writes),
             kernel => {

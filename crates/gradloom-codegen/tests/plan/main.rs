@@ -1,6 +1,7 @@
 //! Plans of graphs in text form, lowered for the CPU: what runs when, where values live, and what is refused.
 
 mod files;
+mod hoist;
 mod memory;
 mod random_graphs;
 mod store;
@@ -43,6 +44,17 @@ fn plan_of(graph: &Graph) -> Plan {
     let plan = plan_within(graph, None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     plan::verify_commit(graph, &plan)
         .unwrap_or_else(|error| panic!("{error}\n{graph}{}", plan.report(graph)));
+    plan
+}
+
+/// The plan of a graph whose ops are fused, verified.
+#[track_caller]
+fn fused(lines: &str) -> Plan {
+    let graph = graph(lines);
+    let mut store = StoreLayout::default();
+    store.extend(&graph).expect("a new store takes any graph");
+    let plan = plan::plan(&graph, cpu::lower(&graph, 1).unwrap(), &store, None).unwrap();
+    plan::verify_commit(&graph, &plan).unwrap_or_else(|error| panic!("{error}\n{}", plan.report(&graph)));
     plan
 }
 

@@ -1,7 +1,7 @@
 //! Which ops become one kernel: a partition of the nodes into clusters that is refined by merging two at a time.
 //!
 //! Always holds: the clusters' order is one in which they can run, so there is no cycle between them; all nodes of a cluster are
-//! needed at the same time (all by the step itself, or all by updates only).
+//! needed at the same time (all by the step itself, or all by updates only), and change from step to step, or none of them.
 
 use super::domain::Domain;
 use super::facts::{Class, Facts};
@@ -25,6 +25,8 @@ pub(super) struct Cluster {
     pub(super) shape: Shape,
     pub(super) domain: Domain,
     pub(super) commit: bool,
+    /// Whether it is the same in every step.
+    pub(super) once: bool,
     /// The greatest depth of its nodes.
     pub(super) depth: usize,
     /// Whether it needs whole rows.
@@ -39,6 +41,18 @@ pub(super) struct Clusters<'f, 'g> {
     /// Clusters in an order in which they can run; gaps where one was merged.
     order: Vec<Option<usize>>,
     position: Vec<usize>,
+    /// For each cluster, the last search that found it among those that need the first of two, and those that the second needs.
+    after: Vec<usize>,
+    before: Vec<usize>,
+    searches: usize,
+}
+
+/// Which clusters move when two become one.
+enum Moved {
+    /// Behind the second, as they need the first.
+    After(Vec<usize>),
+    /// Before the first, as the second needs them.
+    Before(Vec<usize>),
 }
 
 impl<'f, 'g> Clusters<'f, 'g> {
@@ -57,6 +71,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
                 },
                 domain: Domain { elements: node.elements, split: node.class.split() },
                 commit: node.commit,
+                once: node.once.is_some(),
                 depth: node.depth,
                 reduces_columns: node.class.reduces_columns(),
             })
@@ -68,6 +83,9 @@ impl<'f, 'g> Clusters<'f, 'g> {
             of_node: (0..count).collect(),
             order: (0..count).map(Some).collect(),
             position: (0..count).collect(),
+            after: vec![0; count],
+            before: vec![0; count],
+            searches: 0,
         }
     }
 
@@ -101,10 +119,9 @@ impl<'f, 'g> Clusters<'f, 'g> {
         }
         let (first, second) = if self.position[a] < self.position[b] { (a, b) } else { (b, a) };
         let Some((domain, shape)) = self.fits(first, second) else { return false };
-        let Some(after) = self.between(first, second) else { return false };
-        let before = self.needed_between(first, second);
+        let Some(moved) = self.between(first, second) else { return false };
         self.merge(first, second, domain, shape);
-        self.reorder(first, second, before, after);
+        self.reorder(first, second, &moved);
         true
     }
 
@@ -117,7 +134,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
             (Shape::Loop, Shape::Dot(node)) if !a.reduces_columns => Shape::Dot(node),
             _ => return None,
         };
-        if a.commit != b.commit {
+        if (a.commit, a.once) != (b.commit, b.once) {
             return None;
         }
         let mut splits = Vec::new();
@@ -142,52 +159,50 @@ impl<'f, 'g> Clusters<'f, 'g> {
         dot_is_whole.then_some((domain, shape))
     }
 
-    /// The clusters behind `first`, up to `second`, that need what `first` computes; `None` if `second` needs one of them.
-    fn between(&self, first: usize, second: usize) -> Option<Vec<usize>> {
-        let end = self.position[second];
-        let mut found = Vec::new();
-        let mut stack = vec![first];
-        while let Some(cluster) = stack.pop() {
+    /// The clusters between `first` and `second` that must move for the two to stand in one place: those that need `first`, or those that
+    /// `second` needs, whichever are fewer; `None` if something needs the one and is needed by the other.
+    ///
+    /// Both are searched for in turns, and each search would find a cycle, so the smaller one is all that it takes: a merge of ops that are far
+    /// apart costs no look at everything between them.
+    fn between(&mut self, first: usize, second: usize) -> Option<Moved> {
+        self.searches += 1;
+        let (start, end) = (self.position[first], self.position[second]);
+        let (mut after, mut before) = (vec![first], vec![second]);
+        for next in 0.. {
+            let Some(&cluster) = after.get(next) else { return Some(Moved::After(after.split_off(1))) };
             for &node in &self.all[cluster].nodes {
                 for used in self.facts.uses(node) {
-                    let user = self.of(used.user);
-                    if user == cluster || self.position[user] > end || found.contains(&user) {
-                        continue;
-                    }
-                    if user == second {
-                        if cluster == first {
-                            continue;
-                        }
+                    let user = self.of_node[used.user];
+                    if user == second && cluster != first {
                         return None;
                     }
-                    found.push(user);
-                    stack.push(user);
+                    if user != first && self.position[user] < end && self.after[user] != self.searches {
+                        self.after[user] = self.searches;
+                        after.push(user);
+                    }
                 }
             }
-        }
-        Some(found)
-    }
-
-    /// The clusters behind `first`, up to `second`, that `second` needs.
-    fn needed_between(&self, first: usize, second: usize) -> Vec<usize> {
-        let start = self.position[first];
-        let mut found = Vec::new();
-        let mut stack = vec![second];
-        while let Some(cluster) = stack.pop() {
+            let Some(&cluster) = before.get(next) else { return Some(Moved::Before(before.split_off(1))) };
             for &node in &self.all[cluster].nodes {
                 for &operand in &self.facts.op(node).operands {
                     let source = self.facts.source(operand).value;
-                    let Some(producer) = self.facts.node_of(source).map(|node| self.of(node)) else {
+                    let Some(producer) = self.facts.node_of(source).map(|node| self.of_node[node]) else {
                         continue;
                     };
-                    if producer != second && self.position[producer] > start && !found.contains(&producer) {
-                        found.push(producer);
-                        stack.push(producer);
+                    if producer == first && cluster != second {
+                        return None;
+                    }
+                    if producer != second
+                        && self.position[producer] > start
+                        && self.before[producer] != self.searches
+                    {
+                        self.before[producer] = self.searches;
+                        before.push(producer);
                     }
                 }
             }
         }
-        found
+        unreachable!("there are as many clusters as nodes")
     }
 
     /// Puts all of `first` into `second`.
@@ -205,24 +220,31 @@ impl<'f, 'g> Clusters<'f, 'g> {
         (into.domain, into.shape) = (domain, shape);
     }
 
-    /// Finds a place for the merged cluster: where `second` stands, behind which come those that need `first` (`after`), or where `first`
-    /// stands, before which come those that `second` needs (`before`); whichever moves fewer.
-    fn reorder(&mut self, first: usize, second: usize, before: Vec<usize>, after: Vec<usize>) {
+    /// Finds a place for the merged cluster: where `second` stands, behind which come those that need `first`, or where `first` stands, before
+    /// which come those that `second` needs.
+    fn reorder(&mut self, first: usize, second: usize, moved: &Moved) {
         let (start, end) = (self.position[first], self.position[second]);
         self.order[start] = None;
-        let early = before.len() < after.len();
-        let moved = if early { before } else { after };
-        if moved.is_empty() && !early {
-            return;
-        }
-        let (picked, kept): (Vec<usize>, Vec<usize>) =
-            self.order[start..=end].iter().copied().flatten().partition(|cluster| moved.contains(cluster));
-        let placed: Vec<usize> = match early {
-            true => {
-                let others = kept.into_iter().filter(|&cluster| cluster != second);
-                picked.into_iter().chain([second]).chain(others).collect()
+        match moved {
+            Moved::After(clusters) if clusters.is_empty() => return,
+            Moved::Before(clusters) if clusters.is_empty() => {
+                (self.order[start], self.order[end]) = (Some(second), None);
+                self.position[second] = start;
+                return;
             }
-            false => kept.into_iter().chain(picked).collect(),
+            _ => {}
+        }
+        let there = self.order[start..=end].iter().copied().flatten();
+        let placed: Vec<usize> = match moved {
+            Moved::After(_) => {
+                let (picked, kept): (Vec<_>, Vec<_>) = there.partition(|&c| self.after[c] == self.searches);
+                kept.into_iter().chain(picked).collect()
+            }
+            Moved::Before(_) => {
+                let others = there.filter(|&cluster| cluster != second);
+                let (picked, kept): (Vec<_>, Vec<_>) = others.partition(|&c| self.before[c] == self.searches);
+                picked.into_iter().chain([second]).chain(kept).collect()
+            }
         };
         for at in start..=end {
             self.order[at] = placed.get(at - start).copied();

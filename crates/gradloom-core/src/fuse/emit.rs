@@ -45,6 +45,7 @@ fn opaque(facts: &Facts<'_>, node: usize, memory: &mut Lowered) -> KernelSpec {
         reads,
         writes,
         commit: facts.nodes[node].commit,
+        once: facts.nodes[node].once.is_some(),
     }
 }
 
@@ -107,7 +108,7 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
         Some(OpKind::Dot(axes)) => Kernel::Dot { axes: axes.clone(), epilogue: body },
         _ => Kernel::Loop(body),
     };
-    Some(KernelSpec { op, kernel, reads, writes, commit: cluster.commit })
+    Some(KernelSpec { op, kernel, reads, writes, commit: cluster.commit, once: cluster.once })
 }
 
 /// Rows and columns of a map, where nothing asks for any: the last axis, if it is worth a row.

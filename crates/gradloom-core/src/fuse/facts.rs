@@ -71,6 +71,15 @@ pub(super) struct Use {
     pub(super) fusible: bool,
 }
 
+/// A node that depends on constants alone, and can run when the program is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Once {
+    /// Arithmetic, comparisons and choices on constants: computing it where it is used is cheaper than reading it.
+    Light,
+    /// Worth keeping.
+    Heavy,
+}
+
 /// An op that computes.
 pub(super) struct Node {
     pub(super) op: OpId,
@@ -79,6 +88,8 @@ pub(super) struct Node {
     pub(super) elements: usize,
     /// Whether only updates need it.
     pub(super) commit: bool,
+    /// Whether it is the same in every step.
+    pub(super) once: Option<Once>,
     /// Matrix products and kernels of their own on the longest way to it.
     pub(super) depth: usize,
 }
@@ -92,6 +103,8 @@ pub(super) struct Facts<'g> {
     /// For each value, the depth at which it is available; a barrier's is that of what it waits for, too.
     available: Vec<usize>,
     uses: Vec<Vec<Use>>,
+    /// Values that are the same in every step.
+    constant: Vec<bool>,
     /// Values that something outside of the fused kernels reads.
     pub(super) needed: Vec<bool>,
 }
@@ -107,11 +120,16 @@ impl<'g> Facts<'g> {
             sources: vec![None; count],
             available: vec![0; count],
             uses: vec![Vec::new(); count],
+            constant: vec![false; count],
             needed: vec![false; count],
         };
         let late = commit_only(graph);
         let orders = wanted_orders(graph);
+        let updates: Vec<ValueId> = graph.updates.iter().map(|u| u.value).collect();
         for (id, op) in graph.entry_ops() {
+            if facts.is_constant(op) && !op.results.iter().any(|result| updates.contains(result)) {
+                op.results.iter().for_each(|result| facts.constant[result.index()] = true);
+            }
             if !facts.view(op, memory) {
                 facts.node(id, fuse, late[id.index()], &orders);
             }
@@ -176,7 +194,43 @@ impl<'g> Facts<'g> {
             self.node_of[result.index()] = Some(number);
             self.available[result.index()] = depth;
         }
-        self.nodes.push(Node { op: id, class, elements, commit, depth });
+        let once = self.once(op, class);
+        // What runs when the program is loaded is there for the step and for its updates.
+        let commit = commit && once.is_none();
+        self.nodes.push(Node { op: id, class, elements, commit, once, depth });
+    }
+
+    /// Whether the op's results are the same in every step. What can trap is not: a step must fail, not loading. Users' code is not trusted
+    /// to be a function of its operands.
+    fn is_constant(&self, op: &Op) -> bool {
+        match op.kind {
+            OpKind::Constant { .. } | OpKind::Iota { .. } => true,
+            OpKind::RandomBits { .. } | OpKind::Custom(_) => false,
+            _ => {
+                !op.operands.is_empty()
+                    && op.operands.iter().all(|operand| self.constant[operand.index()])
+                    && !self.graph.can_trap(op)
+            }
+        }
+    }
+
+    /// Whether a node whose results are the same in every step is worth keeping.
+    fn once(&self, op: &Op, class: Class) -> Option<Once> {
+        if !self.constant[op.results.first()?.index()] {
+            return None;
+        }
+        let light = match &op.kind {
+            OpKind::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not) => {
+                true
+            }
+            OpKind::Unary(_) | OpKind::Binary(BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow) => false,
+            _ => matches!(class, Class::Map | Class::Move),
+        };
+        let heavy = |operand: &ValueId| {
+            let node = self.node_of(self.source(*operand).value);
+            node.is_some_and(|node| self.nodes[node].once == Some(Once::Heavy))
+        };
+        Some(if light && !op.operands.iter().any(heavy) { Once::Light } else { Once::Heavy })
     }
 
     fn depth_of_operands(&self, op: &Op) -> usize {
@@ -257,6 +311,16 @@ impl<'g> Facts<'g> {
     /// All uses of a node's results.
     pub(super) fn uses(&self, node: usize) -> impl Iterator<Item = &Use> {
         self.op(node).results.iter().flat_map(|result| &self.uses[result.index()])
+    }
+
+    /// Bytes that reading a leaf takes.
+    pub(super) fn leaf_bytes(&self, value: ValueId) -> u64 {
+        let ty = self.graph.ty(value);
+        match self.graph.defining_op(value).map(|op| &op.kind) {
+            // One axis is in memory.
+            Some(OpKind::Iota { axis, .. }) => (ty.shape[*axis] * ty.dtype.bytes()) as u64,
+            _ => ty.bytes() as u64,
+        }
     }
 
     /// The number that every element of a value is, if it is a splat constant.

@@ -128,7 +128,7 @@ impl Join {
             matches!(kernel.kernel, Kernel::Loop(_))
                 && waits
                 && part.layout.shape.elements() == 1
-                && kernel.commit == join.commit
+                && (kernel.commit, kernel.once) == (join.commit, join.once)
         });
         // Those that wait are computed together, in the place of the concat: nobody before it may need them.
         let is_part = |read: &Access| parts.iter().any(|part| part.buffer == read.buffer);
@@ -169,7 +169,8 @@ fn products(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
                 let needs = |a: &KernelSpec| {
                     a.writes.iter().any(|w| kernel.reads.iter().any(|r| r.buffer == w.buffer))
                 };
-                shared && !pending.iter().any(needs) && first.commit == kernel.commit
+                let when = |k: &KernelSpec| (k.commit, k.once);
+                shared && !pending.iter().any(needs) && when(first) == when(&kernel)
             });
         if !joins {
             grouped.extend(as_one(std::mem::take(&mut pending)));
@@ -189,9 +190,15 @@ fn as_one(mut kernels: Vec<KernelSpec>) -> Option<KernelSpec> {
     if kernels.len() < 2 {
         return kernels.pop();
     }
-    let (op, commit) = (kernels[0].op, kernels[0].commit);
-    let mut group =
-        KernelSpec { op, kernel: Kernel::Group(Vec::new()), reads: Vec::new(), writes: Vec::new(), commit };
+    let KernelSpec { op, commit, once, .. } = kernels[0];
+    let mut group = KernelSpec {
+        op,
+        kernel: Kernel::Group(Vec::new()),
+        reads: Vec::new(),
+        writes: Vec::new(),
+        commit,
+        once,
+    };
     let mut parts = Vec::with_capacity(kernels.len());
     for kernel in kernels {
         let (reads, writes) = (group.reads.len(), group.writes.len());

@@ -126,7 +126,7 @@ fn scalars(clusters: &mut Clusters<'_, '_>) {
     for cluster in found {
         if let Some(before) = last {
             let (x, y) = (clusters.get(before), clusters.get(cluster));
-            if (x.depth, x.commit) == (y.depth, y.commit) {
+            if (x.depth, x.commit, x.once) == (y.depth, y.commit, y.once) {
                 clusters.try_merge(before, cluster);
             }
         }

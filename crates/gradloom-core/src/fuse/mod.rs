@@ -41,6 +41,8 @@ pub struct KernelSpec {
     pub writes: Vec<Access>,
     /// Whether only updates need it.
     pub commit: bool,
+    /// Whether it depends on constants alone, so that it can run once, when the program is loaded.
+    pub once: bool,
 }
 
 /// A graph as kernels.

@@ -21,8 +21,12 @@ impl KernelSpec {
     fn print(&self, graph: &Graph, text: &mut String) {
         let op = &graph.ops[self.op];
         let origin = graph.origin(op).map(|origin| format!(" at {origin}")).unwrap_or_default();
-        let commit = if self.commit { ", commit" } else { "" };
-        write_line(text, &format!("{}{}{commit}", self.kernel.title(), origin));
+        let when = match (self.once, self.commit) {
+            (true, _) => ", once",
+            (false, true) => ", commit",
+            (false, false) => "",
+        };
+        write_line(text, &format!("{}{}{when}", self.kernel.title(), origin));
         for (name, accesses) in [("r", &self.reads), ("w", &self.writes)] {
             for (i, access) in accesses.iter().enumerate() {
                 write_line(text, &format!("  {name}{i}: {}", describe(access)));

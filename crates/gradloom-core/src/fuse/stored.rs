@@ -12,7 +12,7 @@
 use super::clusters::{Clusters, Shape};
 use super::cut::Network;
 use super::domain::Domain;
-use super::facts::{Class, Facts, Use};
+use super::facts::{Class, Facts, Once, Use};
 use super::link::Link;
 use crate::ir::{Id, ValueId};
 use std::collections::HashMap;
@@ -53,6 +53,10 @@ fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> b
             return !used.fusible;
         }
         let there = clusters.get(user);
+        // Computed when the program is loaded, and never again.
+        if facts.nodes[node].once == Some(Once::Heavy) && !there.once {
+            return true;
+        }
         let again = matches!(class, Class::Map | Class::Move | Class::Put { .. })
             && facts.graph.ty(value).elements() > 1;
         !used.fusible || !again || !lines_up(facts, value, used.link, there.domain)
@@ -192,7 +196,11 @@ impl Search<'_, '_> {
     /// What cutting here costs: the bytes that are moved, and some more where they stay in memory from one pass to the other.
     fn cost(&self, value: ValueId) -> u64 {
         let bytes = self.facts.graph.ty(value).bytes() as u64;
-        let Some(node) = self.facts.node_of(value) else { return bytes };
+        let Some(node) = self.facts.node_of(value) else { return self.facts.leaf_bytes(value) };
+        if self.facts.nodes[node].once.is_some() && !self.stored[value.index()] {
+            // Read in every step, and written but once; if there is no difference, it is not kept.
+            return bytes + 1;
+        }
         let far = self.facts.nodes[node].depth < self.depth;
         if self.stored[value.index()] {
             let deep = |used: &Use| self.facts.nodes[used.user].depth + 1 >= self.depth;

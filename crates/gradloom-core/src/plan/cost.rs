@@ -253,6 +253,7 @@ mod tests {
         shared: &[(usize, usize)],
     ) -> [u64; 3] {
         let mut plan = Plan {
+            hoisted: Vec::new(),
             launches: Vec::new(),
             buffers: Vec::new(),
             buffer_of: HashMap::new(),

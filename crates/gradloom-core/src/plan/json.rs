@@ -2,7 +2,7 @@
 
 use super::{Buffer, LaunchView, Plan, PlanView, Role};
 use crate::ir::Graph;
-use crate::kernel::{Access, Phase};
+use crate::kernel::{Access, Launch, Phase};
 use std::fmt;
 
 /// Changes when a key is renamed or taken away, or its meaning changes; not when keys are added.
@@ -18,6 +18,7 @@ impl Plan {
     /// | `first_commit` | the first launch that runs after the guards held; the number of launches if there is none |
     /// | `peak_moment` | the first moment at which most bytes of the step arena are taken |
     /// | `launches` | in order; see below |
+    /// | `hoisted` | launches that run once, when the program is loaded: `kernel`, `op`, `reads`, `writes` |
     /// | `buffers` | `value`, the number in the graph's text (`%3`) or `copy 0`; `name`, a leaf's name or the op with its place; `role` and `region`, as [`Role::name`] and [`Region::name`](super::Region::name); `dtype`, `shape`, `bytes`; `offset` in the region, in bytes; `first` and `last`, the launches between which it lives |
     /// | `outputs`, `guards` | `name` and `access` |
     /// | `memory` | `live`: bytes of the step arena that are taken at each moment; `roles`: the same by role, for roles that ever take any; `stays`: `[buffer, first moment, end]`, as [`Stay`](super::Stay) |
@@ -63,6 +64,7 @@ impl Plan {
             ("first_commit", Json::Number(self.first_commit())),
             ("peak_moment", Json::Number(timeline.peak())),
             ("launches", Json::List(view.launches().map(|l| launch(&view, &l)).collect())),
+            ("hoisted", Json::List(self.hoisted.iter().map(|l| hoisted(&view, graph, l)).collect())),
             ("buffers", Json::List(self.buffers.iter().map(|b| buffer(&view, b)).collect())),
             ("outputs", named(&self.outputs)),
             ("guards", named(&self.guards)),
@@ -84,6 +86,17 @@ impl Plan {
         ])
         .to_string()
     }
+}
+
+/// A launch that runs when the program is loaded.
+fn hoisted(view: &PlanView<'_>, graph: &Graph, launch: &Launch) -> Json {
+    let accesses = |list: &[Access]| Json::List(list.iter().map(|a| access(view.plan(), a)).collect());
+    object([
+        ("kernel", text(launch.kernel.name())),
+        ("op", text(graph.ops[launch.op].kind.name())),
+        ("reads", accesses(&launch.reads)),
+        ("writes", accesses(&launch.writes)),
+    ])
 }
 
 fn launch(view: &PlanView<'_>, launch: &LaunchView<'_>) -> Json {

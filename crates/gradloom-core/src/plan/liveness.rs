@@ -17,7 +17,7 @@ pub(super) fn set(
         (buffer.first, buffer.last) = match buffer.role {
             // The caller may leave out an input that nothing reads, but writes it before the first launch.
             Role::Input | Role::Scalar => (0, 0),
-            Role::Parameter | Role::Frozen | Role::State | Role::Constant => (0, end),
+            Role::Parameter | Role::Frozen | Role::State | Role::Constant | Role::Hoisted => (0, end),
             Role::Next | Role::Output | Role::Temporary => (usize::MAX, 0),
         };
     }

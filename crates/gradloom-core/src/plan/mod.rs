@@ -7,6 +7,7 @@
 mod commit;
 mod copies;
 mod cost;
+mod hoist;
 mod json;
 mod layout;
 mod liveness;
@@ -39,19 +40,27 @@ use std::collections::{HashMap, HashSet};
 /// When the store does not have a parameter or state of the graph, an update that must alias cannot, or the arena would exceed
 /// the limit; the message names the largest values.
 pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Option<usize>) -> Result<Plan> {
-    let mut launches = schedule::order(graph, &mut lowered);
+    let ordered = schedule::order(graph, &mut lowered);
+    let (hoisted, mut launches) = hoist::split(graph, &lowered, ordered);
     let committed = commit::place(graph, &mut lowered, &mut launches)?;
-    let mut buffers = used_buffers(graph, &lowered, &launches, &committed);
+    let mut buffers = used_buffers(graph, &lowered, &hoisted, &launches, &committed);
     check_countable(&buffers)?;
     liveness::set(&mut buffers, &launches, &committed.outputs, &committed.guards);
     let mut plan = Plan {
         buffer_of: buffers.iter().enumerate().map(|(i, b)| (b.value, i)).collect(),
         totals: Totals {
-            workspace: launches.iter().map(|l| l.workspace).max().unwrap_or(0).next_multiple_of(ALIGNMENT),
+            workspace: hoisted
+                .iter()
+                .chain(&launches)
+                .map(|l| l.workspace)
+                .max()
+                .unwrap_or(0)
+                .next_multiple_of(ALIGNMENT),
             ..Totals::default()
         },
         outputs: committed.outputs,
         guards: committed.guards,
+        hoisted,
         launches,
         buffers,
     };
@@ -67,6 +76,7 @@ pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Opt
 fn used_buffers(
     graph: &Graph,
     lowered: &Lowered,
+    hoisted: &[Launch],
     launches: &[Launch],
     committed: &commit::Committed,
 ) -> Vec<Buffer> {
@@ -88,7 +98,8 @@ fn used_buffers(
             order.push(op.results[0]);
         }
     }
-    let accessed = launches.iter().flat_map(|l| l.reads.iter().chain(&l.writes));
+    roles.extend(hoisted.iter().flat_map(|l| &l.writes).map(|write| (write.buffer, Role::Hoisted)));
+    let accessed = hoisted.iter().chain(launches).flat_map(|l| l.reads.iter().chain(&l.writes));
     let watched = committed.outputs.iter().chain(&committed.guards).map(|(_, access)| access);
     order.extend(accessed.chain(watched).map(|a| a.buffer));
     let read_back: HashSet<ValueId> = committed.outputs.iter().map(|(_, access)| access.buffer).collect();
@@ -102,7 +113,7 @@ fn used_buffers(
             let role = roles.get(&value).copied().unwrap_or(otherwise);
             let region = match role {
                 Role::Parameter | Role::Frozen | Role::State => Region::Store,
-                Role::Constant => Region::Constants,
+                Role::Constant | Role::Hoisted => Region::Constants,
                 _ => Region::Step,
             };
             Buffer { value, bytes: ty.bytes(), ty, role, region, offset: 0, first: 0, last: 0 }

@@ -3,7 +3,7 @@
 use super::view::Names;
 use super::{Buffer, Plan};
 use crate::ir::{Graph, Id};
-use crate::kernel::{Access, Layout};
+use crate::kernel::{Access, Launch, Layout};
 use std::fmt::{self, Write};
 
 /// How a buffer is called in reports: a leaf's name, or the op that computes it with its place in the source.
@@ -57,9 +57,13 @@ impl Plan {
 
     fn write_report(&self, graph: &Graph, out: &mut String) -> fmt::Result {
         let totals = &self.totals;
+        let once = match self.hoisted.len() {
+            0 => String::new(),
+            count => format!(" a step, {count} when loaded"),
+        };
         writeln!(
             out,
-            "{} launches; peak {} = store {} + constants {} + step {} + workspace {}",
+            "{} launches{once}; peak {} = store {} + constants {} + step {} + workspace {}",
             self.launches.len(),
             human_bytes(totals.peak()),
             human_bytes(totals.store),
@@ -84,20 +88,23 @@ impl Plan {
                 label(graph, buffer)
             )?;
         }
-        writeln!(out, "\nlaunches:")?;
         let names = Names::new(graph);
         let list = |accesses: &[Access]| {
             accesses.iter().map(|a| self.access_text(&names, a)).collect::<Vec<_>>().join(", ")
         };
+        let line = |out: &mut String, i: usize, when: &str, launch: &Launch| {
+            let (reads, writes) = (list(&launch.reads), list(&launch.writes));
+            writeln!(out, "  {i:>5} {when:<7} {:<15} {reads} -> {writes}", launch.kernel.name())
+        };
+        if !self.hoisted.is_empty() {
+            writeln!(out, "\nwhen the program is loaded:")?;
+        }
+        for (i, launch) in self.hoisted.iter().enumerate() {
+            line(out, i, "once", launch)?;
+        }
+        writeln!(out, "\nlaunches:")?;
         for (i, launch) in self.launches.iter().enumerate() {
-            writeln!(
-                out,
-                "  {i:>5} {:<7} {:<15} {} -> {}",
-                format!("{:?}", launch.phase).to_lowercase(),
-                launch.kernel.name(),
-                list(&launch.reads),
-                list(&launch.writes)
-            )?;
+            line(out, i, &format!("{:?}", launch.phase).to_lowercase(), launch)?;
         }
         for (what, list) in [("outputs", &self.outputs), ("guards", &self.guards)] {
             if !list.is_empty() {

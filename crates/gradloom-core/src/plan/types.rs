@@ -12,7 +12,7 @@ pub const ALIGNMENT: usize = 64;
 pub enum Region {
     /// The store: parameters and states, shared by programs; the offset is that of the [`super::StoreLayout`].
     Store,
-    /// Constants of the program, filled once when it is loaded.
+    /// Constants of the program, filled once when it is loaded, and what is computed from them then.
     Constants,
     /// The program's step arena: inputs, scalars, temporaries and outputs.
     Step,
@@ -41,6 +41,8 @@ pub enum Role {
     /// The next value of a parameter or state, written in place: over the bytes of the present one.
     Next,
     Constant,
+    /// Computed from constants when the program is loaded; the same in every step.
+    Hoisted,
     /// Data of one step. The step may overwrite it after its last use, so it is set before every step.
     Input,
     /// One number of the per-step block; set before every step, like an input.
@@ -52,12 +54,13 @@ pub enum Role {
 
 impl Role {
     /// Every role, in the order of the enum.
-    pub const ALL: [Role; 9] = [
+    pub const ALL: [Role; 10] = [
         Role::Parameter,
         Role::Frozen,
         Role::State,
         Role::Next,
         Role::Constant,
+        Role::Hoisted,
         Role::Input,
         Role::Scalar,
         Role::Output,
@@ -72,6 +75,7 @@ impl Role {
             Role::State => "state",
             Role::Next => "next",
             Role::Constant => "constant",
+            Role::Hoisted => "hoisted",
             Role::Input => "input",
             Role::Scalar => "scalar",
             Role::Output => "output",
@@ -79,7 +83,7 @@ impl Role {
         }
     }
 
-    /// Whether the buffer holds its value before the first launch.
+    /// Whether the buffer holds its value before the first launch of a step.
     pub fn exists_before(self) -> bool {
         !matches!(self, Role::Next | Role::Output | Role::Temporary)
     }
@@ -111,7 +115,7 @@ pub struct Buffer {
 pub struct Totals {
     /// Parameters and states of the store that this program uses.
     pub store: usize,
-    /// Constants.
+    /// Constants, and what is computed from them when the program is loaded.
     pub constants: usize,
     /// The step arena.
     pub step: usize,
@@ -129,6 +133,9 @@ impl Totals {
 /// What a program does, in order, and where its bytes are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
+    /// Launches that run once, when the program is loaded: they read constants, and what they write is the same in every step. No step
+    /// counts or repeats them.
+    pub hoisted: Vec<Launch>,
     /// Compute launches, then commit launches.
     pub launches: Vec<Launch>,
     /// All buffers.

@@ -11,7 +11,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch, Lowered, Phase};
-use gradloom_core::plan::{Plan, Region};
+use gradloom_core::plan::{Plan, Region, Role};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -124,7 +124,7 @@ impl CpuProgram {
             });
         }
         for (buffer, &address) in plan.buffers.iter().zip(&addresses) {
-            if buffer.region == Region::Constants {
+            if buffer.role == Role::Constant {
                 let op = graph.defining_op(buffer.value).expect("constants are ops");
                 // SAFETY: the buffer's bytes lie inside `constants`, which nothing else uses yet.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(address, buffer.bytes) };
@@ -132,15 +132,17 @@ impl CpuProgram {
             }
         }
         let address = |access: &Access| addresses[plan.buffer_of[&access.buffer]];
-        let steps = plan
-            .launches
-            .iter()
-            .map(|launch| PreparedLaunch {
-                kernel: prepare(launch, graph),
-                reads: launch.reads.iter().map(|a| address(a).cast_const()).collect(),
-                writes: launch.writes.iter().map(address).collect(),
-            })
-            .collect();
+        let prepared = |launch: &Launch| PreparedLaunch {
+            kernel: prepare(launch, graph),
+            reads: launch.reads.iter().map(|a| address(a).cast_const()).collect(),
+            writes: launch.writes.iter().map(address).collect(),
+        };
+        for launch in &plan.hoisted {
+            let PreparedLaunch { kernel, reads, writes } = prepared(launch);
+            let call = Call { pool, reads: &reads, writes: &writes, scratch: scratch.at(0) };
+            kernel.run(&call).map_err(|trap| Error::new(ErrorKind::Internal, trap.message))?;
+        }
+        let steps = plan.launches.iter().map(prepared).collect();
         let first_commit =
             plan.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(plan.launches.len());
         Ok(Self {

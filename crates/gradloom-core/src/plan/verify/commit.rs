@@ -15,6 +15,9 @@ use crate::kernel::Phase;
 pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
     structure::check(plan)?;
     let contents = replay(plan)?;
+    if let Some(launch) = plan.hoisted.iter().find(|l| l.kernel.can_trap(graph, l.op)) {
+        return Err(broken(format!("a hoisted launch ({}) can trap", launch.kernel.name())));
+    }
     for (i, launch) in plan.launches.iter().enumerate() {
         if launch.phase == Phase::Commit && launch.kernel.can_trap(graph, launch.op) {
             return Err(broken(format!("launch {i} ({}) can trap in the commit", launch.kernel.name())));

@@ -5,7 +5,7 @@ use super::broken;
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::{Access, Kernel, Launch, Phase};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What a stretch of bytes holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +30,15 @@ pub(super) struct Contents<'p> {
 pub(super) fn replay(plan: &Plan) -> Result<Contents<'_>> {
     let mut contents = Contents { plan, stretches: BTreeMap::new() };
     for buffer in &plan.buffers {
-        if !buffer.role.exists_before() {
+        if !buffer.role.exists_before() || buffer.role == Role::Hoisted {
             continue;
         }
         if let Some(other) = contents.put(buffer, Content::Value(buffer.value)) {
             return Err(broken(format!("{} and {other:?} share bytes from the start", buffer.value)));
         }
+    }
+    for (i, launch) in plan.hoisted.iter().enumerate() {
+        contents.launch(launch, &format!("hoisted launch {i} ({})", launch.kernel.name()))?;
     }
     let commit = plan.launches.iter().position(|l| l.phase == Phase::Commit).unwrap_or(plan.launches.len());
     for (i, launch) in plan.launches.iter().enumerate() {
@@ -105,37 +108,58 @@ impl Contents<'_> {
             .try_for_each(|(name, access)| self.check_read(access.buffer, &format!("guard {name:?}")))
     }
 
+    /// No result is written over an operand, unless the kernel can do that. What is read is there, so operands do not overlap each other.
+    fn check_operands_kept(&self, launch: &Launch, name: &str) -> Result<()> {
+        let mut operands: Vec<&Buffer> = launch.reads.iter().map(|read| self.buffer(read.buffer)).collect();
+        operands.retain(|buffer| buffer.bytes > 0);
+        operands.sort_unstable_by_key(|buffer| (buffer.region, buffer.offset));
+        operands.dedup_by_key(|buffer| buffer.value);
+        for (w, write) in launch.writes.iter().enumerate() {
+            let to = self.buffer(write.buffer);
+            let behind = |from: &&Buffer| (from.region, from.offset + from.bytes) <= (to.region, to.offset);
+            let near = operands.partition_point(behind);
+            for from in operands[near..].iter().take_while(|from| overlap(from, to)) {
+                if from.offset != to.offset || !launch.may_overwrite(w, from.value) {
+                    return Err(broken(format!(
+                        "{name} writes {} over its operand {}",
+                        to.value, from.value
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No two results share bytes, unless they are windows of one buffer that have no element in common.
+    fn check_results_apart(&self, launch: &Launch, name: &str) -> Result<()> {
+        let mut results: Vec<(&Buffer, &Access)> =
+            launch.writes.iter().map(|write| (self.buffer(write.buffer), write)).collect();
+        results.retain(|(buffer, _)| buffer.bytes > 0);
+        results.sort_by_key(|(buffer, _)| (buffer.region, buffer.offset));
+        for (i, (buffer, write)) in results.iter().enumerate() {
+            for (other, also) in results[i + 1..].iter().take_while(|(other, _)| overlap(other, buffer)) {
+                if other.value != buffer.value || !also.layout.is_disjoint(&write.layout) {
+                    let (a, b) = (buffer.value, other.value);
+                    return Err(broken(format!("{name} writes {a} and {b} to the same bytes")));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn launch(&mut self, launch: &Launch, name: &str) -> Result<()> {
         for read in &launch.reads {
             self.check_read(read.buffer, name)?;
         }
-        for (w, write) in launch.writes.iter().enumerate() {
-            let to = self.buffer(write.buffer);
-            for read in &launch.reads {
-                let from = self.buffer(read.buffer);
-                let in_place = from.offset == to.offset && launch.may_overwrite(w, read.buffer);
-                if overlap(from, to) && !in_place {
-                    return Err(broken(format!(
-                        "{name} writes {} over its operand {}",
-                        write.buffer, read.buffer
-                    )));
-                }
-            }
-            let clashes = |other: &&Access| match other.buffer == write.buffer {
-                true => !other.layout.is_disjoint(&write.layout),
-                false => overlap(self.buffer(other.buffer), to),
-            };
-            if let Some(other) = launch.writes[..w].iter().find(clashes) {
-                return Err(broken(format!(
-                    "{name} writes {} and {} to the same bytes",
-                    other.buffer, write.buffer
-                )));
-            }
+        self.check_operands_kept(launch, name)?;
+        self.check_results_apart(launch, name)?;
+        let mut elements: HashMap<ValueId, usize> = HashMap::new();
+        for write in &launch.writes {
+            *elements.entry(write.buffer).or_default() += write.layout.shape.elements();
         }
         for write in &launch.writes {
             let to = self.buffer(write.buffer).clone();
-            let parts = launch.writes.iter().filter(|other| other.buffer == write.buffer);
-            let written: usize = parts.map(|part| part.layout.shape.elements()).sum();
+            let written = elements[&write.buffer];
             if launch.kernel != Kernel::WriteRegion && written != to.ty.elements() {
                 return Err(broken(format!("{name} writes {written} elements of {} {}", to.ty, to.value)));
             }

@@ -7,6 +7,7 @@ use crate::kernel::{Access, Kernel, Launch, Phase};
 
 pub(super) fn check(plan: &Plan) -> Result<()> {
     check_buffers(plan)?;
+    check_hoisted(plan)?;
     let mut phase = Phase::Compute;
     for (i, launch) in plan.launches.iter().enumerate() {
         let name = format!("launch {i} ({})", launch.kernel.name());
@@ -54,7 +55,7 @@ fn check_buffers(plan: &Plan) -> Result<()> {
         let (region, size) = match buffer.role {
             // The store may hold more than what this program uses.
             Role::Parameter | Role::Frozen | Role::State | Role::Next => (Region::Store, usize::MAX),
-            Role::Constant => (Region::Constants, plan.totals.constants),
+            Role::Constant | Role::Hoisted => (Region::Constants, plan.totals.constants),
             Role::Input | Role::Scalar | Role::Output | Role::Temporary => (Region::Step, plan.totals.step),
         };
         if buffer.region != region {
@@ -78,6 +79,26 @@ fn check_buffers(plan: &Plan) -> Result<()> {
         .sum();
     if store != plan.totals.store {
         return Err(broken(format!("parameters and states have {store} bytes, not {}", plan.totals.store)));
+    }
+    Ok(())
+}
+
+/// What runs when the program is loaded finds constants alone, and writes what no step writes.
+fn check_hoisted(plan: &Plan) -> Result<()> {
+    for (i, launch) in plan.hoisted.iter().enumerate() {
+        let name = format!("hoisted launch {i} ({})", launch.kernel.name());
+        check_launch(plan, launch, &name)?;
+        for access in launch.reads.iter().chain(&launch.writes) {
+            let buffer = check_access(plan, access, &name)?;
+            if buffer.region != Region::Constants {
+                return Err(broken(format!("{name} uses the {:?} {}", buffer.role, buffer.value)));
+            }
+        }
+        if let Some(write) =
+            launch.writes.iter().find(|w| plan.buffers[plan.buffer_of[&w.buffer]].role != Role::Hoisted)
+        {
+            return Err(broken(format!("{name} writes the constant {}", write.buffer)));
+        }
     }
     Ok(())
 }
@@ -124,7 +145,7 @@ fn check_write(buffer: &Buffer, launch: &Launch, name: &str) -> Result<()> {
     let allowed = match buffer.role {
         Role::Parameter | Role::State => matches!(launch.kernel, Kernel::Copy | Kernel::WriteRegion),
         Role::Next | Role::Output | Role::Temporary => true,
-        Role::Frozen | Role::Constant | Role::Input | Role::Scalar => false,
+        Role::Frozen | Role::Constant | Role::Hoisted | Role::Input | Role::Scalar => false,
     };
     if !allowed {
         return Err(broken(format!("{name} writes the {:?} {}", buffer.role, buffer.value)));
