@@ -311,7 +311,7 @@ fn neighbouring_arms(text: &str, masked: &str, body: Range<usize>) -> Vec<(Range
 /// What a function could give at once instead of working.
 fn early_results(signature: &str) -> Vec<&'static str> {
     let Some((_, ty)) = signature.rsplit_once("-> ") else { return vec![""] };
-    let ty = ty.trim();
+    let ty = ty.trim_end_matches('{').trim();
     match ty {
         "bool" => vec!["true", "false"],
         "usize" | "u64" => vec!["0", "1"],

@@ -17,8 +17,9 @@ fn numbers_are_computed_at_any_size() {
          %6: f32[512, 3, 512] = broadcast %5
          %7: f32[512, 512] = reduce_max %6 {axes=[1]}
          %8: f32[600, 512] = pad %7 {low=[8, 0], high=[80, 0], interior=[0, 0], value=2.0}
-         output \"y\" %8",
-        "%0: f32[600, 512] = constant 2.0
+         %9: f32[600, 1024] = concat %8, %8 {axis=1}
+         output \"y\" %9",
+        "%0: f32[600, 1024] = constant 2.0
          output \"y\" %0",
     );
 }
