@@ -2,9 +2,10 @@
 //!
 //! In: a body, and the layouts that its operands and results have. Out: a [`Program`]. Rows that are reduced need one pass for each
 //! reduction that depends on another; element-level nodes are computed again in each pass that needs them, unless the tile registers
-//! take whole rows.
+//! take whole rows, or the node is worth keeping ([`super::keep`]).
 //! Always holds: within a tile, what a result may overwrite is read before the result is written.
 
+use super::keep::keeps;
 use super::prefetch::streams;
 use super::program::{Check, Gather, Grid, Instruction, NONE, Pass, Place, Program, Slot, SlotInfo};
 use super::reductions::Reduction;
@@ -20,8 +21,8 @@ use std::collections::HashMap;
 
 /// Bytes that the tile registers take together: half of a first-level cache, the other half being for operands and results.
 const TILE_BYTES: usize = 24 * 1024;
-/// Bytes that they may take so that rows stay whole: a part of a second-level cache.
-const WHOLE_ROW_BYTES: usize = 96 * 1024;
+/// Bytes that they may take so that rows stay whole: most of a first-level cache.
+const WHOLE_ROW_BYTES: usize = 40 * 1024;
 /// Most elements of a register.
 const MOST_ELEMENTS: usize = 2048;
 /// Elements of a register are a multiple of this, which is also what loops take at a time.
@@ -53,6 +54,8 @@ pub(super) struct Compiler<'a> {
     /// For each node: how many reductions come before it, one after the other.
     stages: Vec<usize>,
     needed: Vec<bool>,
+    /// Element-level nodes that a later pass takes from an earlier one.
+    keeps: Vec<bool>,
     /// How often each node is used, by nodes that are needed and by stores.
     uses: Vec<usize>,
     /// Where each node's elements are; for element-level nodes, in the current pass.
@@ -86,6 +89,7 @@ impl<'a> Compiler<'a> {
             capacity: 0,
             most_rows: 0,
             registers: 0,
+            kept: 0,
             row_registers: 0,
             uniforms: 0,
         };
@@ -96,6 +100,7 @@ impl<'a> Compiler<'a> {
             level,
             stages: stages(body),
             uses: uses(body, &needed),
+            keeps: if whole_rows { vec![false; nodes] } else { keeps(body, &needed) },
             needed,
             homes: vec![NONE; nodes],
             program,
@@ -298,7 +303,9 @@ impl<'a> Compiler<'a> {
     fn forget_elements(&mut self) {
         self.spread.clear();
         for (home, node) in self.homes.iter_mut().zip(&self.body.nodes) {
-            if node.level == Level::Element {
+            let slot = self.program.slots.get(*home as usize);
+            let is_kept = slot.is_some_and(|slot| matches!(slot.place, Place::Kept(_)));
+            if node.level == Level::Element && !is_kept {
                 *home = NONE;
             }
         }
@@ -351,6 +358,10 @@ impl<'a> Compiler<'a> {
             }
         };
         self.homes[id.index()] = home;
+        if self.keeps[id.index()] && matches!(self.program.slots[home as usize].place, Place::Pending) {
+            self.program.slots[home as usize].place = Place::Kept(self.program.kept);
+            self.program.kept += 1;
+        }
         home
     }
 
@@ -467,7 +478,7 @@ fn bits(number: Number, dtype: DType) -> u32 {
 }
 
 /// For each node, the number of reductions that have to come before it, one after the other.
-fn stages(body: &Body) -> Vec<usize> {
+pub(super) fn stages(body: &Body) -> Vec<usize> {
     let mut stages: Vec<usize> = Vec::with_capacity(body.nodes.len());
     for node in &body.nodes {
         let before = node.kind.operands().iter().map(|operand| stages[operand.index()]).max().unwrap_or(0);

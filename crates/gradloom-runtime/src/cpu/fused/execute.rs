@@ -107,7 +107,8 @@ impl Program {
         let (tile_register, row_register) = (line(self.capacity), line(self.most_rows));
         let rows_at = self.registers * tile_register;
         let uniforms_at = rows_at + self.row_registers * row_register;
-        let lines = (uniforms_at + line(self.uniforms)) / LINE;
+        let (kept_at, kept) = (uniforms_at + line(self.uniforms), line(self.columns));
+        let lines = (kept_at + self.kept * kept) / LINE;
         if task.memory.lines.len() < lines {
             task.memory.lines.resize(lines, Line([0; LINE / 4]));
         }
@@ -133,6 +134,10 @@ impl Program {
             };
             match &slot.place {
                 Place::Register(register) => still(memory.wrapping_add(register * tile_register), 0, false),
+                Place::Kept(number) => {
+                    let base = memory.wrapping_add(kept_at + number * kept);
+                    Address { column_step: bytes, ..still(base, 0, false) }
+                }
                 Place::RowRegister(register) => {
                     still(memory.wrapping_add(rows_at + register * row_register), bytes, true)
                 }
@@ -173,7 +178,9 @@ impl Program {
                 .min(self.capacity),
             _ => columns.len(),
         };
-        let height = (self.capacity / width.max(1)).clamp(1, self.most_rows);
+        // There is room for one row of what is kept.
+        let most_rows = if self.kept > 0 { 1 } else { self.most_rows };
+        let height = (self.capacity / width.max(1)).clamp(1, most_rows);
         for (slot, address) in self.slots.iter().zip(&mut task.memory.addresses) {
             match slot.place {
                 Place::Register(_) => address.row_stride = width * address.bytes,
@@ -208,10 +215,10 @@ impl Program {
     /// # Safety
     /// As [`Program::run_block`], with the tile's rows.
     unsafe fn run_strip(&self, task: &mut Task<'_>, tile: &mut Tile, walk: &Walk) {
-        // Tiles are fetched over all passes if they have whole rows, else in the first pass.
-        let is_whole = walk.columns.len() <= walk.width;
-        let passes = if is_whole { self.passes.len() } else { 1 };
-        let steps: usize = self.passes.iter().take(passes).map(|pass| pass.tile.len()).sum();
+        // With one pass, a tile fetches the next one; with several, all passes over a strip fetch the next strip.
+        let strips = self.passes.len() > 1;
+        let instructions: usize = self.passes.iter().map(|pass| pass.tile.len()).sum();
+        let tiles = if strips { walk.columns.len().div_ceil(walk.width.max(1)) } else { 1 };
         let mut ahead = None;
         // SAFETY: the caller's promise.
         unsafe {
@@ -225,8 +232,10 @@ impl Program {
                 while column < walk.columns.end {
                     tile.column = column;
                     tile.columns = walk.width.min(walk.columns.end - column);
-                    if number == 0 && steps >= WORTHWHILE {
-                        ahead = walk.after(tile).map(|next| Ahead::new(self, task, next, steps));
+                    if instructions >= WORTHWHILE && (!strips || number == 0 && column == walk.columns.start)
+                    {
+                        let next = if strips { walk.strip_after(tile) } else { walk.after(tile) };
+                        ahead = next.map(|next| Ahead::new(self, task, next, tiles * instructions));
                     }
                     for instruction in &pass.tile {
                         ahead.iter_mut().for_each(|ahead| ahead.step(task));
@@ -260,9 +269,15 @@ impl Walk {
         if column < self.columns.end {
             return Some(Tile { column, columns: self.width.min(self.columns.end - column), ..*tile });
         }
+        let columns = self.width.min(self.columns.len());
+        self.strip_after(tile).map(|strip| Tile { columns, ..strip })
+    }
+
+    /// The strip that follows the one with a tile, as one tile.
+    fn strip_after(&self, tile: &Tile) -> Option<Tile> {
         let row = tile.row + tile.rows;
-        let (column, columns) = (self.columns.start, self.width.min(self.columns.len()));
         let rows = self.height.min(self.rows.end.saturating_sub(row));
+        let (column, columns) = (self.columns.start, self.columns.len());
         (rows > 0).then_some(Tile { row, rows, column, columns, ..*tile })
     }
 }

@@ -11,6 +11,7 @@ mod compile;
 mod execute;
 mod faults;
 mod finish;
+mod keep;
 mod pick;
 mod prefetch;
 mod program;

@@ -23,6 +23,8 @@ pub(super) enum Place {
     Pending,
     /// Tile register of this number.
     Register(usize),
+    /// Kept row of this number: an element for each column, of one row, from pass to pass.
+    Kept(usize),
     /// Row register of this number: one element for each row of a tile.
     RowRegister(usize),
     /// Number in the task's memory.
@@ -232,6 +234,7 @@ pub(in crate::cpu) struct Program {
     /// Rows of a tile, at most.
     pub(super) most_rows: usize,
     pub(super) registers: usize,
+    pub(super) kept: usize,
     pub(super) row_registers: usize,
     pub(super) uniforms: usize,
 }

@@ -84,9 +84,16 @@ unsafe fn columns_body<F: Reducer>(rows: usize, columns: usize, operand: &Operan
         // SAFETY: `start + CHUNK <= columns`.
         let to = unsafe { &mut *running.add(start).cast::<[F::T; CHUNK]>() };
         let mut sums = *to;
-        for r in 0..rows {
-            // SAFETY: as above, and `r < rows`.
-            let from = unsafe { &*row(r).add(start).cast::<[F::T; CHUNK]>() };
+        // SAFETY: as above, for `r < rows`.
+        let chunk = |r: usize| unsafe { &*row(r).add(start).cast::<[F::T; CHUNK]>() };
+        let fours = rows / 4 * 4;
+        for r in (0..fours).step_by(4) {
+            let (a, b, c, d) = (chunk(r), chunk(r + 1), chunk(r + 2), chunk(r + 3));
+            for ((((sum, &a), &b), &c), &d) in sums.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                *sum = F::combine(*sum, F::combine(F::combine(a, b), F::combine(c, d)));
+            }
+        }
+        for from in (fours..rows).map(chunk) {
             for (sum, &element) in sums.iter_mut().zip(from) {
                 *sum = F::combine(*sum, element);
             }

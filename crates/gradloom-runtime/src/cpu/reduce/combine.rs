@@ -1,7 +1,8 @@
 //! How two elements become one, and the inner loops that do it to many.
 //!
 //! In: contiguous elements. Out: their reduction, or, column by column, the reduction with what was there.
-//! Always holds: the order is fixed: [`LANES`] running results in turn, then a tree over the lanes, on every instruction set.
+//! Always holds: the order is fixed: [`LANES`] running results in turn, each taking four elements at a time while there are as many, then
+//! a tree over the lanes, on every instruction set.
 
 use crate::cpu::elementwise::{larger, smaller};
 use crate::cpu::multiversion::multiversion;
@@ -82,6 +83,15 @@ extreme!(MaxF32 >, MinF32 <, MaxI32 >, MinI32 <, MaxU32 >, MinU32 <);
 pub(in crate::cpu) unsafe fn row_body<F: Reducer>(count: usize, from: *const F::T) -> F::T {
     let mut lanes = [F::IDENTITY; LANES];
     let mut start = 0;
+    while start + 4 * LANES <= count {
+        // SAFETY: `start + 4 * LANES <= count`.
+        let [a, b, c, d] = unsafe { &*from.add(start).cast::<[[F::T; LANES]; 4]>() };
+        // Running results live in memory, where each waits for the one before: so four elements at a time.
+        for ((((running, &a), &b), &c), &d) in lanes.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+            *running = F::combine(*running, F::combine(F::combine(a, b), F::combine(c, d)));
+        }
+        start += 4 * LANES;
+    }
     while start + LANES <= count {
         // SAFETY: `start + LANES <= count`.
         let elements = unsafe { &*from.add(start).cast::<[F::T; LANES]>() };

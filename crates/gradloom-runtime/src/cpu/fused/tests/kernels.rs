@@ -2,7 +2,7 @@
 
 use super::{job, run};
 use crate::cpu::testing::{Random, Tensor, assert_close};
-use gradloom_core::ir::{BinaryOp, DType, Number, ReduceOp, Shape, UnaryOp};
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 
 /// Builds a body node by node.
@@ -109,6 +109,60 @@ fn layer_norm_of_short_and_long_rows() {
             // Sums of numbers of both signs cancel: compare with the size of what was added.
             let lift = |values: &[f64]| values.iter().map(|v| v + 20.0).collect::<Vec<_>>();
             assert_close(&format!("{rows} x {columns}"), &lift(got), &lift(expected), 1e-6);
+        }
+    }
+}
+
+/// The losses of rows of logits against labels, and the softmax less one at the label.
+fn cross_entropy(rows: usize, columns: usize) -> Body {
+    let mut b = Builder::new(rows, columns);
+    let x = b.load(0, DType::F32, Level::Element);
+    let label = b.load(1, DType::I32, Level::Row);
+    let max = b.reduce(ReduceOp::Max, x);
+    let shifted = b.binary(BinaryOp::Sub, x, max);
+    let exponential = b.unary(UnaryOp::Exp, shifted);
+    let sum = b.reduce(ReduceOp::Sum, exponential);
+    let logarithm = b.unary(UnaryOp::Log, sum);
+    let probability = b.binary(BinaryOp::Div, exponential, sum);
+    let (zero, one) = (b.number(0.0), b.number(1.0));
+    let less = b.binary(BinaryOp::Sub, probability, one);
+    // As fusion leaves it: each gradient rule compares anew.
+    let mut select = |chosen, others| {
+        let column = b.node(NodeKind::Column, DType::I32, Level::Element);
+        let hit = b.node(NodeKind::Compare(CompareOp::Eq, [column, label]), DType::Bool, Level::Element);
+        b.node(NodeKind::Select([hit, chosen, others]), DType::F32, Level::Element)
+    };
+    let (picked, gradient) = (select(shifted, zero), select(less, probability));
+    let picked = b.reduce(ReduceOp::Sum, picked);
+    let loss = b.binary(BinaryOp::Sub, logarithm, picked);
+    b.store(loss, Level::Row);
+    b.store(gradient, Level::Element);
+    b.0
+}
+
+#[test]
+fn cross_entropy_of_short_and_long_rows_and_of_labels_out_of_range() {
+    let mut random = Random(6);
+    for (rows, columns) in [(40, 70), (9, 1), (30, 256), (5, 9000), (3, 50_257)] {
+        let x = floats(&mut random, &[rows, columns]);
+        // The last row's label is no column, and picks nothing.
+        let label = |row: usize| if row + 1 == rows { usize::MAX } else { 7919 * row % columns };
+        let labels = Tensor::of_bits(DType::I32, &[rows][..], (0..rows).map(|row| label(row) as u32));
+        let mut expected = [Vec::new(), Vec::new()];
+        for (row, values) in x.values().chunks(columns).enumerate() {
+            let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = values.iter().map(|v| (v - max).exp()).sum();
+            expected[0].push(sum.ln() - values.get(label(row)).map_or(0.0, |v| v - max));
+            let hit = |column: usize| f64::from(u8::from(column == label(row)));
+            expected[1].extend(values.iter().enumerate().map(|(c, v)| (v - max).exp() / sum - hit(c)));
+        }
+        let body = cross_entropy(rows, columns);
+        let got =
+            run(&body, &job(&body, vec![x, labels], vec![dense(&[rows]), dense(&[rows, columns])])).unwrap();
+        // Losses near 0 are differences: compare with the size of what was subtracted.
+        let lift = |values: &[f64]| values.iter().map(|v| v + 2.0).collect::<Vec<_>>();
+        for (got, expected) in got.iter().zip(&expected) {
+            assert_close(&format!("{rows} x {columns}"), &lift(got), &lift(expected), 3e-6);
         }
     }
 }

@@ -1,0 +1,66 @@
+//! Which values are kept from one pass over a row to the next, where rows are too long for whole-row registers.
+//!
+//! In: a body. Out: for each node whether a row of it is kept, in memory that stays in a second-level cache. Always holds: what is kept
+//! costs more to compute again than to read, is used in more than one pass, and takes [`KEPT_BYTES`] at most.
+
+use super::compile::stages;
+use gradloom_core::ir::{BinaryOp, UnaryOp};
+use gradloom_core::kernel::{Body, Level, NodeKind, Store};
+
+/// Bytes that kept rows may take together.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// For each node, whether it is kept.
+pub(super) fn keeps(body: &Body, needed: &[bool]) -> Vec<bool> {
+    let passes = passes(body, needed);
+    let row = (4 * body.columns).max(1);
+    let mut room = KEPT_BYTES / row;
+    let keep = |(node, passes): (usize, &Option<(usize, usize)>)| {
+        let is_used_again = passes.is_some_and(|(first, last)| first < last);
+        let kept = room > 0 && is_used_again && is_expensive(&body.nodes[node].kind);
+        room -= usize::from(kept);
+        kept
+    };
+    passes.iter().enumerate().map(keep).collect()
+}
+
+/// For each element-level node that is needed, the first and the last pass that need it.
+fn passes(body: &Body, needed: &[bool]) -> Vec<Option<(usize, usize)>> {
+    let stages = stages(body);
+    let last = stages.iter().copied().max().unwrap_or(0) + 1;
+    let mut passes: Vec<Option<(usize, usize)>> = vec![None; body.nodes.len()];
+    let extend = |passes: &mut Vec<Option<(usize, usize)>>, node: usize, from: usize, to: usize| {
+        let (first, last) = passes[node].unwrap_or((from, to));
+        passes[node] = Some((first.min(from), last.max(to)));
+    };
+    for store in &body.stores {
+        if matches!(store, Store::Whole { level: Level::Element, .. } | Store::Columns { .. }) {
+            extend(&mut passes, store.node().index(), last, last);
+        }
+    }
+    for (i, node) in body.nodes.iter().enumerate().rev().filter(|(i, _)| needed[*i]) {
+        let used = match node.kind {
+            NodeKind::Reduce(..) => Some((stages[i], stages[i])),
+            _ => passes[i],
+        };
+        let Some((from, to)) = used else { continue };
+        for operand in node.kind.operands() {
+            if body.node(*operand).level == Level::Element {
+                extend(&mut passes, operand.index(), from, to);
+            }
+        }
+    }
+    passes
+}
+
+/// Whether computing an element takes longer than reading it from a second-level cache.
+fn is_expensive(kind: &NodeKind) -> bool {
+    match kind {
+        NodeKind::Unary(op, _) => !matches!(
+            op,
+            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not | UnaryOp::Detach
+        ),
+        NodeKind::Binary(op, _) => matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow),
+        _ => false,
+    }
+}
