@@ -5,8 +5,8 @@
 
 use super::link::Link;
 use crate::ir::{
-    BinaryOp, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp, Shape, UnaryOp,
-    ValueId,
+    BinaryOp, DType, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp, Shape,
+    UnaryOp, ValueId,
 };
 use crate::kernel::{Layout, Lowered};
 use std::collections::HashMap;
@@ -264,7 +264,9 @@ impl<'g> Facts<'g> {
     /// One element of each row of a value that a fused kernel computes.
     fn pick(&self, batch: usize, operands: &[ValueId]) -> Option<Class> {
         let (x, index) = (&self.graph.ty(operands[0]).shape, &self.graph.ty(operands[1]).shape);
-        let computed = self.is_computed_in_place(operands[0]);
+        // Bools have no sum.
+        let computed =
+            self.is_computed_in_place(operands[0]) && self.graph.ty(operands[0]).dtype != DType::Bool;
         (x.rank() == batch + 1 && index.rank() == batch && computed)
             .then(|| Class::Pick { rows: index.elements(), columns: x[batch] })
     }

@@ -9,13 +9,18 @@ use crate::ir::{OpKind, ValueId};
 use crate::kernel::{Access, Kernel, Layout, Part};
 use std::collections::{HashMap, HashSet};
 
-/// `watched` are the values that something outside of the kernels reads, behind its views.
-pub(super) fn group(watched: &HashSet<ValueId>, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
-    products(joined(watched, updates(kernels)))
+/// `watched` are the values that something outside of the kernels reads, and `targets` the parameters and states whose next values they
+/// are, both behind their views.
+pub(super) fn group(
+    watched: &HashSet<ValueId>,
+    targets: &HashMap<ValueId, ValueId>,
+    kernels: Vec<KernelSpec>,
+) -> Vec<KernelSpec> {
+    products(joined(watched, updates(targets, kernels)))
 }
 
 /// Loops of the commit that are equally far from its start.
-fn updates(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
+fn updates(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let (commit, mut compute): (Vec<_>, Vec<_>) = kernels.into_iter().partition(|kernel| kernel.commit);
     let mut level_of: HashMap<ValueId, usize> = HashMap::new();
     let mut levels: Vec<Vec<KernelSpec>> = Vec::new();
@@ -31,9 +36,38 @@ fn updates(kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
         let (loops, others): (Vec<_>, Vec<_>) =
             level.into_iter().partition(|kernel| matches!(kernel.kernel, Kernel::Loop(_)));
         compute.extend(others);
-        compute.extend(as_one(loops));
+        for crew in crews(targets, loops) {
+            compute.extend(as_one(crew));
+        }
     }
     compute
+}
+
+/// Splits kernels so that none reads a parameter or state whose next value another of its crew writes: the group could not write it
+/// in place.
+fn crews(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
+    struct Crew {
+        reads: HashSet<ValueId>,
+        overwrites: HashSet<ValueId>,
+        members: Vec<KernelSpec>,
+    }
+    let mut crews: Vec<Crew> = Vec::new();
+    for kernel in kernels {
+        let overwrites: Vec<ValueId> =
+            kernel.writes.iter().filter_map(|write| targets.get(&write.buffer)).copied().collect();
+        let free = |crew: &Crew| {
+            !overwrites.iter().any(|target| crew.reads.contains(target))
+                && !kernel.reads.iter().any(|read| crew.overwrites.contains(&read.buffer))
+        };
+        let at = crews.iter().position(free).unwrap_or_else(|| {
+            crews.push(Crew { reads: HashSet::new(), overwrites: HashSet::new(), members: Vec::new() });
+            crews.len() - 1
+        });
+        crews[at].reads.extend(kernel.reads.iter().map(|read| read.buffer));
+        crews[at].overwrites.extend(overwrites);
+        crews[at].members.push(kernel);
+    }
+    crews.into_iter().map(|crew| crew.members).collect()
 }
 
 /// A `concat` goes where those that compute its operands can write it: the sums of one group of loops, or the gradients of attention.

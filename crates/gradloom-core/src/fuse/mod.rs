@@ -83,7 +83,8 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
     let mut kernels = emit::emit(&clusters, &stored, &mut memory);
     if fusion == Fusion::On {
         let watched = watched(graph).into_iter().map(|value| facts.source(value).value).collect();
-        kernels = group::group(&watched, kernels);
+        let targets = graph.updates.iter().map(|u| (facts.source(u.value).value, u.target)).collect();
+        kernels = group::group(&watched, &targets, kernels);
     }
     for value in watched(graph) {
         let found = emit::access(facts.source(value), &memory, graph.ty(value).dtype);

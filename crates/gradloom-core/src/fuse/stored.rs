@@ -57,7 +57,10 @@ fn must_be_stored(clusters: &Clusters<'_, '_>, node: usize, value: ValueId) -> b
         if facts.nodes[node].once == Some(Once::Heavy) && !there.once {
             return true;
         }
-        let again = matches!(class, Class::Map | Class::Move | Class::Put { .. })
+        // A put can trap, which the commit must not.
+        let traps = matches!(class, Class::Put { .. }) && there.commit && !clusters.get(home).commit;
+        let again = !traps
+            && matches!(class, Class::Map | Class::Move | Class::Put { .. })
             && facts.graph.ty(value).elements() > 1;
         !used.fusible || !again || !lines_up(facts, value, used.link, there.domain)
     })
@@ -166,7 +169,9 @@ impl Search<'_, '_> {
     /// What the value can be computed from; `None` if it must be read.
     fn operands(&self, value: ValueId) -> Option<Vec<ValueId>> {
         let node = self.facts.node_of(value)?;
+        let class = self.facts.nodes[node].class;
         if self.stored[value.index()]
+            || (self.commit && matches!(class, Class::Put { .. }) && !self.facts.nodes[node].commit)
             || !matches!(self.facts.nodes[node].class, Class::Map | Class::Move | Class::Put { .. })
         {
             return None;

@@ -199,7 +199,7 @@ impl Body {
             let node = self.nodes.get(store.node().index()).ok_or("a store of a node that is not there")?;
             let fits = match store {
                 Store::Whole { level, .. } => node.level <= *level,
-                Store::Columns { .. } => node.level == Level::Element,
+                Store::Columns { .. } => node.level == Level::Element && node.dtype != DType::Bool,
             };
             if !fits {
                 return Err(format!("{} is stored at the wrong level", store.node()));
@@ -235,7 +235,11 @@ impl Body {
             NodeKind::Cast(_) => true,
             NodeKind::CheckIndex { index, .. } => of(*index).dtype == DType::I32 && node.dtype == DType::I32,
             NodeKind::Reduce(_, a) => {
-                of(*a).level == Level::Element && of(*a).dtype == node.dtype && node.level == Level::Row
+                let bools = node.dtype == DType::Bool;
+                !bools
+                    && of(*a).level == Level::Element
+                    && of(*a).dtype == node.dtype
+                    && node.level == Level::Row
             }
         };
         let level = match (&node.kind, highest) {

@@ -151,9 +151,16 @@ impl Layout {
         if self.end() <= other.offset || other.end() <= self.offset {
             return true;
         }
+        // Elements next to each other, and the axes around them.
+        fn runs(axes: &[(usize, usize)]) -> (usize, &[(usize, usize)]) {
+            match axes {
+                [outer @ .., (1, width)] => (*width, outer),
+                all => (1, all),
+            }
+        }
         let (a, b) = (self.by_stride(), other.by_stride());
-        let (Some(&(1, width)), Some(&(1, other_width))) = (a.last(), b.last()) else { return false };
-        let pitches = a[..a.len() - 1].iter().chain(&b[..b.len() - 1]).map(|&(stride, _)| stride);
+        let ((width, a), (other_width, b)) = (runs(&a), runs(&b));
+        let pitches = a.iter().chain(b).map(|&(stride, _)| stride);
         let Some(pitch) = pitches.clone().min() else { return false };
         let (at, other_at) = (self.offset % pitch, other.offset % pitch);
         let beside = at + width <= other_at || other_at + other_width <= at;
@@ -211,6 +218,7 @@ mod tests {
         let columns = |from: usize, to: usize| rows.slice(&[0, from], &[4, to], &[1, 1]);
         assert!(columns(0, 2).is_disjoint(&columns(2, 6)));
         assert!(columns(2, 6).is_disjoint(&columns(0, 2)));
+        assert!(columns(0, 1).is_disjoint(&columns(1, 2)) && !columns(1, 2).is_disjoint(&columns(1, 2)));
         assert!(!columns(0, 3).is_disjoint(&columns(2, 6)));
         assert!(!rows.is_disjoint(&columns(2, 3)));
         assert!(rows.slice(&[0, 0], &[2, 6], &[1, 1]).is_disjoint(&rows.slice(&[2, 0], &[4, 6], &[1, 1])));

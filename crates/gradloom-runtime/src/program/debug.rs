@@ -8,7 +8,7 @@ use super::evaluate::{bytes, tensor};
 use super::{Loaded, Program};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, Number, Type, ValueId};
-use gradloom_core::kernel::{Access, Kernel};
+use gradloom_core::kernel::{Access, Kernel, Layout};
 use gradloom_core::plan::{self, Buffer, Plan};
 use gradloom_core::reference::HostTensor;
 use std::ops::Range;
@@ -168,7 +168,7 @@ impl DebugRun {
     /// taken them.
     pub fn read(&self, value: ValueId) -> Result<HostTensor> {
         let ty = self.plan.buffers[self.present(value)?].ty.clone();
-        let layout = gradloom_core::kernel::Layout::contiguous(&ty.shape);
+        let layout = self.layout(value, &ty);
         let mut elements = Vec::with_capacity(ty.bytes());
         self.loaded.read(&Access { buffer: value, dtype: ty.dtype, layout }, &mut elements)?;
         Ok(tensor(ty, &elements))
@@ -205,8 +205,20 @@ impl DebugRun {
         elements.check().map_err(wrong)?;
         self.take(buffer);
         self.contents[buffer] = Content::Present;
-        self.loaded.write(buffer, &bytes(elements));
+        let mut placed = vec![0.0; elements.len()];
+        let positions = positions(&self.layout(value, &elements.ty));
+        positions.into_iter().zip(elements.to_f64()).for_each(|(at, element)| placed[at] = element);
+        self.loaded.write(buffer, &bytes(&HostTensor::from_f64(elements.ty.clone(), placed)));
         Ok(())
+    }
+
+    /// In which order a value's elements stand in its bytes: as the launch that computes it writes them.
+    fn layout(&self, value: ValueId, ty: &Type) -> Layout {
+        let mut writes = self.plan.launches.iter().flat_map(|launch| &launch.writes);
+        match writes.find(|write| write.buffer == value) {
+            Some(write) if write.layout.shape == ty.shape => write.layout.clone(),
+            _ => Layout::contiguous(&ty.shape),
+        }
     }
 
     /// The values that can be read now.
@@ -254,6 +266,13 @@ impl DebugRun {
             }
         }
     }
+}
+
+/// Where each element of a layout stands, row-major.
+fn positions(layout: &Layout) -> Vec<usize> {
+    layout.shape.iter().zip(&layout.strides).fold(vec![layout.offset], |all, (&extent, &stride)| {
+        all.iter().flat_map(|&at| (0..extent).map(move |i| at + i * stride)).collect()
+    })
 }
 
 fn overlap(a: &Buffer, b: &Buffer) -> bool {

@@ -5,6 +5,7 @@
 
 mod commit;
 mod contents;
+mod kernels;
 mod structure;
 
 pub use commit::verify_commit;

@@ -1,7 +1,7 @@
 //! What can be said of a buffer, a launch or an access alone.
 
 use super::super::{ALIGNMENT, Buffer, Plan, Region, Role};
-use super::broken;
+use super::{broken, kernels};
 use crate::error::Result;
 use crate::kernel::{Access, Kernel, Launch, Phase};
 
@@ -104,6 +104,8 @@ fn check_hoisted(plan: &Plan) -> Result<()> {
 }
 
 fn check_launch(plan: &Plan, launch: &Launch, name: &str) -> Result<()> {
+    kernels::check(&launch.kernel, &launch.reads, &launch.writes, launch.workspace)
+        .map_err(|message| broken(format!("{name} {message}")))?;
     if launch.workspace > plan.totals.workspace {
         let (wanted, given) = (launch.workspace, plan.totals.workspace);
         return Err(broken(format!("{name} needs {wanted} bytes of workspace, there are {given}")));

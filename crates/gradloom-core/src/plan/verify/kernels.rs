@@ -1,0 +1,67 @@
+//! What a fused kernel must be before it runs: it indexes its operands by numbers that only this looks at.
+
+use crate::kernel::{Access, Body, Kernel, NodeKind, Store};
+
+/// Fused kernels: their expressions are sound, and their operands and results have as many elements as the nodes that load and store them.
+/// Kernels index by these numbers without looking.
+pub(super) fn check(
+    kernel: &Kernel,
+    reads: &[Access],
+    writes: &[Access],
+    workspace: usize,
+) -> Result<(), String> {
+    match kernel {
+        Kernel::Loop(body) => check_body(body, reads, writes),
+        Kernel::Dot { epilogue, .. } if reads.len() < 2 || epilogue.has_row_reductions() => {
+            Err("is no product with an epilogue".into())
+        }
+        Kernel::Dot { epilogue, .. } => check_body(epilogue, reads, writes),
+        Kernel::Group(parts) => {
+            let (mut read, mut write, mut scratch) = (0, 0, 0);
+            for part in parts {
+                let apart = part.reads.start == read && part.writes.start == write;
+                if !apart || part.workspace.start < scratch || part.workspace.end > workspace {
+                    return Err("has parts that share operands, results or scratch".into());
+                }
+                (read, write, scratch) = (part.reads.end, part.writes.end, part.workspace.end);
+                let (Some(reads), Some(writes)) =
+                    (reads.get(part.reads.clone()), writes.get(part.writes.clone()))
+                else {
+                    return Err("has parts with operands that it does not have".into());
+                };
+                check(&part.kernel, reads, writes, part.workspace.len())?;
+            }
+            let all = read == reads.len() && write == writes.len();
+            if all { Ok(()) } else { Err("has operands that no part uses".into()) }
+        }
+        Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => Ok(()),
+    }
+}
+
+fn check_body(body: &Body, reads: &[Access], writes: &[Access]) -> Result<(), String> {
+    body.check()?;
+    for node in &body.nodes {
+        if let NodeKind::Load(read) = node.kind {
+            let fits = reads.get(read).is_some_and(|access| {
+                access.dtype == node.dtype && access.layout.shape.elements() == body.elements(node.level)
+            });
+            if !fits {
+                return Err(format!("loads operand {read} at a level that it does not have"));
+            }
+        }
+    }
+    let mut written = vec![false; writes.len()];
+    for store in &body.stores {
+        let elements = match store {
+            Store::Whole { level, .. } => body.elements(*level),
+            Store::Columns { .. } => body.columns,
+        };
+        let fits = writes.get(store.write()).is_some_and(|access| {
+            access.dtype == body.node(store.node()).dtype && access.layout.shape.elements() == elements
+        });
+        if !fits || std::mem::replace(&mut written[store.write()], true) {
+            return Err(format!("stores result {} at a level that it does not have", store.write()));
+        }
+    }
+    if written.iter().all(|&w| w) { Ok(()) } else { Err("leaves a result unwritten".into()) }
+}
