@@ -121,9 +121,10 @@ fn the_verifier_finds_broken_ones() {
     broken(|plan| plan.launches[0].writes[0].buffer = ValueId(5), "launch 0 (add)");
     broken(
         |plan| {
-            let table = plan.buffer_of[&ValueId(5)];
-            plan.buffers[table].offset = 0;
+            let (exp, positions) = (plan.buffer_of[&ValueId(3)], plan.buffer_of[&ValueId(1)]);
+            plan.buffers[exp].offset = plan.buffers[positions].offset;
+            plan.totals.constants += plan.buffers[exp].bytes;
         },
-        "but finds",
+        "hoisted launch 1 (div) reads %1, but finds None",
     );
 }
