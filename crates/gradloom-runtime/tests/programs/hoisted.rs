@@ -1,10 +1,10 @@
 //! What runs once, when a program is loaded, has the right values in every step.
 
-use crate::leaves::Leaves;
 use crate::{bits, devices, graph, values};
 use gradloom_core::passes;
 use gradloom_core::reference::evaluate;
 use gradloom_runtime::Program;
+use gradloom_testing::Leaves;
 
 /// A sinusoidal table added to a batch, a mask of relative positions in a softmax, and an update by the table's rows.
 const STEP: &str = "%0: f32[3, 80, 64] = input \"x\"\n%1: f32[64] = param \"w\"\n\
