@@ -90,7 +90,8 @@ unsafe fn columns_body<F: Reducer>(rows: usize, columns: usize, operand: &Operan
         for r in (0..fours).step_by(4) {
             let (a, b, c, d) = (chunk(r), chunk(r + 1), chunk(r + 2), chunk(r + 3));
             for ((((sum, &a), &b), &c), &d) in sums.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-                *sum = F::combine(*sum, F::combine(F::combine(a, b), F::combine(c, d)));
+                // One by one: how many rows a tile has must not show.
+                *sum = F::combine(F::combine(F::combine(F::combine(*sum, a), b), c), d);
             }
         }
         for from in (fours..rows).map(chunk) {
