@@ -19,7 +19,7 @@ const WORK_PER_ELEMENT: f64 = 40.0;
 const COLUMN_UNIT: usize = 32;
 /// Rows are split at multiples of this: the height of the tallest micro-kernel.
 const ROW_UNIT: usize = STRIP;
-/// Most columns of a task; their packed panel, with the rows of a [depth block](super::DotPlan::depth_blocks), fits a second-level cache.
+/// Most columns of a task; their packed panel, with the rows of a [depth block](super::DotPlan::depth_block), fits a second-level cache.
 const MOST_COLUMNS: usize = 256;
 /// Most rows of a task.
 const MOST_ROWS: usize = 528;
