@@ -396,3 +396,23 @@ fn attention_takes_large_scores_and_keeps_every_nan() {
         assert!(attend.run([&q, &v, &v]).unwrap()[..40].iter().all(|y| y.is_nan()), "{payload:x}");
     }
 }
+
+#[test]
+fn the_smallest_gpt_trains() {
+    let config = gradloom_models::gpt2::Gpt2Config {
+        vocabulary: 3,
+        context: 2,
+        width: 1,
+        heads: 1,
+        layers: 1,
+        dropout: 0.0,
+    };
+    let mut train = Trainer::new(gradloom_models::gpt2::Gpt2::new(&config).unwrap())
+        .inputs([i32("ids", [1, 2]), i32("targets", [1, 2])])
+        .loss(|gpt, [ids, targets]| gpt.loss(ids, targets))
+        .optimizer(AdamW::new(1e-2))
+        .clip_norm(1.0)
+        .compile(&Device::cpu())
+        .unwrap();
+    assert!(train.step([&[0, 1], &[1, 2]]).unwrap().loss().unwrap().is_finite());
+}

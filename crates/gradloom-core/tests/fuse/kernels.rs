@@ -215,3 +215,54 @@ fn axes_of_extent_1_do_not_stand_in_the_way_of_a_reduction() {
     let middle = traced(&[f32("x", [3, 8, 4])], |x| vec![x[0].square().sum_axes(1)]);
     assert_eq!(kernels(&middle), ["map", "sum"]);
 }
+
+#[test]
+fn bools_are_gathered_and_not_summed() {
+    let graph = graph(
+        r#"
+        %0: f32[5, 6] = input "x"
+        %1: i32[5] = input "t"
+        %2: f32[5, 6] = constant 0.5
+        %3: bool[5, 6] = lt %2, %0
+        %4: bool[5] = gather %3, %1 {batch=1}
+        output "y" %4"#,
+    );
+    assert_eq!(kernels(&graph), ["map", "gather"]);
+}
+
+#[test]
+fn an_update_stays_out_of_a_group_that_reads_what_it_overwrites() {
+    // The second reads the first's target in another order: one launch could not write it in place.
+    let graph = graph(
+        r#"
+        %0: f32[4, 4] = param "w"
+        %1: f32[4, 4] = state "average" {init=0.0}
+        %2: f32[4, 4] = input "g"
+        %3: f32[4, 4] = sub %0, %2
+        %4: f32[4, 4] = permute %0 {perm=[1, 0]}
+        %5: f32[4, 4] = add %1, %4
+        update %0 <- %3
+        update %1 <- %5"#,
+    );
+    assert_eq!(kernels(&graph), ["map", "map"]);
+}
+
+#[test]
+fn what_can_trap_is_not_computed_again_by_updates() {
+    let graph = graph(
+        r#"
+        %0: f32[4, 6] = param "w"
+        %1: f32[4, 6] = constant 0.0
+        %2: i32[4] = input "t"
+        %3: f32[4] = input "g"
+        %4: f32[4, 6] = scatter_add %1, %2, %3 {batch=1}
+        %5: f32[4] = sum %4 {axes=[1]}
+        %6: f32[4, 6] = sub %0, %4
+        output "y" %5
+        update %0 <- %6"#,
+    );
+    kernels(&graph);
+    assert!(
+        fused(&graph, Fusion::On).kernels.iter().all(|kernel| !(kernel.commit && kernel.can_trap(&graph)))
+    );
+}

@@ -203,3 +203,29 @@ fn the_null_device_runs_nothing() {
     let error = program.debug_run(&[], |_| None, Retention::AsPlanned).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Device);
 }
+
+#[test]
+fn attention_reads_in_its_own_order_wherever_it_was_written() {
+    let text = "graph {
+  %0: f32[1, 2, 3, 4] = input \"x\"
+  %1: f32[1, 2, 3, 4], %2: f32[1, 2, 3] = attention %0, %0, %0 {scale=0.5, causal}
+  %3: f32[1, 3, 2, 4] = permute %1 {perm=[0, 2, 1, 3]}
+  %4: f32[3, 8] = reshape %3
+  %5: f32[3, 3] = dot %4, %4 {lhs_contract=[1], rhs_contract=[1]}
+  output \"a\" %1
+  output \"y\" %5
+}";
+    let graph = parse(text).unwrap();
+    let program =
+        Program::standalone(graph, &Device::cpu_with_threads(1).unwrap(), &|_: &OpKind| None).unwrap();
+    let x =
+        HostTensor::from_f64(Type::new(DType::F32, [1, 2, 3, 4]), (0..24).map(|i| f64::from(i % 7) / 8.0));
+    let mut run = program.debug_run(&[("x", &bytes(&x))], |_| None, Retention::EveryValue).unwrap();
+    let launches = run.plan().launches.len();
+    run.run(0..launches).unwrap();
+    let value = run.graph().output("a").unwrap();
+    let (read, output) = (run.read(value).unwrap(), run.output("a").unwrap());
+    assert_eq!(read, output);
+    run.write(value, &output).unwrap();
+    assert_eq!(run.read(value).unwrap(), output);
+}
