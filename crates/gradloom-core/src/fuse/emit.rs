@@ -102,13 +102,27 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
     {
         op = facts.nodes[node].op;
     }
-    let (body, reads) = (builder.body, builder.reads);
+    let (mut body, reads) = (builder.body, builder.reads);
+    if product.is_none() && cluster.domain.split.is_none() {
+        in_one_row(&mut body, &reads);
+    }
     let writes = left.iter().map(|&node| own(facts, facts.op(node).results[0], memory)).collect();
     let kernel = match product.map(|node| &facts.op(node).kind) {
         Some(OpKind::Dot(axes)) => Kernel::Dot { axes: axes.clone(), epilogue: body },
         _ => Kernel::Loop(body),
     };
     Some(KernelSpec { op, kernel, reads, writes, commit: cluster.commit, once: cluster.once })
+}
+
+/// A map whose operands all run as its positions do needs no rows.
+fn in_one_row(body: &mut Body, reads: &[Access]) {
+    let straight = body.nodes.iter().all(|node| match node.kind {
+        NodeKind::Load(read) => node.level == Level::Uniform || reads[read].layout.is_contiguous(),
+        _ => true,
+    });
+    if straight && body.nodes.iter().all(|node| node.level != Level::Row) {
+        (body.rows, body.columns) = (1, body.rows * body.columns);
+    }
 }
 
 /// Rows and columns of a map, where nothing asks for any: the last axis, if it is worth a row.
