@@ -13,6 +13,9 @@ pub(crate) type Allocate<'a> = &'a dyn Fn(usize) -> Option<Memory>;
 /// [`Store`](crate::Store) and by `&mut` on the program.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    /// What the system gave.
+    allocated: NonNull<u8>,
+    /// The first aligned byte in it.
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -27,8 +30,11 @@ impl Memory {
     pub(crate) fn new(bytes: usize) -> Option<Self> {
         let layout = Self::layout(bytes)?;
         // SAFETY: the layout has at least one byte.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Self { start, bytes })
+        let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let before = allocated.align_offset(ALIGNMENT);
+        // SAFETY: the layout has room for as many bytes before the first aligned one.
+        let start = unsafe { allocated.add(before) };
+        Some(Self { allocated, start, bytes })
     }
 
     /// The same bytes at an address of their own. Nobody may write them meanwhile.
@@ -39,8 +45,10 @@ impl Memory {
         Some(copy)
     }
 
+    /// Has room to align what is in it. The system is not asked to: it has zeroed pages, which cost nothing before they are used, but
+    /// of aligned memory, the standard library writes every byte to make it 0.
     fn layout(bytes: usize) -> Option<Layout> {
-        Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
+        Layout::from_size_align(bytes.checked_add(ALIGNMENT)?, 1).ok()
     }
 
     /// Number of bytes.
@@ -60,6 +68,6 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let layout = Self::layout(self.bytes).expect("it was allocated with this layout");
         // SAFETY: allocated in `new` with the same layout.
-        unsafe { dealloc(self.start.as_ptr(), layout) };
+        unsafe { dealloc(self.allocated.as_ptr(), layout) };
     }
 }
