@@ -1,5 +1,6 @@
 //! Plans of graphs in text form, lowered for the CPU: what runs when, where values live, and what is refused.
 
+mod aliases;
 mod files;
 mod hoist;
 mod memory;
@@ -7,6 +8,7 @@ mod random_graphs;
 mod store;
 mod updates;
 mod verify;
+mod verify_kernels;
 mod views;
 
 use gradloom_codegen::cpu;

@@ -266,3 +266,98 @@ fn what_can_trap_is_not_computed_again_by_updates() {
         fused(&graph, Fusion::On).kernels.iter().all(|kernel| !(kernel.commit && kernel.can_trap(&graph)))
     );
 }
+
+/// Three products of `left` and `right` operands by number, as in `dot %3, %4`, over four square leaves.
+fn products(operands: [[usize; 2]; 3]) -> Graph {
+    let mut text: String = (0..4).map(|i| format!("%{i}: f32[4, 4] = input \"x{i}\"\n")).collect();
+    for (i, [left, right]) in operands.into_iter().enumerate() {
+        let number = 4 + i;
+        text +=
+            &format!("%{number}: f32[4, 4] = dot %{left}, %{right} {{lhs_contract=[1], rhs_contract=[0]}}\n");
+    }
+    text += "output \"a\" %4\noutput \"b\" %5\noutput \"c\" %6";
+    graph(&text)
+}
+
+#[test]
+fn products_that_share_an_operand_are_one_launch() {
+    assert_eq!(kernels(&products([[0, 1], [0, 2], [0, 3]])), ["3 dots"], "the left one, as of q, k and v");
+    assert_eq!(kernels(&products([[1, 0], [2, 0], [3, 0]])), ["3 dots"], "the right one");
+    assert_eq!(
+        kernels(&products([[0, 1], [2, 3], [0, 2]])),
+        ["dot", "dot", "dot"],
+        "no neighbours share one"
+    );
+    assert_eq!(
+        kernels(&products([[0, 1], [1, 2], [2, 3]])),
+        ["dot", "dot", "dot"],
+        "shared, but not on one side"
+    );
+    assert_eq!(kernels(&products([[0, 1], [0, 2], [0, 5]])), ["2 dots", "dot"], "the last needs the second");
+    assert_eq!(kernels(&products([[0, 1], [0, 4], [0, 2]])), ["dot", "2 dots"], "the second needs the first");
+}
+
+#[test]
+fn products_of_the_step_and_of_its_updates_are_apart() {
+    let graph = graph(
+        r#"
+        %0: f32[4, 4] = state "s" {init=1.0}
+        %1: f32[4, 4] = input "x"
+        %2: f32[4, 4] = dot %1, %0 {lhs_contract=[1], rhs_contract=[0]}
+        %3: f32[4, 4] = dot %1, %1 {lhs_contract=[1], rhs_contract=[0]}
+        output "y" %2
+        update %0 <- %3"#,
+    );
+    assert_eq!(kernels(&graph), ["dot", "dot"]);
+}
+
+#[test]
+fn a_table_of_constants_is_a_kernel_of_its_own_that_runs_once() {
+    let graph = graph(
+        r#"
+        %0: f32[8, 16] = input "x"
+        %1: f32[8, 16] = iota {axis=1}
+        %2: f32[8, 16] = sin %1
+        %3: f32[8, 16] = mul %0, %2
+        output "y" %3"#,
+    );
+    assert_eq!(kernels(&graph), ["map", "map"]);
+    let fused = fused(&graph, Fusion::On);
+    assert_eq!(fused.kernels.iter().map(|kernel| kernel.once).collect::<Vec<_>>(), [true, false]);
+    // A position itself is no table: comparing it is cheaper than reading what the comparison gave.
+    let light = graph_with_light_positions();
+    assert_eq!(kernels(&light), ["map"]);
+}
+
+fn graph_with_light_positions() -> Graph {
+    graph(
+        r#"
+        %0: f32[8, 16] = input "x"
+        %1: i32[8, 16] = iota {axis=0}
+        %2: i32[8, 16] = iota {axis=1}
+        %3: bool[8, 16] = le %2, %1
+        %4: f32[8, 16] = constant 0.0
+        %5: f32[8, 16] = select %3, %0, %4
+        output "y" %5"#,
+    )
+}
+
+#[test]
+fn a_concat_of_sums_is_written_by_those_that_compute_them_only_if_nobody_else_needs_them() {
+    let sums = |more: &str| {
+        graph(&format!(
+            r#"
+            %0: f32[5] = input "a"
+            %1: f32[6] = input "b"
+            %2: f32[] = sum %0 {{axes=[0]}}
+            %3: f32[] = sum %1 {{axes=[0]}}
+            %4: f32[1] = reshape %2
+            %5: f32[1] = reshape %3
+            %6: f32[2] = concat %4, %5 {{axis=0}}
+            output "y" %6{more}"#
+        ))
+    };
+    assert_eq!(kernels(&sums("")), ["2 reduces"]);
+    let read = kernels(&sums("\noutput \"sum\" %2"));
+    assert!(read.contains(&"concat".to_string()), "{read:?}");
+}
