@@ -361,3 +361,140 @@ fn a_concat_of_sums_is_written_by_those_that_compute_them_only_if_nobody_else_ne
     let read = kernels(&sums("\noutput \"sum\" %2"));
     assert!(read.contains(&"concat".to_string()), "{read:?}");
 }
+
+/// `x · f(f(..f(s)))` with so many functions of one number.
+fn scaled_by_a_number_of(functions: usize) -> Graph {
+    let mut text = "%0: f32[8, 8] = input \"x\"\n%1: f32[] = input \"s\"\n".to_string();
+    for i in 0..functions {
+        text += &format!("%{}: f32[] = sin %{}\n", i + 2, i + 1);
+    }
+    let last = functions + 1;
+    let [one, all, product] = [1, 2, 3].map(|i| last + i);
+    text += &format!(
+        "%{one}: f32[1, 1] = reshape %{last}\n%{all}: f32[8, 8] = broadcast %{one}\n\
+         %{product}: f32[8, 8] = mul %0, %{all}\noutput \"y\" %{product}"
+    );
+    graph(&text)
+}
+
+#[test]
+fn a_number_is_computed_where_it_is_used_unless_that_takes_long() {
+    assert_eq!(kernels(&scaled_by_a_number_of(8)), ["map"]);
+    assert_eq!(kernels(&scaled_by_a_number_of(9)), ["map", "map"]);
+    // Two users: it is computed once.
+    let shared = graph(
+        r#"
+        %0: f32[4] = input "x"
+        %1: f32[6] = input "y"
+        %2: f32[1] = input "s"
+        %3: f32[1] = sin %2
+        %4: f32[4] = broadcast %3
+        %5: f32[6] = broadcast %3
+        %6: f32[4] = mul %0, %4
+        %7: f32[6] = mul %1, %5
+        output "a" %6
+        output "b" %7"#,
+    );
+    assert_eq!(kernels(&shared), ["map", "map", "map"]);
+}
+
+#[test]
+fn kernels_that_read_the_same_are_one_and_so_are_single_numbers() {
+    let siblings = graph(
+        r#"
+        %0: f32[8, 8] = input "x"
+        %1: f32[8, 8] = sin %0
+        %2: f32[8] = sum %0 {axes=[1]}
+        %3: f32[8] = reduce_max %0 {axes=[1]}
+        output "a" %1
+        output "b" %2
+        output "c" %3"#,
+    );
+    assert_eq!(kernels(&siblings), ["row"]);
+    let numbers = graph(
+        r#"
+        %0: f32[] = input "x"
+        %1: f32[] = input "y"
+        %2: f32[] = sin %0
+        %3: f32[] = exp %1
+        output "a" %2
+        output "b" %3"#,
+    );
+    assert_eq!(kernels(&numbers), ["map"]);
+    let apart = graph(
+        r#"
+        %0: f32[4] = input "x"
+        %1: f32[5] = input "y"
+        %2: f32[4] = sin %0
+        %3: f32[5] = exp %1
+        output "a" %2
+        output "b" %3"#,
+    );
+    assert_eq!(kernels(&apart), ["map", "map"], "they read nothing in common");
+}
+
+/// Attention over [batch, heads, time, depth], whose results go where the given permutations of their axes put them.
+fn attention_seen_as(perms: &[[usize; 4]]) -> Graph {
+    let mut text: String = ["q", "k", "v"]
+        .iter()
+        .enumerate()
+        .map(|(i, n)| format!("%{i}: f32[2, 3, 4, 8] = input \"{n}\"\n"))
+        .collect();
+    text += "%3: f32[2, 3, 4, 8], %4: f32[2, 3, 4] = attention %0, %1, %2 {causal, scale=0.5}\n";
+    for (i, perm) in perms.iter().enumerate() {
+        let shape = perm.map(|axis| [2, 3, 4, 8][axis]);
+        let [permuted, whole, result] = [0, 1, 2].map(|j| 5 + 3 * i + j);
+        text += &format!(
+            "%{permuted}: f32{shape:?} = permute %3 {{perm={perm:?}}}\n\
+             %{whole}: f32[192] = reshape %{permuted}\n%{result}: f32[192] = exp %{whole}\noutput \"y{i}\" %{result}\n"
+        );
+    }
+    graph(&text)
+}
+
+#[test]
+fn attention_writes_its_result_in_the_order_in_which_all_read_it() {
+    // The copy that the reshape would need is not there: it is a view of what was written in that order.
+    let reads = |graph: &Graph| {
+        let kernels = fused(graph, Fusion::On).kernels;
+        assert_eq!(kernels[0].kernel.name(), "attention");
+        kernels[0].writes[0].layout.is_contiguous()
+    };
+    let heads_beside_each_other = attention_seen_as(&[[0, 2, 1, 3]]);
+    assert_eq!(kernels(&heads_beside_each_other), ["attention", "map"]);
+    assert!(!reads(&heads_beside_each_other));
+    assert!(!reads(&attention_seen_as(&[[0, 2, 1, 3], [0, 2, 1, 3]])));
+    // Two that disagree, or an order that would take rows apart: as it is.
+    assert!(reads(&attention_seen_as(&[[0, 2, 1, 3], [1, 0, 2, 3]])));
+    assert!(reads(&attention_seen_as(&[[0, 1, 3, 2]])));
+}
+
+/// `dot(v², w) + v` where v is the sine of a sum of so many inputs.
+fn skip_connection_from_a_sum_of(inputs: usize) -> Graph {
+    let mut text: String = (0..inputs).map(|i| format!("%{i}: f32[8, 8] = input \"x{i}\"\n")).collect();
+    let mut next = inputs;
+    let mut push = |line: String| {
+        text += &format!("%{next}: f32[8, 8] = {line}\n");
+        next += 1;
+        next - 1
+    };
+    let w = push("param \"w\"".into());
+    let sum = (1..inputs).fold(0, |sum, i| push(format!("add %{sum}, %{i}")));
+    let v = push(format!("sin %{sum}"));
+    let square = push(format!("mul %{v}, %{v}"));
+    let dot = push(format!("dot %{square}, %{w} {{lhs_contract=[1], rhs_contract=[0]}}"));
+    let y = push(format!("add %{dot}, %{v}"));
+    graph(&format!("{text}output \"y\" %{y}"))
+}
+
+#[test]
+fn what_is_far_away_is_computed_again_from_a_few_inputs_and_kept_otherwise() {
+    // Keeping a value costs five reads of it, besides those of writing it and reading it once.
+    for (inputs, stored) in [(1, 1), (2, 1), (5, 1), (7, 2)] {
+        let graph = skip_connection_from_a_sum_of(inputs);
+        assert_eq!(kernels(&graph), ["map", "dot with epilogue"]);
+        assert_eq!(body(&graph, 0).stores.len(), stored, "{inputs} inputs:\n{}", body(&graph, 0));
+        let again = if stored == 1 { inputs } else { 1 };
+        assert_eq!(loads(&body(&graph, 1)), again, "{inputs} inputs:\n{}", body(&graph, 1));
+    }
+}

@@ -12,9 +12,12 @@ fn elements_of(init: &Init, shape: impl Into<Shape>, key: InitialKey) -> Vec<f32
     out
 }
 
-/// A million standard normal numbers.
+/// Numbers of a sample.
+const SAMPLE: usize = if cfg!(debug_assertions) { 1 << 18 } else { 1 << 20 };
+
+/// Standard normal numbers.
 fn standard_normal(key: InitialKey) -> Vec<f64> {
-    let values = elements_of(&Init::Normal { std: 1.0 }, [1 << 20], key);
+    let values = elements_of(&Init::Normal { std: 1.0 }, [SAMPLE], key);
     values.into_iter().map(f64::from).collect()
 }
 
@@ -122,7 +125,7 @@ fn the_distributions_are_right_everywhere() {
         let key = InitialKey { seed, parameter: 1 };
         let normal = distance(standard_normal(key), cumulative);
         assert!(normal < 2.23, "seed {seed}: normal numbers are {normal} away");
-        let uniform = elements_of(&Init::Uniform { low: -1.0, high: 3.0 }, [1 << 20], key);
+        let uniform = elements_of(&Init::Uniform { low: -1.0, high: 3.0 }, [SAMPLE], key);
         assert!(uniform.iter().all(|v| (-1.0..=3.0).contains(v)));
         let uniform = distance(uniform.into_iter().map(f64::from).collect(), |v| (v + 1.0) / 4.0);
         assert!(uniform < 2.23, "seed {seed}: uniform numbers are {uniform} away");
