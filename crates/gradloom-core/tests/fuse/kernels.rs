@@ -498,3 +498,25 @@ fn what_is_far_away_is_computed_again_from_a_few_inputs_and_kept_otherwise() {
         assert_eq!(loads(&body(&graph, 1)), again, "{inputs} inputs:\n{}", body(&graph, 1));
     }
 }
+
+#[test]
+fn what_a_guard_or_the_start_of_a_window_needs_is_not_left_to_the_updates() {
+    let graph = graph(
+        r#"
+        %0: f32[4] = param "w"
+        %1: f32[4] = input "g"
+        %2: f32[8] = state "ring" {init=0.0}
+        %3: i32[] = input "n"
+        %4: f32[] = sum %1 {axes=[0]}
+        %5: f32[4] = sub %0, %1
+        %6: i32[] = constant 4
+        %7: i32[] = min %3, %6
+        guard "sum" %4
+        update %0 <- %5
+        update %2[%7] <- %1"#,
+    );
+    let kernels = fused(&graph, Fusion::On).kernels;
+    let commit: Vec<_> = kernels.iter().map(|spec| (spec.writes[0].buffer.0, spec.commit)).collect();
+    let of = |value: u32| commit.iter().find(|(buffer, _)| *buffer == value).map(|(_, commit)| *commit);
+    assert_eq!([of(4), of(7), of(5)], [Some(false), Some(false), Some(true)], "{commit:?}");
+}
