@@ -3,6 +3,7 @@
 mod aliases;
 mod files;
 mod hoist;
+mod json;
 mod memory;
 mod random_graphs;
 mod store;
