@@ -520,3 +520,18 @@ fn what_a_guard_or_the_start_of_a_window_needs_is_not_left_to_the_updates() {
     let of = |value: u32| commit.iter().find(|(buffer, _)| *buffer == value).map(|(_, commit)| *commit);
     assert_eq!([of(4), of(7), of(5)], [Some(false), Some(false), Some(true)], "{commit:?}");
 }
+
+#[test]
+fn what_can_trap_is_not_left_to_the_updates() {
+    let graph = graph(
+        r#"
+        %0: f32[4, 3] = state "s" {init=0.0}
+        %1: i32[4] = input "rows"
+        %2: f32[4, 3] = gather %0, %1 {batch=0}
+        %3: f32[4, 3] = neg %2
+        update %0 <- %3"#,
+    );
+    let kernels = fused(&graph, Fusion::On).kernels;
+    let when: Vec<_> = kernels.iter().map(|spec| (spec.kernel.name(), spec.commit)).collect();
+    assert_eq!(when, [("gather", false), ("map", true)]);
+}
