@@ -183,6 +183,15 @@ fn a_long_sum_is_left_to_many_tasks() {
     assert!(matches!(body.stores[..], [Store::Columns { .. }]), "{body}");
 }
 
+/// Splitting it would take its exponentials apart from its sum.
+#[test]
+fn the_softmax_of_a_single_row_of_thousands_is_one_kernel() {
+    for columns in [1, 2_000, 10_000] {
+        let graph = traced(&[f32("x", [1, columns])], |x| vec![x[0].softmax(-1)]);
+        assert_eq!(kernels(&graph).len(), 1, "{columns} columns: {:?}", kernels(&graph));
+    }
+}
+
 #[test]
 fn what_stands_between_two_kernels_keeps_them_apart() {
     // The sum needs the product, which needs the map: the two maps cannot be one kernel.
