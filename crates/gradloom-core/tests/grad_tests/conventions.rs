@@ -211,3 +211,25 @@ fn a_choice_by_the_sign_of_something_else_is_no_rectifier() {
     });
     assert_eq!(both, [[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]]);
 }
+
+#[test]
+fn a_limit_or_another_branch_that_is_computed_is_not_taken_for_zero() {
+    let x = [-3.0, -0.5, 0.5, 3.0];
+    let computed = |b: &mut Builder<'_>, x: ValueId| {
+        let zeros = b.splat_like(x, 0.0);
+        b.unary(UnaryOp::Exp, zeros)
+    };
+    let other = gradients(&[&x], |b, x| {
+        let (zeros, ones) = (b.splat_like(x[0], 0.0), computed(b, x[0]));
+        let condition = b.compare(CompareOp::Gt, x[0], zeros);
+        b.select(condition, x[0], ones)
+    });
+    assert_eq!(other, [[0.0, 0.0, 1.0, 1.0]]);
+    let limit = gradients(&[&x], |b, x| {
+        let (zeros, ones) = (b.splat_like(x[0], 0.0), computed(b, x[0]));
+        let limit = b.neg(ones);
+        let condition = b.compare(CompareOp::Gt, x[0], limit);
+        b.select(condition, x[0], zeros)
+    });
+    assert_eq!(limit, [[0.0, 1.0, 1.0, 1.0]]);
+}
