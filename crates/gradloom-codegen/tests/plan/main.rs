@@ -1,6 +1,7 @@
 //! Plans of graphs in text form, lowered for the CPU: what runs when, where values live, and what is refused.
 
 mod aliases;
+mod custom;
 mod files;
 mod hoist;
 mod json;

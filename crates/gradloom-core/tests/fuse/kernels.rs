@@ -181,6 +181,7 @@ fn a_long_sum_is_left_to_many_tasks() {
     let body = body(&graph, 0);
     assert_eq!((body.rows, body.columns), (30_000, 1));
     assert!(matches!(body.stores[..], [Store::Columns { .. }]), "{body}");
+    assert_eq!(loads(&body), 1, "an element for each position:\n{body}");
 }
 
 /// Splitting it would take its exponentials apart from its sum.

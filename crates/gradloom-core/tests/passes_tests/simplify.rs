@@ -219,6 +219,18 @@ fn divisions_by_powers_of_two_and_small_powers_become_products() {
          output \"c\" %4
          output \"d\" %5",
     );
+    for divisor in [0.25, 0.5, -2.0, 4.0, 1024.0] {
+        chain(
+            &format!(
+                "%0: f32[4] = input \"x\"\n%1: f32[4] = constant {divisor:?}\n%2: f32[4] = div %0, %1\noutput \"y\" %2"
+            ),
+            &format!(
+                "%0: f32[4] = input \"x\"\n%1: f32[4] = constant {:?}\n%2: f32[4] = mul %0, %1\noutput \"y\" %2",
+                1.0 / divisor
+            ),
+        );
+    }
+    stays_with("3.0", "div %0, %1");
     // The reciprocals are not normal numbers of float32.
     stays_with("1.7014118346046923e38", "div %0, %1");
     stays_with("5.877471754111438e-39", "div %0, %1");
