@@ -56,6 +56,15 @@ impl Level {
     }
 }
 
+/// How fused loops run. Both ways give the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Loops {
+    /// As machine code of their own, where this machine and its system allow that; otherwise interpreted.
+    Native,
+    /// Instruction by instruction, each a loop over a tile.
+    Interpreted,
+}
+
 /// A description of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
