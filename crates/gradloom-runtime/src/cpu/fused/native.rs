@@ -6,9 +6,12 @@
 //! Always holds: results are those of the interpreted program.
 
 use super::execute::{Task, Tile};
-use super::program::{Instruction, Place, Program};
+use super::keep::is_expensive;
+use super::program::{Instruction, Pass, Place, Program};
 use super::segment::{Segment, Uses, segments};
 use crate::cpu::Level;
+use crate::cpu::elementwise::functions::MapOp;
+use gradloom_core::ir::BinaryOp;
 
 /// A program's lists as steps.
 pub(super) struct Native {
@@ -53,9 +56,10 @@ impl Native {
             return None;
         }
         let uses = Uses::new(program);
-        let on_rows = |list: &[Instruction]| segments(program, list, Positions::Rows, &uses);
-        let passes = program.passes.iter().map(|pass| PassSteps {
-            tile: segments(program, &pass.tile, Positions::Tile, &uses),
+        let on_rows = |list: &[Instruction]| segments(program, list, Positions::Rows, &uses, &[]);
+        let fetched = fetched(program);
+        let passes = program.passes.iter().zip(&fetched).map(|(pass, fetched)| PassSteps {
+            tile: segments(program, &pass.tile, Positions::Tile, &uses, fetched),
             rows: on_rows(&pass.rows),
         });
         let mut native = Self {
@@ -96,6 +100,62 @@ impl Native {
             && program.passes.len() == 1
             && self.passes.iter().all(|pass| pass.tile.iter().all(compiled))
             && !program.passes.iter().any(|pass| pass.tile.iter().any(reduces))
+    }
+}
+
+/// An operand or a result of the launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Read(usize),
+    Write(usize),
+}
+
+/// For each pass, the reads of which it fetches the next strip, and the rows of a strip. Memory would idle during all passes but the first
+/// to touch an operand, most of all during the longest one.
+fn fetched(program: &Program) -> Vec<Vec<(Stream, usize)>> {
+    let mut fetched = vec![Vec::new(); program.passes.len()];
+    if program.passes.len() < 2 {
+        return fetched;
+    }
+    let width = if program.cuts_columns { program.columns.min(program.capacity) } else { program.columns };
+    let rows = match program.kept {
+        0 => (program.capacity / width.max(1)).clamp(1, program.most_rows),
+        _ => 1,
+    };
+    let reads = |pass: &Pass, read: usize| {
+        let mut slots = pass.tile.iter().flat_map(Instruction::operands);
+        slots.any(|slot| matches!(program.slots[slot as usize].place, Place::Read(r, _) if r == read))
+    };
+    let mut all: Vec<usize> = program
+        .slots
+        .iter()
+        .filter_map(|slot| match slot.place {
+            Place::Read(read, _) => Some(read),
+            _ => None,
+        })
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    for read in all {
+        let passes = program.passes.iter().enumerate().filter(|(_, pass)| reads(pass, read));
+        if let Some((longest, _)) = passes.max_by_key(|(_, pass)| pass.tile.iter().map(cost).sum::<usize>()) {
+            fetched[longest].push((Stream::Read(read), rows));
+        }
+    }
+    for slot in &program.slots {
+        if let Place::Write(write, _) = slot.place {
+            fetched[program.passes.len() - 1].push((Stream::Write(write), rows));
+        }
+    }
+    fetched
+}
+
+/// How long an instruction takes, in those of one addition, roughly.
+fn cost(instruction: &Instruction) -> usize {
+    match instruction {
+        Instruction::Map { op: MapOp::Unary(op, _), .. } if is_expensive(*op) => 20,
+        Instruction::Map { op: MapOp::Binary(BinaryOp::Div, _), .. } => 5,
+        _ => 1,
     }
 }
 

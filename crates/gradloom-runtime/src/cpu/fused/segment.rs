@@ -5,7 +5,7 @@
 //! written, position by position. What nobody outside of the segment reads is not written.
 
 use super::execute::{Task, Tile};
-use super::native::{Positions, Step};
+use super::native::{Positions, Step, Stream};
 use super::program::{Instruction, NONE, Place, Program, Slot, SlotInfo};
 use crate::cpu::native::{Builder, Call, Compiled, REDUCTIONS, Reduction, Routine, Source};
 use std::collections::HashMap;
@@ -52,12 +52,14 @@ pub(super) fn segments(
     list: &[Instruction],
     positions: Positions,
     uses: &Uses,
+    fetched: &[(Stream, usize)],
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut first = 0;
     while first < list.len() {
         let end = first + extent(program, &list[first..]);
-        let segment = (end > first).then(|| Draft::new(program, positions, uses, &list[first..end]).finish());
+        let segment =
+            (end > first).then(|| Draft::new(program, positions, uses, &list[first..end]).finish(fetched));
         match segment.flatten() {
             Some(segment) => steps.push(Step::Compiled(segment)),
             None => steps.extend((first..end.max(first + 1)).map(Step::Interpreted)),
@@ -139,8 +141,9 @@ impl<'a> Draft<'a> {
     }
 
     /// Compiles the instructions.
-    fn finish(mut self) -> Option<Segment> {
+    fn finish(mut self, fetched: &[(Stream, usize)]) -> Option<Segment> {
         self.list.iter().for_each(|instruction| self.add(instruction));
+        let fetches = self.fetches(fetched);
         let lines = self.builder.finish();
         let counts_columns = lines.counts_columns();
         let routine = Routine {
@@ -148,6 +151,7 @@ impl<'a> Draft<'a> {
             operands: self.bytes,
             reductions: self.reductions,
             long: self.program.columns.min(self.program.capacity) >= LONG,
+            fetches,
             streams: Vec::new(),
         };
         Some(Segment {
@@ -157,6 +161,23 @@ impl<'a> Draft<'a> {
             flat: self.flat && !counts_columns,
             counts_columns,
         })
+    }
+
+    /// The operands that are reads of these numbers, and the bytes from a strip of this many rows to the next.
+    fn fetches(&self, fetched: &[(Stream, usize)]) -> Vec<(u16, i32)> {
+        let fetch = |(number, operand): (usize, &Operand)| {
+            let Operand::Slot(slot) = *operand else { return None };
+            let info = &self.program.slots[slot as usize];
+            let (stream, grid) = match info.place {
+                Place::Read(read, grid) => (Stream::Read(read), grid),
+                Place::Write(write, grid) => (Stream::Write(write), grid),
+                _ => return None,
+            };
+            let &(_, rows) = fetched.iter().find(|(fetched, _)| *fetched == stream)?;
+            let distance = i32::try_from(rows * grid.row_stride * info.bytes).ok()?;
+            (!grid.repeated && distance > 0).then_some((number as u16, distance))
+        };
+        self.operands.iter().enumerate().filter_map(fetch).collect()
     }
 
     fn operand(&mut self, operand: Operand, bytes: usize) -> u16 {

@@ -62,6 +62,8 @@ pub(super) struct Places<'a> {
     pub(super) pointers: &'a [Option<Register>],
     /// For each invariant, whether it is in the pool and where.
     pub(super) pool: &'a [Option<usize>],
+    /// Operands that are fetched ahead, and how far.
+    pub(super) fetches: &'a [(u16, i32)],
     /// Operands that are written past the caches.
     pub(super) streams: &'a [u16],
 }
@@ -284,6 +286,14 @@ impl Places<'_> {
         MemoryOperand::new(base, COLUMN, bytes as u32, ahead, 1, false, Register::None)
     }
 
+    /// Fetches what will be wanted of an operand later than these elements.
+    fn fetch(&self, asm: &mut Assembler, code: Code, operand: u16, mut elements: MemoryOperand) {
+        if let Some((_, distance)) = self.fetches.iter().find(|(fetched, _)| *fetched == operand) {
+            elements.displacement += i64::from(*distance);
+            push(asm, Instruction::with1(code, elements));
+        }
+    }
+
     /// Emits a step; `reduce` what becomes of a reduction's vector.
     pub(super) fn step(
         &self,
@@ -393,6 +403,7 @@ impl Places<'_> {
                 let from = self.elements(asm, operand, 4, part);
                 let load = emit!(@make EVEX_Vmovups_zmm_k1z_zmmm512, to(), from);
                 push_under(asm, load, last, true);
+                self.fetch(asm, Code::Prefetcht1_m8, operand, from);
             }
             Op::LoadBytes(operand) => {
                 let from = self.elements(asm, operand, 1, part);
@@ -408,6 +419,7 @@ impl Places<'_> {
                 }
                 let store = emit!(@make EVEX_Vmovups_zmmm512_k1z_zmm, elements, from);
                 push_under(asm, store, last, false);
+                self.fetch(asm, Code::Prefetchw_m8, operand, elements);
             }
             Op::StoreBytes(operand) => {
                 let (bytes, low) = (SCRATCH[0], low(SCRATCH[0]));

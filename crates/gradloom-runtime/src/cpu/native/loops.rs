@@ -59,6 +59,8 @@ pub(in crate::cpu) struct Routine {
     pub(in crate::cpu) reductions: Vec<Reduction>,
     /// Whether a row can have as many columns as are reduced at a time.
     pub(in crate::cpu) long: bool,
+    /// Operands, and the bytes from an element to one that will be wanted later, which is fetched on the way.
+    pub(in crate::cpu) fetches: Vec<(u16, i32)>,
     /// Operands, aligned to vectors in all rows, that are written past the caches.
     pub(in crate::cpu) streams: Vec<u16>,
 }
@@ -87,7 +89,13 @@ pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
         routine.reductions.iter().map(|reduction| in_pool(reduction.identity)).collect();
     let frame = Frame::new(routine.operands.len(), routine.reductions.len(), allocation.spills as usize);
     let pointers = pointers(routine);
-    let places = Places { frame, pointers: &pointers, pool: &constants, streams: &routine.streams };
+    let places = Places {
+        frame,
+        pointers: &pointers,
+        pool: &constants,
+        streams: &routine.streams,
+        fetches: &routine.fetches,
+    };
     let asm = Assembler::new(pool);
     let mut emitter = Emitter { asm, routine, allocation, places, identities };
     emitter.function();
