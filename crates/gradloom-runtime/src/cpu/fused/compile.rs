@@ -14,6 +14,7 @@ use super::reductions::Reduction;
 use super::registers;
 use super::shared::with_shared_nodes;
 use crate::cpu::Level as InstructionSet;
+use crate::cpu::device::last_level_cache;
 use crate::cpu::elementwise::OPERANDS;
 use crate::cpu::elementwise::functions::{self, MapOp};
 use crate::cpu::source::Source;
@@ -90,6 +91,7 @@ impl<'a> Compiler<'a> {
             column_results: Vec::new(),
             uniform_results: Vec::new(),
             partials: column_partials(body),
+            large_results: large_results(launch),
             streams: Vec::new(),
             can_trap: body.can_trap(),
             capacity: 0,
@@ -495,6 +497,16 @@ pub(super) fn stages(body: &Body) -> Vec<usize> {
         stages.push(before + usize::from(matches!(node.kind, NodeKind::Reduce(..))));
     }
     stages
+}
+
+/// The results that are larger than the last-level cache, and take no operand's place.
+fn large_results(launch: &Launch) -> Vec<usize> {
+    let is_large = |&write: &usize| {
+        let access = &launch.writes[write];
+        access.layout.shape.elements() * access.dtype.bytes() > last_level_cache()
+            && launch.may_alias.iter().all(|&(other, _)| other != write)
+    };
+    (0..launch.writes.len()).filter(is_large).collect()
 }
 
 /// How often each node is used.

@@ -228,6 +228,8 @@ pub(in crate::cpu) struct Program {
     pub(super) uniform_results: Vec<UniformResult>,
     /// Bytes of a panel's partial results.
     pub(super) partials: usize,
+    /// Results that nobody will find in a cache, so large are they, and that take no operand's place.
+    pub(super) large_results: Vec<usize>,
     /// Slots that are fetched ahead.
     pub(super) streams: Vec<Slot>,
     pub(super) can_trap: bool,

@@ -39,11 +39,19 @@ enum Operand {
 /// A compiled segment.
 pub(super) struct Segment {
     code: Arc<Compiled>,
+    streaming: Option<Streaming>,
     operands: Vec<Operand>,
     positions: Positions,
     /// Whether rows that follow each other without gaps can be taken as one.
     flat: bool,
     counts_columns: bool,
+}
+
+/// Code that writes some results past the caches, where their rows start at whole vectors.
+struct Streaming {
+    code: Arc<Compiled>,
+    /// Numbers of those results.
+    operands: Vec<u16>,
 }
 
 /// The steps of a list.
@@ -144,6 +152,7 @@ impl<'a> Draft<'a> {
     fn finish(mut self, fetched: &[(Stream, usize)]) -> Option<Segment> {
         self.list.iter().for_each(|instruction| self.add(instruction));
         let fetches = self.fetches(fetched);
+        let streams = self.streams();
         let lines = self.builder.finish();
         let counts_columns = lines.counts_columns();
         let routine = Routine {
@@ -154,8 +163,11 @@ impl<'a> Draft<'a> {
             fetches,
             streams: Vec::new(),
         };
+        let streaming =
+            (!streams.is_empty()).then(|| Routine { streams: streams.clone(), ..routine.clone() });
         Some(Segment {
             code: Compiled::new(routine)?,
+            streaming: streaming.and_then(Compiled::new).map(|code| Streaming { code, operands: streams }),
             operands: self.operands,
             positions: self.positions,
             flat: self.flat && !counts_columns,
@@ -178,6 +190,24 @@ impl<'a> Draft<'a> {
             (!grid.repeated && distance > 0).then_some((number as u16, distance))
         };
         self.operands.iter().enumerate().filter_map(fetch).collect()
+    }
+
+    /// The operands that are large results, of 4-byte elements in rows, and that nobody reads.
+    fn streams(&self) -> Vec<u16> {
+        let is_stream = |&(_, operand): &(usize, &Operand)| {
+            let Operand::Slot(slot) = *operand else { return false };
+            let info = &self.program.slots[slot as usize];
+            let Place::Write(write, _) = info.place else { return false };
+            let is_read = self.uses.0[slot as usize] > self.own_uses(slot);
+            info.bytes == 4 && !is_read && self.program.large_results.contains(&write)
+        };
+        let streams = self.operands.iter().enumerate().filter(is_stream);
+        streams.map(|(number, _)| number as u16).collect()
+    }
+
+    /// How often the segment's instructions read a slot.
+    fn own_uses(&self, slot: Slot) -> usize {
+        self.list.iter().flat_map(Instruction::operands).filter(|&used| used == slot).count()
     }
 
     fn operand(&mut self, operand: Operand, bytes: usize) -> u16 {
@@ -234,8 +264,7 @@ impl<'a> Draft<'a> {
     fn define(&mut self, slot: Slot, source: Source) {
         let info = &self.program.slots[slot as usize];
         self.homes.insert(slot, source);
-        let own = self.list.iter().flat_map(Instruction::operands).filter(|&used| used == slot).count();
-        if matches!(info.place, Place::Write(..)) || own < self.uses.0[slot as usize] {
+        if matches!(info.place, Place::Write(..)) || self.own_uses(slot) < self.uses.0[slot as usize] {
             let operand = self.operand(Operand::Slot(slot), info.bytes);
             self.builder.store(operand, info.bytes, source);
         }
@@ -289,7 +318,8 @@ impl<'a> Draft<'a> {
 impl Segment {
     /// Bytes of memory that a run needs.
     pub(super) fn frame_bytes(&self) -> usize {
-        self.code.frame_bytes()
+        let streaming = self.streaming.as_ref().map_or(0, |streaming| streaming.code.frame_bytes());
+        self.code.frame_bytes().max(streaming)
     }
 
     /// The slots that are read from memory or written to it.
@@ -340,7 +370,11 @@ impl Segment {
                     }
                 }
             }
-            self.code.run(&call);
+            let aligned = |&number: &u16| call.starts_at_vectors(number as usize, rows);
+            match &self.streaming {
+                Some(Streaming { code, operands }) if operands.iter().all(aligned) => code.run(&call),
+                _ => self.code.run(&call),
+            }
         }
     }
 }

@@ -413,8 +413,13 @@ impl Places<'_> {
             Op::Store(operand) => {
                 let from = source(0).in_register(asm, SCRATCH[0]);
                 let elements = self.elements(asm, operand, 4, part);
-                if self.streams.contains(&operand) && !part.last {
-                    emit!(asm, EVEX_Vmovntps_m512_zmm, elements, from);
+                if self.streams.contains(&operand) {
+                    if part.last {
+                        let store = emit!(@make EVEX_Vmovups_zmmm512_k1z_zmm, elements, from);
+                        push_under(asm, store, last, false);
+                    } else {
+                        emit!(asm, EVEX_Vmovntps_m512_zmm, elements, from);
+                    }
                     return;
                 }
                 let store = emit!(@make EVEX_Vmovups_zmmm512_k1z_zmm, elements, from);

@@ -14,8 +14,10 @@ mod lower;
 mod math;
 mod memory;
 mod registers;
+#[cfg(test)]
+mod tests;
 
-use frame::Frame;
+use frame::{Frame, VECTOR};
 pub(in crate::cpu) use ir::{Builder, Source};
 pub(in crate::cpu) use loops::{REDUCTIONS, Reduction, Routine};
 use memory::Executable;
@@ -94,6 +96,20 @@ impl Call {
             let place = self.frame.add(Frame::operand(number));
             place.cast::<*const u8>().write(start);
             place.add(8).cast::<usize>().write(row_stride);
+        }
+    }
+
+    /// Whether all of an operand's rows start at addresses that are a vector's multiple.
+    ///
+    /// # Safety
+    /// The operand was filled in.
+    #[inline]
+    pub(in crate::cpu) unsafe fn starts_at_vectors(&self, number: usize, rows: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let place = self.frame.add(Frame::operand(number)).cast::<usize>();
+            let (start, row_stride) = (place.read(), place.add(1).read());
+            start.is_multiple_of(VECTOR) && (rows == 1 || row_stride.is_multiple_of(VECTOR))
         }
     }
 
