@@ -18,7 +18,7 @@ mod prefetch;
 mod program;
 mod reductions;
 mod registers;
-#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_segment.rs")]
 mod segment;
 mod shared;
 mod stores;

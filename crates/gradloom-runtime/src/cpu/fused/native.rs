@@ -35,6 +35,7 @@ pub(super) struct PassSteps {
 
 /// What runs next.
 pub(super) enum Step {
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     Compiled(Segment),
     /// The instruction with this number.
     Interpreted(usize),
@@ -189,5 +190,17 @@ impl Task<'_> {
                 Step::Interpreted(number) => interpret(&instructions[*number]),
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Native {
+    /// Numbers of the instructions of each pass's tiles that stay interpreted.
+    pub(super) fn interpreted(&self) -> Vec<Vec<usize>> {
+        let number = |step: &Step| match step {
+            Step::Interpreted(number) => Some(*number),
+            Step::Compiled(_) => None,
+        };
+        self.passes.iter().map(|pass| pass.tile.iter().filter_map(number).collect()).collect()
     }
 }

@@ -229,6 +229,7 @@ pub(in crate::cpu) struct Program {
     /// Bytes of a panel's partial results.
     pub(super) partials: usize,
     /// Results that nobody will find in a cache, so large are they, and that take no operand's place.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) large_results: Vec<usize>,
     /// Slots that are fetched ahead.
     pub(super) streams: Vec<Slot>,

@@ -20,6 +20,7 @@ pub(super) type ReduceFn = unsafe fn(rows: usize, columns: usize, operand: &Oper
 
 /// A reduction's operator.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) struct Reduction {
     pub(super) op: ReduceOp,
     pub(super) dtype: DType,

@@ -17,7 +17,8 @@ mod trigonometric;
 #[cfg(test)]
 mod tests;
 
-/// What the functions are made of, for code that computes them elsewhere.
+/// What the functions are made of, for machine code that computes the same.
+#[cfg(target_arch = "x86_64")]
 pub(super) mod coefficients {
     pub(in crate::cpu) use super::erf::{LARGE as ERF_LARGE, SMALL as ERF_SMALL};
     pub(in crate::cpu) use super::exp::{EXPM1, ROUND};

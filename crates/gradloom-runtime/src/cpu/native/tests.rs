@@ -315,6 +315,22 @@ fn more_values_than_registers_go_through_memory() {
 }
 
 #[test]
+fn rows_that_start_inside_a_vector_are_told_apart() {
+    let mut frame = Memory::new(1024);
+    // SAFETY: the frame has room for an operand; nothing is called.
+    let mut starts = |address: usize, row_stride: usize, rows: usize| unsafe {
+        let call = Call::new(frame.start(), rows, 16);
+        call.operand(0, std::ptr::without_provenance(address), row_stride);
+        call.starts_at_vectors(0, rows)
+    };
+    let cases = [(640, 64, 3), (640, 4, 1), (644, 64, 1), (640, 68, 2)];
+    assert_eq!(
+        cases.map(|(address, stride, rows)| starts(address, stride, rows)),
+        [true, true, false, false]
+    );
+}
+
+#[test]
 fn equal_routines_are_compiled_once() {
     let of = |factor: f32| {
         let mut builder = Builder::default();
