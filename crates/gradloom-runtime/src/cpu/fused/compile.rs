@@ -7,7 +7,7 @@
 
 use super::Loops;
 use super::keep::keeps;
-use super::native::Native;
+use super::native::{Native, is_bound_by_memory};
 use super::prefetch::streams;
 use super::program::{Check, Gather, Grid, Instruction, NONE, Pass, Place, Program, Slot, SlotInfo};
 use super::reductions::Reduction;
@@ -47,6 +47,9 @@ impl Program {
             program = Compiler::compile(body, launch, level, false);
         }
         if loops == Loops::Native {
+            if !is_bound_by_memory(&program) {
+                program.large_results.clear();
+            }
             program.native = Native::new(&program, level);
         }
         program

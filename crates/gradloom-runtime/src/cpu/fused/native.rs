@@ -151,6 +151,13 @@ fn fetched(program: &Program) -> Vec<Vec<(Stream, usize)>> {
     fetched
 }
 
+/// Whether a program is so short that it waits for memory, where its operands are large. Longer ones lose by writing past the caches.
+pub(super) fn is_bound_by_memory(program: &Program) -> bool {
+    /// Where the two ways took the same time: between a normalisation's gradient and GELU.
+    const SHORT: usize = 24;
+    program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
+}
+
 /// How long an instruction takes, in those of one addition, roughly.
 fn cost(instruction: &Instruction) -> usize {
     match instruction {

@@ -228,7 +228,7 @@ pub(in crate::cpu) struct Program {
     pub(super) uniform_results: Vec<UniformResult>,
     /// Bytes of a panel's partial results.
     pub(super) partials: usize,
-    /// Results that nobody will find in a cache, so large are they, and that take no operand's place.
+    /// Results that are worth writing past the caches: larger than those, taking no operand's place, of a program that waits for memory.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) large_results: Vec<usize>,
     /// Slots that are fetched ahead.
