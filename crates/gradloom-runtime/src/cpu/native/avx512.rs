@@ -294,13 +294,13 @@ impl Places<'_> {
         }
     }
 
-    /// Emits a step; `reduce` what becomes of a reduction's vector.
+    /// Emits a step; `reduce` what becomes of a reduction's vector, so many vectors ahead.
     pub(super) fn step(
         &self,
         asm: &mut Assembler,
         step: &Step,
         part: Part,
-        reduce: &mut dyn FnMut(&mut Assembler, u16, Register),
+        reduce: &mut dyn FnMut(&mut Assembler, u16, Register, usize),
     ) {
         match *step {
             Step::Spill { register, to } => {
@@ -311,7 +311,10 @@ impl Places<'_> {
                 let from = at(FRAME, self.frame.spill(from as usize));
                 emit!(asm, EVEX_Vmovaps_zmm_k1z_zmmm512, vector(register), from);
             }
-            Step::Line { op, sources, target } => self.line(asm, op, sources, target, part, reduce),
+            Step::Line { op, sources, target, ahead } => {
+                let part = Part { ahead: part.ahead + ahead as usize, ..part };
+                self.line(asm, op, sources, target, part, reduce);
+            }
         }
     }
 
@@ -322,7 +325,7 @@ impl Places<'_> {
         sources: [Option<Place>; SOURCES],
         target: Option<u8>,
         part: Part,
-        reduce: &mut dyn FnMut(&mut Assembler, u16, Register),
+        reduce: &mut dyn FnMut(&mut Assembler, u16, Register, usize),
     ) {
         let place = |i: usize| sources[i].expect("a line has its sources");
         let source = |i: usize| self.vector(place(i));
@@ -438,7 +441,7 @@ impl Places<'_> {
             }
             Op::Reduce(reduction) => {
                 let from = source(0).in_register(asm, SCRATCH[1]);
-                reduce(asm, reduction, from);
+                reduce(asm, reduction, from, part.ahead);
             }
         }
     }

@@ -150,6 +150,8 @@ pub(super) struct Line {
     pub(super) sources: [Option<Source>; SOURCES],
     /// The value that it makes.
     pub(super) target: Option<Value>,
+    /// Vectors after the current column, of which it is.
+    pub(super) ahead: u8,
 }
 
 impl Line {
@@ -172,6 +174,26 @@ pub(in crate::cpu) struct Lines {
 }
 
 impl Lines {
+    /// The lines for several vectors, which take turns: each `apart` vectors after the one before.
+    pub(super) fn interleaved(&self, vectors: usize, apart: usize) -> Self {
+        let of = |line: &Line, number: usize| {
+            let renamed = |value: Value| value + (number * self.values) as Value;
+            Line {
+                op: line.op,
+                sources: line.sources.map(|source| {
+                    source.map(|source| match source {
+                        Source::Value(value) => Source::Value(renamed(value)),
+                        invariant => invariant,
+                    })
+                }),
+                target: line.target.map(renamed),
+                ahead: (number * apart) as u8,
+            }
+        };
+        let all = self.all.iter().flat_map(|line| (0..vectors).map(move |number| of(line, number)));
+        Self { all: all.collect(), invariants: self.invariants.clone(), values: vectors * self.values }
+    }
+
     /// Whether a line wants the numbers of the columns.
     pub(in crate::cpu) fn counts_columns(&self) -> bool {
         self.all.iter().any(|line| line.op == Op::Columns)
@@ -218,13 +240,13 @@ impl Builder {
         }
         let target = self.lines.values as Value;
         self.lines.values += 1;
-        self.lines.all.push(Line { op, sources: all, target: Some(target) });
+        self.lines.all.push(Line { op, sources: all, target: Some(target), ahead: 0 });
         self.known.insert((op, all), Source::Value(target));
         Source::Value(target)
     }
 
     fn effect(&mut self, op: Op, source: Source) {
-        self.lines.all.push(Line { op, sources: [Some(source), None, None], target: None });
+        self.lines.all.push(Line { op, sources: [Some(source), None, None], target: None, ahead: 0 });
     }
 
     /// The next elements of an operand: of 4 bytes, or bools as a mask.

@@ -11,7 +11,7 @@ use super::avx512::{
 };
 use super::frame::Frame;
 use super::ir::{Invariant, Lines, Op};
-use super::registers::{Allocation, allocate};
+use super::registers::{Allocation, Step, allocate, allocate_beside};
 use gradloom_core::ir::{DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -19,6 +19,8 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 pub(in crate::cpu) const REDUCTIONS: usize = 3;
 /// Elements of a vector, as the numbers in instructions are typed.
 const LANES: i32 = 16;
+/// Lines from which on vectors take turns.
+const LONG: usize = 16;
 /// Columns that are reduced at a time.
 const CHUNK: usize = 256;
 /// Registers of a reduction: four vectors of running results, and two for what four elements give.
@@ -69,7 +71,12 @@ pub(in crate::cpu) struct Routine {
 pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
     let lines = &routine.lines;
-    let allocation = allocate(lines, VECTORS - HELD * routine.reductions.len(), MASKS)?;
+    let vectors = VECTORS - HELD * routine.reductions.len();
+    let wide = interleaved(routine, vectors);
+    let allocation = match &wide {
+        Some(wide) => allocate_beside(lines, vectors, MASKS, wide.allocation.invariants.clone())?,
+        None => allocate(lines, vectors, MASKS)?,
+    };
     let mut pool = Vec::new();
     let mut in_pool = |bits: u32| {
         pool.iter().position(|&known| known == bits).unwrap_or_else(|| {
@@ -97,9 +104,30 @@ pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
         fetches: &routine.fetches,
     };
     let asm = Assembler::new(pool);
-    let mut emitter = Emitter { asm, routine, allocation, places, identities };
+    let mut emitter = Emitter { asm, routine, allocation, wide, places, identities };
     emitter.function();
     Some((emitter.asm.finish(), frame.bytes(lines.invariants.len())))
+}
+
+/// Steps for several vectors at a time.
+struct Wide {
+    allocation: Allocation,
+    vectors: usize,
+}
+
+/// Long chains of lines, each waiting for the one before, for several vectors that take turns: as many as fit into registers.
+fn interleaved(routine: &Routine, registers: usize) -> Option<Wide> {
+    let reduces = !routine.reductions.is_empty();
+    if routine.lines.all.len() < LONG || (reduces && !routine.long) {
+        return None;
+    }
+    let choices: &[usize] = if reduces { &[4] } else { &[4, 2] };
+    choices.iter().find_map(|&vectors| {
+        // A reduction takes elements that are four vectors apart.
+        let lines = routine.lines.interleaved(vectors, if reduces { 4 } else { 1 });
+        let allocation = allocate(&lines, registers, MASKS)?;
+        (allocation.spills == 0).then_some(Wide { allocation, vectors })
+    })
 }
 
 /// Registers for the addresses of operands that have an element for each column, in order.
@@ -121,6 +149,7 @@ struct Emitter<'a> {
     asm: Assembler,
     routine: &'a Routine,
     allocation: Allocation,
+    wide: Option<Wide>,
     places: Places<'a>,
     /// Where in the pool each reduction's identity is.
     identities: Vec<usize>,
@@ -129,8 +158,8 @@ struct Emitter<'a> {
 /// How the vectors of a step are reduced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reducing {
-    /// Number 0 to 3 of four that are combined first.
-    Fourth(usize),
+    /// One of four that are combined first: those 0, 4, 8 and 12 vectors ahead, in this order.
+    Fourths,
     /// With the first running results.
     Each,
     /// Later, one by one.
@@ -225,28 +254,34 @@ impl Emitter<'_> {
 
     /// Emits the lines once.
     fn step(&mut self, part: Part, reducing: Reducing) {
+        let steps = std::mem::take(&mut self.allocation.steps);
+        self.steps(&steps, part, reducing);
+        self.allocation.steps = steps;
+    }
+
+    fn steps(&mut self, steps: &[Step], part: Part, reducing: Reducing) {
         let (routine, frame) = (self.routine, self.places.frame);
-        let mut reduce = |asm: &mut Assembler, reduction: u16, from: Register| {
+        let mut reduce = |asm: &mut Assembler, reduction: u16, from: Register, ahead: usize| {
             let reduction = reduction as usize;
             let of = (routine.reductions[reduction].op, routine.reductions[reduction].dtype);
             let [running, first, second] = [0, 4, 5].map(|part| held(reduction, part));
             let from_vector = Vector::Register(from);
-            match reducing {
-                Reducing::Fourth(0) => load_repeated(asm, first, from_vector),
-                Reducing::Fourth(1) => combine(asm, of, first, first, from_vector),
-                Reducing::Fourth(2) => load_repeated(asm, second, from_vector),
-                Reducing::Fourth(_) => {
+            match (reducing, ahead / 4) {
+                (Reducing::Fourths, 0) => load_repeated(asm, first, from_vector),
+                (Reducing::Fourths, 1) => combine(asm, of, first, first, from_vector),
+                (Reducing::Fourths, 2) => load_repeated(asm, second, from_vector),
+                (Reducing::Fourths, _) => {
                     combine(asm, of, second, second, from_vector);
                     combine(asm, of, first, first, Vector::Register(second));
                     combine(asm, of, running, running, Vector::Register(first));
                 }
-                Reducing::Each => combine(asm, of, running, running, from_vector),
-                Reducing::Last => {
+                (Reducing::Each, _) => combine(asm, of, running, running, from_vector),
+                (Reducing::Last, _) => {
                     emit!(asm, EVEX_Vmovaps_zmmm512_k1z_zmm, at(FRAME, frame.buffer(reduction)), from);
                 }
             }
         };
-        for step in &self.allocation.steps {
+        for step in steps {
             self.places.step(&mut self.asm, step, part, &mut reduce);
         }
     }
@@ -264,8 +299,22 @@ impl Emitter<'_> {
 
     fn mapped_row(&mut self) {
         let (next, last) = (self.asm.label(), self.asm.label());
-        self.round_down(END, LANES);
-        self.asm.jump(Code::Je_rel32_64, last);
+        if let Some(wide) = self.wide.take() {
+            let (several, one) = (self.asm.label(), self.asm.label());
+            let elements = LANES * wide.vectors as i32;
+            self.round_down(END, elements);
+            self.asm.jump(Code::Je_rel32_64, one);
+            self.asm.place(several);
+            self.steps(&wide.allocation.steps, Part { ahead: 0, last: false }, Reducing::Each);
+            emit!(self.asm, Add_rm64_imm8, COLUMN, elements);
+            self.jump_if(Code::Jb_rel32_64, [COLUMN, END], several);
+            self.asm.place(one);
+            self.round_down(END, LANES);
+            self.jump_if(Code::Jae_rel32_64, [COLUMN, END], last);
+        } else {
+            self.round_down(END, LANES);
+            self.asm.jump(Code::Je_rel32_64, last);
+        }
         self.asm.place(next);
         self.step(Part { ahead: 0, last: false }, Reducing::Each);
         emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
@@ -294,8 +343,12 @@ impl Emitter<'_> {
             self.round_down(END, CHUNK as i32);
             self.asm.jump(Code::Je_rel32_64, rest);
             self.asm.place(next);
-            for fourth in 0..4 {
-                self.step(Part { ahead: 4 * fourth, last: false }, Reducing::Fourth(fourth));
+            if let Some(wide) = self.wide.take() {
+                self.steps(&wide.allocation.steps, Part { ahead: 0, last: false }, Reducing::Fourths);
+            } else {
+                for fourth in 0..4 {
+                    self.step(Part { ahead: 4 * fourth, last: false }, Reducing::Fourths);
+                }
             }
             self.rotate();
             emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);

@@ -25,6 +25,7 @@ pub(super) enum Step {
         op: Op,
         sources: [Option<Place>; SOURCES],
         target: Option<u8>,
+        ahead: u8,
     },
     /// Writes a register to a place in memory.
     Spill {
@@ -50,9 +51,18 @@ pub(super) struct Allocation {
 
 /// Assigns registers; see the module.
 pub(super) fn allocate(lines: &Lines, vectors: usize, masks: usize) -> Option<Allocation> {
+    let most = most_at_once(lines, &uses(lines));
+    allocate_beside(lines, vectors, masks, invariants(lines, vectors.saturating_sub(most)))
+}
+
+/// Assigns registers to lines whose invariants have theirs.
+pub(super) fn allocate_beside(
+    lines: &Lines,
+    vectors: usize,
+    masks: usize,
+    invariants: Vec<Option<u8>>,
+) -> Option<Allocation> {
     let uses = uses(lines);
-    let most = most_at_once(lines, &uses);
-    let invariants = invariants(lines, vectors.saturating_sub(most));
     let held = invariants.iter().flatten().count();
     let mut allocator = Allocator {
         uses,
@@ -181,7 +191,7 @@ impl Allocator {
                 self.release(value);
             }
         }
-        self.steps.push(Step::Line { op: line.op, sources, target });
+        self.steps.push(Step::Line { op: line.op, sources, target, ahead: line.ahead });
         Some(())
     }
 
