@@ -27,7 +27,7 @@ pub(in crate::cpu) enum Invariant {
     Row(u16),
 }
 
-/// Functions of two vectors; of a mask for shifts where the count is 32 or more: nobody shifts so far.
+/// Functions of two vectors. Shifts are by less than 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Two {
     Add,
