@@ -111,9 +111,17 @@ pub(super) enum Stream {
     Write(usize),
 }
 
-/// For each pass, the reads of which it fetches the next strip, and the rows of a strip. Memory would idle during all passes but the first
-/// to touch an operand, most of all during the longest one.
-fn fetched(program: &Program) -> Vec<Vec<(Stream, usize)>> {
+/// What a pass fetches on the way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fetched {
+    pub(super) stream: Stream,
+    /// Rows from the ones that the pass is at.
+    pub(super) rows: usize,
+}
+
+/// For each pass, what it fetches: the next strip's operands, and results. Memory would idle during all passes but the first to touch an
+/// operand, most of all during the longest one.
+fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     let mut fetched = vec![Vec::new(); program.passes.len()];
     if program.passes.len() < 2 {
         return fetched;
@@ -140,28 +148,46 @@ fn fetched(program: &Program) -> Vec<Vec<(Stream, usize)>> {
     for read in all {
         let passes = program.passes.iter().enumerate().filter(|(_, pass)| reads(pass, read));
         if let Some((longest, _)) = passes.max_by_key(|(_, pass)| pass.tile.iter().map(cost).sum::<usize>()) {
-            fetched[longest].push((Stream::Read(read), rows));
+            fetched[longest].push(Fetched { stream: Stream::Read(read), rows });
         }
     }
-    for slot in &program.slots {
-        if let Place::Write(write, _) = slot.place {
-            fetched[program.passes.len() - 1].push((Stream::Write(write), rows));
+    if program.kept > 0 {
+        // Beside the operands' rows, results would take more than memory gives meanwhile.
+        return fetched;
+    }
+    let costs: Vec<usize> = program.passes.iter().map(|pass| pass.tile.iter().map(cost).sum()).collect();
+    let last = program.passes.len() - 1;
+    let longest = (0..=last).max_by_key(|&pass| costs[pass]).unwrap_or(last);
+    for slot in program.passes.iter().flat_map(|pass| &pass.tile).filter_map(Instruction::target) {
+        let Place::Write(write, _) = program.slots[slot as usize].place else { continue };
+        let stream = Stream::Write(write);
+        if costs[longest] >= EXPENSIVE && longest < last {
+            // Those of this strip: there is time until they are written.
+            if !program.large_results.contains(&write) {
+                fetched[longest].push(Fetched { stream, rows: 0 });
+            }
+        } else {
+            fetched[last].push(Fetched { stream, rows });
         }
     }
     fetched
 }
 
-/// Whether a program is so short that it waits for memory, where its operands are large. Longer ones lose by writing past the caches.
+/// Whether a program is so short that it waits for memory, where its operands are large. Longer ones lose by writing past the caches,
+/// unless rows are so long that some are kept: those fill the second-level cache by themselves.
 pub(super) fn is_bound_by_memory(program: &Program) -> bool {
     /// Where the two ways took the same time: between a normalisation's gradient and GELU.
     const SHORT: usize = 24;
-    program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
+    program.kept > 0 || program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
 }
+
+/// What a function such as an exponential takes; see [`cost`].
+const EXPENSIVE: usize = 20;
 
 /// How long an instruction takes, in those of one addition, roughly.
 fn cost(instruction: &Instruction) -> usize {
     match instruction {
-        Instruction::Map { op: MapOp::Unary(op, _), .. } if is_expensive(*op) => 20,
+        Instruction::Map { op: MapOp::Unary(op, _), .. } if is_expensive(*op) => EXPENSIVE,
         Instruction::Map { op: MapOp::Binary(BinaryOp::Div, _), .. } => 5,
         _ => 1,
     }

@@ -5,9 +5,9 @@
 //! written, position by position. What nobody outside of the segment reads is not written.
 
 use super::execute::{Task, Tile};
-use super::native::{Positions, Step, Stream};
+use super::native::{Fetched, Positions, Step, Stream};
 use super::program::{Instruction, NONE, Place, Program, Slot, SlotInfo};
-use crate::cpu::native::{Builder, Call, Compiled, REDUCTIONS, Reduction, Routine, Source};
+use crate::cpu::native::{Builder, Call, Compiled, Fetch, Pick, REDUCTIONS, Reduction, Routine, Source};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -60,12 +60,14 @@ pub(super) fn segments(
     list: &[Instruction],
     positions: Positions,
     uses: &Uses,
-    fetched: &[(Stream, usize)],
+    fetched: &[Fetched],
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut first = 0;
     while first < list.len() {
         let end = first + extent(program, &list[first..]);
+        // One segment fetches for all.
+        let fetched = if steps.iter().any(|step| matches!(step, Step::Compiled(_))) { &[] } else { fetched };
         let segment =
             (end > first).then(|| Draft::new(program, positions, uses, &list[first..end]).finish(fetched));
         match segment.flatten() {
@@ -108,11 +110,9 @@ fn can_compile(program: &Program, instruction: &Instruction) -> bool {
         Instruction::Spread { .. }
         | Instruction::Number { .. }
         | Instruction::Pick { .. }
-        | Instruction::Reduce { .. } => true,
-        Instruction::Gather(_)
         | Instruction::Picked { .. }
-        | Instruction::Check(_)
-        | Instruction::Scatter(_) => false,
+        | Instruction::Reduce { .. } => true,
+        Instruction::Gather(_) | Instruction::Check(_) | Instruction::Scatter(_) => false,
     }
 }
 
@@ -128,6 +128,8 @@ struct Draft<'a> {
     numbers: HashMap<Operand, u16>,
     bytes: Vec<u8>,
     reductions: Vec<Reduction>,
+    /// Operands with an index, what is picked, and operands that it is added to.
+    picks: Vec<(u16, Source, u16)>,
     flat: bool,
 }
 
@@ -144,27 +146,33 @@ impl<'a> Draft<'a> {
             numbers: HashMap::new(),
             bytes: Vec::new(),
             reductions: Vec::new(),
+            picks: Vec::new(),
             flat: true,
         }
     }
 
     /// Compiles the instructions.
-    fn finish(mut self, fetched: &[(Stream, usize)]) -> Option<Segment> {
+    fn finish(mut self, fetched: &[Fetched]) -> Option<Segment> {
         self.list.iter().for_each(|instruction| self.add(instruction));
-        let fetches = self.fetches(fetched);
+        self.fetch(fetched);
         let streams = self.streams();
-        let lines = self.builder.finish();
-        let counts_columns = lines.counts_columns();
+        let all = self.builder.finish();
+        let counts_columns = all.counts_columns() || !self.picks.is_empty();
+        let pick =
+            |&(index, source, target): &(u16, Source, u16)| Pick { index, lines: all.adding(source, target) };
         let routine = Routine {
-            lines,
+            lines: all.used(),
+            picks: self.picks.iter().map(pick).collect(),
             operands: self.bytes,
             reductions: self.reductions,
             long: self.program.columns.min(self.program.capacity) >= LONG,
-            fetches,
             streams: Vec::new(),
         };
-        let streaming =
-            (!streams.is_empty()).then(|| Routine { streams: streams.clone(), ..routine.clone() });
+        let streaming = (!streams.is_empty()).then(|| Routine {
+            lines: routine.lines.without_fetches(&streams),
+            streams: streams.clone(),
+            ..routine.clone()
+        });
         Some(Segment {
             code: Compiled::new(routine)?,
             streaming: streaming.and_then(Compiled::new).map(|code| Streaming { code, operands: streams }),
@@ -175,21 +183,26 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The operands that are reads of these numbers, and the bytes from a strip of this many rows to the next.
-    fn fetches(&self, fetched: &[(Stream, usize)]) -> Vec<(u16, i32)> {
-        let fetch = |(number, operand): (usize, &Operand)| {
-            let Operand::Slot(slot) = *operand else { return None };
-            let info = &self.program.slots[slot as usize];
-            let (stream, grid) = match info.place {
-                Place::Read(read, grid) => (Stream::Read(read), grid),
-                Place::Write(write, grid) => (Stream::Write(write), grid),
-                _ => return None,
-            };
-            let &(_, rows) = fetched.iter().find(|(fetched, _)| *fetched == stream)?;
-            let distance = i32::try_from(rows * grid.row_stride * info.bytes).ok()?;
-            (!grid.repeated && distance > 0).then_some((number as u16, distance))
-        };
-        self.operands.iter().enumerate().filter_map(fetch).collect()
+    /// Adds lines that fetch what later segments want.
+    fn fetch(&mut self, fetched: &[Fetched]) {
+        for fetch in fetched {
+            let place = self.program.slots.iter().enumerate().find_map(|(slot, info)| match info.place {
+                Place::Read(read, grid) if fetch.stream == Stream::Read(read) => {
+                    Some((slot, grid, info.bytes))
+                }
+                Place::Write(write, grid) if fetch.stream == Stream::Write(write) => {
+                    Some((slot, grid, info.bytes))
+                }
+                _ => None,
+            });
+            let Some((slot, grid, 4)) = place else { continue };
+            let Ok(distance) = i32::try_from(4 * fetch.rows * grid.row_stride) else { continue };
+            if !grid.repeated && grid.row_stride > 0 {
+                let operand = self.operand(Operand::Slot(slot as Slot), 4);
+                let writes = matches!(fetch.stream, Stream::Write(_));
+                self.builder.fetch(Fetch { operand, distance, writes });
+            }
+        }
     }
 
     /// The operands that are large results, of 4-byte elements in rows, and that nobody reads.
@@ -299,6 +312,12 @@ impl<'a> Draft<'a> {
                 self.reductions.push(Reduction { op, dtype, identity, target });
                 self.flat = false;
             }
+            Instruction::Picked { index, operand, target } => {
+                let source = self.source(operand);
+                let [index, target] = [index, target].map(|slot| self.operand(Operand::Slot(slot), 4));
+                self.picks.push((index, source, target));
+                self.flat = false;
+            }
             Instruction::Columns { reduction, operand, offset } => {
                 let source = self.source(operand);
                 let partials = self.operand(Operand::Partials(offset), 4);
@@ -307,10 +326,9 @@ impl<'a> Draft<'a> {
                 self.builder.store(partials, 4, combined);
                 self.flat = false;
             }
-            Instruction::Gather(_)
-            | Instruction::Picked { .. }
-            | Instruction::Check(_)
-            | Instruction::Scatter(_) => unreachable!("a segment has what can be compiled"),
+            Instruction::Gather(_) | Instruction::Check(_) | Instruction::Scatter(_) => {
+                unreachable!("a segment has what can be compiled")
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::assembler::Assembler;
 use super::frame::Frame;
-use super::ir::{Lane, MaskOp, One, Op, SOURCES, Two};
+use super::ir::{Fetch, Lane, MaskOp, One, Op, SOURCES, Two};
 use super::registers::{Place, Step};
 use gradloom_core::ir::{CompareOp, DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -20,7 +20,7 @@ pub(super) const FRAME: Register = Register::RDI;
 pub(super) const POOL: Register = Register::RSI;
 pub(super) const COLUMN: Register = Register::RCX;
 /// Lanes of the last elements.
-const LAST: Register = Register::K1;
+pub(super) const LAST: Register = Register::K1;
 const SCRATCH: [Register; 2] = [Register::ZMM0, Register::ZMM1];
 const SCRATCH_MASK: Register = Register::K7;
 
@@ -29,7 +29,7 @@ pub(super) fn vector(number: u8) -> Register {
     Register::ZMM2 + u32::from(number)
 }
 
-fn mask(number: u8) -> Register {
+pub(super) fn mask(number: u8) -> Register {
     Register::K2 + u32::from(number)
 }
 
@@ -62,8 +62,6 @@ pub(super) struct Places<'a> {
     pub(super) pointers: &'a [Option<Register>],
     /// For each invariant, whether it is in the pool and where.
     pub(super) pool: &'a [Option<usize>],
-    /// Operands that are fetched ahead, and how far.
-    pub(super) fetches: &'a [(u16, i32)],
     /// Operands that are written past the caches.
     pub(super) streams: &'a [u16],
 }
@@ -204,6 +202,20 @@ fn code_of_compare(op: CompareOp, lane: Lane) -> (Code, i32) {
 }
 
 const UNORDERED: i32 = 3;
+const ORDERED: i32 = 7;
+
+/// Clears the bits of a mask where either of two vectors is NaN.
+pub(super) fn keep_ordered(asm: &mut Assembler, ordered: Register, a: Register, b: Register) {
+    let code = code_of_compare(CompareOp::Eq, Lane::Float).0;
+    let compare = Instruction::with4(code, ordered, a, b, ORDERED).expect("operands of the instruction");
+    push_under(asm, compare, Some(ordered), false);
+}
+
+/// `to = a op b` for the larger or smaller of two floats, where neither is NaN.
+pub(super) fn extreme(asm: &mut Assembler, op: ReduceOp, to: Register, a: Register, b: Register) {
+    let code = code_of_two(if op == ReduceOp::Max { Two::Max } else { Two::Min });
+    two(asm, code, to, a, Vector::Register(b));
+}
 
 /// `to = op(a, b)`; `b` may be in memory.
 fn two(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector) {
@@ -284,14 +296,6 @@ impl Places<'_> {
         });
         let ahead = (16 * part.ahead * bytes) as i64;
         MemoryOperand::new(base, COLUMN, bytes as u32, ahead, 1, false, Register::None)
-    }
-
-    /// Fetches what will be wanted of an operand later than these elements.
-    fn fetch(&self, asm: &mut Assembler, code: Code, operand: u16, mut elements: MemoryOperand) {
-        if let Some((_, distance)) = self.fetches.iter().find(|(fetched, _)| *fetched == operand) {
-            elements.displacement += i64::from(*distance);
-            push(asm, Instruction::with1(code, elements));
-        }
     }
 
     /// Emits a step; `reduce` what becomes of a reduction's vector, so many vectors ahead.
@@ -406,7 +410,6 @@ impl Places<'_> {
                 let from = self.elements(asm, operand, 4, part);
                 let load = emit!(@make EVEX_Vmovups_zmm_k1z_zmmm512, to(), from);
                 push_under(asm, load, last, true);
-                self.fetch(asm, Code::Prefetcht1_m8, operand, from);
             }
             Op::LoadBytes(operand) => {
                 let from = self.elements(asm, operand, 1, part);
@@ -427,7 +430,6 @@ impl Places<'_> {
                 }
                 let store = emit!(@make EVEX_Vmovups_zmmm512_k1z_zmm, elements, from);
                 push_under(asm, store, last, false);
-                self.fetch(asm, Code::Prefetchw_m8, operand, elements);
             }
             Op::StoreBytes(operand) => {
                 let (bytes, low) = (SCRATCH[0], low(SCRATCH[0]));
@@ -438,6 +440,21 @@ impl Places<'_> {
                 let elements = self.elements(asm, operand, 1, part);
                 let store = emit!(@make EVEX_Vmovdqu8_xmmm128_k1z_xmm, elements, low);
                 push_under(asm, store, last, false);
+            }
+            Op::Fetch(Fetch { operand, distance, writes }) => {
+                let mut elements = self.elements(asm, operand, 4, part);
+                elements.displacement += i64::from(distance);
+                match writes {
+                    true => emit!(asm, Prefetchw_m8, elements),
+                    false => emit!(asm, Prefetcht1_m8, elements),
+                }
+            }
+            Op::AddFirst(operand) => {
+                let from = low(source(0).in_register(asm, SCRATCH[1]));
+                emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand as usize)));
+                let (sum, element) = (low(SCRATCH[0]), MemoryOperand::with_base(Register::RAX));
+                emit!(asm, EVEX_Vaddss_xmm_k1z_xmm_xmmm32_er, sum, from, element);
+                emit!(asm, EVEX_Vmovss_m32_k1_xmm, element, sum);
             }
             Op::Reduce(reduction) => {
                 let from = source(0).in_register(asm, SCRATCH[1]);

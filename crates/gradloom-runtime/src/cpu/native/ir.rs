@@ -92,6 +92,16 @@ pub(super) enum MaskOp {
     Without,
 }
 
+/// What is fetched of an operand with 4-byte elements, while other elements are worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) struct Fetch {
+    pub(in crate::cpu) operand: u16,
+    /// Bytes from the current elements to those that are fetched.
+    pub(in crate::cpu) distance: i32,
+    /// Whether they are to be written.
+    pub(in crate::cpu) writes: bool,
+}
+
 /// What a line does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Op {
@@ -116,8 +126,12 @@ pub(super) enum Op {
     Store(u16),
     /// Writes a mask to an operand, as bytes 0 and 1.
     StoreBytes(u16),
+    /// Brings elements to the caches.
+    Fetch(Fetch),
     /// Adds a vector to what a reduction has of the row.
     Reduce(u16),
+    /// Adds a vector's first lane, an f32, to the row's element of an operand.
+    AddFirst(u16),
 }
 
 /// What becomes of a line.
@@ -135,7 +149,7 @@ impl Op {
                 Some(Kind::Vector)
             }
             Op::Compare(..) | Op::Unordered | Op::NotZero | Op::Mask(_) => Some(Kind::Mask),
-            Op::Store(_) | Op::StoreBytes(_) | Op::Reduce(_) => None,
+            Op::Store(_) | Op::StoreBytes(_) | Op::Fetch(_) | Op::Reduce(_) | Op::AddFirst(_) => None,
         }
     }
 }
@@ -192,6 +206,47 @@ impl Lines {
         };
         let all = self.all.iter().flat_map(|line| (0..vectors).map(move |number| of(line, number)));
         Self { all: all.collect(), invariants: self.invariants.clone(), values: vectors * self.values }
+    }
+
+    /// The lines that something depends on: those that touch memory or a reduction, and what they take.
+    pub(in crate::cpu) fn used(&self) -> Self {
+        self.leading_to(|line| line.target.is_none())
+    }
+
+    /// The lines, but for those that fetch what is written to these operands.
+    pub(in crate::cpu) fn without_fetches(&self, operands: &[u16]) -> Self {
+        let stays = |line: &&Line| match line.op {
+            Op::Fetch(fetch) => !(fetch.writes && operands.contains(&fetch.operand)),
+            _ => true,
+        };
+        Self { all: self.all.iter().filter(stays).copied().collect(), ..self.clone() }
+    }
+
+    /// The lines that make a value, and one that adds its first lane to the row's element of an operand.
+    pub(in crate::cpu) fn adding(&self, source: Source, operand: u16) -> Self {
+        let mut lines = self.leading_to(|line| line.target.map(Source::Value) == Some(source));
+        let sources = [Some(source), None, None];
+        lines.all.push(Line { op: Op::AddFirst(operand), sources, target: None, ahead: 0 });
+        lines
+    }
+
+    /// The lines of some kind, and those that they depend on.
+    fn leading_to(&self, is_wanted: impl Fn(&Line) -> bool) -> Self {
+        let mut needed = vec![false; self.values];
+        let mut all: Vec<Line> = Vec::new();
+        for line in self.all.iter().rev() {
+            if is_wanted(line) || line.target.is_some_and(|value| needed[value as usize]) {
+                line.values().for_each(|value| needed[value as usize] = true);
+                all.push(*line);
+            }
+        }
+        all.reverse();
+        Self { all, ..self.clone() }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
     /// Whether a line wants the numbers of the columns.
@@ -272,6 +327,11 @@ impl Builder {
 
     pub(in crate::cpu) fn store(&mut self, operand: u16, bytes: usize, source: Source) {
         self.effect(if bytes == 4 { Op::Store(operand) } else { Op::StoreBytes(operand) }, source);
+    }
+
+    /// Brings elements to the caches that will be wanted later.
+    pub(in crate::cpu) fn fetch(&mut self, fetch: Fetch) {
+        self.lines.all.push(Line { op: Op::Fetch(fetch), sources: [None; SOURCES], target: None, ahead: 0 });
     }
 
     pub(in crate::cpu) fn reduce(&mut self, reduction: u16, source: Source) {

@@ -7,13 +7,15 @@
 
 use super::assembler::{Assembler, Label};
 use super::avx512::{
-    COLUMN, FRAME, MASKS, POOL, Part, Places, VECTORS, Vector, at, combine, emit, load_repeated, vector,
+    COLUMN, FRAME, LAST, MASKS, POOL, Part, Places, VECTORS, Vector, at, combine, emit, extreme,
+    keep_ordered, load_repeated, mask, vector,
 };
 use super::frame::Frame;
-use super::ir::{Invariant, Lines, Op};
+use super::ir::{Fetch, Invariant, Lines, Op};
 use super::registers::{Allocation, Step, allocate, allocate_beside};
 use gradloom_core::ir::{DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
+use std::collections::HashSet;
 
 /// Most reductions of a routine.
 pub(in crate::cpu) const REDUCTIONS: usize = 3;
@@ -52,6 +54,22 @@ pub(in crate::cpu) struct Reduction {
     pub(in crate::cpu) target: u16,
 }
 
+impl Reduction {
+    /// Whether it takes the larger or the smaller of two floats, so that NaN has to be looked for.
+    fn is_float_extreme(&self) -> bool {
+        matches!(self.op, ReduceOp::Max | ReduceOp::Min) && self.dtype == DType::F32
+    }
+}
+
+/// An element of each row: that of the column that an operand names, if the row has such a column.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) struct Pick {
+    /// The operand with the number of the column, an i32 for each row.
+    pub(in crate::cpu) index: u16,
+    /// What is done with the element, as the first lane; with the invariants of the routine's lines.
+    pub(in crate::cpu) lines: Lines,
+}
+
 /// What machine code is made of. Two equal routines are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(in crate::cpu) struct Routine {
@@ -59,10 +77,10 @@ pub(in crate::cpu) struct Routine {
     /// Bytes of an element of each operand.
     pub(in crate::cpu) operands: Vec<u8>,
     pub(in crate::cpu) reductions: Vec<Reduction>,
+    /// What is done before the columns of a row are walked, while nothing of the row is overwritten.
+    pub(in crate::cpu) picks: Vec<Pick>,
     /// Whether a row can have as many columns as are reduced at a time.
     pub(in crate::cpu) long: bool,
-    /// Operands, and the bytes from an element to one that will be wanted later, which is fetched on the way.
-    pub(in crate::cpu) fetches: Vec<(u16, i32)>,
     /// Operands, aligned to vectors in all rows, that are written past the caches.
     pub(in crate::cpu) streams: Vec<u16>,
 }
@@ -72,11 +90,16 @@ pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
     let lines = &routine.lines;
     let vectors = VECTORS - HELD * routine.reductions.len();
-    let wide = interleaved(routine, vectors);
+    let flags = flags(routine);
+    let masks = MASKS - flags.iter().flatten().flatten().collect::<HashSet<_>>().len();
+    let wide = interleaved(routine, vectors, masks);
     let allocation = match &wide {
-        Some(wide) => allocate_beside(lines, vectors, MASKS, wide.allocation.invariants.clone())?,
-        None => allocate(lines, vectors, MASKS)?,
+        Some(wide) => allocate_beside(lines, vectors, masks, wide.allocation.invariants.clone())?,
+        None => allocate(lines, vectors, masks)?,
     };
+    let pick = |pick: &Pick| allocate_beside(&pick.lines, vectors, masks, allocation.invariants.clone());
+    let picks = routine.picks.iter().map(pick).collect::<Option<Vec<Allocation>>>()?;
+    let spills = picks.iter().map(|pick| pick.spills).fold(allocation.spills, u16::max);
     let mut pool = Vec::new();
     let mut in_pool = |bits: u32| {
         pool.iter().position(|&known| known == bits).unwrap_or_else(|| {
@@ -94,17 +117,12 @@ pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
         .collect();
     let identities: Vec<usize> =
         routine.reductions.iter().map(|reduction| in_pool(reduction.identity)).collect();
-    let frame = Frame::new(routine.operands.len(), routine.reductions.len(), allocation.spills as usize);
+    let nan = in_pool(f32::NAN.to_bits());
+    let frame = Frame::new(routine.operands.len(), routine.reductions.len(), spills as usize);
     let pointers = pointers(routine);
-    let places = Places {
-        frame,
-        pointers: &pointers,
-        pool: &constants,
-        streams: &routine.streams,
-        fetches: &routine.fetches,
-    };
+    let places = Places { frame, pointers: &pointers, pool: &constants, streams: &routine.streams };
     let asm = Assembler::new(pool);
-    let mut emitter = Emitter { asm, routine, allocation, wide, places, identities };
+    let mut emitter = Emitter { asm, routine, allocation, wide, picks, flags, places, identities, nan };
     emitter.function();
     Some((emitter.asm.finish(), frame.bytes(lines.invariants.len())))
 }
@@ -116,18 +134,34 @@ struct Wide {
 }
 
 /// Long chains of lines, each waiting for the one before, for several vectors that take turns: as many as fit into registers.
-fn interleaved(routine: &Routine, registers: usize) -> Option<Wide> {
+fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide> {
     let reduces = !routine.reductions.is_empty();
-    if routine.lines.all.len() < LONG || (reduces && !routine.long) {
+    let computing = routine.lines.all.iter().filter(|line| !matches!(line.op, Op::Fetch(_))).count();
+    if computing < LONG || (reduces && !routine.long) {
         return None;
     }
     let choices: &[usize] = if reduces { &[4] } else { &[4, 2] };
     choices.iter().find_map(|&vectors| {
         // A reduction takes elements that are four vectors apart.
         let lines = routine.lines.interleaved(vectors, if reduces { 4 } else { 1 });
-        let allocation = allocate(&lines, registers, MASKS)?;
+        let allocation = allocate(&lines, registers, masks)?;
         (allocation.spills == 0).then_some(Wide { allocation, vectors })
     })
+}
+
+/// For each reduction to the larger or smaller of floats, two mask registers, maybe the same one: with the lanes that met no NaN.
+fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
+    let extremes = routine.reductions.iter().filter(|reduction| reduction.is_float_extreme()).count();
+    // Two, where there is room: each waits for its last change.
+    let each = if extremes == 1 { 2 } else { 1 };
+    let mut free = (0..MASKS as u8).rev().map(mask);
+    let mut flags = |reduction: &Reduction| {
+        reduction.is_float_extreme().then(|| {
+            let first = free.next().expect("as many masks as reductions");
+            [first, if each == 2 { free.next().expect("two masks") } else { first }]
+        })
+    };
+    routine.reductions.iter().map(&mut flags).collect()
 }
 
 /// Registers for the addresses of operands that have an element for each column, in order.
@@ -135,8 +169,11 @@ fn pointers(routine: &Routine) -> Vec<Option<Register>> {
     let mut pointers = vec![None; routine.operands.len()];
     let mut free = POINTERS.into_iter();
     for line in &routine.lines.all {
-        if let Op::Load(operand) | Op::LoadBytes(operand) | Op::Store(operand) | Op::StoreBytes(operand) =
-            line.op
+        if let Op::Load(operand)
+        | Op::LoadBytes(operand)
+        | Op::Store(operand)
+        | Op::StoreBytes(operand)
+        | Op::Fetch(Fetch { operand, .. }) = line.op
             && pointers[operand as usize].is_none()
         {
             pointers[operand as usize] = free.next();
@@ -150,9 +187,13 @@ struct Emitter<'a> {
     routine: &'a Routine,
     allocation: Allocation,
     wide: Option<Wide>,
+    picks: Vec<Allocation>,
+    flags: Vec<Option<[Register; 2]>>,
     places: Places<'a>,
     /// Where in the pool each reduction's identity is.
     identities: Vec<usize>,
+    /// Where in the pool a NaN is.
+    nan: usize,
 }
 
 /// How the vectors of a step are reduced.
@@ -237,6 +278,13 @@ impl Emitter<'_> {
                 emit!(self.asm, Mov_r64_rm64, *pointer, at(FRAME, Frame::operand(operand)));
             }
         }
+        (0..self.picks.len()).for_each(|pick| self.pick(pick));
+        if self.routine.lines.is_empty() {
+            return;
+        }
+        for &flag in self.flags.iter().flatten().flatten() {
+            emit!(self.asm, VEX_Kxnorw_kr_kr_kr, flag, flag, flag);
+        }
         for (reduction, &identity) in self.identities.iter().enumerate() {
             load_repeated(&mut self.asm, held(reduction, 0), Vector::Repeated(POOL, 4 * identity));
             for part in 1..4 {
@@ -252,6 +300,22 @@ impl Emitter<'_> {
         }
     }
 
+    /// Emits the lines of a pick, for one lane in the column that the row's index names.
+    fn pick(&mut self, number: usize) {
+        let end = self.asm.label();
+        let index = Frame::operand(self.routine.picks[number].index as usize);
+        emit!(self.asm, Mov_r64_rm64, Register::RAX, at(FRAME, index));
+        // The upper half becomes 0: negative numbers are large ones.
+        emit!(self.asm, Mov_r32_rm32, Register::ECX, MemoryOperand::with_base(Register::RAX));
+        emit!(self.asm, Sub_r32_rm32, Register::ECX, at(FRAME, Frame::NUMBERS));
+        self.jump_if(Code::Jae_rel32_64, [COLUMN, COLUMNS], end);
+        emit!(self.asm, Mov_r32_imm32, Register::EAX, 1);
+        emit!(self.asm, VEX_Kmovw_kr_r32, LAST, Register::EAX);
+        let steps = std::mem::take(&mut self.picks[number].steps);
+        self.steps(&steps, Part { ahead: 0, last: true }, Reducing::Last);
+        self.asm.place(end);
+    }
+
     /// Emits the lines once.
     fn step(&mut self, part: Part, reducing: Reducing) {
         let steps = std::mem::take(&mut self.allocation.steps);
@@ -260,14 +324,25 @@ impl Emitter<'_> {
     }
 
     fn steps(&mut self, steps: &[Step], part: Part, reducing: Reducing) {
-        let (routine, frame) = (self.routine, self.places.frame);
+        let (routine, frame, flags) = (self.routine, self.places.frame, &self.flags);
         let mut reduce = |asm: &mut Assembler, reduction: u16, from: Register, ahead: usize| {
             let reduction = reduction as usize;
+            let op = routine.reductions[reduction].op;
             let of = (routine.reductions[reduction].op, routine.reductions[reduction].dtype);
             let [running, first, second] = [0, 4, 5].map(|part| held(reduction, part));
             let from_vector = Vector::Register(from);
             match (reducing, ahead / 4) {
                 (Reducing::Fourths, 0) => load_repeated(asm, first, from_vector),
+                (Reducing::Fourths, 1) if let Some([ordered, _]) = flags[reduction] => {
+                    keep_ordered(asm, ordered, first, from);
+                    extreme(asm, op, first, first, from);
+                }
+                (Reducing::Fourths, 3) if let Some([_, ordered]) = flags[reduction] => {
+                    keep_ordered(asm, ordered, second, from);
+                    extreme(asm, op, second, second, from);
+                    extreme(asm, op, first, first, second);
+                    extreme(asm, op, running, running, first);
+                }
                 (Reducing::Fourths, 1) => combine(asm, of, first, first, from_vector),
                 (Reducing::Fourths, 2) => load_repeated(asm, second, from_vector),
                 (Reducing::Fourths, _) => {
@@ -395,18 +470,35 @@ impl Emitter<'_> {
         let Reduction { op, dtype, target, .. } = self.routine.reductions[reduction];
         let of = (op, dtype);
         let [a, b, c, d] = [0, 1, 2, 3].map(|part| held(reduction, part));
-        let asm = &mut self.asm;
-        combine(asm, of, a, a, Vector::Register(c));
-        combine(asm, of, b, b, Vector::Register(d));
-        combine(asm, of, a, a, Vector::Register(b));
+        let (asm, flags) = (&mut self.asm, self.flags[reduction]);
+        if let Some([first, second]) = flags {
+            keep_ordered(asm, first, a, c);
+            keep_ordered(asm, second, b, d);
+        }
+        let combine_lanes = |asm: &mut Assembler, to: Register, from: Register| match flags {
+            Some(_) => extreme(asm, op, to, to, from),
+            None => combine(asm, of, to, to, Vector::Register(from)),
+        };
+        combine_lanes(asm, a, c);
+        combine_lanes(asm, b, d);
+        combine_lanes(asm, a, b);
         let other = Register::ZMM1;
         emit!(asm, EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, other, a, a, 0x4e);
-        combine(asm, of, a, a, Vector::Register(other));
+        combine_lanes(asm, a, other);
         emit!(asm, EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, other, a, a, 0xb1);
-        combine(asm, of, a, a, Vector::Register(other));
+        combine_lanes(asm, a, other);
         for swap in [0x4e, 0xb1] {
             emit!(asm, EVEX_Vpshufd_zmm_k1z_zmmm512b32_imm8, other, a, swap);
-            combine(asm, of, a, a, Vector::Register(other));
+            combine_lanes(asm, a, other);
+        }
+        if let Some([first, second]) = flags {
+            // Whether all lanes were ordered: which NaN another one is does not matter.
+            let ordered = asm.label();
+            emit!(asm, VEX_Kandw_kr_kr_kr, Register::K7, first, second);
+            emit!(asm, VEX_Kortestw_kr_kr, Register::K7, Register::K7);
+            asm.jump(Code::Jb_rel32_64, ordered);
+            load_repeated(asm, a, Vector::Repeated(POOL, 4 * self.nan));
+            asm.place(ordered);
         }
         let (next, end) = (asm.label(), asm.label());
         emit!(asm, Xor_r32_rm32, Register::EAX, Register::EAX);

@@ -18,8 +18,8 @@ mod registers;
 mod tests;
 
 use frame::{Frame, VECTOR};
-pub(in crate::cpu) use ir::{Builder, Source};
-pub(in crate::cpu) use loops::{REDUCTIONS, Reduction, Routine};
+pub(in crate::cpu) use ir::{Builder, Fetch, Source};
+pub(in crate::cpu) use loops::{Pick, REDUCTIONS, Reduction, Routine};
 use memory::Executable;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};

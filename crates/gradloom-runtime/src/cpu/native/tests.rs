@@ -1,7 +1,7 @@
 //! Machine code against the interpreter's loops, bit for bit, and its text.
 
 use super::ir::{Builder, Source};
-use super::{Call, Compiled, Reduction, Routine, loops};
+use super::{Call, Compiled, Pick, Reduction, Routine, loops};
 use crate::cpu::Level;
 use crate::cpu::elementwise::functions::MapOp;
 use crate::cpu::elementwise::{OPERANDS, Operand, Target};
@@ -283,6 +283,72 @@ fn rows_are_reduced_in_the_same_order() {
     check::<MinI32, _>(ReduceOp::Min, DType::I32, i32::cast_unsigned);
     check::<MaxU32, _>(ReduceOp::Max, DType::U32, u32::from);
     check::<MinU32, _>(ReduceOp::Min, DType::U32, u32::from);
+}
+
+#[test]
+fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
+    if !has_level() {
+        return;
+    }
+    let columns = 603;
+    for op in [ReduceOp::Max, ReduceOp::Min] {
+        let identity = if op == ReduceOp::Max { f32::NEG_INFINITY } else { f32::INFINITY };
+        let mut builder = Builder::default();
+        let source = builder.load(0, 4);
+        builder.reduce(0, source);
+        let routine = Routine {
+            lines: builder.finish(),
+            operands: vec![4, 4],
+            reductions: vec![Reduction { op, dtype: DType::F32, identity: identity.to_bits(), target: 1 }],
+            long: true,
+            ..Routine::default()
+        };
+        // One row for each column, and one without NaN.
+        let mut values: Vec<u32> =
+            (0..columns * (columns + 1)).map(|i| ((i % 977) as f32).to_bits()).collect();
+        (0..columns).for_each(|at| values[at * columns + at] = f32::NAN.to_bits());
+        let (mut read, mut got) =
+            (Memory::of(&values, 4), Memory::of(&vec![identity.to_bits(); columns + 1], 4));
+        call(&routine, columns + 1, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
+        let got = got.elements();
+        assert!(got[..columns].iter().all(|&bits| f32::from_bits(bits).is_nan()), "{op:?}");
+        assert!(!f32::from_bits(got[columns]).is_nan(), "{op:?}");
+    }
+}
+
+#[test]
+fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
+    if !has_level() {
+        return;
+    }
+    // Adds twice the picked element to a sum, and writes the negated row in its own place.
+    let mut builder = Builder::default();
+    let x = builder.load(0, 4);
+    let two = builder.float(2.0);
+    let doubled = builder.mul(x, two);
+    let negated = builder.negated(x);
+    builder.store(0, 4, negated);
+    let all = builder.finish();
+    let routine = Routine {
+        picks: vec![Pick { index: 1, lines: all.adding(doubled, 2) }],
+        lines: all.used(),
+        operands: vec![4, 4, 4],
+        ..Routine::default()
+    };
+    assert!(routine.lines.all.len() < all.all.len(), "what only a pick takes is computed for it alone");
+    let (columns, indices) = (37, [0, 15, 16, 36, 37, -1, i32::MIN]);
+    let values: Vec<u32> = (0..columns * indices.len()).map(|i| (1.0 + i as f32).to_bits()).collect();
+    let (mut x, mut sums) = (Memory::of(&values, 4), Memory::of(&[1f32.to_bits(); 7], 4));
+    let mut indices_in_memory = Memory::of(&indices.map(i32::cast_unsigned), 4);
+    let operands = &mut [(&mut x, 4 * columns), (&mut indices_in_memory, 4), (&mut sums, 4)];
+    call(&routine, indices.len(), columns, operands);
+    for (row, &index) in indices.iter().enumerate() {
+        let picked = usize::try_from(index).ok().filter(|&index| index < columns);
+        let expected = picked.map_or(1.0, |index| 1.0 + 2.0 * (1 + row * columns + index) as f32);
+        assert_eq!(f32::from_bits(sums.elements()[row]), expected, "index {index}");
+    }
+    let negated = |&bits: &u32| (-f32::from_bits(bits)).to_bits();
+    assert_eq!(x.elements()[..values.len()], values.iter().map(negated).collect::<Vec<_>>());
 }
 
 #[test]
