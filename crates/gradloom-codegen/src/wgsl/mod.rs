@@ -1,0 +1,157 @@
+//! Lowering to WGSL: what a launch is as compute shaders.
+//!
+//! In: a graph's kernels, and later their plan. Out: launches whose scratch is known ([`lower`]), and the shaders of each ([`shaders`]). Shapes are baked into the text,
+//! offsets are not, but where several values share a binding: equal layers share pipelines.
+//! Always holds: a result is a function of the operands, the shapes and the [`Limits`] alone; there are no atomic sums.
+
+mod body;
+mod elementwise;
+mod expression;
+mod functions;
+mod guards;
+mod limits;
+mod lower;
+mod map;
+mod movement;
+mod operands;
+mod product;
+mod rows;
+mod source;
+
+pub use guards::{STATUS_WORDS, Verdict, guards};
+pub use limits::Limits;
+pub use lower::{lower, lower_fused};
+pub use operands::{Binding, Element, Operand, Operands};
+
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{Graph, OpKind};
+use gradloom_core::kernel::{Body, Kernel, Launch, Phase};
+use gradloom_core::plan::Plan;
+use source::Source;
+use std::ops::Range;
+
+/// One shader and how it is run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dispatch {
+    /// What it computes, for people.
+    pub label: String,
+    /// WGSL with the entry point `main`.
+    pub source: String,
+    /// What stands at `@group(0) @binding(i)`.
+    pub bindings: Vec<Bound>,
+    /// Workgroups along x, y and z.
+    pub workgroups: [u32; 3],
+}
+
+/// What a shader's binding is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The binding of this index in the launch's [`Operands`].
+    Operand(usize),
+    /// Bytes of the scratch; read and written.
+    Workspace(Range<usize>),
+    /// The step's status: [`STATUS_WORDS`] words.
+    Status {
+        /// Whether the shader may write it.
+        writable: bool,
+    },
+}
+
+/// A launch as shaders, which run one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shaders {
+    /// What they bind.
+    pub operands: Operands,
+    /// In order; none if there is nothing to compute.
+    pub dispatches: Vec<Dispatch>,
+}
+
+/// The shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
+///
+/// # Errors
+/// When the kernel cannot run on an adapter with these limits.
+pub fn shaders(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limits) -> Result<Vec<Shaders>> {
+    let Kernel::Group(parts) = &launch.kernel else {
+        return Ok(vec![one(launch, number, plan, graph, limits)?]);
+    };
+    let alone = |part: &gradloom_core::kernel::Part| {
+        let launch = Launch {
+            kernel: part.kernel.clone(),
+            reads: launch.reads[part.reads.clone()].to_vec(),
+            writes: launch.writes[part.writes.clone()].to_vec(),
+            may_alias: Vec::new(),
+            workspace: part.workspace.len(),
+            ..launch.clone()
+        };
+        let mut shaders = one(&launch, number, plan, graph, limits)?;
+        for bound in shaders.dispatches.iter_mut().flat_map(|dispatch| &mut dispatch.bindings) {
+            if let Bound::Workspace(bytes) = bound {
+                *bytes = bytes.start + part.workspace.start..bytes.end + part.workspace.start;
+            }
+        }
+        Ok(shaders)
+    };
+    parts.iter().map(alone).collect()
+}
+
+fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limits) -> Result<Shaders> {
+    let operands = bind(launch, plan, limits)?;
+    let gated = launch.phase == Phase::Commit;
+    let source = || Source::new(&operands, limits, gated, number);
+    let label = launch.kernel.title();
+    let dispatches = match &launch.kernel {
+        Kernel::Loop(body) => body_shaders(&operands, limits, gated, number, body, &label),
+        Kernel::Dot { axes, epilogue } => product::product(source(), axes, Some(epilogue), &label),
+        Kernel::Op(OpKind::Dot(axes)) => product::product(source(), axes, None, &label),
+        Kernel::Copy => movement::copy(source(), &label),
+        Kernel::WriteRegion => movement::write_region(source(), &label),
+        Kernel::Op(OpKind::Concat { axis }) => movement::concat(&operands, limits, gated, number, *axis),
+        Kernel::Op(OpKind::Pad { low, interior, value, .. }) => movement::pad(source(), low, interior, *value),
+        Kernel::Op(OpKind::DynamicSlice { .. }) => movement::dynamic_slice(source()),
+        Kernel::Op(OpKind::DynamicUpdateSlice) => movement::dynamic_update_slice(&operands, limits, gated, number),
+        Kernel::Op(
+            kind @ (OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Cast { .. }),
+        ) => elementwise::elementwise(source(), kind, &label),
+        other => {
+            let op = &graph.ops[launch.op];
+            let error = Error::new(ErrorKind::Device, format!("`{}` has no WGSL kernel yet", other.name()));
+            return Err(match graph.origin(op) {
+                Some(origin) => error.at(origin.clone(), op.kind.name()),
+                None => error,
+            });
+        }
+    };
+    Ok(Shaders { operands, dispatches })
+}
+
+/// What a launch binds.
+fn bind(launch: &Launch, plan: &Plan, limits: &Limits) -> Result<Operands> {
+    // Two are kept for scratch, one for the status.
+    Operands::new(launch, plan, limits, 3).map_err(|bytes| {
+        let message =
+            format!("a kernel needs a binding of {bytes} bytes, the adapter allows {}", limits.binding_bytes);
+        Error::new(ErrorKind::Plan, message)
+            .note(format!("in `{}`", launch.kernel.title()))
+            .help("make the batch, the context or the vocabulary smaller, or use another device")
+    })
+}
+
+/// The shaders of a fused expression.
+fn body_shaders(
+    operands: &Operands,
+    limits: &Limits,
+    gated: bool,
+    number: usize,
+    body: &Body,
+    label: &str,
+) -> Vec<Dispatch> {
+    let reduces = body.has_row_reductions() || rows::reduces_columns(body);
+    if body.rows * body.columns == 0 || reduces {
+        return rows::rows(operands, limits, gated, number, body, label);
+    }
+    vec![map::map(Source::new(operands, limits, gated, number), body, label)]
+}
