@@ -15,6 +15,8 @@ mod profile;
 mod program;
 mod store;
 mod train;
+#[cfg(feature = "wgpu")]
+mod wgpu;
 
 pub use device::Device;
 pub use faults::{Fault, Faults};
@@ -23,4 +25,6 @@ pub use outputs::Outputs;
 pub use profile::LaunchSpan;
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
+#[cfg(feature = "wgpu")]
+pub use wgpu::{AdapterReport, adapters};
 pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};

@@ -1,12 +1,13 @@
 //! Lowering for WGSL: what its kernels can do, and the scratch that they need.
 
 use super::Limits;
+use super::reduce::as_body;
 use super::rows::{reduces_columns, row_workspace};
 use crate::lower::Target;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{Graph, OpId};
-use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Store};
+use gradloom_core::ir::{Graph, OpId, OpKind};
+use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, Phase, Store};
 
 /// Fuses a graph and lowers it for an adapter with these limits.
 ///
@@ -29,13 +30,22 @@ impl Target for Wgsl<'_> {
     fn workspace(
         &self,
         _: &Graph,
-        _: OpId,
+        op: OpId,
         kernel: &Kernel,
-        _: &[Access],
-        _: &[Access],
+        reads: &[Access],
+        writes: &[Access],
         _: &[(usize, usize)],
     ) -> usize {
         match kernel {
+            Kernel::Op(OpKind::Reduce { op: reduce, axes }) => {
+                let (reads, writes, kernel) = (reads.to_vec(), writes.to_vec(), Kernel::Copy);
+                let (may_alias, phase) = (Vec::new(), Phase::Compute);
+                let launch = Launch { op, kernel, reads, writes, may_alias, workspace: 0, phase };
+                match as_body(*reduce, axes, &launch).kernel {
+                    Kernel::Loop(body) => row_workspace(&body, self.limits),
+                    _ => unreachable!("it is a body"),
+                }
+            }
             Kernel::Loop(body) if reduces_columns(body) => row_workspace(body, self.limits),
             _ => 0,
         }

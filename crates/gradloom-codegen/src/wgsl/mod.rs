@@ -15,6 +15,7 @@ mod map;
 mod movement;
 mod operands;
 mod product;
+mod reduce;
 mod rows;
 mod source;
 
@@ -95,6 +96,9 @@ pub fn shaders(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limit
 }
 
 fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limits) -> Result<Shaders> {
+    if let Kernel::Op(OpKind::Reduce { op, axes }) = &launch.kernel {
+        return one(&reduce::as_body(*op, axes, launch), number, plan, graph, limits);
+    }
     let operands = bind(launch, plan, limits)?;
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&operands, limits, gated, number);

@@ -68,7 +68,10 @@ fn growth_keeps_addresses_and_contents() {
         let content = store.read_lock();
         names
             .iter()
-            .map(|name| content.address(content.entry(name).unwrap().offset).unwrap().0 as usize)
+            .map(|name| {
+                let (memory, offset) = content.place(content.entry(name).unwrap().offset).unwrap();
+                memory.at(offset) as usize
+            })
             .collect()
     };
     let before = addresses(&["w", "m", "n"]);
@@ -91,7 +94,7 @@ fn a_store_of_nothing_but_empty_entries_is_a_store() {
     grow(&store, "%0: f32[2] = param \"v\"\n%1: f32[0] = param \"last\"").unwrap();
     assert_eq!(store.read_f32("v").unwrap(), [0.0, 1.0]);
     assert_eq!((store.read_f32("w").unwrap(), store.read_f32("last").unwrap()), (vec![], vec![]));
-    assert!(store.read_lock().address(0).is_some());
+    assert!(store.read_lock().place(0).is_some());
 }
 
 #[test]
