@@ -4,7 +4,6 @@
 //! each scope that knows it.
 
 use super::source::{Source, index_at, index_at_row};
-use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, Store};
 
 /// What is known of a body's nodes at one place of a shader.
@@ -165,15 +164,5 @@ fn position(body: &Body, place: Place<'_>) -> String {
     match place.position {
         Some(position) => position.to_string(),
         None => format!("({} * {}u + {})", place.row, body.columns, place.column),
-    }
-}
-
-/// The value of a dtype that stands for an element that is not there.
-pub(crate) fn zero(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "0.0",
-        DType::I32 => "0i",
-        DType::U32 => "0u",
-        DType::Bool => "false",
     }
 }

@@ -36,7 +36,7 @@ pub struct Binding {
 /// An operand or result of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
-    /// Index of the binding.
+    /// Index of the binding; none of them for an operand without elements.
     pub binding: usize,
     /// The buffer's first byte in the binding.
     pub base: usize,
@@ -45,6 +45,9 @@ pub struct Operand {
     /// Which elements of the buffer, in which order.
     pub layout: Layout,
 }
+
+/// The binding of an operand without elements.
+pub(super) const NONE: usize = usize::MAX;
 
 /// What a launch binds.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +75,9 @@ impl Operands {
                 _ => (buffer.region, buffer.offset..buffer.offset + buffer.bytes.max(4).next_multiple_of(4)),
             }
         };
-        let accesses = || launch.reads.iter().chain(&launch.writes);
+        // What has no elements is never looked at, so it needs no binding.
+        let empty = |access: &Access| access.layout.shape.elements() == 0;
+        let accesses = || launch.reads.iter().chain(&launch.writes).filter(|access| !empty(access));
         let mut spans: Vec<(Region, Range<usize>)> = accesses().map(span).collect();
         merge(&mut spans, |a, b| a.start < b.end && b.start < a.end);
         if spans.len() + reserved > limits.storage_buffers {
@@ -82,6 +87,9 @@ impl Operands {
             return Err(large.len());
         }
         let place = |access: &Access| {
+            if empty(access) {
+                return Operand { binding: NONE, base: 0, dtype: access.dtype, layout: access.layout.clone() };
+            }
             let (region, range) = span(access);
             let binding = spans
                 .iter()
@@ -105,7 +113,7 @@ impl Operands {
                     false if writes.iter().filter(here).any(|w| w.dtype == DType::Bool) => Element::Atomic,
                     false => Element::Word,
                 };
-                let written = |w: &Operand| spans[w.binding].0 == *region;
+                let written = |w: &Operand| w.binding != NONE && spans[w.binding].0 == *region;
                 let writable = writes.iter().any(written);
                 Binding { region: *region, range: range.clone(), writable, element }
             })

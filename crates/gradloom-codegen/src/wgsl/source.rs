@@ -4,7 +4,7 @@
 //! helper functions are added to the module when they are first used.
 
 use super::functions::Function;
-use super::operands::{Binding, Element, Operand, Operands};
+use super::operands::{Binding, Element, NONE, Operand, Operands};
 use super::{Bound, Dispatch, Limits};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Layout;
@@ -86,6 +86,10 @@ impl<'a> Source<'a> {
 
     /// The element at an index of the operand's buffer.
     pub(crate) fn load(&mut self, operand: &Operand, index: &str) -> String {
+        if operand.binding == NONE {
+            // Never run.
+            return zero(operand.dtype).to_string();
+        }
         let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
         if operand.dtype == DType::Bool {
             let byte = based(index, operand.base);
@@ -106,6 +110,9 @@ impl<'a> Source<'a> {
 
     /// Adds the statements that write an element at an index of the result's buffer.
     pub(crate) fn store(&mut self, operand: &Operand, index: &str, value: &str) {
+        if operand.binding == NONE {
+            return;
+        }
         let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
         if operand.dtype == DType::Bool {
             // The other bytes of the word belong to other invocations.
@@ -221,6 +228,15 @@ pub(crate) fn type_name(dtype: DType) -> &'static str {
         DType::I32 => "i32",
         DType::U32 => "u32",
         DType::Bool => "bool",
+    }
+}
+
+fn zero(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0.0",
+        DType::I32 => "0i",
+        DType::U32 => "0u",
+        DType::Bool => "false",
     }
 }
 
