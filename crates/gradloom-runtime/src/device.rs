@@ -16,11 +16,15 @@ pub struct Device {
 }
 
 impl Device {
-    /// The best device of this machine.
+    /// The best device of this machine and this build: a GPU that is not one in name only, otherwise the CPU.
     ///
     /// # Errors
     /// When there is none; the CPU is always there.
     pub fn auto() -> Result<Self> {
+        #[cfg(feature = "wgpu")]
+        if let Ok(gpu) = Self::wgpu() {
+            return Ok(gpu);
+        }
         Ok(Self::cpu())
     }
 
@@ -90,7 +94,7 @@ impl Device {
         Self { backend: Arc::new(backend) }
     }
 
-    /// `cpu` or `null`.
+    /// `cpu`, `wgpu` or `null`.
     pub fn name(&self) -> &'static str {
         self.backend.name()
     }
