@@ -4,6 +4,7 @@
 //! offsets are not, but where several values share a binding: equal layers share pipelines.
 //! Always holds: a result is a function of the operands, the shapes and the [`Limits`] alone; there are no atomic sums.
 
+mod attention;
 mod body;
 mod elementwise;
 mod expression;
@@ -117,6 +118,8 @@ fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limi
         Kernel::Op(OpKind::Pad { low, interior, value, .. }) => movement::pad(source(), low, interior, *value),
         Kernel::Op(OpKind::DynamicSlice { .. }) => movement::dynamic_slice(source()),
         Kernel::Op(OpKind::DynamicUpdateSlice) => movement::dynamic_update_slice(&operands, limits, gated, number),
+        Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec),
+        Kernel::Op(OpKind::AttentionGrad(spec)) => attention::attention_grad(&operands, limits, gated, number, spec),
         Kernel::Op(OpKind::RandomBits { site, .. }) => random::random_bits(source(), *site),
         Kernel::Op(OpKind::ArgReduce { op, axis }) => extreme::arg_reduce(source(), *op, *axis, &label),
         Kernel::Op(OpKind::Gather { batch }) => gather::gather(source(), *batch),

@@ -1,5 +1,6 @@
 //! Shaders of small graphs: each is valid for every driver, within the limits that it was made for.
 
+mod attention;
 mod check;
 mod kernels;
 
