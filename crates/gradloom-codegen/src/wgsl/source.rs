@@ -85,7 +85,7 @@ impl<'a> Source<'a> {
     }
 
     /// The element at an index of the operand's buffer.
-    pub(crate) fn load(&mut self, operand: &Operand, index: &str) -> String {
+    pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
         let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
         if operand.dtype == DType::Bool {
             let byte = based(index, operand.base);

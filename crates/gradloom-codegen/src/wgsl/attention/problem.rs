@@ -3,6 +3,7 @@
 //! In: the operands of either op. Out: WGSL expressions. The keys that a query sees are the first ones, up to a limit; so masks are comparisons
 //! with that limit, and blocks beyond the limit of their last query are never visited.
 
+use super::tile::Tile;
 use crate::wgsl::operands::Operand;
 use crate::wgsl::source::{Source, index_at};
 use gradloom_core::ir::AttentionSpec;
@@ -90,8 +91,13 @@ impl Problem {
             source.check_index("given_length", self.keys + 1, "0u");
         }
         if together && any {
-            let given = |name: &str, read: Option<usize>| read.map_or("0".into(), |_| format!("given_{name}"));
-            source.line(format!("bounds = vec2<i32>({}, {});", given("offset", offset), given("length", length)));
+            let given =
+                |name: &str, read: Option<usize>| read.map_or("0".into(), |_| format!("given_{name}"));
+            source.line(format!(
+                "bounds = vec2<i32>({}, {});",
+                given("offset", offset),
+                given("length", length)
+            ));
             source.line("}");
             source.line("let known = workgroupUniformLoad(&bounds);");
         }
@@ -108,6 +114,30 @@ impl Problem {
                 source.line(format!("let length = u32(clamp({}, 0, {}));", name("y", "length"), self.keys))
             }
             None => source.line(format!("let length = {}u;", self.keys)),
+        }
+    }
+
+    /// Whether a query may see fewer keys than there are.
+    pub(super) fn hides_keys(&self) -> bool {
+        self.causal || self.extra[1].is_some()
+    }
+
+    /// For workgroups that have a block of queries each: names `block`, `sequence`, `head`, `key_head`, the thread's place, the bounds, the block's `first` query,
+    /// and for each of the thread's rows `query` and `limit`.
+    pub(super) fn open_queries(&self, source: &mut Source<'_>, tile: &Tile) {
+        let (pairs, blocks) = (self.pairs(), self.queries.div_ceil(tile.rows()));
+        // The last queries see most keys.
+        source.line(format!("let block = {}u - group / {pairs}u;", blocks - 1));
+        source.line(format!("let head = group % {pairs}u % {}u;", self.heads));
+        source.line(format!("let sequence = group % {pairs}u / {}u;", self.heads));
+        source.line(format!("let key_head = head / {}u;", self.sharing()));
+        tile.open(source);
+        self.bounds(source, true);
+        source.line(format!("let first = block * {}u;", tile.rows()));
+        for i in 0..tile.rows_each {
+            source.line(format!("let query_{i} = first + row_{i};"));
+            let limit = self.limit(&format!("query_{i}"));
+            source.line(format!("let limit_{i} = select(0u, {limit}, query_{i} < {}u);", self.queries));
         }
     }
 

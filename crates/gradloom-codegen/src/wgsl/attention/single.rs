@@ -152,7 +152,12 @@ impl Part {
     }
 
     /// Multiplies the sums by `keep`, if given, and adds the rows times their factors.
-    pub(super) fn add(&self, source: &mut Source<'_>, keep: Option<&str>, rows: &[(Operand, String, String)]) {
+    pub(super) fn add(
+        &self,
+        source: &mut Source<'_>,
+        keep: Option<&str>,
+        rows: &[(Operand, String, String)],
+    ) {
         for c in 0..self.here {
             let sum = format!("{}_{c}", self.name);
             let mut terms = keep.map_or(sum.clone(), |keep| format!("{sum} * {keep}"));
@@ -224,7 +229,14 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, label: &str) ->
 }
 
 /// Goes through some keys from `key` on.
-fn step(source: &mut Source<'_>, problem: &Problem, own: &Own, part: &Part, [k, v]: [&Operand; 2], keys: usize) {
+fn step(
+    source: &mut Source<'_>,
+    problem: &Problem,
+    own: &Own,
+    part: &Part,
+    [k, v]: [&Operand; 2],
+    keys: usize,
+) {
     let mut rows = [Vec::new(), Vec::new()];
     for t in 0..keys {
         source.line(format!("let key_{t} = key + {t}u;"));

@@ -93,7 +93,9 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, label: &str) -> Ve
     source.line(format!("let own = {};", problem.first_query("key")));
     source.line(format!("let begin = {};", problem.first_query("first")));
     let sharing = problem.sharing();
-    source.line(format!("for (var head = key_head * {sharing}u; head < (key_head + 1u) * {sharing}u; head++) {{"));
+    source.line(format!(
+        "for (var head = key_head * {sharing}u; head < (key_head + 1u) * {sharing}u; head++) {{"
+    ));
     source.line(format!("for (var query = begin; query < {}u; query++) {{", problem.queries));
     source.line("if (query >= own) {");
     for (name, operand) in [("q_row", &q), ("g_row", &cotangent)] {
