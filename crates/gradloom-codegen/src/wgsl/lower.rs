@@ -1,8 +1,10 @@
 //! Lowering for WGSL: what its kernels can do, and the scratch that they need.
 
 use super::Limits;
+use super::attention::grad_workspace;
 use super::reduce::as_body;
 use super::rows::{reduces_columns, row_workspace};
+use super::scatter::scatter_workspace;
 use crate::lower::Target;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
@@ -37,6 +39,8 @@ impl Target for Wgsl<'_> {
         _: &[(usize, usize)],
     ) -> usize {
         match kernel {
+            Kernel::Op(OpKind::AttentionGrad(spec)) => grad_workspace(spec, reads),
+            Kernel::Op(OpKind::ScatterAdd { batch }) => scatter_workspace(reads, *batch),
             Kernel::Op(OpKind::Reduce { op: reduce, axes }) => {
                 let (reads, writes, kernel) = (reads.to_vec(), writes.to_vec(), Kernel::Copy);
                 let (may_alias, phase) = (Vec::new(), Phase::Compute);

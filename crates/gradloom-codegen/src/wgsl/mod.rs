@@ -4,10 +4,13 @@
 //! offsets are not, but where several values share a binding: equal layers share pipelines.
 //! Always holds: a result is a function of the operands, the shapes and the [`Limits`] alone; there are no atomic sums.
 
+mod attention;
 mod body;
 mod elementwise;
 mod expression;
+mod extreme;
 mod functions;
+mod gather;
 mod guards;
 mod limits;
 mod lower;
@@ -15,8 +18,10 @@ mod map;
 mod movement;
 mod operands;
 mod product;
+mod random;
 mod reduce;
 mod rows;
+mod scatter;
 mod source;
 
 pub use guards::{STATUS_WORDS, Verdict, guards};
@@ -113,6 +118,12 @@ fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limi
         Kernel::Op(OpKind::Pad { low, interior, value, .. }) => movement::pad(source(), low, interior, *value),
         Kernel::Op(OpKind::DynamicSlice { .. }) => movement::dynamic_slice(source()),
         Kernel::Op(OpKind::DynamicUpdateSlice) => movement::dynamic_update_slice(&operands, limits, gated, number),
+        Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec),
+        Kernel::Op(OpKind::AttentionGrad(spec)) => attention::attention_grad(&operands, limits, gated, number, spec),
+        Kernel::Op(OpKind::RandomBits { site, .. }) => random::random_bits(source(), *site),
+        Kernel::Op(OpKind::ArgReduce { op, axis }) => extreme::arg_reduce(source(), *op, *axis, &label),
+        Kernel::Op(OpKind::Gather { batch }) => gather::gather(source(), *batch),
+        Kernel::Op(OpKind::ScatterAdd { batch }) => scatter::scatter_add(&operands, limits, gated, number, *batch),
         Kernel::Op(
             kind @ (OpKind::Unary(_)
             | OpKind::Binary(_)

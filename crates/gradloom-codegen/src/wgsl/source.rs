@@ -85,7 +85,7 @@ impl<'a> Source<'a> {
     }
 
     /// The element at an index of the operand's buffer.
-    pub(crate) fn load(&mut self, operand: &Operand, index: &str) -> String {
+    pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
         if operand.binding == NONE {
             // Never run.
             return zero(operand.dtype).to_string();
