@@ -231,7 +231,8 @@ pub(crate) fn type_name(dtype: DType) -> &'static str {
     }
 }
 
-fn zero(dtype: DType) -> &'static str {
+/// The value of a dtype that stands for an element that is not there.
+pub(crate) fn zero(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "0.0",
         DType::I32 => "0i",
