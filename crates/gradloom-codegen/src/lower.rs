@@ -21,6 +21,10 @@ pub(crate) trait Target {
         writes: &[Access],
         aliases: &[(usize, usize)],
     ) -> usize;
+    /// Bytes of scratch that a group's parts need together, if it is more than what they need side by side.
+    fn group_workspace(&self, _parts: &[Part], _reads: &[Access], _writes: &[Access]) -> usize {
+        0
+    }
     /// Whether a result with an element for each position, row, or one in all may take the place of an operand with as many: not if another
     /// thread may still read that.
     fn may_replace(&self, kernel: &Kernel, level: Level) -> bool;
@@ -139,7 +143,7 @@ impl<T: Target> Lowering<'_, T> {
     ) -> (Vec<(usize, usize)>, usize) {
         let mut may_alias = Vec::new();
         let mut workspace = 0;
-        for part in parts {
+        for part in &mut *parts {
             let writes = &writes[part.writes.clone()];
             let bytes = self.prepare(op, &part.kernel, &mut reads[part.reads.clone()], writes);
             part.workspace = workspace..workspace + bytes;
@@ -147,7 +151,8 @@ impl<T: Target> Lowering<'_, T> {
             let pairs = self.aliases(&part.kernel, &reads[part.reads.clone()], writes);
             may_alias.extend(pairs.into_iter().map(|(w, r)| (part.writes.start + w, part.reads.start + r)));
         }
-        (may_alias, workspace)
+        let together = self.target.group_workspace(parts, reads, writes);
+        (may_alias, workspace.max(together))
     }
 
     fn fit_dot_operands(&mut self, op: OpId, axes: &DotAxes, reads: &mut [Access]) {

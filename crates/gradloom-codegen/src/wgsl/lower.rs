@@ -9,7 +9,7 @@ use crate::lower::Target;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{Graph, OpId, OpKind};
-use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, Phase, Store};
+use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, Part, Phase, Store};
 
 /// Fuses a graph and lowers it for an adapter with these limits.
 ///
@@ -53,6 +53,10 @@ impl Target for Wgsl<'_> {
             Kernel::Loop(body) if reduces_columns(body) => row_workspace(body, self.limits),
             _ => 0,
         }
+    }
+
+    fn group_workspace(&self, parts: &[Part], reads: &[Access], writes: &[Access]) -> usize {
+        super::group::workspace(parts, reads, writes)
     }
 
     fn may_replace(&self, _: &Kernel, level: Level) -> bool {

@@ -11,6 +11,7 @@ mod expression;
 mod extreme;
 mod functions;
 mod gather;
+mod group;
 mod guards;
 mod limits;
 mod lower;
@@ -31,7 +32,7 @@ pub use operands::{Binding, Element, Operand, Operands};
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
-use gradloom_core::kernel::{Body, Kernel, Launch, Phase};
+use gradloom_core::kernel::{Body, Kernel, Launch, Part, Phase};
 use gradloom_core::plan::Plan;
 use source::Source;
 use std::ops::Range;
@@ -56,6 +57,8 @@ pub enum Bound {
     Operand(usize),
     /// Bytes of the scratch; read and written.
     Workspace(Range<usize>),
+    /// Numbers of the launch's own.
+    Table(Vec<u32>),
     /// The step's status: [`STATUS_WORDS`] words.
     Status {
         /// Whether the shader may write it.
@@ -80,7 +83,7 @@ pub fn shaders(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limit
     let Kernel::Group(parts) = &launch.kernel else {
         return Ok(vec![one(launch, number, plan, graph, limits)?]);
     };
-    let alone = |part: &gradloom_core::kernel::Part| {
+    let alone = |part: &Part| -> Result<Shaders> {
         let launch = Launch {
             kernel: part.kernel.clone(),
             reads: launch.reads[part.reads.clone()].to_vec(),
@@ -97,7 +100,24 @@ pub fn shaders(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limit
         }
         Ok(shaders)
     };
-    parts.iter().map(alone).collect()
+    // Parts that compute the same run together, where the first of them stands.
+    let classes = group::classes(parts, &launch.reads, &launch.writes);
+    let mut all = Vec::new();
+    for (i, part) in parts.iter().enumerate() {
+        let alike: Vec<usize> = match &classes[i] {
+            Some(_) => (0..parts.len()).filter(|&j| classes[j] == classes[i]).collect(),
+            None => vec![i],
+        };
+        match alike[..] {
+            [_] => all.push(alone(part)?),
+            [first, ..] if first == i => {
+                let members: Vec<&Part> = alike.iter().map(|&j| &parts[j]).collect();
+                all.push(group::together(launch, &members, number, plan, limits)?);
+            }
+            _ => {}
+        }
+    }
+    Ok(all)
 }
 
 fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limits) -> Result<Shaders> {
@@ -146,7 +166,16 @@ fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limi
 /// What a launch binds.
 fn bind(launch: &Launch, plan: &Plan, limits: &Limits) -> Result<Operands> {
     // Two are kept for scratch, one for the status.
-    Operands::new(launch, plan, limits, 3).map_err(|bytes| {
+    checked(launch, limits, Operands::new(launch, plan, limits, 3))
+}
+
+/// What a launch binds, its values of one region all together.
+fn bind_together(launch: &Launch, plan: &Plan, limits: &Limits) -> Result<Operands> {
+    checked(launch, limits, Operands::new(launch, plan, limits, usize::MAX / 2))
+}
+
+fn checked(launch: &Launch, limits: &Limits, operands: std::result::Result<Operands, usize>) -> Result<Operands> {
+    operands.map_err(|bytes| {
         let message =
             format!("a kernel needs a binding of {bytes} bytes, the adapter allows {}", limits.binding_bytes);
         Error::new(ErrorKind::Plan, message)

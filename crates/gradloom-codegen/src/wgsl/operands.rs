@@ -44,6 +44,8 @@ pub struct Operand {
     pub dtype: DType,
     /// Which elements of the buffer, in which order.
     pub layout: Layout,
+    /// Name of a variable that is added to every index, in elements.
+    pub start: Option<String>,
 }
 
 /// The binding of an operand without elements.
@@ -88,7 +90,7 @@ impl Operands {
         }
         let place = |access: &Access| {
             if empty(access) {
-                return Operand { binding: NONE, base: 0, dtype: access.dtype, layout: access.layout.clone() };
+                return Operand { binding: NONE, base: 0, dtype: access.dtype, layout: access.layout.clone(), start: None };
             }
             let (region, range) = span(access);
             let binding = spans
@@ -97,7 +99,7 @@ impl Operands {
                 .expect("every value has a binding");
             let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
             let base = offset - spans[binding].1.start;
-            Operand { binding, base, dtype: access.dtype, layout: access.layout.clone() }
+            Operand { binding, base, dtype: access.dtype, layout: access.layout.clone(), start: None }
         };
         let (reads, writes): (Vec<_>, Vec<_>) =
             (launch.reads.iter().map(place).collect(), launch.writes.iter().map(place).collect());

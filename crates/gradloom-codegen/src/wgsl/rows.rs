@@ -4,7 +4,7 @@
 //! Always holds: the order in which elements are combined depends on the body and the limits alone; barriers are met by all invocations.
 
 use super::body::{Nodes, Place, checks_of, stores_of};
-use super::source::{Source, WORKGROUP, type_name};
+use super::source::{Source, WORKGROUP, index_at, type_name};
 use super::{Dispatch, Limits, Operands};
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, Store};
@@ -94,13 +94,9 @@ pub(crate) fn rows(
         let source = Source::new(operands, limits, gated, launch);
         shaders.push(Rows::new(source, body, schedule).write(label));
     }
-    if body.columns > 0 {
-        for (number, op, node, write) in columns_of(body) {
-            let source = Source::new(operands, limits, gated, launch);
-            let dtype = body.node(node).dtype;
-            let sums = Sums { op, dtype, write, columns: body.columns, partials: schedule.groups };
-            shaders.push(sums.write(source, partials(body, &schedule, number), label));
-        }
+    if body.columns > 0 && reduces_columns(body) {
+        let source = Source::new(operands, limits, gated, launch);
+        shaders.push(sums(source, body, &schedule, label));
     }
     shaders
 }
@@ -495,44 +491,36 @@ impl<'a, 'b> Rows<'a, 'b> {
     }
 }
 
-/// The second shader of a column reduction: adds up the partial results, a few lanes to a column.
-struct Sums {
-    op: ReduceOp,
-    dtype: DType,
-    write: usize,
-    columns: usize,
-    partials: usize,
-}
-
-impl Sums {
-    fn write(&self, mut source: Source<'_>, scratch: Range<usize>, label: &str) -> Dispatch {
-        let Self { op, dtype, columns, partials, .. } = *self;
-        let identity = source.identity(op, dtype);
-        let (lanes, wide) = (FINISHING_LANES, WORKGROUP as usize / FINISHING_LANES);
-        let name = source.workspace(scratch, dtype);
-        source.global(format!("var<workgroup> shares: array<{}, {WORKGROUP}>;", type_name(dtype)));
-        source.line(format!("let lane = local / {wide}u;"));
-        source.line(format!("let column = group * {wide}u + local % {wide}u;"));
-        source.line(format!("var sum = {identity};"));
+/// The second shader of column reductions: adds up the partial results, a few lanes to a column.
+fn sums(mut source: Source<'_>, body: &Body, schedule: &RowSchedule, label: &str) -> Dispatch {
+    let (columns, count) = (body.columns, schedule.groups);
+    let (lanes, wide) = (FINISHING_LANES, WORKGROUP as usize / FINISHING_LANES);
+    let gate = if source.gated { " && committed" } else { "" };
+    source.line(format!("let lane = local / {wide}u;"));
+    source.line(format!("let column = group * {wide}u + local % {wide}u;"));
+    for (number, op, node, write) in columns_of(body) {
+        let dtype = body.node(node).dtype;
+        let scratch = source.workspace(partials(body, schedule, number), dtype);
+        let (identity, shares) = (source.identity(op, dtype), format!("shares_{number}"));
+        source.global(format!("var<workgroup> {shares}: array<{}, {WORKGROUP}>;", type_name(dtype)));
+        source.line(format!("var sum_{number} = {identity};"));
         source.line(format!("if (column < {columns}u) {{"));
-        source.line(format!("for (var i = lane; i < {partials}u; i += {lanes}u) {{"));
-        let share = source.combine(op, dtype, "sum", &format!("{name}[i * {columns}u + column]"));
-        source.line(format!("sum = {share};"));
+        source.line(format!("for (var i = lane; i < {count}u; i += {lanes}u) {{"));
+        let sum = format!("sum_{number}");
+        let share = source.combine(op, dtype, &sum, &format!("{scratch}[i * {columns}u + column]"));
+        source.line(format!("{sum} = {share};"));
         source.line("}");
         source.line("}");
-        source.line("shares[local] = sum;");
+        source.line(format!("{shares}[local] = {sum};"));
         source.line("workgroupBarrier();");
-        let condition = format!("lane == 0u && column < {columns}u");
-        let gate = if source.gated { " && committed" } else { "" };
-        source.line(format!("if ({condition}{gate}) {{"));
+        source.line(format!("if (lane == 0u && column < {columns}u{gate}) {{"));
         source.line(format!("for (var other = 1u; other < {lanes}u; other++) {{"));
-        let all = source.combine(op, dtype, "sum", &format!("shares[other * {wide}u + local]"));
-        source.line(format!("sum = {all};"));
+        let all = source.combine(op, dtype, &sum, &format!("{shares}[other * {wide}u + local]"));
+        source.line(format!("{sum} = {all};"));
         source.line("}");
-        let operand = source.operands.writes[self.write].clone();
-        let index = super::source::index_at(&operand.layout, "column");
-        source.store(&operand, &index, "sum");
+        let operand = source.operands.writes[write].clone();
+        source.store(&operand, &index_at(&operand.layout, "column"), &sum);
         source.line("}");
-        source.finish(&format!("{label}: sums of columns"), WORKGROUP, columns.div_ceil(wide))
     }
+    source.finish(&format!("{label}: sums of columns"), WORKGROUP, columns.div_ceil(wide))
 }

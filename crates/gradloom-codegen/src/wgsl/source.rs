@@ -28,6 +28,7 @@ pub(crate) struct Source<'a> {
     body: String,
     indent: usize,
     workspace: Vec<(Range<usize>, DType)>,
+    table: Option<Vec<u32>>,
     traps: bool,
 }
 
@@ -43,6 +44,7 @@ impl<'a> Source<'a> {
             body: String::new(),
             indent: 1,
             workspace: Vec::new(),
+            table: None,
             traps: false,
         }
     }
@@ -84,6 +86,12 @@ impl<'a> Source<'a> {
         format!("w{}", self.workspace.len() - 1)
     }
 
+    /// Numbers that the shader reads, by the name of their array.
+    pub(crate) fn table(&mut self, numbers: Vec<u32>) -> &'static str {
+        self.table = Some(numbers);
+        "entries"
+    }
+
     /// The element at an index of the operand's buffer.
     pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
         if operand.binding == NONE {
@@ -99,7 +107,7 @@ impl<'a> Source<'a> {
             };
             return format!("((({word} >> (8u * (({byte}) % 4u))) & 255u) != 0u)");
         }
-        let index = based(index, operand.base / 4);
+        let index = started(index, operand);
         match binding.element {
             Element::Plain(_) => format!("{name}[{index}]"),
             Element::Word if operand.dtype == DType::U32 => format!("{name}[{index}]"),
@@ -122,7 +130,7 @@ impl<'a> Source<'a> {
             self.line(format!("atomicOr(&{name}[({byte}) / 4u], u32({value}) << {shift});"));
             return;
         }
-        let index = based(index, operand.base / 4);
+        let index = started(index, operand);
         self.line(match binding.element {
             Element::Plain(_) => format!("{name}[{index}] = {value};"),
             Element::Word => format!("{name}[{index}] = bitcast<u32>({value});"),
@@ -177,6 +185,10 @@ impl<'a> Source<'a> {
             declare(&mut text, bindings.len(), "read_write", &format!("w{i}"), &ty);
             bindings.push(Bound::Workspace(bytes.clone()));
         }
+        if let Some(table) = self.table {
+            declare(&mut text, bindings.len(), "read", "entries", "array<u32>");
+            bindings.push(Bound::Table(table));
+        }
         if self.traps {
             declare(&mut text, bindings.len(), "read_write", "status", "array<atomic<u32>, 8>");
             bindings.push(Bound::Status { writable: true });
@@ -211,6 +223,15 @@ const TEXT: &str = "a string takes all text";
 
 fn declare(text: &mut String, binding: usize, access: &str, name: &str, ty: &str) {
     writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: {ty};").expect(TEXT);
+}
+
+/// The index in the binding of an element of 4 bytes.
+fn started(index: &str, operand: &Operand) -> String {
+    let index = based(index, operand.base / 4);
+    match &operand.start {
+        Some(start) => format!("{start} + {index}"),
+        None => index,
+    }
 }
 
 /// An index from the start of a binding.

@@ -30,6 +30,7 @@ fn access(operands: &Operands, dispatch: &Dispatch) -> Vec<bool> {
     let writable = |bound: &Bound| match bound {
         Bound::Operand(i) => operands.bindings[*i].writable,
         Bound::Workspace(_) => true,
+        Bound::Table(_) => false,
         Bound::Status { writable } => *writable,
     };
     dispatch.bindings.iter().map(writable).collect()

@@ -14,6 +14,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Launch};
 use gradloom_core::plan::{Plan, Region, Role};
+use std::collections::HashMap;
 use std::sync::Arc;
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, CommandEncoder,
@@ -48,6 +49,8 @@ struct Regions {
     constants: Memory,
     scratch: Memory,
     status: Memory,
+    /// Of dispatches that have one, by their numbers among all.
+    tables: HashMap<usize, Memory>,
 }
 
 fn device(memory: &Memory) -> &DeviceMemory {
@@ -90,12 +93,13 @@ impl WgpuProgram {
                     .help("make the batch or the context smaller")
             })
         };
-        let memory = Regions {
+        let mut memory = Regions {
             store: store_memory(plan, store),
             arena: allocate(plan.totals.step, "temporaries")?,
             constants: allocate(plan.totals.constants, "constants")?,
             scratch: allocate(plan.totals.workspace, "scratch")?,
             status: allocate(STATUS_BYTES, "status")?,
+            tables: HashMap::new(),
         };
         fill_constants(graph, plan, device(&memory.constants))?;
         let compiled = |launches: &[Launch]| -> Result<Vec<Vec<Shaders>>> {
@@ -125,11 +129,22 @@ impl WgpuProgram {
             }
         };
         let pipelines = gpu.pipelines.get(gpu, &texts, origin)?;
+        for (i, (_, _, dispatch)) in all.iter().enumerate() {
+            for bound in &dispatch.bindings {
+                if let Bound::Table(numbers) = bound {
+                    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+                    let table = allocate(bytes.len(), "tables")?;
+                    table.write(0, &bytes)?;
+                    memory.tables.insert(i, table);
+                }
+            }
+        }
         let mut ready: Vec<(usize, Ready)> = all
             .iter()
             .zip(pipelines)
-            .map(|(&(launch, operands, dispatch), pipeline)| {
-                let bindings = bind(gpu, &memory, &pipeline, operands, dispatch);
+            .enumerate()
+            .map(|(i, (&(launch, operands, dispatch), pipeline))| {
+                let bindings = bind(gpu, &memory, &pipeline, operands, dispatch, i);
                 (launch, Ready { pipeline, bindings, workgroups: dispatch.workgroups })
             })
             .collect();
@@ -194,7 +209,14 @@ fn decides(plan: &Plan, launches: &[Vec<Shaders>]) -> bool {
         || launches.iter().flatten().flat_map(|shaders| &shaders.dispatches).any(traps)
 }
 
-fn bind(gpu: &Gpu, memory: &Regions, pipeline: &Pipeline, operands: &Operands, dispatch: &Dispatch) -> BindGroup {
+fn bind(
+    gpu: &Gpu,
+    memory: &Regions,
+    pipeline: &Pipeline,
+    operands: &Operands,
+    dispatch: &Dispatch,
+    number: usize,
+) -> BindGroup {
     let resource = |bound: &Bound| {
         let (memory, range) = match bound {
             Bound::Operand(i) => {
@@ -203,6 +225,7 @@ fn bind(gpu: &Gpu, memory: &Regions, pipeline: &Pipeline, operands: &Operands, d
                 (memory, start..start + binding.range.len())
             }
             Bound::Workspace(range) => (device(&memory.scratch), range.clone()),
+            Bound::Table(numbers) => (device(&memory.tables[&number]), 0..4 * numbers.len()),
             Bound::Status { .. } => (device(&memory.status), 0..STATUS_BYTES),
         };
         let size = (range.len() as u64).next_multiple_of(4);
@@ -324,7 +347,8 @@ impl Loaded for WgpuProgram {
 
     fn allocated(&self) -> usize {
         let Regions { arena, constants, scratch, .. } = &self.memory;
-        arena.len() + constants.len() + scratch.len()
+        let tables: usize = self.memory.tables.values().map(Memory::len).sum();
+        arena.len() + constants.len() + scratch.len() + STATUS_BYTES + tables
     }
 
     fn unique_kernels(&self) -> usize {
