@@ -17,9 +17,14 @@ use std::collections::HashMap;
 /// Elements of a workgroup: a few for each invocation, so that finding the part is a small share of the work.
 const CHUNK: usize = 4 * WORKGROUP as usize;
 
-/// The class of each part, if it has one.
-pub(super) fn classes(parts: &[Part], reads: &[Access], writes: &[Access]) -> Vec<Option<String>> {
-    let class_of = |part: &Part| class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
+/// The class of each part of a planned launch, if it has one: operands that one name stands for are in one region.
+pub(super) fn classes(parts: &[Part], launch: &Launch, plan: &Plan) -> Vec<Option<String>> {
+    let region = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region.name();
+    let class_of = |part: &Part| {
+        let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
+        let regions: Vec<&str> = reads.iter().chain(writes).map(region).collect();
+        Some(class(part, reads, writes)? + &regions.join(" "))
+    };
     parts.iter().map(class_of).collect()
 }
 
@@ -130,8 +135,18 @@ impl Table {
             groups += elements.div_ceil(CHUNK);
         }
         numbers.push(groups as u32);
+        // Indexed by the position, also if the first part has but one.
+        let row = Layout::contiguous(&[CHUNK].into());
+        let one: Vec<usize> = body_of(parts[0])
+            .nodes
+            .iter()
+            .filter_map(|node| match node.kind {
+                NodeKind::Load(read) if node.level == Level::Uniform => Some(read),
+                _ => None,
+            })
+            .collect();
         let shift = |operand: &Operand, i: usize| {
-            let layout = Layout { offset: 0, ..operand.layout.clone() };
+            let layout = if one.contains(&i) { Layout::splat(&row.shape) } else { row.clone() };
             Operand { base: 0, layout, start: Some(format!("start_{i}")), ..operand.clone() }
         };
         let operands = Operands {
@@ -200,7 +215,8 @@ fn map(table: &Table, limits: &Limits, gated: bool, number: usize, parts: &[&Par
 /// Bytes of scratch that the parts of a group need which run together.
 pub(super) fn workspace(parts: &[Part], reads: &[Access], writes: &[Access]) -> usize {
     let mut bytes: HashMap<String, usize> = HashMap::new();
-    for (part, class) in parts.iter().zip(classes(parts, reads, writes)) {
+    for part in parts {
+        let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
         let Some(class) = class.filter(|_| total(body_of(part)).is_some()) else { continue };
         *bytes.entry(class).or_default() += 4 * (body_of(part).rows * body_of(part).columns).div_ceil(CHUNK);
     }

@@ -101,7 +101,7 @@ pub fn shaders(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limit
         Ok(shaders)
     };
     // Parts that compute the same run together, where the first of them stands.
-    let classes = group::classes(parts, &launch.reads, &launch.writes);
+    let classes = group::classes(parts, launch, plan);
     let mut all = Vec::new();
     for (i, part) in parts.iter().enumerate() {
         let alike: Vec<usize> = match &classes[i] {
