@@ -10,8 +10,9 @@ const USAGE: &str = "\
 cargo xtask fuzz [--graphs 2000] [--seed S] [--from K]
     Draws random graphs and compares every stage with the float64 evaluator, from passes to steps on the CPU.
     A failure prints a graph that is as small as could be found, and what to run to see it again.
-cargo xtask mutants [--sample 150] [--seed S]
-    Changes single places of the compiler, in a copy, and says which changes no test notices. Takes a second to a minute for each.";
+cargo xtask mutants [--sample 150] [--seed S] [--only 3,17]
+    Changes single places of the compiler, in a copy, and says which changes no test notices. Takes a second to a minute for each.
+    With --only, the changes of these numbers alone, as long as the compiler is the same: when a test was written for them.";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);

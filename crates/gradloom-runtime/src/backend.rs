@@ -1,5 +1,6 @@
 //! What a device does for programs. One folder a backend.
 
+use crate::cpu::Pool;
 use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::program::Outcome;
@@ -18,6 +19,8 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn description(&self) -> String;
     /// Threads that compute.
     fn threads(&self) -> usize;
+    /// Threads of the host, for work outside of programs: initial values.
+    fn pool(&self) -> Arc<Pool>;
     /// Whether programs really run and stores keep bytes.
     fn is_resident(&self) -> bool;
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is allocated.

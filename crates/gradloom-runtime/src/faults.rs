@@ -4,6 +4,7 @@
 //! fail does what the device behind does; a fault happens once.
 
 use crate::backend::{Backend, Deferred, Finished, Loaded, Pending};
+use crate::cpu::Pool;
 use crate::device::Device;
 use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
@@ -143,6 +144,10 @@ impl Backend for Faulty {
 
     fn threads(&self) -> usize {
         self.inner.threads()
+    }
+
+    fn pool(&self) -> Arc<Pool> {
+        self.inner.pool()
     }
 
     fn is_resident(&self) -> bool {

@@ -70,6 +70,29 @@ impl Memory {
         }
     }
 
+    /// Lets `f` fill new, zeroed memory with f32s. Nobody else knows of it yet.
+    pub(crate) fn fill(
+        &self,
+        offset: usize,
+        elements: usize,
+        f: impl FnOnce(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::Host(memory) => {
+                assert!(4 * elements <= memory.bytes - offset, "the range was planned");
+                let start = memory.at(offset).cast();
+                // SAFETY: the range lies inside the allocation, aligned and zeroed, and the caller is alone.
+                f(unsafe { std::slice::from_raw_parts_mut(start, elements) })
+            }
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(memory) => {
+                let mut values = vec![0.0; elements];
+                f(&mut values)?;
+                memory.write(offset, crate::feed::Data::F32(&values).bytes())
+            }
+        }
+    }
+
     /// The same bytes in memory of their own. Nobody may write them meanwhile.
     pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Result<Option<Self>> {
         let Some(copy) = allocate(self.len()) else { return Ok(None) };
@@ -89,6 +112,9 @@ impl Memory {
 /// Zeroed bytes at an address that never changes, aligned as the plan demands. CPU programs keep raw addresses into it.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
+    /// What the system gave.
+    allocated: NonNull<u8>,
+    /// The first aligned byte in it.
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -102,12 +128,17 @@ impl HostMemory {
     fn new(bytes: usize) -> Option<Self> {
         let layout = Self::layout(bytes)?;
         // SAFETY: the layout has at least one byte.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Self { start, bytes })
+        let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let before = allocated.align_offset(ALIGNMENT);
+        // SAFETY: the layout has room for as many bytes before the first aligned one.
+        let start = unsafe { allocated.add(before) };
+        Some(Self { allocated, start, bytes })
     }
 
+    /// Has room to align what is in it. The system is not asked to: it has zeroed pages, which cost nothing before they are used, but
+    /// of aligned memory, the standard library writes every byte to make it 0.
     fn layout(bytes: usize) -> Option<Layout> {
-        Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
+        Layout::from_size_align(bytes.checked_add(ALIGNMENT)?, 1).ok()
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
@@ -121,6 +152,6 @@ impl Drop for HostMemory {
     fn drop(&mut self) {
         let layout = Self::layout(self.bytes).expect("it was allocated with this layout");
         // SAFETY: allocated in `new` with the same layout.
-        unsafe { dealloc(self.start.as_ptr(), layout) };
+        unsafe { dealloc(self.allocated.as_ptr(), layout) };
     }
 }

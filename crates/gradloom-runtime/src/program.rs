@@ -72,8 +72,8 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Lowers, plans and loads a graph. `initial` gives the elements of parameters that the store does not have yet. The store
-    /// grows only if all of it succeeds.
+    /// Lowers, plans and loads a graph. `initial` fills in the elements, which are 0 before, of parameters that the store
+    /// does not have yet. The store grows only if all of it succeeds.
     ///
     /// # Errors
     /// When the store has an entry of another type, the plan is impossible, or memory runs out.
@@ -81,7 +81,7 @@ impl Program {
         graph: Graph,
         device: &Device,
         store: &Store,
-        initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
+        initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
     ) -> Result<Self> {
         Self::load_replanned(graph, device, store, initial, |plan| plan)
     }
@@ -91,7 +91,7 @@ impl Program {
         graph: Graph,
         device: &Device,
         store: &Store,
-        initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
+        initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
         change: impl FnOnce(Plan) -> Plan,
     ) -> Result<Self> {
         // In every build: memory safety of the kernels rests on it.
@@ -270,7 +270,7 @@ impl Program {
 pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
     let (graph, _) = gradloom_core::passes::run(graph);
     let store = Store::new(device.backend.is_resident());
-    let no_parameters = |name: &str, _: &Type| {
+    let no_parameters = |name: &str, _: &Type, _: &mut [f32]| {
         Err(Error::new(
             ErrorKind::Store,
             format!("`{name}` is a parameter: compile the graph with a trainer"),

@@ -3,7 +3,6 @@
 //! In: graphs, which say what there is, and first values. Out: bytes by name, for callers, and addresses, for programs. Always holds:
 //! what is written together changes together or not at all; nobody sees half a commit; growth moves nothing.
 
-use crate::feed::Data;
 use crate::memory::{Allocate, Memory};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type};
@@ -71,13 +70,13 @@ impl Store {
     }
 
     /// Adds what a graph needs, once `plan` succeeded with the layout that the store will have, and `load` with the grown content;
-    /// changes nothing otherwise. `initial` gives the elements of a new parameter.
+    /// changes nothing otherwise. `initial` fills in the elements of a new parameter, which are 0 before.
     pub(crate) fn extend<P, L>(
         &self,
         graph: &Graph,
         allocate: Allocate<'_>,
         plan: impl FnOnce(&StoreLayout) -> Result<P>,
-        initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
+        initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
         load: impl FnOnce(P, &Content) -> Result<L>,
     ) -> Result<L> {
         let _growing = self.shared.growth.lock().unwrap_or_else(PoisonError::into_inner);
@@ -308,7 +307,7 @@ impl Segment {
         bytes: usize,
         entries: &[StoreEntry],
         allocate: Allocate<'_>,
-        initial: impl Fn(&str, &Type) -> Result<Vec<f32>>,
+        initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
     ) -> Result<Self> {
         let memory = allocate(bytes).ok_or_else(|| no_memory(bytes))?;
         let segment = Self { start, memory: Arc::new(memory) };
@@ -321,22 +320,20 @@ impl Segment {
                         segment.write(entry, &one.repeat(entry.ty.elements()))?;
                     }
                 }
-                None => segment.write_values(entry, &initial(&entry.name, &entry.ty)?)?,
+                None => segment.fill(entry, |elements| initial(&entry.name, &entry.ty, elements))?,
             }
         }
         Ok(segment)
     }
 
-    /// Writes initial values, which are f32, as elements of the entry.
-    fn write_values(&self, entry: &StoreEntry, values: &[f32]) -> Result<()> {
-        if values.len() != entry.ty.elements() {
-            let message =
-                format!("`{}` is {}, its initialiser gave {} elements", entry.name, entry.ty, values.len());
-            return Err(Error::new(ErrorKind::Store, message));
-        }
+    /// Lets `initial` fill a new entry with f32s, which become elements of its type.
+    fn fill(&self, entry: &StoreEntry, initial: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {
+        let elements = entry.ty.elements();
         if entry.ty.dtype == DType::F32 {
-            return self.write(entry, Data::F32(values).bytes());
+            return self.memory.fill(entry.offset - self.start, elements, initial);
         }
+        let mut values = vec![0.0; elements];
+        initial(&mut values)?;
         let bytes = values.iter().flat_map(|&v| element(entry.ty.dtype, Number::Float(f64::from(v))));
         self.write(entry, &bytes.collect::<Vec<u8>>())
     }

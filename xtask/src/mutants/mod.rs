@@ -10,6 +10,7 @@ mod source;
 
 use crate::options;
 use gradloom_testing::Random;
+use run::Verdict;
 use source::Mutation;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,8 @@ const SOURCES: [&str; 5] = [
 /// When the tree cannot be copied or built, or tests fail without any change.
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let (mut sample, mut seed) = (150, 1);
-    options::read(arguments, &mut [("--sample", &mut sample), ("--seed", &mut seed)])?;
+    let (only, rest) = only(arguments)?;
+    options::read(&rest, &mut [("--sample", &mut sample), ("--seed", &mut seed)])?;
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let scratch = root.join("target/mutants");
     let mut all = Vec::new();
@@ -40,17 +42,37 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let mut random = Random::new(seed);
     let drawn: Vec<Mutation> = random.order(all.len()).into_iter().map(|at| all[at].clone()).collect();
     let mutants = instrument::build(&root, &scratch, &drawn, sample as usize)?;
-    let survivors = run::run(&scratch, &mutants)?;
-    let caught = mutants.len() - survivors.len();
+    let numbers: Vec<usize> =
+        (1..=mutants.len()).filter(|number| only.is_empty() || only.contains(number)).collect();
+    let mut survivors = Vec::new();
+    run::run(&scratch, &numbers, |number, verdict| match verdict {
+        Verdict::CaughtBy(test) => println!("{number:>4} caught by {test}"),
+        Verdict::Survives => {
+            println!("{number:>4} NOT CAUGHT {}", mutants[number - 1]);
+            survivors.push(number);
+        }
+    })?;
+    let caught = numbers.len() - survivors.len();
     println!(
         "\nseed {seed}: {caught} of {} changes are caught ({:.1}%); the others:",
-        mutants.len(),
-        100.0 * caught as f64 / mutants.len().max(1) as f64
+        numbers.len(),
+        100.0 * caught as f64 / numbers.len().max(1) as f64
     );
     for number in survivors {
-        println!("\n{}", mutants[number]);
+        println!("\n{number:>4} {}", mutants[number - 1]);
     }
     Ok(())
+}
+
+/// The numbers of `--only 3,17`, none for all, and the other options.
+fn only(arguments: &[String]) -> Result<(Vec<usize>, Vec<String>), String> {
+    let Some(at) = arguments.iter().position(|argument| argument == "--only") else {
+        return Ok((Vec::new(), arguments.to_vec()));
+    };
+    let list = arguments.get(at + 1).map_or("", String::as_str);
+    let numbers = list.split(',').map(str::parse).collect::<Result<_, _>>();
+    let numbers = numbers.map_err(|_| "--only needs the numbers of changes, as in 3,17".to_string())?;
+    Ok((numbers, [&arguments[..at], &arguments[at + 2..]].concat()))
 }
 
 /// The Rust files in a folder, without tests, in a fixed order.

@@ -4,7 +4,7 @@
 //! stride for the free and one for the contracted index of each operand, or, from [`dot_copies`], which operands have to be
 //! copied first and in which order of axes.
 
-use gradloom_core::ir::{DotAxes, Shape};
+use gradloom_core::ir::{DotAxes, Shape, inverse_permutation};
 use gradloom_core::kernel::Layout;
 
 /// A matrix inside a buffer: element (free i, contracted p) is at `offset + i·free_stride + p·contract_stride`, in elements.
@@ -145,11 +145,7 @@ pub fn dot_copies(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotCopies {
 /// Layout of a contiguous copy that was written with the axes of `shape` in `order`, seen with the axes where they were.
 pub fn copied_layout(shape: &Shape, order: &[usize]) -> Layout {
     let written: Shape = order.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
-    let mut back = vec![0; order.len()];
-    for (position, &axis) in order.iter().enumerate() {
-        back[axis] = position;
-    }
-    Layout::contiguous(&written).permute(&back)
+    Layout::contiguous(&written).permute(&inverse_permutation(order))
 }
 
 fn free_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> (Vec<usize>, Vec<usize>) {

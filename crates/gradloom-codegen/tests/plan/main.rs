@@ -1,12 +1,16 @@
 //! Plans of graphs in text form, lowered for the CPU: what runs when, where values live, and what is refused.
 
+mod aliases;
+mod custom;
 mod files;
 mod hoist;
+mod json;
 mod memory;
 mod random_graphs;
 mod store;
 mod updates;
 mod verify;
+mod verify_kernels;
 mod views;
 
 use gradloom_codegen::cpu;

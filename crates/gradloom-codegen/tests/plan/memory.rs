@@ -169,3 +169,10 @@ fn bytes_for_people() {
         ["0 B", "999 B", "1.0 kB", "999.9 kB", "1.0 MB", "1.5 MB", "999.9 MB", "1.0 GB", "80.0 GB"]
     );
 }
+
+#[test]
+fn a_step_that_computes_nothing_takes_nothing_but_its_input() {
+    let plan = planned("%0: f32[4] = input \"x\"\noutput \"y\" %0");
+    assert_eq!((plan.launches.len(), plan.totals.peak(), plan.totals.step), (0, 64, 64));
+    assert_eq!((plan.totals.workspace, plan.totals.constants, plan.totals.store), (0, 0, 0));
+}

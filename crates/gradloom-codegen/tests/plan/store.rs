@@ -24,6 +24,17 @@ fn entries_are_aligned_and_stay_while_the_store_grows() {
 }
 
 #[test]
+fn what_is_known_does_not_hide_what_is_new() {
+    let mut store = StoreLayout::default();
+    store.extend(&graph(MODEL)).unwrap();
+    store
+        .extend(&graph("%0: f32[3] = param \"w\"\n%1: f32[2] = input \"x\"\n%2: f32[5] = param \"new\""))
+        .unwrap();
+    let names: Vec<_> = store.entries().iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["w", "none", "n", "new"]);
+}
+
+#[test]
 fn a_graph_that_disagrees_adds_nothing() {
     let mut store = StoreLayout::default();
     store.extend(&graph(MODEL)).unwrap();

@@ -268,3 +268,18 @@ fn nothing_copies_a_state_whose_windows_must_be_in_place() {
         assert!(steps(&planned(&format!("{cache}{allowed}{copying}"))).len() > 1, "{copying}");
     }
 }
+
+#[test]
+fn a_next_value_of_other_bytes_or_another_order_is_copied() {
+    // The first half of what a launch writes, then all of it with its axes exchanged.
+    let part = planned(
+        "%0: f32[3] = state \"a\" {init=0.0}\n%1: f32[6] = input \"x\"\n%2: f32[6] = exp %1\n\
+         %3: f32[3] = slice %2 {start=[0], limit=[3], step=[1]}\nupdate %0 <- %3",
+    );
+    assert_eq!(steps(&part), ["commit exp", "commit copy"]);
+    let turned = planned(
+        "%0: f32[3, 2] = state \"a\" {init=0.0}\n%1: f32[2, 3] = input \"x\"\n%2: f32[2, 3] = exp %1\n\
+         %3: f32[3, 2] = permute %2 {perm=[1, 0]}\nupdate %0 <- %3",
+    );
+    assert_eq!(steps(&turned), ["commit exp", "commit copy"]);
+}

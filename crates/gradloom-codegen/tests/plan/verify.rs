@@ -263,3 +263,23 @@ fn extend_lives(plan: &mut Plan) {
     let end = plan.launches.len();
     plan.buffers.iter_mut().for_each(|b| (b.first, b.last) = (0, end));
 }
+
+/// An operand without elements stands in nobody's way, and hides nobody who does.
+#[test]
+fn an_operand_that_is_overwritten_beside_an_empty_one() {
+    let graph = graph(
+        "%0: f32[0] = input \"none\"\n%1: f32[16] = input \"a\"\n%2: f32[16] = input \"b\"\n\
+         %3: f32[32] = concat %0, %1, %2 {axis=0}\noutput \"y\" %3",
+    );
+    let placed = |a: usize, none: usize| {
+        let mut plan = plan_of(&graph);
+        for (value, offset) in [(0, none), (1, a), (2, 256), (3, 0)] {
+            set_offset(&mut plan, value, offset);
+        }
+        plan.totals.step = 320;
+        verify(&plan)
+    };
+    placed(192, 64).unwrap();
+    let error = placed(64, 64).unwrap_err();
+    assert!(error.message().contains("writes %3 over its operand %1"), "{error}");
+}

@@ -81,6 +81,7 @@ fn launches_know_their_neighbours() {
         view.launches().position(|l| l.outputs().iter().any(|b| b.value == value)).unwrap()
     };
     let [first, second, third, fourth] = [3, 4, 5, 6].map(producer);
+    assert!(view.launches().enumerate().all(|(i, launch)| launch.index() == i));
     assert_eq!(view.launch(first).name(), "dot f32[16, 16]");
     assert_eq!((view.launch(first).launch().reads.len(), view.launch(first).inputs().len()), (2, 1));
     assert!(view.launch(first).producers().is_empty());

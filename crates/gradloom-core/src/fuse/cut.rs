@@ -138,6 +138,19 @@ mod tests {
     }
 
     #[test]
+    fn what_leads_nowhere_is_no_way_back() {
+        // The dead end follows from the root, too: nothing flows from there to the root's other follower.
+        let mut network = Network::default();
+        let [root, dead_end, wanted] = [1, 10, 1].map(|cost| network.vertex(cost));
+        network.feed(root);
+        network.feed(dead_end);
+        network.edge(root, dead_end);
+        network.edge(root, wanted);
+        network.drain(wanted);
+        assert_eq!(network.minimum_cut(), [root]);
+    }
+
+    #[test]
     fn a_free_vertex_is_cut_and_flow_is_sent_back() {
         // Two ways share a middle; the shortest first way must be undone in part.
         let mut network = Network::default();

@@ -6,7 +6,7 @@
 use super::link::Link;
 use crate::ir::{
     BinaryOp, DType, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp, Shape,
-    UnaryOp, ValueId,
+    UnaryOp, ValueId, inverse_permutation,
 };
 use crate::kernel::{Layout, Lowered};
 use std::collections::HashMap;
@@ -359,11 +359,7 @@ fn wanted_orders(graph: &Graph) -> HashMap<ValueId, Option<Vec<usize>>> {
 /// The layout of a value whose memory is contiguous once its axes are permuted.
 fn ordered(shape: &Shape, perm: &[usize]) -> Layout {
     let permuted: Vec<usize> = perm.iter().map(|&axis| shape[axis]).collect();
-    let mut back = vec![0; perm.len()];
-    for (position, &axis) in perm.iter().enumerate() {
-        back[axis] = position;
-    }
-    Layout::contiguous(&permuted.into()).permute(&back)
+    Layout::contiguous(&permuted.into()).permute(&inverse_permutation(perm))
 }
 
 /// Without fusion, everything is a kernel of its own.

@@ -5,7 +5,7 @@
 //! keys and values) share an operand and are ready at the same time.
 
 use super::KernelSpec;
-use crate::ir::{OpKind, ValueId};
+use crate::ir::{OpKind, ValueId, inverse_permutation};
 use crate::kernel::{Access, Kernel, Layout, Part};
 use std::collections::{HashMap, HashSet};
 
@@ -184,11 +184,7 @@ fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     order.sort_by_key(|&axis| std::cmp::Reverse((write.layout.strides[axis], write.layout.shape[axis])));
     let in_memory: Vec<usize> = order.iter().map(|&axis| write.layout.shape[axis]).collect();
     let placed = window.reshape(&in_memory.into())?;
-    let mut strides = vec![0; order.len()];
-    for (position, &axis) in order.iter().enumerate() {
-        strides[axis] = placed.strides[position];
-    }
-    Some(Layout::new(placed.offset, write.layout.shape.clone(), strides))
+    Some(placed.permute(&inverse_permutation(&order)))
 }
 
 /// Products without epilogues that read the same left or right operand and stand next to each other.

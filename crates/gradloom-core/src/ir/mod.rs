@@ -25,4 +25,4 @@ pub use op::{
 };
 pub use origin::{Origin, Origins};
 pub use parse::{ParseError, parse, parse_with};
-pub use types::{DType, Shape, Type};
+pub use types::{DType, Shape, Type, inverse_permutation};

@@ -28,7 +28,7 @@ fn traced_with(
 
 /// Names of the kernels, in order; groups with their size.
 #[track_caller]
-fn kernels(graph: &Graph) -> Vec<String> {
+pub(super) fn kernels(graph: &Graph) -> Vec<String> {
     meaning::check(graph, 7);
     let fused = fused(graph, Fusion::On);
     fused
@@ -42,14 +42,14 @@ fn kernels(graph: &Graph) -> Vec<String> {
         .collect()
 }
 
-fn body(graph: &Graph, kernel: usize) -> Body {
+pub(super) fn body(graph: &Graph, kernel: usize) -> Body {
     match &fused(graph, Fusion::On).kernels[kernel].kernel {
         Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body.clone(),
         other => panic!("{} has no body", other.name()),
     }
 }
 
-fn loads(body: &Body) -> usize {
+pub(super) fn loads(body: &Body) -> usize {
     body.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Load(_)) && n.level == Level::Element).count()
 }
 
@@ -181,6 +181,16 @@ fn a_long_sum_is_left_to_many_tasks() {
     let body = body(&graph, 0);
     assert_eq!((body.rows, body.columns), (30_000, 1));
     assert!(matches!(body.stores[..], [Store::Columns { .. }]), "{body}");
+    assert_eq!(loads(&body), 1, "an element for each position:\n{body}");
+}
+
+/// Splitting it would take its exponentials apart from its sum.
+#[test]
+fn the_softmax_of_a_single_row_of_thousands_is_one_kernel() {
+    for columns in [1, 2_000, 10_000] {
+        let graph = traced(&[f32("x", [1, columns])], |x| vec![x[0].softmax(-1)]);
+        assert_eq!(kernels(&graph).len(), 1, "{columns} columns: {:?}", kernels(&graph));
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Fusion: which kernels come out, and that they mean what the graph meant.
 
+mod choices;
+mod custom;
 mod files;
 mod kernels;
 mod meaning;

@@ -160,3 +160,76 @@ fn cotangents_of_several_consumers_add_up() {
         assert!((got - (2.0 * x + 1.0 + x.cos())).abs() < 1e-15, "{got}");
     }
 }
+
+#[test]
+fn a_power_of_zero_has_no_slope_downwards() {
+    let [da, db] = binary(BinaryOp::Pow, &[0.0, 2.0], &[-1.0, -1.0]);
+    assert_eq!(da, [f64::NEG_INFINITY, -0.25]);
+    assert_eq!(db[0], f64::NEG_INFINITY);
+    assert!((db[1] - 0.5 * 2f64.ln()).abs() < 1e-15);
+}
+
+/// `x op limit ? x : other`.
+fn clipped(x: &[f64], op: CompareOp, limit: f64, other: f64) -> Vec<f64> {
+    let choose = |b: &mut Builder<'_>, x: &[ValueId]| {
+        let (limit, other) = (b.splat_like(x[0], limit), b.splat_like(x[0], other));
+        let condition = b.compare(op, x[0], limit);
+        b.select(condition, x[0], other)
+    };
+    gradients(&[x], choose).remove(0)
+}
+
+#[test]
+fn a_rectifier_passes_what_is_positive_and_its_relatives_what_they_choose() {
+    let x = [-3.0, -1.0, -0.0, 0.0, 1.0, 3.0, NAN];
+    assert_eq!(clipped(&x, CompareOp::Gt, 0.0, 0.0), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0]);
+    assert_eq!(clipped(&x, CompareOp::Gt, -2.0, 0.0), [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+    assert_eq!(clipped(&x, CompareOp::Lt, 0.0, 0.0), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(clipped(&x, CompareOp::Ge, 0.0, 0.0), [0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+    assert_eq!(clipped(&x, CompareOp::Gt, 0.0, 5.0), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0]);
+}
+
+#[test]
+fn a_choice_by_the_sign_of_something_else_is_no_rectifier() {
+    let (x, z) = ([-1.0, -1.0, 2.0, 2.0], [1.0, -1.0, 1.0, -1.0]);
+    let by_sign = |b: &mut Builder<'_>, v: &[ValueId]| {
+        let zeros = b.splat_like(v[0], 0.0);
+        let condition = b.compare(CompareOp::Gt, v[1], zeros);
+        b.select(condition, v[0], zeros)
+    };
+    // The sum lets the loss depend on both.
+    let gradients_of_sum = gradients(&[&x, &z], |b, v| {
+        let chosen = by_sign(b, v);
+        b.add(chosen, v[1])
+    });
+    assert_eq!(gradients_of_sum, [[1.0, 0.0, 1.0, 0.0], [1.0; 4]]);
+    // Both branches are differentiated.
+    let both = gradients(&[&z, &x], |b, v| {
+        let zeros = b.splat_like(v[0], 0.0);
+        let condition = b.compare(CompareOp::Gt, v[0], zeros);
+        b.select(condition, v[0], v[1])
+    });
+    assert_eq!(both, [[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]]);
+}
+
+#[test]
+fn a_limit_or_another_branch_that_is_computed_is_not_taken_for_zero() {
+    let x = [-3.0, -0.5, 0.5, 3.0];
+    let computed = |b: &mut Builder<'_>, x: ValueId| {
+        let zeros = b.splat_like(x, 0.0);
+        b.unary(UnaryOp::Exp, zeros)
+    };
+    let other = gradients(&[&x], |b, x| {
+        let (zeros, ones) = (b.splat_like(x[0], 0.0), computed(b, x[0]));
+        let condition = b.compare(CompareOp::Gt, x[0], zeros);
+        b.select(condition, x[0], ones)
+    });
+    assert_eq!(other, [[0.0, 0.0, 1.0, 1.0]]);
+    let limit = gradients(&[&x], |b, x| {
+        let (zeros, ones) = (b.splat_like(x[0], 0.0), computed(b, x[0]));
+        let limit = b.neg(ones);
+        let condition = b.compare(CompareOp::Gt, x[0], limit);
+        b.select(condition, x[0], zeros)
+    });
+    assert_eq!(limit, [[0.0, 1.0, 1.0, 1.0]]);
+}

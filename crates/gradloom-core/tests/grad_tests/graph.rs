@@ -293,3 +293,35 @@ fn expanding_a_graph_without_blocks_changes_nothing() {
         "block ops are inlined, not refused"
     );
 }
+
+/// `x > 0 ? x : 0`, with the zeros as they come from the given number.
+fn rectified(b: &mut Builder<'_>, x: ValueId, zeros: impl Fn(&mut Builder<'_>) -> ValueId) -> [ValueId; 2] {
+    let (limit, other) = (zeros(b), zeros(b));
+    let condition = b.compare(CompareOp::Gt, x, limit);
+    [condition, b.select(condition, x, other)]
+}
+
+#[test]
+fn the_backward_pass_of_a_rectifier_reads_its_result_alone() {
+    type Zeros = fn(&mut Builder<'_>) -> ValueId;
+    let as_written: Zeros = |b| b.splat(&f32(&[2, 3]), 0.0);
+    let repeated: Zeros = |b| {
+        let number = b.splat(&f32(&[]), 0.0);
+        let one = b.reshape(number, [1, 1]);
+        b.broadcast(one, &[2, 3].into())
+    };
+    let readers = |x_first: bool, zeros: Zeros| {
+        let mut graph = Graph::new();
+        let mut b = Builder::new(&mut graph, None);
+        let w = param(&mut b, "w", f32(&[2, 3]));
+        let x = b.unary(UnaryOp::Sin, w);
+        let [condition, y] = rectified(&mut b, x, zeros);
+        let y = if x_first { y } else { b.select(condition, x, w) };
+        let loss = sum_all(&mut b, y);
+        let forward = b.graph.entry_ops().count();
+        append(&mut graph, loss, None, &[w]).unwrap();
+        graph.entry_ops().skip(forward).filter(|(_, op)| op.operands.contains(&condition)).count()
+    };
+    assert_eq!([readers(true, as_written), readers(true, repeated)], [0, 0]);
+    assert_eq!(readers(false, as_written), 2, "a choice between two that need gradients reads its condition");
+}

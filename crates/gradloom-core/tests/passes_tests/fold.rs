@@ -157,3 +157,17 @@ fn tables_of_one_number_are_numbers() {
          output \"c\" %2",
     );
 }
+
+#[test]
+fn the_extreme_of_nothing_is_not_the_number_that_is_not_there() {
+    for axes in ["[0]", "[0, 1]"] {
+        let text = format!(
+            "%0: f32[0, 3] = constant 2.0
+             %1: {} = reduce_max %0 {{axes={axes}}}
+             output \"y\" %1",
+            if axes == "[0]" { "f32[3]" } else { "f32[]" }
+        );
+        let before = graph(&text);
+        crate::assert_alike(&before, &fold(&before), &crate::Leaf::new(0), 0.0);
+    }
+}

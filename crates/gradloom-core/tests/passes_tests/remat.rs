@@ -155,3 +155,86 @@ fn parse_like(graph: &Graph, text: &str) -> Graph {
     assert!(graph.entry_ops().all(|(_, op)| !matches!(op.kind, OpKind::Custom(_))));
     parse(text).unwrap_or_else(|error| panic!("{error:?}\n{text}"))
 }
+
+/// What the ops cost is a matter of operations for each byte, but products and attention wait for all others.
+#[test]
+fn a_short_product_waits_for_dear_maps() {
+    // Two operations an element, against the ten of an exponential.
+    let graph = graph(
+        "%0: f32[8, 1] = input \"x\"
+         %1: f32[1, 8] = input \"y\"
+         %2: f32[8, 8] = input \"z\"
+         %3: f32[8, 8] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}
+         %4: f32[8, 8] = exp %2
+         %5: f32[8, 8] = mul %3, %4
+         %6: f32[] = sum %5 {axes=[0, 1]}
+         %7: f32[8, 8] = add %3, %4
+         output \"loss\" %6
+         output \"y\" %7",
+    );
+    assert_eq!(names(&graph, graph.output("loss").unwrap()), ["exp", "dot"]);
+}
+
+#[test]
+fn cheaper_ops_are_computed_again_first() {
+    // Each is kept for one late reader; the price of an element rises from a negation to random bits.
+    let graph = graph(
+        "%0: f32[8, 8] = input \"x\"
+         %1: u32[] = scalar \"a\"
+         %2: u32[8, 8] = random_bits %1, %1, %1 {site=0}
+         %3: f32[8, 8] = exp %0
+         %4: f32[8, 8] = rsqrt %0
+         %5: f32[8, 8] = neg %0
+         %6: f32[8, 8] = cast %2
+         %7: f32[] = sum %6 {axes=[0, 1]}
+         %8: f32[8, 8] = cast %2
+         %9: f32[8, 8] = mul %3, %4
+         %10: f32[8, 8] = mul %9, %5
+         output \"loss\" %7
+         output \"a\" %8
+         output \"b\" %10",
+    );
+    assert_eq!(names(&graph, graph.output("loss").unwrap()), ["neg", "rsqrt", "exp", "random_bits"]);
+}
+
+#[test]
+fn products_go_by_the_length_of_what_they_add_up() {
+    // Eight products an element of a large result, four an element of a small one.
+    let graph = graph(
+        "%0: f32[32, 8] = input \"a\"
+         %1: f32[8, 32] = input \"b\"
+         %2: f32[4, 4] = input \"c\"
+         %3: f32[32, 32] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}
+         %4: f32[4, 4] = dot %2, %2 {lhs_contract=[1], rhs_contract=[0]}
+         %5: f32[] = sum %4 {axes=[0, 1]}
+         %6: f32[32, 32] = neg %3
+         %7: f32[4, 4] = neg %4
+         output \"loss\" %5
+         output \"x\" %6
+         output \"y\" %7",
+    );
+    let loss = graph.output("loss").unwrap();
+    let shapes: Vec<_> = candidates(&graph, loss)
+        .iter()
+        .map(|ops| graph.ty(graph.ops[ops[0]].results[0]).to_string())
+        .collect();
+    assert_eq!(shapes, ["f32[4, 4]", "f32[32, 32]"]);
+}
+
+#[test]
+fn attention_that_sees_half_costs_half() {
+    let graph = graph(
+        "%0: f32[1, 2, 8, 4] = input \"q\"
+         %1: f32[1, 2, 8, 4], %2: f32[1, 2, 8] = attention %0, %0, %0 {scale=0.5}
+         %3: f32[1, 2, 8, 4], %4: f32[1, 2, 8] = attention %0, %0, %0 {scale=0.5, causal}
+         %5: f32[] = sum %3 {axes=[0, 1, 2, 3]}
+         %6: f32[1, 2, 8, 4] = neg %1
+         %7: f32[1, 2, 8, 4] = neg %3
+         output \"loss\" %5
+         output \"x\" %6
+         output \"y\" %7",
+    );
+    let sets = candidates(&graph, graph.output("loss").unwrap());
+    let results: Vec<_> = sets.iter().map(|ops| graph.ops[ops[0]].results[0].0).collect();
+    assert_eq!(results, [3, 1]);
+}

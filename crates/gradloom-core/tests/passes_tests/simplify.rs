@@ -219,6 +219,18 @@ fn divisions_by_powers_of_two_and_small_powers_become_products() {
          output \"c\" %4
          output \"d\" %5",
     );
+    for divisor in [0.25, 0.5, -2.0, 4.0, 1024.0] {
+        chain(
+            &format!(
+                "%0: f32[4] = input \"x\"\n%1: f32[4] = constant {divisor:?}\n%2: f32[4] = div %0, %1\noutput \"y\" %2"
+            ),
+            &format!(
+                "%0: f32[4] = input \"x\"\n%1: f32[4] = constant {:?}\n%2: f32[4] = mul %0, %1\noutput \"y\" %2",
+                1.0 / divisor
+            ),
+        );
+    }
+    stays_with("3.0", "div %0, %1");
     // The reciprocals are not normal numbers of float32.
     stays_with("1.7014118346046923e38", "div %0, %1");
     stays_with("5.877471754111438e-39", "div %0, %1");
@@ -445,4 +457,19 @@ fn the_transpose_of_a_product_is_the_product_the_other_way_round() {
          %3: f32[5, 3, 2] = permute %2 {perm=[2, 1, 0]}
          output \"y\" %3",
     );
+}
+
+#[test]
+fn a_barrier_reads_one_value_and_waits_for_the_other() {
+    let product = "%0: f32[3, 4] = input \"a\"
+        %1: f32[4, 5] = input \"b\"
+        %2: f32[3, 5] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}
+        %3: f32[5, 3] = permute %2 {perm=[1, 0]}";
+    // The product itself is needed: its transpose is a view of it.
+    stays(simplify, &format!("{product}\n%4: f32[3, 5] = barrier %2, %0\noutput \"x\" %4\noutput \"y\" %3"));
+    // Only its end is: the transpose is computed instead, and the barrier waits for the old one no longer than it is there.
+    let waited =
+        graph(&format!("{product}\n%4: f32[3, 4] = barrier %0, %2\noutput \"x\" %4\noutput \"y\" %3"));
+    let after = simplify(&waited);
+    assert_eq!((count(&after, "permute"), count(&after, "dot")), (0, 2), "{after}");
 }

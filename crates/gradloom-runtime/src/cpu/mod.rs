@@ -13,6 +13,7 @@ mod fill;
 mod fused;
 mod group;
 mod index;
+mod initial;
 mod kernel;
 mod math;
 mod matrix;
@@ -33,6 +34,7 @@ mod work;
 
 pub use device::{Level, Machine};
 pub use fill::fill_constant;
+pub use initial::{InitialKey, fill_initial};
 pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};
 pub use pool::Pool;
 pub use prepare::prepare;

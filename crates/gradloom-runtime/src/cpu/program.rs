@@ -41,6 +41,10 @@ impl Backend for CpuBackend {
         self.pool.threads()
     }
 
+    fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
     fn is_resident(&self) -> bool {
         true
     }

@@ -9,16 +9,14 @@ use super::{Level, work};
 use gradloom_core::kernel::Launch;
 
 /// Counters that are computed side by side.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 /// Words that they give.
-const WORDS: usize = 4 * LANES;
+pub(super) const WORDS: usize = 4 * LANES;
 
-/// Philox4x32-10 (see [`gradloom_core::philox`]) with the lanes inside each round: the words of [`LANES`] blocks from `block` on.
-///
-/// # Safety
-/// None of its own; unsafe as [`multiversion!`] wants it.
+/// Philox4x32-10 (see [`gradloom_core::philox`]) with the lanes inside each round: the four words of each of [`LANES`] blocks from
+/// `block` on, all first ones together.
 #[inline(always)]
-unsafe fn blocks_body(block: u64, step: u32, site: u32, key: [u32; 2], words: &mut [u32; WORDS]) {
+pub(super) fn lanes(block: u64, step: u32, site: u32, key: [u32; 2]) -> [[u32; LANES]; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = [[0u32; LANES]; 4];
     for lane in 0..LANES {
         let at = block.wrapping_add(lane as u64);
@@ -37,6 +35,16 @@ unsafe fn blocks_body(block: u64, step: u32, site: u32, key: [u32; 2], words: &m
         k0 = k0.wrapping_add(0x9E37_79B9);
         k1 = k1.wrapping_add(0xBB67_AE85);
     }
+    [c0, c1, c2, c3]
+}
+
+/// The words of [`LANES`] blocks from `block` on, one block after the other.
+///
+/// # Safety
+/// None of its own; unsafe as [`multiversion!`] wants it.
+#[inline(always)]
+unsafe fn blocks_body(block: u64, step: u32, site: u32, key: [u32; 2], words: &mut [u32; WORDS]) {
+    let [c0, c1, c2, c3] = lanes(block, step, site, key);
     for lane in 0..LANES {
         words[4 * lane..4 * lane + 4].copy_from_slice(&[c0[lane], c1[lane], c2[lane], c3[lane]]);
     }

@@ -2,6 +2,7 @@
 //! models that the machine at hand could not hold.
 
 use crate::backend::{Backend, Loaded};
+use crate::cpu::Pool;
 use crate::memory::Allocate;
 use crate::store::Content;
 use gradloom_core::error::Result;
@@ -24,6 +25,10 @@ impl Backend for NullBackend {
 
     fn threads(&self) -> usize {
         1
+    }
+
+    fn pool(&self) -> Arc<Pool> {
+        Arc::new(Pool::new(1))
     }
 
     fn is_resident(&self) -> bool {

@@ -45,9 +45,9 @@ impl Program {
             stored.extend(given.map(|tensor| (name.to_string(), tensor.ty.clone(), bytes(&tensor))));
         }
         let store = Store::new(device.backend.is_resident());
-        // Filled below, bit for bit.
-        let zeros = |_: &str, ty: &Type| Ok(vec![0.0; ty.elements()]);
-        let program = Self::load_replanned(graph, device, &store, zeros, change)?;
+        // The elements are written below, bit for bit.
+        let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
+        let program = Self::load_replanned(graph, device, &store, nothing, change)?;
         if device.backend.is_resident() {
             let entries: Vec<(&str, &Type, &[u8])> =
                 stored.iter().map(|(name, ty, bytes)| (name.as_str(), ty, &bytes[..])).collect();

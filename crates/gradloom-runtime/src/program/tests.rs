@@ -119,7 +119,7 @@ fn a_fault_in_the_commit_loses_the_store_until_it_is_restored() {
         // Every program over the store says so, whoever caused it.
         assert_eq!(broken.run(&mut outputs).unwrap_err().kind(), ErrorKind::Lost);
         let reader = parse("graph {\n%0: f32[2] = param \"w\"\noutput \"w\" %0\n}").unwrap();
-        let initial = |_: &str, _: &Type| panic!("the store has it");
+        let initial = |_: &str, _: &Type, _: &mut [f32]| panic!("the store has it");
         let mut reader =
             Program::load(reader, &Device::cpu_with_threads(1).unwrap(), &store, initial).unwrap();
         assert_eq!(reader.run(&mut outputs).unwrap_err().kind(), ErrorKind::Lost);
@@ -180,7 +180,7 @@ fn readers_see_whole_steps() {
         "graph {{\n%0: f32[{ELEMENTS}] = param \"w\"\n%1: f32[] = reduce_max %0 {{axes=[0]}}\n\
          %2: f32[] = reduce_min %0 {{axes=[0]}}\noutput \"most\" %1\noutput \"least\" %2\n}}"
     );
-    let initial = |_: &str, _: &Type| panic!("the store has it");
+    let initial = |_: &str, _: &Type, _: &mut [f32]| panic!("the store has it");
     let mut reader = Program::load(parse(&text).unwrap(), &device, &store, initial).unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

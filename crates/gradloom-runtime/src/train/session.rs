@@ -1,6 +1,7 @@
 //! A model with its parameters on a device, over which programs are compiled.
 
 use super::Infer;
+use crate::cpu::{InitialKey, fill_initial};
 use crate::device::Device;
 use crate::outputs::Outputs;
 use crate::program::Program;
@@ -80,17 +81,14 @@ impl<M: Module> Session<M> {
 
     /// Loads a graph over the session's store.
     pub(super) fn load(&self, graph: Graph) -> Result<Program> {
-        Program::load(graph, &self.device, &self.store, |name, ty| {
+        Program::load(graph, &self.device, &self.store, |name, ty, elements| {
             let (number, used) =
                 self.params.iter().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
                     Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
                 })?;
-            let mut elements = vec![0.0; ty.elements()];
-            used.param
-                .init()
-                .fill(&mut elements, &ty.shape, self.seed, number as u32)
-                .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))?;
-            Ok(elements)
+            let key = InitialKey { seed: self.seed, parameter: number as u32 };
+            fill_initial(used.param.init(), &ty.shape, key, elements, &self.device.backend.pool())
+                .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
         })
     }
 

@@ -5,6 +5,7 @@ use super::adapter::{Request, open};
 use super::gpu::Gpu;
 use super::program::WgpuProgram;
 use crate::backend::{Backend, Loaded};
+use crate::cpu::Pool;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
 use gradloom_codegen::wgsl;
@@ -20,11 +21,13 @@ use std::sync::Arc;
 pub(crate) struct WgpuBackend {
     gpu: Arc<Gpu>,
     fusion: Fusion,
+    pool: Arc<Pool>,
 }
 
 impl WgpuBackend {
     pub(crate) fn new(request: &Request, fusion: Fusion) -> Result<Self> {
-        Ok(Self { gpu: Arc::new(open(request)?), fusion })
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self { gpu: Arc::new(open(request)?), fusion, pool: Arc::new(Pool::new(threads)) })
     }
 }
 
@@ -40,6 +43,10 @@ impl Backend for WgpuBackend {
 
     fn threads(&self) -> usize {
         1
+    }
+
+    fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
     }
 
     fn is_resident(&self) -> bool {

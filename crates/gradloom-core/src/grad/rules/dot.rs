@@ -1,7 +1,7 @@
 //! The generalised matrix product: each operand's cotangent is a product of `g` with the other operand.
 
 use super::{Rule, Site, both};
-use crate::ir::{Builder, DotAxes, ValueId};
+use crate::ir::{Builder, DotAxes, ValueId, inverse_permutation};
 use std::ops::Range;
 
 /// With batch axes B, free axes I of the left and J of the right operand, and contracted axes K,
@@ -72,9 +72,5 @@ fn cotangent(b: &mut Builder<'_>, g: ValueId, target: &Side<'_>, other: &Side<'_
         };
         (b.dot(g, other.value, axes), [target.batch, &target.free, &contracted].concat())
     };
-    let mut perm = vec![0; order.len()];
-    for (from, to) in order.into_iter().enumerate() {
-        perm[to] = from;
-    }
-    b.permute(product, &perm)
+    b.permute(product, &inverse_permutation(&order))
 }

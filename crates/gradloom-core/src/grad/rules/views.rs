@@ -1,7 +1,7 @@
 //! Views and data movement: the adjoint moves each element of the cotangent back to where it came from.
 
 use super::{Rule, first, some};
-use crate::ir::{DType, Number, OpKind};
+use crate::ir::{DType, Number, OpKind, inverse_permutation};
 
 /// dx = g in the shape of x.
 pub(super) fn reshape() -> Option<Rule<'static>> {
@@ -13,13 +13,7 @@ pub(super) fn reshape() -> Option<Rule<'static>> {
 
 /// dx = g with its axes put back.
 pub(super) fn permute(perm: &[usize]) -> Option<Rule<'_>> {
-    first(|b, s| {
-        let mut inverse = vec![0; perm.len()];
-        for (to, &from) in perm.iter().enumerate() {
-            inverse[from] = to;
-        }
-        b.permute(s.g(), &inverse)
-    })
+    first(|b, s| b.permute(s.g(), &inverse_permutation(perm)))
 }
 
 /// dx = g summed over the repeated axes.

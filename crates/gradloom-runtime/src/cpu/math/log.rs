@@ -19,17 +19,28 @@ const LOG1P: [f32; 9] = [
     0.067_466_38,
 ];
 
-/// log(x) + `correction` for normal, finite x > 0 and a small correction.
+/// log(2^n·(1 + f)) + `correction` for an integer n, sqrt(1/2) <= 1 + f <= sqrt(2) and a small correction.
 #[inline(always)]
-fn log_of_normal(x: f32, exponent: i32, correction: f32) -> f32 {
-    let offset = (x.to_bits() as i32).wrapping_sub(FRAC_1_SQRT_2.to_bits() as i32);
-    let n = offset >> 23;
-    let f = f32::from_bits((x.to_bits()).wrapping_sub((n as u32) << 23)) - 1.0;
-    let n = n.wrapping_add(exponent) as f32;
+fn log_of_parts(n: f32, f: f32, correction: f32) -> f32 {
     let square = f * f;
     // From the smallest term to the largest; n·LN_2_HIGH is exact.
     let tail = f * square * polynomial(f, LOG1P) + (n * LN_2_LOW + correction) - 0.5 * square;
     (tail + f) + n * LN_2_HIGH
+}
+
+/// n and f, where x = 2^n·(1 + f) with sqrt(1/2) <= 1 + f <= sqrt(2), for normal, finite x > 0.
+#[inline(always)]
+fn parts(x: f32) -> (i32, f32) {
+    let offset = (x.to_bits() as i32).wrapping_sub(FRAC_1_SQRT_2.to_bits() as i32);
+    let n = offset >> 23;
+    (n, f32::from_bits((x.to_bits()).wrapping_sub((n as u32) << 23)) - 1.0)
+}
+
+/// log(x) + `correction` for normal, finite x > 0 and a small correction.
+#[inline(always)]
+fn log_of_normal(x: f32, exponent: i32, correction: f32) -> f32 {
+    let (n, f) = parts(x);
+    log_of_parts(n.wrapping_add(exponent) as f32, f, correction)
 }
 
 /// The logarithm's value at the ends of its domain, `inside` between them.
@@ -61,4 +72,17 @@ pub(crate) fn log1p(x: f32) -> f32 {
     let lost = if u >= 2.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
     let y = with_ends(u, log_of_normal(u, 0, lost / u));
     if x.abs() < 1e-8 { x } else { y }
+}
+
+/// The logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval; error below 2 ulp, also
+/// where the logarithm is close to 0.
+#[inline(always)]
+pub(super) fn log_of_part(word: u32) -> f32 {
+    // From sqrt(1/2) on the distance to 1, which the f32 next to a number close to 1 would not hold.
+    let close = word >= (FRAC_1_SQRT_2 * 4_294_967_296.0) as u32;
+    let distance = (if close { !word } else { word }) as f32 + 0.5;
+    let (n, f) = parts(distance);
+    let n = if close { 0.0 } else { n.wrapping_sub(32) as f32 };
+    let f = if close { -distance / 4_294_967_296.0 } else { f };
+    log_of_parts(n, f, 0.0)
 }

@@ -10,6 +10,7 @@
 mod erf;
 mod exp;
 mod log;
+mod normal;
 mod pow;
 mod trigonometric;
 
@@ -19,6 +20,7 @@ mod tests;
 pub(super) use erf::erf;
 pub(super) use exp::{exp, expm1, sigmoid, tanh};
 pub(super) use log::{log, log1p};
+pub(super) use normal::normal_pair;
 pub(super) use pow::pow;
 pub(super) use trigonometric::{LARGE_ANGLE, cos, sin};
 

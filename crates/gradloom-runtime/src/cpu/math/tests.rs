@@ -85,6 +85,37 @@ fn angles() {
 }
 
 #[test]
+fn normal_variates() {
+    // Box and Muller's formulas in float64; whole quarters of a turn are exact.
+    let exact = |radius: u32, angle: u32| {
+        let radius = (-2.0 * libm::log((f64::from(radius) + 0.5) / 2f64.powi(32))).sqrt();
+        let quarters = (f64::from(angle) / 2f64.powi(30)).round();
+        let r = (f64::from(angle) - quarters * 2f64.powi(30) + 0.5) * std::f64::consts::PI / 2f64.powi(31);
+        let quarter = |(x, y): (f64, f64), _| (-y, x);
+        (0..quarters as u32).fold((radius * libm::cos(r), radius * libm::sin(r)), quarter)
+    };
+    let check = |radius: u32, angle: u32| {
+        let (got, wanted) = (normal_pair(radius, angle), exact(radius, angle));
+        for (got, wanted) in [(got.0, wanted.0), (got.1, wanted.1)] {
+            let error = error(got, wanted);
+            assert!(
+                error <= 5.0,
+                "normal_pair({radius:#x}, {angle:#x}): {got:e}, exact {wanted:e}, {error} ulp"
+            );
+        }
+    };
+    // Around the ends, sqrt(1/2), and the borders of quadrants and octants.
+    let special = (0..16u32).map(|eighth| eighth << 28).chain([0xB504_F334]);
+    let around: Vec<u32> =
+        special.flat_map(|word| (0..7).map(move |i| word.wrapping_sub(3).wrapping_add(i))).collect();
+    around.iter().for_each(|&radius| around.iter().for_each(|&angle| check(radius, angle)));
+    let step = if cfg!(debug_assertions) { 4093 } else { 257 };
+    for word in (0..=u32::MAX).step_by(step) {
+        check(word, word.wrapping_mul(0x9E37_79B9));
+    }
+}
+
+#[test]
 fn powers() {
     let mut state = 1u64;
     let mut random = || {

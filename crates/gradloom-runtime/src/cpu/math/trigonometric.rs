@@ -3,8 +3,8 @@
 //! The argument is reduced in float64 by pi/2 in two parts (as FreeBSD's e_rem_pio2f.c does), which is exact enough up to
 //! [`LARGE_ANGLE`]; callers take a scalar function with a longer pi for the rare angles beyond.
 
-use super::polynomial64;
-use std::f64::consts::FRAC_2_PI;
+use super::{polynomial, polynomial64};
+use std::f64::consts::{FRAC_2_PI, PI};
 
 /// From here on (2²⁷) [`sin`] and [`cos`] are wrong.
 pub(crate) const LARGE_ANGLE: f32 = 134_217_728.0;
@@ -56,4 +56,31 @@ pub(crate) fn sin(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn cos(x: f32) -> f32 {
     sin_with_phase(x, 1)
+}
+
+/// `c` as f32s.
+const fn narrowed<const N: usize>(c: [f64; N]) -> [f32; N] {
+    let mut narrow = [0.0; N];
+    let mut i = 0;
+    while i < N {
+        narrow[i] = c[i] as f32;
+        i += 1;
+    }
+    narrow
+}
+
+/// Sine and cosine of (word + 1/2) / 2³² of a whole turn; errors below 2 ulp. The quadrant stands in the word's first bits, so
+/// nothing is lost in reducing the angle.
+#[inline(always)]
+pub(super) fn sin_cos_of_turn(word: u32) -> (f32, f32) {
+    let quadrant = word.wrapping_add(1 << 29) >> 30;
+    let within = word.wrapping_sub(quadrant << 30) as i32;
+    let r = (within as f32 + 0.5) * (PI / 2_147_483_648.0) as f32;
+    let square = r * r;
+    let sin = r + r * square * polynomial(square, narrowed(SIN));
+    let cos = 1.0 - square * (0.5 - square * polynomial(square, narrowed(COS)));
+    let (sin, cos) = if quadrant & 1 == 0 { (sin, cos) } else { (cos, sin) };
+    // The sine is negative in the last two quadrants, the cosine in the two in the middle.
+    let negated = |x: f32, quadrant: u32| f32::from_bits(x.to_bits() ^ ((quadrant & 2) << 30));
+    (negated(sin, quadrant), negated(cos, quadrant.wrapping_add(1)))
 }

@@ -1,0 +1,159 @@
+//! Initial values of parameters.
+//!
+//! In: an [`Init`], a seed, the parameter's number, a pool. Out: the elements.
+//! Always holds: an element depends on those and on its position alone, with the same bits on every machine: its random words are
+//! counted, and the arithmetic rounds after every operation and has no function of the system's in it.
+
+use super::math::normal_pair;
+use super::multiversion::multiversion;
+use super::random::{LANES, WORDS, lanes};
+use super::{Level, Pool, work};
+use gradloom_core::ir::Shape;
+use gradloom_core::nn::Init;
+use std::sync::{Mutex, PoisonError};
+
+/// What the random words of a parameter's initial values depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InitialKey {
+    /// The session's seed.
+    pub seed: u64,
+    /// The parameter's number in its model.
+    pub parameter: u32,
+}
+
+/// Fills `out` with the elements of a parameter, row-major.
+///
+/// # Errors
+/// When given values are too many or too few; `out` is then as it was.
+///
+/// # Panics
+/// When `out` does not have the shape's number of elements.
+pub fn fill_initial(
+    init: &Init,
+    shape: &Shape,
+    key: InitialKey,
+    out: &mut [f32],
+    pool: &Pool,
+) -> Result<(), String> {
+    fill_at_level(init, shape, key, out, pool, Level::detect())
+}
+
+fn fill_at_level(
+    init: &Init,
+    shape: &Shape,
+    key: InitialKey,
+    out: &mut [f32],
+    pool: &Pool,
+    level: Level,
+) -> Result<(), String> {
+    assert_eq!(out.len(), shape.elements(), "the elements of {shape}");
+    match init {
+        Init::Zeros => out.fill(0.0),
+        Init::Ones => out.fill(1.0),
+        Init::Constant(value) => out.fill(*value as f32),
+        Init::Normal { std } => draw(Normal { std: *std as f32 }, key, out, pool, level),
+        Init::Uniform { low, high } => {
+            draw(Uniform { low: *low, width: high - low }, key, out, pool, level);
+        }
+        Init::FanIn => {
+            let fan_in = shape.first().copied().unwrap_or(1).max(1);
+            let bound = 1.0 / (fan_in as f64).sqrt();
+            draw(Uniform { low: -bound, width: bound + bound }, key, out, pool, level);
+        }
+        Init::Values(values) if values.len() == out.len() => out.copy_from_slice(values),
+        Init::Values(values) => {
+            return Err(format!(
+                "{} initial values for the shape {shape} ({} elements)",
+                values.len(),
+                out.len()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Site of initial values, apart from the sites that tracing counts up from 0.
+const SITE: u32 = u32::MAX;
+/// Elements of a task; a multiple of [`WORDS`].
+const GRAIN: usize = work::GRAIN / 4;
+
+/// Fills `out` from random words, four elements from each four.
+fn draw<D: Distribution>(distribution: D, key: InitialKey, out: &mut [f32], pool: &Pool, level: Level) {
+    let fill = fill::<D>(level);
+    let parts: Vec<_> = out.chunks_mut(GRAIN).map(Mutex::new).collect();
+    pool.run(parts.len(), &|task| {
+        // Nobody else ever holds it; the mutex hands a task its part.
+        let mut part = parts[task].lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the function was chosen for this machine, and wants nothing else.
+        unsafe { fill(distribution, key, (task * GRAIN / 4) as u64, &mut part) }
+    });
+}
+
+/// Elements of four random words.
+trait Distribution: Copy + Send + Sync {
+    fn elements(self, words: [u32; 4]) -> [f32; 4];
+}
+
+/// Normal with mean 0.
+#[derive(Clone, Copy)]
+struct Normal {
+    std: f32,
+}
+
+impl Distribution for Normal {
+    #[inline(always)]
+    fn elements(self, words: [u32; 4]) -> [f32; 4] {
+        let (a, b) = normal_pair(words[0], words[1]);
+        let (c, d) = normal_pair(words[2], words[3]);
+        [a, b, c, d].map(|z| z * self.std)
+    }
+}
+
+/// Uniform between `low` and `low + width`.
+#[derive(Clone, Copy)]
+struct Uniform {
+    low: f64,
+    width: f64,
+}
+
+impl Distribution for Uniform {
+    #[inline(always)]
+    fn elements(self, words: [u32; 4]) -> [f32; 4] {
+        // The middle of one of 2^32 equal parts of the interval.
+        words.map(|word| (self.low + self.width * ((f64::from(word) + 0.5) / 4_294_967_296.0)) as f32)
+    }
+}
+
+/// Fills elements from the random block `first` on, which gives the first four.
+///
+/// # Safety
+/// None of its own; unsafe as [`multiversion!`] wants it.
+#[inline(always)]
+unsafe fn fill_body<D: Distribution>(distribution: D, key: InitialKey, first: u64, out: &mut [f32]) {
+    let seed = [key.seed as u32, (key.seed >> 32) as u32];
+    let mut elements = [0.0; WORDS];
+    for (i, out) in out.chunks_mut(WORDS).enumerate() {
+        let words = lanes(first + (i * LANES) as u64, key.parameter, SITE, seed);
+        let mut drawn = [[0.0; LANES]; 4];
+        for lane in 0..LANES {
+            let four =
+                distribution.elements([words[0][lane], words[1][lane], words[2][lane], words[3][lane]]);
+            for j in 0..4 {
+                drawn[j][lane] = four[j];
+            }
+        }
+        for lane in 0..LANES {
+            for j in 0..4 {
+                elements[4 * lane + j] = drawn[j][lane];
+            }
+        }
+        out.copy_from_slice(&elements[..out.len()]);
+    }
+}
+
+multiversion! {
+    fn fill<D: Distribution>(distribution: D, key: InitialKey, first: u64, out: &mut [f32]) = fill_body;
+}
+
+#[cfg(test)]
+mod tests;
