@@ -13,7 +13,9 @@ fn random_bits_are_those_of_the_reference() {
                  %3: u32[{shape}] = random_bits %0, %1, %2 {{site=4294967295}}\noutput \"y\" %3"
             );
             let leaves = [("a", 4_294_967_295.0), ("b", 3_000_000_007.0), ("c", 65_537.0)];
-            let leaves = leaves.into_iter().fold(Leaves::random(1), |l, (name, v)| l.with(name, DType::U32, &[], &[v]));
+            let leaves = leaves
+                .into_iter()
+                .fold(Leaves::random(1), |l, (name, v)| l.with(name, DType::U32, &[], &[v]));
             agree(&device, &lines, &leaves, 0.0);
         }
     }
@@ -34,12 +36,13 @@ fn the_first_of_equal_extremes_wins_and_nan_wins_over_all() {
                 (vec![5.0, -7.0, -7.0, 5.0], DType::I32),
                 (vec![5.0, 4e9, 1.0, 4e9], DType::U32),
             ] {
-                let lines = format!(
-                    "%0: {dtype}[4] = input \"x\"\n%1: i32[] = {op} %0 {{axis=0}}\noutput \"y\" %1"
-                );
+                let lines =
+                    format!("%0: {dtype}[4] = input \"x\"\n%1: i32[] = {op} %0 {{axis=0}}\noutput \"y\" %1");
                 agree(&device, &lines, &Leaves::random(1).with("x", dtype, &[4], &values), 0.0);
             }
-            for (from, axis, to) in [("3, 4, 5", 1, "3, 5"), ("5, 300", 1, "5"), ("300, 3", 0, "3"), ("2, 128", 1, "2")] {
+            for (from, axis, to) in
+                [("3, 4, 5", 1, "3, 5"), ("5, 300", 1, "5"), ("300, 3", 0, "3"), ("2, 128", 1, "2")]
+            {
                 for dtype in ["f32", "i32", "u32"] {
                     // Of two values, so that there are ties.
                     let lines = format!(
@@ -118,7 +121,12 @@ fn rows_in_other_layouts() {
 #[test]
 fn an_index_out_of_range_is_a_trap() {
     for device in devices() {
-        for (x, index, values) in [("7, 3", 3, vec![0.0, 7.0, 1.0]), ("7, 3", 3, vec![6.0, 1.0, -1.0]), ("7, 3", 1, vec![7.0]), ("0, 3", 2, vec![0.0, 0.0])] {
+        for (x, index, values) in [
+            ("7, 3", 3, vec![0.0, 7.0, 1.0]),
+            ("7, 3", 3, vec![6.0, 1.0, -1.0]),
+            ("7, 3", 1, vec![7.0]),
+            ("0, 3", 2, vec![0.0, 0.0]),
+        ] {
             for op in [
                 format!("%3: f32[{index}, 3] = gather %0, %1 {{batch=0}}"),
                 format!("%3: f32[{x}] = scatter_add %0, %1, %2 {{batch=0}}"),

@@ -40,7 +40,8 @@ fn values(evaluation: &Evaluation) -> impl Iterator<Item = (String, &HostTensor)
 /// The device under test as it is, and with kernels that are made for other limits: those of a GPU, and the least that there are.
 fn devices() -> [Device; 3] {
     let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
-    let limited = |limit| Device::wgpu_limited(&name, limit, Fusion::On).unwrap_or_else(|error| panic!("{error}"));
+    let limited =
+        |limit| Device::wgpu_limited(&name, limit, Fusion::On).unwrap_or_else(|error| panic!("{error}"));
     [
         device(),
         limited(|limits| limits.software = false),
@@ -55,7 +56,8 @@ fn devices() -> [Device; 3] {
 #[track_caller]
 fn agree(device: &Device, lines: &str, leaves: &Leaves, tolerance: f64) {
     let graph = graph(lines);
-    let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    let want =
+        evaluate(&graph, &|kind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}\n{lines}"));
     let program = Program::standalone(graph, device, &|kind| leaves.value(kind));
     let mut program = program.unwrap_or_else(|error| panic!("{error}\n{lines}"));
     let got = program.evaluate(&|kind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}\n{lines}"));
@@ -65,7 +67,10 @@ fn agree(device: &Device, lines: &str, leaves: &Leaves, tolerance: f64) {
         let largest = want.iter().filter(|v| v.is_finite()).fold(1.0_f64, |a, b| a.max(b.abs()));
         for (i, (a, b)) in got.iter().zip(&want).enumerate() {
             let same = a == b || a.is_nan() && b.is_nan();
-            assert!(same || (a - b).abs() <= tolerance * largest, "{name}[{i}] is {a}, expected {b}\n{lines}");
+            assert!(
+                same || (a - b).abs() <= tolerance * largest,
+                "{name}[{i}] is {a}, expected {b}\n{lines}"
+            );
         }
     }
 }
@@ -75,7 +80,8 @@ fn agree(device: &Device, lines: &str, leaves: &Leaves, tolerance: f64) {
 fn traps(device: &Device, lines: &str, leaves: &Leaves) {
     let graph = graph(lines);
     assert!(evaluate(&graph, &|kind| leaves.value(kind)).is_err(), "the reference does not trap:\n{lines}");
-    let mut program = Program::standalone(graph, device, &|kind| leaves.value(kind)).expect("it can be loaded");
+    let mut program =
+        Program::standalone(graph, device, &|kind| leaves.value(kind)).expect("it can be loaded");
     let result = program.evaluate(&|kind| leaves.value(kind));
     assert!(result.is_err(), "the device does not trap:\n{lines}");
 }
