@@ -171,9 +171,11 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
         for j in 0..tile.columns_each {
             let p = format!("exp(s_{i}_{j} * {scale} - log_sum_{j})");
             let seen = format!("query_{j} >= own_{i} && query_{j} < {end}");
-            let p = if masked { format!("select(0.0, {p}, {seen})") } else { p };
-            s.line(format!("s_{i}_{j} = {p};"));
-            s.line(format!("d_{i}_{j} = s_{i}_{j} * (d_{i}_{j} - mean_{j}) * {scale};"));
+            // Both: what lies in a key that no query sees may be no number.
+            let shown = |x: String| if masked { format!("select(0.0, {x}, {seen})") } else { x };
+            s.line(format!("s_{i}_{j} = {};", shown(p)));
+            let d = format!("s_{i}_{j} * (d_{i}_{j} - mean_{j}) * {scale}");
+            s.line(format!("d_{i}_{j} = {};", shown(d)));
         }
     }
     tile.put_scores(s, "weights", "s");

@@ -8,6 +8,7 @@
 mod backward;
 mod forward;
 mod problem;
+mod shares;
 mod single;
 mod single_grad;
 mod tile;
@@ -66,8 +67,8 @@ pub(crate) fn attention_grad(
 
 /// Tiles, the best first; the first two want many workgroups.
 const TILES: [Tile; 8] = [
-    Tile::new(8, 4, 8, 8),
     Tile::new(4, 4, 16, 8),
+    Tile::new(8, 4, 8, 8),
     Tile::new(2, 4, 16, 8),
     Tile::new(2, 4, 8, 8),
     Tile::new(2, 4, 8, 4),

@@ -1,18 +1,19 @@
-//! The gradient of attention without workgroup memory: one invocation for each query, then one for each key.
+//! The gradient of attention without workgroup memory: each invocation has queries of its own, then keys.
 //!
 //! In: any extents. The first shader leaves, for the second, the product of each query's output with its cotangent.
 //! Dao, FlashAttention-2 (2023), section 3.1.2.
 
+use super::means_bytes;
 use super::problem::{Problem, row};
-use super::single::{Own, Part, Shares};
+use super::shares::{Own, Part, Shares};
 use crate::wgsl::Dispatch;
 use crate::wgsl::operands::Operand;
 use crate::wgsl::source::Source;
 use gradloom_core::ir::DType;
 
-/// Name of the number of a query among all of them.
-fn query_number(problem: &Problem) -> String {
-    format!("(sequence * {}u + head) * {}u + query", problem.heads, problem.queries)
+/// Number of a query among all of them.
+fn query_number(problem: &Problem, query: &str) -> String {
+    format!("(sequence * {}u + head) * {}u + {query}", problem.heads, problem.queries)
 }
 
 /// The operands behind k and v: output, log-sum-exp, cotangent of the output.
@@ -22,100 +23,123 @@ fn results(source: &Source<'_>, problem: &Problem) -> [Operand; 3] {
 
 /// The shader of dq.
 pub(super) fn queries(mut source: Source<'_>, problem: &Problem, label: &str) -> Vec<Dispatch> {
-    let software = source.limits.software;
-    let shares = Shares::new(software, problem.batch, problem.heads, problem.queries, problem.depth);
+    let widths = [problem.depth, problem.value_depth];
+    let extents = [problem.batch, problem.heads, problem.queries];
+    let shares = Shares::new(source.limits.software, extents, problem.depth, widths);
     if shares.groups() == 0 {
         return Vec::new();
     }
     let [q, k, v] = [0, 1, 2].map(|read| source.operands.reads[read].clone());
     let [output, log_sum, cotangent] = results(&source, problem);
     let write = source.operands.writes[0].clone();
-    let means = source.workspace(0..super::means_bytes(problem), DType::F32);
-    problem.bounds(&mut source, false);
-    shares.open(&mut source, "query", "head");
-    source.line(format!("let key_head = head / {}u;", problem.sharing()));
-    for (name, operand) in [("q_row", &q), ("o_row", &output), ("g_row", &cotangent), ("to", &write)] {
-        source.line(format!("let {name} = {};", row(operand, "sequence", "head", "query")));
+    let means = source.workspace(0..means_bytes(problem), DType::F32);
+    let s = &mut source;
+    problem.bounds(s, false);
+    shares.open(s, "query", "head");
+    s.line(format!("let key_head = head / {}u;", problem.sharing()));
+    shares.limits(s, problem);
+    let [q_rows, o_rows, g_rows] =
+        [("q_row", &q), ("o_row", &output), ("g_row", &cotangent)].map(|(name, operand)| {
+            shares.rows(s, name, |r| row(operand, "sequence", "head", &format!("there_{r}")))
+        });
+    let own_q = Own::new(s, &q, "q", q_rows);
+    let own_g = Own::new(s, &cotangent, "g", g_rows);
+    own_g.products_by_row(s, &output, &o_rows, "mean");
+    let part = Part::new(s, "dq", problem.depth, shares.each);
+    for r in 0..shares.each {
+        shares.open_result(s, "query", r);
+        s.line("if (part == 0u) {");
+        s.line(format!("{means}[{}] = mean_{r};", query_number(problem, &format!("query_{r}"))));
+        s.line("}");
+        s.line("}");
+        let value = s.load(&log_sum, &row(&log_sum, "sequence", "head", &format!("there_{r}")));
+        s.line(format!("let log_sum_{r} = {value};"));
     }
-    let own_q = Own::new(&mut source, &q, "q", "q_row".into());
-    let own_g = Own::new(&mut source, &cotangent, "g", "g_row".into());
-    source.line("var mean = 0.0;");
-    own_g.products(&mut source, &[(output, "o_row".into(), "mean".into())]);
-    source.line("if (part == 0u) {");
-    source.line(format!("{means}[{}] = mean;", query_number(problem)));
-    source.line("}");
-    let part = Part::new(&mut source, "d", problem.depth);
-    let value = source.load(&log_sum, &row(&log_sum, "sequence", "head", "query"));
-    source.line(format!("let log_sum = {value};"));
-    source.line(format!("let limit = {};", problem.limit("query")));
     if problem.keys > 0 {
-        source.line("for (var key = 0u; key < limit; key++) {");
+        s.line("for (var key = 0u; key < end; key++) {");
         for (read, name) in [(1, "k_row"), (2, "v_row")] {
-            let at = problem.key_row(&mut source, read, "key");
-            source.line(format!("let {name} = {at};"));
+            let at = problem.key_row(s, read, "key");
+            s.line(format!("let {name} = {at};"));
         }
-        source.line("var score = 0.0;");
-        source.line("var slope = 0.0;");
-        own_q.products(&mut source, &[(k.clone(), "k_row".into(), "score".into())]);
-        own_g.products(&mut source, &[(v, "v_row".into(), "slope".into())]);
+        own_q.products(s, &k, "k_row", "s");
+        own_g.products(s, &v, "v_row", "d");
         let scale = problem.scale();
-        source.line(format!("let p = exp(score * {scale} - log_sum);"));
-        source.line(format!("let d_score = p * (slope - mean) * {scale};"));
-        part.add(&mut source, None, &[(k, "k_row".into(), "d_score".into())]);
-        source.line("}");
+        for r in 0..shares.each {
+            let p = format!("exp(s_{r} * {scale} - log_sum_{r}) * (d_{r} - mean_{r}) * {scale}");
+            s.line(format!("let p_{r} = {};", shares.shown(&p, "0.0", r)));
+        }
+        part.add(s, None, &k, "k_row", "p");
+        s.line("}");
     }
-    part.store(&mut source, &write, "to", "");
-    source.line("}");
+    for r in 0..shares.each {
+        shares.open_result(s, "query", r);
+        s.line(format!("let to = {};", row(&write, "sequence", "head", &format!("query_{r}"))));
+        part.store(s, &write, "to", r, "");
+        s.line("}");
+    }
+    s.line("}");
     vec![source.finish(label, shares.size as u32, shares.groups())]
 }
 
 /// The shader of dk and dv.
 pub(super) fn keys(mut source: Source<'_>, problem: &Problem, label: &str) -> Vec<Dispatch> {
-    let software = source.limits.software;
-    let width = problem.depth.max(problem.value_depth);
-    let shares = Shares::new(software, problem.batch, problem.key_heads, problem.keys, width);
+    let widths = [problem.depth, problem.value_depth];
+    let extents = [problem.batch, problem.key_heads, problem.keys];
+    let shares = Shares::new(source.limits.software, extents, widths[0].max(widths[1]), widths);
     if shares.groups() == 0 {
         return Vec::new();
     }
     let [q, k, v] = [0, 1, 2].map(|read| source.operands.reads[read].clone());
     let [_, log_sum, cotangent] = results(&source, problem);
     let [dk, dv] = [1, 2].map(|write| source.operands.writes[write].clone());
-    let means = source.workspace(0..super::means_bytes(problem), DType::F32);
-    problem.bounds(&mut source, false);
-    shares.open(&mut source, "key", "key_head");
-    for (name, operand) in [("k_row", &k), ("v_row", &v), ("to_k", &dk), ("to_v", &dv)] {
-        source.line(format!("let {name} = {};", row(operand, "sequence", "key_head", "key")));
+    let means = source.workspace(0..means_bytes(problem), DType::F32);
+    let s = &mut source;
+    problem.bounds(s, false);
+    shares.open(s, "key", "key_head");
+    let [k_rows, v_rows] = [("k_row", &k), ("v_row", &v)].map(|(name, operand)| {
+        shares.rows(s, name, |r| row(operand, "sequence", "key_head", &format!("there_{r}")))
+    });
+    let own_k = Own::new(s, &k, "k", k_rows);
+    let own_v = Own::new(s, &v, "v", v_rows);
+    let part_k = Part::new(s, "dk", problem.depth, shares.each);
+    let part_v = Part::new(s, "dv", problem.value_depth, shares.each);
+    for r in 0..shares.each {
+        s.line(format!("let own_{r} = {};", problem.first_query(&format!("there_{r}"))));
     }
-    let own_k = Own::new(&mut source, &k, "k", "k_row".into());
-    let own_v = Own::new(&mut source, &v, "v", "v_row".into());
-    let (part_k, part_v) =
-        (Part::new(&mut source, "dk", problem.depth), Part::new(&mut source, "dv", problem.value_depth));
-    source.line(format!("let own = {};", problem.first_query("key")));
-    source.line(format!("let begin = {};", problem.first_query("first")));
+    s.line(format!("let begin = {};", problem.first_query("first")));
     let sharing = problem.sharing();
-    source.line(format!(
-        "for (var head = key_head * {sharing}u; head < (key_head + 1u) * {sharing}u; head++) {{"
-    ));
-    source.line(format!("for (var query = begin; query < {}u; query++) {{", problem.queries));
-    source.line("if (query >= own) {");
+    s.line(format!("for (var head = key_head * {sharing}u; head < (key_head + 1u) * {sharing}u; head++) {{"));
+    s.line(format!("for (var query = begin; query < {}u; query++) {{", problem.queries));
     for (name, operand) in [("q_row", &q), ("g_row", &cotangent)] {
-        source.line(format!("let {name} = {};", row(operand, "sequence", "head", "query")));
+        s.line(format!("let {name} = {};", row(operand, "sequence", "head", "query")));
     }
-    source.line("var score = 0.0;");
-    source.line("var slope = 0.0;");
-    own_k.products(&mut source, &[(q.clone(), "q_row".into(), "score".into())]);
-    own_v.products(&mut source, &[(cotangent.clone(), "g_row".into(), "slope".into())]);
+    let value = s.load(&log_sum, &row(&log_sum, "sequence", "head", "query"));
+    s.line(format!("let log_sum = {value};"));
+    s.line(format!("let mean = {means}[{}];", query_number(problem, "query")));
+    own_k.products(s, &q, "q_row", "s");
+    own_v.products(s, &cotangent, "g_row", "d");
     let scale = problem.scale();
-    let log_sum = source.load(&log_sum, &row(&log_sum, "sequence", "head", "query"));
-    source.line(format!("let p = exp(score * {scale} - {log_sum});"));
-    source.line(format!("let d_score = p * (slope - {means}[{}]) * {scale};", query_number(problem)));
-    part_v.add(&mut source, None, &[(cotangent, "g_row".into(), "p".into())]);
-    part_k.add(&mut source, None, &[(q, "q_row".into(), "d_score".into())]);
-    source.line("}");
-    source.line("}");
-    source.line("}");
-    part_k.store(&mut source, &dk, "to_k", "");
-    part_v.store(&mut source, &dv, "to_v", "");
-    source.line("}");
+    for r in 0..shares.each {
+        // Both: what lies in a key that no query sees may be no number.
+        let p = format!("exp(s_{r} * {scale} - log_sum)");
+        s.line(format!("let p_{r} = select(0.0, {p}, query >= own_{r});"));
+        let d = format!("p_{r} * (d_{r} - mean) * {scale}");
+        s.line(format!("let w_{r} = select(0.0, {d}, query >= own_{r});"));
+    }
+    part_v.add(s, None, &cotangent, "g_row", "p");
+    part_k.add(s, None, &q, "q_row", "w");
+    s.line("}");
+    s.line("}");
+    for r in 0..shares.each {
+        shares.open_result(s, "key", r);
+        for (write, part) in [(&dk, &part_k), (&dv, &part_v)] {
+            s.line("{");
+            s.line(format!("let to = {};", row(write, "sequence", "key_head", &format!("key_{r}"))));
+            part.store(s, write, "to", r, "");
+            s.line("}");
+        }
+        s.line("}");
+    }
+    s.line("}");
     vec![source.finish(label, shares.size as u32, shares.groups())]
 }
