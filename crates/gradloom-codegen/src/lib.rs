@@ -3,3 +3,4 @@
 //! In: a graph of `gradloom-core`. Out: launches for one target. Knows targets, but no device: nothing here allocates or runs.
 
 pub mod cpu;
+pub mod wgsl;
