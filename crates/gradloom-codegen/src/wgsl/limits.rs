@@ -1,7 +1,7 @@
 //! What an adapter allows, as far as shaders and their dispatch depend on it.
 
 /// Limits and features of a device. Shaders are made for them, so they are part of a pipeline's identity.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Invocations of a workgroup, at most.
     pub invocations: u32,
@@ -21,6 +21,12 @@ pub struct Limits {
     pub cooperative: bool,
     /// Whether the device computes on a CPU: workgroup memory and barriers cost more than they save there.
     pub software: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::portable()
+    }
 }
 
 impl Limits {

@@ -50,6 +50,9 @@ impl Target for Wgsl<'_> {
                     _ => unreachable!("it is a body"),
                 }
             }
+            Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
+                super::product::workspace(axes, reads, self.limits)
+            }
             Kernel::Loop(body) if reduces_columns(body) => row_workspace(body, self.limits),
             _ => 0,
         }

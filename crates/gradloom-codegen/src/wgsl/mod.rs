@@ -6,6 +6,7 @@
 
 mod attention;
 mod body;
+pub mod dot;
 mod elementwise;
 mod expression;
 mod extreme;
@@ -24,11 +25,13 @@ mod reduce;
 mod rows;
 mod scatter;
 mod source;
+mod writer;
 
 pub use guards::{STATUS_WORDS, Verdict, guards};
 pub use limits::Limits;
 pub use lower::{lower, lower_fused};
 pub use operands::{Binding, Element, Operand, Operands};
+pub use writer::Writer;
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
@@ -47,6 +50,15 @@ pub struct Dispatch {
     /// What stands at `@group(0) @binding(i)`.
     pub bindings: Vec<Bound>,
     /// Workgroups along x, y and z.
+    pub workgroups: [u32; 3],
+}
+
+/// A compute shader with the size of its dispatch; the entry point is `main`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shader {
+    /// The WGSL source.
+    pub source: String,
+    /// Number of workgroups along x, y and z; a zero means that there is nothing to do, and such a dispatch may be left out.
     pub workgroups: [u32; 3],
 }
 
@@ -124,14 +136,17 @@ fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limi
     if let Kernel::Op(OpKind::Reduce { op, axes }) = &launch.kernel {
         return one(&reduce::as_body(*op, axes, launch), number, plan, graph, limits);
     }
-    let operands = bind(launch, plan, limits)?;
+    let mut operands = bind(launch, plan, limits)?;
+    if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
+        product::vectorise(&mut operands, axes);
+    }
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&operands, limits, gated, number);
     let label = launch.kernel.title();
     let dispatches = match &launch.kernel {
         Kernel::Loop(body) => body_shaders(&operands, limits, gated, number, body, &label),
-        Kernel::Dot { axes, epilogue } => product::product(source(), axes, Some(epilogue), &label),
-        Kernel::Op(OpKind::Dot(axes)) => product::product(source(), axes, None, &label),
+        Kernel::Dot { axes, epilogue } => product::product(source, axes, Some(epilogue), &label),
+        Kernel::Op(OpKind::Dot(axes)) => product::product(source, axes, None, &label),
         Kernel::Copy => movement::copy(source(), &label),
         Kernel::WriteRegion => movement::write_region(source(), &label),
         Kernel::Op(OpKind::Concat { axis }) => movement::concat(&operands, limits, gated, number, *axis),

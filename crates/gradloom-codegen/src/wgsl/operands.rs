@@ -14,6 +14,8 @@ use std::ops::Range;
 pub enum Element {
     /// Of this dtype; not bool.
     Plain(DType),
+    /// Vectors of four f32.
+    Vector,
     /// Words, which are cast on the way.
     Word,
     /// Words with bools among them that are written: one byte each, so they are set atomically.
@@ -74,7 +76,8 @@ impl Operands {
             match buffer.role {
                 // One block, bound as a whole.
                 Role::Scalar => (Region::Step, 0..scalars.unwrap_or(4)),
-                _ => (buffer.region, buffer.offset..buffer.offset + buffer.bytes.max(4).next_multiple_of(4)),
+                // Whole vectors; buffers are padded.
+                _ => (buffer.region, buffer.offset..buffer.offset + buffer.bytes.max(1).next_multiple_of(16)),
             }
         };
         // What has no elements is never looked at, so it needs no binding.

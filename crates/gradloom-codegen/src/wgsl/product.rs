@@ -1,71 +1,160 @@
-//! Matrix products, the plain way: one invocation for each element.
+//! Matrix products of a launch: the kernels of [`dot`](super::dot), with what the launch binds and what follows from the product.
 
-use super::Dispatch;
 use super::body::{Nodes, Place, checks_of, stores_of};
-use super::source::{Source, WORKGROUP, index_at};
+use super::dot::{self, DotKernel, Epilogue, Scalar, Stage, fold_batch};
+use super::operands::{Element, NONE, Operand};
+use super::source::{Source, index_at};
+use super::{Dispatch, Limits, Operands, Shader};
 use crate::cpu::DotProblem;
-use gradloom_core::ir::DotAxes;
-use gradloom_core::kernel::{Body, Level};
+use gradloom_core::ir::{DType, DotAxes};
+use gradloom_core::kernel::{Access, Body, Layout, Level};
+use std::cell::RefCell;
 
-/// The shader of a product and what follows from it.
+/// Stands where the declarations go, which are known once the statements are.
+const DECLARATIONS: &str = "// declarations";
+
+/// A launch's product as the kernels take it.
 ///
 /// # Panics
 /// When an operand must be copied first.
-pub(crate) fn product(mut source: Source<'_>, axes: &DotAxes, epilogue: Option<&Body>, label: &str) -> Vec<Dispatch> {
-    let (lhs, rhs) = (source.operands.reads[0].clone(), source.operands.reads[1].clone());
-    let problem = DotProblem::new(axes, &lhs.layout, &rhs.layout).expect("operands were made to fit");
-    let DotProblem { m, n, k, .. } = problem;
-    let elements = problem.batch_count() * m * n;
-    if elements == 0 {
+fn problem(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
+    fold_batch(DotProblem::new(axes, lhs, rhs).expect("operands were made to fit"))
+}
+
+/// Bytes of scratch that a product needs.
+pub(crate) fn workspace(axes: &DotAxes, reads: &[Access], limits: &Limits) -> usize {
+    let problem = problem(axes, &reads[0].layout, &reads[1].layout);
+    let choice = dot::choose(&problem, false, limits);
+    if choice.parts > 1 { 4 * elements(&problem) * choice.parts as usize } else { 0 }
+}
+
+fn elements(problem: &DotProblem) -> usize {
+    problem.batch_count() * problem.m * problem.n
+}
+
+/// Declares the operands as vectors of four where the kernels can load them so.
+pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes) {
+    let problem = problem(axes, &operands.reads[0].layout, &operands.reads[1].layout);
+    for (side, lanes) in dot::lanes(&problem).into_iter().enumerate() {
+        let binding = operands.reads[side].binding;
+        if lanes == 4 && binding != NONE && operands.bindings[binding].element == Element::Plain(DType::F32) {
+            operands.bindings[binding].element = Element::Vector;
+        }
+    }
+}
+
+/// The shaders of a product and what follows from it; `source` begins one.
+pub(crate) fn product<'a>(
+    source: impl Fn() -> Source<'a>,
+    axes: &DotAxes,
+    epilogue: Option<&Body>,
+    label: &str,
+) -> Vec<Dispatch> {
+    let operands = source().operands;
+    let limits = source().limits;
+    let (lhs, rhs) = (&operands.reads[0], &operands.reads[1]);
+    let problem = problem(axes, &lhs.layout, &rhs.layout);
+    if elements(&problem) == 0 {
         return Vec::new();
     }
-    let gate = if source.gated { "committed && " } else { "" };
-    source.line(format!("let position = group * {WORKGROUP}u + local;"));
-    source.line(format!("if ({gate}position < {elements}u) {{"));
-    source.line(format!("let row = position / {n}u;"));
-    source.line(format!("let column = position % {n}u;"));
-    source.line(format!("let i = row % {m}u;"));
-    let (mut a, mut b) = (format!("{}u", problem.lhs.offset), format!("{}u", problem.rhs.offset));
-    let mut inner = m;
-    for axis in problem.batch.iter().rev() {
-        let index = format!("(row / {inner}u) % {}u", axis.extent);
-        a.push_str(&format!(" + ({index}) * {}u", axis.lhs_stride));
-        b.push_str(&format!(" + ({index}) * {}u", axis.rhs_stride));
-        inner *= axis.extent;
+    let choice = dot::choose(&problem, false, limits);
+    let sources = RefCell::new(Vec::new());
+    let load_lhs = |index: &str| item(operands, lhs, index);
+    let load_rhs = |index: &str| item(operands, rhs, index);
+    let side = |operand: &Operand| if is_vector(operands, operand) { 4 } else { 1 };
+    let kernel = DotKernel {
+        problem: &problem,
+        lhs: dot::Operand { scalar: Scalar::F32, lanes: side(lhs), load: &load_lhs },
+        rhs: dot::Operand { scalar: Scalar::F32, lanes: side(rhs), load: &load_rhs },
+        epilogue: Epilogue {
+            lanes: 1,
+            store: &|writer, element| {
+                let mut sources = sources.borrow_mut();
+                let source: &mut Source<'_> = sources.last_mut().expect("declarations come first");
+                source.line(format!("let product_row = {} * {}u + {};", element.batch, problem.m, element.row));
+                finish(source, epilogue, element.column, element.index, element.value);
+                writer.lines(&source.take_lines());
+            },
+        },
+        declarations: &|stage| {
+            let mut source = source();
+            if stage != Stage::Whole {
+                let bytes = 4 * elements(&problem) * choice.parts as usize;
+                source.named_workspace(0..bytes, "workspace", &format!("array<{}>", dot::workspace_item(&problem)));
+            }
+            sources.borrow_mut().push(source);
+            DECLARATIONS.to_string()
+        },
+    };
+    let shaders = dot::generate(&kernel, &choice, limits);
+    let made = [Some(shaders.product), shaders.sum].into_iter().flatten();
+    let names = if choice.parts > 1 { [": parts", ": sums of parts"] } else { ["", ""] };
+    made.zip(sources.into_inner())
+        .zip(names)
+        .map(|((shader, source), name)| placed(source, shader, &format!("{label}{name}")))
+        .collect()
+}
+
+/// The dispatch of a shader that was made elsewhere.
+fn placed(source: Source<'_>, shader: Shader, label: &str) -> Dispatch {
+    let (declarations, bindings) = source.declarations();
+    let text = shader.source.replacen(DECLARATIONS, declarations.trim_end(), 1);
+    Dispatch {
+        label: label.to_string(),
+        source: format!("// {label}\n{text}"),
+        bindings,
+        workgroups: shader.workgroups,
     }
-    source.line(format!("let a = {a} + i * {}u;", problem.lhs.free_stride));
-    source.line(format!("let b = {b} + column * {}u;", problem.rhs.free_stride));
-    source.line("var sum = 0.0;");
-    source.line(format!("for (var k = 0u; k < {k}u; k++) {{"));
-    let x = source.load(&lhs, &format!("a + k * {}u", problem.lhs.contract_stride));
-    let y = source.load(&rhs, &format!("b + k * {}u", problem.rhs.contract_stride));
-    source.line(format!("sum += {x} * {y};"));
-    source.line("}");
+}
+
+fn is_vector(operands: &Operands, operand: &Operand) -> bool {
+    operand.binding != NONE && operands.bindings[operand.binding].element == Element::Vector
+}
+
+/// An operand's item: four neighbours where it is declared so.
+fn item(operands: &Operands, operand: &Operand, index: &str) -> String {
+    let (binding, base) = (operand.binding, operand.base / 4);
+    match is_vector(operands, operand) {
+        true if base == 0 => format!("b{binding}[{index}]"),
+        true => format!("b{binding}[{}u + {index}]", base / 4),
+        false => source_load(operands, operand, index),
+    }
+}
+
+fn source_load(operands: &Operands, operand: &Operand, index: &str) -> String {
+    let limits = Limits::portable();
+    Source::new(operands, &limits, false, 0).load(operand, index)
+}
+
+/// What follows from the product's element.
+fn finish(source: &mut Source<'_>, epilogue: Option<&Body>, column: &str, index: &str, value: &str) {
+    if source.gated {
+        source.line("if (committed()) {");
+        source.committed();
+    }
     match epilogue {
         None => {
             let write = source.operands.writes[0].clone();
-            source.store(&write, &index_at(&write.layout, "position"), "sum");
+            source.store(&write, &index_at(&write.layout, index), value);
         }
-        Some(body) => epilogue_at(&mut source, body),
+        Some(body) => {
+            let place = Place { row: "product_row", column, position: Some(index), suffix: "" };
+            let mut nodes = Nodes::new(body);
+            nodes.set_accumulator(value);
+            for id in Level::ALL.into_iter().flat_map(|level| checks_of(body, level)) {
+                nodes.compute(source, id, place);
+            }
+            let stores = stores_of(body, Level::Element);
+            for &(node, _) in &stores {
+                nodes.compute(source, node, place);
+            }
+            for (node, write) in stores {
+                let value = nodes.compute(source, node, place);
+                nodes.store(source, write, Level::Element, place, &value);
+            }
+        }
     }
-    source.line("}");
-    vec![source.finish(label, WORKGROUP, elements.div_ceil(WORKGROUP as usize))]
-}
-
-/// What follows from the product's element `sum` at `row`, `column`.
-fn epilogue_at(source: &mut Source<'_>, body: &Body) {
-    let place = Place { row: "row", column: "column", position: None, suffix: "" };
-    let mut nodes = Nodes::new(body);
-    nodes.set_accumulator("sum");
-    for id in Level::ALL.into_iter().flat_map(|level| checks_of(body, level)) {
-        nodes.compute(source, id, place);
-    }
-    let stores = stores_of(body, Level::Element);
-    for &(node, _) in &stores {
-        nodes.compute(source, node, place);
-    }
-    for (node, write) in stores {
-        let value = nodes.compute(source, node, place);
-        nodes.store(source, write, Level::Element, place, &value);
+    if source.gated {
+        source.line("}");
     }
 }

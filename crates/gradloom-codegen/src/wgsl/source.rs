@@ -27,7 +27,7 @@ pub(crate) struct Source<'a> {
     functions: BTreeSet<Function>,
     body: String,
     indent: usize,
-    workspace: Vec<(Range<usize>, DType)>,
+    workspace: Vec<(Range<usize>, String, String)>,
     table: Option<Vec<u32>>,
     traps: bool,
 }
@@ -82,8 +82,27 @@ impl<'a> Source<'a> {
 
     /// A range of the launch's scratch as a binding of its own, by its name `w0`, `w1`, ..
     pub(crate) fn workspace(&mut self, bytes: Range<usize>, dtype: DType) -> String {
-        self.workspace.push((bytes, dtype));
-        format!("w{}", self.workspace.len() - 1)
+        let name = format!("w{}", self.workspace.len());
+        self.named_workspace(bytes, &name, &format!("array<{}>", type_name(dtype)));
+        name
+    }
+
+    /// The same by another name and of another type.
+    pub(crate) fn named_workspace(&mut self, bytes: Range<usize>, name: &str, ty: &str) {
+        self.workspace.push((bytes, name.to_string(), ty.to_string()));
+    }
+
+    /// The statements so far, which are forgotten.
+    pub(crate) fn take_lines(&mut self) -> String {
+        std::mem::take(&mut self.body)
+    }
+
+    /// Adds the function that says whether the step commits.
+    pub(crate) fn committed(&mut self) {
+        let function = "fn committed() -> bool {\n    return status[0] == 0u;\n}";
+        if !self.globals.contains(function) {
+            self.global(function);
+        }
     }
 
     /// Numbers that the shader reads, by the name of their array.
@@ -110,6 +129,7 @@ impl<'a> Source<'a> {
         let index = started(index, operand);
         match binding.element {
             Element::Plain(_) => format!("{name}[{index}]"),
+            Element::Vector => format!("{name}[({index}) / 4u][({index}) % 4u]"),
             Element::Word if operand.dtype == DType::U32 => format!("{name}[{index}]"),
             Element::Word => format!("bitcast<{}>({name}[{index}])", type_name(operand.dtype)),
             Element::Atomic => format!("bitcast<{}>(atomicLoad(&{name}[{index}]))", type_name(operand.dtype)),
@@ -133,6 +153,7 @@ impl<'a> Source<'a> {
         let index = started(index, operand);
         self.line(match binding.element {
             Element::Plain(_) => format!("{name}[{index}] = {value};"),
+            Element::Vector => format!("{name}[({index}) / 4u][({index}) % 4u] = {value};"),
             Element::Word => format!("{name}[{index}] = bitcast<u32>({value});"),
             Element::Atomic => format!("atomicStore(&{name}[{index}], bitcast<u32>({value}));"),
         });
@@ -166,23 +187,22 @@ impl<'a> Source<'a> {
         self.traps = true;
     }
 
-    /// The finished shader, run by `count` workgroups of `size` invocations each. In the body, `group` is the workgroup's number and
-    /// `local` the invocation's number in it.
-    pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
-        let mut text = format!("// {label}\n");
+    /// What stands before `main`: bindings and helper functions; and the bindings.
+    pub(crate) fn declarations(self) -> (String, Vec<Bound>) {
+        let mut text = String::new();
         let mut bindings: Vec<Bound> = (0..self.operands.bindings.len()).map(Bound::Operand).collect();
         for (i, Binding { writable, element, .. }) in self.operands.bindings.iter().enumerate() {
             let ty = match element {
                 Element::Plain(dtype) => type_name(*dtype),
+                Element::Vector => "vec4<f32>",
                 Element::Word => "u32",
                 Element::Atomic => "atomic<u32>",
             };
             let access = if *writable { "read_write" } else { "read" };
             declare(&mut text, i, access, &format!("b{i}"), &format!("array<{ty}>"));
         }
-        for (i, (bytes, dtype)) in self.workspace.iter().enumerate() {
-            let ty = format!("array<{}>", type_name(*dtype));
-            declare(&mut text, bindings.len(), "read_write", &format!("w{i}"), &ty);
+        for (bytes, name, ty) in &self.workspace {
+            declare(&mut text, bindings.len(), "read_write", name, ty);
             bindings.push(Bound::Workspace(bytes.clone()));
         }
         if let Some(table) = self.table {
@@ -200,7 +220,16 @@ impl<'a> Source<'a> {
         for function in &self.functions {
             text.push_str(function.text());
         }
-        let workgroups = self.limits.spread(count);
+        (text, bindings)
+    }
+
+    /// The finished shader, run by `count` workgroups of `size` invocations each. In the body, `group` is the workgroup's number and
+    /// `local` the invocation's number in it.
+    pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
+        let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
+        let (declarations, bindings) = self.declarations();
+        let mut text = format!("// {label}\n{declarations}");
+        let workgroups = limits.spread(count);
         let entry = "@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32";
         write!(text, "@compute @workgroup_size({size})\nfn main({entry}) {{\n").expect(TEXT);
         match workgroups[1] {
@@ -210,10 +239,10 @@ impl<'a> Source<'a> {
         if workgroups[0] as usize * workgroups[1] as usize > count {
             writeln!(text, "    if (group >= {count}u) {{\n        return;\n    }}").expect(TEXT);
         }
-        if self.gated {
+        if gated {
             text.push_str("    let committed = status[0] == 0u;\n");
         }
-        text.push_str(&self.body);
+        text.push_str(&body);
         text.push_str("}\n");
         Dispatch { label: label.to_string(), source: text, bindings, workgroups }
     }

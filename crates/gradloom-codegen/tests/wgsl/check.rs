@@ -85,6 +85,7 @@ fn check_bindings(module: &Module, bindings: &[Bound]) -> Result<(), String> {
         let expected = match bound {
             Bound::Operand(_) => written,
             Bound::Workspace(_) => Some(true),
+            Bound::Table(_) => Some(false),
             Bound::Status { writable } => Some(*writable),
         };
         if written.is_none() || written != expected {
