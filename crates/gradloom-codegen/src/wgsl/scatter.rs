@@ -5,7 +5,8 @@
 //!
 //! The first shader sorts the updates of each batch by (row, position): the place of one is the number of those before it, which a few lanes count.
 //! The second adds up each row's run in that order, one invocation for each element that gets updates. So the work is that of the updates
-//! whatever the number of rows, besides the copy of x, which goes with the sorting; and counting grows with the square of a batch's updates.
+//! whatever the number of rows, besides the copy of x, which goes with the sorting. As counting grows with the square, more than [`CHUNK`] updates of a
+//! batch are taken a chunk at a time, by the same two shaders again and again; the scratch knows which chunk is next.
 //! Always holds: an element is written by one invocation, which adds in the order of the updates.
 
 use super::gather::axes;
@@ -21,6 +22,8 @@ use std::ops::Range;
 const LANES: usize = 16;
 /// Updates that a workgroup sorts.
 const SORTED: usize = WORKGROUP as usize / LANES;
+/// Updates of a batch that are sorted together, at most.
+const CHUNK: usize = 8192;
 /// Updates of a run that are on their way at the same time.
 const AHEAD: usize = 8;
 
@@ -44,11 +47,35 @@ impl Problem {
         }
     }
 
-    /// Bytes of the two words of scratch that each update has: the update at a place, and the length of the run that starts there.
+    /// Updates of a batch that are sorted together.
+    fn width(&self) -> usize {
+        self.updates.min(CHUNK)
+    }
+
+    fn chunks(&self) -> usize {
+        self.updates.div_ceil(CHUNK)
+    }
+
+    /// Words of the scratch that say which chunk is sorted now, and which one is after the one that is added.
+    fn counters(&self) -> [usize; 2] {
+        let places = self.batches * self.width();
+        [places, places + 1]
+    }
+
+    /// Bytes of the two words of scratch that each place has: the update there, and the length of the run that starts there. The counters
+    /// stand behind the first.
     fn scratch(&self) -> [Range<usize>; 2] {
-        let bytes = (4 * self.batches * self.updates).max(4);
+        let bytes = 4 * (self.batches * self.width() + 2);
         let second = bytes.next_multiple_of(ALIGNMENT);
         [0..bytes, second..second + bytes]
+    }
+
+    /// Expression of the updates of a batch in a chunk: the last one may have fewer.
+    fn here(&self, chunk: &str) -> String {
+        match self.chunks() {
+            1 => format!("{}u", self.updates),
+            _ => format!("min({CHUNK}u, {}u - {chunk} * {CHUNK}u)", self.updates),
+        }
     }
 
     /// Whether the updates are in order as they come.
@@ -74,18 +101,37 @@ pub(crate) fn scatter_add(
     let (x, index) = (&operands.reads[0], &operands.reads[1]);
     let problem = Problem::new(&x.layout.shape, index.layout.shape.elements(), batch);
     let source = || Source::new(operands, limits, gated, launch);
-    let mut shaders = prepare(source(), &problem);
-    shaders.extend(add(source(), &problem));
+    if problem.chunks() <= 1 {
+        let mut shaders = prepare(source(), &problem, Role::CopyAndSort);
+        shaders.extend(add(source(), &problem));
+        return shaders;
+    }
+    let mut shaders = prepare(source(), &problem, Role::Copy);
+    let chunk = [prepare(source(), &problem, Role::Sort), add(source(), &problem)].concat();
+    (0..problem.chunks()).for_each(|_| shaders.extend(chunk.iter().cloned()));
     shaders
 }
 
+/// What a shader before the sums does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    CopyAndSort,
+    /// Starts with the first chunk.
+    Copy,
+    /// Takes the next chunk.
+    Sort,
+}
+
 /// Sorts the updates, and copies x to the result.
-fn prepare(mut source: Source<'_>, problem: &Problem) -> Vec<Dispatch> {
+fn prepare(mut source: Source<'_>, problem: &Problem, role: Role) -> Vec<Dispatch> {
     let (x, write) = (source.operands.reads[0].clone(), source.operands.writes[0].clone());
     let in_place = (x.binding, x.base) == (write.binding, write.base) && x.layout == write.layout;
-    let copied = if in_place { 0 } else { write.layout.shape.elements() };
-    let sorting = if problem.is_sorted() { 0 } else { problem.batches * problem.updates.div_ceil(SORTED) };
-    let copying = copied.div_ceil(WORKGROUP as usize);
+    let copied = if in_place || role == Role::Sort { 0 } else { write.layout.shape.elements() };
+    let sorting = match problem.is_sorted() || role == Role::Copy {
+        true => 0,
+        false => problem.batches * problem.width().div_ceil(SORTED),
+    };
+    let copying = copied.div_ceil(WORKGROUP as usize).max(usize::from(role == Role::Copy));
     if sorting + copying == 0 {
         return Vec::new();
     }
@@ -102,31 +148,51 @@ fn prepare(mut source: Source<'_>, problem: &Problem) -> Vec<Dispatch> {
         source.store(&write, &index_at(&write.layout, "position"), &value);
     }
     source.line("}");
+    if role == Role::Copy {
+        let order = source.workspace(problem.scratch()[0].clone(), DType::U32);
+        source.line("if (position == 0u) {");
+        source.line(format!("{order}[{}u] = 0u;", problem.counters()[0]));
+        source.line("}");
+    }
     source.line("}");
-    vec![source.finish("scatter_add: sort", WORKGROUP, sorting + copying)]
+    let label = if role == Role::Copy { "scatter_add: copy" } else { "scatter_add: sort" };
+    vec![source.finish(label, WORKGROUP, sorting + copying)]
 }
 
 /// Finds the places of the workgroup's updates.
 fn sort(source: &mut Source<'_>, problem: &Problem) {
     let index = source.operands.reads[1].clone();
     let [order, lengths] = problem.scratch().map(|bytes| source.workspace(bytes, DType::U32));
-    let (updates, blocks) = (problem.updates, problem.updates.div_ceil(SORTED));
+    let (updates, width) = (problem.updates, problem.width());
+    let blocks = width.div_ceil(SORTED);
     // Numbers of those before, of those with the same row, and of both.
     for name in ["before", "alike", "earlier"] {
         source.global(format!("var<workgroup> {name}: array<u32, {WORKGROUP}>;"));
     }
-    source.line(format!("let start = (group / {blocks}u) * {updates}u;"));
+    match problem.chunks() {
+        1 => source.line(format!("let start = (group / {blocks}u) * {updates}u;")),
+        _ => {
+            let [now, next] = problem.counters();
+            source.line(format!("let chunk = {order}[{now}u];"));
+            source.line("if (group == 0u && local == 0u) {");
+            source.line(format!("{order}[{next}u] = chunk + 1u;"));
+            source.line("}");
+            source.line(format!("let start = (group / {blocks}u) * {updates}u + chunk * {width}u;"));
+        }
+    }
+    let here = problem.here("chunk");
+    source.line(format!("let here = {here};"));
     source.line(format!("let update = (group % {blocks}u) * {SORTED}u + local / {LANES}u;"));
     source.line(format!("let lane = local % {LANES}u;"));
     // Workgroups are whole: those behind the last do the work of the last.
-    source.line(format!("let number = start + min(update, {}u);", updates - 1));
+    source.line("let number = start + min(update, here - 1u);");
     let mine = source.load(&index, &index_at(&index.layout, "number"));
     source.line(format!("let raw = {mine};"));
     source.line(format!("let row = clamp(raw, 0, {});", problem.rows.max(1) - 1));
     for name in ["before", "alike", "earlier"] {
         source.line(format!("var {name}_here = 0u;"));
     }
-    source.line(format!("for (var other = start + lane; other < start + {updates}u; other += {LANES}u) {{"));
+    source.line(format!("for (var other = start + lane; other < start + here; other += {LANES}u) {{"));
     let value = source.load(&index, &index_at(&index.layout, "other"));
     source.line(format!("let other_row = clamp({value}, 0, {});", problem.rows.max(1) - 1));
     source.line("before_here += u32(other_row < row);");
@@ -137,14 +203,14 @@ fn sort(source: &mut Source<'_>, problem: &Problem) {
         source.line(format!("{name}[local] = {name}_here;"));
     }
     source.line("workgroupBarrier();");
-    source.line(format!("if (lane == 0u && update < {updates}u) {{"));
+    source.line("if (lane == 0u && update < here) {");
     source.check_index("raw", problem.rows, "number");
     source.line(format!("for (var other = local + 1u; other < local + {LANES}u; other++) {{"));
     for name in ["before", "alike", "earlier"] {
         source.line(format!("{name}_here += {name}[other];"));
     }
     source.line("}");
-    source.line("let place = start + before_here + earlier_here;");
+    source.line(format!("let place = (group / {blocks}u) * {width}u + before_here + earlier_here;"));
     source.line(format!("{order}[place] = number;"));
     source.line(format!("{lengths}[place] = select(0u, alike_here, earlier_here == 0u);"));
     source.line("}");
@@ -168,10 +234,11 @@ fn add(mut source: Source<'_>, problem: &Problem) -> Vec<Dispatch> {
     };
     let row_of = source.load(&index, &index_at(&index.layout, "number"));
     // Without elements there may still be an index to look at.
-    let width = row_elements.max(1);
-    each(&mut source, batches * updates * width, |source| {
-        source.line(format!("let place = position / {width}u;"));
-        source.line(format!("let column = position % {width}u;"));
+    let columns = row_elements.max(1);
+    let places = batches * problem.width();
+    each(&mut source, places * columns, |source| {
+        source.line(format!("let place = position / {columns}u;"));
+        source.line(format!("let column = position % {columns}u;"));
         if problem.is_sorted() {
             source.line("let number = place;");
             source.line(format!("let raw = {row_of};"));
@@ -185,7 +252,18 @@ fn add(mut source: Source<'_>, problem: &Problem) -> Vec<Dispatch> {
             return;
         }
         let [order, lengths] = problem.scratch().map(|bytes| source.workspace(bytes, DType::U32));
-        source.line(format!("let count = {lengths}[place];"));
+        match problem.chunks() {
+            1 => source.line(format!("let count = {lengths}[place];")),
+            _ => {
+                let [now, next] = problem.counters();
+                source.line(format!("let chunk = {order}[{next}u] - 1u;"));
+                source.line("if (position == 0u) {");
+                source.line(format!("{order}[{now}u] = chunk + 1u;"));
+                source.line("}");
+                let (width, here) = (problem.width(), problem.here("chunk"));
+                source.line(format!("let count = select(0u, {lengths}[place], place % {width}u < {here});"));
+            }
+        }
         source.line("if (count > 0u) {");
         source.line("var to = 0u;");
         source.line("{");
@@ -215,7 +293,7 @@ fn add(mut source: Source<'_>, problem: &Problem) -> Vec<Dispatch> {
         source.store(&write, "to", "sum");
         source.line("}");
     });
-    done(source, "scatter_add", batches * updates * width)
+    done(source, "scatter_add", places * columns)
 }
 
 /// Index in the result of `column` in the row `raw` of update `number`.

@@ -71,7 +71,7 @@ fn list(extents: &[usize]) -> String {
 
 #[test]
 fn rows_are_gathered_and_added_to() {
-    let cases: [(&[usize], &[usize], usize); 10] = [
+    let cases: [(&[usize], &[usize], usize); 11] = [
         (&[7, 3], &[4], 0),
         (&[7], &[2, 2], 0),
         (&[2, 7, 3], &[2, 5], 1),
@@ -83,6 +83,8 @@ fn rows_are_gathered_and_added_to() {
         (&[2, 5], &[100], 0),
         (&[300, 40], &[4, 90], 0),
         (&[3000, 4], &[700], 0),
+        // More than are sorted at a time.
+        (&[2, 50, 2], &[2, 8500], 1),
     ];
     for device in devices() {
         for (x, index, batch) in cases {
