@@ -3,6 +3,7 @@
 mod attention;
 mod check;
 mod kernels;
+mod random_graphs;
 
 use check::check;
 use gradloom_codegen::wgsl::{self, Dispatch, Limits};
