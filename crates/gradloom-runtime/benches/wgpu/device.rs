@@ -229,15 +229,10 @@ impl Device {
 
     /// A bind group of whole buffers.
     pub(crate) fn group(&self, layout: &wgpu::BindGroupLayout, buffers: &[&wgpu::Buffer]) -> wgpu::BindGroup {
-        let entry = |(i, buffer): (usize, &&wgpu::Buffer)| wgpu::BindGroupEntry {
-            binding: i as u32,
-            resource: buffer.as_entire_binding(),
-        };
-        self.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout,
-            entries: &buffers.iter().enumerate().map(entry).collect::<Vec<_>>(),
-        })
+        let resources = buffers.iter().map(|buffer| buffer.as_entire_binding()).enumerate();
+        let entries: Vec<_> =
+            resources.map(|(i, resource)| wgpu::BindGroupEntry { binding: i as u32, resource }).collect();
+        self.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries })
     }
 
     /// Times one pass with one submit, after runs for `warm`, in which clocks rise.

@@ -5,7 +5,7 @@
 
 use crate::device::Device;
 use gradloom_codegen::cpu::{DotProblem, MatrixView};
-use gradloom_codegen::wgsl::dot::{DotKernel, Epilogue, Operand, Scalar, choose, generate};
+use gradloom_codegen::wgsl::dot::{Choice, DotKernel, Epilogue, Operand, Scalar, choose, generate};
 use std::time::Duration;
 
 /// How values are bound.
@@ -149,7 +149,8 @@ fn product(n: usize, device: &Device) -> Shader {
             },
             declarations: &|_| layout.declare(3),
         };
-        generate(&kernel, &choose(&problem, false, &limits), &limits).product
+        let choice = Choice { parts: 1, ..choose(&problem, false, &limits) };
+        generate(&kernel, &choice, &limits).product
     };
     let workgroups = shaders(Layout::Arena).workgroups;
     Shader { source: Box::new(move |layout| shaders(layout).source), values: 3, workgroups }
@@ -269,19 +270,22 @@ fn encoded(
     workload: &Workload,
     layout: Layout,
 ) -> (Vec<wgpu::ComputePipeline>, Vec<Encoded>) {
-    use wgpu::BufferBindingType::{Storage, Uniform};
     let (places, buffers) = place(device, layout, &workload.values);
     let group_layouts = |shader: &Shader| -> Vec<wgpu::BindGroupLayout> {
         if layout.whole() {
-            let uniform = binding(Uniform, layout == Layout::WholeOnce);
+            let uniform = binding(wgpu::BufferBindingType::Uniform, layout == Layout::WholeOnce);
             return vec![
-                group_layout(device, &[binding(Storage { read_only: false }, false)]),
+                group_layout(
+                    device,
+                    &[binding(wgpu::BufferBindingType::Storage { read_only: false }, false)],
+                ),
                 group_layout(device, &[uniform]),
             ];
         }
         let reads = |i: usize| layout != Layout::Arena && i + 1 < shader.values;
-        let entries: Vec<_> =
-            (0..shader.values).map(|i| binding(Storage { read_only: reads(i) }, false)).collect();
+        let entries: Vec<_> = (0..shader.values)
+            .map(|i| binding(wgpu::BufferBindingType::Storage { read_only: reads(i) }, false))
+            .collect();
         vec![group_layout(device, &entries)]
     };
     let layouts: Vec<_> = workload.shaders.iter().map(group_layouts).collect();

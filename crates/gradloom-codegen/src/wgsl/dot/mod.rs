@@ -22,6 +22,7 @@ pub use problem::{DotKernel, Element, Epilogue, Operand, Scalar, Stage, fold_bat
 pub use tile::{Choice, CooperativeTile, Method, Staging, Tile};
 
 use super::{Limits, Shader};
+use crate::cpu::{BatchAxis, DotProblem, MatrixView};
 
 /// The shaders of a product.
 #[derive(Clone, Debug)]
@@ -44,6 +45,10 @@ pub fn generate(kernel: &DotKernel<'_>, choice: &Choice, limits: &Limits) -> Dot
     let results = problem.batch_count() * problem.m * problem.n;
     assert!(kernel.epilogue.lanes == 1 || problem.n.is_multiple_of(4), "rows of whole fours");
     assert!(results * choice.parts as usize <= u32::MAX as usize, "results are counted in 32 bits");
+    assert!(
+        last_elements(problem).iter().all(|&last| last <= u32::MAX as usize),
+        "elements are counted in 32 bits"
+    );
     let product = match &choice.method {
         Method::Portable(tile) => {
             assert!(tile.fits(limits), "{tile:?} does not fit {limits:?}");
@@ -60,4 +65,18 @@ pub fn generate(kernel: &DotKernel<'_>, choice: &Choice, limits: &Limits) -> Dot
         sum: split.then(|| split::sum(kernel, choice.parts, limits)),
         workspace: if split { results * choice.parts as usize } else { 0 },
     }
+}
+
+/// The last elements of both operands.
+fn last_elements(problem: &DotProblem) -> [usize; 2] {
+    let last = |view: &MatrixView, free: usize, stride: fn(&BatchAxis) -> usize| {
+        let batch =
+            problem.batch.iter().map(|axis| axis.extent.saturating_sub(1) * stride(axis)).sum::<usize>();
+        let (free, contract) = (free.saturating_sub(1), problem.k.saturating_sub(1));
+        view.offset + free * view.free_stride + contract * view.contract_stride + batch
+    };
+    [
+        last(&problem.lhs, problem.m, |axis| axis.lhs_stride),
+        last(&problem.rhs, problem.n, |axis| axis.rhs_stride),
+    ]
 }

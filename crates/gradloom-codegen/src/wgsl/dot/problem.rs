@@ -71,6 +71,9 @@ pub struct DotKernel<'a> {
     /// What happens to the results.
     pub epilogue: Epilogue<'a>,
     /// Declarations of bindings, constants and functions for a stage. `workspace` is an array of [`workspace_item`].
+    ///
+    /// Inside of the shaders, names are taken that begin with `lhs_`, `rhs_`, `sum_`, `first_`, `thread`, `band`, `subgroup` or `workgroup`, and `group`,
+    /// `tile`, `batch`, `part`, `term`, `next_term`, `end_term`, `buffer`, `lane`, `place`, `row`, `column`, `index`, `value`, `result_tile`.
     pub declarations: &'a dyn Fn(Stage) -> String,
 }
 
