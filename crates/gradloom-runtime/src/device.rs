@@ -1,7 +1,7 @@
 //! Choosing a device.
 
 use crate::backend::Backend;
-use crate::cpu::CpuBackend;
+use crate::cpu::{CpuBackend, Loops};
 use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{Request, WgpuBackend};
@@ -30,7 +30,8 @@ impl Device {
 
     /// The CPU, with a thread for each core that the process may use.
     pub fn cpu() -> Self {
-        Self::with(CpuBackend::new(std::thread::available_parallelism().map_or(1, usize::from), Fusion::On))
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::with(CpuBackend::new(threads, Fusion::On, Loops::Native))
     }
 
     /// The CPU with a given number of threads, at least 1. Results do not depend on it.
@@ -38,7 +39,7 @@ impl Device {
     /// # Errors
     /// When `threads` is 0 or larger than 1,024.
     pub fn cpu_with_threads(threads: usize) -> Result<Self> {
-        Self::cpu_with_fusion(threads, Fusion::On)
+        Self::cpu_with(threads, Fusion::On, Loops::Native)
     }
 
     /// The CPU with a given number of threads and, with [`Fusion::Off`], a kernel for each op: slow, to compare with.
@@ -46,11 +47,23 @@ impl Device {
     /// # Errors
     /// As [`Device::cpu_with_threads`].
     pub fn cpu_with_fusion(threads: usize, fusion: Fusion) -> Result<Self> {
+        Self::cpu_with(threads, fusion, Loops::Native)
+    }
+
+    /// The CPU with a given number of threads and, with [`Loops::Interpreted`], no machine code of its own: the same results, slower.
+    ///
+    /// # Errors
+    /// As [`Device::cpu_with_threads`].
+    pub fn cpu_with_loops(threads: usize, loops: Loops) -> Result<Self> {
+        Self::cpu_with(threads, Fusion::On, loops)
+    }
+
+    fn cpu_with(threads: usize, fusion: Fusion, loops: Loops) -> Result<Self> {
         if !(1..=1024).contains(&threads) {
             return Err(Error::new(ErrorKind::Device, format!("{threads} threads"))
                 .help("give a number from 1 to 1024; the number of cores is usually best"));
         }
-        Ok(Self::with(CpuBackend::new(threads, fusion)))
+        Ok(Self::with(CpuBackend::new(threads, fusion, loops)))
     }
 
     /// The best GPU of this machine that WebGPU can use: through Vulkan, Metal or Direct3D 12. Adapters that compute on the CPU are not taken; see

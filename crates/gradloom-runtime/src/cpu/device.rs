@@ -56,6 +56,15 @@ impl Level {
     }
 }
 
+/// How fused loops run. Both ways give the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Loops {
+    /// As machine code of their own, where this machine and its system allow that; otherwise interpreted.
+    Native,
+    /// Instruction by instruction, each a loop over a tile.
+    Interpreted,
+}
+
 /// A description of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
@@ -102,6 +111,23 @@ pub(super) fn memory() -> Option<usize> {
         text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
     };
     kilobytes("MemTotal:")?.checked_add(kilobytes("SwapTotal:").unwrap_or(0))?.checked_mul(1024)
+}
+
+/// Bytes of the largest cache, where the system tells (Linux); otherwise what is common.
+pub(super) fn last_level_cache() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let of = |level: usize| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{level}/size");
+            kilobytes(&std::fs::read_to_string(path).ok()?)?.checked_mul(1024)
+        };
+        (0..5).filter_map(of).max().unwrap_or(32 << 20)
+    })
+}
+
+/// A number such as `32768K`.
+fn kilobytes(text: &str) -> Option<usize> {
+    text.trim().strip_suffix('K')?.parse().ok()
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //! the tasks of all of them together, so that many small ones cost one wake-up of the threads, and small tasks several at a time.
 //! Always holds: what a task computes does not depend on what it is batched with; kernels without tasks run one after the other.
 
+use super::Loops;
 use super::kernel::{Call, PHASES, Prepared, Trap};
-use super::prepare::prepare;
+use super::prepare::prepare_with;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Launch, Part};
 use std::ops::Range;
@@ -13,8 +14,13 @@ use std::ops::Range;
 /// Nanoseconds of one core that are worth a task.
 const TASK_COST: usize = 20_000;
 
-pub(super) fn prepare_group(launch: &Launch, parts: &[Part], graph: &Graph) -> Box<dyn Prepared> {
-    let members: Vec<Member> = parts.iter().map(|part| Member::new(launch, part, graph)).collect();
+pub(super) fn prepare_group(
+    launch: &Launch,
+    parts: &[Part],
+    graph: &Graph,
+    loops: Loops,
+) -> Box<dyn Prepared> {
+    let members: Vec<Member> = parts.iter().map(|part| Member::new(launch, part, graph, loops)).collect();
     let batches = [0, 1].map(|phase| batches(&members, phase));
     Box::new(Group { members, batches })
 }
@@ -40,7 +46,7 @@ struct Member {
 }
 
 impl Member {
-    fn new(launch: &Launch, part: &Part, graph: &Graph) -> Self {
+    fn new(launch: &Launch, part: &Part, graph: &Graph, loops: Loops) -> Self {
         let own = |&(write, read): &(usize, usize)| {
             let both = part.writes.contains(&write) && part.reads.contains(&read);
             both.then(|| (write - part.writes.start, read - part.reads.start))
@@ -55,7 +61,7 @@ impl Member {
             phase: launch.phase,
         };
         Self {
-            kernel: prepare(&launch, graph),
+            kernel: prepare_with(&launch, graph, loops),
             reads: part.reads.clone(),
             writes: part.writes.clone(),
             workspace: part.workspace.start,
@@ -124,6 +130,7 @@ impl Prepared for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::prepare;
     use crate::cpu::testing::{Job, Random, Tensor};
     use gradloom_codegen::cpu::loop_workspace;
     use gradloom_core::ir::{BinaryOp, DType, OpKind, ReduceOp, Shape};
@@ -169,7 +176,7 @@ mod tests {
         let mut jobs = parts(&mut Random(9));
         let prepared = |launch: &Launch| prepare(launch, &Graph::new());
         let expected: Vec<Vec<f64>> =
-            jobs.iter().flat_map(|job| job.run(|launch, _| prepared(launch)).unwrap()).collect();
+            jobs.iter().flat_map(|job| job.run(|launch, _, _| prepared(launch)).unwrap()).collect();
         let (mut reads, mut results, mut list, mut workspace) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for job in &mut jobs {
             let (first, end) = (reads.len(), workspace + job.workspace);
@@ -186,7 +193,7 @@ mod tests {
             workspace = end;
         }
         let group = Job { kernel: Kernel::Group(list), reads, results, workspace };
-        let got = group.run(|launch, _| prepared(launch)).unwrap();
+        let got = group.run(|launch, _, _| prepared(launch)).unwrap();
         assert_eq!(got.len(), expected.len());
         for (got, expected) in got.iter().zip(&expected) {
             assert!(

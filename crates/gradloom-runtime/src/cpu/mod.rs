@@ -19,6 +19,8 @@ mod math;
 mod matrix;
 mod movement;
 mod multiversion;
+#[cfg(target_arch = "x86_64")]
+mod native;
 mod pool;
 mod prepare;
 mod program;
@@ -32,12 +34,12 @@ mod strided;
 mod testing;
 mod work;
 
-pub use device::{Level, Machine};
+pub use device::{Level, Loops, Machine};
 pub use fill::fill_constant;
 pub use initial::{InitialKey, fill_initial};
 pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};
 pub use pool::Pool;
-pub use prepare::prepare;
+pub use prepare::{prepare, prepare_with};
 pub(crate) use program::CpuBackend;
 pub use roofline::Roofline;
 

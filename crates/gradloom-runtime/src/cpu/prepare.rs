@@ -4,7 +4,9 @@
 //! Always holds: the match is exhaustive, so a new primitive does not compile until it has a kernel.
 
 use super::kernel::{Call, Prepared, Trap};
-use super::{Level, attention, custom, dot, elementwise, fused, group, index, movement, random, reduce};
+use super::{
+    Level, Loops, attention, custom, dot, elementwise, fused, group, index, movement, random, reduce,
+};
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
 
@@ -13,6 +15,14 @@ use gradloom_core::kernel::{Kernel, Launch};
 /// # Panics
 /// For launches that no lowering makes: of leaves, views and block ops, or with dtypes that shape inference refuses.
 pub fn prepare(launch: &Launch, graph: &Graph) -> Box<dyn Prepared> {
+    prepare_with(launch, graph, Loops::Native)
+}
+
+/// [`prepare`], with fused loops that run one way or the other.
+///
+/// # Panics
+/// As [`prepare`].
+pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Prepared> {
     let empty = launch.writes.iter().all(|write| write.layout.shape.elements() == 0);
     let nothing_to_write =
         launch.kernel == Kernel::WriteRegion && launch.reads[0].layout.shape.elements() == 0;
@@ -21,9 +31,11 @@ pub fn prepare(launch: &Launch, graph: &Graph) -> Box<dyn Prepared> {
     }
     let kind = match &launch.kernel {
         Kernel::Op(kind) => kind,
-        Kernel::Loop(body) => return fused::prepare_loop(launch, body, Level::detect()),
-        Kernel::Dot { axes, epilogue } => return dot::prepare_dot_with_epilogue(launch, axes, epilogue),
-        Kernel::Group(parts) => return group::prepare_group(launch, parts, graph),
+        Kernel::Loop(body) => return fused::prepare_loop(launch, body, Level::detect(), loops),
+        Kernel::Dot { axes, epilogue } => {
+            return dot::prepare_dot_with_epilogue(launch, axes, epilogue, loops);
+        }
+        Kernel::Group(parts) => return group::prepare_group(launch, parts, graph, loops),
         Kernel::Copy => return movement::prepare_copy(launch),
         Kernel::WriteRegion => return movement::prepare_write_region(launch),
     };

@@ -2,7 +2,7 @@
 //!
 //! A step allocates nothing and decides nothing: it walks the launches.
 
-use super::{Call, Pool, Prepared, fill_constant, prepare};
+use super::{Call, Loops, Pool, Prepared, fill_constant, prepare_with};
 use crate::backend::{Backend, Loaded};
 use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Profile};
@@ -20,11 +20,12 @@ use std::time::Instant;
 pub(crate) struct CpuBackend {
     pool: Arc<Pool>,
     fusion: Fusion,
+    loops: Loops,
 }
 
 impl CpuBackend {
-    pub(crate) fn new(threads: usize, fusion: Fusion) -> Self {
-        Self { pool: Arc::new(Pool::new(threads)), fusion }
+    pub(crate) fn new(threads: usize, fusion: Fusion, loops: Loops) -> Self {
+        Self { pool: Arc::new(Pool::new(threads)), fusion, loops }
     }
 }
 
@@ -64,7 +65,7 @@ impl Backend for CpuBackend {
         store: &Content,
         allocate: Allocate<'_>,
     ) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(CpuProgram::load(graph, plan, store, &self.pool, allocate)?))
+        Ok(Box::new(CpuProgram::load(graph, plan, store, &self.pool, self.loops, allocate)?))
     }
 }
 
@@ -100,6 +101,7 @@ impl CpuProgram {
         plan: &Arc<Plan>,
         store: &Content,
         pool: &Arc<Pool>,
+        loops: Loops,
         allocate: Allocate<'_>,
     ) -> Result<Self> {
         let allocate = |bytes: usize, what: &str| {
@@ -137,7 +139,7 @@ impl CpuProgram {
         }
         let address = |access: &Access| addresses[plan.buffer_of[&access.buffer]];
         let prepared = |launch: &Launch| PreparedLaunch {
-            kernel: prepare(launch, graph),
+            kernel: prepare_with(launch, graph, loops),
             reads: launch.reads.iter().map(|a| address(a).cast_const()).collect(),
             writes: launch.writes.iter().map(address).collect(),
         };

@@ -2,7 +2,7 @@
 //!
 //! Positions of a buffer that are not the operand's hold garbage, and results stand between guards that must survive.
 
-use super::{Call, Level, Pool, Prepared, Trap};
+use super::{Call, Level, Loops, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase};
 
@@ -308,15 +308,16 @@ impl Job {
         Ok(results)
     }
 
-    /// Runs with every instruction set and 1, 2 and 3 threads, which must agree bit for bit; the results in row-major order.
+    /// Runs with every instruction set, both ways of loops, and 1, 2 and 3 threads, which must agree bit for bit; the results in row-major order.
     pub(super) fn run(
         &self,
-        prepare: impl Fn(&Launch, Level) -> Box<dyn Prepared>,
+        prepare: impl Fn(&Launch, Level, Loops) -> Box<dyn Prepared>,
     ) -> Result<Vec<Vec<f64>>, Trap> {
         let launch = self.launch();
         let mut first: Option<Result<Vec<Tensor>, Trap>> = None;
-        for level in Level::available() {
-            let kernel = prepare(&launch, level);
+        let ways = Level::available().into_iter().map(|level| (level, Loops::Interpreted));
+        for (level, loops) in ways.chain([(Level::detect(), Loops::Native)]) {
+            let kernel = prepare(&launch, level, loops);
             for threads in [1, 2, 3] {
                 let outcome = self.run_on(&*kernel, &Pool::new(threads));
                 let Some(first) = &first else {
@@ -330,7 +331,9 @@ impl Job {
                                 let nan = [a, b].iter().all(|t| value(t.dtype, t.bits(p)).is_nan());
                                 assert!(
                                     nan || a.bits(p) == b.bits(p),
-                                    "{level:?}, {threads} threads: other bits at {p}"
+                                    "{level:?}, {loops:?}, {threads} threads: other bits at {p}: {:x} and {:x}",
+                                    a.bits(p),
+                                    b.bits(p)
                                 );
                             }
                         }

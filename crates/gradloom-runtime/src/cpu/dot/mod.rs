@@ -14,7 +14,7 @@ mod tests;
 use super::fused::Faults;
 use super::kernel::{Tasks, run_tasks};
 use super::pool::current_worker;
-use super::{Call, Level, Prepared, Trap};
+use super::{Call, Level, Loops, Prepared, Trap};
 use block::{Block, Operand, Product};
 use epilogue::Epilogue;
 use gradloom_codegen::cpu::{DotPlan, DotTask};
@@ -33,15 +33,20 @@ const NEAR: usize = 1 << 20;
 /// lowering must have seen to both.
 pub(super) fn prepare_dot(launch: &Launch, _: &DotAxes) -> Box<dyn Prepared> {
     assert!(launch.writes[0].layout.is_contiguous(), "dot: the result must be contiguous");
-    Box::new(Dot::new(launch, None, Arch::new()))
+    Box::new(Dot::new(launch, None, Arch::new(), Loops::Native))
 }
 
 /// A kernel for a product with an epilogue.
 ///
 /// # Panics
 /// As [`prepare_dot`].
-pub(super) fn prepare_dot_with_epilogue(launch: &Launch, _: &DotAxes, epilogue: &Body) -> Box<dyn Prepared> {
-    Box::new(Dot::new(launch, Some(epilogue), Arch::new()))
+pub(super) fn prepare_dot_with_epilogue(
+    launch: &Launch,
+    _: &DotAxes,
+    epilogue: &Body,
+    loops: Loops,
+) -> Box<dyn Prepared> {
+    Box::new(Dot::new(launch, Some(epilogue), Arch::new(), loops))
 }
 
 struct Dot {
@@ -58,7 +63,7 @@ struct Dot {
 }
 
 impl Dot {
-    fn new(launch: &Launch, epilogue: Option<&Body>, arch: Arch) -> Self {
+    fn new(launch: &Launch, epilogue: Option<&Body>, arch: Arch, loops: Loops) -> Self {
         let plan = DotPlan::new(&launch.kernel, &launch.reads, &launch.writes, &launch.may_alias);
         let plan = plan.unwrap_or_else(|| {
             panic!("dot: lowering left operands that must be copied first: {:?}", launch.reads)
@@ -69,7 +74,7 @@ impl Dot {
         let direct = plan.direct.map(|write| (write, launch.writes[write].layout.offset));
         let epilogue = epilogue
             .filter(|_| plan.has_epilogue)
-            .map(|body| Epilogue::new(body, launch, &plan, Level::detect()));
+            .map(|body| Epilogue::new(body, launch, &plan, Level::detect(), loops));
         let (shared, sections) = (shared / size_of::<f32>(), plan.sections());
         Self { plan, epilogue, direct, threads, shared, sections, arch }
     }

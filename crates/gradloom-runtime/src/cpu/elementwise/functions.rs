@@ -7,6 +7,42 @@ use super::map::{Map1, Map2, Map3, MapFn, map1, map2, map3};
 use crate::cpu::{Level, math};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 
+/// An elementwise function by name: what a loop is chosen by, and what machine code is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) enum MapOp {
+    /// Of elements of this dtype.
+    Unary(UnaryOp, DType),
+    /// Of elements of this dtype.
+    Binary(BinaryOp, DType),
+    /// Two functions of f32, as [`pair`] has them.
+    Pair { first: BinaryOp, second: BinaryOp, reversed: bool },
+    /// Of elements of this dtype.
+    Compare(CompareOp, DType),
+    /// Between elements of this dtype.
+    Select(DType),
+    /// From the first dtype to the second.
+    Cast(DType, DType),
+}
+
+impl MapOp {
+    /// The loop that computes it.
+    ///
+    /// # Panics
+    /// For an op on a dtype that shape inference refuses, and for a pair that is none.
+    pub(in crate::cpu) fn function(self, level: Level) -> MapFn {
+        match self {
+            MapOp::Unary(op, dtype) => unary(op, dtype, level),
+            MapOp::Binary(op, dtype) => binary(op, dtype, level),
+            MapOp::Pair { first, second, reversed } => {
+                pair(first, second, reversed, level).expect("the two functions are a pair")
+            }
+            MapOp::Compare(op, dtype) => compare(op, dtype, level),
+            MapOp::Select(dtype) => select(dtype, level),
+            MapOp::Cast(from, to) => cast(from, to, level),
+        }
+    }
+}
+
 /// A loop for a function that is written in place: `function!(level, (a: f32) -> f32 { -a })`.
 macro_rules! function {
     ($level:expr, ($a:ident: $A:ty) -> $R:ty { $($body:tt)* }) => {{

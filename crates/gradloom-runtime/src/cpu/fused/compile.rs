@@ -5,14 +5,18 @@
 //! take whole rows, or the node is worth keeping ([`super::keep`]).
 //! Always holds: within a tile, what a result may overwrite is read before the result is written.
 
+use super::Loops;
 use super::keep::keeps;
+use super::native::{Native, is_bound_by_memory};
 use super::prefetch::streams;
 use super::program::{Check, Gather, Grid, Instruction, NONE, Pass, Place, Program, Slot, SlotInfo};
 use super::reductions::Reduction;
 use super::registers;
 use super::shared::with_shared_nodes;
 use crate::cpu::Level as InstructionSet;
-use crate::cpu::elementwise::{MapFn, OPERANDS, functions};
+use crate::cpu::device::last_level_cache;
+use crate::cpu::elementwise::OPERANDS;
+use crate::cpu::elementwise::functions::{self, MapOp};
 use crate::cpu::source::Source;
 use gradloom_codegen::cpu::column_partials;
 use gradloom_core::ir::{BinaryOp, DType, Number, UnaryOp};
@@ -35,14 +39,20 @@ impl Program {
     ///
     /// # Panics
     /// For a body that [`Body::check`] refuses, or whose dtypes shape inference refuses.
-    pub(in crate::cpu) fn new(body: &Body, launch: &Launch, level: InstructionSet) -> Self {
+    pub(in crate::cpu) fn new(body: &Body, launch: &Launch, level: InstructionSet, loops: Loops) -> Self {
         let body = &with_shared_nodes(body);
         let reduces = body.has_row_reductions();
-        let whole = Compiler::compile(body, launch, level, true);
-        if !reduces || 4 * body.columns * whole.registers.max(1) <= WHOLE_ROW_BYTES {
-            return whole;
+        let mut program = Compiler::compile(body, launch, level, true);
+        if reduces && 4 * body.columns * program.registers.max(1) > WHOLE_ROW_BYTES {
+            program = Compiler::compile(body, launch, level, false);
         }
-        Compiler::compile(body, launch, level, false)
+        if loops == Loops::Native {
+            if !is_bound_by_memory(&program) {
+                program.large_results.clear();
+            }
+            program.native = Native::new(&program, level);
+        }
+        program
     }
 }
 
@@ -84,6 +94,7 @@ impl<'a> Compiler<'a> {
             column_results: Vec::new(),
             uniform_results: Vec::new(),
             partials: column_partials(body),
+            large_results: large_results(launch),
             streams: Vec::new(),
             can_trap: body.can_trap(),
             capacity: 0,
@@ -92,6 +103,7 @@ impl<'a> Compiler<'a> {
             kept: 0,
             row_registers: 0,
             uniforms: 0,
+            native: None,
         };
         let needed = needed(body);
         let mut compiler = Self {
@@ -236,9 +248,9 @@ impl<'a> Compiler<'a> {
         if self.ragged && node.level == Level::Element {
             operands.iter_mut().for_each(|slot| *slot = self.dense(*slot, code));
         }
-        let function = function(self.body, node, self.level);
+        let op = map_op(self.body, node);
         let target = self.fresh(node.level, node.dtype);
-        code.push(Instruction::Map { function, operands, target });
+        code.push(Instruction::Map { op, function: op.function(self.level), operands, target });
         target
     }
 
@@ -324,7 +336,7 @@ impl<'a> Compiler<'a> {
             let target = self.row_register(node.dtype);
             if !self.picked(op, of, target, &mut pass.tile) {
                 let operand = self.spread(of, &mut pass.tile);
-                pass.tile.push(Instruction::Reduce { function: reduction.rows, operand, target });
+                pass.tile.push(Instruction::Reduce { reduction, operand, target });
             }
             pass.starts.push((target, reduction.identity));
             self.homes[id.index()] = target;
@@ -367,21 +379,24 @@ impl<'a> Compiler<'a> {
 
     /// Emits two functions as one instruction: a function of f32 and the one that alone uses its result.
     fn pair(&mut self, second: BinaryOp, operands: [NodeId; 2], code: &mut Vec<Instruction>) -> Option<Slot> {
-        let (first, [a, b], other) = [false, true].into_iter().find_map(|reversed| {
+        let (op, [a, b], other) = [false, true].into_iter().find_map(|reversed| {
             let [inner, other] = if reversed { [operands[1], operands[0]] } else { operands };
             let node = self.node(inner);
             let NodeKind::Binary(first, of) = node.kind else { return None };
             let alone = self.uses[inner.index()] == 1 && self.homes[inner.index()] == NONE;
             let fits = node.dtype == DType::F32 && node.level == Level::Element && alone;
-            let function = fits.then(|| functions::pair(first, second, reversed, self.level)).flatten()?;
-            Some((function, of, other))
+            (fits && functions::pair(first, second, reversed, self.level).is_some()).then_some((
+                MapOp::Pair { first, second, reversed },
+                of,
+                other,
+            ))
         })?;
         let mut slots = [self.element(a, code), self.element(b, code), self.element(other, code)];
         if self.ragged {
             slots.iter_mut().for_each(|slot| *slot = self.dense(*slot, code));
         }
         let target = self.fresh(Level::Element, DType::F32);
-        code.push(Instruction::Map { function: first, operands: slots, target });
+        code.push(Instruction::Map { op, function: op.function(self.level), operands: slots, target });
         Some(target)
     }
 
@@ -442,19 +457,19 @@ pub(super) fn grid(access: &Access, body: &Body) -> Option<Grid> {
 
 /// A copy of elements to another slot.
 pub(super) fn copy(from: Slot, target: Slot, dtype: DType, level: InstructionSet) -> Instruction {
-    let function = functions::unary(UnaryOp::Detach, dtype, level);
-    Instruction::Map { function, operands: [from, NONE, NONE], target }
+    let op = MapOp::Unary(UnaryOp::Detach, dtype);
+    Instruction::Map { op, function: op.function(level), operands: [from, NONE, NONE], target }
 }
 
-/// The loop that computes a node from its operands.
-fn function(body: &Body, node: &Node, level: InstructionSet) -> MapFn {
+/// What computes a node from its operands.
+fn map_op(body: &Body, node: &Node) -> MapOp {
     let of = |operand: NodeId| body.node(operand).dtype;
     match &node.kind {
-        NodeKind::Unary(op, _) => functions::unary(*op, node.dtype, level),
-        NodeKind::Binary(op, _) => functions::binary(*op, node.dtype, level),
-        NodeKind::Compare(op, [a, _]) => functions::compare(*op, of(*a), level),
-        NodeKind::Select(_) => functions::select(node.dtype, level),
-        NodeKind::Cast(a) => functions::cast(of(*a), node.dtype, level),
+        NodeKind::Unary(op, _) => MapOp::Unary(*op, node.dtype),
+        NodeKind::Binary(op, _) => MapOp::Binary(*op, node.dtype),
+        NodeKind::Compare(op, [a, _]) => MapOp::Compare(*op, of(*a)),
+        NodeKind::Select(_) => MapOp::Select(node.dtype),
+        NodeKind::Cast(a) => MapOp::Cast(of(*a), node.dtype),
         NodeKind::Constant(_)
         | NodeKind::Load(_)
         | NodeKind::Column
@@ -485,6 +500,16 @@ pub(super) fn stages(body: &Body) -> Vec<usize> {
         stages.push(before + usize::from(matches!(node.kind, NodeKind::Reduce(..))));
     }
     stages
+}
+
+/// The results that are larger than the last-level cache, and take no operand's place.
+fn large_results(launch: &Launch) -> Vec<usize> {
+    let is_large = |&write: &usize| {
+        let access = &launch.writes[write];
+        access.layout.shape.elements() * access.dtype.bytes() > last_level_cache()
+            && launch.may_alias.iter().all(|&(other, _)| other != write)
+    };
+    (0..launch.writes.len()).filter(is_large).collect()
 }
 
 /// How often each node is used.

@@ -5,6 +5,7 @@
 //! Always holds: nothing is allocated once a thread has run the largest of its programs.
 
 use super::faults::Faults;
+use super::native::{Native, Positions};
 use super::prefetch::{Ahead, WORTHWHILE};
 use super::program::{Place, Program};
 use std::cell::Cell;
@@ -48,6 +49,8 @@ pub(in crate::cpu) struct Task<'a> {
     pub(super) writes: &'a [*mut u8],
     pub(super) faults: &'a Faults,
     pub(super) memory: Memory,
+    /// What compiled segments are called with.
+    pub(super) frame: *mut u8,
 }
 
 /// A rectangle of positions.
@@ -88,14 +91,13 @@ impl Program {
         faults: &Faults,
         run: impl FnOnce(&mut Task<'_>) -> R,
     ) -> R {
-        let mut task = Task { reads, writes, faults, memory: MEMORY.take() };
+        let mut task = Task { reads, writes, faults, memory: MEMORY.take(), frame: std::ptr::null_mut() };
         self.place(&mut task);
         let one =
             Tile { row: 0, rows: 1, column: 0, columns: 1, partials: std::ptr::null_mut(), body_columns: 1 };
-        for instruction in &self.uniform {
-            // SAFETY: the caller's promise; uniform slots have one element.
-            unsafe { task.run_on_rows(instruction, &one) };
-        }
+        let steps = self.native.as_ref().map(|native| &native.uniform[..]);
+        // SAFETY: the caller's promise; uniform slots have one element.
+        unsafe { task.run_list(&self.uniform, steps, Positions::Rows, &one) };
         let result = run(&mut task);
         MEMORY.set(task.memory);
         result
@@ -108,11 +110,14 @@ impl Program {
         let rows_at = self.registers * tile_register;
         let uniforms_at = rows_at + self.row_registers * row_register;
         let (kept_at, kept) = (uniforms_at + line(self.uniforms), line(self.columns));
-        let lines = (kept_at + self.kept * kept) / LINE;
+        let frame_at = kept_at + self.kept * kept;
+        let frame = self.native.as_ref().map_or(0, |native| native.frame_bytes);
+        let lines = (frame_at + frame).div_ceil(LINE);
         if task.memory.lines.len() < lines {
             task.memory.lines.resize(lines, Line([0; LINE / 4]));
         }
         let memory: *mut u8 = task.memory.lines.as_mut_ptr().cast();
+        task.frame = memory.wrapping_add(frame_at);
         task.memory.addresses.clear();
         task.memory.addresses.extend(self.slots.iter().map(|slot| {
             let bytes = slot.bytes;
@@ -170,7 +175,10 @@ impl Program {
                 unsafe { std::ptr::copy_nonoverlapping(from, partials.add(result.offset), result.bytes) };
             }
         }
-        let width = match self.cuts_columns {
+        // One column is reduced in another order than many.
+        let native = self.native.as_ref().filter(|native| !(native.reduces_columns && columns.len() == 1));
+        let any_size = native.is_some_and(|native| native.any_size);
+        let width = match self.cuts_columns && !any_size {
             true if columns.len() > self.capacity => columns
                 .len()
                 .div_ceil(columns.len().div_ceil(self.capacity))
@@ -180,7 +188,10 @@ impl Program {
         };
         // There is room for one row of what is kept.
         let most_rows = if self.kept > 0 { 1 } else { self.most_rows };
-        let height = (self.capacity / width.max(1)).clamp(1, most_rows);
+        let height = match any_size {
+            true => rows.len(),
+            false => (self.capacity / width.max(1)).clamp(1, most_rows),
+        };
         for (slot, address) in self.slots.iter().zip(&mut task.memory.addresses) {
             match slot.place {
                 Place::Register(_) => address.row_stride = width * address.bytes,
@@ -195,7 +206,7 @@ impl Program {
                 _ => {}
             }
         }
-        let walk = Walk { rows, columns, width, height };
+        let walk = Walk { rows, columns, width, height, native };
         let mut row = walk.rows.start;
         while row < walk.rows.end {
             let mut tile = Tile {
@@ -214,7 +225,7 @@ impl Program {
 
     /// # Safety
     /// As [`Program::run_block`], with the tile's rows.
-    unsafe fn run_strip(&self, task: &mut Task<'_>, tile: &mut Tile, walk: &Walk) {
+    unsafe fn run_strip(&self, task: &mut Task<'_>, tile: &mut Tile, walk: &Walk<'_>) {
         // With one pass, a tile fetches the next one; with several, all passes over a strip fetch the next strip.
         let strips = self.passes.len() > 1;
         let instructions: usize = self.passes.iter().map(|pass| pass.tile.len()).sum();
@@ -222,8 +233,10 @@ impl Program {
         let mut ahead = None;
         // SAFETY: the caller's promise.
         unsafe {
-            self.rows.iter().for_each(|instruction| task.run_on_rows(instruction, tile));
+            let native = walk.native;
+            task.run_list(&self.rows, native.map(|native| &native.rows[..]), Positions::Rows, tile);
             for (number, pass) in self.passes.iter().enumerate() {
+                let steps = native.map(|native| &native.passes[number]);
                 for &(slot, bits) in &pass.starts {
                     let running = task.memory.addresses[slot as usize].base.cast::<u32>();
                     (0..tile.rows).for_each(|row| running.add(row).write(bits));
@@ -232,6 +245,11 @@ impl Program {
                 while column < walk.columns.end {
                     tile.column = column;
                     tile.columns = walk.width.min(walk.columns.end - column);
+                    if let Some(steps) = steps {
+                        task.run_list(&pass.tile, Some(&steps.tile), Positions::Tile, tile);
+                        column += tile.columns;
+                        continue;
+                    }
                     if instructions >= WORTHWHILE && (!strips || number == 0 && column == walk.columns.start)
                     {
                         let next = if strips { walk.strip_after(tile) } else { walk.after(tile) };
@@ -243,26 +261,29 @@ impl Program {
                     }
                     column += tile.columns;
                 }
-                pass.rows.iter().for_each(|instruction| task.run_on_rows(instruction, tile));
+                task.run_list(&pass.rows, steps.map(|steps| &steps.rows[..]), Positions::Rows, tile);
             }
             if walk.columns.start == 0 {
-                self.row_stores.iter().for_each(|instruction| task.run_on_rows(instruction, tile));
+                let steps = native.map(|native| &native.row_stores[..]);
+                task.run_list(&self.row_stores, steps, Positions::Rows, tile);
             }
         }
     }
 }
 
 /// How a block is cut into tiles.
-struct Walk {
+struct Walk<'a> {
     rows: Range<usize>,
     columns: Range<usize>,
     /// Columns of a tile, at most.
     width: usize,
     /// Rows of a tile, at most.
     height: usize,
+    /// What runs in the instructions' stead.
+    native: Option<&'a Native>,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// The tile that follows another.
     fn after(&self, tile: &Tile) -> Option<Tile> {
         let column = tile.column + tile.columns;

@@ -17,7 +17,7 @@ pub(super) fn keeps(body: &Body, needed: &[bool]) -> Vec<bool> {
     let mut room = KEPT_BYTES / row;
     let keep = |(node, passes): (usize, &Option<(usize, usize)>)| {
         let is_used_again = passes.is_some_and(|(first, last)| first < last);
-        let kept = room > 0 && is_used_again && is_expensive(&body.nodes[node].kind);
+        let kept = room > 0 && is_used_again && is_worth_keeping(&body.nodes[node].kind);
         room -= usize::from(kept);
         kept
     };
@@ -54,13 +54,18 @@ fn passes(body: &Body, needed: &[bool]) -> Vec<Option<(usize, usize)>> {
 }
 
 /// Whether computing an element takes longer than reading it from a second-level cache.
-fn is_expensive(kind: &NodeKind) -> bool {
+fn is_worth_keeping(kind: &NodeKind) -> bool {
     match kind {
-        NodeKind::Unary(op, _) => !matches!(
-            op,
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not | UnaryOp::Detach
-        ),
+        NodeKind::Unary(op, _) => is_expensive(*op),
         NodeKind::Binary(op, _) => matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow),
         _ => false,
     }
+}
+
+/// Whether a function takes much longer than an addition.
+pub(super) fn is_expensive(op: UnaryOp) -> bool {
+    !matches!(
+        op,
+        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not | UnaryOp::Detach
+    )
 }

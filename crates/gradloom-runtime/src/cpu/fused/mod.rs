@@ -12,19 +12,22 @@ mod execute;
 mod faults;
 mod finish;
 mod keep;
+mod native;
 mod pick;
 mod prefetch;
 mod program;
 mod reductions;
 mod registers;
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_segment.rs")]
+mod segment;
 mod shared;
 mod stores;
 mod task;
 #[cfg(test)]
 mod tests;
 
-use super::Level;
 use super::kernel::{Call, Prepared, Tasks, Trap, run_tasks};
+use super::{Level, Loops};
 pub(in crate::cpu) use execute::{Block, Task};
 pub(in crate::cpu) use faults::Faults;
 use gradloom_codegen::cpu::{LoopSchedule, loop_workspace};
@@ -35,9 +38,9 @@ pub(in crate::cpu) use program::Program;
 ///
 /// # Panics
 /// When the launch has less scratch than [`loop_workspace`] asks for.
-pub(super) fn prepare_loop(launch: &Launch, body: &Body, level: Level) -> Box<dyn Prepared> {
+pub(super) fn prepare_loop(launch: &Launch, body: &Body, level: Level, loops: Loops) -> Box<dyn Prepared> {
     assert!(launch.workspace >= loop_workspace(body), "a fused loop: the workspace is too small");
-    Box::new(Loop { program: Program::new(body, launch, level), schedule: LoopSchedule::new(body) })
+    Box::new(Loop { program: Program::new(body, launch, level, loops), schedule: LoopSchedule::new(body) })
 }
 
 struct Loop {

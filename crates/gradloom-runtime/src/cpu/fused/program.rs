@@ -4,7 +4,9 @@
 //! over the tile's rows, one number, or the bytes of an operand or a result themselves, where their layout is that of rows of
 //! neighbouring elements. Instructions are grouped: those for each task, for each strip of rows, and for each tile of each pass.
 
-use super::reductions::{ReduceFn, Reduction};
+use super::native::Native;
+use super::reductions::Reduction;
+use crate::cpu::elementwise::functions::MapOp;
 use crate::cpu::elementwise::{MapFn, OPERANDS};
 use crate::cpu::index::Places;
 use crate::cpu::source::Source;
@@ -111,7 +113,7 @@ pub(super) struct Scatter {
 /// One step over a tile (of an element-level list), over the rows of a tile (of a row-level list), or over one number.
 pub(super) enum Instruction {
     /// A function of each element.
-    Map { function: MapFn, operands: [Slot; OPERANDS], target: Slot },
+    Map { op: MapOp, function: MapFn, operands: [Slot; OPERANDS], target: Slot },
     /// A row's element, at each of its positions.
     Spread { operand: Slot, target: Slot },
     /// Numbers of the columns.
@@ -119,9 +121,9 @@ pub(super) enum Instruction {
     /// Elements of an operand.
     Gather(Box<Gather>),
     /// Combines rows into a row-level slot.
-    Reduce { function: ReduceFn, operand: Slot, target: Slot },
-    /// Combines columns into the partial results at this byte; the second function is for a body of one column, as if it were a row.
-    Columns { function: ReduceFn, single: ReduceFn, operand: Slot, offset: usize },
+    Reduce { reduction: Reduction, operand: Slot, target: Slot },
+    /// Combines columns into the partial results at this byte; those of a body of one column as if they were a row.
+    Columns { reduction: Reduction, operand: Slot, offset: usize },
     /// Elements of one slot, but in the column that a row's index names those of another; of 4 bytes.
     Pick { index: Slot, chosen: Slot, others: Slot, target: Slot },
     /// Adds the f32 in the column that a row's index names to a row-level slot.
@@ -226,6 +228,9 @@ pub(in crate::cpu) struct Program {
     pub(super) uniform_results: Vec<UniformResult>,
     /// Bytes of a panel's partial results.
     pub(super) partials: usize,
+    /// Results that are worth writing past the caches: larger than those, taking no operand's place, of a program that waits for memory.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(super) large_results: Vec<usize>,
     /// Slots that are fetched ahead.
     pub(super) streams: Vec<Slot>,
     pub(super) can_trap: bool,
@@ -237,4 +242,6 @@ pub(in crate::cpu) struct Program {
     pub(super) kept: usize,
     pub(super) row_registers: usize,
     pub(super) uniforms: usize,
+    /// Machine code for the instructions, if there is any.
+    pub(super) native: Option<Native>,
 }

@@ -20,7 +20,10 @@ pub(super) type ReduceFn = unsafe fn(rows: usize, columns: usize, operand: &Oper
 
 /// A reduction's operator.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) struct Reduction {
+    pub(super) op: ReduceOp,
+    pub(super) dtype: DType,
     /// The bits of what an empty reduction gives.
     pub(super) identity: u32,
     /// One running result for each row.
@@ -34,6 +37,8 @@ impl Reduction {
         macro_rules! of {
             ($F:ident, $bits:expr) => {
                 Self {
+                    op,
+                    dtype,
                     identity: $bits($F::IDENTITY),
                     rows: reduce_rows::<$F>(level),
                     columns: reduce_columns::<$F>(level),

@@ -22,12 +22,7 @@ impl Compiler<'_> {
                 Store::Columns { op, node, write } => {
                     let operand = self.spread(node, &mut code);
                     let reduction = Reduction::new(op, self.node(node).dtype, self.level);
-                    code.push(Instruction::Columns {
-                        function: reduction.columns,
-                        single: reduction.rows,
-                        operand,
-                        offset,
-                    });
+                    code.push(Instruction::Columns { reduction, operand, offset });
                     let layout = &self.launch.writes[write].layout;
                     self.program.column_results.push(ColumnResult {
                         reduction,

@@ -17,7 +17,7 @@ impl Task<'_> {
     }
 
     /// A row-level or uniform slot's elements at the rows of a tile, as one row.
-    fn on_rows(&self, slot: Slot, tile: &Tile) -> Operand {
+    pub(super) fn on_rows(&self, slot: Slot, tile: &Tile) -> Operand {
         let address = &self.memory.addresses[slot as usize];
         let start = address.base.wrapping_add(tile.row * address.row_step);
         Operand { start, row_stride: 0, repeated: address.row_stride == 0 && address.repeated }
@@ -31,7 +31,7 @@ impl Task<'_> {
         // SAFETY: addresses are those of the tile's elements; functions were chosen for the slots' dtypes and the machine's level.
         unsafe {
             match instruction {
-                Instruction::Map { function, operands, target } => {
+                Instruction::Map { op: _, function, operands, target } => {
                     let to = self.on_tile(*target, tile);
                     let mut from = operands_of(operands, |slot| self.on_tile(slot, tile));
                     let (mut rows, mut columns) = (tile.rows, tile.columns);
@@ -70,18 +70,18 @@ impl Task<'_> {
                     }
                 }
                 Instruction::Gather(gather) => self.gather(gather, tile),
-                Instruction::Reduce { function, operand, target } => {
+                Instruction::Reduce { reduction, operand, target } => {
                     let running = self.memory.addresses[*target as usize].base;
-                    function(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
+                    (reduction.rows)(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
                 }
-                Instruction::Columns { function, single, operand, offset } => {
+                Instruction::Columns { reduction, operand, offset } => {
                     let running = tile.partials.add(offset + 4 * tile.column);
                     let from = self.on_tile(*operand, tile);
                     if tile.columns == 1 && from.row_stride == self.memory.addresses[*operand as usize].bytes
                     {
-                        single(1, tile.rows, &from, running);
+                        (reduction.rows)(1, tile.rows, &from, running);
                     } else {
-                        function(tile.rows, tile.columns, &from, running);
+                        (reduction.columns)(tile.rows, tile.columns, &from, running);
                     }
                 }
                 Instruction::Pick { index, chosen, others, target } => {
@@ -124,7 +124,7 @@ impl Task<'_> {
         // SAFETY: as in `run_on_tile`.
         unsafe {
             match instruction {
-                Instruction::Map { function, operands, target } => {
+                Instruction::Map { op: _, function, operands, target } => {
                     let start = self.on_rows(*target, tile).start.cast_mut();
                     let from = operands_of(operands, |slot| self.on_rows(slot, tile));
                     function(1, tile.rows, &from, Target { start, row_stride: 0 });

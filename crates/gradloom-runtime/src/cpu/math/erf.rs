@@ -3,11 +3,11 @@
 use super::{exp, polynomial};
 
 /// (erf(x)/x - 1), by x², for |x| <= 0.92; relative error of erf: 0.007 ulp.
-const SMALL: [f32; 7] =
+pub(in crate::cpu) const SMALL: [f32; 7] =
     [0.128_379_17, -0.376_126_35, 0.112_836_97, -0.026_859_5, 0.005_201_286, -0.000_814_559_75, 8.382_391e-5];
 
 /// log(1 - erf(x)) for 0.92 <= x <= 4; relative error of erf: 0.026 ulp.
-const LARGE: [f32; 7] = [
+pub(in crate::cpu) const LARGE: [f32; 7] = [
     -0.000_195_674_93,
     -1.127_675_7,
     -0.637_182_24,

@@ -7,10 +7,11 @@ use super::{LN_2_HIGH, LN_2_LOW, polynomial};
 use std::f32::consts::LOG2_E;
 
 /// 1.5·2²³: adding it to a small number rounds that to an integer, which then stands in the low bits.
-const ROUND: f32 = 12_582_912.0;
+pub(in crate::cpu) const ROUND: f32 = 12_582_912.0;
 
 /// (e^r - 1 - r) / r² for |r| <= ln(2)/2; relative error of e^r - 1: 0.004 ulp.
-const EXPM1: [f32; 6] = [0.5, 0.166_666_66, 0.041_666_36, 0.008_333_39, 0.001_394_066_8, 0.000_198_458_82];
+pub(in crate::cpu) const EXPM1: [f32; 6] =
+    [0.5, 0.166_666_66, 0.041_666_36, 0.008_333_39, 0.001_394_066_8, 0.000_198_458_82];
 
 /// n and e^r - 1, where x = n·ln 2 + r; for |x| < 2²¹.
 #[inline(always)]

@@ -7,7 +7,7 @@ use super::{LN_2_HIGH, LN_2_LOW, polynomial};
 use std::f32::consts::FRAC_1_SQRT_2;
 
 /// (log(1 + f) - f + f²/2) / f³ for sqrt(1/2) <= 1 + f <= sqrt(2); relative error of the logarithm: 0.013 ulp.
-const LOG1P: [f32; 9] = [
+pub(in crate::cpu) const LOG1P: [f32; 9] = [
     0.333_333_13,
     -0.250_000_1,
     0.200_021_19,

@@ -17,6 +17,16 @@ mod trigonometric;
 #[cfg(test)]
 mod tests;
 
+/// What the functions are made of, for machine code that computes the same.
+#[cfg(target_arch = "x86_64")]
+pub(super) mod coefficients {
+    pub(in crate::cpu) use super::erf::{LARGE as ERF_LARGE, SMALL as ERF_SMALL};
+    pub(in crate::cpu) use super::exp::{EXPM1, ROUND};
+    pub(in crate::cpu) use super::log::LOG1P;
+    pub(in crate::cpu) use super::{LN_2_HIGH, LN_2_LOW};
+    pub(in crate::cpu) use std::f32::consts::LOG2_E;
+}
+
 pub(super) use erf::erf;
 pub(super) use exp::{exp, expm1, sigmoid, tanh};
 pub(super) use log::{log, log1p};
@@ -25,9 +35,9 @@ pub(super) use pow::pow;
 pub(super) use trigonometric::{LARGE_ANGLE, cos, sin};
 
 /// The high part of ln 2, whose 9 significant bits leave room for an exact product with any exponent of an f32.
-const LN_2_HIGH: f32 = 355.0 / 512.0;
+pub(in crate::cpu) const LN_2_HIGH: f32 = 355.0 / 512.0;
 /// ln 2 less [`LN_2_HIGH`].
-const LN_2_LOW: f32 = -2.121_944_4e-4;
+pub(in crate::cpu) const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// `c[0] + c[1]·x + c[2]·x² + ..`, by Horner's rule.
 #[inline(always)]

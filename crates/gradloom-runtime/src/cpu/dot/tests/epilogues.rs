@@ -82,7 +82,7 @@ impl Setup {
 
     fn check(&self, what: &str, expected: &[Vec<f64>]) {
         for arch in instruction_sets() {
-            let kernel = Dot::new(&self.launch, Some(&self.body), arch);
+            let kernel = Dot::new(&self.launch, Some(&self.body), arch, Loops::Native);
             let results = self.case.run_on_all_pools(&kernel).unwrap();
             assert_eq!(results.len(), expected.len());
             for (i, (result, expected)) in results.iter().zip(expected).enumerate() {
@@ -209,7 +209,7 @@ fn a_residual_in_place() {
         launch.writes[0].layout = launch.reads[2].layout.clone();
         launch.workspace = workspace(launch, THREADS);
         for arch in instruction_sets() {
-            let kernel = Dot::new(launch, Some(&setup.body), arch);
+            let kernel = Dot::new(launch, Some(&setup.body), arch, Loops::Native);
             for threads in 1..=THREADS {
                 let mut shared = setup.case.reads[2].buffer.clone();
                 let address = shared.as_mut_ptr().cast::<u8>();
@@ -260,7 +260,7 @@ fn a_batch_with_factors_of_rows() {
         launch.kernel = Kernel::Dot { axes, epilogue: body.clone() };
         case.workspace = workspace(&launch, THREADS);
         launch.workspace = case.workspace;
-        let kernel = Dot::new(&launch, Some(&body), Arch::new());
+        let kernel = Dot::new(&launch, Some(&body), Arch::new(), Loops::Native);
         let results = case.run_on_all_pools(&kernel).unwrap();
         assert_close(&format!("{batch} of {m}x{n}x{k}"), &results[0], &expected, 1e-4);
     }

@@ -131,7 +131,7 @@ fn random_axes_and_layouts() {
         copies[usize::from(needed.lhs.is_some()) + usize::from(needed.rhs.is_some())] += 1;
         let case = case(&axes, copied(lhs, needed.lhs), copied(rhs, needed.rhs));
         for arch in instruction_sets() {
-            let kernel = Dot::new(&case.launch(), None, arch);
+            let kernel = Dot::new(&case.launch(), None, arch, Loops::Native);
             let result = case.run(&kernel, &Pool::new(2)).unwrap();
             assert_close(&format!("round {round}, {arch:?}: {axes:?}"), &result[0], &expected, 1e-5);
         }
@@ -149,7 +149,7 @@ fn check(random: &mut Random, [m, n, k]: [usize; 3], lhs_by_columns: bool, rhs_b
     let expected: Vec<f64> = (0..m).flat_map(|i| (0..n).map(move |j| at(i, j))).collect();
     let case = case(&axes, lhs, rhs);
     for arch in instruction_sets() {
-        let result = case.run_on_all_pools(&Dot::new(&case.launch(), None, arch)).unwrap();
+        let result = case.run_on_all_pools(&Dot::new(&case.launch(), None, arch, Loops::Native)).unwrap();
         let what = format!("{m}x{n}x{k} {lhs_by_columns} {rhs_by_columns}, {arch:?}");
         assert_close(&what, &result[0], &expected, 1e-4);
     }

@@ -1,7 +1,10 @@
 //! Bodies that real programs have, against float64, and the corners that random bodies rarely meet.
 
 use super::{job, run};
+use crate::cpu::fused::native::Native;
+use crate::cpu::fused::program::Program;
 use crate::cpu::testing::{Random, Tensor, assert_close};
+use crate::cpu::{Level as InstructionSet, Loops};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 
@@ -285,5 +288,32 @@ fn not_a_number_stays_in_its_row_and_column() {
         let got = run(&b.0, &job(&b.0, reads, vec![dense(&[rows]), dense(&[columns])])).unwrap();
         let nans = |values: &[f64]| (0..values.len()).filter(|&i| values[i].is_nan()).collect::<Vec<_>>();
         assert_eq!((nans(&got[0]), nans(&got[1])), (vec![7], vec![299]), "{op:?}");
+    }
+}
+
+/// For each pass of a body, the instructions that stay interpreted, where there is machine code.
+fn interpreted(body: &Body, reads: Vec<Tensor>, shapes: &[&[usize]]) -> Option<Vec<Vec<usize>>> {
+    let job = job(body, reads, shapes.iter().map(|shape| dense(shape)).collect());
+    let program = Program::new(body, &job.launch(), InstructionSet::detect(), Loops::Native);
+    program.native.as_ref().map(Native::interpreted)
+}
+
+#[test]
+fn normalisations_run_as_machine_code_and_sines_do_not() {
+    let mut random = Random(8);
+    let x = || floats(&mut Random(9), &[20, 768]);
+    let reads = vec![x(), floats(&mut random, &[20, 768]), floats(&mut random, &[20, 768])];
+    let of_norm = interpreted(&layer_norm(20, 768), reads, &[&[20, 768], &[20], &[20]]);
+    let mut b = Builder::new(20, 768);
+    let loaded = b.load(0, DType::F32, Level::Element);
+    let square = b.binary(BinaryOp::Mul, loaded, loaded);
+    let sine = b.unary(UnaryOp::Sin, square);
+    let sum = b.binary(BinaryOp::Add, sine, loaded);
+    b.store(sum, Level::Element);
+    let of_sine = interpreted(&b.0, vec![x()], &[&[20, 768]]);
+    if InstructionSet::detect() == InstructionSet::Avx512 {
+        assert_eq!(of_norm, Some(vec![Vec::new(); 3]));
+        // The second of three: the square before it and the sum after it are compiled.
+        assert_eq!(of_sine, Some(vec![vec![1]]));
     }
 }

@@ -17,5 +17,5 @@ fn job(body: &Body, reads: Vec<Tensor>, results: Vec<(DType, Layout, Option<usiz
 
 /// Runs it everywhere.
 fn run(body: &Body, job: &Job) -> Result<Vec<Vec<f64>>, crate::cpu::Trap> {
-    job.run(|launch, level| super::prepare_loop(launch, body, level))
+    job.run(|launch, level, loops| super::prepare_loop(launch, body, level, loops))
 }

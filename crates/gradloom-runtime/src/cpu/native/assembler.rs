@@ -1,0 +1,71 @@
+//! Machine code in progress: instructions one after the other, labels and jumps, and a pool of constants behind them.
+//!
+//! Always holds: all jumps and all references to the pool are resolved in what [`Assembler::finish`] gives.
+
+use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
+
+/// A place in the code.
+#[derive(Clone, Copy)]
+pub(super) struct Label(usize);
+
+pub(super) struct Assembler {
+    encoder: Encoder,
+    length: usize,
+    labels: Vec<Option<usize>>,
+    /// Where the 4 bytes of a jump's distance end, and what it leads to.
+    jumps: Vec<(usize, Label)>,
+    pool: Vec<u32>,
+    pool_label: Label,
+}
+
+impl Assembler {
+    pub(super) fn new(pool: Vec<u32>) -> Self {
+        let encoder = Encoder::new(64);
+        Self { encoder, length: 0, labels: vec![None], jumps: Vec::new(), pool, pool_label: Label(0) }
+    }
+
+    /// Appends an instruction.
+    pub(super) fn push(&mut self, instruction: &Instruction) {
+        let length = self.encoder.encode(instruction, self.length as u64);
+        self.length += length.unwrap_or_else(|error| panic!("gradloom emitted {instruction:?}: {error}"));
+    }
+
+    pub(super) fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// Makes a label stand for the next instruction.
+    pub(super) fn place(&mut self, label: Label) {
+        self.labels[label.0] = Some(self.length);
+    }
+
+    /// Appends a jump, one with a distance of 4 bytes.
+    pub(super) fn jump(&mut self, code: Code, to: Label) {
+        let jump = Instruction::with_branch(code, self.length as u64).expect("a jump");
+        self.push(&jump);
+        self.jumps.push((self.length, to));
+    }
+
+    /// Appends `register = address of the pool`.
+    pub(super) fn load_pool(&mut self, register: Register) {
+        let here = MemoryOperand::with_base_displ_size(Register::RIP, self.length as i64, 4);
+        self.push(&Instruction::with2(Code::Lea_r64_m, register, here).expect("an address"));
+        self.jumps.push((self.length, self.pool_label));
+    }
+
+    /// The bytes, which run wherever they are put at a multiple of 64.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let mut bytes = self.encoder.take_buffer();
+        // What follows a return is not executed.
+        bytes.resize(bytes.len().next_multiple_of(64), 0xcc);
+        self.labels[self.pool_label.0] = Some(bytes.len());
+        bytes.extend(self.pool.iter().flat_map(|constant| constant.to_le_bytes()));
+        for (end, label) in self.jumps {
+            let to = self.labels[label.0].expect("every label was placed");
+            let distance = (to as i64 - end as i64) as i32;
+            bytes[end - 4..end].copy_from_slice(&distance.to_le_bytes());
+        }
+        bytes
+    }
+}

@@ -1,0 +1,448 @@
+//! Lines over registers as AVX-512 instructions.
+//!
+//! In: a line, and where its elements are. Out: instructions. zmm0, zmm1 and k7 are for moments, k1 has the lanes of a row's last elements,
+//! zmm2 and up and k2 to k6 are given out. Invariants without a register are read on the way, as embedded broadcasts.
+//! Always holds: no line changes a register that it does not name, but for zmm0, zmm1, k7, eax and rax.
+
+use super::assembler::Assembler;
+use super::frame::Frame;
+use super::ir::{Lane, MaskOp, One, Op, SOURCES, Two};
+use super::registers::{Place, Step};
+use gradloom_core::ir::{CompareOp, DType, ReduceOp};
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+
+/// Vector registers that are given out.
+pub(super) const VECTORS: usize = 30;
+/// Mask registers that are given out.
+pub(super) const MASKS: usize = 5;
+/// Address of the frame, of the constants, and number of the column.
+pub(super) const FRAME: Register = Register::RDI;
+pub(super) const POOL: Register = Register::RSI;
+pub(super) const COLUMN: Register = Register::RCX;
+/// Lanes of the last elements.
+const LAST: Register = Register::K1;
+const SCRATCH: [Register; 2] = [Register::ZMM0, Register::ZMM1];
+const SCRATCH_MASK: Register = Register::K7;
+
+/// The vector register of this number.
+pub(super) fn vector(number: u8) -> Register {
+    Register::ZMM2 + u32::from(number)
+}
+
+fn mask(number: u8) -> Register {
+    Register::K2 + u32::from(number)
+}
+
+fn low(register: Register) -> Register {
+    Register::XMM0 + (register as u32 - Register::ZMM0 as u32)
+}
+
+/// A register, or an element in memory that stands for all lanes.
+#[derive(Clone, Copy)]
+pub(super) enum Vector {
+    Register(Register),
+    Repeated(Register, usize),
+    /// Base, index by 4, and bytes.
+    RepeatedAt(Register, Register, usize),
+}
+
+/// What of a row a line works on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Vectors after the current column.
+    pub(super) ahead: usize,
+    /// Whether there are fewer elements than lanes: those of [`LAST`].
+    pub(super) last: bool,
+}
+
+/// Where lines find what they name.
+pub(super) struct Places<'a> {
+    pub(super) frame: Frame,
+    /// For each operand, the register with the address of its row.
+    pub(super) pointers: &'a [Option<Register>],
+    /// For each invariant, whether it is in the pool and where.
+    pub(super) pool: &'a [Option<usize>],
+    /// Operands that are fetched ahead, and how far.
+    pub(super) fetches: &'a [(u16, i32)],
+    /// Operands that are written past the caches.
+    pub(super) streams: &'a [u16],
+}
+
+fn memory(base: Register, displacement: usize, is_broadcast: bool) -> MemoryOperand {
+    MemoryOperand::new(base, Register::None, 1, displacement as i64, 1, is_broadcast, Register::None)
+}
+
+/// `base + displacement`.
+pub(super) fn at(base: Register, displacement: usize) -> MemoryOperand {
+    memory(base, displacement, false)
+}
+
+/// Emits an instruction.
+macro_rules! emit {
+    ($asm:expr, $code:ident $(, $operand:expr)*) => {{
+        let instruction = emit!(@make $code $(, $operand)*);
+        $asm.push(&instruction);
+    }};
+    (@make $code:ident, $a:expr) => { Instruction::with1(Code::$code, $a).expect("operands of the instruction") };
+    (@make $code:ident, $a:expr, $b:expr) => { Instruction::with2(Code::$code, $a, $b).expect("operands of the instruction") };
+    (@make $code:ident, $a:expr, $b:expr, $c:expr) => { Instruction::with3(Code::$code, $a, $b, $c).expect("operands of the instruction") };
+    (@make $code:ident, $a:expr, $b:expr, $c:expr, $d:expr) => { Instruction::with4(Code::$code, $a, $b, $c, $d).expect("operands of the instruction") };
+    (@make $code:ident) => { Instruction::with(Code::$code) };
+}
+pub(super) use emit;
+
+fn push(asm: &mut Assembler, instruction: Result<Instruction, iced_x86::IcedError>) {
+    asm.push(&instruction.expect("operands of the instruction"));
+}
+
+fn push_under(asm: &mut Assembler, instruction: Instruction, mask: Option<Register>, zeroes: bool) {
+    let mut instruction = instruction;
+    if let Some(mask) = mask {
+        instruction.set_op_mask(mask);
+        instruction.set_zeroing_masking(zeroes);
+    }
+    asm.push(&instruction);
+}
+
+impl Vector {
+    fn memory(self) -> Option<MemoryOperand> {
+        match self {
+            Vector::Register(_) => None,
+            Vector::Repeated(base, displacement) => Some(memory(base, displacement, true)),
+            Vector::RepeatedAt(base, index, displacement) => {
+                Some(MemoryOperand::new(base, index, 4, displacement as i64, 1, true, Register::None))
+            }
+        }
+    }
+
+    /// The vector in a register: its own, or this one.
+    fn in_register(self, asm: &mut Assembler, scratch: Register) -> Register {
+        match self {
+            Vector::Register(register) => register,
+            _ => {
+                load_repeated(asm, scratch, self);
+                scratch
+            }
+        }
+    }
+}
+
+/// Reads an element to all lanes, or copies a register.
+pub(super) fn load_repeated(asm: &mut Assembler, to: Register, from: Vector) {
+    match from.memory() {
+        Some(mut memory) => {
+            memory.is_broadcast = false;
+            emit!(asm, EVEX_Vbroadcastss_zmm_k1z_xmmm32, to, memory);
+        }
+        None => {
+            let Vector::Register(from) = from else { unreachable!("what is not in memory is a register") };
+            if from != to {
+                emit!(asm, EVEX_Vmovaps_zmm_k1z_zmmm512, to, from);
+            }
+        }
+    }
+}
+
+fn code_of_two(op: Two) -> Code {
+    match op {
+        Two::Add => Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
+        Two::Sub => Code::EVEX_Vsubps_zmm_k1z_zmm_zmmm512b32_er,
+        Two::Mul => Code::EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er,
+        Two::Div => Code::EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er,
+        Two::Min => Code::EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae,
+        Two::Max => Code::EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae,
+        Two::Scale => Code::EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er,
+        Two::And => Code::EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32,
+        Two::Or => Code::EVEX_Vpord_zmm_k1z_zmm_zmmm512b32,
+        Two::Xor => Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
+        Two::AddInt => Code::EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
+        Two::SubInt => Code::EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
+        Two::MulInt => Code::EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
+        Two::MinSigned => Code::EVEX_Vpminsd_zmm_k1z_zmm_zmmm512b32,
+        Two::MinUnsigned => Code::EVEX_Vpminud_zmm_k1z_zmm_zmmm512b32,
+        Two::MaxSigned => Code::EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32,
+        Two::MaxUnsigned => Code::EVEX_Vpmaxud_zmm_k1z_zmm_zmmm512b32,
+        Two::ShiftLeft => Code::EVEX_Vpsllvd_zmm_k1z_zmm_zmmm512b32,
+        Two::ShiftRightSigned => Code::EVEX_Vpsravd_zmm_k1z_zmm_zmmm512b32,
+        Two::ShiftRightUnsigned => Code::EVEX_Vpsrlvd_zmm_k1z_zmm_zmmm512b32,
+    }
+}
+
+/// The instruction, and the number that some take.
+fn code_of_one(op: One) -> (Code, Option<i32>) {
+    match op {
+        One::Sqrt => (Code::EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, None),
+        // Down, without the exception for what is not a whole number.
+        One::Floor => (Code::EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, Some(9)),
+        One::AbsInt => (Code::EVEX_Vpabsd_zmm_k1z_zmmm512b32, None),
+        One::FloatOfSigned => (Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, None),
+        One::FloatOfUnsigned => (Code::EVEX_Vcvtudq2ps_zmm_k1z_zmmm512b32_er, None),
+        One::SignedOfFloat => (Code::EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae, None),
+        One::UnsignedOfFloat => (Code::EVEX_Vcvttps2udq_zmm_k1z_zmmm512b32_sae, None),
+        One::ShiftLeftBy(count) => (Code::EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8, Some(count.into())),
+        One::ShiftRightBy(count) => (Code::EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, Some(count.into())),
+    }
+}
+
+/// The instruction, and the number that says which comparison.
+fn code_of_compare(op: CompareOp, lane: Lane) -> (Code, i32) {
+    let code = match lane {
+        Lane::Float => Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae,
+        Lane::Signed => Code::EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8,
+        Lane::Unsigned => Code::EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8,
+    };
+    // For floats: quiet ones, of which only `Ne` holds for NaN.
+    let [float, int] = match op {
+        CompareOp::Eq => [0x00, 0],
+        CompareOp::Ne => [0x04, 4],
+        CompareOp::Lt => [0x11, 1],
+        CompareOp::Le => [0x12, 2],
+        CompareOp::Gt => [0x1e, 6],
+        CompareOp::Ge => [0x1d, 5],
+    };
+    (code, if lane == Lane::Float { float } else { int })
+}
+
+const UNORDERED: i32 = 3;
+
+/// `to = op(a, b)`; `b` may be in memory.
+fn two(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector) {
+    push(
+        asm,
+        match (b, b.memory()) {
+            (_, Some(memory)) => Instruction::with3(code, to, a, memory),
+            (Vector::Register(b), None) => Instruction::with3(code, to, a, b),
+            _ => unreachable!("what is not in memory is a register"),
+        },
+    );
+}
+
+fn compare(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector, which: i32) {
+    push(
+        asm,
+        match (b, b.memory()) {
+            (_, Some(memory)) => Instruction::with4(code, to, a, memory, which),
+            (Vector::Register(b), None) => Instruction::with4(code, to, a, b, which),
+            _ => unreachable!("what is not in memory is a register"),
+        },
+    );
+}
+
+/// `to = a op b`, as a reduction combines two: `to` may be `a`, and is not zmm0.
+pub(super) fn combine(
+    asm: &mut Assembler,
+    (op, dtype): (ReduceOp, DType),
+    to: Register,
+    a: Register,
+    b: Vector,
+) {
+    let code = match (op, dtype) {
+        (ReduceOp::Sum, DType::F32) => code_of_two(Two::Add),
+        (ReduceOp::Prod, DType::F32) => code_of_two(Two::Mul),
+        (ReduceOp::Sum, _) => code_of_two(Two::AddInt),
+        (ReduceOp::Prod, _) => code_of_two(Two::MulInt),
+        (ReduceOp::Max, DType::I32) => code_of_two(Two::MaxSigned),
+        (ReduceOp::Min, DType::I32) => code_of_two(Two::MinSigned),
+        (ReduceOp::Max, DType::U32) => code_of_two(Two::MaxUnsigned),
+        (ReduceOp::Min, DType::U32) => code_of_two(Two::MinUnsigned),
+        (ReduceOp::Max | ReduceOp::Min, _) => {
+            let code = code_of_two(if op == ReduceOp::Max { Two::Max } else { Two::Min });
+            let nan = code_of_compare(CompareOp::Eq, Lane::Float).0;
+            compare(asm, nan, SCRATCH_MASK, a, Vector::Register(a), UNORDERED);
+            two(asm, code, SCRATCH[0], a, b);
+            let keep = emit!(@make EVEX_Vmovaps_zmm_k1z_zmmm512, SCRATCH[0], a);
+            push_under(asm, keep, Some(SCRATCH_MASK), false);
+            emit!(asm, EVEX_Vmovaps_zmm_k1z_zmmm512, to, SCRATCH[0]);
+            return;
+        }
+    };
+    two(asm, code, to, a, b);
+}
+
+impl Places<'_> {
+    fn vector(&self, place: Place) -> Vector {
+        match place {
+            Place::Vector(number) => Vector::Register(vector(number)),
+            Place::Invariant(number) => self.invariant(number as usize),
+            Place::Mask(_) => unreachable!("a mask is no vector"),
+        }
+    }
+
+    /// Where an invariant without a register is.
+    pub(super) fn invariant(&self, number: usize) -> Vector {
+        match self.pool[number] {
+            Some(constant) => Vector::Repeated(POOL, 4 * constant),
+            None => Vector::Repeated(FRAME, self.frame.invariant(number)),
+        }
+    }
+
+    /// An operand's elements.
+    fn elements(&self, asm: &mut Assembler, operand: u16, bytes: usize, part: Part) -> MemoryOperand {
+        let base = self.pointers[operand as usize].unwrap_or_else(|| {
+            emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand as usize)));
+            Register::RAX
+        });
+        let ahead = (16 * part.ahead * bytes) as i64;
+        MemoryOperand::new(base, COLUMN, bytes as u32, ahead, 1, false, Register::None)
+    }
+
+    /// Fetches what will be wanted of an operand later than these elements.
+    fn fetch(&self, asm: &mut Assembler, code: Code, operand: u16, mut elements: MemoryOperand) {
+        if let Some((_, distance)) = self.fetches.iter().find(|(fetched, _)| *fetched == operand) {
+            elements.displacement += i64::from(*distance);
+            push(asm, Instruction::with1(code, elements));
+        }
+    }
+
+    /// Emits a step; `reduce` what becomes of a reduction's vector, so many vectors ahead.
+    pub(super) fn step(
+        &self,
+        asm: &mut Assembler,
+        step: &Step,
+        part: Part,
+        reduce: &mut dyn FnMut(&mut Assembler, u16, Register, usize),
+    ) {
+        match *step {
+            Step::Spill { register, to } => {
+                let to = at(FRAME, self.frame.spill(to as usize));
+                emit!(asm, EVEX_Vmovaps_zmmm512_k1z_zmm, to, vector(register));
+            }
+            Step::Reload { register, from } => {
+                let from = at(FRAME, self.frame.spill(from as usize));
+                emit!(asm, EVEX_Vmovaps_zmm_k1z_zmmm512, vector(register), from);
+            }
+            Step::Line { op, sources, target, ahead } => {
+                let part = Part { ahead: part.ahead + ahead as usize, ..part };
+                self.line(asm, op, sources, target, part, reduce);
+            }
+        }
+    }
+
+    fn line(
+        &self,
+        asm: &mut Assembler,
+        op: Op,
+        sources: [Option<Place>; SOURCES],
+        target: Option<u8>,
+        part: Part,
+        reduce: &mut dyn FnMut(&mut Assembler, u16, Register, usize),
+    ) {
+        let place = |i: usize| sources[i].expect("a line has its sources");
+        let source = |i: usize| self.vector(place(i));
+        let source_mask = |i: usize| match place(i) {
+            Place::Mask(number) => mask(number),
+            _ => unreachable!("a mask is in a mask register"),
+        };
+        let to = || vector(target.expect("the line makes a vector"));
+        let to_mask = || mask(target.expect("the line makes a mask"));
+        let last = part.last.then_some(LAST);
+        match op {
+            Op::Two(op) => {
+                let (mut a, mut b) = (source(0), source(1));
+                // Which NaN comes out may depend on the order, but nothing else.
+                let commutes = matches!(
+                    op,
+                    Two::Add | Two::Mul | Two::And | Two::Or | Two::Xor | Two::AddInt | Two::MulInt
+                );
+                if commutes && matches!(b, Vector::Register(_)) && !matches!(a, Vector::Register(_)) {
+                    (a, b) = (b, a);
+                }
+                let a = a.in_register(asm, SCRATCH[0]);
+                two(asm, code_of_two(op), to(), a, b);
+            }
+            Op::One(op) => {
+                let a = source(0).in_register(asm, SCRATCH[0]);
+                push(
+                    asm,
+                    match code_of_one(op) {
+                        (code, Some(number)) => Instruction::with3(code, to(), a, number),
+                        (code, None) => Instruction::with2(code, to(), a),
+                    },
+                );
+            }
+            Op::Compare(op, lane) => {
+                let a = source(0).in_register(asm, SCRATCH[0]);
+                let (code, which) = code_of_compare(op, lane);
+                compare(asm, code, to_mask(), a, source(1), which);
+            }
+            Op::Unordered => {
+                let a = source(0).in_register(asm, SCRATCH[0]);
+                let code = code_of_compare(CompareOp::Eq, Lane::Float).0;
+                compare(asm, code, to_mask(), a, source(1), UNORDERED);
+            }
+            Op::NotZero => {
+                let a = source(0).in_register(asm, SCRATCH[0]);
+                emit!(asm, EVEX_Vptestmd_kr_k1_zmm_zmmm512b32, to_mask(), a, a);
+            }
+            Op::Mask(op) => {
+                let (to, a, b) = (to_mask(), source_mask(0), source_mask(1));
+                match op {
+                    MaskOp::And => emit!(asm, VEX_Kandw_kr_kr_kr, to, a, b),
+                    MaskOp::Or => emit!(asm, VEX_Korw_kr_kr_kr, to, a, b),
+                    MaskOp::Xor => emit!(asm, VEX_Kxorw_kr_kr_kr, to, a, b),
+                    MaskOp::Same => emit!(asm, VEX_Kxnorw_kr_kr_kr, to, a, b),
+                    MaskOp::Without => emit!(asm, VEX_Kandnw_kr_kr_kr, to, a, b),
+                }
+            }
+            Op::Select => {
+                let otherwise = source(2).in_register(asm, SCRATCH[0]);
+                let code = Code::EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32;
+                let instruction = match (source(1), source(1).memory()) {
+                    (_, Some(memory)) => Instruction::with3(code, to(), otherwise, memory),
+                    (Vector::Register(a), None) => Instruction::with3(code, to(), otherwise, a),
+                    _ => unreachable!("what is not in memory is a register"),
+                };
+                let instruction = instruction.expect("operands of the instruction");
+                push_under(asm, instruction, Some(source_mask(0)), false);
+            }
+            Op::Columns => {
+                let here = MemoryOperand::with_base_displ_size(COLUMN, (16 * part.ahead) as i64, 1);
+                emit!(asm, Lea_r32_m, Register::EAX, here);
+                emit!(asm, EVEX_Vpbroadcastd_zmm_k1z_r32, SCRATCH[0], Register::EAX);
+                let numbers = at(FRAME, Frame::NUMBERS);
+                emit!(asm, EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32, to(), SCRATCH[0], numbers);
+            }
+            Op::Load(operand) => {
+                let from = self.elements(asm, operand, 4, part);
+                let load = emit!(@make EVEX_Vmovups_zmm_k1z_zmmm512, to(), from);
+                push_under(asm, load, last, true);
+                self.fetch(asm, Code::Prefetcht1_m8, operand, from);
+            }
+            Op::LoadBytes(operand) => {
+                let from = self.elements(asm, operand, 1, part);
+                let load = emit!(@make EVEX_Vpmovzxbd_zmm_k1z_xmmm128, to(), from);
+                push_under(asm, load, last, true);
+            }
+            Op::Store(operand) => {
+                let from = source(0).in_register(asm, SCRATCH[0]);
+                let elements = self.elements(asm, operand, 4, part);
+                if self.streams.contains(&operand) {
+                    if part.last {
+                        let store = emit!(@make EVEX_Vmovups_zmmm512_k1z_zmm, elements, from);
+                        push_under(asm, store, last, false);
+                    } else {
+                        emit!(asm, EVEX_Vmovntps_m512_zmm, elements, from);
+                    }
+                    return;
+                }
+                let store = emit!(@make EVEX_Vmovups_zmmm512_k1z_zmm, elements, from);
+                push_under(asm, store, last, false);
+                self.fetch(asm, Code::Prefetchw_m8, operand, elements);
+            }
+            Op::StoreBytes(operand) => {
+                let (bytes, low) = (SCRATCH[0], low(SCRATCH[0]));
+                emit!(asm, Mov_r32_imm32, Register::EAX, 0x0101_0101);
+                emit!(asm, EVEX_Vpbroadcastd_zmm_k1z_r32, bytes, Register::EAX);
+                let ones = emit!(@make EVEX_Vmovdqu8_xmm_k1z_xmmm128, low, low);
+                push_under(asm, ones, Some(source_mask(0)), true);
+                let elements = self.elements(asm, operand, 1, part);
+                let store = emit!(@make EVEX_Vmovdqu8_xmmm128_k1z_xmm, elements, low);
+                push_under(asm, store, last, false);
+            }
+            Op::Reduce(reduction) => {
+                let from = source(0).in_register(asm, SCRATCH[1]);
+                reduce(asm, reduction, from, part.ahead);
+            }
+        }
+    }
+}

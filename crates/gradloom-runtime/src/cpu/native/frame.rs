@@ -1,0 +1,52 @@
+//! What machine code and its caller share: a few numbers, addresses, and room for vectors.
+
+/// Bytes of a vector.
+pub(super) const VECTOR: usize = 64;
+
+/// Byte offsets of a routine's frame, which starts at a multiple of 64.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    buffers: usize,
+    spills: usize,
+    invariants: usize,
+}
+
+impl Frame {
+    /// Rows that are left.
+    pub(super) const ROWS: usize = 0;
+    /// Columns of a row.
+    pub(super) const COLUMNS: usize = 8;
+    /// Numbers of the first 16 columns, as i32.
+    pub(super) const NUMBERS: usize = VECTOR;
+    const OPERANDS: usize = 2 * VECTOR;
+
+    pub(super) fn new(operands: usize, reductions: usize, spills: usize) -> Self {
+        let buffers = Self::operand(operands).next_multiple_of(VECTOR);
+        let spills_at = buffers + VECTOR * reductions;
+        Self { buffers, spills: spills_at, invariants: spills_at + VECTOR * spills }
+    }
+
+    /// The address of an operand's element in the first column of the current row; the bytes to the next row follow it.
+    pub(super) fn operand(number: usize) -> usize {
+        Self::OPERANDS + 16 * number
+    }
+
+    /// The last elements of a row that is reduced.
+    pub(super) fn buffer(&self, reduction: usize) -> usize {
+        self.buffers + VECTOR * reduction
+    }
+
+    pub(super) fn spill(&self, number: usize) -> usize {
+        self.spills + VECTOR * number
+    }
+
+    /// The row's element of an invariant.
+    pub(super) fn invariant(&self, number: usize) -> usize {
+        self.invariants + 4 * number
+    }
+
+    /// Bytes of the frame, for this many invariants.
+    pub(super) fn bytes(&self, invariants: usize) -> usize {
+        self.invariant(invariants).next_multiple_of(VECTOR)
+    }
+}

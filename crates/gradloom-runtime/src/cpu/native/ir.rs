@@ -1,0 +1,320 @@
+//! Straight-line code over vectors: what one step of a loop does.
+//!
+//! In: calls of [`Builder`], in the order in which things have to happen. Out: lines, each of which makes one value from earlier ones, or
+//! touches memory. A value is a vector of 4-byte lanes, or a mask with a bit for each lane.
+//! Always holds: lines that compute the same are one; a line's sources stand before it.
+
+use gradloom_core::ir::CompareOp;
+use std::collections::HashMap;
+
+/// Number of a value.
+pub(in crate::cpu) type Value = u16;
+
+/// What a line takes: the value of an earlier line, or something that is the same in all lanes and for all steps of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) enum Source {
+    Value(Value),
+    /// One of [`Lines::invariants`].
+    Invariant(u16),
+}
+
+/// A number that is the same for all columns of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) enum Invariant {
+    /// These bits.
+    Constant(u32),
+    /// The element of a row, of an operand with this number.
+    Row(u16),
+}
+
+/// Functions of two vectors. Shifts are by less than 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Two {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    /// `a < b ? a : b`, so `b` where either is NaN, or both are zero.
+    Min,
+    /// `a > b ? a : b`, likewise.
+    Max,
+    /// a · 2^b for a whole number b, rounded once.
+    Scale,
+    And,
+    Or,
+    Xor,
+    AddInt,
+    SubInt,
+    MulInt,
+    MinSigned,
+    MinUnsigned,
+    MaxSigned,
+    MaxUnsigned,
+    ShiftLeft,
+    ShiftRightSigned,
+    ShiftRightUnsigned,
+}
+
+/// Functions of one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum One {
+    Sqrt,
+    Floor,
+    AbsInt,
+    FloatOfSigned,
+    FloatOfUnsigned,
+    /// Towards zero; `i32::MIN` for what is out of range.
+    SignedOfFloat,
+    /// Towards zero; `u32::MAX` for what is out of range.
+    UnsignedOfFloat,
+    ShiftLeftBy(u8),
+    /// Keeps the sign.
+    ShiftRightBy(u8),
+}
+
+/// How the lanes of a comparison are to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lane {
+    Float,
+    Signed,
+    Unsigned,
+}
+
+/// Functions of two masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum MaskOp {
+    And,
+    Or,
+    Xor,
+    /// Whether two are equal.
+    Same,
+    /// The second without the first.
+    Without,
+}
+
+/// What a line does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Op {
+    Two(Two),
+    One(One),
+    /// Vectors to a mask.
+    Compare(CompareOp, Lane),
+    /// Whether two floats are not ordered: whether either is NaN.
+    Unordered,
+    /// A vector to a mask.
+    NotZero,
+    Mask(MaskOp),
+    /// A mask and two vectors: the first where the mask is set.
+    Select,
+    /// Numbers of the columns.
+    Columns,
+    /// The next 4-byte elements of an operand.
+    Load(u16),
+    /// The next 1-byte elements of an operand, one in each lane.
+    LoadBytes(u16),
+    /// Writes a vector to an operand.
+    Store(u16),
+    /// Writes a mask to an operand, as bytes 0 and 1.
+    StoreBytes(u16),
+    /// Adds a vector to what a reduction has of the row.
+    Reduce(u16),
+}
+
+/// What becomes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Vector,
+    Mask,
+}
+
+impl Op {
+    /// What the line makes, if anything.
+    pub(super) fn kind(self) -> Option<Kind> {
+        match self {
+            Op::Two(_) | Op::One(_) | Op::Select | Op::Columns | Op::Load(_) | Op::LoadBytes(_) => {
+                Some(Kind::Vector)
+            }
+            Op::Compare(..) | Op::Unordered | Op::NotZero | Op::Mask(_) => Some(Kind::Mask),
+            Op::Store(_) | Op::StoreBytes(_) | Op::Reduce(_) => None,
+        }
+    }
+}
+
+/// Most sources of a line.
+pub(super) const SOURCES: usize = 3;
+
+/// One line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Line {
+    pub(super) op: Op,
+    pub(super) sources: [Option<Source>; SOURCES],
+    /// The value that it makes.
+    pub(super) target: Option<Value>,
+    /// Vectors after the current column, of which it is.
+    pub(super) ahead: u8,
+}
+
+impl Line {
+    /// The values that it takes.
+    pub(super) fn values(&self) -> impl Iterator<Item = Value> + '_ {
+        self.sources.iter().filter_map(|source| match source {
+            Some(Source::Value(value)) => Some(*value),
+            _ => None,
+        })
+    }
+}
+
+/// Finished lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::cpu) struct Lines {
+    pub(super) all: Vec<Line>,
+    pub(super) invariants: Vec<Invariant>,
+    /// Number of values.
+    pub(super) values: usize,
+}
+
+impl Lines {
+    /// The lines for several vectors, which take turns: each `apart` vectors after the one before.
+    pub(super) fn interleaved(&self, vectors: usize, apart: usize) -> Self {
+        let of = |line: &Line, number: usize| {
+            let renamed = |value: Value| value + (number * self.values) as Value;
+            Line {
+                op: line.op,
+                sources: line.sources.map(|source| {
+                    source.map(|source| match source {
+                        Source::Value(value) => Source::Value(renamed(value)),
+                        invariant => invariant,
+                    })
+                }),
+                target: line.target.map(renamed),
+                ahead: (number * apart) as u8,
+            }
+        };
+        let all = self.all.iter().flat_map(|line| (0..vectors).map(move |number| of(line, number)));
+        Self { all: all.collect(), invariants: self.invariants.clone(), values: vectors * self.values }
+    }
+
+    /// Whether a line wants the numbers of the columns.
+    pub(in crate::cpu) fn counts_columns(&self) -> bool {
+        self.all.iter().any(|line| line.op == Op::Columns)
+    }
+}
+
+/// Lines in progress.
+#[derive(Default)]
+pub(in crate::cpu) struct Builder {
+    lines: Lines,
+    known: HashMap<(Op, [Option<Source>; SOURCES]), Source>,
+    numbers: HashMap<Invariant, Source>,
+}
+
+impl Builder {
+    pub(in crate::cpu) fn finish(self) -> Lines {
+        self.lines
+    }
+
+    pub(in crate::cpu) fn invariant(&mut self, invariant: Invariant) -> Source {
+        let invariants = &mut self.lines.invariants;
+        *self.numbers.entry(invariant).or_insert_with(|| {
+            invariants.push(invariant);
+            Source::Invariant(invariants.len() as u16 - 1)
+        })
+    }
+
+    /// These bits in all lanes.
+    pub(super) fn bits(&mut self, bits: u32) -> Source {
+        self.invariant(Invariant::Constant(bits))
+    }
+
+    /// This number in all lanes.
+    pub(super) fn float(&mut self, value: f32) -> Source {
+        self.bits(value.to_bits())
+    }
+
+    /// A line that makes a value.
+    pub(super) fn value<const N: usize>(&mut self, op: Op, sources: [Source; N]) -> Source {
+        let mut all = [None; SOURCES];
+        all.iter_mut().zip(sources).for_each(|(place, source)| *place = Some(source));
+        if let Some(&known) = self.known.get(&(op, all)) {
+            return known;
+        }
+        let target = self.lines.values as Value;
+        self.lines.values += 1;
+        self.lines.all.push(Line { op, sources: all, target: Some(target), ahead: 0 });
+        self.known.insert((op, all), Source::Value(target));
+        Source::Value(target)
+    }
+
+    fn effect(&mut self, op: Op, source: Source) {
+        self.lines.all.push(Line { op, sources: [Some(source), None, None], target: None, ahead: 0 });
+    }
+
+    /// The next elements of an operand: of 4 bytes, or bools as a mask.
+    pub(in crate::cpu) fn load(&mut self, operand: u16, bytes: usize) -> Source {
+        if bytes == 4 {
+            return self.value(Op::Load(operand), []);
+        }
+        let lanes = self.value(Op::LoadBytes(operand), []);
+        self.not_zero(lanes)
+    }
+
+    /// The row's element of an operand.
+    pub(in crate::cpu) fn row(&mut self, operand: u16, bytes: usize) -> Source {
+        let lanes = self.invariant(Invariant::Row(operand));
+        if bytes == 4 { lanes } else { self.not_zero(lanes) }
+    }
+
+    /// A number.
+    pub(in crate::cpu) fn constant(&mut self, bits: u32, bytes: usize) -> Source {
+        let lanes = self.bits(bits);
+        if bytes == 4 { lanes } else { self.not_zero(lanes) }
+    }
+
+    pub(in crate::cpu) fn store(&mut self, operand: u16, bytes: usize, source: Source) {
+        self.effect(if bytes == 4 { Op::Store(operand) } else { Op::StoreBytes(operand) }, source);
+    }
+
+    pub(in crate::cpu) fn reduce(&mut self, reduction: u16, source: Source) {
+        self.effect(Op::Reduce(reduction), source);
+    }
+
+    pub(in crate::cpu) fn columns(&mut self) -> Source {
+        self.value(Op::Columns, [])
+    }
+
+    pub(super) fn two(&mut self, op: Two, a: Source, b: Source) -> Source {
+        self.value(Op::Two(op), [a, b])
+    }
+
+    pub(super) fn one(&mut self, op: One, a: Source) -> Source {
+        self.value(Op::One(op), [a])
+    }
+
+    pub(super) fn compare(&mut self, op: CompareOp, lane: Lane, a: Source, b: Source) -> Source {
+        self.value(Op::Compare(op, lane), [a, b])
+    }
+
+    pub(super) fn mask(&mut self, op: MaskOp, a: Source, b: Source) -> Source {
+        self.value(Op::Mask(op), [a, b])
+    }
+
+    pub(super) fn not_zero(&mut self, a: Source) -> Source {
+        self.value(Op::NotZero, [a])
+    }
+
+    pub(super) fn is_nan(&mut self, a: Source) -> Source {
+        self.value(Op::Unordered, [a, a])
+    }
+
+    /// `mask ? a : b`.
+    pub(super) fn select(&mut self, mask: Source, a: Source, b: Source) -> Source {
+        self.value(Op::Select, [mask, a, b])
+    }
+
+    /// The element `chosen` in the column that `index` names, `others` elsewhere; of 4 bytes.
+    pub(in crate::cpu) fn pick(&mut self, index: Source, chosen: Source, others: Source) -> Source {
+        let columns = self.columns();
+        let hit = self.compare(CompareOp::Eq, Lane::Signed, columns, index);
+        self.select(hit, chosen, others)
+    }
+}

@@ -1,0 +1,426 @@
+//! A routine: rows of elements, each walked a vector at a time.
+//!
+//! In: lines, and what they read, write and reduce. Out: machine code for `fn(frame)`.
+//! Always holds: a row is reduced in the order of [`crate::cpu::reduce::combine`]: 64 running results, four elements at a time while there
+//! are as many, then a tree, then the last elements one by one. Nothing outside of a row's elements is touched, and no register that a
+//! function has to keep is changed.
+
+use super::assembler::{Assembler, Label};
+use super::avx512::{
+    COLUMN, FRAME, MASKS, POOL, Part, Places, VECTORS, Vector, at, combine, emit, load_repeated, vector,
+};
+use super::frame::Frame;
+use super::ir::{Invariant, Lines, Op};
+use super::registers::{Allocation, Step, allocate, allocate_beside};
+use gradloom_core::ir::{DType, ReduceOp};
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+
+/// Most reductions of a routine.
+pub(in crate::cpu) const REDUCTIONS: usize = 3;
+/// Elements of a vector, as the numbers in instructions are typed.
+const LANES: i32 = 16;
+/// Lines from which on vectors take turns.
+const LONG: usize = 16;
+/// Columns that are reduced at a time.
+const CHUNK: usize = 256;
+/// Registers of a reduction: four vectors of running results, and two for what four elements give.
+const HELD: usize = 6;
+/// Columns of a row; ends of loops; what is left.
+const COLUMNS: Register = Register::RDX;
+const END: Register = Register::R8;
+const WHOLE: Register = Register::R9;
+/// Registers for addresses; those from the third on have to be kept for the caller.
+const POINTERS: [Register; 8] = [
+    Register::R10,
+    Register::R11,
+    Register::RBX,
+    Register::RBP,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
+/// A reduction of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) struct Reduction {
+    pub(in crate::cpu) op: ReduceOp,
+    pub(in crate::cpu) dtype: DType,
+    /// The bits of what an empty reduction gives.
+    pub(in crate::cpu) identity: u32,
+    /// The operand that it is combined with: an element for each row.
+    pub(in crate::cpu) target: u16,
+}
+
+/// What machine code is made of. Two equal routines are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::cpu) struct Routine {
+    pub(in crate::cpu) lines: Lines,
+    /// Bytes of an element of each operand.
+    pub(in crate::cpu) operands: Vec<u8>,
+    pub(in crate::cpu) reductions: Vec<Reduction>,
+    /// Whether a row can have as many columns as are reduced at a time.
+    pub(in crate::cpu) long: bool,
+    /// Operands, and the bytes from an element to one that will be wanted later, which is fetched on the way.
+    pub(in crate::cpu) fetches: Vec<(u16, i32)>,
+    /// Operands, aligned to vectors in all rows, that are written past the caches.
+    pub(in crate::cpu) streams: Vec<u16>,
+}
+
+/// A routine's bytes, and the size of the frame that it wants.
+pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
+    assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
+    let lines = &routine.lines;
+    let vectors = VECTORS - HELD * routine.reductions.len();
+    let wide = interleaved(routine, vectors);
+    let allocation = match &wide {
+        Some(wide) => allocate_beside(lines, vectors, MASKS, wide.allocation.invariants.clone())?,
+        None => allocate(lines, vectors, MASKS)?,
+    };
+    let mut pool = Vec::new();
+    let mut in_pool = |bits: u32| {
+        pool.iter().position(|&known| known == bits).unwrap_or_else(|| {
+            pool.push(bits);
+            pool.len() - 1
+        })
+    };
+    let constants: Vec<Option<usize>> = lines
+        .invariants
+        .iter()
+        .map(|invariant| match invariant {
+            Invariant::Constant(bits) => Some(in_pool(*bits)),
+            Invariant::Row(_) => None,
+        })
+        .collect();
+    let identities: Vec<usize> =
+        routine.reductions.iter().map(|reduction| in_pool(reduction.identity)).collect();
+    let frame = Frame::new(routine.operands.len(), routine.reductions.len(), allocation.spills as usize);
+    let pointers = pointers(routine);
+    let places = Places {
+        frame,
+        pointers: &pointers,
+        pool: &constants,
+        streams: &routine.streams,
+        fetches: &routine.fetches,
+    };
+    let asm = Assembler::new(pool);
+    let mut emitter = Emitter { asm, routine, allocation, wide, places, identities };
+    emitter.function();
+    Some((emitter.asm.finish(), frame.bytes(lines.invariants.len())))
+}
+
+/// Steps for several vectors at a time.
+struct Wide {
+    allocation: Allocation,
+    vectors: usize,
+}
+
+/// Long chains of lines, each waiting for the one before, for several vectors that take turns: as many as fit into registers.
+fn interleaved(routine: &Routine, registers: usize) -> Option<Wide> {
+    let reduces = !routine.reductions.is_empty();
+    if routine.lines.all.len() < LONG || (reduces && !routine.long) {
+        return None;
+    }
+    let choices: &[usize] = if reduces { &[4] } else { &[4, 2] };
+    choices.iter().find_map(|&vectors| {
+        // A reduction takes elements that are four vectors apart.
+        let lines = routine.lines.interleaved(vectors, if reduces { 4 } else { 1 });
+        let allocation = allocate(&lines, registers, MASKS)?;
+        (allocation.spills == 0).then_some(Wide { allocation, vectors })
+    })
+}
+
+/// Registers for the addresses of operands that have an element for each column, in order.
+fn pointers(routine: &Routine) -> Vec<Option<Register>> {
+    let mut pointers = vec![None; routine.operands.len()];
+    let mut free = POINTERS.into_iter();
+    for line in &routine.lines.all {
+        if let Op::Load(operand) | Op::LoadBytes(operand) | Op::Store(operand) | Op::StoreBytes(operand) =
+            line.op
+            && pointers[operand as usize].is_none()
+        {
+            pointers[operand as usize] = free.next();
+        }
+    }
+    pointers
+}
+
+struct Emitter<'a> {
+    asm: Assembler,
+    routine: &'a Routine,
+    allocation: Allocation,
+    wide: Option<Wide>,
+    places: Places<'a>,
+    /// Where in the pool each reduction's identity is.
+    identities: Vec<usize>,
+}
+
+/// How the vectors of a step are reduced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reducing {
+    /// One of four that are combined first: those 0, 4, 8 and 12 vectors ahead, in this order.
+    Fourths,
+    /// With the first running results.
+    Each,
+    /// Later, one by one.
+    Last,
+}
+
+/// Register number `part` of a reduction: 0 to 3 the running results.
+fn held(reduction: usize, part: usize) -> Register {
+    vector((VECTORS - HELD * (reduction + 1) + part) as u8)
+}
+
+impl Emitter<'_> {
+    fn function(&mut self) {
+        let kept: Vec<Register> =
+            self.places.pointers.iter().flatten().copied().filter(|r| POINTERS[2..].contains(r)).collect();
+        kept.iter().for_each(|&register| emit!(self.asm, Push_r64, register));
+        self.asm.load_pool(POOL);
+        emit!(self.asm, Mov_r64_rm64, COLUMNS, at(FRAME, Frame::COLUMNS));
+        for number in 0..self.routine.lines.invariants.len() {
+            if let (Some(register), Some(_)) = (self.allocation.invariants[number], self.places.pool[number])
+            {
+                let register = self.invariant_register(register);
+                load_repeated(&mut self.asm, register, self.places.invariant(number));
+            }
+        }
+        let (row, end) = (self.asm.label(), self.asm.label());
+        self.asm.place(row);
+        self.row();
+        emit!(self.asm, Dec_rm64, at(FRAME, Frame::ROWS));
+        self.asm.jump(Code::Je_rel32_64, end);
+        for operand in 0..self.routine.operands.len() {
+            let address = Frame::operand(operand);
+            emit!(self.asm, Mov_r64_rm64, Register::RAX, at(FRAME, address + 8));
+            emit!(self.asm, Add_rm64_r64, at(FRAME, address), Register::RAX);
+        }
+        self.asm.jump(Code::Jmp_rel32_64, row);
+        self.asm.place(end);
+        if !self.routine.streams.is_empty() {
+            emit!(self.asm, Sfence);
+        }
+        emit!(self.asm, VEX_Vzeroupper);
+        kept.iter().rev().for_each(|&register| emit!(self.asm, Pop_r64, register));
+        emit!(self.asm, Retnq);
+    }
+
+    /// Registers of invariants come after those that are given out.
+    fn invariant_register(&self, number: u8) -> Register {
+        let held = self.allocation.invariants.iter().flatten().count();
+        let given_out = VECTORS - HELD * self.routine.reductions.len() - held;
+        vector(given_out as u8 + number)
+    }
+
+    fn row(&mut self) {
+        for (number, invariant) in self.routine.lines.invariants.iter().enumerate() {
+            let Invariant::Row(operand) = *invariant else { continue };
+            emit!(self.asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand as usize)));
+            let element = MemoryOperand::with_base(Register::RAX);
+            match self.routine.operands[operand as usize] {
+                1 => emit!(self.asm, Movzx_r32_rm8, Register::EAX, element),
+                _ => emit!(self.asm, Mov_r32_rm32, Register::EAX, element),
+            }
+            match self.allocation.invariants[number] {
+                Some(register) => {
+                    let register = self.invariant_register(register);
+                    emit!(self.asm, EVEX_Vpbroadcastd_zmm_k1z_r32, register, Register::EAX);
+                }
+                None => {
+                    let place = at(FRAME, self.places.frame.invariant(number));
+                    emit!(self.asm, Mov_rm32_r32, place, Register::EAX);
+                }
+            }
+        }
+        for (operand, pointer) in self.places.pointers.iter().enumerate() {
+            if let Some(pointer) = pointer {
+                emit!(self.asm, Mov_r64_rm64, *pointer, at(FRAME, Frame::operand(operand)));
+            }
+        }
+        for (reduction, &identity) in self.identities.iter().enumerate() {
+            load_repeated(&mut self.asm, held(reduction, 0), Vector::Repeated(POOL, 4 * identity));
+            for part in 1..4 {
+                let to = held(reduction, part);
+                load_repeated(&mut self.asm, to, Vector::Register(held(reduction, 0)));
+            }
+        }
+        emit!(self.asm, Xor_r32_rm32, Register::ECX, Register::ECX);
+        if self.routine.reductions.is_empty() {
+            self.mapped_row();
+        } else {
+            self.reduced_row();
+        }
+    }
+
+    /// Emits the lines once.
+    fn step(&mut self, part: Part, reducing: Reducing) {
+        let steps = std::mem::take(&mut self.allocation.steps);
+        self.steps(&steps, part, reducing);
+        self.allocation.steps = steps;
+    }
+
+    fn steps(&mut self, steps: &[Step], part: Part, reducing: Reducing) {
+        let (routine, frame) = (self.routine, self.places.frame);
+        let mut reduce = |asm: &mut Assembler, reduction: u16, from: Register, ahead: usize| {
+            let reduction = reduction as usize;
+            let of = (routine.reductions[reduction].op, routine.reductions[reduction].dtype);
+            let [running, first, second] = [0, 4, 5].map(|part| held(reduction, part));
+            let from_vector = Vector::Register(from);
+            match (reducing, ahead / 4) {
+                (Reducing::Fourths, 0) => load_repeated(asm, first, from_vector),
+                (Reducing::Fourths, 1) => combine(asm, of, first, first, from_vector),
+                (Reducing::Fourths, 2) => load_repeated(asm, second, from_vector),
+                (Reducing::Fourths, _) => {
+                    combine(asm, of, second, second, from_vector);
+                    combine(asm, of, first, first, Vector::Register(second));
+                    combine(asm, of, running, running, Vector::Register(first));
+                }
+                (Reducing::Each, _) => combine(asm, of, running, running, from_vector),
+                (Reducing::Last, _) => {
+                    emit!(asm, EVEX_Vmovaps_zmmm512_k1z_zmm, at(FRAME, frame.buffer(reduction)), from);
+                }
+            }
+        };
+        for step in steps {
+            self.places.step(&mut self.asm, step, part, &mut reduce);
+        }
+    }
+
+    /// `END = COLUMNS rounded down to a multiple`.
+    fn round_down(&mut self, end: Register, multiple: i32) {
+        emit!(self.asm, Mov_r64_rm64, end, COLUMNS);
+        emit!(self.asm, And_rm64_imm32, end, -multiple);
+    }
+
+    fn jump_if(&mut self, code: Code, [a, b]: [Register; 2], to: Label) {
+        emit!(self.asm, Cmp_r64_rm64, a, b);
+        self.asm.jump(code, to);
+    }
+
+    fn mapped_row(&mut self) {
+        let (next, last) = (self.asm.label(), self.asm.label());
+        if let Some(wide) = self.wide.take() {
+            let (several, one) = (self.asm.label(), self.asm.label());
+            let elements = LANES * wide.vectors as i32;
+            self.round_down(END, elements);
+            self.asm.jump(Code::Je_rel32_64, one);
+            self.asm.place(several);
+            self.steps(&wide.allocation.steps, Part { ahead: 0, last: false }, Reducing::Each);
+            emit!(self.asm, Add_rm64_imm8, COLUMN, elements);
+            self.jump_if(Code::Jb_rel32_64, [COLUMN, END], several);
+            self.asm.place(one);
+            self.round_down(END, LANES);
+            self.jump_if(Code::Jae_rel32_64, [COLUMN, END], last);
+        } else {
+            self.round_down(END, LANES);
+            self.asm.jump(Code::Je_rel32_64, last);
+        }
+        self.asm.place(next);
+        self.step(Part { ahead: 0, last: false }, Reducing::Each);
+        emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
+        self.jump_if(Code::Jb_rel32_64, [COLUMN, END], next);
+        self.asm.place(last);
+        self.last_elements();
+    }
+
+    /// The elements that do not fill a vector; `END` is their number then.
+    fn last_elements(&mut self) {
+        let end = self.asm.label();
+        emit!(self.asm, Mov_r64_rm64, END, COLUMNS);
+        emit!(self.asm, Sub_r64_rm64, END, COLUMN);
+        self.asm.jump(Code::Je_rel32_64, end);
+        emit!(self.asm, Xor_r32_rm32, Register::EAX, Register::EAX);
+        emit!(self.asm, Bts_rm32_r32, Register::EAX, Register::R8D);
+        emit!(self.asm, Dec_rm32, Register::EAX);
+        emit!(self.asm, VEX_Kmovw_kr_r32, Register::K1, Register::EAX);
+        self.step(Part { ahead: 0, last: true }, Reducing::Last);
+        self.asm.place(end);
+    }
+
+    fn reduced_row(&mut self) {
+        if self.routine.long {
+            let (next, rest) = (self.asm.label(), self.asm.label());
+            self.round_down(END, CHUNK as i32);
+            self.asm.jump(Code::Je_rel32_64, rest);
+            self.asm.place(next);
+            if let Some(wide) = self.wide.take() {
+                self.steps(&wide.allocation.steps, Part { ahead: 0, last: false }, Reducing::Fourths);
+            } else {
+                for fourth in 0..4 {
+                    self.step(Part { ahead: 4 * fourth, last: false }, Reducing::Fourths);
+                }
+            }
+            self.rotate();
+            emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
+            // Four times, then on to the next elements.
+            emit!(self.asm, Test_rm32_imm32, Register::ECX, 63);
+            self.asm.jump(Code::Jne_rel32_64, next);
+            emit!(self.asm, Add_rm64_imm32, COLUMN, CHUNK as i32 - 64);
+            self.jump_if(Code::Jb_rel32_64, [COLUMN, END], next);
+            self.asm.place(rest);
+        }
+        let (next, stay, last) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.round_down(END, 64);
+        self.round_down(WHOLE, LANES);
+        self.jump_if(Code::Jae_rel32_64, [COLUMN, WHOLE], last);
+        self.asm.place(next);
+        self.step(Part { ahead: 0, last: false }, Reducing::Each);
+        self.jump_if(Code::Jae_rel32_64, [COLUMN, END], stay);
+        self.rotate();
+        self.asm.place(stay);
+        emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
+        self.jump_if(Code::Jb_rel32_64, [COLUMN, WHOLE], next);
+        self.asm.place(last);
+        self.last_elements();
+        for reduction in 0..self.routine.reductions.len() {
+            self.reduced(reduction);
+        }
+    }
+
+    /// The second running results become the first ones, and so on around.
+    fn rotate(&mut self) {
+        for reduction in 0..self.routine.reductions.len() {
+            let first = Register::ZMM0;
+            load_repeated(&mut self.asm, first, Vector::Register(held(reduction, 0)));
+            for part in 0..3 {
+                let from = Vector::Register(held(reduction, part + 1));
+                load_repeated(&mut self.asm, held(reduction, part), from);
+            }
+            load_repeated(&mut self.asm, held(reduction, 3), Vector::Register(first));
+        }
+    }
+
+    /// Combines the running results with each other, then with the last elements, then with the row's result.
+    fn reduced(&mut self, reduction: usize) {
+        let Reduction { op, dtype, target, .. } = self.routine.reductions[reduction];
+        let of = (op, dtype);
+        let [a, b, c, d] = [0, 1, 2, 3].map(|part| held(reduction, part));
+        let asm = &mut self.asm;
+        combine(asm, of, a, a, Vector::Register(c));
+        combine(asm, of, b, b, Vector::Register(d));
+        combine(asm, of, a, a, Vector::Register(b));
+        let other = Register::ZMM1;
+        emit!(asm, EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, other, a, a, 0x4e);
+        combine(asm, of, a, a, Vector::Register(other));
+        emit!(asm, EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, other, a, a, 0xb1);
+        combine(asm, of, a, a, Vector::Register(other));
+        for swap in [0x4e, 0xb1] {
+            emit!(asm, EVEX_Vpshufd_zmm_k1z_zmmm512b32_imm8, other, a, swap);
+            combine(asm, of, a, a, Vector::Register(other));
+        }
+        let (next, end) = (asm.label(), asm.label());
+        emit!(asm, Xor_r32_rm32, Register::EAX, Register::EAX);
+        asm.place(next);
+        emit!(asm, Cmp_r64_rm64, Register::RAX, END);
+        asm.jump(Code::Jae_rel32_64, end);
+        let element = Vector::RepeatedAt(FRAME, Register::RAX, self.places.frame.buffer(reduction));
+        combine(asm, of, a, a, element);
+        emit!(asm, Inc_rm32, Register::EAX);
+        asm.jump(Code::Jmp_rel32_64, next);
+        asm.place(end);
+        emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(target as usize)));
+        load_repeated(asm, other, Vector::Repeated(Register::RAX, 0));
+        combine(asm, of, other, other, Vector::Register(a));
+        emit!(asm, EVEX_Vmovss_m32_k1_xmm, MemoryOperand::with_base(Register::RAX), Register::XMM1);
+    }
+}

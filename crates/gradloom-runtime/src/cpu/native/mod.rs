@@ -1,0 +1,126 @@
+//! Machine code for loops over vectors, on x86-64 with AVX-512.
+//!
+//! In: a [`Routine`]: lines of vector code ([`Builder`]), and what of its operands moves along. Out: [`Compiled`] code, called with a frame
+//! of addresses. Elements live in registers from the first line to the last, so that memory is read once and written once.
+//! Always holds: results are those of the interpreted loops (`cpu::elementwise`, `cpu::reduce`), bit for bit, but for which NaN a NaN is;
+//! equal routines are compiled once.
+
+mod assembler;
+mod avx512;
+mod frame;
+mod ir;
+mod loops;
+mod lower;
+mod math;
+mod memory;
+mod registers;
+#[cfg(test)]
+mod tests;
+
+use frame::{Frame, VECTOR};
+pub(in crate::cpu) use ir::{Builder, Source};
+pub(in crate::cpu) use loops::{REDUCTIONS, Reduction, Routine};
+use memory::Executable;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// A routine that can be called.
+#[derive(Debug)]
+pub(in crate::cpu) struct Compiled {
+    code: Executable,
+    frame_bytes: usize,
+}
+
+/// What the caller fills in before a call, at the start of [`Compiled::frame_bytes`] bytes that are aligned to 64.
+pub(in crate::cpu) struct Call {
+    frame: *mut u8,
+}
+
+impl Compiled {
+    /// Compiles a routine, or finds it compiled. None if it needs more mask registers than there are, or the system allows no machine code.
+    pub(in crate::cpu) fn new(routine: Routine) -> Option<Arc<Self>> {
+        static KNOWN: OnceLock<Mutex<HashMap<Routine, Weak<Compiled>>>> = OnceLock::new();
+        let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compiled) = known.get(&routine).and_then(Weak::upgrade) {
+            return Some(compiled);
+        }
+        let (code, frame_bytes) = loops::assemble(&routine)?;
+        let compiled = Arc::new(Self { code: Executable::new(&code)?, frame_bytes });
+        known.retain(|_, compiled| compiled.strong_count() > 0);
+        known.insert(routine, Arc::downgrade(&compiled));
+        Some(compiled)
+    }
+
+    /// Bytes of memory that a call needs.
+    pub(in crate::cpu) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// Runs the code.
+    ///
+    /// # Safety
+    /// The machine has AVX-512 F, BW, DQ and VL. The call's frame has [`Compiled::frame_bytes`] bytes and was filled in: at least one row,
+    /// and an address and a stride for each operand of the routine, which has its elements at all rows and columns. A result overlaps no
+    /// element of an operand but the one at its own position.
+    #[inline]
+    pub(in crate::cpu) unsafe fn run(&self, call: &Call) {
+        // SAFETY: the mapping has a function of this type, which lives as long as `self`.
+        unsafe {
+            let code: unsafe extern "sysv64" fn(*mut u8) = std::mem::transmute(self.code.start());
+            code(call.frame);
+        }
+    }
+}
+
+impl Call {
+    /// # Safety
+    /// `frame` can be written, for as many bytes as what is called wants.
+    #[inline]
+    pub(in crate::cpu) unsafe fn new(frame: *mut u8, rows: usize, columns: usize) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            frame.add(Frame::ROWS).cast::<usize>().write(rows);
+            frame.add(Frame::COLUMNS).cast::<usize>().write(columns);
+        }
+        Self { frame }
+    }
+
+    /// The address of an operand's first element, and the bytes from a row to the next.
+    ///
+    /// # Safety
+    /// The routine has an operand of this number.
+    #[inline]
+    pub(in crate::cpu) unsafe fn operand(&self, number: usize, start: *const u8, row_stride: usize) {
+        // SAFETY: the caller's promise: the frame has room for it.
+        unsafe {
+            let place = self.frame.add(Frame::operand(number));
+            place.cast::<*const u8>().write(start);
+            place.add(8).cast::<usize>().write(row_stride);
+        }
+    }
+
+    /// Whether all of an operand's rows start at addresses that are a vector's multiple.
+    ///
+    /// # Safety
+    /// The operand was filled in.
+    #[inline]
+    pub(in crate::cpu) unsafe fn starts_at_vectors(&self, number: usize, rows: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let place = self.frame.add(Frame::operand(number)).cast::<usize>();
+            let (start, row_stride) = (place.read(), place.add(1).read());
+            start.is_multiple_of(VECTOR) && (rows == 1 || row_stride.is_multiple_of(VECTOR))
+        }
+    }
+
+    /// The number of the first column, for routines that count columns.
+    ///
+    /// # Safety
+    /// As [`Call::new`].
+    #[inline]
+    pub(in crate::cpu) unsafe fn first_column(&self, column: usize) {
+        let numbers: [i32; 16] = std::array::from_fn(|lane| (column + lane) as i32);
+        // SAFETY: every frame has room for them.
+        unsafe { self.frame.add(Frame::NUMBERS).cast::<[i32; 16]>().write(numbers) };
+    }
+}

@@ -1,0 +1,362 @@
+//! Machine code against the interpreter's loops, bit for bit, and its text.
+
+use super::ir::{Builder, Source};
+use super::{Call, Compiled, Reduction, Routine, loops};
+use crate::cpu::Level;
+use crate::cpu::elementwise::functions::MapOp;
+use crate::cpu::elementwise::{OPERANDS, Operand, Target};
+use crate::cpu::reduce::combine::{
+    MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, row_body,
+};
+use crate::cpu::testing::Random;
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
+
+const DTYPES: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
+
+/// Elements of 4 bytes, at a cache line's start, behind which there is room that must stay as it is.
+#[derive(Clone, PartialEq, Eq)]
+#[repr(align(64))]
+struct Line([u32; 16]);
+
+#[derive(Clone)]
+struct Memory(Vec<Line>);
+
+impl Memory {
+    fn new(bytes: usize) -> Self {
+        Self(vec![Line([0x5a5a_5a5a; 16]); bytes / 64 + 2])
+    }
+
+    fn of(elements: &[u32], bytes: usize) -> Self {
+        let mut memory = Self::new(elements.len() * bytes);
+        for (i, &element) in elements.iter().enumerate() {
+            // SAFETY: there is room for all elements.
+            unsafe {
+                match bytes {
+                    1 => memory.start().add(i).write(element as u8),
+                    _ => memory.start().cast::<u32>().add(i).write(element),
+                }
+            }
+        }
+        memory
+    }
+
+    fn start(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+
+    fn elements(&self) -> Vec<u32> {
+        self.0.iter().flat_map(|line| line.0).collect()
+    }
+}
+
+/// Bits that functions treat in ways of their own, and random ones; as elements of a dtype.
+fn elements(dtype: DType, count: usize, random: &mut Random) -> Vec<u32> {
+    let special: [f32; 18] = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        1.5,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        f32::MIN_POSITIVE,
+        1e-45,
+        -1e-45,
+        1e-8,
+        f32::MAX,
+        f32::MIN,
+        2_147_483_648.0,
+        -2_147_483_648.0,
+        4_294_967_296.0,
+    ];
+    let mut element = || match (dtype, random.below(4)) {
+        (DType::Bool, _) => random.bits() & 1,
+        (_, 0) => special[random.below(special.len())].to_bits(),
+        (DType::F32, 1) => (100.0 * random.float()).to_bits(),
+        (_, 1) => (random.below(9) as i32 - 4).cast_unsigned(),
+        _ => random.bits(),
+    };
+    (0..count).map(|_| element()).collect()
+}
+
+fn same(a: u32, b: u32) -> bool {
+    a == b || (f32::from_bits(a).is_nan() && f32::from_bits(b).is_nan())
+}
+
+/// The dtypes of the operands and of the result.
+fn dtypes(op: MapOp) -> (Vec<DType>, DType) {
+    match op {
+        MapOp::Unary(_, dtype) => (vec![dtype], dtype),
+        MapOp::Binary(_, dtype) => (vec![dtype; 2], dtype),
+        MapOp::Pair { .. } => (vec![DType::F32; 3], DType::F32),
+        MapOp::Compare(_, dtype) => (vec![dtype; 2], DType::Bool),
+        MapOp::Select(dtype) => (vec![DType::Bool, dtype, dtype], dtype),
+        MapOp::Cast(from, to) => (vec![from], to),
+    }
+}
+
+/// Every op that has a lowering.
+fn ops() -> Vec<MapOp> {
+    let mut ops: Vec<MapOp> = Vec::new();
+    for dtype in DTYPES {
+        let accepted = UnaryOp::ALL.iter().filter(|op| op.accepts(dtype));
+        ops.extend(accepted.map(|&op| MapOp::Unary(op, dtype)));
+        let accepted = BinaryOp::ALL.iter().filter(|op| op.accepts(dtype));
+        ops.extend(accepted.map(|&op| MapOp::Binary(op, dtype)));
+        ops.extend(CompareOp::ALL.iter().map(|&op| MapOp::Compare(op, dtype)));
+        ops.push(MapOp::Select(dtype));
+        ops.extend(DTYPES.map(|to| MapOp::Cast(dtype, to)));
+    }
+    for (second, reversed) in [(BinaryOp::Mul, false), (BinaryOp::Sub, false), (BinaryOp::Sub, true)] {
+        ops.push(MapOp::Pair { first: BinaryOp::Add, second, reversed });
+    }
+    ops.retain(|&op| Builder::can_map(op));
+    ops
+}
+
+/// A routine of one op, with its operands and then its result; operand `row`, if any, has one element for each row.
+fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
+    let (from, to) = dtypes(op);
+    let mut builder = Builder::default();
+    let sources: Vec<Source> = from
+        .iter()
+        .enumerate()
+        .map(|(i, dtype)| match row == Some(i) {
+            true => builder.row(i as u16, dtype.bytes()),
+            false => builder.load(i as u16, dtype.bytes()),
+        })
+        .collect();
+    let result = builder.map(op, &sources);
+    builder.store(from.len() as u16, to.bytes(), result);
+    let operands = from.iter().chain([&to]).map(|dtype| dtype.bytes() as u8).collect();
+    let streams = if streams { vec![from.len() as u16] } else { Vec::new() };
+    Routine { lines: builder.finish(), operands, streams, ..Routine::default() }
+}
+
+/// Calls code with operands that have `columns` elements in each row without gaps, or, for a stride of 0 columns, one.
+fn call(routine: &Routine, rows: usize, columns: usize, operands: &mut [(&mut Memory, usize)]) {
+    let compiled = Compiled::new(routine.clone()).expect("this system takes machine code");
+    let mut frame = Memory::new(compiled.frame_bytes());
+    // SAFETY: tests run where the level is; operands have their elements.
+    unsafe {
+        let call = Call::new(frame.start(), rows, columns);
+        for (number, (memory, row_stride)) in operands.iter_mut().enumerate() {
+            call.operand(number, memory.start(), *row_stride);
+        }
+        call.first_column(0);
+        compiled.run(&call);
+    }
+}
+
+fn has_level() -> bool {
+    Level::detect() == Level::Avx512
+}
+
+#[test]
+fn every_op_has_the_bits_of_its_loop() {
+    if !has_level() {
+        return;
+    }
+    let mut random = Random(1);
+    for op in ops() {
+        let (from, to) = dtypes(op);
+        for (columns, row) in [(1, None), (15, None), (16, Some(0)), (17, None), (64, Some(1)), (1000, None)]
+        {
+            let row = row.filter(|&row| row < from.len());
+            let rows = if row.is_some() { 3 } else { 1 };
+            let values: Vec<Vec<u32>> =
+                from.iter().map(|&dtype| elements(dtype, rows * columns, &mut random)).collect();
+            let mut reads: Vec<Memory> =
+                values.iter().zip(&from).map(|(values, dtype)| Memory::of(values, dtype.bytes())).collect();
+            let bytes = rows * columns * to.bytes();
+            let (mut expected, mut got) = (Memory::new(bytes), Memory::new(bytes));
+            let strides: Vec<usize> = from
+                .iter()
+                .enumerate()
+                .map(|(i, dtype)| dtype.bytes() * if row == Some(i) { 1 } else { columns })
+                .collect();
+            let mut operands = [Operand::none(); OPERANDS];
+            for (i, read) in reads.iter_mut().enumerate() {
+                operands[i] =
+                    Operand { start: read.start(), row_stride: strides[i], repeated: row == Some(i) };
+            }
+            let target = Target { start: expected.start(), row_stride: columns * to.bytes() };
+            // SAFETY: operands and result have elements of the op's dtypes at all positions.
+            unsafe { op.function(Level::Baseline)(rows, columns, &operands, target) };
+            let streams = to.bytes() == 4 && columns % 16 == 0;
+            let mut all: Vec<(&mut Memory, usize)> = reads.iter_mut().zip(strides).collect();
+            all.push((&mut got, columns * to.bytes()));
+            call(&routine(op, row, streams), rows, columns, &mut all);
+            for (at, (got, expected)) in got.elements().into_iter().zip(expected.elements()).enumerate() {
+                assert!(
+                    same(got, expected),
+                    "{op:?} of {columns} columns, word {at}: {got:#x}, not {expected:#x}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn functions_agree_over_all_magnitudes() {
+    if !has_level() {
+        return;
+    }
+    // A prime, so that all exponents and many fractions are met.
+    let bits: Vec<u32> = (0..u32::MAX).step_by(8191).collect();
+    let mut read = Memory::of(&bits, 4);
+    for op in UnaryOp::ALL.iter().filter(|op| op.accepts(DType::F32)) {
+        let op = MapOp::Unary(*op, DType::F32);
+        if !Builder::can_map(op) {
+            continue;
+        }
+        let (mut expected, mut got) = (Memory::new(4 * bits.len()), Memory::new(4 * bits.len()));
+        let operands = [Operand::row(read.start()), Operand::none(), Operand::none()];
+        // SAFETY: both have as many elements.
+        unsafe {
+            op.function(Level::detect())(
+                1,
+                bits.len(),
+                &operands,
+                Target { start: expected.start(), row_stride: 0 },
+            );
+        }
+        call(&routine(op, None, false), 1, bits.len(), &mut [(&mut read, 0), (&mut got, 0)]);
+        for ((got, expected), bits) in got.elements().into_iter().zip(expected.elements()).zip(&bits) {
+            assert!(same(got, expected), "{op:?} of {bits:#x}: {got:#x}, not {expected:#x}");
+        }
+    }
+}
+
+#[test]
+fn rows_are_reduced_in_the_same_order() {
+    if !has_level() {
+        return;
+    }
+    fn check<F: Reducer<T = T>, T: Copy>(op: ReduceOp, dtype: DType, bits: impl Fn(T) -> u32) {
+        let mut random = Random(7);
+        for columns in [1, 15, 16, 17, 63, 64, 80, 255, 256, 300, 335, 1024, 1111] {
+            let rows = 3;
+            // Sums of what is not exact, now and then with a NaN.
+            let values: Vec<u32> = match columns % 5 {
+                0 => elements(dtype, rows * columns, &mut random),
+                _ => (0..rows * columns).map(|_| (1.0 + 0.1 * random.float()).to_bits()).collect(),
+            };
+            let mut read = Memory::of(&values, 4);
+            let identity = bits(F::IDENTITY);
+            for long in [columns >= 256, true] {
+                let mut got = Memory::of(&vec![identity; rows], 4);
+                let routine = Routine {
+                    lines: {
+                        let mut builder = Builder::default();
+                        let source = builder.load(0, 4);
+                        builder.reduce(0, source);
+                        builder.finish()
+                    },
+                    operands: vec![4, 4],
+                    reductions: vec![Reduction { op, dtype, identity, target: 1 }],
+                    long,
+                    ..Routine::default()
+                };
+                call(&routine, rows, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
+                for row in 0..rows {
+                    // SAFETY: the row has this many elements of the type.
+                    let expected = unsafe {
+                        let from = read.start().cast::<F::T>().add(row * columns);
+                        bits(F::combine(F::IDENTITY, row_body::<F>(columns, from)))
+                    };
+                    let got = got.elements()[row];
+                    assert!(same(got, expected), "{op:?} of {columns} {dtype}: {got:#x}, not {expected:#x}");
+                }
+            }
+        }
+    }
+    check::<SumF32, _>(ReduceOp::Sum, DType::F32, f32::to_bits);
+    check::<ProdF32, _>(ReduceOp::Prod, DType::F32, f32::to_bits);
+    check::<MaxF32, _>(ReduceOp::Max, DType::F32, f32::to_bits);
+    check::<MinF32, _>(ReduceOp::Min, DType::F32, f32::to_bits);
+    check::<SumU32, _>(ReduceOp::Sum, DType::I32, u32::from);
+    check::<ProdU32, _>(ReduceOp::Prod, DType::U32, u32::from);
+    check::<MaxI32, _>(ReduceOp::Max, DType::I32, i32::cast_unsigned);
+    check::<MinI32, _>(ReduceOp::Min, DType::I32, i32::cast_unsigned);
+    check::<MaxU32, _>(ReduceOp::Max, DType::U32, u32::from);
+    check::<MinU32, _>(ReduceOp::Min, DType::U32, u32::from);
+}
+
+#[test]
+fn more_values_than_registers_go_through_memory() {
+    if !has_level() {
+        return;
+    }
+    // Sums of all pairs of values that all live to the end.
+    let live = 50;
+    let mut builder = Builder::default();
+    let x = builder.load(0, 4);
+    let values: Vec<Source> = (0..live)
+        .map(|i| {
+            let factor = builder.float(1.0 + i as f32);
+            builder.mul(x, factor)
+        })
+        .collect();
+    let mut sum = values[0];
+    for &value in values[1..].iter().chain(values.iter().rev()) {
+        sum = builder.add(sum, value);
+    }
+    builder.store(1, 4, sum);
+    let routine = Routine { lines: builder.finish(), operands: vec![4, 4], ..Routine::default() };
+    let numbers: Vec<u32> = (0..37).map(|i| (i as f32).to_bits()).collect();
+    let (mut read, mut got) = (Memory::of(&numbers, 4), Memory::new(4 * numbers.len()));
+    call(&routine, 1, numbers.len(), &mut [(&mut read, 0), (&mut got, 0)]);
+    for (i, &got) in got.elements()[..numbers.len()].iter().enumerate() {
+        assert_eq!(f32::from_bits(got), (i * live * (live + 1)) as f32);
+    }
+}
+
+#[test]
+fn rows_that_start_inside_a_vector_are_told_apart() {
+    let mut frame = Memory::new(1024);
+    // SAFETY: the frame has room for an operand; nothing is called.
+    let mut starts = |address: usize, row_stride: usize, rows: usize| unsafe {
+        let call = Call::new(frame.start(), rows, 16);
+        call.operand(0, std::ptr::without_provenance(address), row_stride);
+        call.starts_at_vectors(0, rows)
+    };
+    let cases = [(640, 64, 3), (640, 4, 1), (644, 64, 1), (640, 68, 2)];
+    assert_eq!(
+        cases.map(|(address, stride, rows)| starts(address, stride, rows)),
+        [true, true, false, false]
+    );
+}
+
+#[test]
+fn equal_routines_are_compiled_once() {
+    let of = |factor: f32| {
+        let mut builder = Builder::default();
+        let (x, factor) = (builder.load(0, 4), builder.float(factor));
+        let product = builder.mul(x, factor);
+        builder.store(1, 4, product);
+        Routine { lines: builder.finish(), operands: vec![4, 4], ..Routine::default() }
+    };
+    let [a, b, c] = [2.0, 2.0, 3.0].map(|factor| Compiled::new(of(factor)).expect("machine code"));
+    assert!(std::sync::Arc::ptr_eq(&a, &b) && !std::sync::Arc::ptr_eq(&a, &c));
+}
+
+#[test]
+fn the_text_of_a_small_routine() {
+    use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+    let op = MapOp::Binary(BinaryOp::Add, DType::F32);
+    let (code, _) = loops::assemble(&routine(op, Some(1), false)).expect("registers for all masks");
+    let mut text = String::new();
+    let mut formatter = IntelFormatter::new();
+    for instruction in &mut Decoder::with_ip(64, &code, 0, DecoderOptions::NONE) {
+        text.push_str(&format!("{:3x} ", instruction.ip()));
+        formatter.format(&instruction, &mut text);
+        text.push('\n');
+        if instruction.mnemonic() == iced_x86::Mnemonic::Ret {
+            break;
+        }
+    }
+    assert_eq!(text, include_str!("addition.txt"), "{text}");
+}
