@@ -2,7 +2,7 @@
 
 use crate::leaves::Leaves;
 use crate::random::Random;
-use crate::table::CASES;
+use gradloom_testing::table::CASES;
 use gradloom_core::grad::{append, expand_blocks};
 use gradloom_core::ir::{Builder, DType, Graph, OpKind, Output, ReduceOp, Type, ValueId, parse};
 use gradloom_core::verify::verify;

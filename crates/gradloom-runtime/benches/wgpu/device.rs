@@ -91,6 +91,7 @@ impl Device {
             subgroup,
             cooperative: cooperative(&adapter),
             software: info.device_type == wgpu::DeviceType::Cpu,
+            ..Limits::portable()
         };
         let buffer = |usage| {
             device.create_buffer(&wgpu::BufferDescriptor {

@@ -3,6 +3,7 @@
 mod attention;
 mod index;
 mod random;
+mod table;
 
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Graph, parse};
