@@ -1,8 +1,8 @@
 //! The product of cooperative matrices: `f16` operands, sums in `f32`.
 //!
 //! Tiles go through workgroup memory as vectors of four `f16` (of integers NVIDIA's compiler loads no matrix). A cooperative load takes
-//! rows of such vectors, by rows or by columns, so all layouts of the operands are read as they are. Results leave through workgroup memory too, 16 x 16 at a time, because which
-//! invocation holds which element of a cooperative matrix is not known.
+//! rows of such vectors, by rows or by columns, so all layouts of the operands are read as they are. Results leave through workgroup memory
+//! too, 16 x 16 at a time, because which invocation holds which element of a cooperative matrix is not known.
 
 use super::grid::Grid;
 use super::portable::{finish, header, result_lanes, terms};

@@ -45,17 +45,18 @@ impl Grid {
     /// Writes `batch`, `part`, `first_row`, `first_column`, `lhs_start` and `rhs_start`.
     pub(super) fn write(&self, writer: &mut Writer, problem: &DotProblem, tile: (u32, u32), limits: &Limits) {
         write_fold(writer, "group", self.count(), limits);
-        let (tiles, batch) = (self.tiles(), self.batch);
+        // Where there is nothing to do, the text has to be valid all the same.
+        let (tiles, batch, columns) = (self.tiles().max(1), self.batch.max(1), self.columns.max(1));
         let (per_batch, per_part) = (format!("group % {tiles}u"), format!("(group / {tiles}u) % {batch}u"));
         writer.line(format!("let tile = {};", if batch * self.parts == 1 { "group" } else { &per_batch }));
         writer.line(format!("let batch = {};", if batch == 1 { "0u" } else { &per_part }));
         let part = format!("group / {}u", tiles * batch);
         writer.line(format!("let part = {};", if self.parts == 1 { "0u" } else { &part }));
-        let (row, column) = if self.rows == 1 || self.columns == 1 {
-            (format!("tile / {}u", self.columns), format!("tile % {}u", self.columns))
+        let (row, column) = if self.rows == 1 || columns == 1 {
+            (format!("tile / {}u", columns), format!("tile % {}u", columns))
         } else {
-            writer.line(format!("let band = tile / {}u;", BAND * self.columns));
-            writer.line(format!("let in_band = tile % {}u;", BAND * self.columns));
+            writer.line(format!("let band = tile / {}u;", BAND * columns));
+            writer.line(format!("let in_band = tile % {}u;", BAND * columns));
             writer.line(match self.rows.is_multiple_of(BAND) {
                 true => format!("let band_rows = {BAND}u;"),
                 false => format!("let band_rows = min({BAND}u, {}u - band * {BAND}u);", self.rows),

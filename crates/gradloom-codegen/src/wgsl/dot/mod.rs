@@ -42,6 +42,7 @@ pub struct DotShaders {
 /// operands or results have 2^32 elements or more.
 pub fn generate(kernel: &DotKernel<'_>, choice: &Choice, limits: &Limits) -> DotShaders {
     let problem = kernel.problem;
+    let choice = &choice.without_empty_parts(problem.k);
     let results = problem.batch_count() * problem.m * problem.n;
     assert!(kernel.epilogue.lanes == 1 || problem.n.is_multiple_of(4), "rows of whole fours");
     assert!(results * choice.parts as usize <= u32::MAX as usize, "results are counted in 32 bits");

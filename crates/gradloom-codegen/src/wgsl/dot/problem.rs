@@ -164,7 +164,7 @@ impl<'a> Side<'a> {
     pub(super) fn element(&self, index: &str) -> String {
         let element = match self.operand.lanes {
             1 => (self.operand.load)(index),
-            _ => format!("{}[({index}) & 3u]", (self.operand.load)(&format!("(({index}) >> 2u)"))),
+            _ => format!("{}[({index}) & 3u]", (self.operand.load)(&format!("({index}) >> 2u"))),
         };
         match self.operand.scalar {
             Scalar::F32 => element,
@@ -174,7 +174,7 @@ impl<'a> Side<'a> {
 
     /// An expression for four neighbours from `index` on, where that is possible: `vec4<f32>`, or `vec4<f16>` for `half`.
     pub(super) fn four(&self, index: &str, half: bool) -> String {
-        let item = (self.operand.load)(&format!("(({index}) >> 2u)"));
+        let item = (self.operand.load)(&format!("({index}) >> 2u"));
         match (self.operand.scalar, half) {
             (Scalar::F32, false) | (Scalar::F16, true) => item,
             (Scalar::F16, false) => format!("vec4<f32>({item})"),

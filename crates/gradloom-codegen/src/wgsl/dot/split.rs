@@ -37,9 +37,10 @@ pub(super) fn sum(kernel: &DotKernel<'_>, parts: u32, limits: &Limits) -> Shader
     };
     writer.line(format!("var value = {};", part(0)));
     (1..parts).for_each(|p| writer.line(format!("value += {};", part(p))));
-    writer.line(format!("let column = place % {}u;", problem.n));
-    writer.line(format!("let row = (place / {}u) % {}u;", problem.n, problem.m));
-    writer.line(format!("let batch = place / {}u;", problem.n * problem.m));
+    let (m, n) = (problem.m.max(1), problem.n.max(1));
+    writer.line(format!("let column = place % {n}u;"));
+    writer.line(format!("let row = (place / {n}u) % {m}u;"));
+    writer.line(format!("let batch = place / {}u;", m * n));
     writer.block("", |writer| finish(writer, kernel, 1, lanes, "value"));
     writer.close();
     Shader { source: writer.finish(), workgroups: fold(count, limits) }

@@ -166,12 +166,29 @@ fn dispatches_fold_at_the_limit() {
 
 #[test]
 fn nothing_to_compute_is_an_empty_dispatch() {
-    for extents in [[0, 5, 3], [5, 0, 3]] {
-        let problem = problem(1, extents, [false, false]);
-        let choice = Choice { method: Method::Portable(REGISTERS), parts: 1 };
-        let shaders = shaders(&problem, Scalar::F32, [1, 1], &choice, &Limits::default());
-        assert!(shaders.product.workgroups.contains(&0), "{extents:?}");
+    for (batch, extents) in [(1, [0, 5, 300]), (3, [5, 0, 300]), (0, [80, 80, 300])] {
+        let problem = problem(batch, extents, [false, false]);
+        for parts in [1, 2] {
+            let choice = Choice { method: Method::Portable(STAGED), parts };
+            let shaders = shaders(&problem, Scalar::F32, [1, 1], &choice, &everything());
+            assert!(shaders.product.workgroups.contains(&0), "{extents:?}");
+            check_all(&shaders, true);
+        }
     }
+}
+
+#[test]
+fn parts_without_terms_are_left_out() {
+    let problem = problem(1, [32, 32, 64], [false, false]);
+    let shaders_of = |parts| {
+        let choice = Choice { method: Method::Portable(STAGED), parts };
+        shaders(&problem, Scalar::F32, [4, 4], &choice, &everything())
+    };
+    // Four staged tiles of 16 terms make no more than four parts.
+    let split = shaders_of(7);
+    assert_eq!((split.product.workgroups, split.workspace), ([4, 1, 1], 4 * 32 * 32));
+    assert!(split.sum.is_some());
+    assert!(shaders_of(1).sum.is_none());
 }
 
 #[test]
@@ -219,4 +236,42 @@ fn items_of_four_need_aligned_strides() {
     let mut batched = aligned;
     batched.batch[0].rhs_stride += 1;
     assert_eq!(lanes(&batched), [4, 1]);
+}
+
+/// What browsers will say: `tint` checks that barriers are in uniform control flow, which `naga` does not.
+#[test]
+fn tint_accepts_portable_shaders() {
+    use std::process::Command;
+    if Command::new("tint").arg("--version").output().is_err() {
+        println!("skipped: no tint on the path");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("gradloom-tint-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let limits = Limits { workgroups: 7, ..everything() };
+    let mut count = 0;
+    for (batch, extents) in [(1, [64, 64, 64]), (3, [70, 65, 100]), (2, [40, 24, 36])] {
+        for by_columns in [[false, false], [true, true]] {
+            for (tile, scalar, parts) in
+                [(STAGED, Scalar::F32, 1), (STAGED, Scalar::F16, 3), (REGISTERS, Scalar::F32, 2)]
+            {
+                let problem = problem(batch, extents, by_columns);
+                let choice = Choice { method: Method::Portable(tile), parts };
+                let shaders = shaders(&problem, scalar, lanes(&problem), &choice, &limits);
+                for shader in std::iter::once(&shaders.product).chain(&shaders.sum) {
+                    let file = folder.join(format!("{count}.wgsl"));
+                    count += 1;
+                    std::fs::write(&file, &shader.source).expect("a temporary file");
+                    let output = Command::new("tint")
+                        .args(["--format", "wgsl", "-o", if cfg!(windows) { "NUL" } else { "/dev/null" }])
+                        .arg(&file)
+                        .output()
+                        .expect("tint runs");
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    assert!(output.status.success(), "{said}\n{}", shader.source);
+                }
+            }
+        }
+    }
+    std::fs::remove_dir_all(&folder).expect("the temporary folder goes");
 }

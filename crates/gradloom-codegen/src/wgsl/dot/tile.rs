@@ -121,7 +121,8 @@ pub enum Method {
 pub struct Choice {
     /// The kernel.
     pub method: Method,
-    /// Parts into which the sums are cut; more than 1 needs a workspace and a second shader.
+    /// Parts into which the sums are cut, at most; more than 1 needs a workspace and a second shader. Parts are whole staged tiles long, so there
+    /// may be fewer.
     pub parts: u32,
 }
 
@@ -134,9 +135,15 @@ impl Choice {
         }
     }
 
+    /// The choice with as many parts as have terms, at least one.
+    pub(super) fn without_empty_parts(mut self, k: usize) -> Self {
+        self.parts = k.div_ceil(self.part_length(k)).max(1) as u32;
+        self
+    }
+
     /// Length of each part of the sums but the last, a whole number of staged tiles.
     pub(super) fn part_length(&self, k: usize) -> usize {
         let step = self.extents().2 as usize;
-        k.div_ceil(self.parts as usize).div_ceil(step).max(1) * step
+        k.div_ceil(self.parts.max(1) as usize).div_ceil(step).max(1) * step
     }
 }
