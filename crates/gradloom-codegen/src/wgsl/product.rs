@@ -116,7 +116,7 @@ fn item(operands: &Operands, operand: &Operand, index: &str) -> String {
     let (binding, base) = (operand.binding, operand.base / 4);
     match is_vector(operands, operand) {
         true if base == 0 => format!("b{binding}[{index}]"),
-        true => format!("b{binding}[{}u + {index}]", base / 4),
+        true => format!("b{binding}[{}u + ({index})]", base / 4),
         false => source_load(operands, operand, index),
     }
 }
