@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 /// # Panics
 /// When something is wrong, with the text.
 #[track_caller]
-pub fn check(dispatch: &Dispatch, limits: &Limits) {
+pub(crate) fn check(dispatch: &Dispatch, limits: &Limits) {
     let numbered = || {
         let lines = dispatch.source.lines().enumerate();
         lines.map(|(i, line)| format!("{:4} {line}\n", i + 1)).collect::<String>()

@@ -123,6 +123,7 @@ impl Device {
             },
             cache: None,
         });
+        let tables: Vec<Option<Buffer>> = dispatch.bindings.iter().map(|bound| self.table(bound)).collect();
         let entries = dispatch.bindings.iter().enumerate().map(|(i, bound)| {
             let (buffer, range) = match bound {
                 Bound::Operand(i) => {
@@ -131,6 +132,7 @@ impl Device {
                     (&region.expect("all regions are there").1, binding.range.clone())
                 }
                 Bound::Workspace(range) => (&memory.scratch, range.clone()),
+                Bound::Table(numbers) => (tables[i].as_ref().expect("it was made"), 0..4 * numbers.len()),
                 Bound::Status { .. } => (&memory.status, 0..32),
             };
             let size = std::num::NonZeroU64::new(range.len().next_multiple_of(4) as u64);
@@ -152,11 +154,21 @@ impl Device {
         times[times.len() / 2]
     }
 
+    /// A buffer with a table's numbers.
+    fn table(&self, bound: &Bound) -> Option<Buffer> {
+        let Bound::Table(numbers) = bound else { return None };
+        let table = buffer(&self.device, 4 * numbers.len(), BufferUsages::STORAGE | BufferUsages::COPY_DST);
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.queue.write_buffer(&table, 0, &bytes);
+        Some(table)
+    }
+
     fn layout(&self, operands: &Operands, dispatch: &Dispatch) -> wgpu::PipelineLayout {
         let entry = |(i, bound): (usize, &Bound)| {
             let writable = match bound {
                 Bound::Operand(i) => operands.bindings[*i].writable,
                 Bound::Workspace(_) => true,
+                Bound::Table(_) => false,
                 Bound::Status { writable } => *writable,
             };
             wgpu::BindGroupLayoutEntry {

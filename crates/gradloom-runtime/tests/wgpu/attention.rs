@@ -99,7 +99,10 @@ fn blocks_in_workgroup_memory_agree_with_the_reference() {
 #[test]
 fn enough_heads_for_large_blocks() {
     for device in devices() {
-        check(&device, [8, 32, 16, 70, 65, 8, 12], ", causal", 0, 0);
+        // Its compiler takes minutes and gigabytes for blocks of 64 rows, which it would not choose itself.
+        if !device.description().contains("SwiftShader") {
+            check(&device, [8, 32, 16, 70, 65, 8, 12], ", causal", 0, 0);
+        }
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     s.line("workgroupBarrier();");
     tile.products(s, "s", &held, &keys);
     tile.products(s, "d", &slopes, &values);
-    let masked = problem.hides_keys() || problem.keys % tile.columns() != 0;
+    let masked = problem.hides_keys() || !problem.keys.is_multiple_of(tile.columns());
     let scale = problem.scale();
     for i in 0..tile.rows_each {
         for j in 0..tile.columns_each {
@@ -165,7 +165,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
     s.line("workgroupBarrier();");
     tile.products(s, "s", &keys, &queries);
     tile.products(s, "d", &values, &slopes);
-    let masked = problem.hides_keys() || problem.queries % tile.columns() != 0;
+    let masked = problem.hides_keys() || !problem.queries.is_multiple_of(tile.columns());
     let scale = problem.scale();
     for i in 0..tile.rows_each {
         for j in 0..tile.columns_each {

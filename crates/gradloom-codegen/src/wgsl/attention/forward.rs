@@ -81,7 +81,7 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
 
 /// Turns scores into exponentials relative to the new maximum.
 fn softmax(source: &mut Source<'_>, problem: &Problem, tile: &Tile, values: &Block) {
-    let masked = problem.hides_keys() || problem.keys % tile.columns() != 0;
+    let masked = problem.hides_keys() || !problem.keys.is_multiple_of(tile.columns());
     let seen = |i: usize, j: usize| format!("start + across + {}u < limit_{i}", j * tile.column_threads);
     for i in 0..tile.rows_each {
         let mut greatest = String::from(LOWEST);

@@ -9,8 +9,6 @@ use crate::wgsl::source::Source;
 
 /// Elements of a row that an invocation keeps in registers, and of a result that it sums up.
 const REGISTERS: usize = 64;
-/// Rows of an invocation on a software device.
-const EACH: usize = 4;
 
 /// How rows (queries or keys) are shared out: `count` of them for each head and part of the result.
 pub(super) struct Shares {
@@ -35,8 +33,13 @@ impl Shares {
         width: usize,
         operands: [usize; 2],
     ) -> Self {
-        let short = operands.iter().all(|&width| width <= REGISTERS);
-        let each = if software && short && count > 8 { EACH } else { 1 };
+        // Longer rows do not fit in a CPU's registers, and take long to compile.
+        let each = match operands[0].max(operands[1]) {
+            _ if !software || count <= 8 => 1,
+            ..=32 => 4,
+            ..=REGISTERS => 2,
+            _ => 1,
+        };
         let together = software || count >= 64;
         let size = if software { 8 } else { 64 };
         Self { size, each, count, parts: width.div_ceil(REGISTERS).max(1), heads, sequences, together }
