@@ -148,7 +148,7 @@ pub(crate) fn cross_entropy(rows: usize, columns: usize) -> Builder {
     let x = b.load(DType::F32, Level::Element);
     let label = b.load(DType::I32, Level::Row);
     let weight = b.load(DType::F32, Level::Uniform);
-    let (zero, one) = (b.number(0.0), b.number(1.0));
+    let zero = b.number(0.0);
     let label = b.check(label, columns);
     let max = b.reduce(ReduceOp::Max, x);
     let shifted = b.binary(Sub, x, max);
@@ -160,10 +160,11 @@ pub(crate) fn cross_entropy(rows: usize, columns: usize) -> Builder {
     let picked = b.select(hit, shifted, zero);
     let picked = b.reduce(ReduceOp::Sum, picked);
     let loss = b.binary(Sub, logarithm, picked);
-    let probability = b.binary(Div, exponential, sum);
-    let target = b.select(hit, one, zero);
-    let difference = b.binary(Sub, probability, target);
-    let gradient = b.binary(Mul, difference, weight);
+    // As the compiler has it: the row's factor first.
+    let factor = b.binary(Div, weight, sum);
+    let share = b.binary(Mul, factor, exponential);
+    let difference = b.binary(Sub, share, weight);
+    let gradient = b.select(hit, difference, share);
     b.store(loss, None);
     b.store(gradient, None);
     b
