@@ -44,7 +44,9 @@ pub(crate) fn open(target: Option<Target>, adapter: Option<&str>, threads: Optio
     check_threads(threads)?;
     let target = target.unwrap_or(if adapter.is_some() { Target::Wgpu } else { Target::Cpu });
     match (target, adapter) {
-        (Target::Cpu, Some(_)) => Err(Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu")),
+        (Target::Cpu, Some(_)) => {
+            Err(Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu"))
+        }
         (Target::Cpu, None) => cpu(threads),
         (Target::Wgpu, adapter) => gpu(adapter),
         (Target::Auto, adapter) => gpu(adapter).or_else(|_| cpu(threads)),

@@ -41,7 +41,10 @@ fn gpus() -> Result<()> {
             ("timestamps", gpu.timestamps),
         ];
         let has: Vec<&str> = has.into_iter().filter_map(|(name, has)| has.then_some(name)).collect();
-        print_line!("       used: {}", if has.is_empty() { "no optional features".to_string() } else { has.join(", ") })?;
+        print_line!(
+            "       used: {}",
+            if has.is_empty() { "no optional features".to_string() } else { has.join(", ") }
+        )?;
     }
     Ok(())
 }

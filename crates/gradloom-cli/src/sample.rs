@@ -1,7 +1,7 @@
 //! `gradloom sample`.
 
-use crate::failure::{Failure, Result};
 use crate::device::DeviceArguments;
+use crate::failure::{Failure, Result};
 use crate::model::{Writer, untrained};
 use crate::output::{printable, quoted, written};
 use crate::run::{MODEL, STATE, Saved};

@@ -62,7 +62,8 @@ impl<T: Target> Lowering<'_, T> {
             && parts.iter().any(|part| self.is_split(&part.kernel))
         {
             for part in parts {
-                let (reads, writes) = (reads[part.reads.clone()].to_vec(), writes[part.writes.clone()].to_vec());
+                let (reads, writes) =
+                    (reads[part.reads.clone()].to_vec(), writes[part.writes.clone()].to_vec());
                 self.kernel(KernelSpec { op, kernel: part.kernel.clone(), reads, writes, commit, once });
             }
             return;
@@ -121,7 +122,9 @@ impl<T: Target> Lowering<'_, T> {
     /// Makes the operands fit the kernel; gives the scratch that it needs.
     fn prepare(&mut self, op: OpId, kernel: &Kernel, reads: &mut [Access], writes: &[Access]) -> usize {
         match kernel {
-            Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => self.fit_dot_operands(op, axes, reads),
+            Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
+                self.fit_dot_operands(op, axes, reads)
+            }
             Kernel::Op(OpKind::Custom(_)) => {
                 for read in reads.iter_mut().filter(|read| !read.layout.is_contiguous()) {
                     *read = self.copy(op, read);
@@ -192,7 +195,11 @@ impl<T: Target> Lowering<'_, T> {
     fn aliases(&self, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> Vec<(usize, usize)> {
         match kernel {
             Kernel::Op(
-                OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. },
+                OpKind::Unary(_)
+                | OpKind::Binary(_)
+                | OpKind::Compare(_)
+                | OpKind::Select
+                | OpKind::Cast { .. },
             ) => {
                 let same_size = |read: &Access| read.dtype.bytes() == writes[0].dtype.bytes();
                 (0..reads.len()).filter(|&i| same_size(&reads[i])).map(|i| (0, i)).collect()

@@ -66,6 +66,10 @@ pub(crate) trait Loaded: Send {
     fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()>;
     /// Bytes that loading asked the system for: arena, constants, scratch.
     fn allocated(&self) -> usize;
+    /// What a step asks of a device that works beside the host.
+    fn work(&self) -> Option<Work> {
+        None
+    }
     /// Number of different kernels.
     fn unique_kernels(&self) -> usize;
     /// Starts or stops noting when launches run; a backend that cannot tell ignores it.
@@ -76,6 +80,21 @@ pub(crate) trait Loaded: Send {
     }
 }
 
+/// What a program asks of a device that works beside the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Kernels that a step runs.
+    pub dispatches: usize,
+    /// Compute passes of a step.
+    pub passes: usize,
+    /// Submissions of a step.
+    pub submits: usize,
+    /// How often results were copied to the host so far.
+    pub readbacks: usize,
+    /// Bytes that the device gave beyond the plan: the step's status, tables of grouped kernels.
+    pub extra_bytes: usize,
+}
+
 /// A program whose steps are queued on a device, which decides itself whether they commit.
 pub(crate) trait Deferred {
     /// Queues a step on what was written before. The caller has the store's turn.
@@ -84,8 +103,6 @@ pub(crate) trait Deferred {
 
 /// A step that was queued.
 pub(crate) trait Pending: std::fmt::Debug + Send + Sync {
-    /// Whether the device is done with it, so that [`Pending::wait`] does not wait.
-    fn is_done(&self) -> bool;
     /// Waits for the device. To be called once.
     fn wait(&self) -> Result<Finished>;
 }

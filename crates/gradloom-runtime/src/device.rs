@@ -93,7 +93,11 @@ impl Device {
     /// As [`Device::wgpu`].
     #[cfg(feature = "wgpu")]
     #[doc(hidden)]
-    pub fn wgpu_limited(name: &str, limit: fn(&mut gradloom_codegen::wgsl::Limits), fusion: Fusion) -> Result<Self> {
+    pub fn wgpu_limited(
+        name: &str,
+        limit: fn(&mut gradloom_codegen::wgsl::Limits),
+        fusion: Fusion,
+    ) -> Result<Self> {
         let request = Request { name: name.to_string(), software: true, limit: Some(limit) };
         Ok(Self::with(WgpuBackend::new(&request, fusion)?))
     }

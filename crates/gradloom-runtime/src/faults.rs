@@ -3,7 +3,7 @@
 //! In: any device. Out: the same device behind [`Faulty`], and [`Faults`], which say what fails and when. Always holds: what is not told to
 //! fail does what the device behind does; a fault happens once.
 
-use crate::backend::{Backend, Deferred, Finished, Loaded, Pending};
+use crate::backend::{Backend, Deferred, Finished, Loaded, Pending, Work};
 use crate::cpu::Pool;
 use crate::device::Device;
 use crate::memory::{Allocate, Memory};
@@ -254,6 +254,10 @@ impl Loaded for FaultyProgram {
         self.inner.allocated()
     }
 
+    fn work(&self) -> Option<Work> {
+        self.inner.work()
+    }
+
     fn unique_kernels(&self) -> usize {
         self.inner.unique_kernels()
     }
@@ -271,7 +275,10 @@ impl Loaded for FaultyProgram {
 impl Deferred for FaultyProgram {
     fn submit(&mut self) -> Result<Arc<dyn Pending>> {
         if let Some(failing) = self.faults.meet(Fault::Launch, self.plan.launches.len()) {
-            return Err(failed(&format!("launch {failing} (`{}`)", self.plan.launches[failing].kernel.name())));
+            return Err(failed(&format!(
+                "launch {failing} (`{}`)",
+                self.plan.launches[failing].kernel.name()
+            )));
         }
         let inner = self.inner.deferred().expect("it was asked before").submit()?;
         Ok(Arc::new(FaultyPending { inner, faults: self.faults.clone() }))
@@ -286,10 +293,6 @@ struct FaultyPending {
 }
 
 impl Pending for FaultyPending {
-    fn is_done(&self) -> bool {
-        self.inner.is_done()
-    }
-
     fn wait(&self) -> Result<Finished> {
         self.faults.read("the step's results")?;
         self.inner.wait()

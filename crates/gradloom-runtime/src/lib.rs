@@ -18,6 +18,7 @@ mod train;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+pub use backend::Work;
 pub use device::Device;
 pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
@@ -25,6 +26,6 @@ pub use outputs::Outputs;
 pub use profile::LaunchSpan;
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
+pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};
 #[cfg(feature = "wgpu")]
 pub use wgpu::{AdapterReport, adapters};
-pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};

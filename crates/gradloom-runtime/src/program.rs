@@ -8,7 +8,7 @@ mod evaluate;
 
 pub use debug::{DebugRun, Retention};
 
-use crate::backend::{Backend, Loaded, Pending};
+use crate::backend::{Backend, Loaded, Pending, Work};
 use crate::device::Device;
 use crate::profile::LaunchSpan;
 use crate::store::{Content, Store, lost};
@@ -142,6 +142,11 @@ impl Program {
     /// Bytes that loading asked the system for, without the store's.
     pub fn allocated(&self) -> usize {
         self.loaded.allocated()
+    }
+
+    /// What a step asks of a device that works beside the host; nothing for one that does not.
+    pub fn work(&self) -> Option<Work> {
+        self.loaded.work()
     }
 
     /// Number of different kernels.

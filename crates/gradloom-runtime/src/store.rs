@@ -220,7 +220,8 @@ impl Content {
     /// The same entries with the same elements, in memory of their own.
     pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Result<Self> {
         let copied = |segment: &Segment| {
-            let memory = segment.memory.duplicate(allocate)?.ok_or_else(|| no_memory(segment.memory.len()))?;
+            let memory =
+                segment.memory.duplicate(allocate)?.ok_or_else(|| no_memory(segment.memory.len()))?;
             Ok(Segment { start: segment.start, memory: Arc::new(memory) })
         };
         let segments = self.segments.iter().map(copied).collect::<Result<_>>()?;

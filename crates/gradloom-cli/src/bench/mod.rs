@@ -6,8 +6,8 @@ mod process;
 mod report;
 mod timing;
 
-use crate::failure::{Failure, Result};
 use crate::device::{Target, open};
+use crate::failure::{Failure, Result};
 use crate::output::print_line;
 use configs::Config;
 use gradloom::Device;

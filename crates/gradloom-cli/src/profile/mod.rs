@@ -6,8 +6,8 @@ mod report;
 mod trace;
 
 use crate::bench::configs::Config;
-use crate::failure::{Failure, Result};
 use crate::device::DeviceArguments;
+use crate::failure::{Failure, Result};
 use crate::output::{print_line, written};
 use collect::Profile;
 use std::io::Write;

@@ -114,7 +114,9 @@ impl<'b> Nodes<'b> {
                 self.name(id, operands[0].clone());
                 return operands[0].clone();
             }
-            NodeKind::Reduce(..) => panic!("gradloom: a reduction was used before it was computed; please report this"),
+            NodeKind::Reduce(..) => {
+                panic!("gradloom: a reduction was used before it was computed; please report this")
+            }
         };
         let suffix = if node.level == Level::Element { place.suffix } else { "" };
         let name = format!("{id}{suffix}");
@@ -124,7 +126,14 @@ impl<'b> Nodes<'b> {
     }
 
     /// Adds the statements of a store at a position; `value` is the node's expression.
-    pub(crate) fn store(&self, source: &mut Source<'_>, write: usize, level: Level, place: Place<'_>, value: &str) {
+    pub(crate) fn store(
+        &self,
+        source: &mut Source<'_>,
+        write: usize,
+        level: Level,
+        place: Place<'_>,
+        value: &str,
+    ) {
         let operand = &source.operands.writes[write];
         let index = index_at_level(self.body, &operand.layout, level, place);
         source.store(operand, &index, value);
@@ -151,7 +160,12 @@ pub(crate) fn stores_of(body: &Body, wanted: Level) -> Vec<(NodeId, usize)> {
         .collect()
 }
 
-fn index_at_level(body: &Body, layout: &gradloom_core::kernel::Layout, level: Level, place: Place<'_>) -> String {
+fn index_at_level(
+    body: &Body,
+    layout: &gradloom_core::kernel::Layout,
+    level: Level,
+    place: Place<'_>,
+) -> String {
     match (level, place.position) {
         (Level::Uniform, _) => index_at(layout, "0u"),
         (Level::Row, _) => index_at(layout, place.row),

@@ -4,8 +4,8 @@
 //! trap, and read as the nearest that is in range.
 
 use super::Dispatch;
-use super::source::zero;
 use super::movement::{done, each};
+use super::source::zero;
 use super::source::{Source, index_at};
 use gradloom_core::kernel::Layout;
 

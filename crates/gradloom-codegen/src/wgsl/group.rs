@@ -10,7 +10,9 @@ use super::source::{Source, WORKGROUP, type_name};
 use super::{Dispatch, Limits, Operands, Shaders, bind_together};
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, ReduceOp};
-use gradloom_core::kernel::{Access, Body, Kernel, Launch, Layout, Level, NodeId, NodeKind, Part, Phase, Store};
+use gradloom_core::kernel::{
+    Access, Body, Kernel, Launch, Layout, Level, NodeId, NodeKind, Part, Phase, Store,
+};
 use gradloom_core::plan::Plan;
 use std::collections::HashMap;
 
@@ -52,7 +54,11 @@ fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<String> {
     }
     Some(match total {
         // Along a row, or across rows of one column: the same.
-        Some((op, node)) => format!("{} {node} of\n{}", op.name(), Body { stores: Vec::new(), nodes: body.nodes[..=node.index()].to_vec(), ..body.clone() }),
+        Some((op, node)) => format!(
+            "{} {node} of\n{}",
+            op.name(),
+            Body { stores: Vec::new(), nodes: body.nodes[..=node.index()].to_vec(), ..body.clone() }
+        ),
         None => body.to_string(),
     })
 }
@@ -182,7 +188,9 @@ impl Table {
         source.line(format!("let elements = {table}[entry + 1u];"));
         source.line(format!("let first = (group - {table}[entry]) * {CHUNK}u;"));
         source.line(format!("let last = min(first + {CHUNK}u, elements);"));
-        source.line(format!("for (var position = first + local; position < last; position += {WORKGROUP}u) {{"));
+        source.line(format!(
+            "for (var position = first + local; position < last; position += {WORKGROUP}u) {{"
+        ));
     }
 }
 

@@ -68,7 +68,8 @@ pub fn guards(plan: &Plan, launch: &Launch, limits: &Limits) -> Result<Shaders> 
             }
         }
     }
-    let launch = Launch { kernel: Kernel::Copy, reads, writes: Vec::new(), phase: Phase::Compute, ..launch.clone() };
+    let launch =
+        Launch { kernel: Kernel::Copy, reads, writes: Vec::new(), phase: Phase::Compute, ..launch.clone() };
     let operands = super::bind(&launch, plan, limits)?;
     let mut source = Source::new(&operands, limits, false, 0);
     source.global("var<workgroup> verdict: atomic<u32>;");

@@ -1,15 +1,16 @@
 //! Bodies without reductions: one invocation for each position.
 
+use super::Dispatch;
 use super::body::{Nodes, Place, checks_of, stores_of};
 use super::source::{Source, WORKGROUP};
-use super::Dispatch;
 use gradloom_core::kernel::{Body, Level};
 
 /// The shader of a body that reduces nothing.
 pub(crate) fn map(mut source: Source<'_>, body: &Body, label: &str) -> Dispatch {
     let positions = body.rows * body.columns;
     source.line(format!("let position = group * {WORKGROUP}u + local;"));
-    let inside = if positions % WORKGROUP as usize == 0 { "" } else { &format!("position < {positions}u") };
+    let inside =
+        if positions.is_multiple_of(WORKGROUP as usize) { "" } else { &format!("position < {positions}u") };
     let guard = match (inside, source.gated) {
         ("", false) => String::new(),
         (inside, false) => inside.to_string(),

@@ -91,7 +91,13 @@ pub struct Shaders {
 ///
 /// # Errors
 /// When the kernel cannot run on an adapter with these limits.
-pub fn shaders(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limits) -> Result<Vec<Shaders>> {
+pub fn shaders(
+    launch: &Launch,
+    number: usize,
+    plan: &Plan,
+    graph: &Graph,
+    limits: &Limits,
+) -> Result<Vec<Shaders>> {
     let Kernel::Group(parts) = &launch.kernel else {
         return Ok(vec![one(launch, number, plan, graph, limits)?]);
     };
@@ -150,15 +156,23 @@ fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limi
         Kernel::Copy => movement::copy(source(), &label),
         Kernel::WriteRegion => movement::write_region(source(), &label),
         Kernel::Op(OpKind::Concat { axis }) => movement::concat(&operands, limits, gated, number, *axis),
-        Kernel::Op(OpKind::Pad { low, interior, value, .. }) => movement::pad(source(), low, interior, *value),
+        Kernel::Op(OpKind::Pad { low, interior, value, .. }) => {
+            movement::pad(source(), low, interior, *value)
+        }
         Kernel::Op(OpKind::DynamicSlice { .. }) => movement::dynamic_slice(source()),
-        Kernel::Op(OpKind::DynamicUpdateSlice) => movement::dynamic_update_slice(&operands, limits, gated, number),
+        Kernel::Op(OpKind::DynamicUpdateSlice) => {
+            movement::dynamic_update_slice(&operands, limits, gated, number)
+        }
         Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec),
-        Kernel::Op(OpKind::AttentionGrad(spec)) => attention::attention_grad(&operands, limits, gated, number, spec),
+        Kernel::Op(OpKind::AttentionGrad(spec)) => {
+            attention::attention_grad(&operands, limits, gated, number, spec)
+        }
         Kernel::Op(OpKind::RandomBits { site, .. }) => random::random_bits(source(), *site),
         Kernel::Op(OpKind::ArgReduce { op, axis }) => extreme::arg_reduce(source(), *op, *axis, &label),
         Kernel::Op(OpKind::Gather { batch }) => gather::gather(source(), *batch),
-        Kernel::Op(OpKind::ScatterAdd { batch }) => scatter::scatter_add(&operands, limits, gated, number, *batch),
+        Kernel::Op(OpKind::ScatterAdd { batch }) => {
+            scatter::scatter_add(&operands, limits, gated, number, *batch)
+        }
         Kernel::Op(
             kind @ (OpKind::Unary(_)
             | OpKind::Binary(_)
@@ -189,7 +203,11 @@ fn bind_together(launch: &Launch, plan: &Plan, limits: &Limits) -> Result<Operan
     checked(launch, limits, Operands::new(launch, plan, limits, usize::MAX / 2))
 }
 
-fn checked(launch: &Launch, limits: &Limits, operands: std::result::Result<Operands, usize>) -> Result<Operands> {
+fn checked(
+    launch: &Launch,
+    limits: &Limits,
+    operands: std::result::Result<Operands, usize>,
+) -> Result<Operands> {
     operands.map_err(|bytes| {
         let message =
             format!("a kernel needs a binding of {bytes} bytes, the adapter allows {}", limits.binding_bytes);

@@ -83,7 +83,8 @@ pub(crate) fn dynamic_slice(mut source: Source<'_>) -> Vec<Dispatch> {
     each(&mut source, elements, |source| {
         starts(source, &read.layout.shape, &write.layout.shape, 1);
         coordinates(source, &write.layout.shape, "position");
-        let from: Vec<String> = (0..read.layout.shape.rank()).map(|axis| format!("c{axis} + s{axis}")).collect();
+        let from: Vec<String> =
+            (0..read.layout.shape.rank()).map(|axis| format!("c{axis} + s{axis}")).collect();
         let value = source.load(&read, &index_of(&read.layout, &from));
         source.store(&write, &index_at(&write.layout, "position"), &value);
     });
@@ -91,7 +92,12 @@ pub(crate) fn dynamic_slice(mut source: Source<'_>) -> Vec<Dispatch> {
 }
 
 /// The operand with a window replaced; out of range is a trap. The result may lie in the operand's place.
-pub(crate) fn dynamic_update_slice(operands: &Operands, limits: &Limits, gated: bool, number: usize) -> Vec<Dispatch> {
+pub(crate) fn dynamic_update_slice(
+    operands: &Operands,
+    limits: &Limits,
+    gated: bool,
+    number: usize,
+) -> Vec<Dispatch> {
     let (read, window, write) = (&operands.reads[0], &operands.reads[1], &operands.writes[0]);
     let mut shaders = Vec::new();
     if (read.binding, read.base) != (write.binding, write.base) || read.layout != write.layout {
@@ -102,7 +108,8 @@ pub(crate) fn dynamic_update_slice(operands: &Operands, limits: &Limits, gated: 
     each(&mut source, elements, |source| {
         starts(source, &write.layout.shape, &window.layout.shape, 2);
         coordinates(source, &window.layout.shape, "position");
-        let to: Vec<String> = (0..write.layout.shape.rank()).map(|axis| format!("c{axis} + s{axis}")).collect();
+        let to: Vec<String> =
+            (0..write.layout.shape.rank()).map(|axis| format!("c{axis} + s{axis}")).collect();
         let value = source.load(window, &index_at(&window.layout, "position"));
         source.store(write, &index_of(&write.layout, &to), &value);
     });
@@ -121,7 +128,8 @@ pub(crate) fn write_region(mut source: Source<'_>, label: &str) -> Vec<Dispatch>
             source.line(format!("let s{axis} = u32({value});"));
         }
         coordinates(source, &window.layout.shape, "position");
-        let to: Vec<String> = (0..write.layout.shape.rank()).map(|axis| format!("c{axis} + s{axis}")).collect();
+        let to: Vec<String> =
+            (0..write.layout.shape.rank()).map(|axis| format!("c{axis} + s{axis}")).collect();
         let value = source.load(&window, &index_at(&window.layout, "position"));
         source.store(&write, &index_of(&write.layout, &to), &value);
     });

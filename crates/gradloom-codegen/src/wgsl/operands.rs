@@ -70,7 +70,8 @@ impl Operands {
     /// # Errors
     /// When a binding has more bytes than the adapter allows: its size.
     pub fn new(launch: &Launch, plan: &Plan, limits: &Limits, reserved: usize) -> Result<Self, usize> {
-        let scalars = plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes).max();
+        let scalars =
+            plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes).max();
         let span = |access: &Access| {
             let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
             match buffer.role {
@@ -93,7 +94,13 @@ impl Operands {
         }
         let place = |access: &Access| {
             if empty(access) {
-                return Operand { binding: NONE, base: 0, dtype: access.dtype, layout: access.layout.clone(), start: None };
+                return Operand {
+                    binding: NONE,
+                    base: 0,
+                    dtype: access.dtype,
+                    layout: access.layout.clone(),
+                    start: None,
+                };
             }
             let (region, range) = span(access);
             let binding = spans

@@ -71,7 +71,8 @@ pub(crate) fn product<'a>(
             store: &|writer, element| {
                 let mut sources = sources.borrow_mut();
                 let source: &mut Source<'_> = sources.last_mut().expect("declarations come first");
-                source.line(format!("let product_row = {} * {}u + {};", element.batch, problem.m, element.row));
+                source
+                    .line(format!("let product_row = {} * {}u + {};", element.batch, problem.m, element.row));
                 finish(source, epilogue, element.column, element.index, element.value);
                 writer.lines(&source.take_lines());
             },
@@ -80,7 +81,11 @@ pub(crate) fn product<'a>(
             let mut source = source();
             if stage != Stage::Whole {
                 let bytes = 4 * elements(&problem) * choice.parts as usize;
-                source.named_workspace(0..bytes, "workspace", &format!("array<{}>", dot::workspace_item(&problem)));
+                source.named_workspace(
+                    0..bytes,
+                    "workspace",
+                    &format!("array<{}>", dot::workspace_item(&problem)),
+                );
             }
             sources.borrow_mut().push(source);
             DECLARATIONS.to_string()

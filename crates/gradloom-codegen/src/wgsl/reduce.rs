@@ -9,7 +9,8 @@ pub(crate) fn as_body(op: ReduceOp, axes: &[usize], launch: &Launch) -> Launch {
     let shape = &operand.layout.shape;
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();
     let extent = |axes: &[usize]| axes.iter().map(|&axis| shape[axis]).product::<usize>();
-    let nearest = (0..shape.rank()).filter(|&a| shape[a] > 1).min_by_key(|&axis| operand.layout.strides[axis]);
+    let nearest =
+        (0..shape.rank()).filter(|&a| shape[a] > 1).min_by_key(|&axis| operand.layout.strides[axis]);
     let across = nearest.is_some_and(|axis| kept.contains(&axis)) && extent(axes) > 0;
     let order = if across { [axes, &kept[..]].concat() } else { [&kept[..], axes].concat() };
     let node = |kind, level| Node { kind, dtype: operand.dtype, level };

@@ -326,7 +326,8 @@ impl<'a, 'b> Rows<'a, 'b> {
             });
         }
         let place = Place { row: "row", column: "0u", position: None, suffix: "" };
-        for (level, condition) in [(Level::Row, "lane == 0u"), (Level::Uniform, "group == 0u && local == 0u")] {
+        for (level, condition) in [(Level::Row, "lane == 0u"), (Level::Uniform, "group == 0u && local == 0u")]
+        {
             let stores = stores_of(body, level);
             if stores.is_empty() {
                 continue;
@@ -354,7 +355,8 @@ impl<'a, 'b> Rows<'a, 'b> {
         checks: &[NodeId],
         place: Place<'_>,
     ) {
-        let wanted = elements.iter().map(|&(node, _)| node).chain(columns.iter().map(|&(_, _, node, _)| node));
+        let wanted =
+            elements.iter().map(|&(node, _)| node).chain(columns.iter().map(|&(_, _, node, _)| node));
         for node in wanted.chain(checks.iter().copied()) {
             self.nodes.compute(&mut self.source, node, place);
         }
@@ -449,7 +451,11 @@ impl<'a, 'b> Rows<'a, 'b> {
                 }
                 let mut condition = if slots > 1 { "slot == 0u".to_string() } else { String::new() };
                 if this.schedule.unrolled() && this.is_ragged(k) {
-                    condition = [condition, format!("inside_{k}")].into_iter().filter(|c| !c.is_empty()).collect::<Vec<_>>().join(" && ");
+                    condition = [condition, format!("inside_{k}")]
+                        .into_iter()
+                        .filter(|c| !c.is_empty())
+                        .collect::<Vec<_>>()
+                        .join(" && ");
                 }
                 if !condition.is_empty() {
                     this.source.line(format!("if ({condition}) {{"));
@@ -457,7 +463,8 @@ impl<'a, 'b> Rows<'a, 'b> {
                 this.source.line(format!("var all = {own};"));
                 if slots > 1 {
                     this.source.line(format!("for (var other = 1u; other < {slots}u; other++) {{"));
-                    let sum = this.source.combine(op, dtype, "all", &format!("{array}[other * {lanes}u + lane]"));
+                    let sum =
+                        this.source.combine(op, dtype, "all", &format!("{array}[other * {lanes}u + lane]"));
                     this.source.line(format!("all = {sum};"));
                     this.source.line("}");
                 }

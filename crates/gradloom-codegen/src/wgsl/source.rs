@@ -177,7 +177,9 @@ impl<'a> Source<'a> {
         self.traps = true;
         let launch = self.launch + 1;
         let zero = format!("{divisor} == 0");
-        self.line(format!("if ({zero} && atomicCompareExchangeWeak(&status[1], 0u, {launch}u).exchanged) {{"));
+        self.line(format!(
+            "if ({zero} && atomicCompareExchangeWeak(&status[1], 0u, {launch}u).exchanged) {{"
+        ));
         self.line(format!("atomicStore(&status[2], {position});"));
         self.line("}");
     }
@@ -230,11 +232,14 @@ impl<'a> Source<'a> {
         let (declarations, bindings) = self.declarations();
         let mut text = format!("// {label}\n{declarations}");
         let workgroups = limits.spread(count);
-        let entry = "@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32";
+        let entry =
+            "@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32";
         write!(text, "@compute @workgroup_size({size})\nfn main({entry}) {{\n").expect(TEXT);
         match workgroups[1] {
             0 | 1 => text.push_str("    let group = workgroup.x;\n"),
-            _ => writeln!(text, "    let group = workgroup.x + workgroup.y * {}u;", workgroups[0]).expect(TEXT),
+            _ => {
+                writeln!(text, "    let group = workgroup.x + workgroup.y * {}u;", workgroups[0]).expect(TEXT)
+            }
         }
         if workgroups[0] as usize * workgroups[1] as usize > count {
             writeln!(text, "    if (group >= {count}u) {{\n        return;\n    }}").expect(TEXT);

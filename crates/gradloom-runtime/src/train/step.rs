@@ -5,8 +5,8 @@ use crate::outputs::to_f32;
 use crate::program::Outcome;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Results of one run, in a slot that is used again when nobody holds it.
 #[derive(Debug, Default)]
@@ -57,11 +57,6 @@ impl Slot {
             let finished = pending.wait().and_then(|f| Done::new(self.step, f.outcome, f.outputs));
             finished.unwrap_or_else(|error| Done { error: Some(error), values: Vec::new() })
         })
-    }
-
-    /// Whether [`Slot::done`] would not wait.
-    pub(crate) fn is_done(&self) -> bool {
-        self.done.get().is_some() || self.pending.as_ref().is_none_or(|pending| pending.is_done())
     }
 
     /// Whether the run failed and nobody has seen it.

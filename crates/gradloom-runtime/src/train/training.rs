@@ -94,7 +94,9 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// When data does not have the declared dtype or size (nothing was run); when an earlier step failed and its error was not
     /// read (on a queue, up to a few steps earlier); when the store is lost.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
-        while self.in_flight.front().is_some_and(|step| self.in_flight.len() >= IN_FLIGHT || step.slot.is_done()) {
+        // Nobody looks at results before they are asked for, or before there are too many of them.
+        let known = |step: &Step| step.slot.done.get().is_some();
+        while self.in_flight.front().is_some_and(|step| self.in_flight.len() >= IN_FLIGHT || known(step)) {
             let step = self.in_flight.pop_front().expect("there is a first one");
             if step.slot.has_unread_error() {
                 step.result()?;
@@ -121,7 +123,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         }
         self.attempted += 1;
         let step = Step { slot: Arc::clone(&self.slots[index]) };
-        if !step.slot.is_done() || step.slot.done().error.is_some() {
+        if step.slot.done.get().is_none_or(|done| done.error.is_some()) {
             self.in_flight.push_back(step.clone());
         }
         Ok(step)

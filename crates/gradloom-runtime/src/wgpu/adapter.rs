@@ -56,7 +56,10 @@ pub fn adapters() -> Vec<AdapterReport> {
 
 fn instance() -> Instance {
     let backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
-    Instance::new(InstanceDescriptor { backends, ..InstanceDescriptor::new_without_display_handle_from_env() })
+    Instance::new(InstanceDescriptor {
+        backends,
+        ..InstanceDescriptor::new_without_display_handle_from_env()
+    })
 }
 
 /// The adapters, the best first: discrete before integrated before software.
@@ -116,12 +119,15 @@ pub(super) fn open(request: &Request) -> Result<Gpu> {
         };
         let error = Error::new(ErrorKind::Device, message);
         return Err(match names.is_empty() {
-            true => error.help("install a Vulkan driver (on Linux: the vendor's, or Mesa's), or use `--device cpu`"),
-            false => error.note(format!("there is: {}", names.join(", "))).help("name one of these, or use `--device cpu`"),
+            true => error
+                .help("install a Vulkan driver (on Linux: the vendor's, or Mesa's), or use `--device cpu`"),
+            false => error
+                .note(format!("there is: {}", names.join(", ")))
+                .help("name one of these, or use `--device cpu`"),
         });
     };
     let report = AdapterReport::new(adapter);
-    let mut limits = report.limits.clone();
+    let mut limits = report.limits;
     if let Some(change) = request.limit {
         change(&mut limits);
     }

@@ -43,7 +43,7 @@ impl DeviceMemory {
     }
 
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        if offset % 4 == 0 && bytes.len() % 4 == 0 {
+        if offset.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
             self.gpu.queue.write_buffer(&self.buffer, offset as u64, bytes);
             return self.gpu.health.check();
         }
@@ -87,7 +87,8 @@ pub(super) fn read_staging(
         let _ = sender.send(result);
     });
     gpu.wait(submission)?;
-    let failed = |what: String| Error::new(ErrorKind::Device, format!("results of the GPU cannot be read: {what}"));
+    let failed =
+        |what: String| Error::new(ErrorKind::Device, format!("results of the GPU cannot be read: {what}"));
     receiver.recv().map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
     f(&slice.get_mapped_range().map_err(|error| failed(error.to_string()))?);
     staging.unmap();

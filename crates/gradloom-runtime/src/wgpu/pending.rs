@@ -12,7 +12,7 @@ use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Launch, NodeKind};
 use gradloom_core::plan::Plan;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use wgpu::{Buffer, SubmissionIndex};
 
@@ -29,6 +29,7 @@ pub(super) struct Results {
     pub(super) copies: Vec<(Access, Range<usize>, usize)>,
     bytes: usize,
     free: Mutex<Vec<Buffer>>,
+    readbacks: AtomicUsize,
 }
 
 impl Results {
@@ -43,7 +44,7 @@ impl Results {
             bytes += end - start;
         }
         let (gpu, graph, plan) = (Arc::clone(gpu), Arc::clone(graph), Arc::clone(plan));
-        Self { gpu, graph, plan, copies, bytes, free: Mutex::default() }
+        Self { gpu, graph, plan, copies, bytes, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
     }
 
     /// A staging buffer that no step uses.
@@ -52,10 +53,18 @@ impl Results {
         free.map_or_else(|| staging(&self.gpu, self.bytes), Ok)
     }
 
+    /// How often results were read so far.
+    pub(super) fn readbacks(&self) -> usize {
+        self.readbacks.load(Ordering::Relaxed)
+    }
+
     fn finished(&self, bytes: &[u8]) -> Finished {
         let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b]));
-        let mut values: Vec<Vec<u8>> =
-            self.copies.iter().map(|(access, range, at)| gather(access, range.start, &bytes[*at..])).collect();
+        let mut values: Vec<Vec<u8>> = self
+            .copies
+            .iter()
+            .map(|(access, range, at)| gather(access, range.start, &bytes[*at..]))
+            .collect();
         let guards = values.split_off(self.plan.outputs.len());
         let outcome = match Verdict::new(std::array::from_fn(word)) {
             Verdict::Committed => Ok(Outcome::Committed),
@@ -72,7 +81,10 @@ impl Results {
         let op = &self.graph.ops[launch.op];
         let window = |window: &Access, whole: &Access| {
             let (window, whole) = (&window.layout.shape, &whole.layout.shape);
-            format!("an update of {} elements at {index} does not fit axis {position} of {whole}", window[position])
+            format!(
+                "an update of {} elements at {index} does not fit axis {position} of {whole}",
+                window[position]
+            )
         };
         let message = match &launch.kernel {
             Kernel::WriteRegion => window(&launch.reads[0], &launch.writes[0]),
@@ -147,31 +159,20 @@ pub(super) struct PendingStep {
     results: Arc<Results>,
     staging: Option<Buffer>,
     submission: SubmissionIndex,
-    done: Arc<AtomicBool>,
 }
 
 impl PendingStep {
     /// A step whose results go to a staging buffer, just submitted.
     pub(super) fn new(results: &Arc<Results>, staging: Buffer, submission: SubmissionIndex) -> Self {
-        let done = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&done);
-        results.gpu.queue.on_submitted_work_done(move || flag.store(true, Ordering::Release));
-        Self { results: Arc::clone(results), staging: Some(staging), submission, done }
+        Self { results: Arc::clone(results), staging: Some(staging), submission }
     }
 }
 
 impl Pending for PendingStep {
-    fn is_done(&self) -> bool {
-        if !self.done.load(Ordering::Acquire) {
-            // An error is seen when the results are read.
-            let _ = self.results.gpu.device.poll(wgpu::PollType::Poll);
-        }
-        self.done.load(Ordering::Acquire)
-    }
-
     fn wait(&self) -> Result<Finished> {
         let staging = self.staging.as_ref().expect("a staging buffer goes with the step");
         let mut finished = None;
+        self.results.readbacks.fetch_add(1, Ordering::Relaxed);
         read_staging(&self.results.gpu, staging, self.submission.clone(), |bytes| {
             finished = Some(self.results.finished(bytes));
         })?;

@@ -64,7 +64,8 @@ impl Pipelines {
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    while let Some(&i) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                    while let Some(&i) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                    {
                         let (operands, dispatch) = shaders[i];
                         match self.make(gpu, operands, dispatch) {
                             Ok(pipeline) => {

@@ -4,7 +4,7 @@ use super::gpu::Gpu;
 use super::memory::DeviceMemory;
 use super::pending::{PendingStep, Results, STATUS_BYTES, gather};
 use super::pipelines::Pipeline;
-use crate::backend::{Deferred, Loaded, Pending};
+use crate::backend::{Deferred, Loaded, Pending, Work};
 use crate::cpu::fill_constant;
 use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
@@ -103,7 +103,11 @@ impl WgpuProgram {
         };
         fill_constants(graph, plan, device(&memory.constants))?;
         let compiled = |launches: &[Launch]| -> Result<Vec<Vec<Shaders>>> {
-            launches.iter().enumerate().map(|(i, launch)| shaders(launch, i, plan, graph, &gpu.limits)).collect()
+            launches
+                .iter()
+                .enumerate()
+                .map(|(i, launch)| shaders(launch, i, plan, graph, &gpu.limits))
+                .collect()
         };
         let hoisted = compiled(&plan.hoisted)?;
         let mut launches = compiled(&plan.launches)?;
@@ -164,7 +168,8 @@ impl WgpuProgram {
         encode(&mut encoder, &once);
         gpu.queue.submit([encoder.finish()]);
         gpu.health.check()?;
-        let scalars = plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes).max();
+        let scalars =
+            plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes).max();
         Ok(Self {
             gpu: Arc::clone(gpu),
             plan: Arc::clone(plan),
@@ -304,7 +309,7 @@ impl Loaded for WgpuProgram {
             return;
         }
         let (memory, start) = self.memory.place(buffer.region, buffer.offset);
-        if bytes.len() % 4 == 0 {
+        if bytes.len().is_multiple_of(4) {
             self.gpu.queue.write_buffer(&memory.buffer, start as u64, bytes);
         } else {
             // Buffers are padded.
@@ -347,8 +352,19 @@ impl Loaded for WgpuProgram {
 
     fn allocated(&self) -> usize {
         let Regions { arena, constants, scratch, .. } = &self.memory;
+        arena.len() + constants.len() + scratch.len() + self.work().map_or(0, |work| work.extra_bytes)
+    }
+
+    fn work(&self) -> Option<Work> {
+        let passes = [&self.steps[..self.pause], &self.steps[self.pause..]];
         let tables: usize = self.memory.tables.values().map(Memory::len).sum();
-        arena.len() + constants.len() + scratch.len() + STATUS_BYTES + tables
+        Some(Work {
+            dispatches: self.steps.len(),
+            passes: passes.into_iter().filter(|pass| !pass.is_empty()).count(),
+            submits: 1,
+            readbacks: self.results.readbacks(),
+            extra_bytes: STATUS_BYTES + tables,
+        })
     }
 
     fn unique_kernels(&self) -> usize {

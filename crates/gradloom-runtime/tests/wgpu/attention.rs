@@ -81,12 +81,18 @@ fn check_all(device: &Device) {
 
 #[test]
 fn all_extents_and_masks_agree_with_the_reference() {
+    if crate::skipped() {
+        return;
+    }
     check_all(&crate::device());
 }
 
 /// Software devices take minutes to compile blocks that their own limits would not choose: `GRADLOOM_EVERY_BLOCK` asks for all of them.
 #[test]
 fn blocks_in_workgroup_memory_agree_with_the_reference() {
+    if crate::skipped() {
+        return;
+    }
     let [own, large, small] = devices();
     if std::env::var_os("GRADLOOM_EVERY_BLOCK").is_some() {
         return [own, large, small].iter().for_each(check_all);
@@ -98,6 +104,9 @@ fn blocks_in_workgroup_memory_agree_with_the_reference() {
 
 #[test]
 fn enough_heads_for_large_blocks() {
+    if crate::skipped() {
+        return;
+    }
     for device in devices() {
         // Its compiler takes minutes and gigabytes for blocks of 64 rows, which it would not choose itself.
         if !device.description().contains("SwiftShader") {
@@ -108,6 +117,9 @@ fn enough_heads_for_large_blocks() {
 
 #[test]
 fn what_is_not_seen_changes_nothing() {
+    if crate::skipped() {
+        return;
+    }
     let extents @ [b, _, g, _, s, d, e] = [1, 2, 1, 40, 80, 16, 16];
     for device in devices() {
         let mut leaves = Leaves::random(3).with("length", DType::I32, &[], &[33.0]);
@@ -123,6 +135,9 @@ fn what_is_not_seen_changes_nothing() {
 
 #[test]
 fn large_scores_stay_in_range_and_nan_stays_nan() {
+    if crate::skipped() {
+        return;
+    }
     let lines = "%0: f32[1, 1, 6, 1] = input \"q\"\n%1: f32[1, 1, 40, 1] = input \"k\"\n%2: f32[1, 1, 40, 1] = input \"v\"\n\
         %3: f32[1, 1, 6, 1], %4: f32[1, 1, 6] = attention %0, %1, %2 {scale=1.0}\noutput \"o\" %3";
     let q = [1000.0, -1000.0, 0.0, f64::NAN, 1.0, -3.0];
@@ -134,6 +149,9 @@ fn large_scores_stay_in_range_and_nan_stays_nan() {
 
 #[test]
 fn tables_are_followed() {
+    if crate::skipped() {
+        return;
+    }
     let lines = "%0: f32[2, 4, 3, 16] = input \"q\"\n%1: f32[9, 2, 8, 16] = input \"k\"\n\
         %2: f32[9, 2, 8, 16] = input \"v\"\n%3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n%5: i32[2, 5] = input \"table\"\n\
         %6: f32[2, 4, 3, 16], %7: f32[2, 4, 3] = attention %0, %1, %2, %3, %4, %5 {scale=0.25, causal, query_offset, key_length, block_table}\n\
@@ -158,6 +176,9 @@ fn tables_are_followed() {
 
 #[test]
 fn heads_are_read_and_written_where_they_are() {
+    if crate::skipped() {
+        return;
+    }
     let heads = |from: usize, number: usize| {
         let [slice, split, heads] = [number, number + 1, number + 2];
         format!(

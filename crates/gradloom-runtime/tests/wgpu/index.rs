@@ -6,6 +6,9 @@ use gradloom_testing::{Leaves, Random};
 
 #[test]
 fn random_bits_are_those_of_the_reference() {
+    if crate::skipped() {
+        return;
+    }
     for device in devices() {
         for shape in ["", "3", "7, 5", "8, 8", "300, 57"] {
             let lines = format!(
@@ -23,6 +26,9 @@ fn random_bits_are_those_of_the_reference() {
 
 #[test]
 fn the_first_of_equal_extremes_wins_and_nan_wins_over_all() {
+    if crate::skipped() {
+        return;
+    }
     let (nan, inf) = (f64::NAN, f64::INFINITY);
     for device in devices() {
         for op in ["argmax", "argmin"] {
@@ -71,6 +77,9 @@ fn list(extents: &[usize]) -> String {
 
 #[test]
 fn rows_are_gathered_and_added_to() {
+    if crate::skipped() {
+        return;
+    }
     let cases: [(&[usize], &[usize], usize); 11] = [
         (&[7, 3], &[4], 0),
         (&[7], &[2, 2], 0),
@@ -111,6 +120,9 @@ fn rows_are_gathered_and_added_to() {
 
 #[test]
 fn rows_in_other_layouts() {
+    if crate::skipped() {
+        return;
+    }
     let lines = "%0: f32[4, 3, 9] = input \"x\"\n%1: f32[9, 4, 3] = permute %0 {perm=[2, 0, 1]}\n\
         %2: i32[6, 5] = input \"i\"\n%3: i32[5, 6] = permute %2 {perm=[1, 0]}\n%4: f32[5, 6, 4, 3] = gather %1, %3 {batch=0}\n\
         %5: f32[4, 5, 3, 6] = input \"u\"\n%6: f32[5, 6, 4, 3] = permute %5 {perm=[1, 3, 0, 2]}\n\
@@ -122,6 +134,9 @@ fn rows_in_other_layouts() {
 
 #[test]
 fn an_index_out_of_range_is_a_trap() {
+    if crate::skipped() {
+        return;
+    }
     for device in devices() {
         for (x, index, values) in [
             ("7, 3", 3, vec![0.0, 7.0, 1.0]),

@@ -17,6 +17,22 @@ fn device() -> Device {
     Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Whether there is no adapter, which is said.
+fn skipped() -> bool {
+    let none = gradloom_runtime::adapters().is_empty();
+    if none {
+        assert!(std::env::var_os("GRADLOOM_NEEDS_ADAPTER").is_none(), "there is no WebGPU adapter");
+        println!("skipped: no WebGPU adapter (`apt-get install mesa-vulkan-drivers libvulkan1` brings one)");
+    }
+    none
+}
+
+/// Whether two numbers are neither equal nor close; NaN is close to nothing.
+fn far(a: f64, b: f64, tolerance: f64) -> bool {
+    let close = a == b || (a - b).abs() <= tolerance;
+    !close
+}
+
 /// A graph from the lines of its text form.
 #[track_caller]
 fn graph(lines: &str) -> Graph {

@@ -37,7 +37,7 @@ impl Shares {
         let each = match operands[0].max(operands[1]) {
             _ if !software || count <= 8 => 1,
             ..=32 => 4,
-            ..=REGISTERS => 2,
+            33..=REGISTERS => 2,
             _ => 1,
         };
         let together = software || count >= 64;
