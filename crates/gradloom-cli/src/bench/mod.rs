@@ -14,7 +14,7 @@ use gradloom::Device;
 pub(crate) use process::started;
 use report::Report;
 use std::path::PathBuf;
-use timing::measure;
+use timing::{measure, measure_queued};
 
 /// What `gradloom bench` takes.
 #[derive(clap::Args, Debug)]
@@ -81,7 +81,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, arguments.data_dir.as_deref())?;
-    let timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
+    let mut timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
+    if workload.work().is_some() {
+        timing.queued = Some(measure_queued(steps, |read| match read {
+            true => workload.step().map(|_| ()),
+            false => workload.queue(),
+        })?);
+    }
     let report = Report::new(config.name, &*workload, &timing);
     print_line!("{}", if arguments.json { report.json() } else { report.line() })
 }

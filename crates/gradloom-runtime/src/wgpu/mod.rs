@@ -10,6 +10,7 @@ mod memory;
 mod pending;
 mod pipelines;
 mod program;
+mod timestamps;
 
 pub(crate) use adapter::Request;
 pub use adapter::{AdapterReport, adapters};

@@ -4,10 +4,11 @@ use super::gpu::Gpu;
 use super::memory::DeviceMemory;
 use super::pending::{PendingStep, Results, STATUS_BYTES, gather};
 use super::pipelines::Pipeline;
+use super::timestamps::Timestamps;
 use crate::backend::{Deferred, Loaded, Pending, Work};
 use crate::cpu::fill_constant;
 use crate::memory::{Allocate, Memory};
-use crate::profile::LaunchSpan;
+use crate::profile::{LaunchSpan, Profile};
 use crate::store::Content;
 use gradloom_codegen::wgsl::{Bound, Dispatch, Operands, Shaders, guards, shaders};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -23,6 +24,8 @@ use wgpu::{
 
 /// One dispatch, ready to be encoded.
 struct Ready {
+    /// The launch that it is part of; none for the guards.
+    launch: Option<usize>,
     pipeline: Arc<Pipeline>,
     bindings: BindGroup,
     workgroups: [u32; 3],
@@ -40,6 +43,8 @@ pub(super) struct WgpuProgram {
     scalars: Vec<u8>,
     results: Arc<Results>,
     unique: usize,
+    profile: Profile,
+    timestamps: Option<Timestamps>,
 }
 
 /// The memory behind each region.
@@ -149,7 +154,7 @@ impl WgpuProgram {
             .enumerate()
             .map(|(i, (&(launch, operands, dispatch), pipeline))| {
                 let bindings = bind(gpu, &memory, &pipeline, operands, dispatch, i);
-                (launch, Ready { pipeline, bindings, workgroups: dispatch.workgroups })
+                (launch, Ready { launch: None, pipeline, bindings, workgroups: dispatch.workgroups })
             })
             .collect();
         let unique = texts.iter().map(|(_, d)| &d.source).collect::<std::collections::HashSet<_>>().len();
@@ -162,10 +167,16 @@ impl WgpuProgram {
             true => steps.partition_point(|(launch, _)| *launch < commit),
             false => steps.len(),
         };
-        let steps: Vec<Ready> = steps.into_iter().map(|(_, ready)| ready).collect();
+        let guards = launches.len() > plan.launches.len();
+        let number = |at: usize| match at - hoisted.len() {
+            at if !guards || at < plan.first_commit() => Some(at),
+            at => (at > plan.first_commit()).then(|| at - 1),
+        };
+        let steps: Vec<Ready> =
+            steps.into_iter().map(|(at, ready)| Ready { launch: number(at), ..ready }).collect();
         let once: Vec<Ready> = ready.into_iter().map(|(_, ready)| ready).collect();
         let mut encoder = gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
-        encode(&mut encoder, &once);
+        encode(&mut encoder, &once, 0, None);
         gpu.queue.submit([encoder.finish()]);
         gpu.health.check()?;
         let scalars =
@@ -179,6 +190,8 @@ impl WgpuProgram {
             scalars: vec![0; scalars.unwrap_or(0)],
             results: Arc::new(Results::new(gpu, graph, plan)),
             unique,
+            profile: Profile::default(),
+            timestamps: None,
         })
     }
 }
@@ -254,14 +267,17 @@ fn bind(
     })
 }
 
-/// One pass with the dispatches in order; the device keeps those apart that touch the same bytes.
-fn encode(encoder: &mut CommandEncoder, steps: &[Ready]) {
+/// One pass with the dispatches in order, the first of which is number `first`; the device keeps those apart that touch the same bytes.
+fn encode(encoder: &mut CommandEncoder, steps: &[Ready], first: usize, timestamps: Option<&Timestamps>) {
     if steps.is_empty() {
         return;
     }
     let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
     let mut last: Option<&Arc<Pipeline>> = None;
-    for step in steps {
+    if let Some(timestamps) = timestamps.filter(|_| first == 0) {
+        timestamps.note(&mut pass, 0);
+    }
+    for (i, step) in steps.iter().enumerate() {
         if last.is_none_or(|last| !Arc::ptr_eq(last, &step.pipeline)) {
             pass.set_pipeline(&step.pipeline.pipeline);
             last = Some(&step.pipeline);
@@ -269,6 +285,9 @@ fn encode(encoder: &mut CommandEncoder, steps: &[Ready]) {
         pass.set_bind_group(0, &step.bindings, &[]);
         let [x, y, z] = step.workgroups;
         pass.dispatch_workgroups(x, y, z);
+        if let Some(timestamps) = timestamps {
+            timestamps.note(&mut pass, first + i + 1);
+        }
     }
 }
 
@@ -283,7 +302,8 @@ impl Deferred for WgpuProgram {
         let staging = self.results.staging()?;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.clear_buffer(status, 0, None);
-        encode(&mut encoder, &self.steps[..self.pause]);
+        let timestamps = self.timestamps.as_ref();
+        encode(&mut encoder, &self.steps[..self.pause], 0, timestamps);
         for (access, range, to) in &self.results.copies {
             let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
             let (memory, start) = self.memory.place(buffer.region, buffer.offset + range.start);
@@ -292,10 +312,18 @@ impl Deferred for WgpuProgram {
                 encoder.copy_buffer_to_buffer(&memory.buffer, start as u64, &staging, *to as u64, bytes);
             }
         }
-        encode(&mut encoder, &self.steps[self.pause..]);
+        encode(&mut encoder, &self.steps[self.pause..], self.pause, timestamps);
+        if let Some(timestamps) = timestamps {
+            timestamps.resolve(&mut encoder);
+        }
         encoder.copy_buffer_to_buffer(status, 0, &staging, 0, STATUS_BYTES as u64);
         let submission = self.gpu.queue.submit([encoder.finish()]);
         self.gpu.health.check()?;
+        if let Some(timestamps) = &self.timestamps {
+            self.profile.clear();
+            let launches: Vec<Option<usize>> = self.steps.iter().map(|step| step.launch).collect();
+            timestamps.read(&self.gpu, submission.clone(), &launches, &mut self.profile)?;
+        }
         Ok(Arc::new(PendingStep::new(&self.results, staging, submission)))
     }
 }
@@ -371,7 +399,14 @@ impl Loaded for WgpuProgram {
         self.unique
     }
 
+    fn set_profiling(&mut self, on: bool) {
+        self.profile.set(on, self.plan.launches.len());
+        // A device that has no memory for its clock is one without.
+        let new = || Timestamps::new(&self.gpu, self.steps.len()).ok().flatten();
+        self.timestamps = if on { new() } else { None };
+    }
+
     fn spans(&self) -> &[LaunchSpan] {
-        &[]
+        self.profile.spans()
     }
 }
