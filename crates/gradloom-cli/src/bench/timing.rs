@@ -82,7 +82,15 @@ mod tests {
         let timed = [4, 1, 3, 2].map(Duration::from_secs).to_vec();
         let zero = Duration::ZERO;
         let [first_loss, final_loss] = [0.0; 2];
-        let timing = Timing { steps: 4, first: zero, process_to_first: zero, timed, first_loss, final_loss };
+        let timing = Timing {
+            steps: 4,
+            first: zero,
+            process_to_first: zero,
+            timed,
+            queued: None,
+            first_loss,
+            final_loss,
+        };
         assert_eq!(timing.spread(), [1.0, 2.5, 4.0].map(Duration::from_secs_f64));
     }
 }
