@@ -15,6 +15,20 @@ if ! command -v cc >/dev/null; then
     exit 1
   fi
 fi
+# Kernels for GPUs run on GPUs made of software: lavapipe, and, with the limits of a browser, SwiftShader, which comes with Chromium.
+swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
+if [ "$(uname -s)" = Linux ] && command -v apt-get >/dev/null; then
+  missing=()
+  ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1 || missing+=(mesa-vulkan-drivers)
+  ldconfig -p | grep -q libvulkan.so.1 || missing+=(libvulkan1)
+  [ -e "$swiftshader" ] || missing+=(chromium)
+  if [ ${#missing[@]} -gt 0 ]; then
+    step "installing ${missing[*]}"
+    sudo=$([ "$(id -u)" = 0 ] || echo sudo)
+    # Without them, the tests that need an adapter say that they are skipped.
+    { $sudo apt-get update -q && $sudo apt-get install -y -q --no-install-recommends "${missing[@]}"; } || true
+  fi
+fi
 command -v cargo >/dev/null || { echo "the Rust toolchain is needed: https://rustup.rs" >&2; exit 1; }
 for part in fmt clippy; do
   cargo "$part" --version >/dev/null 2>&1 || rustup component add "$([ "$part" = fmt ] && echo rustfmt || echo clippy)"
@@ -33,4 +47,10 @@ if cargo nextest --version >/dev/null 2>&1; then
   cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level slow
 else
   cargo test --workspace --all-targets --no-fail-fast
+fi
+if [ -e "$swiftshader" ]; then
+  step "tests of kernels on SwiftShader"
+  # By their names: what one workgroup shares is slow there.
+  VK_ICD_FILENAMES="$swiftshader" VK_DRIVER_FILES="$swiftshader" \
+    cargo test --workspace --test wgpu -- table:: random:: index:: steps_that a_step what_is
 fi

@@ -1,7 +1,7 @@
 //! GPT-2 compiled for training, measuring and writing.
 
 use crate::failure::{Failure, Result};
-use crate::train::settings::{Settings, check_threads, invalid_model};
+use crate::train::settings::{Settings, invalid_model};
 use gradloom::ir::Type;
 use gradloom::nn::{Module, Visitor};
 use gradloom::{AdamW, Device, ErrorKind, Infer, Schedule, Session, Tensor, Train, Trainer, i32};
@@ -13,15 +13,6 @@ use std::ops::ControlFlow;
 
 /// A training program that takes ids and targets.
 pub(crate) type Gpt2Train = Train<Gpt2, 2>;
-
-/// The device for `--threads`.
-pub(crate) fn cpu(threads: Option<usize>) -> Result<Device> {
-    check_threads(threads)?;
-    Ok(match threads {
-        Some(threads) => Device::cpu_with_threads(threads)?,
-        None => Device::cpu(),
-    })
-}
 
 /// The learning rate over a run: a rise, then half a cosine down to a tenth.
 pub(crate) fn schedule(settings: &Settings) -> Schedule {

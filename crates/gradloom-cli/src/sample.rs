@@ -1,7 +1,8 @@
 //! `gradloom sample`.
 
+use crate::device::DeviceArguments;
 use crate::failure::{Failure, Result};
-use crate::model::{Writer, cpu, untrained};
+use crate::model::{Writer, untrained};
 use crate::output::{printable, quoted, written};
 use crate::run::{MODEL, STATE, Saved};
 use gradloom_models::generate::Sampling;
@@ -34,9 +35,8 @@ pub(crate) struct Arguments {
     /// Another seed, another text.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// CPU threads. [default: one for each core]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArguments,
 }
 
 const EXAMPLES: &str = "\
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         seed: arguments.seed,
     };
     sampling.validate()?;
-    let device = cpu(arguments.threads)?;
+    let device = arguments.device.open()?;
     let path = if arguments.run.is_dir() { arguments.run.join(MODEL) } else { arguments.run.clone() };
     if !path.exists() {
         return Err(Failure::usage(format!("{}: there is no such run", arguments.run.display()))

@@ -3,6 +3,7 @@
 use crate::cpu::Pool;
 use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
+use crate::program::Outcome;
 use crate::store::Content;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
@@ -57,10 +58,18 @@ pub(crate) trait Loaded: Send {
         Err(Error::new(ErrorKind::Device, "this device does not run launches one by one")
             .help("compile for the CPU: `Device::cpu()`"))
     }
+    /// The program as one that is submitted whole, on a device that works beside the host; its `compute` and what follows are not called then.
+    fn deferred(&mut self) -> Option<&mut dyn Deferred> {
+        None
+    }
     /// Appends the elements of an access, row-major. The store is locked.
     fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()>;
     /// Bytes that loading asked the system for: arena, constants, scratch.
     fn allocated(&self) -> usize;
+    /// What a step asks of a device that works beside the host.
+    fn work(&self) -> Option<Work> {
+        None
+    }
     /// Number of different kernels.
     fn unique_kernels(&self) -> usize;
     /// Starts or stops noting when launches run; a backend that cannot tell ignores it.
@@ -69,4 +78,42 @@ pub(crate) trait Loaded: Send {
     fn spans(&self) -> &[LaunchSpan] {
         &[]
     }
+}
+
+/// What a program asks of a device that works beside the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Kernels that a step runs.
+    pub dispatches: usize,
+    /// Compute passes of a step.
+    pub passes: usize,
+    /// Submissions of a step.
+    pub submits: usize,
+    /// How often results were copied to the host so far.
+    pub readbacks: usize,
+    /// Bytes that the device gave beyond the plan: the step's status, tables of grouped kernels.
+    pub extra_bytes: usize,
+}
+
+/// A program whose steps are queued on a device, which decides itself whether they commit.
+pub(crate) trait Deferred {
+    /// Queues a step on what was written before. The caller has the store's turn.
+    fn submit(&mut self) -> Result<Arc<dyn Pending>>;
+}
+
+/// A step that was queued.
+pub(crate) trait Pending: std::fmt::Debug + Send + Sync {
+    /// Waits for the device. To be called once.
+    fn wait(&self) -> Result<Finished>;
+}
+
+/// What a step left.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// A trap is an error; nothing took effect then.
+    pub(crate) outcome: Result<Outcome>,
+    /// Bytes of each output, row-major, in the plan's order.
+    pub(crate) outputs: Vec<Vec<u8>>,
+    /// Bytes of each guard.
+    pub(crate) guards: Vec<Vec<u8>>,
 }

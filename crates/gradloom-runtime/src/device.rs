@@ -3,6 +3,8 @@
 use crate::backend::Backend;
 use crate::cpu::{CpuBackend, Loops};
 use crate::null::NullBackend;
+#[cfg(feature = "wgpu")]
+use crate::wgpu::{Request, WgpuBackend};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
@@ -14,11 +16,15 @@ pub struct Device {
 }
 
 impl Device {
-    /// The best device of this machine.
+    /// The best device of this machine and this build: a GPU that is not one in name only, otherwise the CPU.
     ///
     /// # Errors
     /// When there is none; the CPU is always there.
     pub fn auto() -> Result<Self> {
+        #[cfg(feature = "wgpu")]
+        if let Ok(gpu) = Self::wgpu() {
+            return Ok(gpu);
+        }
         Ok(Self::cpu())
     }
 
@@ -60,6 +66,42 @@ impl Device {
         Ok(Self::with(CpuBackend::new(threads, fusion, loops)))
     }
 
+    /// The best GPU of this machine that WebGPU can use: through Vulkan, Metal or Direct3D 12. Adapters that compute on the CPU are not taken; see
+    /// [`Device::wgpu_named`].
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be opened.
+    #[cfg(feature = "wgpu")]
+    pub fn wgpu() -> Result<Self> {
+        Ok(Self::with(WgpuBackend::new(&Request::default(), Fusion::On)?))
+    }
+
+    /// The best GPU whose name contains `name`, in any case; one that computes on the CPU too (`llvmpipe`, `SwiftShader`).
+    ///
+    /// # Errors
+    /// As [`Device::wgpu`].
+    #[cfg(feature = "wgpu")]
+    pub fn wgpu_named(name: &str) -> Result<Self> {
+        let request = Request { name: name.to_string(), software: true, limit: None };
+        Ok(Self::with(WgpuBackend::new(&request, Fusion::On)?))
+    }
+
+    /// Like [`Device::wgpu_named`] (any adapter, if `name` is empty), with less than the adapter offers, for tests of smaller ones; and, with [`Fusion::Off`], a kernel for
+    /// each op.
+    ///
+    /// # Errors
+    /// As [`Device::wgpu`].
+    #[cfg(feature = "wgpu")]
+    #[doc(hidden)]
+    pub fn wgpu_limited(
+        name: &str,
+        limit: fn(&mut gradloom_codegen::wgsl::Limits),
+        fusion: Fusion,
+    ) -> Result<Self> {
+        let request = Request { name: name.to_string(), software: true, limit: Some(limit) };
+        Ok(Self::with(WgpuBackend::new(&request, fusion)?))
+    }
+
     /// Compiles and plans, and runs nothing: results are NaN.
     pub fn null() -> Self {
         Self::with(NullBackend)
@@ -69,7 +111,7 @@ impl Device {
         Self { backend: Arc::new(backend) }
     }
 
-    /// `cpu` or `null`.
+    /// `cpu`, `wgpu` or `null`.
     pub fn name(&self) -> &'static str {
         self.backend.name()
     }

@@ -3,7 +3,7 @@
 //! In: any device. Out: the same device behind [`Faulty`], and [`Faults`], which say what fails and when. Always holds: what is not told to
 //! fail does what the device behind does; a fault happens once.
 
-use crate::backend::{Backend, Loaded};
+use crate::backend::{Backend, Deferred, Finished, Loaded, Pending, Work};
 use crate::cpu::Pool;
 use crate::device::Device;
 use crate::memory::{Allocate, Memory};
@@ -237,6 +237,10 @@ impl Loaded for FaultyProgram {
         self.run(launch..launch + 1, |inner| inner.run_one(launch))
     }
 
+    fn deferred(&mut self) -> Option<&mut dyn Deferred> {
+        self.inner.deferred().is_some().then_some(self as &mut dyn Deferred)
+    }
+
     fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()> {
         let names = self.plan.outputs.iter().chain(&self.plan.guards);
         match names.into_iter().find(|(_, known)| known == access) {
@@ -250,6 +254,10 @@ impl Loaded for FaultyProgram {
         self.inner.allocated()
     }
 
+    fn work(&self) -> Option<Work> {
+        self.inner.work()
+    }
+
     fn unique_kernels(&self) -> usize {
         self.inner.unique_kernels()
     }
@@ -260,5 +268,33 @@ impl Loaded for FaultyProgram {
 
     fn spans(&self) -> &[LaunchSpan] {
         self.inner.spans()
+    }
+}
+
+/// A queued step fails as a whole: at its submission, or when its results are read.
+impl Deferred for FaultyProgram {
+    fn submit(&mut self) -> Result<Arc<dyn Pending>> {
+        if let Some(failing) = self.faults.meet(Fault::Launch, self.plan.launches.len()) {
+            return Err(failed(&format!(
+                "launch {failing} (`{}`)",
+                self.plan.launches[failing].kernel.name()
+            )));
+        }
+        let inner = self.inner.deferred().expect("it was asked before").submit()?;
+        Ok(Arc::new(FaultyPending { inner, faults: self.faults.clone() }))
+    }
+}
+
+/// A queued step whose results cannot be read on demand.
+#[derive(Debug)]
+struct FaultyPending {
+    inner: Arc<dyn Pending>,
+    faults: Faults,
+}
+
+impl Pending for FaultyPending {
+    fn wait(&self) -> Result<Finished> {
+        self.faults.read("the step's results")?;
+        self.inner.wait()
     }
 }

@@ -15,7 +15,10 @@ mod profile;
 mod program;
 mod store;
 mod train;
+#[cfg(feature = "wgpu")]
+mod wgpu;
 
+pub use backend::Work;
 pub use device::Device;
 pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
@@ -24,3 +27,5 @@ pub use profile::LaunchSpan;
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
 pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};
+#[cfg(feature = "wgpu")]
+pub use wgpu::{AdapterReport, adapters};

@@ -1,5 +1,6 @@
-//! Aligned host memory whose address never changes.
+//! The bytes of a store or a program, where its device can reach them.
 
+use gradloom_core::error::Result;
 use gradloom_core::plan::ALIGNMENT;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -7,12 +8,110 @@ use std::ptr::NonNull;
 /// Gives memory, or `None` when there is not that much.
 pub(crate) type Allocate<'a> = &'a dyn Fn(usize) -> Option<Memory>;
 
-/// Zeroed bytes, aligned as the plan demands.
-///
-/// Programs keep raw addresses into it and read and write through them; who may do so when is governed by the locks of the
-/// [`Store`](crate::Store) and by `&mut` on the program.
+/// Zeroed bytes. Who may touch them when is governed by the locks of the [`Store`](crate::Store) and by `&mut` on the program.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) enum Memory {
+    /// Of the host.
+    Host(HostMemory),
+    /// A buffer of a GPU.
+    #[cfg(feature = "wgpu")]
+    Wgpu(crate::wgpu::DeviceMemory),
+}
+
+impl Memory {
+    /// Host memory; `None` when the system has not that much.
+    pub(crate) fn new(bytes: usize) -> Option<Self> {
+        HostMemory::new(bytes).map(Self::Host)
+    }
+
+    /// Number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Host(memory) => memory.bytes,
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(memory) => memory.len(),
+        }
+    }
+
+    /// Address of a byte of host memory; `offset` may be one past the end.
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+        match self {
+            Self::Host(memory) => memory.at(offset),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(_) => unreachable!("a device's memory has no address"),
+        }
+    }
+
+    /// Copies bytes out, once the device has done what was submitted before. Nobody may write them meanwhile.
+    pub(crate) fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Host(memory) => {
+                assert!(into.len() <= memory.bytes - offset, "the range was planned");
+                // SAFETY: the range lies inside the allocation, and the caller holds the lock that keeps others from writing it.
+                unsafe { std::ptr::copy_nonoverlapping(memory.at(offset), into.as_mut_ptr(), into.len()) };
+                Ok(())
+            }
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(memory) => memory.read(offset, into),
+        }
+    }
+
+    /// Replaces bytes, for what is submitted from here on. Nobody else may touch them meanwhile.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Host(memory) => {
+                assert!(bytes.len() <= memory.bytes - offset, "the range was planned");
+                // SAFETY: as in `read`, and the caller is alone.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.at(offset), bytes.len()) };
+                Ok(())
+            }
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(memory) => memory.write(offset, bytes),
+        }
+    }
+
+    /// Lets `f` fill new, zeroed memory with f32s. Nobody else knows of it yet.
+    pub(crate) fn fill(
+        &self,
+        offset: usize,
+        elements: usize,
+        f: impl FnOnce(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::Host(memory) => {
+                assert!(4 * elements <= memory.bytes - offset, "the range was planned");
+                let start = memory.at(offset).cast();
+                // SAFETY: the range lies inside the allocation, aligned and zeroed, and the caller is alone.
+                f(unsafe { std::slice::from_raw_parts_mut(start, elements) })
+            }
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(memory) => {
+                let mut values = vec![0.0; elements];
+                f(&mut values)?;
+                memory.write(offset, crate::feed::Data::F32(&values).bytes())
+            }
+        }
+    }
+
+    /// The same bytes in memory of their own. Nobody may write them meanwhile.
+    pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Result<Option<Self>> {
+        let Some(copy) = allocate(self.len()) else { return Ok(None) };
+        match (self, &copy) {
+            #[cfg(feature = "wgpu")]
+            (Self::Wgpu(from), Self::Wgpu(to)) => from.copy_to(to)?,
+            _ => {
+                let mut bytes = vec![0; self.len()];
+                self.read(0, &mut bytes)?;
+                copy.write(0, &bytes)?;
+            }
+        }
+        Ok(Some(copy))
+    }
+}
+
+/// Zeroed bytes at an address that never changes, aligned as the plan demands. CPU programs keep raw addresses into it.
+#[derive(Debug)]
+pub(crate) struct HostMemory {
     /// What the system gave.
     allocated: NonNull<u8>,
     /// The first aligned byte in it.
@@ -21,13 +120,12 @@ pub(crate) struct Memory {
 }
 
 // SAFETY: the memory is plain bytes; access through raw pointers is synchronised by its owners as said above.
-unsafe impl Send for Memory {}
+unsafe impl Send for HostMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for HostMemory {}
 
-impl Memory {
-    /// `None` when the system has not that much memory.
-    pub(crate) fn new(bytes: usize) -> Option<Self> {
+impl HostMemory {
+    fn new(bytes: usize) -> Option<Self> {
         let layout = Self::layout(bytes)?;
         // SAFETY: the layout has at least one byte.
         let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })?;
@@ -37,34 +135,20 @@ impl Memory {
         Some(Self { allocated, start, bytes })
     }
 
-    /// The same bytes at an address of their own. Nobody may write them meanwhile.
-    pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Option<Self> {
-        let copy = allocate(self.bytes)?;
-        // SAFETY: both have that many bytes, and they are different allocations.
-        unsafe { std::ptr::copy_nonoverlapping(self.at(0), copy.at(0), self.bytes) };
-        Some(copy)
-    }
-
     /// Has room to align what is in it. The system is not asked to: it has zeroed pages, which cost nothing before they are used, but
     /// of aligned memory, the standard library writes every byte to make it 0.
     fn layout(bytes: usize) -> Option<Layout> {
         Layout::from_size_align(bytes.checked_add(ALIGNMENT)?, 1).ok()
     }
 
-    /// Number of bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes
-    }
-
-    /// Address of a byte; `offset` may be one past the end.
-    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+    fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.bytes, "offset {offset} in {} bytes", self.bytes);
         // SAFETY: inside the allocation, as just checked.
         unsafe { self.start.as_ptr().add(offset) }
     }
 }
 
-impl Drop for Memory {
+impl Drop for HostMemory {
     fn drop(&mut self) {
         let layout = Self::layout(self.bytes).expect("it was allocated with this layout");
         // SAFETY: allocated in `new` with the same layout.

@@ -43,6 +43,12 @@ impl Profile {
         self.spans.push(LaunchSpan { launch, began, took: began.elapsed() });
     }
 
+    /// Adds the span of a launch that ran elsewhere, so long after the run began.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn add(&mut self, launch: usize, began: Instant, took: Duration) {
+        self.spans.push(LaunchSpan { launch, began, took });
+    }
+
     pub(crate) fn spans(&self) -> &[LaunchSpan] {
         &self.spans
     }

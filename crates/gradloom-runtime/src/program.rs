@@ -8,7 +8,7 @@ mod evaluate;
 
 pub use debug::{DebugRun, Retention};
 
-use crate::backend::{Backend, Loaded};
+use crate::backend::{Backend, Loaded, Pending, Work};
 use crate::device::Device;
 use crate::profile::LaunchSpan;
 use crate::store::{Content, Store, lost};
@@ -144,6 +144,11 @@ impl Program {
         self.loaded.allocated()
     }
 
+    /// What a step asks of a device that works beside the host; nothing for one that does not.
+    pub fn work(&self) -> Option<Work> {
+        self.loaded.work()
+    }
+
     /// Number of different kernels.
     pub fn unique_kernels(&self) -> usize {
         self.loaded.unique_kernels()
@@ -189,11 +194,39 @@ impl Program {
         outputs: &mut Vec<Vec<u8>>,
         guards: Option<&mut Vec<Vec<u8>>>,
     ) -> Result<Outcome> {
+        if let Some(pending) = self.submit()? {
+            let finished = pending.wait()?;
+            *outputs = finished.outputs;
+            if let Some(guards) = guards {
+                *guards = finished.guards;
+            }
+            return finished.outcome;
+        }
         let outcome = self.try_run(outputs, guards);
         if outcome.is_err() {
             outputs.clear();
         }
         outcome
+    }
+
+    /// Queues a run, on a device that works beside the host; nothing on others.
+    ///
+    /// # Errors
+    /// When the store is lost, or the device is.
+    pub(crate) fn submit(&mut self) -> Result<Option<Arc<dyn Pending>>> {
+        let Some(deferred) = self.loaded.deferred() else { return Ok(None) };
+        let store = self.store.clone();
+        let _turn = store.take_turn();
+        if self.graph.updates.is_empty() {
+            store.read_lock().check_sound()?;
+            return deferred.submit().map(Some);
+        }
+        let mut content = store.write_lock();
+        content.check_sound()?;
+        let pending = deferred.submit()?;
+        content.begin_commit();
+        content.end_commit();
+        Ok(Some(pending))
     }
 
     fn try_run(&mut self, outputs: &mut Vec<Vec<u8>>, guards: Option<&mut Vec<Vec<u8>>>) -> Result<Outcome> {

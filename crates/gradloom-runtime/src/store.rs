@@ -130,7 +130,7 @@ impl Store {
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
         let content = self.read_lock();
         let entry = content.entry(name)?;
-        Ok(content.segment(entry)?.read(entry))
+        content.segment(entry)?.read(entry)
     }
 
     /// The elements of an f32 entry.
@@ -143,7 +143,7 @@ impl Store {
         if entry.ty.dtype != DType::F32 {
             return Err(Error::new(ErrorKind::Store, format!("`{name}` is {}, not f32", entry.ty)));
         }
-        let bytes = content.segment(entry)?.read(entry);
+        let bytes = content.segment(entry)?.read(entry)?;
         Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
@@ -201,7 +201,7 @@ impl Store {
         let mut count = 0;
         for entry in content.layout.entries() {
             if let Some(init) = entry.init.filter(|_| wanted(&entry.name)) {
-                content.segment(entry)?.write(entry, &splat(&entry.ty, init));
+                content.segment(entry)?.write(entry, &splat(&entry.ty, init))?;
                 count += 1;
             }
         }
@@ -211,16 +211,17 @@ impl Store {
 }
 
 impl Content {
-    /// The address of an entry's bytes, with the memory that keeps it valid.
-    pub(crate) fn address(&self, offset: usize) -> Option<(*mut u8, Arc<Memory>)> {
+    /// The memory of an entry's bytes, and where they start in it.
+    pub(crate) fn place(&self, offset: usize) -> Option<(Arc<Memory>, usize)> {
         let segment = self.segments.iter().rev().find(|s| s.start <= offset)?;
-        Some((segment.memory.at(offset - segment.start), Arc::clone(&segment.memory)))
+        Some((Arc::clone(&segment.memory), offset - segment.start))
     }
 
     /// The same entries with the same elements, in memory of their own.
     pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Result<Self> {
         let copied = |segment: &Segment| {
-            let memory = segment.memory.duplicate(allocate).ok_or_else(|| no_memory(segment.memory.len()))?;
+            let memory =
+                segment.memory.duplicate(allocate)?.ok_or_else(|| no_memory(segment.memory.len()))?;
             Ok(Segment { start: segment.start, memory: Arc::new(memory) })
         };
         let segments = self.segments.iter().map(copied).collect::<Result<_>>()?;
@@ -293,7 +294,7 @@ impl Content {
     fn write(&mut self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
         for (name, _, bytes) in entries {
             let entry = self.entry(name)?;
-            self.segment(entry)?.write(entry, bytes);
+            self.segment(entry)?.write(entry, bytes)?;
         }
         self.version += 1;
         Ok(())
@@ -317,7 +318,7 @@ impl Segment {
                     let one = element(entry.ty.dtype, init);
                     // New memory is zero, and most states start there.
                     if one.iter().any(|&byte| byte != 0) {
-                        segment.write(entry, &one.repeat(entry.ty.elements()));
+                        segment.write(entry, &one.repeat(entry.ty.elements()))?;
                     }
                 }
                 None => segment.fill(entry, |elements| initial(&entry.name, &entry.ty, elements))?,
@@ -330,40 +331,25 @@ impl Segment {
     fn fill(&self, entry: &StoreEntry, initial: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {
         let elements = entry.ty.elements();
         if entry.ty.dtype == DType::F32 {
-            let start = self.memory.at(entry.offset - self.start).cast();
-            // SAFETY: the entry lies inside its segment, aligned and zeroed; nobody else knows of the new segment.
-            return initial(unsafe { std::slice::from_raw_parts_mut(start, elements) });
+            return self.memory.fill(entry.offset - self.start, elements, initial);
         }
         let mut values = vec![0.0; elements];
         initial(&mut values)?;
         let bytes = values.iter().flat_map(|&v| element(entry.ty.dtype, Number::Float(f64::from(v))));
-        self.write(entry, &bytes.collect::<Vec<u8>>());
-        Ok(())
+        self.write(entry, &bytes.collect::<Vec<u8>>())
     }
 
-    fn read(&self, entry: &StoreEntry) -> Vec<u8> {
+    /// The caller holds the store's lock.
+    fn read(&self, entry: &StoreEntry) -> Result<Vec<u8>> {
         let mut bytes = vec![0; entry.ty.bytes()];
-        // SAFETY: the entry lies inside its segment, and the caller holds the store's lock.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                self.memory.at(entry.offset - self.start),
-                bytes.as_mut_ptr(),
-                bytes.len(),
-            )
-        };
-        bytes
+        self.memory.read(entry.offset - self.start, &mut bytes)?;
+        Ok(bytes)
     }
 
-    fn write(&self, entry: &StoreEntry, bytes: &[u8]) {
+    /// The caller holds the store's lock exclusively, or made the segment.
+    fn write(&self, entry: &StoreEntry, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len(), entry.ty.bytes(), "the size of {} was checked", entry.name);
-        // SAFETY: the entry lies inside its segment, and the caller holds the store's lock exclusively or made the segment.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                bytes.as_ptr(),
-                self.memory.at(entry.offset - self.start),
-                bytes.len(),
-            )
-        };
+        self.memory.write(entry.offset - self.start, bytes)
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod generate;
 pub mod leaves;
 pub mod random;
+pub mod table;
 pub mod training;
 
 pub use generate::generate;

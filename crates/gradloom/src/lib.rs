@@ -18,6 +18,8 @@ pub use gradloom_core::trace::{
     AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32,
     uniform,
 };
+#[cfg(feature = "wgpu")]
+pub use gradloom_runtime::{AdapterReport, adapters};
 pub use gradloom_runtime::{
     Data, DebugRun, Device, Feed, Infer, Outputs, Retention, Session, Step, Store, Train, Trainer,
 };

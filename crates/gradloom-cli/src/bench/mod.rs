@@ -6,15 +6,15 @@ mod process;
 mod report;
 mod timing;
 
+use crate::device::{Target, open};
 use crate::failure::{Failure, Result};
-use crate::model::cpu;
 use crate::output::print_line;
 use configs::Config;
 use gradloom::Device;
 pub(crate) use process::started;
 use report::Report;
 use std::path::PathBuf;
-use timing::measure;
+use timing::{measure, measure_queued};
 
 /// What `gradloom bench` takes.
 #[derive(clap::Args, Debug)]
@@ -27,9 +27,12 @@ pub(crate) struct Arguments {
     /// GPT-2.
     #[arg(long, conflicts_with_all = ["config", "device", "steps", "threads", "data_dir"])]
     host_cost: bool,
-    /// Where it runs; null compiles and plans only.
-    #[arg(long, value_enum, default_value_t = Target::Cpu)]
-    device: Target,
+    /// Where it runs; null compiles and plans only. [default: cpu]
+    #[arg(long, value_enum)]
+    device: Option<BenchTarget>,
+    /// Take the GPU whose name contains this; `gradloom devices` lists them.
+    #[arg(long, value_name = "NAME")]
+    adapter: Option<String>,
     /// Steps in all, those to warm up among them. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
@@ -45,8 +48,10 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum Target {
+enum BenchTarget {
     Cpu,
+    Wgpu,
+    Auto,
     Null,
 }
 
@@ -66,13 +71,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
+    let open = |target| open(target, arguments.adapter.as_deref(), arguments.threads);
     let device = match arguments.device {
-        Target::Cpu => cpu(arguments.threads)?,
-        Target::Null => Device::null(),
+        None => open(None)?,
+        Some(BenchTarget::Cpu) => open(Some(Target::Cpu))?,
+        Some(BenchTarget::Wgpu) => open(Some(Target::Wgpu))?,
+        Some(BenchTarget::Auto) => open(Some(Target::Auto))?,
+        Some(BenchTarget::Null) => Device::null(),
     };
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, arguments.data_dir.as_deref())?;
-    let timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
+    let mut timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
+    if workload.work().is_some() {
+        timing.queued = Some(measure_queued(steps, |read| match read {
+            true => workload.step().map(|_| ()),
+            false => workload.queue(),
+        })?);
+    }
     let report = Report::new(config.name, &*workload, &timing);
     print_line!("{}", if arguments.json { report.json() } else { report.line() })
 }

@@ -12,6 +12,8 @@ pub(super) struct Timing {
     pub(super) process_to_first: Duration,
     /// Steps after the warm-up, in the order in which they ran.
     timed: Vec<Duration>,
+    /// Of a step among others that nobody reads.
+    pub(super) queued: Option<Duration>,
     /// Of the first step, before it changed anything.
     pub(super) first_loss: f32,
     /// Of the last step.
@@ -34,7 +36,17 @@ pub(super) fn measure(steps: u64, warm: u64, mut step: impl FnMut() -> Result<f3
             timed.push(took);
         }
     }
-    Ok(Timing { steps, first, process_to_first, timed, first_loss, final_loss })
+    Ok(Timing { steps, first, process_to_first, timed, queued: None, first_loss, final_loss })
+}
+
+/// The mean time of `steps` steps that nobody reads, the last one aside.
+pub(super) fn measure_queued(steps: u64, mut step: impl FnMut(bool) -> Result<()>) -> Result<Duration> {
+    step(true)?;
+    let began = Instant::now();
+    for number in 1..=steps {
+        step(number == steps)?;
+    }
+    Ok(began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1))
 }
 
 impl Timing {
@@ -70,7 +82,15 @@ mod tests {
         let timed = [4, 1, 3, 2].map(Duration::from_secs).to_vec();
         let zero = Duration::ZERO;
         let [first_loss, final_loss] = [0.0; 2];
-        let timing = Timing { steps: 4, first: zero, process_to_first: zero, timed, first_loss, final_loss };
+        let timing = Timing {
+            steps: 4,
+            first: zero,
+            process_to_first: zero,
+            timed,
+            queued: None,
+            first_loss,
+            final_loss,
+        };
         assert_eq!(timing.spread(), [1.0, 2.5, 4.0].map(Duration::from_secs_f64));
     }
 }

@@ -6,8 +6,8 @@ mod report;
 mod trace;
 
 use crate::bench::configs::Config;
+use crate::device::DeviceArguments;
 use crate::failure::{Failure, Result};
-use crate::model::cpu;
 use crate::output::{print_line, written};
 use collect::Profile;
 use std::io::Write;
@@ -23,9 +23,8 @@ pub(crate) struct Arguments {
     /// Steps in all, of which up to a half warm up. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// CPU threads. [default: one for each core]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArguments,
     /// How many of the longest launches are listed.
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
@@ -54,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
-    let device = cpu(arguments.threads)?;
+    let device = arguments.device.open()?;
     let bounds = bounds::of(&device, arguments.remeasure);
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, None)?;

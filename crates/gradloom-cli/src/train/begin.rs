@@ -2,6 +2,7 @@
 
 use super::options::Options;
 use super::settings::{DataSource, Settings};
+use crate::device::open;
 use crate::failure::{Failure, Result};
 use crate::format::{bytes, count, thousands};
 use crate::model::{self, Gpt2Train};
@@ -143,7 +144,8 @@ fn announce(settings: &Settings, text: &Text, data: &Split) {
 }
 
 fn compiled(settings: &Settings) -> Result<Gpt2Train> {
-    let device = model::cpu(settings.training.threads)?;
+    let training = &settings.training;
+    let device = open(training.device, training.adapter.as_deref(), training.threads)?;
     let train = model::compile(settings, &device)?;
     say!("device  {}, {}", device.description(), count(device.threads(), "thread"));
     let (batch, context) = (settings.training.batch, settings.model.context);

@@ -1,5 +1,6 @@
 //! What can be set, on the command line or in a TOML file: one definition for both.
 
+use crate::device::Target;
 use crate::failure::{Failure, Result};
 use crate::size::Size;
 use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
@@ -58,6 +59,12 @@ pub(crate) struct Options {
     /// Decides initial weights, batches and dropout. [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(crate) seed: Option<u64>,
+    /// Where it runs. [default: cpu]
+    #[arg(long, value_enum, help_heading = "Training")]
+    pub(crate) device: Option<Target>,
+    /// Take the GPU whose name contains this; `gradloom devices` lists them.
+    #[arg(long, value_name = "NAME", help_heading = "Training")]
+    pub(crate) adapter: Option<String>,
     /// CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(crate) threads: Option<usize>,
@@ -110,7 +117,7 @@ impl Options {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
         }
-        merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed threads
+        merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed device adapter threads
                memory_budget eval_every out save_every)
     }
 }

@@ -1,6 +1,7 @@
 //! Everything that decides a run, resolved and checked; the run folder's `config.json`.
 
 use super::options::Options;
+use crate::device::Target;
 use crate::failure::{Failure, Result};
 use crate::format::number;
 use crate::size::Size;
@@ -44,6 +45,12 @@ pub(crate) struct Training {
     /// 0 for none.
     pub(crate) clip: f64,
     pub(crate) seed: u64,
+    /// `None`: the CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<Target>,
+    /// Part of the name of a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) adapter: Option<String>,
     /// `None`: as many as there are cores.
     pub(crate) threads: Option<usize>,
     /// Bytes that a step may take; `None` for no limit.
@@ -101,6 +108,8 @@ impl Settings {
                 weight_decay: 0.1,
                 clip: 1.0,
                 seed: options.seed.unwrap_or(0),
+                device: None,
+                adapter: None,
                 threads: None,
                 memory_budget: None,
                 eval_every: (steps / 20).max(1),
@@ -122,6 +131,8 @@ impl Settings {
         set(&mut training.clip, options.clip);
         set(&mut training.eval_every, options.eval_every);
         set(&mut training.save_every, options.save_every);
+        training.device = options.device.or(training.device);
+        training.adapter = options.adapter.clone().or(training.adapter.take());
         training.threads = options.threads.or(training.threads);
         if let Some(Size(bytes)) = options.memory_budget {
             training.memory_budget = (bytes > 0).then_some(bytes);

@@ -2,6 +2,7 @@
 
 use crate::{fused, planned};
 use gradloom_core::kernel::Launch;
+use gradloom_core::plan::ALIGNMENT;
 use gradloom_core::plan::Plan;
 
 /// The pairs (write, read) of the launch with this name.
@@ -41,7 +42,7 @@ fn a_loop_overwrites_what_it_reads_at_the_level_of_its_result() {
 fn a_loop_over_one_position_overwrites_its_only_element() {
     let plan = fused("%0: f32[] = input \"x\"\n%1: f32[] = exp %0\noutput \"y\" %1");
     assert_eq!(plan.launches[0].may_alias, [(0, 0)]);
-    assert_eq!(plan.totals.step, 64, "the result stands where the operand stood");
+    assert_eq!(plan.totals.step, ALIGNMENT, "the result stands where the operand stood");
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn a_chain_of_equal_maps_is_one_temporary_and_the_output() {
 fn a_square_overwrites_its_operand() {
     let plan =
         planned("%0: f32[16] = input \"x\"\n%1: f32[16] = exp %0\n%2: f32[16] = mul %1, %1\noutput \"y\" %2");
-    assert_eq!(plan.totals.step, 64);
+    assert_eq!(plan.totals.step, ALIGNMENT);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn an_operand_that_is_also_read_in_another_order_is_not_overwritten() {
         .totals
         .step
     };
-    assert_eq!((sum("%0"), sum("%1")), (64, 128));
+    assert_eq!((sum("%0"), sum("%1")), (ALIGNMENT, 2 * ALIGNMENT));
 }
 
 /// Scatter-add reads indices and updates while it writes, and may overwrite only the rows.
@@ -43,16 +43,16 @@ fn an_operand_that_is_also_read_in_another_order_is_not_overwritten() {
 fn an_operand_in_two_roles_is_overwritten_only_if_both_allow_it() {
     let plan =
         planned("%0: i32[4] = input \"x\"\n%1: i32[4] = scatter_add %0, %0, %0 {batch=0}\noutput \"y\" %1");
-    assert_eq!(plan.totals.step, 128);
+    assert_eq!(plan.totals.step, 2 * ALIGNMENT);
     let plan = planned(
         "%0: f32[2, 2] = input \"x\"\n%1: i32[] = constant 0\n\
          %2: f32[2, 2] = dynamic_update_slice %0, %0, %1, %1\noutput \"y\" %2",
     );
-    assert_eq!(plan.totals.step, 128);
+    assert_eq!(plan.totals.step, 2 * ALIGNMENT);
     let plan = planned(
         "%0: f32[4] = input \"x\"\n%1: i32[4] = input \"i\"\n%2: f32[4] = scatter_add %0, %1, %0 {batch=0}\noutput \"y\" %2",
     );
-    assert_eq!(plan.totals.step, 3 * 64);
+    assert_eq!(plan.totals.step, 3 * ALIGNMENT);
 }
 
 #[test]
@@ -74,9 +74,9 @@ fn a_view_keeps_its_source_alive() {
 #[test]
 fn elements_of_other_sizes_do_not_share_bytes_in_place() {
     let bytes = |text| planned(text).totals.step;
-    assert_eq!(bytes("%0: f32[16] = input \"x\"\n%1: i32[16] = cast %0\noutput \"y\" %1"), 64);
-    assert_eq!(bytes("%0: f32[16] = input \"x\"\n%1: bool[16] = cast %0\noutput \"y\" %1"), 64 + 64);
-    assert_eq!(bytes("%0: f32[16] = input \"x\"\n%1: bool[16] = lt %0, %0\noutput \"y\" %1"), 64 + 64);
+    assert_eq!(bytes("%0: f32[16] = input \"x\"\n%1: i32[16] = cast %0\noutput \"y\" %1"), ALIGNMENT);
+    assert_eq!(bytes("%0: f32[16] = input \"x\"\n%1: bool[16] = cast %0\noutput \"y\" %1"), 2 * ALIGNMENT);
+    assert_eq!(bytes("%0: f32[16] = input \"x\"\n%1: bool[16] = lt %0, %0\noutput \"y\" %1"), 2 * ALIGNMENT);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn constants_own_as_few_elements_as_say_them() {
     );
     let bytes: Vec<_> = plan.buffers.iter().map(|b| (b.role, b.bytes)).collect();
     assert_eq!(bytes, [(Role::Constant, 4), (Role::Constant, 400), (Role::Constant, 8)]);
-    assert_eq!(plan.totals.constants, 64 + 448 + 64);
+    assert_eq!(plan.totals.constants, ALIGNMENT + 512 + ALIGNMENT);
 }
 
 const WIDE: &str = "%0: f32[100] = input \"x\"\n%1: f32[100, 1] = reshape %0\n%2: f32[100, 50] = broadcast %1\n\
@@ -157,7 +157,7 @@ fn totals_count_the_store_and_the_workspace() {
     let workspace = plan.launches.iter().map(|l| l.workspace).max().unwrap();
     assert!(workspace > 0, "this product is split");
     assert_eq!(plan.totals.workspace, workspace.next_multiple_of(ALIGNMENT));
-    assert_eq!(plan.totals.store, 32 * 8192 * 4 + 64);
+    assert_eq!(plan.totals.store, 32 * 8192 * 4 + ALIGNMENT);
     assert_eq!(plan.totals.peak(), plan.totals.store + plan.totals.step + plan.totals.workspace);
 }
 
@@ -173,6 +173,6 @@ fn bytes_for_people() {
 #[test]
 fn a_step_that_computes_nothing_takes_nothing_but_its_input() {
     let plan = planned("%0: f32[4] = input \"x\"\noutput \"y\" %0");
-    assert_eq!((plan.launches.len(), plan.totals.peak(), plan.totals.step), (0, 64, 64));
+    assert_eq!((plan.launches.len(), plan.totals.peak(), plan.totals.step), (0, ALIGNMENT, ALIGNMENT));
     assert_eq!((plan.totals.workspace, plan.totals.constants, plan.totals.store), (0, 0, 0));
 }

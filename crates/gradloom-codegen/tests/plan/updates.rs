@@ -4,6 +4,7 @@ use crate::{buffer, planned, refused, steps};
 use gradloom_core::error::ErrorKind;
 use gradloom_core::ir::ValueId;
 use gradloom_core::kernel::{Kernel, Phase};
+use gradloom_core::plan::ALIGNMENT;
 use gradloom_core::plan::{Region, Role};
 
 #[test]
@@ -81,8 +82,8 @@ fn an_optimizer_works_in_place() {
         assert_eq!((next.region, next.offset, next.role), (Region::Store, target.offset, Role::Next));
     }
     // The gradient, whose square takes its place, and the scaled moment, then the step.
-    assert_eq!(plan.totals.step, 2 * 128);
-    assert_eq!(plan.totals.store, 3 * 128);
+    assert_eq!(plan.totals.step, 2 * ALIGNMENT);
+    assert_eq!(plan.totals.store, 3 * ALIGNMENT);
 }
 
 #[test]

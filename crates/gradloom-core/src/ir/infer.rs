@@ -381,14 +381,7 @@ fn dot(axes: &DotAxes, a: &Type, b: &Type) -> Result<Type> {
             a.shape, b.shape, axes.lhs_batch, axes.rhs_batch, axes.lhs_contract, axes.rhs_contract
         ));
     }
-    let mut extents: Vec<usize> = axes.lhs_batch.iter().map(|&i| a.shape[i]).collect();
-    extents.extend(
-        DotAxes::free(a.shape.rank(), &axes.lhs_batch, &axes.lhs_contract).iter().map(|&i| a.shape[i]),
-    );
-    extents.extend(
-        DotAxes::free(b.shape.rank(), &axes.rhs_batch, &axes.rhs_contract).iter().map(|&i| b.shape[i]),
-    );
-    Ok(Type::new(DType::F32, extents))
+    Ok(Type::new(DType::F32, axes.result_shape(&a.shape, &b.shape)))
 }
 
 fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {

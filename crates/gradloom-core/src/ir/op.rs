@@ -197,6 +197,17 @@ impl DotAxes {
     pub fn free(rank: usize, batch: &[usize], contract: &[usize]) -> Vec<usize> {
         (0..rank).filter(|axis| !batch.contains(axis) && !contract.contains(axis)).collect()
     }
+
+    /// Shape of the product of operands that fit.
+    pub fn result_shape(&self, lhs: &Shape, rhs: &Shape) -> Shape {
+        let free = |shape: &Shape, batch: &[usize], contract: &[usize]| -> Vec<usize> {
+            Self::free(shape.rank(), batch, contract).into_iter().map(|axis| shape[axis]).collect()
+        };
+        let mut extents: Vec<usize> = self.lhs_batch.iter().map(|&axis| lhs[axis]).collect();
+        extents.extend(free(lhs, &self.lhs_batch, &self.lhs_contract));
+        extents.extend(free(rhs, &self.rhs_batch, &self.rhs_contract));
+        extents.into()
+    }
 }
 
 /// Scaled dot-product attention: softmax(scale · q kᵀ) v over the keys that a query may see.

@@ -20,6 +20,11 @@ pub enum Level {
     Element,
 }
 
+impl Level {
+    /// All levels, from the fewest elements to the most.
+    pub const ALL: [Level; 3] = [Level::Uniform, Level::Row, Level::Element];
+}
+
 /// Index of a node in [`Body::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);

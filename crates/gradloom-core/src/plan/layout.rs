@@ -4,7 +4,7 @@
 //! offset where it meets no other group that lives at the same time. (Greedy by size: Pisarchyk and Lee, "Efficient Memory
 //! Management for Deep Neural Net Inference", 2020.)
 
-use super::{ALIGNMENT, Buffer, Plan, Region, Role};
+use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT};
 
 /// Buffers that share bytes one after the other.
 struct Group {
@@ -23,10 +23,11 @@ pub(super) fn place(plan: &mut Plan) {
     }
     plan.totals.constants = constants;
 
+    let scalars = place_scalars(plan);
     let mut groups = groups(plan);
     groups.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.first, g.members[0]));
     let mut placed: Vec<(usize, &Group)> = Vec::new();
-    let mut end = 0;
+    let mut end = scalars;
     let mut offsets = vec![0; plan.buffers.len()];
     for group in &groups {
         let mut busy: Vec<(usize, usize)> = placed
@@ -35,7 +36,7 @@ pub(super) fn place(plan: &mut Plan) {
             .map(|(offset, other)| (*offset, offset + other.bytes))
             .collect();
         busy.sort_unstable();
-        let mut offset = 0;
+        let mut offset = scalars;
         for (start, stop) in busy {
             if offset + group.bytes <= start {
                 break;
@@ -49,19 +50,29 @@ pub(super) fn place(plan: &mut Plan) {
         placed.push((offset, group));
     }
     for (buffer, offset) in plan.buffers.iter_mut().zip(offsets) {
-        if buffer.region == Region::Step {
+        if buffer.region == Region::Step && buffer.role != Role::Scalar {
             buffer.offset = offset;
         }
     }
     plan.totals.step = end;
 }
 
+/// Puts the scalars at the start of the step arena; gives where the rest of it starts.
+fn place_scalars(plan: &mut Plan) -> usize {
+    let mut end = 0;
+    for buffer in plan.buffers.iter_mut().filter(|b| b.role == Role::Scalar) {
+        buffer.offset = end;
+        end += buffer.bytes.next_multiple_of(SCALAR_ALIGNMENT);
+    }
+    end.next_multiple_of(ALIGNMENT)
+}
+
 impl Plan {
     /// The same plan with bytes of its own for every value of the step arena. It takes far more memory; a wrong result that it
     /// does not have points at the placement.
     pub fn without_sharing(mut self) -> Self {
-        self.totals.step = 0;
-        for buffer in self.buffers.iter_mut().filter(|b| b.region == Region::Step) {
+        self.totals.step = place_scalars(&mut self);
+        for buffer in self.buffers.iter_mut().filter(|b| b.region == Region::Step && b.role != Role::Scalar) {
             buffer.offset = self.totals.step;
             self.totals.step += buffer.bytes.next_multiple_of(ALIGNMENT);
         }
@@ -78,9 +89,9 @@ fn groups(plan: &Plan) -> Vec<Group> {
         group_of[member] = Some(groups.len());
         groups.push(Group { members: vec![member], bytes: bytes.next_multiple_of(ALIGNMENT), first, last });
     };
-    // Inputs and scalars first: no launch writes them.
+    // Inputs first: no launch writes them.
     for (i, buffer) in plan.buffers.iter().enumerate() {
-        if buffer.region == Region::Step && matches!(buffer.role, Role::Input | Role::Scalar) {
+        if buffer.region == Region::Step && buffer.role == Role::Input {
             start(&mut groups, &mut group_of, i);
         }
     }

@@ -23,7 +23,7 @@ mod view;
 pub use cost::{Cost, cost};
 pub use store::{StoreEntry, StoreLayout};
 pub use timeline::{Stay, Timeline};
-pub use types::{ALIGNMENT, Buffer, Plan, Region, Role, Totals};
+pub use types::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, Totals};
 pub use verify::{verify, verify_commit};
 pub use view::{LaunchView, PlanView};
 

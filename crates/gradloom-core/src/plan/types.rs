@@ -4,8 +4,12 @@ use crate::ir::{Type, ValueId};
 use crate::kernel::{Access, Launch, Phase};
 use std::collections::HashMap;
 
-/// Alignment of every buffer, in bytes: a cache line and an AVX-512 register.
-pub const ALIGNMENT: usize = 64;
+/// Alignment of every buffer but the scalars, in bytes: what every WebGPU device takes as the start of a binding, and more than the widest vector
+/// registers ask for.
+pub const ALIGNMENT: usize = 256;
+
+/// Alignment of the scalars, which stand next to each other at the start of the step arena: one write brings them there.
+pub const SCALAR_ALIGNMENT: usize = 4;
 
 /// The memory that a buffer is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +49,7 @@ pub enum Role {
     Hoisted,
     /// Data of one step. The step may overwrite it after its last use, so it is set before every step.
     Input,
-    /// One number of the per-step block; set before every step, like an input.
+    /// One number of the per-step block at the start of the arena; set before every step, and never overwritten.
     Scalar,
     /// Holds a value that the caller reads; lives to the end.
     Output,

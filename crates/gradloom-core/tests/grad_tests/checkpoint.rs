@@ -2,10 +2,10 @@
 
 use crate::leaves::Leaves;
 use crate::random::Random;
-use crate::table::CASES;
 use gradloom_core::grad::{append, expand_blocks};
 use gradloom_core::ir::{Builder, DType, Graph, OpKind, Output, ReduceOp, Type, ValueId, parse};
 use gradloom_core::verify::verify;
+use gradloom_testing::table::CASES;
 
 /// Differentiates output 0 with respect to all parameters, once with the blocks as they are and once with blocks inlined before, where
 /// no segment is known; the gradients must be the same numbers. Returns the two graphs.

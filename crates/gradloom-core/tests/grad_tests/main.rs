@@ -5,6 +5,5 @@ mod conventions;
 mod graph;
 mod leaves;
 mod rules;
-mod table;
 
 use gradloom_testing::random;

@@ -2,10 +2,10 @@
 
 use crate::leaves::Leaves;
 use crate::random::Random;
-use crate::table::{CASES, Instance, NOT_DIFFERENTIABLE, samples};
 use gradloom_core::grad::{Differentiability, append, differentiability};
 use gradloom_core::ir::{Builder, Graph, OpKind, Output, ReduceOp, Type, ValueId};
 use gradloom_core::reference::{HostData, HostTensor};
+use gradloom_testing::table::{CASES, Instance, NOT_DIFFERENTIABLE, samples};
 use std::collections::BTreeSet;
 
 /// Random instances of each case.

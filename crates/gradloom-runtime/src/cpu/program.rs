@@ -120,8 +120,8 @@ impl CpuProgram {
                 Region::Step => arena.at(buffer.offset),
                 Region::Constants => constants.at(buffer.offset),
                 Region::Store => {
-                    let (address, memory) =
-                        store.address(buffer.offset).expect("the store was extended first");
+                    let (memory, offset) = store.place(buffer.offset).expect("the store was extended first");
+                    let address = memory.at(offset);
                     if !kept.iter().any(|known| Arc::ptr_eq(known, &memory)) {
                         kept.push(memory);
                     }

@@ -1,21 +1,68 @@
 //! A step that was submitted, and what can be read of it.
 
+use crate::backend::Pending;
 use crate::outputs::to_f32;
+use crate::program::Outcome;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Results of one run, in a slot that is used again when nobody holds it.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) step: u64,
-    pub(crate) error: Option<Error>,
-    /// Bytes of each output, in the order of `names`.
-    pub(crate) values: Vec<Vec<u8>>,
     pub(crate) names: Arc<[(String, DType)]>,
+    /// The run, while nobody has waited for it.
+    pub(crate) pending: Option<Arc<dyn Pending>>,
+    pub(crate) done: OnceLock<Done>,
     /// Whether the caller has seen the error.
     pub(crate) seen: AtomicBool,
+}
+
+/// A run that has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) error: Option<Error>,
+    /// Bytes of each output, in the order of the slot's names.
+    pub(crate) values: Vec<Vec<u8>>,
+}
+
+impl Done {
+    /// # Errors
+    /// What is no matter of the step: the device, or the store.
+    pub(crate) fn new(step: u64, outcome: Result<Outcome>, values: Vec<Vec<u8>>) -> Result<Self> {
+        match outcome {
+            Ok(Outcome::Committed) => Ok(Self { error: None, values }),
+            Ok(Outcome::NotFinite { guard }) => {
+                let kind = ErrorKind::NotFinite { step };
+                let error = Error::new(kind, format!("the {guard} of step {step} is not finite"))
+                    .note("no parameter was changed by this step")
+                    .help("lower the learning rate, warm it up, or clip gradients; look at the data of this step");
+                Ok(Self { error: Some(error), values })
+            }
+            Err(error) if error.kind() == ErrorKind::Trap => {
+                Ok(Self { error: Some(error), values: Vec::new() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Slot {
+    /// What the run gave; waits for it.
+    pub(crate) fn done(&self) -> &Done {
+        self.done.get_or_init(|| {
+            let pending = self.pending.as_ref().expect("a run is pending or done");
+            let finished = pending.wait().and_then(|f| Done::new(self.step, f.outcome, f.outputs));
+            finished.unwrap_or_else(|error| Done { error: Some(error), values: Vec::new() })
+        })
+    }
+
+    /// Whether the run failed and nobody has seen it.
+    pub(crate) fn has_unread_error(&self) -> bool {
+        self.done().error.is_some() && !self.seen.load(Ordering::Relaxed)
+    }
 }
 
 /// A step. Reading waits for the device, if at all.
@@ -35,7 +82,7 @@ impl Step {
     /// # Errors
     /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was updated then.
     pub fn result(&self) -> Result<()> {
-        match &self.slot.error {
+        match &self.slot.done().error {
             None => Ok(()),
             Some(error) => {
                 self.slot.seen.store(true, Ordering::Relaxed);
@@ -72,7 +119,7 @@ impl Step {
                 .note(format!("it has: {}", names.join(", ")))
                 .help(format!("capture a tensor in the loss with `.capture({name:?})`")));
         };
-        match self.slot.values.get(i) {
+        match self.slot.done().values.get(i) {
             Some(bytes) => to_f32(self.slot.names[i].1, bytes),
             None => self.result().map(|()| Vec::new()),
         }

@@ -1,13 +1,13 @@
 //! A compiled training step.
 
 use super::compile::{Compiled, Stages};
-use super::step::{Slot, Step};
+use super::step::{Done, Slot, Step};
 use super::{Infer, Session};
 use crate::device::Device;
 use crate::feed::Feed;
 use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
-use crate::program::{DebugRun, Outcome, Program, Retention, random_key};
+use crate::program::{DebugRun, Program, Retention, random_key};
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Number};
@@ -17,11 +17,14 @@ use gradloom_core::optim::{
 };
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 /// Steps whose results can be unread at once without new memory.
 const SLOTS: usize = 4;
+/// Steps that a device has not finished, at most: enough for it never to wait for the host.
+const IN_FLIGHT: usize = 4;
 
 /// A training program over a store.
 pub struct Train<M, const N: usize> {
@@ -35,7 +38,8 @@ pub struct Train<M, const N: usize> {
     fixed_lr: Option<f64>,
     attempted: u64,
     slots: Vec<Arc<Slot>>,
-    last: Option<Step>,
+    /// Steps that may still fail, or whose failure nobody has seen; the oldest first.
+    in_flight: VecDeque<Step>,
 }
 
 /// Without the model, so that `unwrap` works for models that are not `Debug`.
@@ -76,19 +80,27 @@ impl<M: Module, const N: usize> Train<M, N> {
             fixed_lr: None,
             attempted: 0,
             slots,
-            last: None,
+            in_flight: VecDeque::new(),
         }
     }
 
     /// Runs one step on the data: forward, backward, optimizer. A guard that fails (a loss or gradient norm that is not finite)
     /// or a trap (an index out of range) leaves parameters and states as they were; reading the step then gives the error.
     ///
+    /// On a device that works beside the host the step is queued, and this returns at once, unless the device has several steps to do already. Each step has its own
+    /// data, numbers and random bits, and decides for itself whether it takes effect.
+    ///
     /// # Errors
     /// When data does not have the declared dtype or size (nothing was run); when an earlier step failed and its error was not
-    /// read; when the store is lost.
+    /// read (on a queue, up to a few steps earlier); when the store is lost.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
-        if let Some(unread) = self.last.take().filter(|last| !last.slot.seen.load(Ordering::Relaxed)) {
-            unread.result()?;
+        // Nobody looks at results before they are asked for, or before there are too many of them.
+        let known = |step: &Step| step.slot.done.get().is_some();
+        while self.in_flight.front().is_some_and(|step| self.in_flight.len() >= IN_FLIGHT || known(step)) {
+            let step = self.in_flight.pop_front().expect("there is a first one");
+            if step.slot.has_unread_error() {
+                step.result()?;
+            }
         }
         let data = data.feed();
         for (input, data) in self.inputs.iter().zip(&data) {
@@ -102,29 +114,18 @@ impl<M: Module, const N: usize> Train<M, N> {
         let step = self.attempted;
         let index = self.free_slot();
         let slot = Arc::get_mut(&mut self.slots[index]).expect("nobody else holds a free slot");
-        slot.step = step;
-        slot.seen = AtomicBool::new(false);
-        slot.error = match self.program.run(&mut slot.values) {
-            Ok(Outcome::Committed) => None,
-            Ok(Outcome::NotFinite { guard }) => Some(
-                Error::new(
-                    ErrorKind::NotFinite { step },
-                    format!("the {guard} of step {step} is not finite"),
-                )
-                .note("no parameter was changed by this step")
-                .help(
-                    "lower the learning rate, warm it up, or clip gradients; look at the data of this step",
-                ),
-            ),
-            Err(error) if error.kind() == ErrorKind::Trap => {
-                slot.values.clear();
-                Some(error)
-            }
-            Err(error) => return Err(error),
-        };
+        let mut values = slot.done.take().unwrap_or_default().values;
+        (slot.step, slot.seen) = (step, AtomicBool::new(false));
+        slot.pending = self.program.submit()?;
+        if slot.pending.is_none() {
+            let outcome = self.program.run(&mut values);
+            slot.done = OnceLock::from(Done::new(step, outcome, values)?);
+        }
         self.attempted += 1;
         let step = Step { slot: Arc::clone(&self.slots[index]) };
-        self.last = step.slot.error.is_some().then(|| step.clone());
+        if step.slot.done.get().is_none_or(|done| done.error.is_some()) {
+            self.in_flight.push_back(step.clone());
+        }
         Ok(step)
     }
 

@@ -3,7 +3,7 @@
 use crate::failure::Result;
 use gradloom::ir::Graph;
 use gradloom::plan::Plan;
-use gradloom::runtime::LaunchSpan;
+use gradloom::runtime::{LaunchSpan, Work};
 use gradloom::{Data, Device, Module, Train};
 use std::time::Duration;
 
@@ -11,6 +11,10 @@ use std::time::Duration;
 pub(crate) trait Workload {
     /// Runs a step and reads its loss.
     fn step(&mut self) -> Result<f32>;
+    /// Queues a step whose loss nobody reads.
+    fn queue(&mut self) -> Result<()>;
+    /// What a step asks of a device with a queue.
+    fn work(&self) -> Option<Work>;
     /// How long compiling took.
     fn compile_time(&self) -> Duration;
     /// Tokens that a step trains on, for a model of text.
@@ -55,6 +59,15 @@ pub(super) struct Compiled<M, const N: usize> {
 impl<M: Module, const N: usize> Workload for Compiled<M, N> {
     fn step(&mut self) -> Result<f32> {
         Ok(self.train.step(self.data.each_ref().map(Elements::data))?.loss()?)
+    }
+
+    fn queue(&mut self) -> Result<()> {
+        self.train.step(self.data.each_ref().map(Elements::data))?;
+        Ok(())
+    }
+
+    fn work(&self) -> Option<Work> {
+        self.train.program().work()
     }
 
     fn compile_time(&self) -> Duration {

@@ -1,6 +1,6 @@
 //! What can be said of a buffer, a launch or an access alone.
 
-use super::super::{ALIGNMENT, Buffer, Plan, Region, Role};
+use super::super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT};
 use super::{broken, kernels};
 use crate::error::Result;
 use crate::kernel::{Access, Kernel, Launch, Phase};
@@ -46,7 +46,8 @@ fn check_buffers(plan: &Plan) -> Result<()> {
         if buffer.bytes != buffer.ty.bytes() {
             return Err(broken(format!("{value} has {} bytes for {}", buffer.bytes, buffer.ty)));
         }
-        if buffer.offset % ALIGNMENT != 0 {
+        let alignment = if buffer.role == Role::Scalar { SCALAR_ALIGNMENT } else { ALIGNMENT };
+        if buffer.offset % alignment != 0 {
             return Err(broken(format!("{value} stands at byte {}, which is not aligned", buffer.offset)));
         }
         if buffer.first > buffer.last || buffer.last > plan.launches.len() {

@@ -1,7 +1,10 @@
 //! The table of ops: how to draw an instance of each, with operands away from kinks and ties.
 
 mod blocks;
+mod graphs;
 mod movement;
+
+pub use graphs::graph_of;
 
 use crate::random::Random;
 use gradloom_core::ir::{
@@ -13,28 +16,30 @@ use gradloom_core::ir::{
 type Operand = (Type, Vec<f64>);
 
 /// An op with operands.
-pub(crate) struct Instance {
-    pub(crate) kind: OpKind,
-    pub(crate) operands: Vec<Operand>,
+pub struct Instance {
+    /// What it computes.
+    pub kind: OpKind,
+    /// On what.
+    pub operands: Vec<Operand>,
 }
 
 impl Instance {
     /// How many of the results the loss may depend on: the log-sum-exp of attention takes no cotangent.
-    pub(crate) fn observed(&self, results: usize) -> usize {
+    pub fn observed(&self, results: usize) -> usize {
         if matches!(self.kind, OpKind::Attention(_)) { 1 } else { results }
     }
 }
 
 /// A differentiable op.
-pub(crate) struct Case {
+pub struct Case {
     /// Its name in the text form.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Draws an instance; blocks and custom ops go to the graph.
-    pub(crate) sample: fn(&mut Random, &mut Graph) -> Instance,
+    pub sample: fn(&mut Random, &mut Graph) -> Instance,
 }
 
 /// Ops where gradients stop or that refuse them.
-pub(crate) const NOT_DIFFERENTIABLE: &[&str] = &[
+pub const NOT_DIFFERENTIABLE: &[&str] = &[
     "input",
     "param",
     "state",
@@ -63,7 +68,7 @@ pub(crate) const NOT_DIFFERENTIABLE: &[&str] = &[
 ];
 
 /// Every differentiable op.
-pub(crate) const CASES: &[Case] = &[
+pub const CASES: &[Case] = &[
     Case { name: "neg", sample: |r, _| unary(r, UnaryOp::Neg, -2.0, 2.0) },
     Case { name: "abs", sample: |r, _| unary_signed(r, UnaryOp::Abs) },
     Case { name: "exp", sample: |r, _| unary(r, UnaryOp::Exp, -2.0, 2.0) },
@@ -110,7 +115,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 /// A kind of each primitive.
-pub(crate) fn samples(graph: &mut Graph) -> Vec<OpKind> {
+pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
     let ty = Type::new(DType::F32, [2]);
     let zero = Number::Float(0.0);
     let mut random = Random::new(1);

@@ -1,0 +1,244 @@
+//! From fused kernels to launches, for any target.
+//!
+//! In: a graph without block ops, fused, and a [`Target`]. Out: [`Lowered`]. Always holds: a copy is made only where the kernel that reads a view cannot index
+//! through it (a matrix operand without single strides, a user's op).
+
+use crate::cpu::{copied_layout, dot_copies};
+use gradloom_core::fuse::{Fused, KernelSpec};
+use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, Type};
+use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, NodeKind, Part, Phase, Store};
+use gradloom_core::plan::ALIGNMENT;
+
+/// What lowering asks of a target.
+pub(crate) trait Target {
+    /// Bytes of scratch that a kernel needs while it runs.
+    fn workspace(
+        &self,
+        graph: &Graph,
+        op: OpId,
+        kernel: &Kernel,
+        reads: &[Access],
+        writes: &[Access],
+        aliases: &[(usize, usize)],
+    ) -> usize;
+    /// Bytes of scratch that a group's parts need together, if it is more than what they need side by side.
+    fn group_workspace(&self, _parts: &[Part], _reads: &[Access], _writes: &[Access]) -> usize {
+        0
+    }
+    /// Whether a result with an element for each position, row, or one in all may take the place of an operand with as many: not if another
+    /// thread may still read that.
+    fn may_replace(&self, kernel: &Kernel, level: Level) -> bool;
+    /// Whether the target's products can do what follows from them themselves; otherwise a loop of its own does.
+    fn takes_epilogue(&self, epilogue: &Body) -> bool;
+}
+
+/// Lowers kernels for a target.
+pub(crate) fn lower(graph: &Graph, fused: Fused, target: &impl Target) -> Lowered {
+    let mut lowering = Lowering { graph, target, lowered: fused.memory };
+    for spec in fused.kernels {
+        lowering.kernel(spec);
+    }
+    lowering.lowered
+}
+
+struct Lowering<'g, T> {
+    graph: &'g Graph,
+    target: &'g T,
+    lowered: Lowered,
+}
+
+impl<T: Target> Lowering<'_, T> {
+    fn kernel(&mut self, spec: KernelSpec) {
+        let KernelSpec { op, mut kernel, mut reads, writes, commit, once } = spec;
+        if let Kernel::Dot { axes, epilogue } = &kernel
+            && self.is_split(&kernel)
+        {
+            let split = self.dot_and_loop(axes, epilogue, reads, writes);
+            return split.into_iter().for_each(|(kernel, reads, writes)| {
+                self.kernel(KernelSpec { op, kernel, reads, writes, commit, once });
+            });
+        }
+        if let Kernel::Group(parts) = &kernel
+            && parts.iter().any(|part| self.is_split(&part.kernel))
+        {
+            for part in parts {
+                let (reads, writes) =
+                    (reads[part.reads.clone()].to_vec(), writes[part.writes.clone()].to_vec());
+                self.kernel(KernelSpec { op, kernel: part.kernel.clone(), reads, writes, commit, once });
+            }
+            return;
+        }
+        let (may_alias, workspace) = match &mut kernel {
+            Kernel::Group(parts) => self.group(op, parts, &mut reads, &writes),
+            kernel => {
+                let workspace = self.prepare(op, kernel, &mut reads, &writes);
+                (self.aliases(kernel, &reads, &writes), workspace)
+            }
+        };
+        self.lowered.launches.push(Launch {
+            op,
+            kernel,
+            reads,
+            writes,
+            may_alias,
+            workspace,
+            phase: Phase::Compute,
+        });
+    }
+
+    /// Whether a product and what follows from it are two launches.
+    fn is_split(&self, kernel: &Kernel) -> bool {
+        matches!(kernel, Kernel::Dot { epilogue, .. } if !self.target.takes_epilogue(epilogue))
+    }
+
+    /// A product, and a loop over it.
+    fn dot_and_loop(
+        &mut self,
+        axes: &DotAxes,
+        epilogue: &Body,
+        reads: Vec<Access>,
+        writes: Vec<Access>,
+    ) -> [(Kernel, Vec<Access>, Vec<Access>); 2] {
+        let product = self.lowered.temporary(Type::new(DType::F32, [epilogue.rows, epilogue.columns]));
+        let shape = axes.result_shape(&reads[0].layout.shape, &reads[1].layout.shape);
+        let layout = product.layout.reshape(&shape).expect("it is contiguous");
+        let result = Access { layout, ..product.clone() };
+        let mut body = epilogue.clone();
+        let mut operands = reads[2..].to_vec();
+        for node in &mut body.nodes {
+            match &mut node.kind {
+                NodeKind::Load(read) => *read -= 2,
+                NodeKind::Accumulator => node.kind = NodeKind::Load(operands.len()),
+                _ => {}
+            }
+        }
+        operands.push(product);
+        [
+            (Kernel::Op(OpKind::Dot(axes.clone())), reads[..2].to_vec(), vec![result]),
+            (Kernel::Loop(body), operands, writes),
+        ]
+    }
+
+    /// Makes the operands fit the kernel; gives the scratch that it needs.
+    fn prepare(&mut self, op: OpId, kernel: &Kernel, reads: &mut [Access], writes: &[Access]) -> usize {
+        match kernel {
+            Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
+                self.fit_dot_operands(op, axes, reads)
+            }
+            Kernel::Op(OpKind::Custom(_)) => {
+                for read in reads.iter_mut().filter(|read| !read.layout.is_contiguous()) {
+                    *read = self.copy(op, read);
+                }
+            }
+            _ => {}
+        }
+        let aliases = self.aliases(kernel, reads, writes);
+        self.target.workspace(self.graph, op, kernel, reads, writes, &aliases)
+    }
+
+    /// Prepares the parts of a group, whose scratch stands side by side.
+    fn group(
+        &mut self,
+        op: OpId,
+        parts: &mut [Part],
+        reads: &mut [Access],
+        writes: &[Access],
+    ) -> (Vec<(usize, usize)>, usize) {
+        let mut may_alias = Vec::new();
+        let mut workspace = 0;
+        for part in &mut *parts {
+            let writes = &writes[part.writes.clone()];
+            let bytes = self.prepare(op, &part.kernel, &mut reads[part.reads.clone()], writes);
+            part.workspace = workspace..workspace + bytes;
+            workspace = part.workspace.end.next_multiple_of(ALIGNMENT);
+            let pairs = self.aliases(&part.kernel, &reads[part.reads.clone()], writes);
+            may_alias.extend(pairs.into_iter().map(|(w, r)| (part.writes.start + w, part.reads.start + r)));
+        }
+        let together = self.target.group_workspace(parts, reads, writes);
+        (may_alias, workspace.max(together))
+    }
+
+    fn fit_dot_operands(&mut self, op: OpId, axes: &DotAxes, reads: &mut [Access]) {
+        let copies = dot_copies(axes, &reads[0].layout, &reads[1].layout);
+        // A product of a value with itself copies it once.
+        let mut last: Option<(Access, Access)> = None;
+        for (read, order) in reads.iter_mut().zip([copies.lhs, copies.rhs]) {
+            let Some(order) = order else { continue };
+            let shape = read.layout.shape.clone();
+            let from = Access { layout: read.layout.permute(&order), ..read.clone() };
+            let to = match last.take() {
+                Some((known, copy)) if known == from => copy,
+                _ => self.copy(op, &from),
+            };
+            *read = Access { layout: copied_layout(&shape, &order), ..to.clone() };
+            last = Some((from, to));
+        }
+    }
+
+    /// A contiguous copy.
+    fn copy(&mut self, op: OpId, from: &Access) -> Access {
+        let to = self.lowered.temporary(Type::new(from.dtype, from.layout.shape.clone()));
+        self.lowered.launches.push(Launch {
+            op,
+            kernel: Kernel::Copy,
+            reads: vec![from.clone()],
+            writes: vec![to.clone()],
+            may_alias: Vec::new(),
+            workspace: 0,
+            phase: Phase::Compute,
+        });
+        to
+    }
+
+    /// Which reads the results may overwrite. A kernel that can trap is no exception: it is never launched in the commit, and the
+    /// temporaries that it overwrites die with the step.
+    fn aliases(&self, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> Vec<(usize, usize)> {
+        match kernel {
+            Kernel::Op(
+                OpKind::Unary(_)
+                | OpKind::Binary(_)
+                | OpKind::Compare(_)
+                | OpKind::Select
+                | OpKind::Cast { .. },
+            ) => {
+                let same_size = |read: &Access| read.dtype.bytes() == writes[0].dtype.bytes();
+                (0..reads.len()).filter(|&i| same_size(&reads[i])).map(|i| (0, i)).collect()
+            }
+            Kernel::Op(OpKind::ScatterAdd { .. } | OpKind::DynamicUpdateSlice) => vec![(0, 0)],
+            Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
+                let may_replace = |level| self.target.may_replace(kernel, level);
+                body_aliases(body, reads, writes, may_replace)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A position's operands are read before its results are written, if both have an element for each position (or each row).
+fn body_aliases(
+    body: &Body,
+    reads: &[Access],
+    writes: &[Access],
+    may_replace: impl Fn(Level) -> bool,
+) -> Vec<(usize, usize)> {
+    let loads: Vec<(usize, Level)> = body
+        .nodes
+        .iter()
+        .filter_map(|node| match node.kind {
+            NodeKind::Load(read) => Some((read, node.level)),
+            _ => None,
+        })
+        .collect();
+    let mut pairs = Vec::new();
+    for store in &body.stores {
+        let Store::Whole { level, write, .. } = *store else { continue };
+        for &(read, at) in &loads {
+            let one = body.elements(Level::Element) == 1;
+            let alike = at == level && (one || level != Level::Uniform && may_replace(level));
+            if alike && reads[read].dtype.bytes() == writes[write].dtype.bytes() {
+                pairs.push((write, read));
+            }
+        }
+    }
+    pairs
+}

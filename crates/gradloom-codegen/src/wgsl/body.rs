@@ -1,0 +1,182 @@
+//! The nodes of a body as statements.
+//!
+//! In: a body, and where the invocation stands. Out: `let` statements for the nodes that are asked for and all that they use. A node is computed once in
+//! each scope that knows it.
+
+use super::source::{Source, index_at, index_at_row};
+use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, Store};
+
+/// What is known of a body's nodes at one place of a shader.
+pub(crate) struct Nodes<'b> {
+    body: &'b Body,
+    /// Names of the nodes; those of level `Element` are of the invocation's first position, and so on.
+    names: Vec<Vec<Option<String>>>,
+    /// Which of the invocation's positions is meant.
+    at: usize,
+    /// Expression of the matrix product's element, for an epilogue.
+    accumulator: Option<String>,
+}
+
+/// Where an invocation stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'p> {
+    /// Number of the row.
+    pub(crate) row: &'p str,
+    /// Number of the column.
+    pub(crate) column: &'p str,
+    /// Number of the position, row by row, if there is a name for it.
+    pub(crate) position: Option<&'p str>,
+    /// Appended to the names of nodes of level `Element`: an invocation may have several positions.
+    pub(crate) suffix: &'p str,
+}
+
+impl<'b> Nodes<'b> {
+    pub(crate) fn new(body: &'b Body) -> Self {
+        Self { body, names: vec![vec![None; body.nodes.len()]], at: 0, accumulator: None }
+    }
+
+    /// Turns to one of the invocation's positions, whose nodes keep their names until they are forgotten.
+    pub(crate) fn turn_to(&mut self, position: usize) {
+        let count = self.body.nodes.len();
+        self.names.resize_with(self.names.len().max(position + 1), || vec![None; count]);
+        self.at = position;
+    }
+
+    fn known(&self, id: NodeId) -> &Option<String> {
+        let at = if self.body.node(id).level == Level::Element { self.at } else { 0 };
+        &self.names[at][id.index()]
+    }
+
+    /// The expression of the product's element from here on.
+    pub(crate) fn set_accumulator(&mut self, expression: &str) {
+        self.accumulator = Some(expression.to_string());
+    }
+
+    /// Gives a node a name that exists already.
+    pub(crate) fn name(&mut self, id: NodeId, expression: String) {
+        let at = if self.body.node(id).level == Level::Element { self.at } else { 0 };
+        self.names[at][id.index()] = Some(expression);
+    }
+
+    /// Forgets the nodes of a level and above, as at another position.
+    pub(crate) fn forget(&mut self, from: Level) {
+        for names in &mut self.names {
+            for (name, node) in names.iter_mut().zip(&self.body.nodes) {
+                if node.level >= from {
+                    *name = None;
+                }
+            }
+        }
+    }
+
+    /// Computes a node; gives its expression.
+    ///
+    /// # Panics
+    /// When the node needs a reduction that has no name yet.
+    pub(crate) fn compute(&mut self, source: &mut Source<'_>, id: NodeId, place: Place<'_>) -> String {
+        if let Some(name) = self.known(id) {
+            return name.clone();
+        }
+        let node = self.body.node(id);
+        let operands: Vec<String> =
+            node.kind.operands().iter().map(|&operand| self.compute(source, operand, place)).collect();
+        let operand = |i: usize| operands[i].as_str();
+        let dtype_of = |i: usize| self.body.node(node.kind.operands()[i]).dtype;
+        let expression = match &node.kind {
+            NodeKind::Constant(number) => {
+                let constant = source.constant(*number, node.dtype);
+                self.name(id, constant.clone());
+                return constant;
+            }
+            NodeKind::Repeat(_) => {
+                self.name(id, operands[0].clone());
+                return operands[0].clone();
+            }
+            NodeKind::Load(read) => {
+                let operand = &source.operands.reads[*read];
+                let index = index_at_level(self.body, &operand.layout, node.level, place);
+                source.load(operand, &index)
+            }
+            NodeKind::Column => format!("i32({})", place.column),
+            NodeKind::Accumulator => self.accumulator.clone().expect("the body follows a product"),
+            NodeKind::Unary(op, _) => source.unary(*op, node.dtype, operand(0)),
+            NodeKind::Binary(op, _) => source.binary(*op, node.dtype, operand(0), operand(1)),
+            NodeKind::Compare(op, _) => source.compare(*op, dtype_of(0), operand(0), operand(1)),
+            NodeKind::Select(_) => format!("select({}, {}, {})", operand(2), operand(1), operand(0)),
+            NodeKind::Cast(_) => source.cast(dtype_of(0), node.dtype, operand(0)),
+            NodeKind::CheckIndex { extent, .. } => {
+                let position = match node.level {
+                    Level::Uniform => "0u".to_string(),
+                    Level::Row => place.row.to_string(),
+                    Level::Element => position(self.body, place),
+                };
+                source.check_index(operand(0), *extent, &position);
+                self.name(id, operands[0].clone());
+                return operands[0].clone();
+            }
+            NodeKind::Reduce(..) => {
+                panic!("gradloom: a reduction was used before it was computed; please report this")
+            }
+        };
+        let suffix = if node.level == Level::Element { place.suffix } else { "" };
+        let name = format!("{id}{suffix}");
+        source.line(format!("let {name} = {expression};"));
+        self.name(id, name.clone());
+        name
+    }
+
+    /// Adds the statements of a store at a position; `value` is the node's expression.
+    pub(crate) fn store(
+        &self,
+        source: &mut Source<'_>,
+        write: usize,
+        level: Level,
+        place: Place<'_>,
+        value: &str,
+    ) {
+        let operand = &source.operands.writes[write];
+        let index = index_at_level(self.body, &operand.layout, level, place);
+        source.store(operand, &index, value);
+    }
+}
+
+/// Index checks of a level: nothing else may need them.
+pub(crate) fn checks_of(body: &Body, level: Level) -> Vec<NodeId> {
+    let is_check = |id: &NodeId| {
+        let node = body.node(*id);
+        node.level == level && matches!(node.kind, NodeKind::CheckIndex { .. })
+    };
+    (0..body.nodes.len() as u32).map(NodeId).filter(is_check).collect()
+}
+
+/// The results of a body of a level, as (node, write).
+pub(crate) fn stores_of(body: &Body, wanted: Level) -> Vec<(NodeId, usize)> {
+    body.stores
+        .iter()
+        .filter_map(|store| match *store {
+            Store::Whole { node, level, write } if level == wanted => Some((node, write)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn index_at_level(
+    body: &Body,
+    layout: &gradloom_core::kernel::Layout,
+    level: Level,
+    place: Place<'_>,
+) -> String {
+    match (level, place.position) {
+        (Level::Uniform, _) => index_at(layout, "0u"),
+        (Level::Row, _) => index_at(layout, place.row),
+        (Level::Element, Some(position)) if layout.collapsed().len() <= 1 => index_at(layout, position),
+        (Level::Element, _) => index_at_row(layout, body.rows, body.columns, place.row, place.column),
+    }
+}
+
+fn position(body: &Body, place: Place<'_>) -> String {
+    match place.position {
+        Some(position) => position.to_string(),
+        None => format!("({} * {}u + {})", place.row, body.columns, place.column),
+    }
+}

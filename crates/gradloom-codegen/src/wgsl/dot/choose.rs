@@ -1,0 +1,98 @@
+//! The rule that chooses tiles where nothing was measured.
+
+use super::problem::{DotKernel, Epilogue, Operand, Scalar, Side};
+use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
+use crate::cpu::DotProblem;
+use crate::wgsl::Limits;
+
+const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
+    Tile { m, n, k, thread_m, thread_n, staging: Staging::Workgroup(1) }
+}
+
+/// How to compute a product on an adapter with these limits; `half` says that the operands are `f16`, or may be rounded to it.
+///
+/// The numbers in the rules were measured on an H100 with the products of two GPT training steps (`docs/webgpu-experiments.md`); the
+/// choice for each of them is within a fifth of the best of many.
+pub fn choose(problem: &DotProblem, half: bool, limits: &Limits) -> Choice {
+    if limits.software {
+        return software(problem);
+    }
+    let cooperative = if half { cooperative(problem, limits) } else { None };
+    cooperative.unwrap_or_else(|| portable(problem, limits))
+}
+
+/// Tiles of this size in all products.
+fn tiles(problem: &DotProblem, m: usize, n: usize) -> usize {
+    problem.batch_count() * problem.m.div_ceil(m) * problem.n.div_ceil(n)
+}
+
+/// Parts for sums of length `k`: a power of two up to 16, while parts have 96 terms and the workgroups are not many more than a large
+/// device runs at a time.
+fn parts(workgroups: usize, k: usize) -> u32 {
+    let fits = |parts: &usize| k / parts >= 96 && workgroups <= 264 && workgroups * parts <= 600;
+    [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1) as u32
+}
+
+/// Registers alone: there is no nearer memory, and a barrier stops everything.
+fn software(problem: &DotProblem) -> Choice {
+    let rows = match problem.m {
+        0..=1 => 1,
+        2..=3 => 2,
+        4..=7 => 4,
+        _ => 8,
+    };
+    let columns = if problem.n > 4 { 8 } else { 4 };
+    // Fewer threads where there would be too few workgroups for the processor's cores.
+    let threads = if tiles(problem, 64, 64) < 16 { 4 } else { 8 };
+    let tile = Tile {
+        m: threads * rows,
+        n: threads * columns,
+        k: 4,
+        thread_m: rows,
+        thread_n: columns,
+        staging: Staging::Registers,
+    };
+    Choice { method: Method::Portable(tile), parts: 1 }
+}
+
+/// Cooperative matrices, where the adapter has them.
+fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<Choice> {
+    let large = CooperativeTile { m: 128, n: 128, k: 32, subgroup_m: 64, subgroup_n: 64, buffers: 1 };
+    let small = CooperativeTile { m: 64, n: 64, k: 64, subgroup_m: 32, subgroup_n: 32, buffers: 1 };
+    if large.fits(limits) && tiles(problem, 128, 128) >= 512 {
+        return Some(Choice { method: Method::Cooperative(large), parts: 1 });
+    }
+    let parts = if tiles(problem, 64, 64) < 64 && problem.k >= 1024 { 4 } else { 1 };
+    small.fits(limits).then_some(Choice { method: Method::Cooperative(small), parts })
+}
+
+/// Tiles through workgroup memory: as large as leaves enough workgroups to fill a large device.
+fn portable(problem: &DotProblem, limits: &Limits) -> Choice {
+    let (count, small, k) = (tiles(problem, 64, 64), tiles(problem, 32, 32), problem.k);
+    let (tile, parts) = match count {
+        0..14 if k > 512 => (staged([32, 32, 32, 4, 4]), parts(small, k)),
+        0..48 if k <= 512 => (staged([32, 32, 32, 2, 4]), 1),
+        0..96 if k <= 512 => (staged([32, 32, 32, 4, 4]), 1),
+        0..512 => {
+            let parts = parts(count, k);
+            let depth = if count * parts as usize <= 132 { 32 } else { 16 };
+            (staged([64, 64, depth, 8, 4]), parts)
+        }
+        _ if tiles(problem, 128, 128) < 512 => (staged([128, 64, 16, 8, 8]), 1),
+        _ => (staged([128, 128, 32, 8, 8]), 1),
+    };
+    // The last one fits every adapter.
+    let smaller = [tile, staged([128, 128, 16, 8, 8]), staged([64, 64, 16, 8, 4])];
+    let tile = smaller.into_iter().find(|tile| tile.fits(limits));
+    Choice { method: Method::Portable(tile.unwrap_or(staged([32, 32, 16, 4, 4]))), parts }
+}
+
+/// Whether loads of four neighbours are possible for either operand: 4, the best [`Operand::lanes`], or 1.
+pub fn lanes(problem: &DotProblem) -> [u32; 2] {
+    let load = |_: &str| String::new();
+    let operand = Operand { scalar: Scalar::F32, lanes: 4, load: &load };
+    let epilogue = Epilogue { lanes: 1, store: &|_, _| {} };
+    let kernel =
+        DotKernel { problem, lhs: operand, rhs: operand, epilogue, declarations: &|_| String::new() };
+    [Side::lhs(&kernel), Side::rhs(&kernel)].map(|side| if side.fours { 4 } else { 1 })
+}

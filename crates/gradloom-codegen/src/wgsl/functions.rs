@@ -1,0 +1,300 @@
+//! Functions that WGSL does not have, or has with less than the op's comment promises.
+//!
+//! WGSL lets a compiler assume that there is neither NaN nor infinity; so these are told by their bits, and made where a compiler does
+//! not see them.
+
+/// A helper function of a shader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Function {
+    IsNan,
+    FromBits,
+    Max,
+    Min,
+    Sign,
+    Expm1,
+    Log1p,
+    Log,
+    Tanh,
+    Sigmoid,
+    Erf,
+    Pow,
+    Rem,
+    SinWithPhase,
+    Sin,
+    Cos,
+    ToI32,
+    ToU32,
+}
+
+impl Function {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Function::IsNan => "is_nan",
+            Function::FromBits => "from_bits",
+            Function::Max => "max_or_nan",
+            Function::Min => "min_or_nan",
+            Function::Sign => "sign_or_nan",
+            Function::Expm1 => "expm1",
+            Function::Log1p => "log1p",
+            Function::Log => "log_or_nan",
+            Function::Tanh => "tanh_of",
+            Function::Sigmoid => "sigmoid",
+            Function::Erf => "erf",
+            Function::Pow => "power",
+            Function::Rem => "remainder",
+            Function::SinWithPhase => "sin_with_phase",
+            Function::Sin => "sin_of",
+            Function::Cos => "cos_of",
+            Function::ToI32 => "to_i32",
+            Function::ToU32 => "to_u32",
+        }
+    }
+
+    /// Functions that its text calls; they stand before it.
+    pub(crate) fn needs(self) -> &'static [Function] {
+        match self {
+            Function::Max | Function::Min | Function::Sign => &[Function::IsNan],
+            Function::ToI32 | Function::ToU32 => &[Function::IsNan],
+            Function::Log | Function::Expm1 => &[Function::FromBits, Function::IsNan],
+            Function::Log1p => &[Function::FromBits, Function::IsNan, Function::Log],
+            Function::Tanh => &[Function::Expm1],
+            Function::Sin | Function::Cos => &[Function::SinWithPhase],
+            Function::SinWithPhase => &[Function::FromBits],
+            Function::Pow => &[Function::FromBits, Function::IsNan],
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Function::IsNan => {
+                "fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+"
+            }
+            Function::FromBits => {
+                "fn from_bits(bits: u32) -> f32 {
+    var hidden = bits;
+    return bitcast<f32>(hidden);
+}
+"
+            }
+            Function::Max => {
+                "fn max_or_nan(a: f32, b: f32) -> f32 {
+    return select(select(max(a, b), b, is_nan(b)), a, is_nan(a));
+}
+"
+            }
+            Function::Min => {
+                "fn min_or_nan(a: f32, b: f32) -> f32 {
+    return select(select(min(a, b), b, is_nan(b)), a, is_nan(a));
+}
+"
+            }
+            Function::Sign => {
+                "fn sign_or_nan(x: f32) -> f32 {
+    return select(select(x, bitcast<f32>((bitcast<u32>(x) & 0x80000000u) | 0x3f800000u), x != 0.0), x, is_nan(x));
+}
+"
+            }
+            // Near zero the Taylor series, whose next term is below half a unit in the last place.
+            Function::Expm1 => {
+                "fn expm1(x: f32) -> f32 {
+    if (abs(x) < 0.35) {
+        let tail = 0.5 + x * (0.16666667 + x * (0.041666668 + x * (0.008333334 + x * (0.0013888889 + x * (0.0001984127 + x * 0.0000248016)))));
+        return x + x * x * tail;
+    }
+    return select(exp(x) - 1.0, x, is_nan(x));
+}
+"
+            }
+            Function::Log => {
+                "fn log_or_nan(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    if (bits >= 0x7f800000u) {
+        if (bits == 0x80000000u) {
+            return from_bits(0xff800000u);
+        }
+        return select(from_bits(0x7fc00000u), x, bits == 0x7f800000u);
+    }
+    if (bits == 0u) {
+        return from_bits(0xff800000u);
+    }
+    let subnormal = bits < 0x00800000u;
+    let scaled = select(bits, bitcast<u32>(f32(bits)), subnormal);
+    let offset = i32(scaled) - 0x3f3504f3;
+    let exponent = offset >> 23u;
+    let f = bitcast<f32>(scaled - (bitcast<u32>(exponent) << 23u)) - 1.0;
+    let n = f32(exponent - select(0, 149, subnormal));
+    let square = f * f;
+    let series = 0.33333313 + f * (-0.2500001 + f * (0.20002119 + f * (-0.16667996 + f * (0.14219552 + f * (-0.12405589 + f * (0.11888163 + f * (-0.11675651 + f * 0.06746638)))))));
+    let tail = f * square * series + n * -0.00021219444 - 0.5 * square;
+    return (tail + f) + n * 0.693359375;
+}
+"
+            }
+            Function::Log1p => {
+                "fn log1p(x: f32) -> f32 {
+    if (abs(x) < 0.25) {
+        let series = 0.33333313 + x * (-0.2500001 + x * (0.20002119 + x * (-0.16667996 + x * (0.14219552 + x * (-0.12405589 + x * (0.11888163 + x * (-0.11675651 + x * 0.06746638)))))));
+        return x + (x * x * x * series - 0.5 * x * x);
+    }
+    let u = 1.0 + x;
+    if (bitcast<u32>(u) >= 0x7f800000u || u <= 0.0) {
+        return log_or_nan(u);
+    }
+    let lost = select(x - (u - 1.0), 1.0 - (u - x), u >= 2.0);
+    return log_or_nan(u) + lost / u;
+}
+"
+            }
+            Function::Tanh => {
+                "fn tanh_of(x: f32) -> f32 {
+    let e = expm1(2.0 * min(abs(x), 10.0));
+    let y = e / (e + 2.0);
+    return select(bitcast<f32>(bitcast<u32>(y) | (bitcast<u32>(x) & 0x80000000u)), x, is_nan(x));
+}
+"
+            }
+            Function::Sigmoid => {
+                "fn sigmoid(x: f32) -> f32 {
+    let e = exp(-abs(x));
+    return select(1.0, e, x < 0.0) / (1.0 + e);
+}
+"
+            }
+            Function::Erf => {
+                "fn erf(x: f32) -> f32 {
+    let magnitude = abs(x);
+    let s = x * x;
+    let near = x + x * (0.12837917 + s * (-0.37612635 + s * (0.11283697 + s * (-0.0268595 + s * (0.005201286 + s * (-0.00081455975 + s * 8.382391e-5))))));
+    let m = min(magnitude, 4.0);
+    let far = 1.0 - exp(-0.00019567493 + m * (-1.1276757 + m * (-0.63718224 + m * (-0.1039316 + m * (0.022226922 + m * (-0.003043218 + m * 0.0001959373))))));
+    return select(select(far, -far, x < 0.0), near, !(magnitude >= 0.92));
+}
+"
+            }
+            Function::Pow => POW,
+            // Exact for quotients below 2^24; beyond, one step of correction.
+            Function::Rem => {
+                "fn remainder(x: f32, y: f32) -> f32 {
+    var left = abs(x);
+    let divisor = abs(y);
+    if (!(divisor > 0.0) || bitcast<u32>(left) >= 0x7f800000u || bitcast<u32>(divisor) > 0x7f800000u) {
+        return (x * y) / (x * y - x * y);
+    }
+    if (bitcast<u32>(divisor) == 0x7f800000u) {
+        return x;
+    }
+    var exponent = i32(bitcast<u32>(left) >> 23u) - i32(bitcast<u32>(divisor) >> 23u);
+    while (exponent >= 0) {
+        let multiple = ldexp(divisor, exponent);
+        if (left >= multiple) {
+            left = left - multiple;
+        }
+        exponent = exponent - 1;
+    }
+    if (left >= divisor) {
+        left = left - divisor;
+    }
+    return bitcast<f32>(bitcast<u32>(left) | (bitcast<u32>(x) & 0x80000000u));
+}
+"
+            }
+            Function::Sin => "fn sin_of(x: f32) -> f32 {\n    return sin_with_phase(x, 0);\n}\n",
+            Function::Cos => "fn cos_of(x: f32) -> f32 {\n    return sin_with_phase(x, 1);\n}\n",
+            Function::SinWithPhase => SIN_WITH_PHASE,
+            Function::ToI32 => {
+                "fn to_i32(x: f32) -> i32 {
+    let inside = i32(clamp(x, -2147483648.0, 2147483520.0));
+    return select(select(inside, 2147483647, x >= 2147483648.0), 0, is_nan(x));
+}
+"
+            }
+            Function::ToU32 => {
+                "fn to_u32(x: f32) -> u32 {
+    let inside = u32(clamp(x, 0.0, 4294967040.0));
+    return select(select(inside, 0xffffffffu, x >= 4294967296.0), 0u, is_nan(x));
+}
+"
+            }
+        }
+    }
+}
+
+/// |x|^y through the logarithm in two parts, so that large powers keep their digits; signs and special values as in C's `powf`.
+const POW: &str = "fn power(x: f32, y: f32) -> f32 {
+    if (y == 0.0 || x == 1.0) {
+        return 1.0;
+    }
+    if (is_nan(x) || is_nan(y)) {
+        return from_bits(0x7fc00000u);
+    }
+    let magnitude = abs(x);
+    let whole = floor(y) == y;
+    let odd = whole && abs(y) < 16777216.0 && (i32(abs(y)) & 1) == 1;
+    let negative = (bitcast<u32>(x) & 0x80000000u) != 0u;
+    var result: f32;
+    if (magnitude == 0.0 || bitcast<u32>(magnitude) == 0x7f800000u) {
+        result = select(0.0, from_bits(0x7f800000u), (magnitude == 0.0) == (y < 0.0));
+    } else if (bitcast<u32>(abs(y)) == 0x7f800000u) {
+        result = select(select(0.0, from_bits(0x7f800000u), (magnitude > 1.0) == (y > 0.0)), 1.0, magnitude == 1.0);
+        return result;
+    } else {
+        if (negative && !whole) {
+            return from_bits(0x7fc00000u);
+        }
+        let bits = bitcast<u32>(magnitude);
+        let subnormal = bits < 0x00800000u;
+        let scaled = select(bits, bitcast<u32>(f32(bits)), subnormal);
+        let offset = i32(scaled) - 0x3f3504f3;
+        let exponent = offset >> 23u;
+        let f = bitcast<f32>(scaled - (bitcast<u32>(exponent) << 23u)) - 1.0;
+        let n = f32(exponent - select(0, 149, subnormal));
+        // log(1 + f) as 2 atanh(f / (2 + f)), its leading part with the rounding error of the quotient.
+        let d = 2.0 + f;
+        let s = f / d;
+        let rest = fma(-s, d, f) / d;
+        let q = s * s;
+        let tail = 2.0 * s * q * (0.33333334 + q * (0.2 + q * (0.14285715 + q * (0.11111111 + q * 0.09090909)))) + 2.0 * rest;
+        let head = 2.0 * s;
+        // In units of the logarithm of two, in two parts.
+        let high = head * 1.4426950;
+        let low = fma(head, 1.4426950, -high) + head * 1.9259630e-8 + tail * 1.4426950;
+        let sum = n + high;
+        let lost = high - (sum - n);
+        let product = y * sum;
+        if (product > 300.0 || product < -300.0) {
+            result = select(0.0, from_bits(0x7f800000u), product > 0.0);
+        } else {
+            let error = fma(y, sum, -product) + y * (lost + low);
+            let integer = round(product);
+            let fraction = (product - integer) + error;
+            let value = exp2(fraction);
+            let half = i32(integer) / 2;
+            let first = bitcast<f32>(bitcast<u32>(half + 127) << 23u);
+            let second = bitcast<f32>(bitcast<u32>(i32(integer) - half + 127) << 23u);
+            result = value * first * second;
+        }
+    }
+    return select(result, -result, negative && odd);
+}
+";
+
+/// sin(x + quarters·pi/2). WGSL's own functions may be wrong by 2^-11. Reduction by pi/2 in three parts and polynomials after Moshier, "Methods
+/// and Programs for Mathematical Functions" (1989), chapter 5; absolute error below 1e-6 up to |x| = 10,000, growing with |x| from there.
+const SIN_WITH_PHASE: &str = "fn sin_with_phase(x: f32, quarters: i32) -> f32 {
+    if ((bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u) {
+        return from_bits(0x7fc00000u);
+    }
+    let n = round(x * 0.63661977);
+    let r = ((x - n * 1.5703125) - n * 0.00048375129699707031) - n * 7.5497899487686474e-8;
+    let s = r * r;
+    let quadrant = i32(n) + quarters;
+    let odd = 1.0 - 0.5 * s + s * s * (0.041666645683 + s * (-0.0013887316255 + s * 0.000024433157118));
+    let even = r + r * s * (-0.16666654611 + s * (0.0083321608736 + s * -0.00019515295891));
+    let y = select(even, odd, (quadrant & 1) != 0);
+    return select(y, -y, (quadrant & 2) != 0);
+}
+";

@@ -1,0 +1,109 @@
+//! What decides on the device whether a step may commit.
+//!
+//! In: the plan's guards, and the windows that its commit replaces. Out: a shader that runs between the two phases, and leaves a [`Verdict`] in the
+//! step's status. Its words: 0 the verdict; 1 the number, from 1, of the launch that trapped or whose window does not fit; 2 where: the position of the
+//! index among its operand's elements, or the axis of the window; 3 the index, as i32; 4 the number that it must be below.
+
+use super::source::{Source, index_at};
+use super::{Limits, Shaders};
+use gradloom_core::error::Result;
+use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
+use gradloom_core::plan::Plan;
+
+/// Words of a step's status, which is zero when the step starts.
+pub const STATUS_WORDS: usize = 8;
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All updates took effect.
+    Committed,
+    /// An index was out of range.
+    Trapped {
+        /// Index of the launch.
+        launch: usize,
+        /// Position of the index among the elements of its operand; the axis, of a window.
+        position: usize,
+        /// The index.
+        index: i32,
+        /// What it must be below.
+        bound: usize,
+    },
+    /// The guard with this index is not finite.
+    NotFinite(usize),
+}
+
+const TRAPPED: u32 = 1;
+const FIRST_GUARD: u32 = 2;
+
+impl Verdict {
+    /// From the words of the status.
+    pub fn new(status: [u32; STATUS_WORDS]) -> Self {
+        match status[0] {
+            0 => Verdict::Committed,
+            TRAPPED => Verdict::Trapped {
+                launch: status[1] as usize - 1,
+                position: status[2] as usize,
+                index: status[3].cast_signed(),
+                bound: status[4] as usize,
+            },
+            guard => Verdict::NotFinite((guard - FIRST_GUARD) as usize),
+        }
+    }
+}
+
+/// The shader that looks at a plan's guards and windows, and at what trapped before.
+///
+/// # Errors
+/// As [`super::shaders`].
+pub fn guards(plan: &Plan, launch: &Launch, limits: &Limits) -> Result<Shaders> {
+    let mut windows = Vec::new();
+    let mut reads: Vec<Access> = plan.guards.iter().map(|(_, access)| access.clone()).collect();
+    for (number, launch) in plan.launches.iter().enumerate() {
+        if launch.phase == Phase::Commit && launch.kernel == Kernel::WriteRegion {
+            let (window, whole) = (&launch.reads[0].layout.shape, &launch.writes[0].layout.shape);
+            for (axis, start) in launch.reads[1..].iter().enumerate() {
+                windows.push((number, axis, whole[axis] - window[axis], reads.len()));
+                reads.push(start.clone());
+            }
+        }
+    }
+    let launch =
+        Launch { kernel: Kernel::Copy, reads, writes: Vec::new(), phase: Phase::Compute, ..launch.clone() };
+    let operands = super::bind(&launch, plan, limits)?;
+    let mut source = Source::new(&operands, limits, false, 0);
+    source.global("var<workgroup> verdict: atomic<u32>;");
+    source.line("if (local == 0u) {");
+    source.line("atomicStore(&verdict, 0xffffffffu);");
+    source.line("}");
+    source.line("workgroupBarrier();");
+    for (guard, read) in operands.reads[..plan.guards.len()].iter().enumerate() {
+        let elements = read.layout.shape.elements();
+        source.line(format!("for (var i = local; i < {elements}u; i += 64u) {{"));
+        let value = source.load(read, &index_at(&read.layout, "i"));
+        source.line(format!("if ((bitcast<u32>({value}) & 0x7f800000u) == 0x7f800000u) {{"));
+        source.line(format!("atomicMin(&verdict, {}u);", FIRST_GUARD + guard as u32));
+        source.line("}");
+        source.line("}");
+    }
+    source.line("workgroupBarrier();");
+    source.line("if (local == 0u) {");
+    for (number, axis, room, read) in windows {
+        let start = &operands.reads[read];
+        let value = source.load(start, &index_at(&start.layout, "0u"));
+        source.launch = number;
+        source.line("{");
+        source.line(format!("let start = {value};"));
+        source.check_index("start", room + 1, &format!("{axis}u"));
+        source.line("}");
+    }
+    source.uses_status();
+    source.line("if (atomicLoad(&status[1]) != 0u) {");
+    source.line(format!("atomicStore(&status[0], {TRAPPED}u);"));
+    source.line("} else if (atomicLoad(&verdict) != 0xffffffffu) {");
+    source.line("atomicStore(&status[0], atomicLoad(&verdict));");
+    source.line("}");
+    source.line("}");
+    let dispatch = source.finish("guards", 64, 1);
+    Ok(Shaders { operands, dispatches: vec![dispatch] })
+}

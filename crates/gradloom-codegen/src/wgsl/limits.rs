@@ -1,0 +1,73 @@
+//! What an adapter allows, as far as shaders and their dispatch depend on it.
+
+/// Limits and features of a device. Shaders are made for them, so they are part of a pipeline's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Invocations of a workgroup, at most.
+    pub invocations: u32,
+    /// Bytes of workgroup memory.
+    pub workgroup_memory: u32,
+    /// Storage buffers of a shader.
+    pub storage_buffers: usize,
+    /// Bytes of one binding.
+    pub binding_bytes: usize,
+    /// Workgroups along each axis of a dispatch.
+    pub workgroups: u32,
+    /// Invocations of a subgroup, if shaders may use subgroup operations and it is the same for all of them.
+    pub subgroup: Option<u32>,
+    /// Whether shaders may use f16.
+    pub f16: bool,
+    /// Whether products of 16 x 16 f16 matrices with f32 sums are there.
+    pub cooperative: bool,
+    /// Whether the device computes on a CPU: workgroup memory and barriers cost more than they save there.
+    pub software: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::portable()
+    }
+}
+
+impl Limits {
+    /// What every WebGPU implementation grants.
+    pub fn portable() -> Self {
+        Self {
+            invocations: 256,
+            workgroup_memory: 16 * 1024,
+            storage_buffers: 8,
+            binding_bytes: 128 << 20,
+            workgroups: 65_535,
+            subgroup: None,
+            f16: false,
+            cooperative: false,
+            software: false,
+        }
+    }
+
+    /// Workgroup counts for `count` workgroups in a row; the shader numbers them `x + y * counts[0]` and those beyond `count` do nothing.
+    pub fn spread(&self, count: usize) -> [u32; 3] {
+        let most = self.workgroups as usize;
+        if count <= most {
+            return [count as u32, 1, 1];
+        }
+        let rows = count.div_ceil(most);
+        [count.div_ceil(rows) as u32, rows as u32, 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_workgroups_are_spread_over_two_axes() {
+        let limits = Limits::portable();
+        for count in [0, 1, 65_535, 65_536, 65_537, 1 << 20, 100_000_007] {
+            let [x, y, z] = limits.spread(count);
+            let total = x as usize * y as usize;
+            assert!(x <= limits.workgroups && y <= limits.workgroups && z == 1);
+            assert!(total >= count && total < count + y as usize, "{count} in {x} x {y}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a launch binds: ranges of the plan's regions, and where each operand and result lies in them.
+//!
+//! In: a launch and its plan. Out: [`Operands`]. Always holds: no two bindings share bytes, as WebGPU demands of a dispatch whose bindings are
+//! written; so a result that takes an operand's place shares its binding. A binding of a region that the launch does not write is read-only.
+
+use super::Limits;
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::{Access, Launch, Layout};
+use gradloom_core::plan::{ALIGNMENT, Plan, Region, Role};
+use std::ops::Range;
+
+/// How a binding's elements are declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// Of this dtype; not bool.
+    Plain(DType),
+    /// Vectors of four f32.
+    Vector,
+    /// Words, which are cast on the way.
+    Word,
+    /// Words with bools among them that are written: one byte each, so they are set atomically.
+    Atomic,
+}
+
+/// A range of a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Which memory.
+    pub region: Region,
+    /// Bytes, from a multiple of [`ALIGNMENT`].
+    pub range: Range<usize>,
+    /// Whether shaders may write it.
+    pub writable: bool,
+    /// How it is declared.
+    pub element: Element,
+}
+
+/// An operand or result of a launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand {
+    /// Index of the binding; none of them for an operand without elements.
+    pub binding: usize,
+    /// The buffer's first byte in the binding.
+    pub base: usize,
+    /// Of the elements.
+    pub dtype: DType,
+    /// Which elements of the buffer, in which order.
+    pub layout: Layout,
+    /// Name of a variable that is added to every index, in elements.
+    pub start: Option<String>,
+}
+
+/// The binding of an operand without elements.
+pub(super) const NONE: usize = usize::MAX;
+
+/// What a launch binds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operands {
+    /// In the order of their numbers.
+    pub bindings: Vec<Binding>,
+    /// The launch's operands.
+    pub reads: Vec<Operand>,
+    /// The launch's results.
+    pub writes: Vec<Operand>,
+}
+
+impl Operands {
+    /// The bindings of a launch, at most `limits.storage_buffers - reserved` of them: if its values are more, those of a region share one.
+    ///
+    /// # Errors
+    /// When a binding has more bytes than the adapter allows: its size.
+    pub fn new(launch: &Launch, plan: &Plan, limits: &Limits, reserved: usize) -> Result<Self, usize> {
+        let scalars =
+            plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes).max();
+        let span = |access: &Access| {
+            let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+            match buffer.role {
+                // One block, bound as a whole.
+                Role::Scalar => (Region::Step, 0..scalars.unwrap_or(4)),
+                // Whole vectors; buffers are padded.
+                _ => (buffer.region, buffer.offset..buffer.offset + buffer.bytes.max(1).next_multiple_of(16)),
+            }
+        };
+        // What has no elements is never looked at, so it needs no binding.
+        let empty = |access: &Access| access.layout.shape.elements() == 0;
+        let accesses = || launch.reads.iter().chain(&launch.writes).filter(|access| !empty(access));
+        let mut spans: Vec<(Region, Range<usize>)> = accesses().map(span).collect();
+        merge(&mut spans, |a, b| a.start < b.end && b.start < a.end);
+        if spans.len() + reserved > limits.storage_buffers {
+            merge(&mut spans, |_, _| true);
+        }
+        if let Some((_, large)) = spans.iter().find(|(_, range)| range.len() > limits.binding_bytes) {
+            return Err(large.len());
+        }
+        let place = |access: &Access| {
+            if empty(access) {
+                return Operand {
+                    binding: NONE,
+                    base: 0,
+                    dtype: access.dtype,
+                    layout: access.layout.clone(),
+                    start: None,
+                };
+            }
+            let (region, range) = span(access);
+            let binding = spans
+                .iter()
+                .position(|(r, s)| *r == region && s.start <= range.start && range.end <= s.end)
+                .expect("every value has a binding");
+            let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
+            let base = offset - spans[binding].1.start;
+            Operand { binding, base, dtype: access.dtype, layout: access.layout.clone(), start: None }
+        };
+        let (reads, writes): (Vec<_>, Vec<_>) =
+            (launch.reads.iter().map(place).collect(), launch.writes.iter().map(place).collect());
+        let bindings = spans
+            .iter()
+            .enumerate()
+            .map(|(i, (region, range))| {
+                let here = |operand: &&Operand| operand.binding == i;
+                let mut dtypes = reads.iter().chain(&writes).filter(here).map(|operand| operand.dtype);
+                let first = dtypes.next().expect("a binding has a use");
+                let element = match dtypes.all(|dtype| dtype == first) && first != DType::Bool {
+                    true => Element::Plain(first),
+                    false if writes.iter().filter(here).any(|w| w.dtype == DType::Bool) => Element::Atomic,
+                    false => Element::Word,
+                };
+                let written = |w: &Operand| w.binding != NONE && spans[w.binding].0 == *region;
+                let writable = writes.iter().any(written);
+                Binding { region: *region, range: range.clone(), writable, element }
+            })
+            .collect();
+        Ok(Self { bindings, reads, writes })
+    }
+}
+
+/// Replaces spans of one region that belong together by what covers them.
+fn merge(spans: &mut Vec<(Region, Range<usize>)>, together: impl Fn(&Range<usize>, &Range<usize>) -> bool) {
+    spans.sort_by_key(|(region, range)| (*region, range.start, range.end));
+    let mut merged: Vec<(Region, Range<usize>)> = Vec::new();
+    for (region, range) in spans.drain(..) {
+        match merged.last_mut() {
+            Some((last, cover)) if *last == region && together(cover, &range) => {
+                cover.end = cover.end.max(range.end);
+            }
+            _ => merged.push((region, range)),
+        }
+    }
+    debug_assert!(merged.iter().all(|(_, range)| range.start % ALIGNMENT == 0), "bindings are aligned");
+    *spans = merged;
+}

@@ -1,0 +1,165 @@
+//! Matrix products of a launch: the kernels of [`dot`](super::dot), with what the launch binds and what follows from the product.
+
+use super::body::{Nodes, Place, checks_of, stores_of};
+use super::dot::{self, DotKernel, Epilogue, Scalar, Stage, fold_batch};
+use super::operands::{Element, NONE, Operand};
+use super::source::{Source, index_at};
+use super::{Dispatch, Limits, Operands, Shader};
+use crate::cpu::DotProblem;
+use gradloom_core::ir::{DType, DotAxes};
+use gradloom_core::kernel::{Access, Body, Layout, Level};
+use std::cell::RefCell;
+
+/// Stands where the declarations go, which are known once the statements are.
+const DECLARATIONS: &str = "// declarations";
+
+/// A launch's product as the kernels take it.
+///
+/// # Panics
+/// When an operand must be copied first.
+fn problem(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
+    fold_batch(DotProblem::new(axes, lhs, rhs).expect("operands were made to fit"))
+}
+
+/// Bytes of scratch that a product needs.
+pub(crate) fn workspace(axes: &DotAxes, reads: &[Access], limits: &Limits) -> usize {
+    let problem = problem(axes, &reads[0].layout, &reads[1].layout);
+    let choice = dot::choose(&problem, false, limits);
+    if choice.parts > 1 { 4 * elements(&problem) * choice.parts as usize } else { 0 }
+}
+
+fn elements(problem: &DotProblem) -> usize {
+    problem.batch_count() * problem.m * problem.n
+}
+
+/// Declares the operands as vectors of four where the kernels can load them so.
+pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes) {
+    let problem = problem(axes, &operands.reads[0].layout, &operands.reads[1].layout);
+    for (side, lanes) in dot::lanes(&problem).into_iter().enumerate() {
+        let binding = operands.reads[side].binding;
+        if lanes == 4 && binding != NONE && operands.bindings[binding].element == Element::Plain(DType::F32) {
+            operands.bindings[binding].element = Element::Vector;
+        }
+    }
+}
+
+/// The shaders of a product and what follows from it; `source` begins one.
+pub(crate) fn product<'a>(
+    source: impl Fn() -> Source<'a>,
+    axes: &DotAxes,
+    epilogue: Option<&Body>,
+    label: &str,
+) -> Vec<Dispatch> {
+    let operands = source().operands;
+    let limits = source().limits;
+    let (lhs, rhs) = (&operands.reads[0], &operands.reads[1]);
+    let problem = problem(axes, &lhs.layout, &rhs.layout);
+    if elements(&problem) == 0 {
+        return Vec::new();
+    }
+    let choice = dot::choose(&problem, false, limits);
+    let sources = RefCell::new(Vec::new());
+    let load_lhs = |index: &str| item(operands, lhs, index);
+    let load_rhs = |index: &str| item(operands, rhs, index);
+    let side = |operand: &Operand| if is_vector(operands, operand) { 4 } else { 1 };
+    let kernel = DotKernel {
+        problem: &problem,
+        lhs: dot::Operand { scalar: Scalar::F32, lanes: side(lhs), load: &load_lhs },
+        rhs: dot::Operand { scalar: Scalar::F32, lanes: side(rhs), load: &load_rhs },
+        epilogue: Epilogue {
+            lanes: 1,
+            store: &|writer, element| {
+                let mut sources = sources.borrow_mut();
+                let source: &mut Source<'_> = sources.last_mut().expect("declarations come first");
+                source
+                    .line(format!("let product_row = {} * {}u + {};", element.batch, problem.m, element.row));
+                finish(source, epilogue, element.column, element.index, element.value);
+                writer.lines(&source.take_lines());
+            },
+        },
+        declarations: &|stage| {
+            let mut source = source();
+            if stage != Stage::Whole {
+                let bytes = 4 * elements(&problem) * choice.parts as usize;
+                source.named_workspace(
+                    0..bytes,
+                    "workspace",
+                    &format!("array<{}>", dot::workspace_item(&problem)),
+                );
+            }
+            sources.borrow_mut().push(source);
+            DECLARATIONS.to_string()
+        },
+    };
+    let shaders = dot::generate(&kernel, &choice, limits);
+    let made = [Some(shaders.product), shaders.sum].into_iter().flatten();
+    let names = if choice.parts > 1 { [": parts", ": sums of parts"] } else { ["", ""] };
+    made.zip(sources.into_inner())
+        .zip(names)
+        .map(|((shader, source), name)| placed(source, shader, &format!("{label}{name}")))
+        .collect()
+}
+
+/// The dispatch of a shader that was made elsewhere.
+fn placed(source: Source<'_>, shader: Shader, label: &str) -> Dispatch {
+    let (declarations, bindings) = source.declarations();
+    let text = shader.source.replacen(DECLARATIONS, declarations.trim_end(), 1);
+    Dispatch {
+        label: label.to_string(),
+        source: format!("// {label}\n{text}"),
+        bindings,
+        workgroups: shader.workgroups,
+    }
+}
+
+fn is_vector(operands: &Operands, operand: &Operand) -> bool {
+    operand.binding != NONE && operands.bindings[operand.binding].element == Element::Vector
+}
+
+/// An operand's item: four neighbours where it is declared so.
+fn item(operands: &Operands, operand: &Operand, index: &str) -> String {
+    let (binding, base) = (operand.binding, operand.base / 4);
+    match is_vector(operands, operand) {
+        true if base == 0 => format!("b{binding}[{index}]"),
+        true => format!("b{binding}[{}u + ({index})]", base / 4),
+        false => source_load(operands, operand, index),
+    }
+}
+
+fn source_load(operands: &Operands, operand: &Operand, index: &str) -> String {
+    let limits = Limits::portable();
+    Source::new(operands, &limits, false, 0).load(operand, index)
+}
+
+/// What follows from the product's element.
+fn finish(source: &mut Source<'_>, epilogue: Option<&Body>, column: &str, index: &str, value: &str) {
+    if source.gated {
+        source.line("if (committed()) {");
+        source.committed();
+    }
+    match epilogue {
+        None => {
+            let write = source.operands.writes[0].clone();
+            source.store(&write, &index_at(&write.layout, index), value);
+        }
+        Some(body) => {
+            let place = Place { row: "product_row", column, position: Some(index), suffix: "" };
+            let mut nodes = Nodes::new(body);
+            nodes.set_accumulator(value);
+            for id in Level::ALL.into_iter().flat_map(|level| checks_of(body, level)) {
+                nodes.compute(source, id, place);
+            }
+            let stores = stores_of(body, Level::Element);
+            for &(node, _) in &stores {
+                nodes.compute(source, node, place);
+            }
+            for (node, write) in stores {
+                let value = nodes.compute(source, node, place);
+                nodes.store(source, write, Level::Element, place, &value);
+            }
+        }
+    }
+    if source.gated {
+        source.line("}");
+    }
+}

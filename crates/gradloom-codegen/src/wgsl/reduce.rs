@@ -1,0 +1,36 @@
+//! Reductions that fusion leaves whole, as their axes are neither the first nor the last ones: bodies over permuted operands.
+
+use gradloom_core::ir::ReduceOp;
+use gradloom_core::kernel::{Body, Kernel, Launch, Level, Node, NodeId, NodeKind, Store};
+
+/// The launch with its reduction as a body: along rows, or across them if neighbours in memory are kept apart.
+pub(crate) fn as_body(op: ReduceOp, axes: &[usize], launch: &Launch) -> Launch {
+    let operand = &launch.reads[0];
+    let shape = &operand.layout.shape;
+    let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();
+    let extent = |axes: &[usize]| axes.iter().map(|&axis| shape[axis]).product::<usize>();
+    let nearest =
+        (0..shape.rank()).filter(|&a| shape[a] > 1).min_by_key(|&axis| operand.layout.strides[axis]);
+    let across = nearest.is_some_and(|axis| kept.contains(&axis)) && extent(axes) > 0;
+    let order = if across { [axes, &kept[..]].concat() } else { [&kept[..], axes].concat() };
+    let node = |kind, level| Node { kind, dtype: operand.dtype, level };
+    let load = node(NodeKind::Load(0), Level::Element);
+    let body = match across {
+        true => Body {
+            rows: extent(axes),
+            columns: extent(&kept),
+            nodes: vec![load],
+            stores: vec![Store::Columns { op, node: NodeId(0), write: 0 }],
+        },
+        false => Body {
+            rows: extent(&kept),
+            columns: extent(axes),
+            nodes: vec![load, node(NodeKind::Reduce(op, NodeId(0)), Level::Row)],
+            stores: vec![Store::Whole { node: NodeId(1), level: Level::Row, write: 0 }],
+        },
+    };
+    let mut launch = launch.clone();
+    launch.reads[0].layout = operand.layout.permute(&order);
+    launch.kernel = Kernel::Loop(body);
+    launch
+}

@@ -1,0 +1,533 @@
+//! Bodies that reduce: along rows, which lanes of a workgroup take together, and across rows, which leaves partial results for a second shader.
+//!
+//! In: a body. Out: its shaders. A workgroup has `slots` rows at a time, `lanes` invocations on each, and goes through `steps` of them.
+//! Always holds: the order in which elements are combined depends on the body and the limits alone; barriers are met by all invocations.
+
+use super::body::{Nodes, Place, checks_of, stores_of};
+use super::source::{Source, WORKGROUP, index_at, type_name};
+use super::{Dispatch, Limits, Operands};
+use gradloom_core::ir::{DType, ReduceOp};
+use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, Store};
+use gradloom_core::plan::ALIGNMENT;
+use std::ops::Range;
+
+/// Positions of a row that an invocation keeps in registers, at most; of longer rows it computes values again for each pass.
+const UNROLLED: usize = 8;
+/// Partial results of a column, at most.
+const MOST_PARTIALS: usize = 128;
+/// Lanes that add up the partial results of a column.
+const FINISHING_LANES: usize = 8;
+
+/// How a body's rows are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowSchedule {
+    /// Invocations of a row; a power of two.
+    lanes: usize,
+    /// Rows of a workgroup at a time.
+    slots: usize,
+    /// Rows that a slot takes one after the other.
+    steps: usize,
+    /// Positions of an invocation in a row.
+    each: usize,
+    /// Workgroups.
+    groups: usize,
+}
+
+impl RowSchedule {
+    pub(crate) fn new(body: &Body, limits: &Limits) -> Self {
+        let workgroup = WORKGROUP.min(limits.invocations) as usize;
+        let lanes = body.columns.div_ceil(4).next_power_of_two().clamp(1, workgroup);
+        let slots = workgroup / lanes;
+        let turns = body.rows.div_ceil(slots);
+        let steps = if reduces_columns(body) { turns.div_ceil(MOST_PARTIALS).max(1) } else { 1 };
+        Self { lanes, slots, steps, each: body.columns.div_ceil(lanes), groups: turns.div_ceil(steps) }
+    }
+
+    fn unrolled(&self) -> bool {
+        self.each <= UNROLLED
+    }
+
+    fn workgroup(&self) -> usize {
+        self.lanes * self.slots
+    }
+}
+
+/// Whether a body combines the elements of columns.
+pub(crate) fn reduces_columns(body: &Body) -> bool {
+    body.stores.iter().any(|store| matches!(store, Store::Columns { .. }))
+}
+
+/// Reductions of columns, as (number, operator, node, write).
+fn columns_of(body: &Body) -> Vec<(usize, ReduceOp, NodeId, usize)> {
+    let columns = body.stores.iter().filter_map(|store| match *store {
+        Store::Columns { op, node, write } => Some((op, node, write)),
+        Store::Whole { .. } => None,
+    });
+    columns.enumerate().map(|(i, (op, node, write))| (i, op, node, write)).collect()
+}
+
+/// The scratch of a column reduction's partial results, by its number.
+fn partials(body: &Body, schedule: &RowSchedule, number: usize) -> Range<usize> {
+    let bytes = (4 * schedule.groups * body.columns).max(4);
+    let start = number * bytes.next_multiple_of(ALIGNMENT);
+    start..start + bytes
+}
+
+/// Bytes of scratch that a body with reductions needs.
+pub(crate) fn row_workspace(body: &Body, limits: &Limits) -> usize {
+    let schedule = RowSchedule::new(body, limits);
+    columns_of(body).last().map_or(0, |&(last, ..)| partials(body, &schedule, last).end)
+}
+
+/// The shaders of a body with reductions.
+pub(crate) fn rows(
+    operands: &Operands,
+    limits: &Limits,
+    gated: bool,
+    launch: usize,
+    body: &Body,
+    label: &str,
+) -> Vec<Dispatch> {
+    let schedule = RowSchedule::new(body, limits);
+    let mut shaders = Vec::new();
+    if schedule.groups > 0 {
+        let source = Source::new(operands, limits, gated, launch);
+        shaders.push(Rows::new(source, body, schedule).write(label));
+    }
+    if body.columns > 0 && reduces_columns(body) {
+        let source = Source::new(operands, limits, gated, launch);
+        shaders.push(sums(source, body, &schedule, label));
+    }
+    shaders
+}
+
+/// The first shader in the making.
+struct Rows<'a, 'b> {
+    source: Source<'a>,
+    body: &'b Body,
+    schedule: RowSchedule,
+    nodes: Nodes<'b>,
+    /// How many reductions lie before each node.
+    depths: Vec<usize>,
+    /// Workgroup arrays that were declared, by dtype and number.
+    scratch: Vec<(DType, usize)>,
+}
+
+impl<'a, 'b> Rows<'a, 'b> {
+    fn new(source: Source<'a>, body: &'b Body, schedule: RowSchedule) -> Self {
+        let mut depths = vec![0; body.nodes.len()];
+        for (i, node) in body.nodes.iter().enumerate() {
+            let before = node.kind.operands().iter().map(|o| depths[o.index()]).max().unwrap_or(0);
+            depths[i] = before + usize::from(matches!(node.kind, NodeKind::Reduce(..)));
+        }
+        Self { source, body, schedule, nodes: Nodes::new(body), depths, scratch: Vec::new() }
+    }
+
+    fn write(mut self, label: &str) -> Dispatch {
+        let RowSchedule { lanes, slots, steps, each, groups } = self.schedule;
+        let (rows, columns) = (self.body.rows, self.body.columns);
+        self.source.line(format!("let lane = local % {lanes}u;"));
+        self.source.line(format!("let slot = local / {lanes}u;"));
+        if self.schedule.unrolled() {
+            for k in 0..each {
+                let column = format!("lane + {}u", k * lanes);
+                let column = if k == 0 { "lane".to_string() } else { column };
+                match self.is_ragged(k) {
+                    true => {
+                        self.source.line(format!("let column_{k} = min({column}, {}u);", columns - 1));
+                        self.source.line(format!("let inside_{k} = {column} < {columns}u;"));
+                    }
+                    false => self.source.line(format!("let column_{k} = {column};")),
+                }
+            }
+        }
+        let place = Place { row: "0u", column: "0u", position: None, suffix: "" };
+        for id in checks_of(self.body, Level::Uniform) {
+            self.nodes.compute(&mut self.source, id, place);
+        }
+        for i in (0..self.body.nodes.len() as u32).map(NodeId) {
+            if self.body.node(i).level == Level::Uniform {
+                self.nodes.compute(&mut self.source, i, place);
+            }
+        }
+        self.declare_sums();
+        if steps > 1 {
+            self.source.line(format!("for (var step = 0u; step < {steps}u; step++) {{"));
+        }
+        let turn = if steps > 1 { format!("(group * {steps}u + step)") } else { "group".to_string() };
+        let raw = if slots > 1 { format!("{turn} * {slots}u + slot") } else { turn };
+        match self.has_spare_rows() {
+            true => {
+                self.source.line(format!("let row = min({raw}, {}u);", rows - 1));
+                self.source.line(format!("let live = {raw} < {rows}u;"));
+            }
+            false => self.source.line(format!("let row = {raw};")),
+        }
+        let depth = self.depths.iter().max().copied().unwrap_or(0);
+        for depth in 1..=depth {
+            self.reduce(depth);
+        }
+        self.finish_rows();
+        if steps > 1 {
+            self.source.line("}");
+        }
+        self.store_partials();
+        self.source.finish(label, self.schedule.workgroup() as u32, groups)
+    }
+
+    /// Whether some invocations have no position with this number.
+    fn is_ragged(&self, k: usize) -> bool {
+        (k + 1) * self.schedule.lanes > self.body.columns
+    }
+
+    fn has_spare_rows(&self) -> bool {
+        let RowSchedule { slots, steps, groups, .. } = self.schedule;
+        slots * steps * groups > self.body.rows
+    }
+
+    /// `value` where the position exists, `otherwise` elsewhere.
+    fn guarded(&self, value: &str, otherwise: &str, k: usize, rows_too: bool) -> String {
+        let mut conditions = Vec::new();
+        if self.schedule.unrolled() && self.is_ragged(k) {
+            conditions.push(format!("inside_{k}"));
+        }
+        if rows_too && self.has_spare_rows() {
+            conditions.push("live".to_string());
+        }
+        match conditions.is_empty() {
+            true => value.to_string(),
+            false => format!("select({otherwise}, {value}, {})", conditions.join(" && ")),
+        }
+    }
+
+    /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level `Element` live for one turn.
+    fn for_each(&mut self, mut f: impl FnMut(&mut Self, Place<'_>, usize)) {
+        let RowSchedule { lanes, each, .. } = self.schedule;
+        if self.schedule.unrolled() {
+            for k in 0..each {
+                self.nodes.turn_to(k);
+                let (column, suffix) = (format!("column_{k}"), format!("_{k}"));
+                f(self, Place { row: "row", column: &column, position: None, suffix: &suffix }, k);
+            }
+            self.nodes.turn_to(0);
+            return;
+        }
+        let columns = self.body.columns;
+        self.source.line(format!("for (var column = lane; column < {columns}u; column += {lanes}u) {{"));
+        f(self, Place { row: "row", column: "column", position: None, suffix: "" }, 0);
+        self.source.line("}");
+        self.nodes.forget(Level::Element);
+    }
+
+    /// The reductions of a depth.
+    fn reduce(&mut self, depth: usize) {
+        let all: Vec<(NodeId, ReduceOp, NodeId, DType)> = (0..self.body.nodes.len() as u32)
+            .map(NodeId)
+            .filter_map(|id| match self.body.node(id).kind {
+                NodeKind::Reduce(op, operand) if self.depths[id.index()] == depth => {
+                    Some((id, op, operand, self.body.node(id).dtype))
+                }
+                _ => None,
+            })
+            .collect();
+        // Computed outside of a loop's scope, where all passes see them.
+        self.row_nodes(depth - 1);
+        let mut identities = Vec::new();
+        for &(id, op, _, dtype) in &all {
+            let identity = self.source.identity(op, dtype);
+            self.source.line(format!("var sum_{id} = {identity};"));
+            identities.push(identity);
+        }
+        self.for_each(|this, place, k| {
+            for (&(id, op, operand, dtype), identity) in all.iter().zip(&identities) {
+                let value = this.nodes.compute(&mut this.source, operand, place);
+                let value = this.guarded(&value, identity, k, false);
+                let sum = this.source.combine(op, dtype, &format!("sum_{id}"), &value);
+                this.source.line(format!("sum_{id} = {sum};"));
+            }
+        });
+        self.across_lanes(&all);
+    }
+
+    /// Combines the lanes' shares of each reduction, which then has a name.
+    fn across_lanes(&mut self, all: &[(NodeId, ReduceOp, NodeId, DType)]) {
+        let lanes = self.schedule.lanes;
+        if lanes == 1 {
+            for &(id, ..) in all {
+                self.nodes.name(id, format!("sum_{id}"));
+            }
+            return;
+        }
+        let arrays: Vec<String> =
+            all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, number)).collect();
+        for (&(id, ..), array) in all.iter().zip(&arrays) {
+            self.source.line(format!("{array}[local] = sum_{id};"));
+        }
+        self.source.line("workgroupBarrier();");
+        self.source.line(format!("for (var half = {}u; half > 0u; half /= 2u) {{", lanes / 2));
+        self.source.line("if (lane < half) {");
+        for (&(_, op, _, dtype), array) in all.iter().zip(&arrays) {
+            let (a, b) = (format!("{array}[local]"), format!("{array}[local + half]"));
+            let sum = self.source.combine(op, dtype, &a, &b);
+            self.source.line(format!("{a} = {sum};"));
+        }
+        self.source.line("}");
+        self.source.line("workgroupBarrier();");
+        self.source.line("}");
+        for (&(id, ..), array) in all.iter().zip(&arrays) {
+            self.source.line(format!("let {id} = {array}[slot * {lanes}u];"));
+            self.nodes.name(id, id.to_string());
+        }
+        self.source.line("workgroupBarrier();");
+    }
+
+    /// The workgroup array for the reduction of this number among those that are combined together.
+    fn array(&mut self, dtype: DType, number: usize) -> String {
+        let name = format!("shared_{}_{number}", type_name(dtype));
+        if !self.scratch.contains(&(dtype, number)) {
+            self.scratch.push((dtype, number));
+            let (ty, size) = (type_name(dtype), self.schedule.workgroup());
+            self.source.global(format!("var<workgroup> {name}: array<{ty}, {size}>;"));
+        }
+        name
+    }
+
+    /// Computes the nodes of level `Row` behind so many reductions.
+    fn row_nodes(&mut self, depth: usize) {
+        let place = Place { row: "row", column: "0u", position: None, suffix: "" };
+        for id in (0..self.body.nodes.len() as u32).map(NodeId) {
+            let node = self.body.node(id);
+            if node.level == Level::Row
+                && self.depths[id.index()] == depth
+                && !matches!(node.kind, NodeKind::Reduce(..))
+            {
+                self.nodes.compute(&mut self.source, id, place);
+            }
+        }
+    }
+
+    /// Stores, and shares of column reductions.
+    fn finish_rows(&mut self) {
+        let depth = self.depths.iter().max().copied().unwrap_or(0);
+        self.row_nodes(depth);
+        let body = self.body;
+        let elements = stores_of(body, Level::Element);
+        let columns = columns_of(body);
+        let checks: Vec<NodeId> = checks_of(body, Level::Element);
+        if !(elements.is_empty() && columns.is_empty() && checks.is_empty()) {
+            // Of all positions first: a result may lie where an operand does.
+            if self.schedule.unrolled() {
+                self.for_each(|this, place, _| this.compute_stored(&elements, &columns, &checks, place));
+            }
+            self.for_each(|this, place, k| {
+                this.compute_stored(&elements, &columns, &checks, place);
+                this.add_to_columns(&columns, place, k);
+                this.store_elements(&elements, place, k);
+            });
+        }
+        let place = Place { row: "row", column: "0u", position: None, suffix: "" };
+        for (level, condition) in [(Level::Row, "lane == 0u"), (Level::Uniform, "group == 0u && local == 0u")]
+        {
+            let stores = stores_of(body, level);
+            if stores.is_empty() {
+                continue;
+            }
+            let mut condition = condition.to_string();
+            if level == Level::Row && self.has_spare_rows() {
+                condition.push_str(" && live");
+            }
+            if level == Level::Uniform && self.schedule.steps > 1 {
+                condition.push_str(" && step == 0u");
+            }
+            self.when(&condition, |this| {
+                for (node, write) in stores {
+                    let value = this.nodes.compute(&mut this.source, node, place);
+                    this.nodes.store(&mut this.source, write, level, place, &value);
+                }
+            });
+        }
+    }
+
+    fn compute_stored(
+        &mut self,
+        elements: &[(NodeId, usize)],
+        columns: &[(usize, ReduceOp, NodeId, usize)],
+        checks: &[NodeId],
+        place: Place<'_>,
+    ) {
+        let wanted =
+            elements.iter().map(|&(node, _)| node).chain(columns.iter().map(|&(_, _, node, _)| node));
+        for node in wanted.chain(checks.iter().copied()) {
+            self.nodes.compute(&mut self.source, node, place);
+        }
+    }
+
+    fn store_elements(&mut self, elements: &[(NodeId, usize)], place: Place<'_>, k: usize) {
+        if elements.is_empty() {
+            return;
+        }
+        let mut conditions = Vec::new();
+        if self.schedule.unrolled() && self.is_ragged(k) {
+            conditions.push(format!("inside_{k}"));
+        }
+        if self.has_spare_rows() {
+            conditions.push("live".to_string());
+        }
+        self.when(&conditions.join(" && "), |this| {
+            for &(node, write) in elements {
+                let value = this.nodes.compute(&mut this.source, node, place);
+                this.nodes.store(&mut this.source, write, Level::Element, place, &value);
+            }
+        });
+    }
+
+    /// Runs `f` in a block of its own, if there is a condition or the step may not commit.
+    fn when(&mut self, condition: &str, f: impl FnOnce(&mut Self)) {
+        let gate = if self.source.gated { "committed" } else { "" };
+        let all: Vec<&str> = [condition, gate].into_iter().filter(|c| !c.is_empty()).collect();
+        if all.is_empty() {
+            return f(self);
+        }
+        self.source.line(format!("if ({}) {{", all.join(" && ")));
+        f(self);
+        self.source.line("}");
+    }
+
+    /// The invocation's sum of a column.
+    fn sum_name(&self, number: usize, k: usize) -> String {
+        match self.schedule.unrolled() {
+            true => format!("column_sum_{number}_{k}"),
+            false => format!("column_sums_{number}[column / {}u]", self.schedule.lanes),
+        }
+    }
+
+    fn declare_sums(&mut self) {
+        for (number, op, node, _) in columns_of(self.body) {
+            let dtype = self.body.node(node).dtype;
+            let identity = self.source.identity(op, dtype);
+            if self.schedule.unrolled() {
+                for k in 0..self.schedule.each {
+                    let name = self.sum_name(number, k);
+                    self.source.line(format!("var {name} = {identity};"));
+                }
+                continue;
+            }
+            let (ty, each) = (type_name(dtype), self.schedule.each);
+            self.source.line(format!("var column_sums_{number}: array<{ty}, {each}>;"));
+            self.source.line(format!("for (var i = 0u; i < {each}u; i++) {{"));
+            self.source.line(format!("column_sums_{number}[i] = {identity};"));
+            self.source.line("}");
+        }
+    }
+
+    fn add_to_columns(&mut self, columns: &[(usize, ReduceOp, NodeId, usize)], place: Place<'_>, k: usize) {
+        for &(number, op, node, _) in columns {
+            let dtype = self.body.node(node).dtype;
+            let value = self.nodes.compute(&mut self.source, node, place);
+            let identity = self.source.identity(op, dtype);
+            let value = self.guarded(&value, &identity, k, true);
+            let name = self.sum_name(number, k);
+            let sum = self.source.combine(op, dtype, &name, &value);
+            self.source.line(format!("{name} = {sum};"));
+        }
+    }
+
+    /// The workgroup's sum of each column to the scratch: over the slots, in order.
+    fn store_partials(&mut self) {
+        let RowSchedule { lanes, slots, .. } = self.schedule;
+        let columns = self.body.columns;
+        for (number, op, node, _) in columns_of(self.body) {
+            if columns == 0 {
+                break;
+            }
+            let dtype = self.body.node(node).dtype;
+            let partials = self.source.workspace(partials(self.body, &self.schedule, number), dtype);
+            let array = if slots > 1 { self.array(dtype, 0) } else { String::new() };
+            self.for_each_sum(|this, k, column| {
+                let own = this.sum_name(number, k);
+                if slots > 1 {
+                    this.source.line(format!("{array}[local] = {own};"));
+                    this.source.line("workgroupBarrier();");
+                }
+                let mut condition = if slots > 1 { "slot == 0u".to_string() } else { String::new() };
+                if this.schedule.unrolled() && this.is_ragged(k) {
+                    condition = [condition, format!("inside_{k}")]
+                        .into_iter()
+                        .filter(|c| !c.is_empty())
+                        .collect::<Vec<_>>()
+                        .join(" && ");
+                }
+                if !condition.is_empty() {
+                    this.source.line(format!("if ({condition}) {{"));
+                }
+                this.source.line(format!("var all = {own};"));
+                if slots > 1 {
+                    this.source.line(format!("for (var other = 1u; other < {slots}u; other++) {{"));
+                    let sum =
+                        this.source.combine(op, dtype, "all", &format!("{array}[other * {lanes}u + lane]"));
+                    this.source.line(format!("all = {sum};"));
+                    this.source.line("}");
+                }
+                this.source.line(format!("{partials}[group * {columns}u + {column}] = all;"));
+                if !condition.is_empty() {
+                    this.source.line("}");
+                }
+                if slots > 1 {
+                    this.source.line("workgroupBarrier();");
+                }
+            });
+        }
+    }
+
+    /// Runs `f` for each of the invocation's sums. A loop has barriers only if all invocations make as many turns.
+    fn for_each_sum(&mut self, mut f: impl FnMut(&mut Self, usize, &str)) {
+        let RowSchedule { lanes, each, .. } = self.schedule;
+        if self.schedule.unrolled() {
+            for k in 0..each {
+                self.source.line("{");
+                f(self, k, &format!("column_{k}"));
+                self.source.line("}");
+            }
+            return;
+        }
+        // More than 8 positions of a lane: so there is one slot, and no barrier.
+        let columns = self.body.columns;
+        self.source.line(format!("for (var column = lane; column < {columns}u; column += {lanes}u) {{"));
+        f(self, 0, "column");
+        self.source.line("}");
+    }
+}
+
+/// The second shader of column reductions: adds up the partial results, a few lanes to a column.
+fn sums(mut source: Source<'_>, body: &Body, schedule: &RowSchedule, label: &str) -> Dispatch {
+    let (columns, count) = (body.columns, schedule.groups);
+    let (lanes, wide) = (FINISHING_LANES, WORKGROUP as usize / FINISHING_LANES);
+    let gate = if source.gated { " && committed" } else { "" };
+    source.line(format!("let lane = local / {wide}u;"));
+    source.line(format!("let column = group * {wide}u + local % {wide}u;"));
+    for (number, op, node, write) in columns_of(body) {
+        let dtype = body.node(node).dtype;
+        let scratch = source.workspace(partials(body, schedule, number), dtype);
+        let (identity, shares) = (source.identity(op, dtype), format!("shares_{number}"));
+        source.global(format!("var<workgroup> {shares}: array<{}, {WORKGROUP}>;", type_name(dtype)));
+        source.line(format!("var sum_{number} = {identity};"));
+        source.line(format!("if (column < {columns}u) {{"));
+        source.line(format!("for (var i = lane; i < {count}u; i += {lanes}u) {{"));
+        let sum = format!("sum_{number}");
+        let share = source.combine(op, dtype, &sum, &format!("{scratch}[i * {columns}u + column]"));
+        source.line(format!("{sum} = {share};"));
+        source.line("}");
+        source.line("}");
+        source.line(format!("{shares}[local] = {sum};"));
+        source.line("workgroupBarrier();");
+        source.line(format!("if (lane == 0u && column < {columns}u{gate}) {{"));
+        source.line(format!("for (var other = 1u; other < {lanes}u; other++) {{"));
+        let all = source.combine(op, dtype, &sum, &format!("{shares}[other * {wide}u + local]"));
+        source.line(format!("{sum} = {all};"));
+        source.line("}");
+        let operand = source.operands.writes[write].clone();
+        source.store(&operand, &index_at(&operand.layout, "column"), &sum);
+        source.line("}");
+    }
+    source.finish(&format!("{label}: sums of columns"), WORKGROUP, columns.div_ceil(wide))
+}

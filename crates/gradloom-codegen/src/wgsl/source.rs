@@ -1,0 +1,357 @@
+//! The text of one shader in the making.
+//!
+//! In: what a launch binds, and statements, added one by one. Out: a [`Dispatch`]. Loads and stores know how their binding is declared;
+//! helper functions are added to the module when they are first used.
+
+use super::functions::Function;
+use super::operands::{Binding, Element, NONE, Operand, Operands};
+use super::{Bound, Dispatch, Limits};
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::Layout;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::ops::Range;
+
+/// Invocations of a workgroup of the kernels that need no other number.
+pub(crate) const WORKGROUP: u32 = 256;
+
+/// A shader in the making.
+pub(crate) struct Source<'a> {
+    pub(crate) operands: &'a Operands,
+    pub(crate) limits: &'a Limits,
+    /// Whether results are written only if the step may commit.
+    pub(crate) gated: bool,
+    /// Number of the launch, for traps.
+    pub(crate) launch: usize,
+    globals: String,
+    functions: BTreeSet<Function>,
+    body: String,
+    indent: usize,
+    workspace: Vec<(Range<usize>, String, String)>,
+    table: Option<Vec<u32>>,
+    traps: bool,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(operands: &'a Operands, limits: &'a Limits, gated: bool, launch: usize) -> Self {
+        Self {
+            operands,
+            limits,
+            gated,
+            launch,
+            globals: String::new(),
+            functions: BTreeSet::new(),
+            body: String::new(),
+            indent: 1,
+            workspace: Vec::new(),
+            table: None,
+            traps: false,
+        }
+    }
+
+    /// Adds a line to the body of `main`; `{` at its end opens a block, `}` at its start closes one.
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        if text.starts_with('}') {
+            self.indent -= 1;
+        }
+        for _ in 0..self.indent {
+            self.body.push_str("    ");
+        }
+        self.body.push_str(text);
+        self.body.push('\n');
+        if text.ends_with('{') {
+            self.indent += 1;
+        }
+    }
+
+    /// Adds a declaration outside of `main`.
+    pub(crate) fn global(&mut self, text: impl AsRef<str>) {
+        self.globals.push_str(text.as_ref());
+        self.globals.push('\n');
+    }
+
+    /// Name of a helper function, which the module then has.
+    pub(crate) fn function(&mut self, function: Function) -> &'static str {
+        for &needed in function.needs() {
+            self.function(needed);
+        }
+        self.functions.insert(function);
+        function.name()
+    }
+
+    /// A range of the launch's scratch as a binding of its own, by its name `w0`, `w1`, ..
+    pub(crate) fn workspace(&mut self, bytes: Range<usize>, dtype: DType) -> String {
+        let name = format!("w{}", self.workspace.len());
+        self.named_workspace(bytes, &name, &format!("array<{}>", type_name(dtype)));
+        name
+    }
+
+    /// The same by another name and of another type.
+    pub(crate) fn named_workspace(&mut self, bytes: Range<usize>, name: &str, ty: &str) {
+        self.workspace.push((bytes, name.to_string(), ty.to_string()));
+    }
+
+    /// The statements so far, which are forgotten.
+    pub(crate) fn take_lines(&mut self) -> String {
+        std::mem::take(&mut self.body)
+    }
+
+    /// Adds the function that says whether the step commits.
+    pub(crate) fn committed(&mut self) {
+        let function = "fn committed() -> bool {\n    return status[0] == 0u;\n}";
+        if !self.globals.contains(function) {
+            self.global(function);
+        }
+    }
+
+    /// Numbers that the shader reads, by the name of their array.
+    pub(crate) fn table(&mut self, numbers: Vec<u32>) -> &'static str {
+        self.table = Some(numbers);
+        "entries"
+    }
+
+    /// The element at an index of the operand's buffer.
+    pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
+        if operand.binding == NONE {
+            // Never run.
+            return zero(operand.dtype).to_string();
+        }
+        let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
+        if operand.dtype == DType::Bool {
+            let byte = based(index, operand.base);
+            let word = match binding.element {
+                Element::Atomic => format!("atomicLoad(&{name}[({byte}) / 4u])"),
+                _ => format!("{name}[({byte}) / 4u]"),
+            };
+            return format!("((({word} >> (8u * (({byte}) % 4u))) & 255u) != 0u)");
+        }
+        let index = started(index, operand);
+        match binding.element {
+            Element::Plain(_) => format!("{name}[{index}]"),
+            Element::Vector => format!("{name}[({index}) / 4u][({index}) % 4u]"),
+            Element::Word if operand.dtype == DType::U32 => format!("{name}[{index}]"),
+            Element::Word => format!("bitcast<{}>({name}[{index}])", type_name(operand.dtype)),
+            Element::Atomic => format!("bitcast<{}>(atomicLoad(&{name}[{index}]))", type_name(operand.dtype)),
+        }
+    }
+
+    /// Adds the statements that write an element at an index of the result's buffer.
+    pub(crate) fn store(&mut self, operand: &Operand, index: &str, value: &str) {
+        if operand.binding == NONE {
+            return;
+        }
+        let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
+        if operand.dtype == DType::Bool {
+            // The other bytes of the word belong to other invocations.
+            let byte = based(index, operand.base);
+            let shift = format!("(8u * (({byte}) % 4u))");
+            self.line(format!("atomicAnd(&{name}[({byte}) / 4u], ~(255u << {shift}));"));
+            self.line(format!("atomicOr(&{name}[({byte}) / 4u], u32({value}) << {shift});"));
+            return;
+        }
+        let index = started(index, operand);
+        self.line(match binding.element {
+            Element::Plain(_) => format!("{name}[{index}] = {value};"),
+            Element::Vector => format!("{name}[({index}) / 4u][({index}) % 4u] = {value};"),
+            Element::Word => format!("{name}[{index}] = bitcast<u32>({value});"),
+            Element::Atomic => format!("atomicStore(&{name}[{index}], bitcast<u32>({value}));"),
+        });
+    }
+
+    /// Adds what an index outside of `0..extent` does: the step will not commit, and says where.
+    pub(crate) fn check_index(&mut self, index: &str, extent: usize, position: &str) {
+        self.traps = true;
+        let launch = self.launch + 1;
+        self.line(format!("if ({index} < 0 || {index} >= {extent}) {{"));
+        self.line(format!("if (atomicCompareExchangeWeak(&status[1], 0u, {launch}u).exchanged) {{"));
+        self.line(format!("atomicStore(&status[2], {position});"));
+        self.line(format!("atomicStore(&status[3], bitcast<u32>({index}));"));
+        self.line(format!("atomicStore(&status[4], {extent}u);"));
+        self.line("}");
+        self.line("}");
+    }
+
+    /// Adds what an integer divisor of zero does: the step will not commit.
+    pub(crate) fn check_divisor(&mut self, divisor: &str, position: &str) {
+        self.traps = true;
+        let launch = self.launch + 1;
+        let zero = format!("{divisor} == 0");
+        self.line(format!(
+            "if ({zero} && atomicCompareExchangeWeak(&status[1], 0u, {launch}u).exchanged) {{"
+        ));
+        self.line(format!("atomicStore(&status[2], {position});"));
+        self.line("}");
+    }
+
+    /// Declares the status, writable.
+    pub(crate) fn uses_status(&mut self) {
+        self.traps = true;
+    }
+
+    /// What stands before `main`: bindings and helper functions; and the bindings.
+    pub(crate) fn declarations(self) -> (String, Vec<Bound>) {
+        let mut text = String::new();
+        let mut bindings: Vec<Bound> = (0..self.operands.bindings.len()).map(Bound::Operand).collect();
+        for (i, Binding { writable, element, .. }) in self.operands.bindings.iter().enumerate() {
+            let ty = match element {
+                Element::Plain(dtype) => type_name(*dtype),
+                Element::Vector => "vec4<f32>",
+                Element::Word => "u32",
+                Element::Atomic => "atomic<u32>",
+            };
+            let access = if *writable { "read_write" } else { "read" };
+            declare(&mut text, i, access, &format!("b{i}"), &format!("array<{ty}>"));
+        }
+        for (bytes, name, ty) in &self.workspace {
+            declare(&mut text, bindings.len(), "read_write", name, ty);
+            bindings.push(Bound::Workspace(bytes.clone()));
+        }
+        if let Some(table) = self.table {
+            declare(&mut text, bindings.len(), "read", "entries", "array<u32>");
+            bindings.push(Bound::Table(table));
+        }
+        if self.traps {
+            declare(&mut text, bindings.len(), "read_write", "status", "array<atomic<u32>, 8>");
+            bindings.push(Bound::Status { writable: true });
+        } else if self.gated {
+            declare(&mut text, bindings.len(), "read", "status", "array<u32, 8>");
+            bindings.push(Bound::Status { writable: false });
+        }
+        text.push_str(&self.globals);
+        for function in &self.functions {
+            text.push_str(function.text());
+        }
+        (text, bindings)
+    }
+
+    /// The finished shader, run by `count` workgroups of `size` invocations each. In the body, `group` is the workgroup's number and
+    /// `local` the invocation's number in it.
+    pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
+        let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
+        let (declarations, bindings) = self.declarations();
+        let mut text = format!("// {label}\n{declarations}");
+        let workgroups = limits.spread(count);
+        let entry =
+            "@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32";
+        write!(text, "@compute @workgroup_size({size})\nfn main({entry}) {{\n").expect(TEXT);
+        match workgroups[1] {
+            0 | 1 => text.push_str("    let group = workgroup.x;\n"),
+            _ => {
+                writeln!(text, "    let group = workgroup.x + workgroup.y * {}u;", workgroups[0]).expect(TEXT)
+            }
+        }
+        if workgroups[0] as usize * workgroups[1] as usize > count {
+            writeln!(text, "    if (group >= {count}u) {{\n        return;\n    }}").expect(TEXT);
+        }
+        if gated {
+            text.push_str("    let committed = status[0] == 0u;\n");
+        }
+        text.push_str(&body);
+        text.push_str("}\n");
+        Dispatch { label: label.to_string(), source: text, bindings, workgroups }
+    }
+}
+
+const TEXT: &str = "a string takes all text";
+
+fn declare(text: &mut String, binding: usize, access: &str, name: &str, ty: &str) {
+    writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: {ty};").expect(TEXT);
+}
+
+/// The index in the binding of an element of 4 bytes.
+fn started(index: &str, operand: &Operand) -> String {
+    let index = based(index, operand.base / 4);
+    match &operand.start {
+        Some(start) => format!("{start} + {index}"),
+        None => index,
+    }
+}
+
+/// An index from the start of a binding.
+fn based(index: &str, base: usize) -> String {
+    match base {
+        0 => index.to_string(),
+        base => format!("{base}u + {index}"),
+    }
+}
+
+/// The WGSL name of a dtype.
+pub(crate) fn type_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "f32",
+        DType::I32 => "i32",
+        DType::U32 => "u32",
+        DType::Bool => "bool",
+    }
+}
+
+/// The value of a dtype that stands for an element that is not there.
+pub(crate) fn zero(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0.0",
+        DType::I32 => "0i",
+        DType::U32 => "0u",
+        DType::Bool => "false",
+    }
+}
+
+/// The index of the element at a row-major position of a layout.
+pub(crate) fn index_at(layout: &Layout, position: &str) -> String {
+    let axes = layout.collapsed();
+    let mut terms = Vec::new();
+    let mut inner = 1;
+    for (i, &(extent, stride)) in axes.iter().enumerate().rev() {
+        let mut term = position.to_string();
+        if inner > 1 {
+            term = format!("{term} / {inner}u");
+        }
+        if i > 0 {
+            term = format!("({term}) % {extent}u");
+        }
+        inner *= extent;
+        match stride {
+            0 => {}
+            1 => terms.push(if term.contains(' ') { format!("({term})") } else { term }),
+            _ => terms.push(format!("({term}) * {stride}u")),
+        }
+    }
+    if layout.offset > 0 || terms.is_empty() {
+        terms.push(format!("{}u", layout.offset));
+    }
+    terms.reverse();
+    terms.join(" + ")
+}
+
+/// The index of the element at a row and a column of a layout with `rows * columns` elements.
+pub(crate) fn index_at_row(layout: &Layout, rows: usize, columns: usize, row: &str, column: &str) -> String {
+    let grid = layout.reshape(&[rows, columns].into());
+    let Some(grid) = grid else { return index_at(layout, &format!("({row} * {columns}u + {column})")) };
+    let mut terms = Vec::new();
+    if grid.offset > 0 {
+        terms.push(format!("{}u", grid.offset));
+    }
+    for (extent, stride, name) in [(rows, grid.strides[0], row), (columns, grid.strides[1], column)] {
+        match stride {
+            _ if extent <= 1 => {}
+            0 => {}
+            1 => terms.push(name.to_string()),
+            _ => terms.push(format!("{name} * {stride}u")),
+        }
+    }
+    if terms.is_empty() {
+        terms.push("0u".to_string());
+    }
+    terms.join(" + ")
+}
+
+/// The index of the element at coordinates of a layout, one expression for each axis.
+pub(crate) fn index_of(layout: &Layout, coordinates: &[String]) -> String {
+    let mut terms = vec![format!("{}u", layout.offset)];
+    for ((coordinate, &stride), &extent) in coordinates.iter().zip(&layout.strides).zip(layout.shape.iter()) {
+        if stride > 0 && extent > 1 {
+            terms.push(format!("({coordinate}) * {stride}u"));
+        }
+    }
+    terms.join(" + ")
+}

@@ -1,0 +1,112 @@
+//! Kernels of one op each, and how many shaders they are.
+
+use super::{adapters, checked, graph};
+
+/// Checks the shaders of a graph for all adapters; gives how many launches' shaders there are on the first.
+#[track_caller]
+fn labels(lines: &str) -> Vec<String> {
+    let graph = graph(lines);
+    let mut all = adapters().map(|limits| checked(&graph, &limits)).into_iter();
+    let portable = all.next().expect("there are adapters");
+    portable.into_iter().map(|dispatch| dispatch.label).filter(|label| label != "guards").collect()
+}
+
+#[test]
+fn elementwise_and_reductions() {
+    labels(
+        "%0: f32[37, 130] = input \"x\"\n%1: f32[37] = reduce_max %0 {axes=[1]}\n%2: f32[130] = sum %0 {axes=[0]}\n\
+         %3: f32[37, 130] = exp %0\noutput \"a\" %1\noutput \"b\" %2\noutput \"c\" %3",
+    );
+}
+
+#[test]
+fn windows() {
+    labels(
+        "%0: f32[7, 9] = input \"x\"\n%1: i32[] = input \"i\"\n%2: f32[2, 3] = dynamic_slice %0, %1, %1\n\
+         %3: f32[7, 9] = dynamic_update_slice %0, %2, %1, %1\n\
+         %4: f32[16, 10] = pad %3 {low=[1, 0], high=[2, 1], interior=[1, 0], value=-inf}\noutput \"y\" %4\noutput \"z\" %2",
+    );
+}
+
+#[test]
+fn random_bits() {
+    for shape in ["", "3", "7, 5", "8, 8", "0", "3000, 257"] {
+        let shaders = labels(&format!(
+            "%0: u32[] = scalar \"a\"\n%1: u32[] = scalar \"b\"\n%2: u32[] = scalar \"c\"\n\
+             %3: u32[{shape}] = random_bits %0, %1, %2 {{site=4294967295}}\noutput \"y\" %3"
+        ));
+        assert_eq!(shaders.len(), usize::from(shape != "0"), "{shaders:?}");
+    }
+}
+
+#[test]
+fn positions_of_extremes() {
+    for (dtype, op) in [("f32", "argmax"), ("f32", "argmin"), ("i32", "argmax"), ("u32", "argmin")] {
+        for (from, axis, to) in
+            [("3, 4, 5", 1, "3, 5"), ("2, 300", 1, "2"), ("300, 2", 0, "2"), ("0, 4", 1, "0")]
+        {
+            labels(&format!(
+                "%0: {dtype}[{from}] = input \"x\"\n%1: i32[{to}] = {op} %0 {{axis={axis}}}\noutput \"y\" %1"
+            ));
+        }
+    }
+    // Seen through a permuted view.
+    labels(
+        "%0: f32[3, 200] = input \"x\"\n%1: f32[200, 3] = permute %0 {perm=[1, 0]}\n\
+         %2: i32[3] = argmax %1 {axis=0}\noutput \"y\" %2",
+    );
+}
+
+#[test]
+fn rows_by_number() {
+    for (x, index, result, batch) in [
+        ("f32[7, 3]", "4", "4, 3", 0),
+        ("f32[7]", "2, 2", "2, 2", 0),
+        ("f32[2, 7, 3]", "2, 5", "2, 5, 3", 1),
+        ("bool[2, 7, 3]", "2, 5", "2, 5, 3", 1),
+        ("f32[2, 7]", "2", "2", 1),
+        ("f32[0, 3]", "4", "4, 3", 0),
+        ("f32[7, 0]", "4", "4, 0", 0),
+        ("f32[30000, 768]", "4, 1024", "4, 1024, 768", 0),
+    ] {
+        let dtype = x.split('[').next().unwrap();
+        labels(&format!(
+            "%0: {x} = input \"x\"\n%1: i32[{index}] = input \"i\"\n\
+             %2: {dtype}[{result}] = gather %0, %1 {{batch={batch}}}\noutput \"y\" %2"
+        ));
+    }
+}
+
+#[test]
+fn updates_by_number() {
+    for (x, index, updates, batch, count) in [
+        ("7, 3", "4", "4, 3", 0, 2),
+        ("7", "2, 2", "2, 2", 0, 2),
+        ("2, 7, 3", "2, 5", "2, 5, 3", 1, 2),
+        // One update of a batch: nothing to sort.
+        ("64, 7", "64", "64", 1, 1),
+        ("7, 3", "0", "0, 3", 0, 0),
+        ("0, 3", "4", "4, 3", 0, 1),
+        ("7, 0", "4", "4, 0", 0, 1),
+        ("30000, 768", "4, 1024", "4, 1024, 768", 0, 2),
+        ("256, 128", "8, 128", "8, 128, 128", 0, 2),
+    ] {
+        let shaders = labels(&format!(
+            "%0: f32[{x}] = input \"x\"\n%1: i32[{index}] = input \"i\"\n%2: f32[{updates}] = input \"u\"\n\
+             %3: f32[{x}] = scatter_add %0, %1, %2 {{batch={batch}}}\noutput \"y\" %3"
+        ));
+        assert_eq!(shaders.len(), count, "{x}: {shaders:?}");
+    }
+    // Not in the operand's place: zeros are copied, by the shader that sorts.
+    let shaders = labels(
+        "%0: f32[256, 128] = constant 0.0\n%1: i32[8, 128] = input \"i\"\n%2: f32[8, 128, 128] = input \"u\"\n\
+         %3: f32[256, 128] = scatter_add %0, %1, %2 {batch=0}\noutput \"y\" %3",
+    );
+    assert_eq!(shaders, ["scatter_add: sort", "scatter_add"]);
+    // In chunks.
+    let shaders = labels(
+        "%0: f32[2, 9, 3] = constant 0.0\n%1: i32[2, 20000] = input \"i\"\n%2: f32[2, 20000, 3] = input \"u\"\n\
+         %3: f32[2, 9, 3] = scatter_add %0, %1, %2 {batch=1}\noutput \"y\" %3",
+    );
+    assert_eq!((shaders.len(), shaders[0].as_str()), (7, "scatter_add: copy"));
+}

@@ -1,0 +1,66 @@
+//! Shaders of small graphs: each is valid for every driver, within the limits that it was made for.
+
+mod attention;
+mod check;
+mod kernels;
+mod random_graphs;
+
+use check::check;
+use gradloom_codegen::wgsl::{self, Dispatch, Limits};
+use gradloom_core::ir::{Graph, parse};
+use gradloom_core::plan::{self, Plan, StoreLayout};
+
+/// A graph from the lines of its text form.
+#[track_caller]
+fn graph(lines: &str) -> Graph {
+    let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
+    gradloom_core::verify::verify(&graph).unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    graph
+}
+
+/// The plan of a graph for an adapter, verified.
+#[track_caller]
+fn plan(graph: &Graph, limits: &Limits) -> Plan {
+    let mut store = StoreLayout::default();
+    store.extend(graph).expect("a new store takes any graph");
+    let lowered = wgsl::lower(graph, limits).unwrap_or_else(|error| panic!("{error}"));
+    let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    plan::verify_commit(graph, &plan)
+        .unwrap_or_else(|error| panic!("{error}\n{graph}{}", plan.report(graph)));
+    plan
+}
+
+/// The shaders of all launches of a graph, and of its guards, checked.
+#[track_caller]
+fn checked(graph: &Graph, limits: &Limits) -> Vec<Dispatch> {
+    let plan = plan(graph, limits);
+    let mut all = Vec::new();
+    for (number, launch) in plan.hoisted.iter().chain(&plan.launches).enumerate() {
+        let shaders = wgsl::shaders(launch, number, &plan, graph, limits);
+        for shaders in shaders.unwrap_or_else(|error| panic!("{error}\n{graph}")) {
+            all.extend(shaders.dispatches);
+        }
+    }
+    if let Some(launch) = plan.launches.first() {
+        all.extend(wgsl::guards(&plan, launch, limits).unwrap_or_else(|error| panic!("{error}")).dispatches);
+    }
+    all.iter().for_each(|dispatch| check(dispatch, limits));
+    all
+}
+
+/// The adapters that shaders are made for: what WebGPU grants everywhere, a CPU's driver, and a large GPU.
+fn adapters() -> [Limits; 3] {
+    let software =
+        Limits { workgroup_memory: 32 << 10, subgroup: Some(8), software: true, ..Limits::portable() };
+    let large = Limits {
+        invocations: 1024,
+        workgroup_memory: 48 << 10,
+        storage_buffers: 64,
+        binding_bytes: 2 << 30,
+        subgroup: Some(32),
+        f16: true,
+        cooperative: true,
+        ..Limits::portable()
+    };
+    [Limits::portable(), software, large]
+}

@@ -1,0 +1,45 @@
+//! The WebGPU laboratory: experiments on an adapter, timed by its own clock.
+//!
+//! `cargo bench -p gradloom-runtime --features wgpu --bench wgpu -- [--adapter NAME] EXPERIMENT ..`
+//!
+//! - `run FILE.wgsl X,Y,Z BYTES,..`: a shader's entry point `main` over buffers of random bytes, bound as group 0
+//! - `layouts`: what the ways to bind buffers cost
+//! - `products [FILTER]`: matrix products with the tiles that the rule chooses
+//! - `tune [FILTER]`: matrix products with many tiles and splits
+//! - `shader NAME`: prints the shaders of a product
+//!
+//! Times are medians in microseconds: `device` between timestamps at the ends of one pass, `host` for encoding and submitting it, `wall`
+//! until it is done.
+
+mod device;
+mod layouts;
+mod matrices;
+mod products;
+mod shader;
+
+use device::Device;
+
+fn main() {
+    let mut arguments: Vec<String> = std::env::args().skip(1).filter(|x| x != "--bench").collect();
+    let name = match arguments.iter().position(|x| x == "--adapter") {
+        Some(at) => {
+            arguments.remove(at);
+            arguments.remove(at)
+        }
+        None => String::new(),
+    };
+    let Some(device) = Device::open(&name) else {
+        println!("no adapter with timestamps whose name contains {name:?}");
+        return;
+    };
+    println!("# {}: {:?}, f16 {}", device.adapter, device.limits, device.f16);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        [] | ["layouts"] => layouts::run(&device),
+        ["products", ref filter @ ..] => products::run(&device, filter, false),
+        ["tune", ref filter @ ..] => products::run(&device, filter, true),
+        ["shader", name] => products::print(&device, name),
+        ["run", file, workgroups, bytes] => shader::run(&device, file, workgroups, bytes),
+        _ => println!("unknown experiment {words:?}: see the first lines of benches/wgpu/main.rs"),
+    }
+}

@@ -1,0 +1,91 @@
+//! An open device, and whether it is well.
+
+use super::adapter::AdapterReport;
+use super::pipelines::Pipelines;
+use gradloom_codegen::wgsl::Limits;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::sync::{Arc, Mutex, PoisonError};
+use wgpu::{Buffer, BufferDescriptor, BufferUsages, Device, ErrorFilter, Queue};
+
+/// A device with what programs on it share.
+#[derive(Debug)]
+pub(crate) struct Gpu {
+    pub(super) device: Device,
+    pub(super) queue: Queue,
+    pub(super) report: AdapterReport,
+    pub(super) limits: Limits,
+    pub(super) health: Arc<Health>,
+    pub(super) pipelines: Pipelines,
+}
+
+impl Gpu {
+    pub(super) fn new(
+        device: Device,
+        queue: Queue,
+        report: AdapterReport,
+        limits: Limits,
+        health: Arc<Health>,
+    ) -> Self {
+        Self { device, queue, report, limits, health, pipelines: Pipelines::default() }
+    }
+
+    /// A zeroed buffer, or `None` if there is not that much memory.
+    pub(super) fn buffer(&self, label: &str, bytes: usize, usage: BufferUsages) -> Option<Buffer> {
+        let size = (bytes as u64).max(4).next_multiple_of(4);
+        if size > self.report.buffer_bytes {
+            return None;
+        }
+        let scope = self.device.push_error_scope(ErrorFilter::OutOfMemory);
+        let descriptor = BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
+        let buffer = self.device.create_buffer(&descriptor);
+        pollster::block_on(scope.pop()).is_none().then_some(buffer)
+    }
+
+    /// Waits for everything that was submitted up to an index.
+    pub(super) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
+        let poll = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
+        if let Err(error) = self.device.poll(poll) {
+            self.health.fail(ErrorKind::Device, format!("waiting for the GPU failed: {error}"));
+        }
+        self.health.check()
+    }
+}
+
+/// What went wrong on a device outside of the calls that ask.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    trouble: Mutex<Option<(ErrorKind, String)>>,
+}
+
+impl Health {
+    /// Notes the device's errors from here on.
+    pub(super) fn watch(self: &Arc<Self>, device: &Device) {
+        let health = Arc::clone(self);
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            health.fail(ErrorKind::Device, format!("the GPU refused a command: {error}"));
+        }));
+        let health = Arc::clone(self);
+        device.set_device_lost_callback(move |reason, message| {
+            health.fail(ErrorKind::Lost, format!("the GPU was lost ({reason:?}): {message}"));
+        });
+    }
+
+    /// Notes the first trouble.
+    pub(super) fn fail(&self, kind: ErrorKind, message: String) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.is_none() || kind == ErrorKind::Lost {
+            *trouble = Some((kind, message));
+        }
+    }
+
+    /// # Errors
+    /// What went wrong so far: nothing that was computed since can be relied on.
+    pub(super) fn check(&self) -> Result<()> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*trouble {
+            None => Ok(()),
+            Some((kind, message)) => Err(Error::new(*kind, message.clone())
+                .help("compile the model again on a new device, and restore the parameters from the last checkpoint")),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! GPUs through WebGPU: Vulkan, Metal and Direct3D 12.
+//!
+//! In: plans lowered to WGSL (`gradloom-codegen`). Out: steps, each one compute pass in one submission. Always holds: nothing waits for the device but an explicit
+//! read; whether a step commits is decided on the device; what goes wrong there reaches the caller as an error.
+
+mod adapter;
+mod backend;
+mod gpu;
+mod memory;
+mod pending;
+mod pipelines;
+mod program;
+mod timestamps;
+
+pub(crate) use adapter::Request;
+pub use adapter::{AdapterReport, adapters};
+pub(crate) use backend::WgpuBackend;
+pub(crate) use memory::DeviceMemory;

@@ -1,0 +1,188 @@
+//! A step on its way, and what it leaves.
+//!
+//! In: at the end of each step, copies of outputs, guards and status into a staging buffer of its own. Out: their elements, once somebody asks.
+
+use super::gpu::Gpu;
+use super::memory::{read_staging, staging};
+use crate::backend::{Finished, Pending};
+use crate::program::Outcome;
+use gradloom_codegen::wgsl::{STATUS_WORDS, Verdict};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{Graph, OpKind};
+use gradloom_core::kernel::{Access, Kernel, Launch, NodeKind};
+use gradloom_core::plan::Plan;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use wgpu::{Buffer, SubmissionIndex};
+
+/// Bytes of the status.
+pub(super) const STATUS_BYTES: usize = 4 * STATUS_WORDS;
+
+/// Where results lie in the staging buffers of a program.
+#[derive(Debug)]
+pub(super) struct Results {
+    gpu: Arc<Gpu>,
+    graph: Arc<Graph>,
+    plan: Arc<Plan>,
+    /// Outputs, then guards: the bytes of the buffer that are copied, and where they go.
+    pub(super) copies: Vec<(Access, Range<usize>, usize)>,
+    bytes: usize,
+    free: Mutex<Vec<Buffer>>,
+    readbacks: AtomicUsize,
+}
+
+impl Results {
+    pub(super) fn new(gpu: &Arc<Gpu>, graph: &Arc<Graph>, plan: &Arc<Plan>) -> Self {
+        let mut bytes = STATUS_BYTES;
+        let mut copies = Vec::new();
+        for (_, access) in plan.outputs.iter().chain(&plan.guards) {
+            let size = access.dtype.bytes();
+            let start = (access.layout.offset * size) / 4 * 4;
+            let end = (access.layout.end() * size).next_multiple_of(4).max(start);
+            copies.push((access.clone(), start..end, bytes));
+            bytes += end - start;
+        }
+        let (gpu, graph, plan) = (Arc::clone(gpu), Arc::clone(graph), Arc::clone(plan));
+        Self { gpu, graph, plan, copies, bytes, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
+    }
+
+    /// A staging buffer that no step uses.
+    pub(super) fn staging(&self) -> Result<Buffer> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        free.map_or_else(|| staging(&self.gpu, self.bytes), Ok)
+    }
+
+    /// How often results were read so far.
+    pub(super) fn readbacks(&self) -> usize {
+        self.readbacks.load(Ordering::Relaxed)
+    }
+
+    fn finished(&self, bytes: &[u8]) -> Finished {
+        let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b]));
+        let mut values: Vec<Vec<u8>> = self
+            .copies
+            .iter()
+            .map(|(access, range, at)| gather(access, range.start, &bytes[*at..]))
+            .collect();
+        let guards = values.split_off(self.plan.outputs.len());
+        let outcome = match Verdict::new(std::array::from_fn(word)) {
+            Verdict::Committed => Ok(Outcome::Committed),
+            Verdict::NotFinite(guard) => Ok(Outcome::NotFinite { guard: self.plan.guards[guard].0.clone() }),
+            Verdict::Trapped { launch, position, index, bound } => {
+                Err(self.trapped(&self.plan.launches[launch], position, index, bound))
+            }
+        };
+        Finished { outcome, outputs: values, guards }
+    }
+
+    /// The message of a trap, with the place in the user's source.
+    fn trapped(&self, launch: &Launch, position: usize, index: i32, bound: usize) -> Error {
+        let op = &self.graph.ops[launch.op];
+        let window = |window: &Access, whole: &Access| {
+            let (window, whole) = (&window.layout.shape, &whole.layout.shape);
+            format!(
+                "an update of {} elements at {index} does not fit axis {position} of {whole}",
+                window[position]
+            )
+        };
+        let message = match &launch.kernel {
+            Kernel::WriteRegion => window(&launch.reads[0], &launch.writes[0]),
+            Kernel::Op(OpKind::DynamicUpdateSlice) => window(&launch.reads[1], &launch.writes[0]),
+            Kernel::Op(OpKind::DynamicSlice { sizes }) => format!(
+                "a window of {} elements at {index} does not fit axis {position} of {}",
+                sizes[position], launch.reads[0].layout.shape
+            ),
+            Kernel::Op(OpKind::Binary(_)) => "an integer was divided by zero".to_string(),
+            kernel => {
+                let at = coordinates(&indices(kernel, launch, bound), position);
+                format!(
+                    "index {index} at position {at:?} of the indices is out of range: there are {bound} rows (0..{bound})"
+                )
+            }
+        };
+        let error = Error::new(ErrorKind::Trap, message);
+        match self.graph.origin(op) {
+            Some(origin) => error.at(origin.clone(), op.kind.name()),
+            None => error.note(format!("in `{}`", op.kind.name())),
+        }
+    }
+}
+
+/// Shape of the indices that a kernel checks against a bound.
+fn indices(kernel: &Kernel, launch: &Launch, bound: usize) -> Vec<usize> {
+    let body = match kernel {
+        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body,
+        _ => return launch.reads.get(1).map_or_else(Vec::new, |read| read.layout.shape.to_vec()),
+    };
+    let checked = body.nodes.iter().find_map(|node| match node.kind {
+        NodeKind::CheckIndex { index, extent } if extent == bound => Some(index),
+        _ => None,
+    });
+    match checked.map(|index| &body.node(index).kind) {
+        Some(NodeKind::Load(read)) => launch.reads[*read].layout.shape.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn coordinates(shape: &[usize], position: usize) -> Vec<usize> {
+    let mut rest = position;
+    let mut at = vec![0; shape.len()];
+    for (coordinate, &extent) in at.iter_mut().zip(shape).rev() {
+        *coordinate = rest % extent.max(1);
+        rest /= extent.max(1);
+    }
+    if shape.is_empty() && position > 0 { vec![position] } else { at }
+}
+
+/// The elements of an access, row-major, from bytes that start at byte `start` of its buffer.
+pub(super) fn gather(access: &Access, start: usize, bytes: &[u8]) -> Vec<u8> {
+    let (layout, size) = (&access.layout, access.dtype.bytes());
+    let first = layout.offset * size - start;
+    if layout.is_contiguous() {
+        return bytes[first..first + layout.shape.elements() * size].to_vec();
+    }
+    let mut elements = Vec::with_capacity(layout.shape.elements() * size);
+    let mut positions = vec![0];
+    for (&extent, &stride) in layout.shape.iter().zip(&layout.strides) {
+        positions = positions.iter().flat_map(|&at| (0..extent).map(move |i| at + i * stride)).collect();
+    }
+    for at in positions {
+        elements.extend_from_slice(&bytes[first + at * size..][..size]);
+    }
+    elements
+}
+
+/// A step that was submitted.
+#[derive(Debug)]
+pub(super) struct PendingStep {
+    results: Arc<Results>,
+    staging: Option<Buffer>,
+    submission: SubmissionIndex,
+}
+
+impl PendingStep {
+    /// A step whose results go to a staging buffer, just submitted.
+    pub(super) fn new(results: &Arc<Results>, staging: Buffer, submission: SubmissionIndex) -> Self {
+        Self { results: Arc::clone(results), staging: Some(staging), submission }
+    }
+}
+
+impl Pending for PendingStep {
+    fn wait(&self) -> Result<Finished> {
+        let staging = self.staging.as_ref().expect("a staging buffer goes with the step");
+        let mut finished = None;
+        self.results.readbacks.fetch_add(1, Ordering::Relaxed);
+        read_staging(&self.results.gpu, staging, self.submission.clone(), |bytes| {
+            finished = Some(self.results.finished(bytes));
+        })?;
+        Ok(finished.expect("the bytes were read"))
+    }
+}
+
+impl Drop for PendingStep {
+    fn drop(&mut self) {
+        let mut free = self.results.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.extend(self.staging.take());
+    }
+}

@@ -1,0 +1,153 @@
+//! Compute pipelines: one for each different shader, made in parallel, kept while the device lives.
+
+use super::gpu::Gpu;
+use gradloom_codegen::wgsl::{Bound, Dispatch, Operands};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use wgpu::{
+    BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType,
+    ComputePipeline, ComputePipelineDescriptor, ErrorFilter, PipelineLayout, PipelineLayoutDescriptor,
+    ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource, ShaderStages,
+};
+
+/// A shader that is ready to run.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    pub(super) pipeline: ComputePipeline,
+    pub(super) bindings: BindGroupLayout,
+}
+
+/// The pipelines of a device, by the text of their shaders.
+#[derive(Debug, Default)]
+pub(crate) struct Pipelines {
+    made: Mutex<HashMap<String, Arc<Pipeline>>>,
+    layouts: Mutex<HashMap<Vec<bool>, (BindGroupLayout, PipelineLayout)>>,
+}
+
+/// Which bindings of a shader may be written.
+fn access(operands: &Operands, dispatch: &Dispatch) -> Vec<bool> {
+    let writable = |bound: &Bound| match bound {
+        Bound::Operand(i) => operands.bindings[*i].writable,
+        Bound::Workspace(_) => true,
+        Bound::Table(_) => false,
+        Bound::Status { writable } => *writable,
+    };
+    dispatch.bindings.iter().map(writable).collect()
+}
+
+impl Pipelines {
+    /// The pipelines of shaders, in their order.
+    ///
+    /// # Errors
+    /// What the driver or the validation says of a shader, which is a defect of gradloom, with the kernel's name; `origin` adds where it came from.
+    pub(super) fn get(
+        &self,
+        gpu: &Gpu,
+        shaders: &[(&Operands, &Dispatch)],
+        origin: impl Fn(usize, Error) -> Error,
+    ) -> Result<Vec<Arc<Pipeline>>> {
+        let mut missing: Vec<usize> = Vec::new();
+        {
+            let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen: Vec<&str> = Vec::new();
+            for (i, (_, dispatch)) in shaders.iter().enumerate() {
+                if !made.contains_key(&dispatch.source) && !seen.contains(&dispatch.source.as_str()) {
+                    seen.push(&dispatch.source);
+                    missing.push(i);
+                }
+            }
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len().max(1));
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some(&i) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                    {
+                        let (operands, dispatch) = shaders[i];
+                        match self.make(gpu, operands, dispatch) {
+                            Ok(pipeline) => {
+                                let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+                                made.insert(dispatch.source.clone(), Arc::new(pipeline));
+                            }
+                            Err(error) => {
+                                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((i, error));
+                                return;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        if let Some((i, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(origin(i, error));
+        }
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(shaders.iter().map(|(_, dispatch)| Arc::clone(&made[&dispatch.source])).collect())
+    }
+
+    fn make(&self, gpu: &Gpu, operands: &Operands, dispatch: &Dispatch) -> Result<Pipeline> {
+        let (bindings, layout) = self.layout(gpu, access(operands, dispatch));
+        let scopes = [ErrorFilter::Internal, ErrorFilter::Validation].map(|f| gpu.device.push_error_scope(f));
+        let descriptor = ShaderModuleDescriptor {
+            label: Some(&dispatch.label),
+            source: ShaderSource::Wgsl(dispatch.source.as_str().into()),
+        };
+        // SAFETY: gradloom's kernels stay inside the ranges that the plan's verifier checked, and their loops end.
+        let module =
+            unsafe { gpu.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked()) };
+        let pipeline = gpu.device.create_compute_pipeline(&ComputePipelineDescriptor {
+            label: Some(&dispatch.label),
+            layout: Some(&layout),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        });
+        let mut failure = None;
+        for scope in scopes.into_iter().rev() {
+            failure = failure.or(pollster::block_on(scope.pop()));
+        }
+        match failure {
+            None => Ok(Pipeline { pipeline, bindings }),
+            Some(error) => {
+                let message = format!("the GPU's driver refuses the kernel `{}`: {error}", dispatch.label);
+                Err(Error::new(ErrorKind::Internal, message)
+                    .note("this is a defect of gradloom or of the driver: please report it with the kernel's text")
+                    .note(dispatch.source.clone()))
+            }
+        }
+    }
+
+    fn layout(&self, gpu: &Gpu, writable: Vec<bool>) -> (BindGroupLayout, PipelineLayout) {
+        let mut layouts = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            let entry = |(binding, &writable): (usize, &bool)| BindGroupLayoutEntry {
+                binding: binding as u32,
+                visibility: ShaderStages::COMPUTE,
+                ty: BindingType::Buffer {
+                    ty: BufferBindingType::Storage { read_only: !writable },
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            };
+            let entries: Vec<BindGroupLayoutEntry> = writable.iter().enumerate().map(entry).collect();
+            let bindings = gpu
+                .device
+                .create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries });
+            let layout = gpu.device.create_pipeline_layout(&PipelineLayoutDescriptor {
+                label: None,
+                bind_group_layouts: &[Some(&bindings)],
+                immediate_size: 0,
+            });
+            (bindings, layout)
+        };
+        layouts.entry(writable.clone()).or_insert_with(make).clone()
+    }
+}

@@ -1,0 +1,104 @@
+//! Programs on a GPU, or a software one, against the float64 reference.
+
+mod attention;
+mod index;
+mod random;
+mod table;
+
+use gradloom_core::fuse::Fusion;
+use gradloom_core::ir::{Graph, parse};
+use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
+use gradloom_runtime::{Device, Program};
+use gradloom_testing::Leaves;
+
+/// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
+fn device() -> Device {
+    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Whether there is no adapter, which is said.
+fn skipped() -> bool {
+    let none = gradloom_runtime::adapters().is_empty();
+    if none {
+        assert!(std::env::var_os("GRADLOOM_NEEDS_ADAPTER").is_none(), "there is no WebGPU adapter");
+        println!("skipped: no WebGPU adapter (`apt-get install mesa-vulkan-drivers libvulkan1` brings one)");
+    }
+    none
+}
+
+/// Whether two numbers are neither equal nor close; NaN is close to nothing.
+fn far(a: f64, b: f64, tolerance: f64) -> bool {
+    let close = a == b || (a - b).abs() <= tolerance;
+    !close
+}
+
+/// A graph from the lines of its text form.
+#[track_caller]
+fn graph(lines: &str) -> Graph {
+    parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"))
+}
+
+/// How many random graphs a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
+fn random_graphs() -> u64 {
+    std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
+}
+
+/// All that a step gave, with names, for comparing and for messages.
+fn values(evaluation: &Evaluation) -> impl Iterator<Item = (String, &HostTensor)> {
+    let named = |what: &'static str, list: &'_ [(String, HostTensor)]| -> Vec<(String, usize)> {
+        list.iter().enumerate().map(|(i, (name, _))| (format!("{what} {name}"), i)).collect()
+    };
+    let all = [("output", &evaluation.outputs), ("guard", &evaluation.guards), ("next", &evaluation.next)];
+    all.into_iter()
+        .flat_map(move |(what, list)| named(what, list).into_iter().map(move |(name, i)| (name, &list[i].1)))
+}
+
+/// The device under test as it is, and with kernels that are made for other limits: those of a GPU, and the least that there are.
+fn devices() -> [Device; 3] {
+    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let limited =
+        |limit| Device::wgpu_limited(&name, limit, Fusion::On).unwrap_or_else(|error| panic!("{error}"));
+    [
+        device(),
+        limited(|limits| limits.software = false),
+        limited(|limits| {
+            (limits.software, limits.invocations, limits.workgroup_memory) = (false, 256, 16 << 10);
+            limits.storage_buffers = 8;
+        }),
+    ]
+}
+
+/// Runs a graph; results must be those of the reference, within `tolerance` of the largest.
+#[track_caller]
+fn agree(device: &Device, lines: &str, leaves: &Leaves, tolerance: f64) {
+    let graph = graph(lines);
+    let want =
+        evaluate(&graph, &|kind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    let program = Program::standalone(graph, device, &|kind| leaves.value(kind));
+    let mut program = program.unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    let got = program.evaluate(&|kind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    for ((name, got), (_, want)) in values(&got).zip(values(&want)) {
+        assert_eq!(got.ty, want.ty);
+        let (got, want) = (got.to_f64(), want.to_f64());
+        let largest = want.iter().filter(|v| v.is_finite()).fold(1.0_f64, |a, b| a.max(b.abs()));
+        for (i, (a, b)) in got.iter().zip(&want).enumerate() {
+            let same = a == b || a.is_nan() && b.is_nan();
+            assert!(
+                same || (a - b).abs() <= tolerance * largest,
+                "{name}[{i}] is {a}, expected {b}\n{lines}"
+            );
+        }
+    }
+}
+
+/// Runs a graph whose step must fail, as the reference does.
+#[track_caller]
+fn traps(device: &Device, lines: &str, leaves: &Leaves) {
+    let graph = graph(lines);
+    assert!(evaluate(&graph, &|kind| leaves.value(kind)).is_err(), "the reference does not trap:\n{lines}");
+    let mut program =
+        Program::standalone(graph, device, &|kind| leaves.value(kind)).expect("it can be loaded");
+    let result = program.evaluate(&|kind| leaves.value(kind));
+    assert!(result.is_err(), "the device does not trap:\n{lines}");
+}

@@ -1,0 +1,103 @@
+//! Generated matrix products against sums in `f64`, on an adapter: lavapipe in CI, whatever there is elsewhere.
+//!
+//! Without an adapter, these tests say so and pass: the shaders' text is checked without one in `gradloom-codegen`.
+
+#[allow(dead_code)]
+#[path = "../benches/wgpu/device.rs"]
+mod device;
+#[allow(dead_code)]
+#[path = "../benches/wgpu/matrices.rs"]
+mod matrices;
+
+use device::Device;
+use gradloom_codegen::wgsl::dot::{Choice, CooperativeTile, Method, Scalar, Staging, Tile, choose};
+use matrices::Matrices;
+use std::time::Duration;
+
+/// Errors beyond this, over the root of the sum's length, are no rounding.
+const TOLERANCE: f64 = 1e-5;
+
+fn device() -> Option<Device> {
+    let device = Device::open("");
+    if device.is_none() {
+        println!("skipped: no WebGPU adapter (apt-get install mesa-vulkan-drivers libvulkan1 brings one)");
+    }
+    device
+}
+
+/// Runs a product over results that were poisoned, and compares all of them.
+fn check(device: &Device, shape: &Matrices, choice: &Choice) {
+    let operands = shape.operands(device);
+    let shaders = shape.shaders(choice, device);
+    let prepared = shape
+        .prepare(device, &operands, &shaders)
+        .unwrap_or_else(|error| panic!("{shape:?} {choice:?}: {error}\n{}", shaders.product.source));
+    let [m, n, _] = shape.extents;
+    let bytes = 4 * (shape.batch * m * n) as u64;
+    device.queue.write_buffer(&operands.result, 0, &vec![0xff; bytes as usize]);
+    device.measure(Duration::ZERO, 1, |pass| prepared.encode(pass));
+    let error = shape.error(&operands, &device.read(&operands.result, bytes), usize::MAX);
+    assert!(error < TOLERANCE, "{shape:?} {choice:?}: error {error:e}\n{}", shaders.product.source);
+}
+
+fn methods(device: &Device, scalar: Scalar) -> Vec<Method> {
+    let staged = Tile { m: 16, n: 32, k: 16, thread_m: 4, thread_n: 4, staging: Staging::Workgroup(1) };
+    let portable = [
+        staged,
+        Tile { m: 32, n: 64, k: 8, thread_m: 8, thread_n: 8, staging: Staging::Workgroup(2) },
+        Tile { m: 8, thread_m: 2, ..staged },
+        Tile { m: 16, n: 16, k: 4, thread_m: 4, thread_n: 4, staging: Staging::Registers },
+        Tile { m: 8, n: 32, k: 4, thread_m: 1, thread_n: 8, staging: Staging::Registers },
+    ];
+    let mut methods = portable.map(Method::Portable).to_vec();
+    let cooperative = CooperativeTile { m: 64, n: 64, k: 32, subgroup_m: 32, subgroup_n: 32, buffers: 2 };
+    if scalar == Scalar::F16 && cooperative.fits(&device.limits) {
+        methods.push(Method::Cooperative(cooperative));
+    }
+    methods
+}
+
+#[test]
+fn products_of_any_extents_and_layouts_are_right() {
+    let Some(device) = device() else { return };
+    for extents in [[1, 1, 1], [7, 65, 33], [64, 32, 48], [20, 36, 100], [5, 3, 0], [1, 1000, 7]] {
+        for by_columns in [[false, false], [false, true], [true, false], [true, true]] {
+            let shape = Matrices::new("shape", 1, extents, by_columns, Scalar::F32);
+            for method in methods(&device, Scalar::F32) {
+                check(&device, &shape, &Choice { method, parts: 1 });
+            }
+            check(&device, &shape, &choose(&shape.problem(), false, &device.limits));
+        }
+    }
+}
+
+#[test]
+fn batches_and_split_sums_are_right() {
+    let Some(device) = device() else { return };
+    for (batch, extents) in [(3, [17, 12, 70]), (2, [8, 9, 64]), (1, [4, 8, 1000])] {
+        let shape = Matrices::new("shape", batch, extents, [true, false], Scalar::F32);
+        for method in methods(&device, Scalar::F32) {
+            // Seven are more than some of these sums have staged tiles.
+            for parts in [1, 3, 7] {
+                check(&device, &shape, &Choice { method, parts });
+            }
+        }
+    }
+}
+
+#[test]
+fn half_operands_sum_in_single_precision() {
+    let Some(device) = device() else { return };
+    if !device.f16 {
+        println!("skipped: {} has no f16", device.adapter);
+        return;
+    }
+    for extents in [[64, 64, 64], [9, 31, 50]] {
+        for by_columns in [[false, false], [true, true]] {
+            let shape = Matrices::new("shape", 1, extents, by_columns, Scalar::F16);
+            for method in methods(&device, Scalar::F16) {
+                check(&device, &shape, &Choice { method, parts: 1 });
+            }
+        }
+    }
+}
