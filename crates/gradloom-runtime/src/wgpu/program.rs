@@ -305,9 +305,9 @@ impl Deferred for WgpuProgram {
         let timestamps = self.timestamps.as_ref();
         encode(&mut encoder, &self.steps[..self.pause], 0, timestamps);
         for (access, range, to) in &self.results.copies {
-            let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
-            let (memory, start) = self.memory.place(buffer.region, buffer.offset + range.start);
             if !range.is_empty() {
+                let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
+                let (memory, start) = self.memory.place(buffer.region, buffer.offset + range.start);
                 let bytes = range.len() as u64;
                 encoder.copy_buffer_to_buffer(&memory.buffer, start as u64, &staging, *to as u64, bytes);
             }
@@ -334,6 +334,9 @@ impl Loaded for WgpuProgram {
         assert_eq!(bytes.len(), buffer.bytes, "the feed was checked");
         if buffer.role == Role::Scalar {
             self.scalars[buffer.offset..buffer.offset + bytes.len()].copy_from_slice(bytes);
+            return;
+        }
+        if bytes.is_empty() {
             return;
         }
         let (memory, start) = self.memory.place(buffer.region, buffer.offset);
@@ -371,8 +374,11 @@ impl Loaded for WgpuProgram {
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
         let size = access.dtype.bytes();
         let (start, end) = (access.layout.offset * size, access.layout.end() * size);
+        if start >= end {
+            return Ok(());
+        }
         let (memory, at) = self.memory.place(buffer.region, buffer.offset);
-        let mut bytes = vec![0; end.saturating_sub(start)];
+        let mut bytes = vec![0; end - start];
         memory.read(at + start, &mut bytes)?;
         into.extend(gather(access, start, &bytes));
         Ok(())
