@@ -121,6 +121,12 @@ impl WgpuProgram {
         {
             launches.insert(plan.first_commit(), vec![guards(plan, launch, &gpu.limits)?]);
         }
+        let guards = launches.len() > plan.launches.len();
+        // The plan's launch that an entry of both lists is; the hoisted ones and the guards are none.
+        let number = |at: usize| match at.checked_sub(hoisted.len())? {
+            at if !guards || at < plan.first_commit() => Some(at),
+            at => (at > plan.first_commit()).then(|| at - 1),
+        };
         let all: Vec<(usize, &Operands, &Dispatch)> = hoisted
             .iter()
             .chain(&launches)
@@ -130,7 +136,8 @@ impl WgpuProgram {
             .collect();
         let texts: Vec<(&Operands, &Dispatch)> = all.iter().map(|&(_, operands, d)| (operands, d)).collect();
         let origin = |shader: usize, error: Error| {
-            let launch = plan.hoisted.iter().chain(&plan.launches).nth(all[shader].0);
+            let at = all[shader].0;
+            let launch = plan.hoisted.get(at).or_else(|| number(at).map(|launch| &plan.launches[launch]));
             let op = launch.map(|launch| &graph.ops[launch.op]);
             match op.and_then(|op| Some((graph.origin(op)?, op))) {
                 Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
@@ -160,17 +167,12 @@ impl WgpuProgram {
         let unique = texts.iter().map(|(_, d)| &d.source).collect::<std::collections::HashSet<_>>().len();
         let at = ready.partition_point(|(launch, _)| *launch < hoisted.len());
         // The guards stand between the phases.
-        let commit = hoisted.len() + plan.first_commit() + usize::from(launches.len() > plan.launches.len());
+        let commit = hoisted.len() + plan.first_commit() + usize::from(guards);
         let stored = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region == Region::Store;
         let steps = ready.split_off(at);
         let pause = match plan.guards.iter().any(|(_, access)| stored(access)) {
             true => steps.partition_point(|(launch, _)| *launch < commit),
             false => steps.len(),
-        };
-        let guards = launches.len() > plan.launches.len();
-        let number = |at: usize| match at - hoisted.len() {
-            at if !guards || at < plan.first_commit() => Some(at),
-            at => (at > plan.first_commit()).then(|| at - 1),
         };
         let steps: Vec<Ready> =
             steps.into_iter().map(|(at, ready)| Ready { launch: number(at), ..ready }).collect();
