@@ -125,6 +125,19 @@ impl<'b> Nodes<'b> {
         name
     }
 
+    /// Computes and stores the results of level `Element` at a position: all of them are computed before the first is stored, as a result may
+    /// lie where an operand does.
+    pub(crate) fn store_elements(&mut self, source: &mut Source<'_>, place: Place<'_>) {
+        let stores = stores_of(self.body, Level::Element);
+        for &(node, _) in &stores {
+            self.compute(source, node, place);
+        }
+        for (node, write) in stores {
+            let value = self.compute(source, node, place);
+            self.store(source, write, Level::Element, place, &value);
+        }
+    }
+
     /// Adds the statements of a store at a position; `value` is the node's expression.
     pub(crate) fn store(
         &self,

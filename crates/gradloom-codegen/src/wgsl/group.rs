@@ -4,7 +4,7 @@
 //! those that then add them all up; the others run alone. A table says which workgroups belong to which part, and where its operands start.
 //! Always holds: what a workgroup computes depends on its part alone.
 
-use super::body::{Nodes, Place, stores_of};
+use super::body::{Nodes, Place};
 use super::operands::Operand;
 use super::source::{Source, WORKGROUP, type_name};
 use super::{Dispatch, Limits, Operands, Shaders, bind_together};
@@ -204,15 +204,7 @@ fn map(table: &Table, limits: &Limits, gated: bool, number: usize, parts: &[&Par
     if gated {
         source.line("if (committed) {");
     }
-    let mut nodes = Nodes::new(body);
-    let stores = stores_of(body, Level::Element);
-    for &(node, _) in &stores {
-        nodes.compute(&mut source, node, PLACE);
-    }
-    for (node, write) in stores {
-        let value = nodes.compute(&mut source, node, PLACE);
-        nodes.store(&mut source, write, Level::Element, PLACE, &value);
-    }
+    Nodes::new(body).store_elements(&mut source, PLACE);
     if gated {
         source.line("}");
     }

@@ -1,6 +1,6 @@
 //! Matrix products of a launch: the kernels of [`dot`](super::dot), with what the launch binds and what follows from the product.
 
-use super::body::{Nodes, Place, checks_of, stores_of};
+use super::body::{Nodes, Place, checks_of};
 use super::dot::{self, DotKernel, Epilogue, Scalar, Stage, fold_batch};
 use super::operands::{Element, NONE, Operand};
 use super::source::{Source, index_at};
@@ -122,13 +122,8 @@ fn item(operands: &Operands, operand: &Operand, index: &str) -> String {
     match is_vector(operands, operand) {
         true if base == 0 => format!("b{binding}[{index}]"),
         true => format!("b{binding}[{}u + ({index})]", base / 4),
-        false => source_load(operands, operand, index),
+        false => operands.load(operand, index),
     }
-}
-
-fn source_load(operands: &Operands, operand: &Operand, index: &str) -> String {
-    let limits = Limits::portable();
-    Source::new(operands, &limits, false, 0).load(operand, index)
 }
 
 /// What follows from the product's element.
@@ -149,14 +144,7 @@ fn finish(source: &mut Source<'_>, epilogue: Option<&Body>, column: &str, index:
             for id in Level::ALL.into_iter().flat_map(|level| checks_of(body, level)) {
                 nodes.compute(source, id, place);
             }
-            let stores = stores_of(body, Level::Element);
-            for &(node, _) in &stores {
-                nodes.compute(source, node, place);
-            }
-            for (node, write) in stores {
-                let value = nodes.compute(source, node, place);
-                nodes.store(source, write, Level::Element, place, &value);
-            }
+            nodes.store_elements(source, place);
         }
     }
     if source.gated {

@@ -111,29 +111,9 @@ impl<'a> Source<'a> {
         "entries"
     }
 
-    /// The element at an index of the operand's buffer.
+    /// See [`Operands::load`].
     pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
-        if operand.binding == NONE {
-            // Never run.
-            return zero(operand.dtype).to_string();
-        }
-        let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
-        if operand.dtype == DType::Bool {
-            let byte = based(index, operand.base);
-            let word = match binding.element {
-                Element::Atomic => format!("atomicLoad(&{name}[({byte}) / 4u])"),
-                _ => format!("{name}[({byte}) / 4u]"),
-            };
-            return format!("((({word} >> (8u * (({byte}) % 4u))) & 255u) != 0u)");
-        }
-        let index = started(index, operand);
-        match binding.element {
-            Element::Plain(_) => format!("{name}[{index}]"),
-            Element::Vector => format!("{name}[({index}) / 4u][({index}) % 4u]"),
-            Element::Word if operand.dtype == DType::U32 => format!("{name}[{index}]"),
-            Element::Word => format!("bitcast<{}>({name}[{index}])", type_name(operand.dtype)),
-            Element::Atomic => format!("bitcast<{}>(atomicLoad(&{name}[{index}]))", type_name(operand.dtype)),
-        }
+        self.operands.load(operand, index)
     }
 
     /// Adds the statements that write an element at an index of the result's buffer.
@@ -250,6 +230,33 @@ impl<'a> Source<'a> {
         text.push_str(&body);
         text.push_str("}\n");
         Dispatch { label: label.to_string(), source: text, bindings, workgroups }
+    }
+}
+
+impl Operands {
+    /// The element at an index of the operand's buffer.
+    pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
+        if operand.binding == NONE {
+            // Never run.
+            return zero(operand.dtype).to_string();
+        }
+        let (name, binding) = (format!("b{}", operand.binding), &self.bindings[operand.binding]);
+        if operand.dtype == DType::Bool {
+            let byte = based(index, operand.base);
+            let word = match binding.element {
+                Element::Atomic => format!("atomicLoad(&{name}[({byte}) / 4u])"),
+                _ => format!("{name}[({byte}) / 4u]"),
+            };
+            return format!("((({word} >> (8u * (({byte}) % 4u))) & 255u) != 0u)");
+        }
+        let index = started(index, operand);
+        match binding.element {
+            Element::Plain(_) => format!("{name}[{index}]"),
+            Element::Vector => format!("{name}[({index}) / 4u][({index}) % 4u]"),
+            Element::Word if operand.dtype == DType::U32 => format!("{name}[{index}]"),
+            Element::Word => format!("bitcast<{}>({name}[{index}])", type_name(operand.dtype)),
+            Element::Atomic => format!("bitcast<{}>(atomicLoad(&{name}[{index}]))", type_name(operand.dtype)),
+        }
     }
 }
 
