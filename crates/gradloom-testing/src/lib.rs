@@ -7,8 +7,10 @@ pub mod leaves;
 pub mod random;
 pub mod table;
 pub mod training;
+pub mod values;
 
 pub use generate::generate;
 pub use leaves::Leaves;
 pub use random::Random;
 pub use training::{TrainingStep, training_step};
+pub use values::values;

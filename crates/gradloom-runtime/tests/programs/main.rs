@@ -6,8 +6,9 @@ mod reference;
 mod updates;
 
 use gradloom_core::ir::{Graph, parse};
-use gradloom_core::reference::{Evaluation, HostTensor};
+use gradloom_core::reference::Evaluation;
 use gradloom_runtime::Device;
+use gradloom_testing::values;
 
 /// A graph from the lines of its text form.
 #[track_caller]
@@ -23,16 +24,6 @@ fn devices() -> [Device; 2] {
 /// How many random graphs a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
 fn random_graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
-}
-
-/// All that a step gave, with names, for comparing and for messages.
-fn values(evaluation: &Evaluation) -> impl Iterator<Item = (String, &HostTensor)> {
-    let named = |what: &'static str, list: &'_ [(String, HostTensor)]| -> Vec<(String, usize)> {
-        list.iter().enumerate().map(|(i, (name, _))| (format!("{what} {name}"), i)).collect()
-    };
-    let all = [("output", &evaluation.outputs), ("guard", &evaluation.guards), ("next", &evaluation.next)];
-    all.into_iter()
-        .flat_map(move |(what, list)| named(what, list).into_iter().map(move |(name, i)| (name, &list[i].1)))
 }
 
 /// The bits of all that a step gave: equal for equal NaNs, too.

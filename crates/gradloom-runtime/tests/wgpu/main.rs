@@ -7,9 +7,9 @@ mod table;
 
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Graph, parse};
-use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
+use gradloom_core::reference::evaluate;
 use gradloom_runtime::{Device, Program};
-use gradloom_testing::Leaves;
+use gradloom_testing::{Leaves, values};
 
 /// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
 fn device() -> Device {
@@ -42,16 +42,6 @@ fn graph(lines: &str) -> Graph {
 /// How many random graphs a test takes; `GRADLOOM_RANDOM_GRAPHS` asks for more.
 fn random_graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
-}
-
-/// All that a step gave, with names, for comparing and for messages.
-fn values(evaluation: &Evaluation) -> impl Iterator<Item = (String, &HostTensor)> {
-    let named = |what: &'static str, list: &'_ [(String, HostTensor)]| -> Vec<(String, usize)> {
-        list.iter().enumerate().map(|(i, (name, _))| (format!("{what} {name}"), i)).collect()
-    };
-    let all = [("output", &evaluation.outputs), ("guard", &evaluation.guards), ("next", &evaluation.next)];
-    all.into_iter()
-        .flat_map(move |(what, list)| named(what, list).into_iter().map(move |(name, i)| (name, &list[i].1)))
 }
 
 /// The device under test as it is, and with kernels that are made for other limits: those of a GPU, and the least that there are.

@@ -1,13 +1,13 @@
 //! Random training steps against the float64 reference, as they are and after the passes.
 
-use crate::{device, far, random_graphs, values};
+use crate::{device, far, random_graphs};
 use gradloom_codegen::wgsl::Limits;
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{DType, Graph};
 use gradloom_core::passes;
 use gradloom_core::reference::{Evaluation, evaluate, evaluate_values};
 use gradloom_runtime::{Device, Program};
-use gradloom_testing::{Leaves, TrainingStep, training_step};
+use gradloom_testing::{Leaves, TrainingStep, training_step, values};
 use std::ops::Range;
 
 const STEPS: usize = 2;

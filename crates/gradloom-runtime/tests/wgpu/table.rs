@@ -1,10 +1,11 @@
 //! The table of ops, forward and backward, on random shapes, against the float64 reference.
 
-use crate::{device, far, values};
+use crate::{device, far};
 use gradloom_core::grad::expand_blocks;
 use gradloom_core::reference::evaluate;
 use gradloom_runtime::Program;
 use gradloom_testing::table::{CASES, graph_of};
+use gradloom_testing::values;
 
 /// Random instances of each case; `GRADLOOM_INSTANCES` asks for more.
 fn instances() -> u64 {

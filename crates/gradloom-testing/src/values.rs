@@ -1,0 +1,13 @@
+//! What a step gave, as one list.
+
+use gradloom_core::reference::{Evaluation, HostTensor};
+
+/// All that a step gave, with names, for comparing and for messages.
+pub fn values(evaluation: &Evaluation) -> impl Iterator<Item = (String, &HostTensor)> {
+    let named = |what: &'static str, list: &'_ [(String, HostTensor)]| -> Vec<(String, usize)> {
+        list.iter().enumerate().map(|(i, (name, _))| (format!("{what} {name}"), i)).collect()
+    };
+    let all = [("output", &evaluation.outputs), ("guard", &evaluation.guards), ("next", &evaluation.next)];
+    all.into_iter()
+        .flat_map(move |(what, list)| named(what, list).into_iter().map(move |(name, i)| (name, &list[i].1)))
+}
