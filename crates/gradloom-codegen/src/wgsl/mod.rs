@@ -30,7 +30,7 @@ mod writer;
 pub use guards::{STATUS_WORDS, Verdict, guards};
 pub use limits::Limits;
 pub use lower::{lower, lower_fused};
-pub use operands::{Binding, Element, Operand, Operands};
+pub use operands::{Binding, Cuts, Element, Operand, Operands};
 pub use writer::Writer;
 
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -87,62 +87,63 @@ pub struct Shaders {
     pub dispatches: Vec<Dispatch>,
 }
 
+/// What the shaders of a program are made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The plan of all launches.
+    pub plan: &'a Plan,
+    /// Its graph, for messages.
+    pub graph: &'a Graph,
+    /// What the adapter allows.
+    pub limits: &'a Limits,
+    /// Where memory is cut into buffers.
+    pub cuts: &'a Cuts,
+}
+
 /// The shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
 ///
 /// # Errors
 /// When the kernel cannot run on an adapter with these limits.
-pub fn shaders(
-    launch: &Launch,
-    number: usize,
-    plan: &Plan,
-    graph: &Graph,
-    limits: &Limits,
-) -> Result<Vec<Shaders>> {
-    let Kernel::Group(parts) = &launch.kernel else {
-        return Ok(vec![one(launch, number, plan, graph, limits)?]);
-    };
-    let alone = |part: &Part| -> Result<Shaders> {
-        let launch = Launch {
-            kernel: part.kernel.clone(),
-            reads: launch.reads[part.reads.clone()].to_vec(),
-            writes: launch.writes[part.writes.clone()].to_vec(),
-            may_alias: Vec::new(),
-            workspace: part.workspace.len(),
-            ..launch.clone()
-        };
-        let mut shaders = one(&launch, number, plan, graph, limits)?;
-        for bound in shaders.dispatches.iter_mut().flat_map(|dispatch| &mut dispatch.bindings) {
-            if let Bound::Workspace(bytes) = bound {
-                *bytes = bytes.start + part.workspace.start..bytes.end + part.workspace.start;
-            }
+pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Vec<Shaders>> {
+    let parts = match &launch.kernel {
+        Kernel::Group(parts) => parts,
+        Kernel::Loop(body) if group::is_short(body, &launch.reads, &launch.writes) => {
+            &vec![group::only(launch)]
         }
-        Ok(shaders)
+        _ => return Ok(vec![one(launch, number, context)?]),
     };
-    // Parts that compute the same run together, where the first of them stands.
-    let classes = group::classes(parts, launch, plan);
-    let mut all = Vec::new();
-    for (i, part) in parts.iter().enumerate() {
-        let alike: Vec<usize> = match &classes[i] {
-            Some(_) => (0..parts.len()).filter(|&j| classes[j] == classes[i]).collect(),
-            None => vec![i],
-        };
-        match alike[..] {
-            [_] => all.push(alone(part)?),
-            [first, ..] if first == i => {
-                let members: Vec<&Part> = alike.iter().map(|&j| &parts[j]).collect();
-                all.push(group::together(launch, &members, number, plan, limits)?);
-            }
-            _ => {}
+    let crew = |members: Vec<usize>| match members[..] {
+        [only] if !group::is_columns(&parts[only], launch) => alone(launch, &parts[only], number, context),
+        _ => {
+            let members: Vec<&Part> = members.iter().map(|&i| &parts[i]).collect();
+            group::together(launch, &members, number, context)
         }
-    }
-    Ok(all)
+    };
+    group::crews(parts, launch, context).into_iter().map(crew).collect()
 }
 
-fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limits) -> Result<Shaders> {
-    if let Kernel::Op(OpKind::Reduce { op, axes }) = &launch.kernel {
-        return one(&reduce::as_body(*op, axes, launch), number, plan, graph, limits);
+/// The shaders of a part as a launch of its own.
+fn alone(launch: &Launch, part: &Part, number: usize, context: &Context<'_>) -> Result<Shaders> {
+    let launch = Launch {
+        kernel: part.kernel.clone(),
+        reads: launch.reads[part.reads.clone()].to_vec(),
+        writes: launch.writes[part.writes.clone()].to_vec(),
+        may_alias: Vec::new(),
+        workspace: part.workspace.len(),
+        ..launch.clone()
+    };
+    let mut shaders = one(&launch, number, context)?;
+    for bound in shaders.dispatches.iter_mut().flat_map(|dispatch| &mut dispatch.bindings) {
+        if let Bound::Workspace(bytes) = bound {
+            *bytes = bytes.start + part.workspace.start..bytes.end + part.workspace.start;
+        }
     }
-    let mut operands = bind(launch, plan, limits)?;
+    Ok(shaders)
+}
+
+fn one(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Shaders> {
+    let Context { graph, limits, .. } = *context;
+    let mut operands = bind(launch, context)?;
     if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
         product::vectorise(&mut operands, axes);
     }
@@ -193,24 +194,24 @@ fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limi
 }
 
 /// What a launch binds.
-fn bind(launch: &Launch, plan: &Plan, limits: &Limits) -> Result<Operands> {
+fn bind(launch: &Launch, context: &Context<'_>) -> Result<Operands> {
     // Two are kept for scratch, one for the status.
-    checked(launch, limits, Operands::new(launch, plan, limits, 3))
+    checked(launch, context, Operands::new(launch, context, 3))
 }
 
-/// What a launch binds, its values of one region all together.
-fn bind_together(launch: &Launch, plan: &Plan, limits: &Limits) -> Result<Operands> {
-    checked(launch, limits, Operands::new(launch, plan, limits, usize::MAX / 2))
+/// What a launch binds, its values of one segment all together.
+fn bind_together(launch: &Launch, context: &Context<'_>) -> Result<Operands> {
+    checked(launch, context, Operands::new(launch, context, usize::MAX / 2))
 }
 
 fn checked(
     launch: &Launch,
-    limits: &Limits,
+    context: &Context<'_>,
     operands: std::result::Result<Operands, usize>,
 ) -> Result<Operands> {
     operands.map_err(|bytes| {
-        let message =
-            format!("a kernel needs a binding of {bytes} bytes, the adapter allows {}", limits.binding_bytes);
+        let allowed = context.limits.binding_bytes;
+        let message = format!("a kernel needs a binding of {bytes} bytes, the adapter allows {allowed}");
         Error::new(ErrorKind::Plan, message)
             .note(format!("in `{}`", launch.kernel.title()))
             .help("make the batch, the context or the vocabulary smaller, or use another device")

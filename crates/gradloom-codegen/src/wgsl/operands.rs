@@ -3,10 +3,11 @@
 //! In: a launch and its plan. Out: [`Operands`]. Always holds: no two bindings share bytes, as WebGPU demands of a dispatch whose bindings are
 //! written; so a result that takes an operand's place shares its binding. A binding of a region that the launch does not write is read-only.
 
-use super::Limits;
+use super::Context;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Access, Launch, Layout};
-use gradloom_core::plan::{ALIGNMENT, Plan, Region, Role};
+use gradloom_core::plan::{ALIGNMENT, Region, Role};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// How a binding's elements are declared.
@@ -50,6 +51,22 @@ pub struct Operand {
     pub start: Option<String>,
 }
 
+/// Where regions of memory are cut into buffers: a binding never reaches across. A value lies on one side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cuts(BTreeSet<(Region, usize)>);
+
+impl Cuts {
+    /// Cuts a region before a byte, which is a multiple of [`ALIGNMENT`] and the first one of a value.
+    pub fn add(&mut self, region: Region, offset: usize) {
+        self.0.insert((region, offset));
+    }
+
+    /// Number of the part of its region that a byte lies in.
+    pub fn segment(&self, region: Region, offset: usize) -> usize {
+        self.0.range((region, 0)..=(region, offset)).count()
+    }
+}
+
 /// The binding of an operand without elements.
 pub(super) const NONE: usize = usize::MAX;
 
@@ -65,11 +82,12 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// The bindings of a launch, at most `limits.storage_buffers - reserved` of them: if its values are more, those of a region share one.
+    /// The bindings of a launch, at most `limits.storage_buffers - reserved` of them: if its values are more, those of a segment share one.
     ///
     /// # Errors
     /// When a binding has more bytes than the adapter allows: its size.
-    pub fn new(launch: &Launch, plan: &Plan, limits: &Limits, reserved: usize) -> Result<Self, usize> {
+    pub fn new(launch: &Launch, context: &Context<'_>, reserved: usize) -> Result<Self, usize> {
+        let Context { plan, limits, cuts, .. } = *context;
         let scalars =
             plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes).max();
         let span = |access: &Access| {
@@ -85,9 +103,9 @@ impl Operands {
         let empty = |access: &Access| access.layout.shape.elements() == 0;
         let accesses = || launch.reads.iter().chain(&launch.writes).filter(|access| !empty(access));
         let mut spans: Vec<(Region, Range<usize>)> = accesses().map(span).collect();
-        merge(&mut spans, |a, b| a.start < b.end && b.start < a.end);
+        merge(&mut spans, cuts, |a, b| a.start < b.end && b.start < a.end);
         if spans.len() + reserved > limits.storage_buffers {
-            merge(&mut spans, |_, _| true);
+            merge(&mut spans, cuts, |_, _| true);
         }
         if let Some((_, large)) = spans.iter().find(|(_, range)| range.len() > limits.binding_bytes) {
             return Err(large.len());
@@ -134,13 +152,22 @@ impl Operands {
     }
 }
 
-/// Replaces spans of one region that belong together by what covers them.
-fn merge(spans: &mut Vec<(Region, Range<usize>)>, together: impl Fn(&Range<usize>, &Range<usize>) -> bool) {
+/// Replaces spans of one segment that belong together by what covers them.
+fn merge(
+    spans: &mut Vec<(Region, Range<usize>)>,
+    cuts: &Cuts,
+    together: impl Fn(&Range<usize>, &Range<usize>) -> bool,
+) {
+    let segment = |region: Region, range: &Range<usize>| cuts.segment(region, range.start);
     spans.sort_by_key(|(region, range)| (*region, range.start, range.end));
     let mut merged: Vec<(Region, Range<usize>)> = Vec::new();
     for (region, range) in spans.drain(..) {
         match merged.last_mut() {
-            Some((last, cover)) if *last == region && together(cover, &range) => {
+            Some((last, cover))
+                if *last == region
+                    && segment(region, cover) == segment(region, &range)
+                    && together(cover, &range) =>
+            {
                 cover.end = cover.end.max(range.end);
             }
             _ => merged.push((region, range)),

@@ -28,6 +28,12 @@ pub(crate) fn workspace(axes: &DotAxes, reads: &[Access], limits: &Limits) -> us
     if choice.parts > 1 { 4 * elements(&problem) * choice.parts as usize } else { 0 }
 }
 
+/// Parts into which the sums of a product are cut; 1 if its operands must be copied first.
+pub(crate) fn parts(axes: &DotAxes, [lhs, rhs]: [&Layout; 2], limits: &Limits) -> usize {
+    let Some(problem) = DotProblem::new(axes, lhs, rhs) else { return 1 };
+    dot::choose(&fold_batch(problem), false, limits).parts as usize
+}
+
 fn elements(problem: &DotProblem) -> usize {
     problem.batch_count() * problem.m * problem.n
 }

@@ -10,7 +10,7 @@ use crate::cpu::fill_constant;
 use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Profile};
 use crate::store::Content;
-use gradloom_codegen::wgsl::{Bound, Dispatch, Operands, Shaders, guards, shaders};
+use gradloom_codegen::wgsl::{Bound, Context, Cuts, Dispatch, Operands, Shaders, guards, shaders};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Launch};
@@ -107,19 +107,18 @@ impl WgpuProgram {
             tables: HashMap::new(),
         };
         fill_constants(graph, plan, device(&memory.constants))?;
+        let mut cuts = Cuts::default();
+        memory.store.iter().for_each(|(range, _)| cuts.add(Region::Store, range.start));
+        let context = Context { plan, graph, limits: &gpu.limits, cuts: &cuts };
         let compiled = |launches: &[Launch]| -> Result<Vec<Vec<Shaders>>> {
-            launches
-                .iter()
-                .enumerate()
-                .map(|(i, launch)| shaders(launch, i, plan, graph, &gpu.limits))
-                .collect()
+            launches.iter().enumerate().map(|(i, launch)| shaders(launch, i, &context)).collect()
         };
         let hoisted = compiled(&plan.hoisted)?;
         let mut launches = compiled(&plan.launches)?;
         if let Some(launch) = plan.launches.first()
             && decides(plan, &launches)
         {
-            launches.insert(plan.first_commit(), vec![guards(plan, launch, &gpu.limits)?]);
+            launches.insert(plan.first_commit(), vec![guards(launch, &context)?]);
         }
         let guards = launches.len() > plan.launches.len();
         // The plan's launch that an entry of both lists is; the hoisted ones and the guards are none.
