@@ -7,7 +7,7 @@ mod parts;
 
 use crate::cpu::{copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
-use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, Type};
+use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, NodeKind, Part, Phase, Store};
 use gradloom_core::plan::ALIGNMENT;
 use parts::Unfinished;
@@ -131,13 +131,27 @@ impl<T: Target> Lowering<'_, T> {
         axes: &DotAxes,
         epilogue: &Body,
         reads: Vec<Access>,
-        writes: Vec<Access>,
+        mut writes: Vec<Access>,
     ) -> [(Kernel, Vec<Access>, Vec<Access>); 2] {
-        let product = self.lowered.temporary(Type::new(DType::F32, [epilogue.rows, epilogue.columns]));
-        let shape = axes.result_shape(&reads[0].layout.shape, &reads[1].layout.shape);
-        let layout = product.layout.reshape(&shape).expect("it is contiguous");
-        let result = Access { layout, ..product.clone() };
         let mut body = epilogue.clone();
+        let positions = [epilogue.rows, epilogue.columns].into();
+        let product = match stored_product(epilogue, &writes) {
+            // A result already: the loop has no need to copy it.
+            Some(store) => {
+                let write = body.stores.remove(store).write();
+                for store in &mut body.stores {
+                    let (Store::Whole { write: other, .. } | Store::Columns { write: other, .. }) = store;
+                    *other -= usize::from(*other > write);
+                }
+                writes.remove(write)
+            }
+            None => self.lowered.temporary(Type::new(DType::F32, [epilogue.rows, epilogue.columns])),
+        };
+        let shaped = |shape: &Shape| {
+            let layout = product.layout.reshape(shape).expect("it is contiguous");
+            Access { layout, ..product.clone() }
+        };
+        let result = shaped(&axes.result_shape(&reads[0].layout.shape, &reads[1].layout.shape));
         let mut operands = reads[2..].to_vec();
         for node in &mut body.nodes {
             match &mut node.kind {
@@ -146,7 +160,7 @@ impl<T: Target> Lowering<'_, T> {
                 _ => {}
             }
         }
-        operands.push(product);
+        operands.push(shaped(&positions));
         [
             (Kernel::Op(OpKind::Dot(axes.clone())), reads[..2].to_vec(), vec![result]),
             (Kernel::Loop(body), operands, writes),
@@ -246,6 +260,17 @@ impl<T: Target> Lowering<'_, T> {
             _ => Vec::new(),
         }
     }
+}
+
+/// The store of an epilogue that gives the product itself, if a loop is left to do the others.
+fn stored_product(epilogue: &Body, writes: &[Access]) -> Option<usize> {
+    let is_product = |store: &Store| match *store {
+        Store::Whole { node, level: Level::Element, write } => {
+            epilogue.node(node).kind == NodeKind::Accumulator && writes[write].layout.is_contiguous()
+        }
+        _ => false,
+    };
+    epilogue.stores.iter().position(is_product).filter(|_| epilogue.stores.len() > 1)
 }
 
 /// A position's operands are read before its results are written, if both have an element for each position (or each row).

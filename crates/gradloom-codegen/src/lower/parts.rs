@@ -33,13 +33,7 @@ impl<T: Target> Lowering<'_, T> {
     }
 
     /// Cuts what a kernel sums up, if the target wants that.
-    pub(super) fn cut(
-        &mut self,
-        op: OpId,
-        kernel: &mut Kernel,
-        reads: &mut [Access],
-        writes: &mut [Access],
-    ) {
+    pub(super) fn cut(&mut self, op: OpId, kernel: &mut Kernel, reads: &mut [Access], writes: &mut [Access]) {
         // Windows of one buffer are filled by one launch.
         let whole = |write: &Access| {
             write.layout.shape.elements() == self.lowered.buffers[&write.buffer].shape.elements()
@@ -97,8 +91,10 @@ impl<T: Target> Lowering<'_, T> {
 
     /// Finishes those sums from number `first` on whose parts are too large to wait.
     pub(super) fn finish_large(&mut self, first: usize) {
-        let (large, wait): (Vec<_>, Vec<_>) =
-            self.unfinished.drain(first.min(self.unfinished.len())..).partition(|sum| sum.bytes() > MOST_WAITING);
+        let (large, wait): (Vec<_>, Vec<_>) = self
+            .unfinished
+            .drain(first.min(self.unfinished.len())..)
+            .partition(|sum| sum.bytes() > MOST_WAITING);
         self.unfinished.extend(wait);
         self.finish_all(large);
     }
@@ -152,24 +148,25 @@ fn cut_terms(axes: &DotAxes, parts: usize, layouts: [&Layout; 2]) -> Option<(Dot
         share /= extent;
         whole += 1;
     }
-    let side = |layout: &Layout, batch: &[usize], contract: &[usize]| -> Option<(Layout, Vec<usize>, Vec<usize>)> {
-        let mut extents: Vec<usize> = layout.shape.to_vec();
-        let (mut batch, mut contract) = (batch.to_vec(), contract.to_vec());
-        let mut first: Vec<usize> = contract.drain(..whole).collect();
-        if share > 1 {
-            let axis = contract[0];
-            if extents[axis] % share != 0 {
-                return None;
+    let side =
+        |layout: &Layout, batch: &[usize], contract: &[usize]| -> Option<(Layout, Vec<usize>, Vec<usize>)> {
+            let mut extents: Vec<usize> = layout.shape.to_vec();
+            let (mut batch, mut contract) = (batch.to_vec(), contract.to_vec());
+            let mut first: Vec<usize> = contract.drain(..whole).collect();
+            if share > 1 {
+                let axis = contract[0];
+                if extents[axis] % share != 0 {
+                    return None;
+                }
+                extents.splice(axis..=axis, [share, extents[axis] / share]);
+                for other in first.iter_mut().chain(&mut batch).chain(&mut contract) {
+                    *other += usize::from(*other >= axis);
+                }
+                first.push(axis);
             }
-            extents.splice(axis..=axis, [share, extents[axis] / share]);
-            for other in first.iter_mut().chain(&mut batch).chain(&mut contract) {
-                *other += usize::from(*other >= axis);
-            }
-            first.push(axis);
-        }
-        first.extend(batch);
-        Some((layout.reshape(&extents.into())?, first, contract))
-    };
+            first.extend(batch);
+            Some((layout.reshape(&extents.into())?, first, contract))
+        };
     let (lhs, lhs_batch, lhs_contract) = side(layouts[0], &axes.lhs_batch, &axes.lhs_contract)?;
     let (rhs, rhs_batch, rhs_contract) = side(layouts[1], &axes.rhs_batch, &axes.rhs_contract)?;
     Some((DotAxes { lhs_batch, rhs_batch, lhs_contract, rhs_contract }, [lhs, rhs]))
@@ -186,13 +183,16 @@ mod tests {
     }
 
     fn cut(parts: usize) -> Option<(DotAxes, [Layout; 2])> {
-        let layouts = [Shape::from([4, 6, 5]), Shape::from([4, 6, 7])].map(|shape| Layout::contiguous(&shape));
+        let layouts =
+            [Shape::from([4, 6, 5]), Shape::from([4, 6, 7])].map(|shape| Layout::contiguous(&shape));
         cut_terms(&gradient(), parts, [&layouts[0], &layouts[1]])
     }
 
     #[test]
     fn parts_are_the_first_batch_axes() {
-        for (parts, shape) in [(2, vec![2, 5, 7]), (4, vec![4, 5, 7]), (8, vec![4, 2, 5, 7]), (24, vec![4, 6, 5, 7])] {
+        for (parts, shape) in
+            [(2, vec![2, 5, 7]), (4, vec![4, 5, 7]), (8, vec![4, 2, 5, 7]), (24, vec![4, 6, 5, 7])]
+        {
             let (axes, [lhs, rhs]) = cut(parts).expect("it divides the terms");
             assert_eq!(axes.result_shape(&lhs.shape, &rhs.shape), Shape::from(&shape[..]), "{parts} parts");
             let terms: usize = axes.lhs_contract.iter().map(|&axis| lhs.shape[axis]).product();

@@ -8,7 +8,7 @@
 use super::body::{Nodes, Place};
 use super::operands::Operand;
 use super::source::{Source, WORKGROUP, type_name};
-use super::{Context, Dispatch, Operands, Shaders, bind_together};
+use super::{Context, Dispatch, Operands, Shaders, checked};
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{
@@ -203,7 +203,7 @@ pub(super) fn together(
         writes: pick(&launch.writes, |part| part.writes.clone()),
         ..launch.clone()
     };
-    let operands = bind_together(&all, context)?;
+    let operands = Operands::new(&all, context, true);
     let table = Table::new(&operands, parts);
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&table.operands, context.limits, gated, number);
@@ -214,7 +214,7 @@ pub(super) fn together(
         }
         Shape::Columns(op, node) => vec![columns(&table, source(), parts, op, node)],
     };
-    Ok(Shaders { operands, dispatches })
+    checked(Shaders { operands, dispatches }, launch, context)
 }
 
 fn body_of(part: &Part) -> &Body {

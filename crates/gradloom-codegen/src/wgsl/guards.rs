@@ -5,7 +5,7 @@
 //! index among its operand's elements, or the axis of the window; 3 the index, as i32; 4 the number that it must be below.
 
 use super::source::{Source, index_at};
-use super::{Context, Shaders};
+use super::{Context, Operands, Shaders, checked};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
 
@@ -68,9 +68,11 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
             }
         }
     }
+    // Each may be a parameter of its own.
+    let together = reads.len() >= limits.storage_buffers;
     let launch =
         Launch { kernel: Kernel::Copy, reads, writes: Vec::new(), phase: Phase::Compute, ..launch.clone() };
-    let operands = super::bind(&launch, context)?;
+    let operands = Operands::new(&launch, context, together);
     let mut source = Source::new(&operands, limits, false, 0);
     source.global("var<workgroup> verdict: atomic<u32>;");
     source.line("if (local == 0u) {");
@@ -105,5 +107,5 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
     source.line("}");
     source.line("}");
     let dispatch = source.finish("guards", 64, 1);
-    Ok(Shaders { operands, dispatches: vec![dispatch] })
+    checked(Shaders { operands, dispatches: vec![dispatch] }, &launch, context)
 }

@@ -2,9 +2,9 @@
 
 use super::Limits;
 use super::attention::grad_workspace;
+use super::group;
 use super::reduce::as_body;
 use super::rows::{RowSchedule, reduces_columns, row_workspace};
-use super::group;
 use super::scatter::scatter_workspace;
 use crate::lower::Target;
 use gradloom_core::error::Result;

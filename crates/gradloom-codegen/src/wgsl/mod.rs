@@ -67,6 +67,8 @@ pub struct Shader {
 pub enum Bound {
     /// The binding of this index in the launch's [`Operands`].
     Operand(usize),
+    /// Bytes of such a binding, which has more than the adapter allows.
+    Piece(usize, Range<usize>),
     /// Bytes of the scratch; read and written.
     Workspace(Range<usize>),
     /// Numbers of the launch's own.
@@ -141,9 +143,42 @@ fn alone(launch: &Launch, part: &Part, number: usize, context: &Context<'_>) -> 
     Ok(shaders)
 }
 
+/// The shaders of a launch that is no group. Values that would be too many bindings share some.
 fn one(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Shaders> {
+    let apart = bound(launch, number, context, false)?;
+    match checked(apart, launch, context) {
+        Ok(apart) => Ok(apart),
+        Err(_) => checked(bound(launch, number, context, true)?, launch, context),
+    }
+}
+
+/// Gives shaders back that the adapter can bind.
+fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
+    let Limits { storage_buffers, binding_bytes, .. } = *context.limits;
+    let most = shaders.dispatches.iter().map(|dispatch| dispatch.bindings.len()).max().unwrap_or(0);
+    // Bytes of a word are set atomically, for which a function would need a pointer to one of several bindings.
+    let bools = |binding: &&Binding| binding.element == Element::Atomic && binding.pieces(context.limits) > 1;
+    let bools = shaders.operands.bindings.iter().find(bools);
+    if most <= storage_buffers && bools.is_none() {
+        return Ok(shaders);
+    }
+    let message = match bools {
+        Some(large) => format!(
+            "a kernel writes bools into {} bytes, the adapter allows bindings of {binding_bytes}",
+            large.range.len()
+        ),
+        None => format!(
+            "a kernel needs {most} storage buffers of at most {binding_bytes} bytes, the adapter allows {storage_buffers}"
+        ),
+    };
+    Err(Error::new(ErrorKind::Plan, message)
+        .note(format!("in `{}`", launch.kernel.title()))
+        .help("make the batch, the context or the vocabulary smaller, or use another device"))
+}
+
+fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) -> Result<Shaders> {
     let Context { graph, limits, .. } = *context;
-    let mut operands = bind(launch, context)?;
+    let mut operands = Operands::new(launch, context, together);
     if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
         product::vectorise(&mut operands, axes);
     }
@@ -191,31 +226,6 @@ fn one(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Shaders>
         }
     };
     Ok(Shaders { operands, dispatches })
-}
-
-/// What a launch binds.
-fn bind(launch: &Launch, context: &Context<'_>) -> Result<Operands> {
-    // Two are kept for scratch, one for the status.
-    checked(launch, context, Operands::new(launch, context, 3))
-}
-
-/// What a launch binds, its values of one segment all together.
-fn bind_together(launch: &Launch, context: &Context<'_>) -> Result<Operands> {
-    checked(launch, context, Operands::new(launch, context, usize::MAX / 2))
-}
-
-fn checked(
-    launch: &Launch,
-    context: &Context<'_>,
-    operands: std::result::Result<Operands, usize>,
-) -> Result<Operands> {
-    operands.map_err(|bytes| {
-        let allowed = context.limits.binding_bytes;
-        let message = format!("a kernel needs a binding of {bytes} bytes, the adapter allows {allowed}");
-        Error::new(ErrorKind::Plan, message)
-            .note(format!("in `{}`", launch.kernel.title()))
-            .help("make the batch, the context or the vocabulary smaller, or use another device")
-    })
 }
 
 /// The shaders of a fused expression.

@@ -3,7 +3,7 @@
 //! In: a launch and its plan. Out: [`Operands`]. Always holds: no two bindings share bytes, as WebGPU demands of a dispatch whose bindings are
 //! written; so a result that takes an operand's place shares its binding. A binding of a region that the launch does not write is read-only.
 
-use super::Context;
+use super::{Context, Limits};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Access, Launch, Layout};
 use gradloom_core::plan::{ALIGNMENT, Region, Role};
@@ -34,6 +34,24 @@ pub struct Binding {
     pub writable: bool,
     /// How it is declared.
     pub element: Element,
+}
+
+impl Binding {
+    /// How many bindings of the adapter it takes.
+    pub fn pieces(&self, limits: &Limits) -> usize {
+        self.range.len().div_ceil(piece_bytes(limits)).max(1)
+    }
+
+    /// Bytes of one of these, from the start of the range.
+    pub fn piece(&self, number: usize, limits: &Limits) -> Range<usize> {
+        let bytes = piece_bytes(limits);
+        number * bytes..((number + 1) * bytes).min(self.range.len())
+    }
+}
+
+/// Bytes of the pieces into which larger values are cut.
+fn piece_bytes(limits: &Limits) -> usize {
+    (limits.binding_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
 }
 
 /// An operand or result of a launch.
@@ -82,12 +100,9 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// The bindings of a launch, at most `limits.storage_buffers - reserved` of them: if its values are more, those of a segment share one.
-    ///
-    /// # Errors
-    /// When a binding has more bytes than the adapter allows: its size.
-    pub fn new(launch: &Launch, context: &Context<'_>, reserved: usize) -> Result<Self, usize> {
-        let Context { plan, limits, cuts, .. } = *context;
+    /// The bindings of a launch; `together`: the values of a segment share one.
+    pub fn new(launch: &Launch, context: &Context<'_>, together: bool) -> Self {
+        let Context { plan, cuts, .. } = *context;
         let scalars =
             plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes).max();
         let span = |access: &Access| {
@@ -104,12 +119,24 @@ impl Operands {
         let accesses = || launch.reads.iter().chain(&launch.writes).filter(|access| !empty(access));
         let mut spans: Vec<(Region, Range<usize>)> = accesses().map(span).collect();
         merge(&mut spans, cuts, |a, b| a.start < b.end && b.start < a.end);
-        if spans.len() + reserved > limits.storage_buffers {
+        if together {
             merge(&mut spans, cuts, |_, _| true);
         }
-        if let Some((_, large)) = spans.iter().find(|(_, range)| range.len() > limits.binding_bytes) {
-            return Err(large.len());
+        // In the order of their use, so that equal kernels are equal shaders wherever their values lie.
+        let of = |spans: &[(Region, Range<usize>)], access: &Access| {
+            let (region, range) = span(access);
+            let holds = |(r, s): &(Region, Range<usize>)| {
+                *r == region && s.start <= range.start && range.end <= s.end
+            };
+            spans.iter().position(holds).expect("every value has a binding")
+        };
+        let mut used = Vec::new();
+        for binding in accesses().map(|access| of(&spans, access)) {
+            if !used.contains(&binding) {
+                used.push(binding);
+            }
         }
+        let spans: Vec<(Region, Range<usize>)> = used.into_iter().map(|i| spans[i].clone()).collect();
         let place = |access: &Access| {
             if empty(access) {
                 return Operand {
@@ -120,11 +147,7 @@ impl Operands {
                     start: None,
                 };
             }
-            let (region, range) = span(access);
-            let binding = spans
-                .iter()
-                .position(|(r, s)| *r == region && s.start <= range.start && range.end <= s.end)
-                .expect("every value has a binding");
+            let binding = of(&spans, access);
             let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
             let base = offset - spans[binding].1.start;
             Operand { binding, base, dtype: access.dtype, layout: access.layout.clone(), start: None }
@@ -148,7 +171,7 @@ impl Operands {
                 Binding { region: *region, range: range.clone(), writable, element }
             })
             .collect();
-        Ok(Self { bindings, reads, writes })
+        Self { bindings, reads, writes }
     }
 }
 

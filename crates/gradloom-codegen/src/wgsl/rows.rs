@@ -449,9 +449,8 @@ impl<'a, 'b> Rows<'a, 'b> {
                 break;
             }
             let dtype = self.body.node(node).dtype;
-            let partials = finishes.then(|| {
-                self.source.workspace(partials(self.body, &self.schedule, number), dtype)
-            });
+            let partials =
+                finishes.then(|| self.source.workspace(partials(self.body, &self.schedule, number), dtype));
             let result = self.source.operands.writes[write].clone();
             let gated = self.source.gated && partials.is_none();
             let array = if slots > 1 { self.array(dtype, 0) } else { String::new() };
