@@ -98,13 +98,13 @@ pub struct Work {
 /// A program whose steps are queued on a device, which decides itself whether they commit.
 pub(crate) trait Deferred {
     /// Queues a step on what was written before. The caller has the store's turn.
-    fn submit(&mut self) -> Result<Arc<dyn Pending>>;
+    fn submit(&mut self) -> Result<Box<dyn Pending>>;
 }
 
-/// A step that was queued.
-pub(crate) trait Pending: std::fmt::Debug + Send + Sync {
-    /// Waits for the device. To be called once.
-    fn wait(&self) -> Result<Finished>;
+/// A step that was queued. Dropping it forgets its results; the step takes effect or not all the same.
+pub(crate) trait Pending: std::fmt::Debug + Send {
+    /// Waits for the device.
+    fn wait(self: Box<Self>) -> Result<Finished>;
 }
 
 /// What a step left.

@@ -273,7 +273,7 @@ impl Loaded for FaultyProgram {
 
 /// A queued step fails as a whole: at its submission, or when its results are read.
 impl Deferred for FaultyProgram {
-    fn submit(&mut self) -> Result<Arc<dyn Pending>> {
+    fn submit(&mut self) -> Result<Box<dyn Pending>> {
         if let Some(failing) = self.faults.meet(Fault::Launch, self.plan.launches.len()) {
             return Err(failed(&format!(
                 "launch {failing} (`{}`)",
@@ -281,19 +281,19 @@ impl Deferred for FaultyProgram {
             )));
         }
         let inner = self.inner.deferred().expect("it was asked before").submit()?;
-        Ok(Arc::new(FaultyPending { inner, faults: self.faults.clone() }))
+        Ok(Box::new(FaultyPending { inner, faults: self.faults.clone() }))
     }
 }
 
 /// A queued step whose results cannot be read on demand.
 #[derive(Debug)]
 struct FaultyPending {
-    inner: Arc<dyn Pending>,
+    inner: Box<dyn Pending>,
     faults: Faults,
 }
 
 impl Pending for FaultyPending {
-    fn wait(&self) -> Result<Finished> {
+    fn wait(self: Box<Self>) -> Result<Finished> {
         self.faults.read("the step's results")?;
         self.inner.wait()
     }

@@ -213,7 +213,7 @@ impl Program {
     ///
     /// # Errors
     /// When the store is lost, or the device is.
-    pub(crate) fn submit(&mut self) -> Result<Option<Arc<dyn Pending>>> {
+    pub(crate) fn submit(&mut self) -> Result<Option<Box<dyn Pending>>> {
         let Some(deferred) = self.loaded.deferred() else { return Ok(None) };
         let store = self.store.clone();
         let _turn = store.take_turn();

@@ -6,15 +6,15 @@ use crate::program::Outcome;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Results of one run, in a slot that is used again when nobody holds it.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) step: u64,
     pub(crate) names: Arc<[(String, DType)]>,
-    /// The run, while nobody has waited for it.
-    pub(crate) pending: Option<Arc<dyn Pending>>,
+    /// The run, while nobody waits for it.
+    pub(crate) pending: Mutex<Option<Box<dyn Pending>>>,
     pub(crate) done: OnceLock<Done>,
     /// Whether the caller has seen the error.
     pub(crate) seen: AtomicBool,
@@ -53,7 +53,8 @@ impl Slot {
     /// What the run gave; waits for it.
     pub(crate) fn done(&self) -> &Done {
         self.done.get_or_init(|| {
-            let pending = self.pending.as_ref().expect("a run is pending or done");
+            let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let pending = pending.expect("a run is pending or done");
             let finished = pending.wait().and_then(|f| Done::new(self.step, f.outcome, f.outputs));
             finished.unwrap_or_else(|error| Done { error: Some(error), values: Vec::new() })
         })

@@ -19,7 +19,7 @@ use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Steps whose results can be unread at once without new memory.
 const SLOTS: usize = 4;
@@ -116,10 +116,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         let slot = Arc::get_mut(&mut self.slots[index]).expect("nobody else holds a free slot");
         let mut values = slot.done.take().unwrap_or_default().values;
         (slot.step, slot.seen) = (step, AtomicBool::new(false));
-        slot.pending = self.program.submit()?;
-        if slot.pending.is_none() {
-            let outcome = self.program.run(&mut values);
-            slot.done = OnceLock::from(Done::new(step, outcome, values)?);
+        match self.program.submit()? {
+            Some(pending) => slot.pending = Mutex::new(Some(pending)),
+            None => {
+                let outcome = self.program.run(&mut values);
+                slot.done = OnceLock::from(Done::new(step, outcome, values)?);
+            }
         }
         self.attempted += 1;
         let step = Step { slot: Arc::clone(&self.slots[index]) };

@@ -81,7 +81,8 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
         invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         workgroup_memory: limits.max_compute_workgroup_storage_size,
         storage_buffers: limits.max_storage_buffers_per_shader_stage as usize,
-        binding_bytes: usize::try_from(limits.max_storage_buffer_binding_size).unwrap_or(usize::MAX),
+        // Shaders count bytes and elements in 32 bits.
+        binding_bytes: limits.max_storage_buffer_binding_size.min(u32::MAX.into()) as usize,
         workgroups: limits.max_compute_workgroups_per_dimension,
         subgroup: None,
         f16: false,

@@ -4,8 +4,13 @@ use super::adapter::AdapterReport;
 use super::pipelines::Pipelines;
 use gradloom_codegen::wgsl::Limits;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use wgpu::{Buffer, BufferDescriptor, BufferUsages, Device, ErrorFilter, Queue};
+use std::time::Duration;
+use wgpu::{
+    Buffer, BufferDescriptor, BufferUsages, CommandEncoder, Device, ErrorFilter, PollError, PollType, Queue,
+    SubmissionIndex,
+};
 
 /// A device with what programs on it share.
 #[derive(Debug)]
@@ -41,13 +46,52 @@ impl Gpu {
         pollster::block_on(scope.pop()).is_none().then_some(buffer)
     }
 
+    /// Submits what was encoded.
+    ///
+    /// # Errors
+    /// When the device is lost, or was found ill.
+    pub(super) fn submit(&self, encoder: CommandEncoder) -> Result<SubmissionIndex> {
+        let submission = self.queue.submit([encoder.finish()]);
+        // A lost device takes no work and says so to nobody: only its numbers of submissions stand still.
+        let look =
+            PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(Duration::ZERO) };
+        if let Some(error @ PollError::WrongSubmissionIndex(..)) = self.poll(look) {
+            self.refused(&error);
+        }
+        self.health.check()?;
+        Ok(submission)
+    }
+
     /// Waits for everything that was submitted up to an index.
-    pub(super) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
-        let poll = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
-        if let Err(error) = self.device.poll(poll) {
-            self.health.fail(ErrorKind::Device, format!("waiting for the GPU failed: {error}"));
+    ///
+    /// # Errors
+    /// When the device is lost, or was found ill.
+    pub(super) fn wait(&self, submission: SubmissionIndex) -> Result<()> {
+        let wait = PollType::Wait { submission_index: Some(submission), timeout: None };
+        if let Some(error) = self.poll(wait) {
+            self.refused(&error);
         }
         self.health.check()
+    }
+
+    /// Notes why the device does not do what it should: most often, because it is lost.
+    fn refused(&self, error: &PollError) {
+        // The loss is announced when what was submitted before has ended.
+        self.poll(PollType::wait_indefinitely());
+        self.health.fail(ErrorKind::Device, format!("the GPU does not answer: {error}"));
+    }
+
+    /// Lets the device announce what has happened; gives what keeps it from that.
+    fn poll(&self, poll: PollType) -> Option<PollError> {
+        // wgpu panics when a device is lost during a wait, after it has announced the loss.
+        let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
+        polled.map_or_else(
+            |_| {
+                self.health.fail(ErrorKind::Lost, "the GPU was lost while it was waited for".to_string());
+                None
+            },
+            std::result::Result::err,
+        )
     }
 }
 

@@ -5,11 +5,14 @@
 
 mod adapter;
 mod backend;
+mod download;
 mod gpu;
+mod load;
 mod memory;
 mod pending;
 mod pipelines;
 mod program;
+mod regions;
 mod timestamps;
 
 pub(crate) use adapter::Request;

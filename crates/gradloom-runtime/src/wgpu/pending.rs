@@ -2,8 +2,9 @@
 //!
 //! In: at the end of each step, copies of outputs, guards and status into a staging buffer of its own. Out: their elements, once somebody asks.
 
+use super::download::Download;
 use super::gpu::Gpu;
-use super::memory::{read_staging, staging};
+use super::memory::staging;
 use crate::backend::{Finished, Pending};
 use crate::program::Outcome;
 use gradloom_codegen::wgsl::{STATUS_WORDS, Verdict};
@@ -51,6 +52,11 @@ impl Results {
     pub(super) fn staging(&self) -> Result<Buffer> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.map_or_else(|| staging(&self.gpu, self.bytes), Ok)
+    }
+
+    /// Keeps a staging buffer for a later step.
+    fn put_back(&self, staging: Buffer) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
     }
 
     /// How often results were read so far.
@@ -157,32 +163,32 @@ pub(super) fn gather(access: &Access, start: usize, bytes: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct PendingStep {
     results: Arc<Results>,
-    staging: Option<Buffer>,
-    submission: SubmissionIndex,
+    /// None once somebody waits.
+    download: Option<Download>,
 }
 
 impl PendingStep {
     /// A step whose results go to a staging buffer, just submitted.
     pub(super) fn new(results: &Arc<Results>, staging: Buffer, submission: SubmissionIndex) -> Self {
-        Self { results: Arc::clone(results), staging: Some(staging), submission }
+        Self { results: Arc::clone(results), download: Some(Download::new(staging, submission)) }
     }
 }
 
 impl Pending for PendingStep {
-    fn wait(&self) -> Result<Finished> {
-        let staging = self.staging.as_ref().expect("a staging buffer goes with the step");
-        let mut finished = None;
-        self.results.readbacks.fetch_add(1, Ordering::Relaxed);
-        read_staging(&self.results.gpu, staging, self.submission.clone(), |bytes| {
-            finished = Some(self.results.finished(bytes));
-        })?;
-        Ok(finished.expect("the bytes were read"))
+    fn wait(mut self: Box<Self>) -> Result<Finished> {
+        let results = &self.results;
+        let download = self.download.take().expect("only `wait` takes it, and the step with it");
+        results.readbacks.fetch_add(1, Ordering::Relaxed);
+        let (finished, staging) = download.read(&results.gpu, |bytes| results.finished(bytes))?;
+        results.put_back(staging);
+        Ok(finished)
     }
 }
 
 impl Drop for PendingStep {
     fn drop(&mut self) {
-        let mut free = self.results.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.extend(self.staging.take());
+        if let Some(staging) = self.download.take().and_then(Download::unread) {
+            self.results.put_back(staging);
+        }
     }
 }
