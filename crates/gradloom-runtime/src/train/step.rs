@@ -81,7 +81,9 @@ impl Step {
     /// Whether the parameters were updated.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was updated then.
+    /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was updated then. [`ErrorKind::Lost`]
+    /// when the device is lost; [`ErrorKind::Device`] when it could not hand over the results of a step that was queued, which may have taken effect
+    /// ([`Train::applied_steps`](super::Train::applied_steps) tells).
     pub fn result(&self) -> Result<()> {
         match &self.slot.done().error {
             None => Ok(()),
