@@ -25,6 +25,13 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn is_resident(&self) -> bool;
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is allocated.
     fn memory_limit(&self) -> Option<usize>;
+    /// # Errors
+    /// When the device is lost, or cannot be relied on for another reason.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Takes the device away, for tests.
+    fn lose(&self) {}
     /// Turns ops into launches of this device.
     fn lower(&self, graph: &Graph) -> Result<Lowered>;
     /// Memory for a part of the store or of a program; `None` when there is not that much.

@@ -158,6 +158,14 @@ impl Backend for Faulty {
         self.inner.memory_limit()
     }
 
+    fn check(&self) -> Result<()> {
+        self.inner.check()
+    }
+
+    fn lose(&self) {
+        self.inner.lose();
+    }
+
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
         self.inner.lower(graph)
     }

@@ -85,7 +85,7 @@ impl Download {
             f(&bytes)
         };
         self.staging.unmap();
-        gpu.health.check()?;
+        gpu.check()?;
         Ok((value, self.staging))
     }
 

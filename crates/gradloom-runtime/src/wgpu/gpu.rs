@@ -2,7 +2,7 @@
 
 use super::adapter::AdapterReport;
 use super::pipelines::Pipelines;
-use gradloom_codegen::wgsl::Limits;
+use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +21,8 @@ pub(crate) struct Gpu {
     pub(super) limits: Limits,
     pub(super) health: Arc<Health>,
     pub(super) pipelines: Pipelines,
+    /// See [`super::WgpuOverrides`].
+    pub(super) dispatch: Option<fn(&mut Dispatch)>,
 }
 
 impl Gpu {
@@ -29,9 +31,32 @@ impl Gpu {
         queue: Queue,
         report: AdapterReport,
         limits: Limits,
+        dispatch: Option<fn(&mut Dispatch)>,
         health: Arc<Health>,
     ) -> Self {
-        Self { device, queue, report, limits, health, pipelines: Pipelines::default() }
+        Self { device, queue, report, limits, health, pipelines: Pipelines::default(), dispatch }
+    }
+
+    /// # Errors
+    /// What went wrong so far: nothing that was computed since can be relied on.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.health.kind() == Some(ErrorKind::Device) {
+            // A lost device may refuse a command before it announces that it is lost, which it does once the work before has ended.
+            self.poll(PollType::wait_indefinitely());
+        }
+        self.health.check()
+    }
+
+    /// Does something, and gives what the validation or the driver says against it.
+    pub(super) fn validated<R>(&self, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
+        let scopes =
+            [ErrorFilter::Internal, ErrorFilter::Validation].map(|f| self.device.push_error_scope(f));
+        let value = f();
+        let mut failure = None;
+        for scope in scopes.into_iter().rev() {
+            failure = failure.or(pollster::block_on(scope.pop()));
+        }
+        failure.map_or(Ok(value), Err)
     }
 
     /// A zeroed buffer, or `None` if there is not that much memory.
@@ -58,7 +83,7 @@ impl Gpu {
         if let Some(error @ PollError::WrongSubmissionIndex(..)) = self.poll(look) {
             self.refused(&error);
         }
-        self.health.check()?;
+        self.check()?;
         Ok(submission)
     }
 
@@ -71,13 +96,11 @@ impl Gpu {
         if let Some(error) = self.poll(wait) {
             self.refused(&error);
         }
-        self.health.check()
+        self.check()
     }
 
     /// Notes why the device does not do what it should: most often, because it is lost.
     fn refused(&self, error: &PollError) {
-        // The loss is announced when what was submitted before has ended.
-        self.poll(PollType::wait_indefinitely());
         self.health.fail(ErrorKind::Device, format!("the GPU does not answer: {error}"));
     }
 
@@ -122,9 +145,11 @@ impl Health {
         }
     }
 
-    /// # Errors
-    /// What went wrong so far: nothing that was computed since can be relied on.
-    pub(super) fn check(&self) -> Result<()> {
+    fn kind(&self) -> Option<ErrorKind> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(kind, _)| *kind)
+    }
+
+    fn check(&self) -> Result<()> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match &*trouble {
             None => Ok(()),

@@ -5,13 +5,13 @@
 
 use super::gpu::Gpu;
 use super::pending::{Results, STATUS_BYTES};
-use super::pipelines::Pipeline;
+use super::pipelines::{Pipeline, refused};
 use super::program::{Ready, WgpuProgram, encode};
 use super::regions::{Regions, allocate, on_device};
 use crate::memory::{Allocate, Memory};
 use crate::profile::Profile;
 use crate::store::Content;
-use gradloom_codegen::wgsl::{Bound, Dispatch, Limits, Operands, Shaders, guards, shaders};
+use gradloom_codegen::wgsl::{Bound, Dispatch, Operands, Shaders, guards, shaders};
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch};
@@ -67,6 +67,12 @@ struct Shader<'a> {
     dispatch: &'a Dispatch,
 }
 
+impl Shader<'_> {
+    fn refused(&self, plan: &Plan, graph: &Graph, why: &wgpu::Error) -> Error {
+        self.part.blame(plan, graph, refused(self.dispatch, why))
+    }
+}
+
 impl WgpuProgram {
     /// Loads a plan.
     ///
@@ -79,8 +85,8 @@ impl WgpuProgram {
         store: &Content,
         with: Allocate<'_>,
     ) -> Result<Self> {
-        gpu.health.check()?;
-        let units = units(graph, plan, &gpu.limits)?;
+        gpu.check()?;
+        let units = units(graph, plan, gpu)?;
         let shaders: Vec<Shader<'_>> = units.iter().flat_map(Unit::shaders).collect();
         let memory = Regions::new(graph, plan, store, with)?;
 
@@ -91,7 +97,8 @@ impl WgpuProgram {
         let mut binder = Binder { gpu, memory: &memory, with, tables: Vec::new() };
         let mut ready = Vec::with_capacity(shaders.len());
         for (shader, pipeline) in shaders.iter().zip(pipelines) {
-            let bindings = binder.bind(&pipeline, shader)?;
+            let bindings = gpu.validated(|| binder.bind(&pipeline, shader));
+            let bindings = bindings.map_err(|error| shader.refused(plan, graph, &error))??;
             ready.push(Ready {
                 part: shader.part,
                 pipeline,
@@ -100,6 +107,9 @@ impl WgpuProgram {
             });
         }
         let tables = binder.tables;
+        if let Some((i, error)) = invalid(gpu, &ready) {
+            return Err(shaders[i].refused(plan, graph, &error));
+        }
 
         let (once, steps): (Vec<Ready>, Vec<Ready>) =
             ready.into_iter().partition(|ready| matches!(ready.part, Part::Hoisted(_)));
@@ -124,7 +134,8 @@ impl WgpuProgram {
 }
 
 /// The kernels of a plan: those that run once, then a step's in order, with the guards between its phases.
-fn units(graph: &Graph, plan: &Plan, limits: &Limits) -> Result<Vec<Unit>> {
+fn units(graph: &Graph, plan: &Plan, gpu: &Gpu) -> Result<Vec<Unit>> {
+    let limits = &gpu.limits;
     let of = |part: fn(usize) -> Part, number: usize, launch: &Launch| -> Result<Vec<Unit>> {
         let shaders = shaders(launch, number, plan, graph, limits)?;
         Ok(shaders.into_iter().map(|shaders| Unit { part: part(number), shaders }).collect())
@@ -140,7 +151,11 @@ fn units(graph: &Graph, plan: &Plan, limits: &Limits) -> Result<Vec<Unit>> {
         let guards = Unit { part: Part::Guards, shaders: guards(plan, launch, limits)? };
         step.insert(plan.first_commit(), vec![guards]);
     }
-    Ok(hoisted.into_iter().chain(step).flatten().collect())
+    let mut units: Vec<Unit> = hoisted.into_iter().chain(step).flatten().collect();
+    if let Some(change) = gpu.dispatch {
+        units.iter_mut().flat_map(|unit| &mut unit.shaders.dispatches).for_each(change);
+    }
+    Ok(units)
 }
 
 impl Unit {
@@ -148,6 +163,20 @@ impl Unit {
         let Self { part, shaders: Shaders { operands, dispatches } } = self;
         dispatches.iter().map(|dispatch| Shader { part: *part, operands, dispatch })
     }
+}
+
+/// The first dispatch that cannot be encoded, and why: an encoder says it of all of its dispatches together.
+fn invalid(gpu: &Gpu, all: &[Ready]) -> Option<(usize, wgpu::Error)> {
+    let tried = |some: &[Ready]| {
+        let tried = gpu.validated(|| {
+            let mut encoder = gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+            encode(&mut encoder, some, 0, None);
+            encoder.finish()
+        });
+        tried.err()
+    };
+    tried(all)?;
+    all.chunks(1).enumerate().find_map(|(i, one)| Some((i, tried(one)?)))
 }
 
 /// Whether anything can keep a step from its commit, or from being a success.

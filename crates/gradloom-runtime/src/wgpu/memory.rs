@@ -31,7 +31,7 @@ impl DeviceMemory {
         if into.is_empty() {
             return Ok(());
         }
-        self.gpu.health.check()?;
+        self.gpu.check()?;
         // Copies are of whole words.
         let first = offset / 4 * 4;
         let bytes = (offset + into.len()).next_multiple_of(4) - first;
@@ -44,10 +44,10 @@ impl DeviceMemory {
     }
 
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.gpu.health.check()?;
+        self.gpu.check()?;
         if offset.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
             self.gpu.queue.write_buffer(&self.buffer, offset as u64, bytes);
-            return self.gpu.health.check();
+            return self.gpu.check();
         }
         // Whole words, with what stands beside the bytes.
         let first = offset / 4 * 4;
@@ -55,7 +55,7 @@ impl DeviceMemory {
         self.read(first, &mut words)?;
         words[offset - first..][..bytes.len()].copy_from_slice(bytes);
         self.gpu.queue.write_buffer(&self.buffer, first as u64, &words);
-        self.gpu.health.check()
+        self.gpu.check()
     }
 
     pub(crate) fn copy_to(&self, other: &Self) -> Result<()> {

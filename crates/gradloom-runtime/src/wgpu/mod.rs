@@ -16,6 +16,6 @@ mod regions;
 mod timestamps;
 
 pub(crate) use adapter::Request;
-pub use adapter::{AdapterReport, adapters};
+pub use adapter::{AdapterReport, WgpuOverrides, adapters};
 pub(crate) use backend::WgpuBackend;
 pub(crate) use memory::DeviceMemory;

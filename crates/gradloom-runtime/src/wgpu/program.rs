@@ -78,7 +78,7 @@ impl WgpuProgram {
 
 impl Deferred for WgpuProgram {
     fn submit(&mut self) -> Result<Box<dyn Pending>> {
-        self.gpu.health.check()?;
+        self.gpu.check()?;
         if !self.scalars.is_empty() {
             let (arena, start) = self.memory.place(Region::Step, 0);
             self.gpu.queue.write_buffer(&arena.buffer, start as u64, &self.scalars);

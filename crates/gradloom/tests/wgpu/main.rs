@@ -1,6 +1,7 @@
 //! Training on a device that works beside the host: steps in flight, failures, several programs over one store.
 
 mod failures;
+mod lost;
 
 use gradloom::ir::{DType, Type};
 use gradloom::nn::{Dropout, Embedding, Linear, Module};
