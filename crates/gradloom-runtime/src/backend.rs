@@ -10,6 +10,7 @@ use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Lowered};
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 /// A device that programs can be loaded on.
 pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
@@ -110,6 +111,8 @@ pub(crate) trait Deferred {
 
 /// A step that was queued. Dropping it forgets its results; the step takes effect or not all the same.
 pub(crate) trait Pending: std::fmt::Debug + Send {
+    /// Whether [`Pending::wait`] would not have to wait; the waker is woken when that is so.
+    fn poll(&mut self, waker: &Waker) -> Poll<()>;
     /// Waits for the device.
     fn wait(self: Box<Self>) -> Result<Finished>;
 }

@@ -14,6 +14,7 @@ use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Lowered};
 use gradloom_core::plan::Plan;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 /// What a device can fail to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -301,6 +302,10 @@ struct FaultyPending {
 }
 
 impl Pending for FaultyPending {
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        self.inner.poll(waker)
+    }
+
     fn wait(self: Box<Self>) -> Result<Finished> {
         self.faults.read("the step's results")?;
         self.inner.wait()

@@ -7,6 +7,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
 
 /// Results of one run, in a slot that is used again when nobody holds it.
 #[derive(Debug, Default)]
@@ -60,6 +61,14 @@ impl Slot {
         })
     }
 
+    /// Whether [`Slot::done`] would not have to wait, or somebody waits already; the waker is woken when that is so.
+    fn poll(&self, waker: &Waker) -> Poll<()> {
+        match &mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(pending) if self.done.get().is_none() => pending.poll(waker),
+            _ => Poll::Ready(()),
+        }
+    }
+
     /// Whether the run failed and nobody has seen it.
     pub(crate) fn has_unread_error(&self) -> bool {
         self.done().error.is_some() && !self.seen.load(Ordering::Relaxed)
@@ -103,11 +112,13 @@ impl Step {
         Ok(self.get(super::compile::LOSS)?[0])
     }
 
-    /// The loss before the update, without blocking the thread on devices that compute elsewhere.
+    /// The loss before the update, without blocking the thread on devices that compute elsewhere. The future can be run by any executor, and
+    /// dropped at any time.
     ///
     /// # Errors
     /// As [`Step::result`].
     pub async fn loss_async(&self) -> Result<f32> {
+        std::future::poll_fn(|context| self.slot.poll(context.waker())).await;
         self.loss()
     }
 

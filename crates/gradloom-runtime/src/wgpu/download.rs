@@ -1,11 +1,13 @@
 //! A copy on its way from the device to the host.
 //!
-//! In: a staging buffer, and the submission that copies into it. Out: its bytes, once they are there. Always holds: whoever gets the buffer
-//! back can use it again, as it is neither mapped nor about to be; one whose mapping failed is given up.
+//! In: a staging buffer, and the submission that copies into it. Out: its bytes, once they are there, to who waits or is woken. Always holds:
+//! whoever gets the buffer back can use it again, as it is neither mapped nor about to be; one whose mapping failed is given up; who is to be
+//! woken is, also when the device is lost.
 
 use super::gpu::Gpu;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 use wgpu::{Buffer, BufferAsyncError, MapMode, SubmissionIndex};
 
@@ -21,28 +23,56 @@ pub(super) struct Download {
     arrival: Option<Arc<Arrival>>,
 }
 
-/// How a mapping went.
+/// How a mapping went, and who wants to know.
 #[derive(Debug, Default)]
-struct Arrival {
-    result: Mutex<Option<std::result::Result<(), BufferAsyncError>>>,
+pub(super) struct Arrival {
+    state: Mutex<State>,
     arrived: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    result: Option<std::result::Result<(), BufferAsyncError>>,
+    wakers: Vec<Waker>,
+}
+
 impl Arrival {
-    fn lock(&self) -> MutexGuard<'_, Option<std::result::Result<(), BufferAsyncError>>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says how the mapping went, unless that was said before.
     fn announce(&self, result: std::result::Result<(), BufferAsyncError>) {
-        *self.lock() = Some(result);
+        let mut state = self.lock();
+        state.result.get_or_insert(result);
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
         self.arrived.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Says that there will be no mapping, unless there was one.
+    pub(super) fn give_up(&self) {
+        self.announce(Err(BufferAsyncError));
+    }
+
+    /// Whether the announcement was made; `waker` is woken then.
+    fn poll(&self, waker: &Waker) -> Poll<()> {
+        let mut state = self.lock();
+        if state.result.is_some() {
+            return Poll::Ready(());
+        }
+        if !state.wakers.iter().any(|known| known.will_wake(waker)) {
+            state.wakers.push(waker.clone());
+        }
+        Poll::Pending
     }
 
     /// Waits for the announcement, which is due.
     fn wait(&self) -> Result<()> {
-        let waited = self.arrived.wait_timeout_while(self.lock(), PATIENCE, |result| result.is_none());
-        let (result, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match &*result {
+        let waited = self.arrived.wait_timeout_while(self.lock(), PATIENCE, |state| state.result.is_none());
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match &state.result {
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => Err(unreadable(&error.to_string())),
             None => Err(unreadable("they were not handed over")),
@@ -71,6 +101,19 @@ impl Download {
         Arc::clone(self.arrival.get_or_insert_with(request))
     }
 
+    /// Whether [`Download::read`] would not have to wait; `waker` is woken when that is so.
+    pub(super) fn poll(&mut self, gpu: &Gpu, waker: &Waker) -> Poll<()> {
+        let asked = self.arrival.is_some();
+        let arrival = self.arrival();
+        if arrival.poll(waker).is_ready() {
+            return Poll::Ready(());
+        }
+        if !asked {
+            gpu.poller.watch(gpu, self.submission.clone(), arrival);
+        }
+        Poll::Pending
+    }
+
     /// Waits for the bytes and shows them to `f`; gives the buffer back, which is free again.
     ///
     /// # Errors
@@ -78,7 +121,7 @@ impl Download {
     pub(super) fn read<R>(mut self, gpu: &Gpu, f: impl FnOnce(&[u8]) -> R) -> Result<(R, Buffer)> {
         let arrival = self.arrival();
         gpu.wait(self.submission)?;
-        arrival.wait()?;
+        arrival.wait().map_err(|error| gpu.explain(error))?;
         let slice = self.staging.slice(..);
         let value = {
             let bytes = slice.get_mapped_range().map_err(|error| unreadable(&error.to_string()))?;

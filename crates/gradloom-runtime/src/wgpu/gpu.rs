@@ -2,6 +2,7 @@
 
 use super::adapter::AdapterReport;
 use super::pipelines::Pipelines;
+use super::poller::Poller;
 use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +22,7 @@ pub(crate) struct Gpu {
     pub(super) limits: Limits,
     pub(super) health: Arc<Health>,
     pub(super) pipelines: Pipelines,
+    pub(super) poller: Poller,
     /// See [`super::WgpuOverrides`].
     pub(super) dispatch: Option<fn(&mut Dispatch)>,
 }
@@ -34,17 +36,37 @@ impl Gpu {
         dispatch: Option<fn(&mut Dispatch)>,
         health: Arc<Health>,
     ) -> Self {
-        Self { device, queue, report, limits, health, pipelines: Pipelines::default(), dispatch }
+        let (pipelines, poller) = (Pipelines::default(), Poller::default());
+        Self { device, queue, report, limits, health, pipelines, poller, dispatch }
     }
 
     /// # Errors
     /// What went wrong so far: nothing that was computed since can be relied on.
     pub(super) fn check(&self) -> Result<()> {
         if self.health.kind() == Some(ErrorKind::Device) {
-            // A lost device may refuse a command before it announces that it is lost, which it does once the work before has ended.
-            self.poll(PollType::wait_indefinitely());
+            self.look_for_loss();
         }
         self.health.check()
+    }
+
+    /// What went wrong when something failed that a device in good health does: it may have been lost.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        self.look_for_loss();
+        self.check().err().unwrap_or(error)
+    }
+
+    /// Notes a loss that was not announced yet: the device refuses work before it says why, if it is another thread that is told.
+    fn look_for_loss(&self) {
+        let nothing = self.queue.submit([]);
+        if self.refuses(nothing) {
+            self.health.fail(ErrorKind::Lost, "the GPU was lost".to_string());
+        }
+    }
+
+    /// Whether a submission was not taken. Does not wait.
+    fn refuses(&self, submission: SubmissionIndex) -> bool {
+        let look = PollType::Wait { submission_index: Some(submission), timeout: Some(Duration::ZERO) };
+        matches!(poll(&self.device, &self.health, look), Err(PollError::WrongSubmissionIndex(..)))
     }
 
     /// Does something, and gives what the validation or the driver says against it.
@@ -78,10 +100,8 @@ impl Gpu {
     pub(super) fn submit(&self, encoder: CommandEncoder) -> Result<SubmissionIndex> {
         let submission = self.queue.submit([encoder.finish()]);
         // A lost device takes no work and says so to nobody: only its numbers of submissions stand still.
-        let look =
-            PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(Duration::ZERO) };
-        if let Some(error @ PollError::WrongSubmissionIndex(..)) = self.poll(look) {
-            self.refused(&error);
+        if self.refuses(submission.clone()) {
+            return Err(self.explain(Error::new(ErrorKind::Device, "the GPU refused a submission")));
         }
         self.check()?;
         Ok(submission)
@@ -93,29 +113,22 @@ impl Gpu {
     /// When the device is lost, or was found ill.
     pub(super) fn wait(&self, submission: SubmissionIndex) -> Result<()> {
         let wait = PollType::Wait { submission_index: Some(submission), timeout: None };
-        if let Some(error) = self.poll(wait) {
-            self.refused(&error);
-        }
+        let stopped = |error| Error::new(ErrorKind::Device, format!("the GPU does not answer: {error}"));
+        poll(&self.device, &self.health, wait).map_err(|error| self.explain(stopped(error)))?;
         self.check()
     }
+}
 
-    /// Notes why the device does not do what it should: most often, because it is lost.
-    fn refused(&self, error: &PollError) {
-        self.health.fail(ErrorKind::Device, format!("the GPU does not answer: {error}"));
-    }
-
-    /// Lets the device announce what has happened; gives what keeps it from that.
-    fn poll(&self, poll: PollType) -> Option<PollError> {
-        // wgpu panics when a device is lost during a wait, after it has announced the loss.
-        let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
-        polled.map_or_else(
-            |_| {
-                self.health.fail(ErrorKind::Lost, "the GPU was lost while it was waited for".to_string());
-                None
-            },
-            std::result::Result::err,
-        )
-    }
+/// Lets a device announce what has happened.
+///
+/// # Errors
+/// When it did not get as far as it was waited for: it was lost, or never had the submission.
+pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::result::Result<(), PollError> {
+    // wgpu panics when a device is lost during a wait, after it has announced the loss.
+    catch_unwind(AssertUnwindSafe(|| device.poll(how).map(|_| ()))).unwrap_or_else(|_| {
+        health.fail(ErrorKind::Lost, "the GPU was lost while it was waited for".to_string());
+        Err(PollError::Timeout)
+    })
 }
 
 /// What went wrong on a device outside of the calls that ask.

@@ -124,6 +124,7 @@ impl WgpuProgram {
             pause: pause(plan, &steps),
             steps,
             scalars: vec![0; scalar_bytes(plan)],
+            changed_scalars: Vec::new(),
             results: Arc::new(Results::new(gpu, graph, plan)),
             unique: texts.iter().map(|(_, dispatch)| &dispatch.source).collect::<HashSet<_>>().len(),
             table_bytes: tables.iter().map(Memory::len).sum(),

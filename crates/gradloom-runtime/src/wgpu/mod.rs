@@ -11,8 +11,10 @@ mod load;
 mod memory;
 mod pending;
 mod pipelines;
+mod poller;
 mod program;
 mod regions;
+mod single;
 mod timestamps;
 
 pub(crate) use adapter::Request;

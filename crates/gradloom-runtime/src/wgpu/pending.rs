@@ -15,6 +15,7 @@ use gradloom_core::plan::Plan;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
 use wgpu::{Buffer, SubmissionIndex};
 
 /// Bytes of the status.
@@ -65,21 +66,25 @@ impl Results {
     }
 
     fn finished(&self, bytes: &[u8]) -> Finished {
-        let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b]));
         let mut values: Vec<Vec<u8>> = self
             .copies
             .iter()
             .map(|(access, range, at)| gather(access, range.start, &bytes[*at..]))
             .collect();
         let guards = values.split_off(self.plan.outputs.len());
-        let outcome = match Verdict::new(std::array::from_fn(word)) {
+        let outcome = self.outcome(Verdict::new(words(bytes)));
+        Finished { outcome, outputs: values, guards }
+    }
+
+    /// How a step ended, from what decided it.
+    pub(super) fn outcome(&self, verdict: Verdict) -> Result<Outcome> {
+        match verdict {
             Verdict::Committed => Ok(Outcome::Committed),
             Verdict::NotFinite(guard) => Ok(Outcome::NotFinite { guard: self.plan.guards[guard].0.clone() }),
             Verdict::Trapped { launch, position, index, bound } => {
                 Err(self.trapped(&self.plan.launches[launch], position, index, bound))
             }
-        };
-        Finished { outcome, outputs: values, guards }
+        }
     }
 
     /// The message of a trap, with the place in the user's source.
@@ -113,6 +118,11 @@ impl Results {
             None => error.note(format!("in `{}`", op.kind.name())),
         }
     }
+}
+
+/// The words at the start of some bytes.
+pub(super) fn words(bytes: &[u8]) -> [u32; STATUS_WORDS] {
+    std::array::from_fn(|i| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b])))
 }
 
 /// Shape of the indices that a kernel checks against a bound.
@@ -175,6 +185,11 @@ impl PendingStep {
 }
 
 impl Pending for PendingStep {
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        let download = self.download.as_mut().expect("only `wait` takes it, and the step with it");
+        download.poll(&self.results.gpu, waker)
+    }
+
     fn wait(mut self: Box<Self>) -> Result<Finished> {
         let results = &self.results;
         let download = self.download.take().expect("only `wait` takes it, and the step with it");

@@ -11,6 +11,7 @@ use crate::profile::{LaunchSpan, Profile};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
+use std::ops::Range;
 use std::sync::Arc;
 use wgpu::{BindGroup, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor};
 
@@ -33,6 +34,8 @@ pub(super) struct WgpuProgram {
     pub(super) pause: usize,
     /// The per-step block, which is written as a whole.
     pub(super) scalars: Vec<u8>,
+    /// What of it was set since it was last written.
+    pub(super) changed_scalars: Vec<Range<usize>>,
     pub(super) results: Arc<Results>,
     pub(super) unique: usize,
     /// Bytes of the tables that shaders have of their own.
@@ -79,6 +82,7 @@ impl WgpuProgram {
 impl Deferred for WgpuProgram {
     fn submit(&mut self) -> Result<Box<dyn Pending>> {
         self.gpu.check()?;
+        self.changed_scalars.clear();
         if !self.scalars.is_empty() {
             let (arena, start) = self.memory.place(Region::Step, 0);
             self.gpu.queue.write_buffer(&arena.buffer, start as u64, &self.scalars);
@@ -123,7 +127,9 @@ impl Loaded for WgpuProgram {
         let buffer = &self.plan.buffers[buffer];
         assert_eq!(bytes.len(), buffer.bytes, "the feed was checked");
         if buffer.role == Role::Scalar {
-            self.scalars[buffer.offset..buffer.offset + bytes.len()].copy_from_slice(bytes);
+            let range = buffer.offset..buffer.offset + bytes.len();
+            self.scalars[range.clone()].copy_from_slice(bytes);
+            self.changed_scalars.push(range);
             return;
         }
         if bytes.is_empty() {
@@ -138,6 +144,10 @@ impl Loaded for WgpuProgram {
             words.resize(bytes.len().next_multiple_of(4), 0);
             self.gpu.queue.write_buffer(&memory.buffer, start as u64, &words);
         }
+    }
+
+    fn run_one(&mut self, launch: usize) -> Result<()> {
+        self.run_launch(launch)
     }
 
     fn deferred(&mut self) -> Option<&mut dyn Deferred> {

@@ -1,5 +1,7 @@
 //! Training on a device that works beside the host: steps in flight, failures, several programs over one store.
 
+mod awaiting;
+mod debug_run;
 mod failures;
 mod lost;
 
