@@ -10,6 +10,7 @@ use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Lowered};
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 /// A device that programs can be loaded on.
 pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
@@ -25,6 +26,13 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn is_resident(&self) -> bool;
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is allocated.
     fn memory_limit(&self) -> Option<usize>;
+    /// # Errors
+    /// When the device is lost, or cannot be relied on for another reason.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Takes the device away, for tests.
+    fn lose(&self) {}
     /// Turns ops into launches of this device.
     fn lower(&self, graph: &Graph) -> Result<Lowered>;
     /// Memory for a part of the store or of a program; `None` when there is not that much.
@@ -98,13 +106,15 @@ pub struct Work {
 /// A program whose steps are queued on a device, which decides itself whether they commit.
 pub(crate) trait Deferred {
     /// Queues a step on what was written before. The caller has the store's turn.
-    fn submit(&mut self) -> Result<Arc<dyn Pending>>;
+    fn submit(&mut self) -> Result<Box<dyn Pending>>;
 }
 
-/// A step that was queued.
-pub(crate) trait Pending: std::fmt::Debug + Send + Sync {
-    /// Waits for the device. To be called once.
-    fn wait(&self) -> Result<Finished>;
+/// A step that was queued. Dropping it forgets its results; the step takes effect or not all the same.
+pub(crate) trait Pending: std::fmt::Debug + Send {
+    /// Whether [`Pending::wait`] would not have to wait; the waker is woken when that is so.
+    fn poll(&mut self, waker: &Waker) -> Poll<()>;
+    /// Waits for the device.
+    fn wait(self: Box<Self>) -> Result<Finished>;
 }
 
 /// What a step left.

@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::cpu::{CpuBackend, Loops};
 use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
-use crate::wgpu::{Request, WgpuBackend};
+use crate::wgpu::{Request, WgpuBackend, WgpuOverrides};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Device {
     /// As [`Device::wgpu`].
     #[cfg(feature = "wgpu")]
     pub fn wgpu_named(name: &str) -> Result<Self> {
-        let request = Request { name: name.to_string(), software: true, limit: None };
+        let request = Request { name: name.to_string(), software: true, ..Request::default() };
         Ok(Self::with(WgpuBackend::new(&request, Fusion::On)?))
     }
 
@@ -98,8 +98,25 @@ impl Device {
         limit: fn(&mut gradloom_codegen::wgsl::Limits),
         fusion: Fusion,
     ) -> Result<Self> {
-        let request = Request { name: name.to_string(), software: true, limit: Some(limit) };
+        let overrides = WgpuOverrides { limits: Some(limit), ..WgpuOverrides::default() };
+        Self::wgpu_overriding(name, overrides, fusion)
+    }
+
+    /// Like [`Device::wgpu_limited`], with whatever a test wants to be otherwise.
+    ///
+    /// # Errors
+    /// As [`Device::wgpu`].
+    #[cfg(feature = "wgpu")]
+    #[doc(hidden)]
+    pub fn wgpu_overriding(name: &str, overrides: WgpuOverrides, fusion: Fusion) -> Result<Self> {
+        let request = Request { name: name.to_string(), software: true, overrides };
         Ok(Self::with(WgpuBackend::new(&request, fusion)?))
+    }
+
+    /// Takes the device away, as a crash of its driver does: for tests. Nothing happens on devices that cannot get lost.
+    #[doc(hidden)]
+    pub fn lose(&self) {
+        self.backend.lose();
     }
 
     /// Compiles and plans, and runs nothing: results are NaN.

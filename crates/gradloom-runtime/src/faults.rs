@@ -14,6 +14,7 @@ use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Lowered};
 use gradloom_core::plan::Plan;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 /// What a device can fail to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,6 +159,14 @@ impl Backend for Faulty {
         self.inner.memory_limit()
     }
 
+    fn check(&self) -> Result<()> {
+        self.inner.check()
+    }
+
+    fn lose(&self) {
+        self.inner.lose();
+    }
+
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
         self.inner.lower(graph)
     }
@@ -273,7 +282,7 @@ impl Loaded for FaultyProgram {
 
 /// A queued step fails as a whole: at its submission, or when its results are read.
 impl Deferred for FaultyProgram {
-    fn submit(&mut self) -> Result<Arc<dyn Pending>> {
+    fn submit(&mut self) -> Result<Box<dyn Pending>> {
         if let Some(failing) = self.faults.meet(Fault::Launch, self.plan.launches.len()) {
             return Err(failed(&format!(
                 "launch {failing} (`{}`)",
@@ -281,19 +290,23 @@ impl Deferred for FaultyProgram {
             )));
         }
         let inner = self.inner.deferred().expect("it was asked before").submit()?;
-        Ok(Arc::new(FaultyPending { inner, faults: self.faults.clone() }))
+        Ok(Box::new(FaultyPending { inner, faults: self.faults.clone() }))
     }
 }
 
 /// A queued step whose results cannot be read on demand.
 #[derive(Debug)]
 struct FaultyPending {
-    inner: Arc<dyn Pending>,
+    inner: Box<dyn Pending>,
     faults: Faults,
 }
 
 impl Pending for FaultyPending {
-    fn wait(&self) -> Result<Finished> {
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        self.inner.poll(waker)
+    }
+
+    fn wait(self: Box<Self>) -> Result<Finished> {
         self.faults.read("the step's results")?;
         self.inner.wait()
     }

@@ -28,4 +28,4 @@ pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
 pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};
 #[cfg(feature = "wgpu")]
-pub use wgpu::{AdapterReport, adapters};
+pub use wgpu::{AdapterReport, WgpuOverrides, adapters};

@@ -94,6 +94,7 @@ impl Program {
         initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
         change: impl FnOnce(Plan) -> Plan,
     ) -> Result<Self> {
+        device.backend.check()?;
         // In every build: memory safety of the kernels rests on it.
         verify_graph(&graph, "passes")?;
         let graph = Arc::new(graph);
@@ -108,7 +109,9 @@ impl Program {
             let plan = Arc::new(plan);
             Ok((Arc::clone(&plan), device.backend.load(&graph, &plan, content, &allocate)?))
         };
-        let (plan, loaded) = store.extend(&graph, &allocate, plan, initial, load)?;
+        let extended = store.extend(&graph, &allocate, plan, initial, load);
+        // A device that was lost meanwhile looks as if it had no memory.
+        let (plan, loaded) = extended.map_err(|error| device.backend.check().err().unwrap_or(error))?;
         let port = |kind: &OpKind| match kind {
             OpKind::Input { name, ty } => Some((false, name.clone(), ty.clone())),
             OpKind::Scalar { name, dtype } => Some((true, name.clone(), Type::scalar(*dtype))),
@@ -213,7 +216,7 @@ impl Program {
     ///
     /// # Errors
     /// When the store is lost, or the device is.
-    pub(crate) fn submit(&mut self) -> Result<Option<Arc<dyn Pending>>> {
+    pub(crate) fn submit(&mut self) -> Result<Option<Box<dyn Pending>>> {
         let Some(deferred) = self.loaded.deferred() else { return Ok(None) };
         let store = self.store.clone();
         let _turn = store.take_turn();

@@ -40,14 +40,19 @@ impl Verdict {
     pub fn new(status: [u32; STATUS_WORDS]) -> Self {
         match status[0] {
             0 => Verdict::Committed,
-            TRAPPED => Verdict::Trapped {
-                launch: status[1] as usize - 1,
-                position: status[2] as usize,
-                index: status[3].cast_signed(),
-                bound: status[4] as usize,
-            },
+            TRAPPED => Self::trap(status).expect("what trapped is said"),
             guard => Verdict::NotFinite((guard - FIRST_GUARD) as usize),
         }
+    }
+
+    /// What trapped so far, be the verdict there or not.
+    pub fn trap(status: [u32; STATUS_WORDS]) -> Option<Self> {
+        Some(Verdict::Trapped {
+            launch: (status[1] as usize).checked_sub(1)?,
+            position: status[2] as usize,
+            index: status[3].cast_signed(),
+            bound: status[4] as usize,
+        })
     }
 }
 

@@ -6,15 +6,16 @@ use crate::program::Outcome;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
 
 /// Results of one run, in a slot that is used again when nobody holds it.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) step: u64,
     pub(crate) names: Arc<[(String, DType)]>,
-    /// The run, while nobody has waited for it.
-    pub(crate) pending: Option<Arc<dyn Pending>>,
+    /// The run, while nobody waits for it.
+    pub(crate) pending: Mutex<Option<Box<dyn Pending>>>,
     pub(crate) done: OnceLock<Done>,
     /// Whether the caller has seen the error.
     pub(crate) seen: AtomicBool,
@@ -53,10 +54,19 @@ impl Slot {
     /// What the run gave; waits for it.
     pub(crate) fn done(&self) -> &Done {
         self.done.get_or_init(|| {
-            let pending = self.pending.as_ref().expect("a run is pending or done");
+            let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let pending = pending.expect("a run is pending or done");
             let finished = pending.wait().and_then(|f| Done::new(self.step, f.outcome, f.outputs));
             finished.unwrap_or_else(|error| Done { error: Some(error), values: Vec::new() })
         })
+    }
+
+    /// Whether [`Slot::done`] would not have to wait, or somebody waits already; the waker is woken when that is so.
+    fn poll(&self, waker: &Waker) -> Poll<()> {
+        match &mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(pending) if self.done.get().is_none() => pending.poll(waker),
+            _ => Poll::Ready(()),
+        }
     }
 
     /// Whether the run failed and nobody has seen it.
@@ -80,7 +90,9 @@ impl Step {
     /// Whether the parameters were updated.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was updated then.
+    /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was updated then. [`ErrorKind::Lost`]
+    /// when the device is lost; [`ErrorKind::Device`] when it could not hand over the results of a step that was queued, which may have taken effect
+    /// ([`Train::applied_steps`](super::Train::applied_steps) tells).
     pub fn result(&self) -> Result<()> {
         match &self.slot.done().error {
             None => Ok(()),
@@ -100,11 +112,13 @@ impl Step {
         Ok(self.get(super::compile::LOSS)?[0])
     }
 
-    /// The loss before the update, without blocking the thread on devices that compute elsewhere.
+    /// The loss before the update, without blocking the thread on devices that compute elsewhere. The future can be run by any executor, and
+    /// dropped at any time.
     ///
     /// # Errors
     /// As [`Step::result`].
     pub async fn loss_async(&self) -> Result<f32> {
+        std::future::poll_fn(|context| self.slot.poll(context.waker())).await;
         self.loss()
     }
 

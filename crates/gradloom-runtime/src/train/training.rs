@@ -19,7 +19,7 @@ use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Steps whose results can be unread at once without new memory.
 const SLOTS: usize = 4;
@@ -88,11 +88,12 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// or a trap (an index out of range) leaves parameters and states as they were; reading the step then gives the error.
     ///
     /// On a device that works beside the host the step is queued, and this returns at once, unless the device has several steps to do already. Each step has its own
-    /// data, numbers and random bits, and decides for itself whether it takes effect.
+    /// data, numbers and random bits, and decides for itself whether it takes effect: those that were queued behind a step that fails do, as if
+    /// its error had been read. An error that nobody reads comes back here, or from [`Train::wait`].
     ///
     /// # Errors
-    /// When data does not have the declared dtype or size (nothing was run); when an earlier step failed and its error was not
-    /// read (on a queue, up to a few steps earlier); when the store is lost.
+    /// When data does not have the declared dtype or size; when an earlier step failed and its error was not read, on a queue one of the
+    /// last four; when the store or the device is lost. Nothing was run then, and the number of attempted steps is as before.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
         // Nobody looks at results before they are asked for, or before there are too many of them.
         let known = |step: &Step| step.slot.done.get().is_some();
@@ -116,10 +117,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         let slot = Arc::get_mut(&mut self.slots[index]).expect("nobody else holds a free slot");
         let mut values = slot.done.take().unwrap_or_default().values;
         (slot.step, slot.seen) = (step, AtomicBool::new(false));
-        slot.pending = self.program.submit()?;
-        if slot.pending.is_none() {
-            let outcome = self.program.run(&mut values);
-            slot.done = OnceLock::from(Done::new(step, outcome, values)?);
+        match self.program.submit()? {
+            Some(pending) => slot.pending = Mutex::new(Some(pending)),
+            None => {
+                let outcome = self.program.run(&mut values);
+                slot.done = OnceLock::from(Done::new(step, outcome, values)?);
+            }
         }
         self.attempted += 1;
         let step = Step { slot: Arc::clone(&self.slots[index]) };
@@ -127,6 +130,15 @@ impl<M: Module, const N: usize> Train<M, N> {
             self.in_flight.push_back(step.clone());
         }
         Ok(step)
+    }
+
+    /// Waits for all steps so far: to be called behind the last one, unless its loss is read and those of the three before it.
+    ///
+    /// # Errors
+    /// Of the first of them that failed and whose error was not read. It counts as read then: another call gives the next one.
+    pub fn wait(&self) -> Result<()> {
+        let unread = self.in_flight.iter().find(|step| step.slot.has_unread_error());
+        unread.map_or(Ok(()), Step::result)
     }
 
     /// A slot that no [`Step`] holds: an old one, or, if the caller keeps them all, a new one.

@@ -81,7 +81,8 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
         invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         workgroup_memory: limits.max_compute_workgroup_storage_size,
         storage_buffers: limits.max_storage_buffers_per_shader_stage as usize,
-        binding_bytes: usize::try_from(limits.max_storage_buffer_binding_size).unwrap_or(usize::MAX),
+        // Shaders count bytes and elements in 32 bits.
+        binding_bytes: limits.max_storage_buffer_binding_size.min(u32::MAX.into()) as usize,
         workgroups: limits.max_compute_workgroups_per_dimension,
         subgroup: None,
         f16: false,
@@ -97,8 +98,20 @@ pub(crate) struct Request {
     pub(crate) name: String,
     /// Whether an adapter that computes on the CPU will do though it was not named.
     pub(crate) software: bool,
-    /// Changes what shaders are made for, within what the adapter offers: for tests of smaller adapters.
-    pub(crate) limit: Option<fn(&mut wgsl::Limits)>,
+    /// What is not as the adapter has it.
+    pub(crate) overrides: WgpuOverrides,
+}
+
+/// What tests have otherwise than the adapter at hand: less of everything, and defects.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct WgpuOverrides {
+    /// Changes what shaders are made for, within what the adapter offers.
+    pub limits: Option<fn(&mut wgsl::Limits)>,
+    /// Bytes of a buffer, at most.
+    pub buffer_bytes: Option<u64>,
+    /// Changes shaders, as a defect of the compiler or the driver would.
+    pub dispatch: Option<fn(&mut wgsl::Dispatch)>,
 }
 
 /// Opens the best adapter that fits.
@@ -126,11 +139,12 @@ pub(super) fn open(request: &Request) -> Result<Gpu> {
                 .help("name one of these, or use `--device cpu`"),
         });
     };
-    let report = AdapterReport::new(adapter);
+    let mut report = AdapterReport::new(adapter);
     let mut limits = report.limits;
-    if let Some(change) = request.limit {
+    if let Some(change) = request.overrides.limits {
         change(&mut limits);
     }
+    report.buffer_bytes = report.buffer_bytes.min(request.overrides.buffer_bytes.unwrap_or(u64::MAX));
     let features = adapter.features() & (TIMESTAMPS | Features::PIPELINE_CACHE);
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("gradloom"),
@@ -145,5 +159,5 @@ pub(super) fn open(request: &Request) -> Result<Gpu> {
     })?;
     let health = Arc::new(Health::default());
     health.watch(&device);
-    Ok(Gpu::new(device, queue, report, limits, health))
+    Ok(Gpu::new(device, queue, report, limits, request.overrides.dispatch, health))
 }

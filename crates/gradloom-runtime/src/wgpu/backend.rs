@@ -57,6 +57,14 @@ impl Backend for WgpuBackend {
         usize::try_from(self.gpu.report.buffer_bytes).ok()
     }
 
+    fn check(&self) -> Result<()> {
+        self.gpu.check()
+    }
+
+    fn lose(&self) {
+        self.gpu.device.destroy();
+    }
+
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
         Ok(wgsl::lower_fused(graph, fuse(graph, self.fusion)?, &self.gpu.limits))
     }

@@ -2,10 +2,16 @@
 
 use super::adapter::AdapterReport;
 use super::pipelines::Pipelines;
-use gradloom_codegen::wgsl::Limits;
+use super::poller::Poller;
+use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use wgpu::{Buffer, BufferDescriptor, BufferUsages, Device, ErrorFilter, Queue};
+use std::time::Duration;
+use wgpu::{
+    Buffer, BufferDescriptor, BufferUsages, CommandEncoder, Device, ErrorFilter, PollError, PollType, Queue,
+    SubmissionIndex,
+};
 
 /// A device with what programs on it share.
 #[derive(Debug)]
@@ -16,6 +22,9 @@ pub(crate) struct Gpu {
     pub(super) limits: Limits,
     pub(super) health: Arc<Health>,
     pub(super) pipelines: Pipelines,
+    pub(super) poller: Poller,
+    /// See [`super::WgpuOverrides`].
+    pub(super) dispatch: Option<fn(&mut Dispatch)>,
 }
 
 impl Gpu {
@@ -24,9 +33,52 @@ impl Gpu {
         queue: Queue,
         report: AdapterReport,
         limits: Limits,
+        dispatch: Option<fn(&mut Dispatch)>,
         health: Arc<Health>,
     ) -> Self {
-        Self { device, queue, report, limits, health, pipelines: Pipelines::default() }
+        let (pipelines, poller) = (Pipelines::default(), Poller::default());
+        Self { device, queue, report, limits, health, pipelines, poller, dispatch }
+    }
+
+    /// # Errors
+    /// What went wrong so far: nothing that was computed since can be relied on.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.health.kind() == Some(ErrorKind::Device) {
+            self.look_for_loss();
+        }
+        self.health.check()
+    }
+
+    /// What went wrong when something failed that a device in good health does: it may have been lost.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        self.look_for_loss();
+        self.check().err().unwrap_or(error)
+    }
+
+    /// Notes a loss that was not announced yet: the device refuses work before it says why, if it is another thread that is told.
+    fn look_for_loss(&self) {
+        let nothing = self.queue.submit([]);
+        if self.refuses(nothing) {
+            self.health.fail(ErrorKind::Lost, "the GPU was lost".to_string());
+        }
+    }
+
+    /// Whether a submission was not taken. Does not wait.
+    fn refuses(&self, submission: SubmissionIndex) -> bool {
+        let look = PollType::Wait { submission_index: Some(submission), timeout: Some(Duration::ZERO) };
+        matches!(poll(&self.device, &self.health, look), Err(PollError::WrongSubmissionIndex(..)))
+    }
+
+    /// Does something, and gives what the validation or the driver says against it.
+    pub(super) fn validated<R>(&self, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
+        let scopes =
+            [ErrorFilter::Internal, ErrorFilter::Validation].map(|f| self.device.push_error_scope(f));
+        let value = f();
+        let mut failure = None;
+        for scope in scopes.into_iter().rev() {
+            failure = failure.or(pollster::block_on(scope.pop()));
+        }
+        failure.map_or(Ok(value), Err)
     }
 
     /// A zeroed buffer, or `None` if there is not that much memory.
@@ -41,14 +93,42 @@ impl Gpu {
         pollster::block_on(scope.pop()).is_none().then_some(buffer)
     }
 
-    /// Waits for everything that was submitted up to an index.
-    pub(super) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
-        let poll = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
-        if let Err(error) = self.device.poll(poll) {
-            self.health.fail(ErrorKind::Device, format!("waiting for the GPU failed: {error}"));
+    /// Submits what was encoded.
+    ///
+    /// # Errors
+    /// When the device is lost, or was found ill.
+    pub(super) fn submit(&self, encoder: CommandEncoder) -> Result<SubmissionIndex> {
+        let submission = self.queue.submit([encoder.finish()]);
+        // A lost device takes no work and says so to nobody: only its numbers of submissions stand still.
+        if self.refuses(submission.clone()) {
+            return Err(self.explain(Error::new(ErrorKind::Device, "the GPU refused a submission")));
         }
-        self.health.check()
+        self.check()?;
+        Ok(submission)
     }
+
+    /// Waits for everything that was submitted up to an index.
+    ///
+    /// # Errors
+    /// When the device is lost, or was found ill.
+    pub(super) fn wait(&self, submission: SubmissionIndex) -> Result<()> {
+        let wait = PollType::Wait { submission_index: Some(submission), timeout: None };
+        let stopped = |error| Error::new(ErrorKind::Device, format!("the GPU does not answer: {error}"));
+        poll(&self.device, &self.health, wait).map_err(|error| self.explain(stopped(error)))?;
+        self.check()
+    }
+}
+
+/// Lets a device announce what has happened.
+///
+/// # Errors
+/// When it did not get as far as it was waited for: it was lost, or never had the submission.
+pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::result::Result<(), PollError> {
+    // wgpu panics when a device is lost during a wait, after it has announced the loss.
+    catch_unwind(AssertUnwindSafe(|| device.poll(how).map(|_| ()))).unwrap_or_else(|_| {
+        health.fail(ErrorKind::Lost, "the GPU was lost while it was waited for".to_string());
+        Err(PollError::Timeout)
+    })
 }
 
 /// What went wrong on a device outside of the calls that ask.
@@ -78,9 +158,11 @@ impl Health {
         }
     }
 
-    /// # Errors
-    /// What went wrong so far: nothing that was computed since can be relied on.
-    pub(super) fn check(&self) -> Result<()> {
+    fn kind(&self) -> Option<ErrorKind> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(kind, _)| *kind)
+    }
+
+    fn check(&self) -> Result<()> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match &*trouble {
             None => Ok(()),

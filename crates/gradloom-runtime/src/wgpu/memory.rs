@@ -1,9 +1,10 @@
 //! A buffer of a device.
 
+use super::download::Download;
 use super::gpu::Gpu;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
-use wgpu::{Buffer, BufferUsages, CommandEncoderDescriptor, MapMode, SubmissionIndex};
+use wgpu::{Buffer, BufferUsages, CommandEncoderDescriptor};
 
 /// Bytes on a device.
 #[derive(Debug)]
@@ -30,22 +31,23 @@ impl DeviceMemory {
         if into.is_empty() {
             return Ok(());
         }
+        self.gpu.check()?;
         // Copies are of whole words.
         let first = offset / 4 * 4;
         let bytes = (offset + into.len()).next_multiple_of(4) - first;
         let staging = staging(&self.gpu, bytes)?;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(&self.buffer, first as u64, &staging, 0, bytes as u64);
-        let submission = self.gpu.queue.submit([encoder.finish()]);
-        read_staging(&self.gpu, &staging, submission, |mapped| {
-            into.copy_from_slice(&mapped[offset - first..][..into.len()]);
-        })
+        let submission = self.gpu.submit(encoder)?;
+        let copy = |mapped: &[u8]| into.copy_from_slice(&mapped[offset - first..][..into.len()]);
+        Download::new(staging, submission).read(&self.gpu, copy).map(|_| ())
     }
 
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.gpu.check()?;
         if offset.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
             self.gpu.queue.write_buffer(&self.buffer, offset as u64, bytes);
-            return self.gpu.health.check();
+            return self.gpu.check();
         }
         // Whole words, with what stands beside the bytes.
         let first = offset / 4 * 4;
@@ -53,14 +55,13 @@ impl DeviceMemory {
         self.read(first, &mut words)?;
         words[offset - first..][..bytes.len()].copy_from_slice(bytes);
         self.gpu.queue.write_buffer(&self.buffer, first as u64, &words);
-        self.gpu.health.check()
+        self.gpu.check()
     }
 
     pub(crate) fn copy_to(&self, other: &Self) -> Result<()> {
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(&self.buffer, 0, &other.buffer, 0, self.buffer.size());
-        self.gpu.queue.submit([encoder.finish()]);
-        self.gpu.health.check()
+        self.gpu.submit(encoder).map(|_| ())
     }
 }
 
@@ -71,26 +72,4 @@ pub(super) fn staging(gpu: &Gpu, bytes: usize) -> Result<Buffer> {
         Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of results"))
             .help("capture fewer or smaller tensors")
     })
-}
-
-/// Waits for a submission, and shows the staging buffer's bytes to `f`.
-pub(super) fn read_staging(
-    gpu: &Gpu,
-    staging: &Buffer,
-    submission: SubmissionIndex,
-    f: impl FnOnce(&[u8]),
-) -> Result<()> {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let slice = staging.slice(..);
-    slice.map_async(MapMode::Read, move |result| {
-        // Nobody listens any more if waiting failed.
-        let _ = sender.send(result);
-    });
-    gpu.wait(submission)?;
-    let failed =
-        |what: String| Error::new(ErrorKind::Device, format!("results of the GPU cannot be read: {what}"));
-    receiver.recv().map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
-    f(&slice.get_mapped_range().map_err(|error| failed(error.to_string()))?);
-    staging.unmap();
-    gpu.health.check()
 }

@@ -5,14 +5,19 @@
 
 mod adapter;
 mod backend;
+mod download;
 mod gpu;
+mod load;
 mod memory;
 mod pending;
 mod pipelines;
+mod poller;
 mod program;
+mod regions;
+mod single;
 mod timestamps;
 
 pub(crate) use adapter::Request;
-pub use adapter::{AdapterReport, adapters};
+pub use adapter::{AdapterReport, WgpuOverrides, adapters};
 pub(crate) use backend::WgpuBackend;
 pub(crate) use memory::DeviceMemory;

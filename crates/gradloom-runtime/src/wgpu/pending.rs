@@ -2,8 +2,9 @@
 //!
 //! In: at the end of each step, copies of outputs, guards and status into a staging buffer of its own. Out: their elements, once somebody asks.
 
+use super::download::Download;
 use super::gpu::Gpu;
-use super::memory::{read_staging, staging};
+use super::memory::staging;
 use crate::backend::{Finished, Pending};
 use crate::program::Outcome;
 use gradloom_codegen::wgsl::{STATUS_WORDS, Verdict};
@@ -14,6 +15,7 @@ use gradloom_core::plan::Plan;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
 use wgpu::{Buffer, SubmissionIndex};
 
 /// Bytes of the status.
@@ -53,27 +55,36 @@ impl Results {
         free.map_or_else(|| staging(&self.gpu, self.bytes), Ok)
     }
 
+    /// Keeps a staging buffer for a later step.
+    fn put_back(&self, staging: Buffer) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
+    }
+
     /// How often results were read so far.
     pub(super) fn readbacks(&self) -> usize {
         self.readbacks.load(Ordering::Relaxed)
     }
 
     fn finished(&self, bytes: &[u8]) -> Finished {
-        let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b]));
         let mut values: Vec<Vec<u8>> = self
             .copies
             .iter()
             .map(|(access, range, at)| gather(access, range.start, &bytes[*at..]))
             .collect();
         let guards = values.split_off(self.plan.outputs.len());
-        let outcome = match Verdict::new(std::array::from_fn(word)) {
+        let outcome = self.outcome(Verdict::new(words(bytes)));
+        Finished { outcome, outputs: values, guards }
+    }
+
+    /// How a step ended, from what decided it.
+    pub(super) fn outcome(&self, verdict: Verdict) -> Result<Outcome> {
+        match verdict {
             Verdict::Committed => Ok(Outcome::Committed),
             Verdict::NotFinite(guard) => Ok(Outcome::NotFinite { guard: self.plan.guards[guard].0.clone() }),
             Verdict::Trapped { launch, position, index, bound } => {
                 Err(self.trapped(&self.plan.launches[launch], position, index, bound))
             }
-        };
-        Finished { outcome, outputs: values, guards }
+        }
     }
 
     /// The message of a trap, with the place in the user's source.
@@ -107,6 +118,11 @@ impl Results {
             None => error.note(format!("in `{}`", op.kind.name())),
         }
     }
+}
+
+/// The words at the start of some bytes.
+pub(super) fn words(bytes: &[u8]) -> [u32; STATUS_WORDS] {
+    std::array::from_fn(|i| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b])))
 }
 
 /// Shape of the indices that a kernel checks against a bound.
@@ -157,32 +173,37 @@ pub(super) fn gather(access: &Access, start: usize, bytes: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct PendingStep {
     results: Arc<Results>,
-    staging: Option<Buffer>,
-    submission: SubmissionIndex,
+    /// None once somebody waits.
+    download: Option<Download>,
 }
 
 impl PendingStep {
     /// A step whose results go to a staging buffer, just submitted.
     pub(super) fn new(results: &Arc<Results>, staging: Buffer, submission: SubmissionIndex) -> Self {
-        Self { results: Arc::clone(results), staging: Some(staging), submission }
+        Self { results: Arc::clone(results), download: Some(Download::new(staging, submission)) }
     }
 }
 
 impl Pending for PendingStep {
-    fn wait(&self) -> Result<Finished> {
-        let staging = self.staging.as_ref().expect("a staging buffer goes with the step");
-        let mut finished = None;
-        self.results.readbacks.fetch_add(1, Ordering::Relaxed);
-        read_staging(&self.results.gpu, staging, self.submission.clone(), |bytes| {
-            finished = Some(self.results.finished(bytes));
-        })?;
-        Ok(finished.expect("the bytes were read"))
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        let download = self.download.as_mut().expect("only `wait` takes it, and the step with it");
+        download.poll(&self.results.gpu, waker)
+    }
+
+    fn wait(mut self: Box<Self>) -> Result<Finished> {
+        let results = &self.results;
+        let download = self.download.take().expect("only `wait` takes it, and the step with it");
+        results.readbacks.fetch_add(1, Ordering::Relaxed);
+        let (finished, staging) = download.read(&results.gpu, |bytes| results.finished(bytes))?;
+        results.put_back(staging);
+        Ok(finished)
     }
 }
 
 impl Drop for PendingStep {
     fn drop(&mut self) {
-        let mut free = self.results.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.extend(self.staging.take());
+        if let Some(staging) = self.download.take().and_then(Download::unread) {
+            self.results.put_back(staging);
+        }
     }
 }

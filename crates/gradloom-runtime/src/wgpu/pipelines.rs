@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType,
-    ComputePipeline, ComputePipelineDescriptor, ErrorFilter, PipelineLayout, PipelineLayoutDescriptor,
+    ComputePipeline, ComputePipelineDescriptor, PipelineLayout, PipelineLayoutDescriptor,
     ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource, ShaderStages,
 };
 
@@ -28,12 +28,20 @@ pub(crate) struct Pipelines {
 /// Which bindings of a shader may be written.
 fn access(operands: &Operands, dispatch: &Dispatch) -> Vec<bool> {
     let writable = |bound: &Bound| match bound {
-        Bound::Operand(i) => operands.bindings[*i].writable,
+        Bound::Operand(i) | Bound::Piece(i, _) => operands.bindings[*i].writable,
         Bound::Workspace(_) => true,
         Bound::Table(_) => false,
         Bound::Status { writable } => *writable,
     };
     dispatch.bindings.iter().map(writable).collect()
+}
+
+/// What is said of a kernel that the driver or the validation refuses.
+pub(super) fn refused(dispatch: &Dispatch, why: &wgpu::Error) -> Error {
+    let message = format!("the GPU's driver refuses the kernel `{}`: {why}", dispatch.label);
+    Error::new(ErrorKind::Internal, message)
+        .note("this is a defect of gradloom or of the driver: please report it with the kernel's text")
+        .note(dispatch.source.clone())
 }
 
 impl Pipelines {
@@ -90,38 +98,28 @@ impl Pipelines {
 
     fn make(&self, gpu: &Gpu, operands: &Operands, dispatch: &Dispatch) -> Result<Pipeline> {
         let (bindings, layout) = self.layout(gpu, access(operands, dispatch));
-        let scopes = [ErrorFilter::Internal, ErrorFilter::Validation].map(|f| gpu.device.push_error_scope(f));
-        let descriptor = ShaderModuleDescriptor {
-            label: Some(&dispatch.label),
-            source: ShaderSource::Wgsl(dispatch.source.as_str().into()),
-        };
-        // SAFETY: gradloom's kernels stay inside the ranges that the plan's verifier checked, and their loops end.
-        let module =
-            unsafe { gpu.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked()) };
-        let pipeline = gpu.device.create_compute_pipeline(&ComputePipelineDescriptor {
-            label: Some(&dispatch.label),
-            layout: Some(&layout),
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions {
-                zero_initialize_workgroup_memory: false,
-                ..Default::default()
-            },
-            cache: None,
+        let made = gpu.validated(|| {
+            let descriptor = ShaderModuleDescriptor {
+                label: Some(&dispatch.label),
+                source: ShaderSource::Wgsl(dispatch.source.as_str().into()),
+            };
+            // SAFETY: gradloom's kernels stay inside the ranges that the plan's verifier checked, and their loops end.
+            let module = unsafe {
+                gpu.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked())
+            };
+            gpu.device.create_compute_pipeline(&ComputePipelineDescriptor {
+                label: Some(&dispatch.label),
+                layout: Some(&layout),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
+                cache: None,
+            })
         });
-        let mut failure = None;
-        for scope in scopes.into_iter().rev() {
-            failure = failure.or(pollster::block_on(scope.pop()));
-        }
-        match failure {
-            None => Ok(Pipeline { pipeline, bindings }),
-            Some(error) => {
-                let message = format!("the GPU's driver refuses the kernel `{}`: {error}", dispatch.label);
-                Err(Error::new(ErrorKind::Internal, message)
-                    .note("this is a defect of gradloom or of the driver: please report it with the kernel's text")
-                    .note(dispatch.source.clone()))
-            }
-        }
+        made.map(|pipeline| Pipeline { pipeline, bindings }).map_err(|error| refused(dispatch, &error))
     }
 
     fn layout(&self, gpu: &Gpu, writable: Vec<bool>) -> (BindGroupLayout, PipelineLayout) {

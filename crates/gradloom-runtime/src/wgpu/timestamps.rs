@@ -3,8 +3,9 @@
 //! In: a step in the making, while profiling is on. Out: the span of each launch. Such a step is waited for; a device that cannot write timestamps
 //! inside of a pass has no spans.
 
+use super::download::Download;
 use super::gpu::Gpu;
-use super::memory::{read_staging, staging};
+use super::memory::staging;
 use crate::profile::Profile;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
@@ -51,7 +52,8 @@ impl Timestamps {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 8 * self.count as u64);
     }
 
-    /// Waits for a step, and adds its spans; `launches` has the launch of each dispatch, none for the guards.
+    /// Waits for a step, and adds its spans; `launches` has the launch of each dispatch, none for the guards. Not to be used again after an
+    /// error.
     pub(super) fn read(
         &self,
         gpu: &Gpu,
@@ -60,11 +62,10 @@ impl Timestamps {
         profile: &mut Profile,
     ) -> Result<()> {
         let period = f64::from(gpu.queue.get_timestamp_period());
-        let mut times = Vec::new();
-        read_staging(gpu, &self.staging, submission, |bytes| {
-            times =
-                bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect();
-        })?;
+        let words = |bytes: &[u8]| -> Vec<u64> {
+            bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect()
+        };
+        let (times, _) = Download::new(self.staging.clone(), submission).read(gpu, words)?;
         let span =
             |from: u64, to: u64| Duration::from_nanos((to.saturating_sub(from) as f64 * period) as u64);
         let start = Instant::now();

@@ -3,6 +3,7 @@
 mod attention;
 mod index;
 mod random;
+mod refused;
 mod table;
 
 use gradloom_core::fuse::Fusion;

@@ -1,0 +1,139 @@
+//! A copy on its way from the device to the host.
+//!
+//! In: a staging buffer, and the submission that copies into it. Out: its bytes, once they are there, to who waits or is woken. Always holds:
+//! whoever gets the buffer back can use it again, as it is neither mapped nor about to be; one whose mapping failed is given up; who is to be
+//! woken is, also when the device is lost.
+
+use super::gpu::Gpu;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+use wgpu::{Buffer, BufferAsyncError, MapMode, SubmissionIndex};
+
+/// How long a mapping may take after the work before it was done. Another thread may be about to announce it, which takes no time to speak of.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A copy into a staging buffer, which was submitted.
+#[derive(Debug)]
+pub(super) struct Download {
+    staging: Buffer,
+    submission: SubmissionIndex,
+    /// Of the mapping, once it was asked for.
+    arrival: Option<Arc<Arrival>>,
+}
+
+/// How a mapping went, and who wants to know.
+#[derive(Debug, Default)]
+pub(super) struct Arrival {
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    result: Option<std::result::Result<(), BufferAsyncError>>,
+    wakers: Vec<Waker>,
+}
+
+impl Arrival {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says how the mapping went, unless that was said before.
+    fn announce(&self, result: std::result::Result<(), BufferAsyncError>) {
+        let mut state = self.lock();
+        state.result.get_or_insert(result);
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.arrived.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Says that there will be no mapping, unless there was one.
+    pub(super) fn give_up(&self) {
+        self.announce(Err(BufferAsyncError));
+    }
+
+    /// Whether the announcement was made; `waker` is woken then.
+    fn poll(&self, waker: &Waker) -> Poll<()> {
+        let mut state = self.lock();
+        if state.result.is_some() {
+            return Poll::Ready(());
+        }
+        if !state.wakers.iter().any(|known| known.will_wake(waker)) {
+            state.wakers.push(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    /// Waits for the announcement, which is due.
+    fn wait(&self) -> Result<()> {
+        let waited = self.arrived.wait_timeout_while(self.lock(), PATIENCE, |state| state.result.is_none());
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match &state.result {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(unreadable(&error.to_string())),
+            None => Err(unreadable("they were not handed over")),
+        }
+    }
+}
+
+fn unreadable(why: &str) -> Error {
+    Error::new(ErrorKind::Device, format!("results of the GPU cannot be read: {why}"))
+}
+
+impl Download {
+    /// Of what a submission copies into a staging buffer.
+    pub(super) fn new(staging: Buffer, submission: SubmissionIndex) -> Self {
+        Self { staging, submission, arrival: None }
+    }
+
+    /// Asks for the mapping, if nobody has.
+    fn arrival(&mut self) -> Arc<Arrival> {
+        let request = || {
+            let arrival = Arc::new(Arrival::default());
+            let announced = Arc::clone(&arrival);
+            self.staging.slice(..).map_async(MapMode::Read, move |result| announced.announce(result));
+            arrival
+        };
+        Arc::clone(self.arrival.get_or_insert_with(request))
+    }
+
+    /// Whether [`Download::read`] would not have to wait; `waker` is woken when that is so.
+    pub(super) fn poll(&mut self, gpu: &Gpu, waker: &Waker) -> Poll<()> {
+        let asked = self.arrival.is_some();
+        let arrival = self.arrival();
+        if arrival.poll(waker).is_ready() {
+            return Poll::Ready(());
+        }
+        if !asked {
+            gpu.poller.watch(gpu, self.submission.clone(), arrival);
+        }
+        Poll::Pending
+    }
+
+    /// Waits for the bytes and shows them to `f`; gives the buffer back, which is free again.
+    ///
+    /// # Errors
+    /// When the device is lost or ill. The buffer is gone then.
+    pub(super) fn read<R>(mut self, gpu: &Gpu, f: impl FnOnce(&[u8]) -> R) -> Result<(R, Buffer)> {
+        let arrival = self.arrival();
+        gpu.wait(self.submission)?;
+        arrival.wait().map_err(|error| gpu.explain(error))?;
+        let slice = self.staging.slice(..);
+        let value = {
+            let bytes = slice.get_mapped_range().map_err(|error| unreadable(&error.to_string()))?;
+            f(&bytes)
+        };
+        self.staging.unmap();
+        gpu.check()?;
+        Ok((value, self.staging))
+    }
+
+    /// The buffer, if nobody asked for its bytes: it can be used again, as what is submitted later is done later.
+    pub(super) fn unread(self) -> Option<Buffer> {
+        self.arrival.is_none().then_some(self.staging)
+    }
+}

@@ -1,0 +1,70 @@
+//! Waiting on behalf of futures.
+//!
+//! In: submissions, and the mappings that become ready with them. Out: nothing; wgpu announces a mapping to whoever asks the device how far it is, so
+//! a thread asks, from the first future on. (A browser needs none: it announces by itself.) Always holds: each mapping is announced, be it that
+//! the device was lost.
+
+use super::download::Arrival;
+use super::gpu::{Gpu, Health, poll};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle, current};
+use wgpu::{Device, PollType, SubmissionIndex};
+
+/// A thread that waits for a device, once it is needed.
+#[derive(Debug, Default)]
+pub(super) struct Poller {
+    /// None if the system gives no thread.
+    thread: OnceLock<Option<(Sender<Request>, JoinHandle<()>)>>,
+}
+
+#[derive(Debug)]
+struct Request {
+    submission: SubmissionIndex,
+    arrival: Arc<Arrival>,
+}
+
+impl Poller {
+    /// Has a mapping announced when a submission is done.
+    pub(super) fn watch(&self, gpu: &Gpu, submission: SubmissionIndex, arrival: Arc<Arrival>) {
+        let thread = self.thread.get_or_init(|| start(gpu.device.clone(), Arc::clone(&gpu.health)));
+        let request = Request { submission, arrival };
+        let unsent = match thread {
+            Some((sender, _)) => sender.send(request).map_err(|refused| refused.0).err(),
+            None => Some(request),
+        };
+        if let Some(request) = unsent {
+            request.serve(&gpu.device, &gpu.health);
+        }
+    }
+}
+
+fn start(device: Device, health: Arc<Health>) -> Option<(Sender<Request>, JoinHandle<()>)> {
+    let (sender, requests): (_, Receiver<Request>) = channel();
+    let serve = move || requests.iter().for_each(|request| request.serve(&device, &health));
+    let thread = Builder::new().name("gradloom GPU".to_string()).spawn(serve).ok()?;
+    Some((sender, thread))
+}
+
+impl Request {
+    fn serve(self, device: &Device, health: &Health) {
+        let wait = PollType::Wait { submission_index: Some(self.submission), timeout: None };
+        if poll(device, health, wait).is_err() {
+            // Whoever is woken finds out why.
+            self.arrival.give_up();
+        }
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        if let Some(Some((sender, thread))) = self.thread.take() {
+            drop(sender);
+            // The last owner of the device may be what this thread has just woken.
+            if thread.thread().id() != current().id() {
+                // It ends by itself, and has nothing to say.
+                let _ = thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The memory of a program: what stands behind the plan's regions.
+//!
+//! In: a plan and the store that it was made for. Out: for each byte of a region, the buffer that holds it. Always holds: what a
+//! kernel binds lies in one piece.
+
+use super::memory::DeviceMemory;
+use super::pending::STATUS_BYTES;
+use crate::cpu::fill_constant;
+use crate::memory::{Allocate, Memory};
+use crate::store::Content;
+use gradloom_codegen::wgsl::Cuts;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Graph;
+use gradloom_core::plan::{Plan, Region, Role};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The memory behind each region, and the step's status.
+pub(super) struct Regions {
+    store: Vec<Piece>,
+    arena: Vec<Piece>,
+    constants: Vec<Piece>,
+    scratch: Vec<Piece>,
+    status: Memory,
+}
+
+/// Memory that holds a range of a region's bytes.
+struct Piece {
+    range: Range<usize>,
+    memory: Arc<Memory>,
+}
+
+/// The device's memory behind a handle.
+pub(super) fn on_device(memory: &Memory) -> &DeviceMemory {
+    match memory {
+        Memory::Wgpu(memory) => memory,
+        Memory::Host(_) => unreachable!("the backend allocates on the device"),
+    }
+}
+
+/// Memory for a part of a program.
+///
+/// # Errors
+/// When the device has not that much.
+pub(super) fn allocate(with: Allocate<'_>, bytes: usize, what: &str) -> Result<Memory> {
+    with(bytes).ok_or_else(|| {
+        Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what} on the GPU"))
+            .help("make the batch or the context smaller")
+    })
+}
+
+impl Regions {
+    /// Allocates what a plan says, and fills in its constants.
+    pub(super) fn new(graph: &Graph, plan: &Plan, store: &Content, with: Allocate<'_>) -> Result<Self> {
+        let whole = |bytes: usize, what: &str| -> Result<Vec<Piece>> {
+            let memory = Arc::new(allocate(with, bytes, what)?);
+            Ok(vec![Piece { range: 0..bytes.max(1), memory }])
+        };
+        let regions = Self {
+            store: store_pieces(plan, store),
+            arena: whole(plan.totals.step, "temporaries")?,
+            constants: whole(plan.totals.constants, "constants")?,
+            scratch: whole(plan.totals.workspace, "scratch")?,
+            status: allocate(with, STATUS_BYTES, "status")?,
+        };
+        regions.fill_constants(graph, plan)?;
+        Ok(regions)
+    }
+
+    /// The memory of a region's byte, and where it stands there.
+    pub(super) fn place(&self, region: Region, offset: usize) -> (&DeviceMemory, usize) {
+        let pieces = match region {
+            Region::Step => &self.arena,
+            Region::Constants => &self.constants,
+            Region::Store => &self.store,
+        };
+        place(pieces, offset)
+    }
+
+    /// The memory of a byte of the scratch, and where it stands there.
+    pub(super) fn scratch(&self, offset: usize) -> (&DeviceMemory, usize) {
+        place(&self.scratch, offset)
+    }
+
+    pub(super) fn status(&self) -> &DeviceMemory {
+        on_device(&self.status)
+    }
+
+    /// Where no binding may reach across.
+    pub(super) fn cuts(&self) -> Cuts {
+        let mut cuts = Cuts::default();
+        let pieces =
+            [(Region::Step, &self.arena), (Region::Constants, &self.constants), (Region::Store, &self.store)];
+        for (region, pieces) in pieces {
+            pieces.iter().for_each(|piece| cuts.add(region, piece.range.start));
+        }
+        cuts
+    }
+
+    /// Bytes of what the plan counts.
+    pub(super) fn planned(&self) -> usize {
+        let pieces = self.arena.iter().chain(&self.constants).chain(&self.scratch);
+        pieces.map(|piece| piece.memory.len()).sum()
+    }
+
+    fn fill_constants(&self, graph: &Graph, plan: &Plan) -> Result<()> {
+        for piece in &self.constants {
+            let mut bytes = vec![0; piece.memory.len()];
+            let here = |b: &&_| is_constant(b) && piece.range.contains(&b.offset);
+            for buffer in plan.buffers.iter().filter(here) {
+                let op = graph.defining_op(buffer.value).expect("constants are ops");
+                let start = buffer.offset - piece.range.start;
+                fill_constant(&op.kind, buffer, &mut bytes[start..start + buffer.bytes]);
+            }
+            piece.memory.write(0, &bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_constant(buffer: &gradloom_core::plan::Buffer) -> bool {
+    buffer.role == Role::Constant
+}
+
+fn place(pieces: &[Piece], offset: usize) -> (&DeviceMemory, usize) {
+    let piece = pieces.iter().find(|piece| piece.range.contains(&offset));
+    let piece = piece.expect("every byte of a plan has memory");
+    (on_device(&piece.memory), offset - piece.range.start)
+}
+
+/// The store's memory that a plan uses.
+fn store_pieces(plan: &Plan, store: &Content) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for buffer in plan.buffers.iter().filter(|b| b.region == Region::Store) {
+        let (memory, offset) = store.place(buffer.offset).expect("the store was extended first");
+        if !pieces.iter().any(|known| Arc::ptr_eq(&known.memory, &memory)) {
+            let start = buffer.offset - offset;
+            pieces.push(Piece { range: start..start + memory.len().max(1), memory });
+        }
+    }
+    pieces
+}

@@ -1,0 +1,64 @@
+//! Running one launch of a program by itself, as debug runs do.
+//!
+//! In: a launch whose operands are in memory. Out: its results there, once this returns. Always holds: a window that does not fit is a trap, as in a
+//! whole step; guards are not looked at.
+
+use super::download::Download;
+use super::load::Part;
+use super::memory::staging;
+use super::pending::{STATUS_BYTES, words};
+use super::program::{WgpuProgram, encode};
+use crate::backend::Loaded;
+use gradloom_codegen::wgsl::Verdict;
+use gradloom_core::error::Result;
+use gradloom_core::kernel::Kernel;
+use gradloom_core::plan::Region;
+use wgpu::CommandEncoderDescriptor;
+
+impl WgpuProgram {
+    /// Runs a launch and waits for it.
+    ///
+    /// # Errors
+    /// A trap; a lost device.
+    pub(super) fn run_launch(&mut self, launch: usize) -> Result<()> {
+        self.gpu.check()?;
+        self.check_window(launch)?;
+        // Others of the block may have lost their bytes to later values.
+        for range in self.changed_scalars.drain(..) {
+            let (arena, start) = self.memory.place(Region::Step, range.start);
+            self.gpu.queue.write_buffer(&arena.buffer, start as u64, &self.scalars[range]);
+        }
+        let status = &self.memory.status().buffer;
+        let staging = staging(&self.gpu, STATUS_BYTES)?;
+        let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+        encoder.clear_buffer(status, 0, None);
+        let first = self.steps.iter().position(|step| step.part == Part::Launch(launch));
+        let steps = first.map_or(&[][..], |first| &self.steps[first..]);
+        let count = steps.iter().take_while(|step| step.part == Part::Launch(launch)).count();
+        encode(&mut encoder, &steps[..count], 0, None);
+        encoder.copy_buffer_to_buffer(status, 0, &staging, 0, STATUS_BYTES as u64);
+        let submission = self.gpu.submit(encoder)?;
+        let (status, _) = Download::new(staging, submission).read(&self.gpu, words)?;
+        Verdict::trap(status).map_or(Ok(()), |trap| self.results.outcome(trap).map(|_| ()))
+    }
+
+    /// The check that the guards make before a commit.
+    fn check_window(&self, number: usize) -> Result<()> {
+        let launch = &self.plan.launches[number];
+        if launch.kernel != Kernel::WriteRegion {
+            return Ok(());
+        }
+        let (window, whole) = (&launch.reads[0].layout.shape, &launch.writes[0].layout.shape);
+        for (axis, access) in launch.reads[1..].iter().enumerate() {
+            let mut bytes = Vec::new();
+            self.read(access, &mut bytes)?;
+            let start = i32::from_ne_bytes(bytes.try_into().expect("one i32"));
+            let room = whole[axis] - window[axis];
+            if usize::try_from(start).map_or(true, |start| start > room) {
+                let trap = Verdict::Trapped { launch: number, position: axis, index: start, bound: room };
+                self.results.outcome(trap)?;
+            }
+        }
+        Ok(())
+    }
+}
