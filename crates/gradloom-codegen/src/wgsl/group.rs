@@ -6,15 +6,15 @@
 //! Always holds: what a workgroup computes depends on its part alone.
 
 use super::body::{Nodes, Place};
-use super::operands::Operand;
+use super::operands::{Operand, span};
 use super::source::{Source, WORKGROUP, type_name};
-use super::{Context, Dispatch, Operands, Shaders, checked};
+use super::{Context, Dispatch, Limits, Operands, Shaders, checked};
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{
     Access, Body, Kernel, Launch, Layout, Level, NodeId, NodeKind, Part, Phase, Store,
 };
-use gradloom_core::plan::Region;
+use gradloom_core::plan::{ALIGNMENT, Region};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -101,6 +101,59 @@ pub(super) fn crews(parts: &[Part], launch: &Launch, context: &Context<'_>) -> V
     crews.into_iter().map(|(.., members)| members).collect()
 }
 
+/// The launch as a group in which maps over values that are too large for a binding are cut into parts; `None` if there is none.
+pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
+    let whole = vec![only(launch)];
+    let parts = if let Kernel::Group(parts) = &launch.kernel { parts } else { &whole };
+    let operands = |part: &Part| {
+        (launch.reads[part.reads.clone()].to_vec(), launch.writes[part.writes.clone()].to_vec())
+    };
+    // A binding may have to begin a little before the elements.
+    let most = limits.binding_bytes.saturating_sub(ALIGNMENT).max(ALIGNMENT) / ALIGNMENT * (ALIGNMENT / 4);
+    let is_large = |part: &Part| {
+        let (reads, writes) = operands(part);
+        matches!(&part.kernel, Kernel::Loop(body) if body.rows * body.columns > most)
+            && matches!(&part.kernel, Kernel::Loop(body) if Shape::of(body) == Some(Shape::Map))
+            && class(part, &reads, &writes).is_some()
+    };
+    if !parts.iter().any(is_large) {
+        return None;
+    }
+    let mut cut = Launch { reads: Vec::new(), writes: Vec::new(), may_alias: Vec::new(), ..launch.clone() };
+    let mut pieces: Vec<Part> = Vec::new();
+    for part in parts {
+        let (reads, writes) = operands(part);
+        let count = if is_large(part) { body_of(part).rows * body_of(part).columns } else { 0 };
+        for start in (0..count.max(1)).step_by(most) {
+            let length = most.min(count.saturating_sub(start));
+            let piece = |access: &Access| match count > 0 && access.layout.shape.elements() == count {
+                true => {
+                    let layout = Layout::new(access.layout.offset + start, [length].into(), vec![1]);
+                    Access { layout, ..access.clone() }
+                }
+                false => access.clone(),
+            };
+            let kernel = match &part.kernel {
+                Kernel::Loop(body) if count > 0 => {
+                    Kernel::Loop(Body { rows: 1, columns: length, ..body.clone() })
+                }
+                kernel => kernel.clone(),
+            };
+            let (first_read, first_write) = (cut.reads.len(), cut.writes.len());
+            cut.reads.extend(reads.iter().map(piece));
+            cut.writes.extend(writes.iter().map(piece));
+            pieces.push(Part {
+                kernel,
+                reads: first_read..cut.reads.len(),
+                writes: first_write..cut.writes.len(),
+                workspace: part.workspace.clone(),
+            });
+        }
+    }
+    cut.kernel = Kernel::Group(pieces);
+    Some(cut)
+}
+
 /// Whether a part runs by a table even if it is the only one.
 pub(super) fn is_columns(part: &Part, launch: &Launch) -> bool {
     let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
@@ -119,10 +172,10 @@ impl Covers {
     fn new<'a>(accesses: impl Iterator<Item = &'a Access>, context: &Context<'_>) -> Self {
         let mut covers = Self { places: Vec::new(), ranges: BTreeMap::new() };
         for access in accesses {
-            let buffer = &context.plan.buffers[context.plan.buffer_of[&access.buffer]];
-            let place = (buffer.region, context.cuts.segment(buffer.region, buffer.offset));
+            let (region, range) = span(access, context);
+            let place = (region, context.cuts.segment(region, range.start));
             covers.places.push(place);
-            covers.cover(place, &(buffer.offset..buffer.offset + buffer.bytes));
+            covers.cover(place, &range);
         }
         covers
     }

@@ -107,6 +107,8 @@ pub struct Context<'a> {
 /// # Errors
 /// When the kernel cannot run on an adapter with these limits.
 pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Vec<Shaders>> {
+    let cut = group::in_pieces(launch, context.limits);
+    let launch = cut.as_ref().unwrap_or(launch);
     let parts = match &launch.kernel {
         Kernel::Group(parts) => parts,
         Kernel::Loop(body) if group::is_short(body, &launch.reads, &launch.writes) => {

@@ -103,17 +103,7 @@ impl Operands {
     /// The bindings of a launch; `together`: the values of a segment share one.
     pub fn new(launch: &Launch, context: &Context<'_>, together: bool) -> Self {
         let Context { plan, cuts, .. } = *context;
-        let scalars =
-            plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes).max();
-        let span = |access: &Access| {
-            let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
-            match buffer.role {
-                // One block, bound as a whole.
-                Role::Scalar => (Region::Step, 0..scalars.unwrap_or(4)),
-                // Whole vectors; buffers are padded.
-                _ => (buffer.region, buffer.offset..buffer.offset + buffer.bytes.max(1).next_multiple_of(16)),
-            }
-        };
+        let span = |access: &Access| span(access, context);
         // What has no elements is never looked at, so it needs no binding.
         let empty = |access: &Access| access.layout.shape.elements() == 0;
         let accesses = || launch.reads.iter().chain(&launch.writes).filter(|access| !empty(access));
@@ -148,9 +138,13 @@ impl Operands {
                 };
             }
             let binding = of(&spans, access);
+            let (_, range) = span(access);
             let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
-            let base = offset - spans[binding].1.start;
-            Operand { binding, base, dtype: access.dtype, layout: access.layout.clone(), start: None }
+            let mut layout = access.layout.clone();
+            // Counted from where the binding could begin.
+            layout.offset -= range.start.saturating_sub(offset) / access.dtype.bytes();
+            let base = offset.max(range.start) - spans[binding].1.start;
+            Operand { binding, base, dtype: access.dtype, layout, start: None }
         };
         let (reads, writes): (Vec<_>, Vec<_>) =
             (launch.reads.iter().map(place).collect(), launch.writes.iter().map(place).collect());
@@ -173,6 +167,24 @@ impl Operands {
             .collect();
         Self { bindings, reads, writes }
     }
+}
+
+/// What an access needs to be bound: its buffer, or, of one that is too large for a binding, what is used of it.
+pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<usize>) {
+    let Context { plan, limits, .. } = *context;
+    let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+    if buffer.role == Role::Scalar {
+        // One block, bound as a whole.
+        let ends = plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes);
+        return (Region::Step, 0..ends.max().unwrap_or(4));
+    }
+    let mut used = 0..buffer.bytes.max(1);
+    if buffer.bytes > limits.binding_bytes {
+        let (size, layout) = (access.dtype.bytes(), &access.layout);
+        used = layout.offset * size / ALIGNMENT * ALIGNMENT..(layout.end() * size).max(1);
+    }
+    // Whole vectors; buffers are padded.
+    (buffer.region, buffer.offset + used.start..buffer.offset + used.end.next_multiple_of(16))
 }
 
 /// Replaces spans of one segment that belong together by what covers them.
