@@ -25,6 +25,10 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn is_resident(&self) -> bool;
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is allocated.
     fn memory_limit(&self) -> Option<usize>;
+    /// What a loss is multiplied by before its gradient is taken, which is divided by as much afterwards: a power of two.
+    fn loss_scale(&self) -> f64 {
+        1.0
+    }
     /// Turns ops into launches of this device.
     fn lower(&self, graph: &Graph) -> Result<Lowered>;
     /// Memory for a part of the store or of a program; `None` when there is not that much.

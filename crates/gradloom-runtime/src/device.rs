@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::cpu::{CpuBackend, Loops};
 use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
-use crate::wgpu::{Request, WgpuBackend};
+use crate::wgpu::{WgpuBackend, WgpuOptions};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Device {
     /// When there is none, or it cannot be opened.
     #[cfg(feature = "wgpu")]
     pub fn wgpu() -> Result<Self> {
-        Ok(Self::with(WgpuBackend::new(&Request::default(), Fusion::On)?))
+        Self::wgpu_with(&WgpuOptions::default())
     }
 
     /// The best GPU whose name contains `name`, in any case; one that computes on the CPU too (`llvmpipe`, `SwiftShader`).
@@ -82,8 +82,23 @@ impl Device {
     /// As [`Device::wgpu`].
     #[cfg(feature = "wgpu")]
     pub fn wgpu_named(name: &str) -> Result<Self> {
-        let request = Request { name: name.to_string(), software: true, limit: None };
-        Ok(Self::with(WgpuBackend::new(&request, Fusion::On)?))
+        Self::wgpu_with(&WgpuOptions::default().adapter(name).software())
+    }
+
+    /// A GPU with options: which one, and in which type it multiplies.
+    ///
+    /// ```no_run
+    /// use gradloom_runtime::{Device, Precision, WgpuOptions};
+    ///
+    /// let device = Device::wgpu_with(&WgpuOptions::default().precision(Precision::F16))?;
+    /// # gradloom_core::error::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::wgpu`]; when the adapter lacks what an option needs, naming it.
+    #[cfg(feature = "wgpu")]
+    pub fn wgpu_with(options: &WgpuOptions) -> Result<Self> {
+        Ok(Self::with(WgpuBackend::new(options, Fusion::On)?))
     }
 
     /// Like [`Device::wgpu_named`] (any adapter, if `name` is empty), with less than the adapter offers, for tests of smaller ones; and, with [`Fusion::Off`], a kernel for
@@ -98,8 +113,8 @@ impl Device {
         limit: fn(&mut gradloom_codegen::wgsl::Limits),
         fusion: Fusion,
     ) -> Result<Self> {
-        let request = Request { name: name.to_string(), software: true, limit: Some(limit) };
-        Ok(Self::with(WgpuBackend::new(&request, fusion)?))
+        let options = WgpuOptions::default().adapter(name).software().limit(limit);
+        Ok(Self::with(WgpuBackend::new(&options, fusion)?))
     }
 
     /// Compiles and plans, and runs nothing: results are NaN.

@@ -158,6 +158,10 @@ impl Backend for Faulty {
         self.inner.memory_limit()
     }
 
+    fn loss_scale(&self) -> f64 {
+        self.inner.loss_scale()
+    }
+
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
         self.inner.lower(graph)
     }

@@ -6,7 +6,7 @@ mod process;
 mod report;
 mod timing;
 
-use crate::device::{Target, open};
+use crate::device::{DeviceArguments, Precision, Target};
 use crate::failure::{Failure, Result};
 use crate::output::print_line;
 use configs::Config;
@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// Take the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
+    /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
+    #[arg(long, value_enum)]
+    precision: Option<Precision>,
     /// Steps in all, those to warm up among them. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
@@ -71,14 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
-    let open = |target| open(target, arguments.adapter.as_deref(), arguments.threads);
-    let device = match arguments.device {
-        None => open(None)?,
-        Some(BenchTarget::Cpu) => open(Some(Target::Cpu))?,
-        Some(BenchTarget::Wgpu) => open(Some(Target::Wgpu))?,
-        Some(BenchTarget::Auto) => open(Some(Target::Auto))?,
-        Some(BenchTarget::Null) => Device::null(),
-    };
+    let device = open(arguments)?;
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, arguments.data_dir.as_deref())?;
     let mut timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
@@ -90,4 +86,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let report = Report::new(config.name, &*workload, &timing);
     print_line!("{}", if arguments.json { report.json() } else { report.line() })
+}
+
+fn open(arguments: &Arguments) -> Result<Device> {
+    let target = match arguments.device {
+        None => None,
+        Some(BenchTarget::Cpu) => Some(Target::Cpu),
+        Some(BenchTarget::Wgpu) => Some(Target::Wgpu),
+        Some(BenchTarget::Auto) => Some(Target::Auto),
+        Some(BenchTarget::Null) if arguments.precision == Some(Precision::F16) => {
+            return Err(Failure::usage("--precision f16: the null device does not multiply")
+                .help("use --precision f32, or --device wgpu"));
+        }
+        Some(BenchTarget::Null) => return Ok(Device::null()),
+    };
+    let &Arguments { precision, threads, .. } = arguments;
+    DeviceArguments { device: target, adapter: arguments.adapter.clone(), precision, threads }.open()
 }

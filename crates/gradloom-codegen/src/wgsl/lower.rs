@@ -1,31 +1,32 @@
 //! Lowering for WGSL: what its kernels can do, and the scratch that they need.
 
-use super::Limits;
 use super::attention::grad_workspace;
 use super::reduce::as_body;
 use super::rows::{reduces_columns, row_workspace};
 use super::scatter::scatter_workspace;
+use super::{Choices, Limits};
 use crate::lower::Target;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{Graph, OpId, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, Part, Phase, Store};
 
-/// Fuses a graph and lowers it for an adapter with these limits.
+/// Fuses a graph and lowers it for an adapter with these limits; `choices` say how its products are computed.
 ///
 /// # Errors
 /// When a block op is left: passes expand them first.
-pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowered> {
-    Ok(lower_fused(graph, fuse(graph, Fusion::On)?, limits))
+pub fn lower(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowered> {
+    Ok(lower_fused(graph, fuse(graph, Fusion::On)?, limits, choices))
 }
 
-/// Lowers kernels for an adapter with these limits.
-pub fn lower_fused(graph: &Graph, fused: Fused, limits: &Limits) -> Lowered {
-    crate::lower::lower(graph, fused, &Wgsl { limits })
+/// Lowers kernels for an adapter with these limits; `choices` say how products are computed.
+pub fn lower_fused(graph: &Graph, fused: Fused, limits: &Limits, choices: &Choices) -> Lowered {
+    crate::lower::lower(graph, fused, &Wgsl { limits, choices })
 }
 
 struct Wgsl<'l> {
     limits: &'l Limits,
+    choices: &'l Choices,
 }
 
 impl Target for Wgsl<'_> {
@@ -51,7 +52,7 @@ impl Target for Wgsl<'_> {
                 }
             }
             Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
-                super::product::workspace(axes, reads, self.limits)
+                super::product::workspace(axes, reads, self.limits, self.choices)
             }
             Kernel::Loop(body) if reduces_columns(body) => row_workspace(body, self.limits),
             _ => 0,

@@ -2,7 +2,7 @@
 //!
 //! In: a graph's kernels, and later their plan. Out: launches whose scratch is known ([`lower`]), and the shaders of each ([`shaders`]). Shapes are baked into the text,
 //! offsets are not, but where several values share a binding: equal layers share pipelines.
-//! Always holds: a result is a function of the operands, the shapes and the [`Limits`] alone; there are no atomic sums.
+//! Always holds: a result is a function of the operands, the shapes, the [`Limits`] and the [`Choices`] alone; there are no atomic sums.
 
 mod attention;
 mod body;
@@ -27,6 +27,7 @@ mod scatter;
 mod source;
 mod writer;
 
+pub use dot::{Choices, Precision};
 pub use guards::{STATUS_WORDS, Verdict, guards};
 pub use limits::Limits;
 pub use lower::{lower, lower_fused};
@@ -87,7 +88,7 @@ pub struct Shaders {
     pub dispatches: Vec<Dispatch>,
 }
 
-/// The shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
+/// The shaders of a plan's launch, with the choices that it was lowered with. Those of the commit write nothing if the step's status says so.
 ///
 /// # Errors
 /// When the kernel cannot run on an adapter with these limits.
@@ -97,9 +98,10 @@ pub fn shaders(
     plan: &Plan,
     graph: &Graph,
     limits: &Limits,
+    choices: &Choices,
 ) -> Result<Vec<Shaders>> {
     let Kernel::Group(parts) = &launch.kernel else {
-        return Ok(vec![one(launch, number, plan, graph, limits)?]);
+        return Ok(vec![one(launch, number, plan, graph, limits, choices)?]);
     };
     let alone = |part: &Part| -> Result<Shaders> {
         let launch = Launch {
@@ -110,7 +112,7 @@ pub fn shaders(
             workspace: part.workspace.len(),
             ..launch.clone()
         };
-        let mut shaders = one(&launch, number, plan, graph, limits)?;
+        let mut shaders = one(&launch, number, plan, graph, limits, choices)?;
         for bound in shaders.dispatches.iter_mut().flat_map(|dispatch| &mut dispatch.bindings) {
             if let Bound::Workspace(bytes) = bound {
                 *bytes = bytes.start + part.workspace.start..bytes.end + part.workspace.start;
@@ -138,9 +140,16 @@ pub fn shaders(
     Ok(all)
 }
 
-fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limits) -> Result<Shaders> {
+fn one(
+    launch: &Launch,
+    number: usize,
+    plan: &Plan,
+    graph: &Graph,
+    limits: &Limits,
+    choices: &Choices,
+) -> Result<Shaders> {
     if let Kernel::Op(OpKind::Reduce { op, axes }) = &launch.kernel {
-        return one(&reduce::as_body(*op, axes, launch), number, plan, graph, limits);
+        return one(&reduce::as_body(*op, axes, launch), number, plan, graph, limits, choices);
     }
     let mut operands = bind(launch, plan, limits)?;
     if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
@@ -151,8 +160,8 @@ fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limi
     let label = launch.kernel.title();
     let dispatches = match &launch.kernel {
         Kernel::Loop(body) => body_shaders(&operands, limits, gated, number, body, &label),
-        Kernel::Dot { axes, epilogue } => product::product(source, axes, Some(epilogue), &label),
-        Kernel::Op(OpKind::Dot(axes)) => product::product(source, axes, None, &label),
+        Kernel::Dot { axes, epilogue } => product::product(source, axes, choices, Some(epilogue), &label),
+        Kernel::Op(OpKind::Dot(axes)) => product::product(source, axes, choices, None, &label),
         Kernel::Copy => movement::copy(source(), &label),
         Kernel::WriteRegion => movement::write_region(source(), &label),
         Kernel::Op(OpKind::Concat { axis }) => movement::concat(&operands, limits, gated, number, *axis),

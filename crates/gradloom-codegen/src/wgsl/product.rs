@@ -4,7 +4,7 @@ use super::body::{Nodes, Place, checks_of};
 use super::dot::{self, DotKernel, Epilogue, Scalar, Stage, fold_batch};
 use super::operands::{Element, NONE, Operand};
 use super::source::{Source, index_at};
-use super::{Dispatch, Limits, Operands, Shader};
+use super::{Choices, Dispatch, Limits, Operands, Shader};
 use crate::cpu::DotProblem;
 use gradloom_core::ir::{DType, DotAxes};
 use gradloom_core::kernel::{Access, Body, Layout, Level};
@@ -22,9 +22,9 @@ fn problem(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
 }
 
 /// Bytes of scratch that a product needs.
-pub(crate) fn workspace(axes: &DotAxes, reads: &[Access], limits: &Limits) -> usize {
+pub(crate) fn workspace(axes: &DotAxes, reads: &[Access], limits: &Limits, choices: &Choices) -> usize {
     let problem = problem(axes, &reads[0].layout, &reads[1].layout);
-    let choice = dot::choose(&problem, false, limits);
+    let choice = choices.of(&problem, limits);
     if choice.parts > 1 { 4 * elements(&problem) * choice.parts as usize } else { 0 }
 }
 
@@ -47,6 +47,7 @@ pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes) {
 pub(crate) fn product<'a>(
     source: impl Fn() -> Source<'a>,
     axes: &DotAxes,
+    choices: &Choices,
     epilogue: Option<&Body>,
     label: &str,
 ) -> Vec<Dispatch> {
@@ -57,7 +58,7 @@ pub(crate) fn product<'a>(
     if elements(&problem) == 0 {
         return Vec::new();
     }
-    let choice = dot::choose(&problem, false, limits);
+    let choice = choices.of(&problem, limits);
     let sources = RefCell::new(Vec::new());
     let load_lhs = |index: &str| item(operands, lhs, index);
     let load_rhs = |index: &str| item(operands, rhs, index);

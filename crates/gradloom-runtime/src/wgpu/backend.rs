@@ -1,14 +1,14 @@
 //! The backend: an open device behind the runtime's traits.
 
-use super::DeviceMemory;
-use super::adapter::{Request, open};
+use super::adapter::open;
 use super::gpu::Gpu;
 use super::program::WgpuProgram;
+use super::{DeviceMemory, WgpuOptions};
 use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
-use gradloom_codegen::wgsl;
+use gradloom_codegen::wgsl::{self, Choices, Precision};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::Graph;
@@ -16,18 +16,24 @@ use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
 
+/// What the loss is multiplied by where products round to f16: the gradients of means over thousands of tokens then keep their bits, and those
+/// of a single one are far from the largest f16. A power of two, so that nothing is rounded by it.
+const LOSS_SCALE: f64 = 1024.0;
+
 /// A GPU.
 #[derive(Debug)]
 pub(crate) struct WgpuBackend {
     gpu: Arc<Gpu>,
+    choices: Choices,
     fusion: Fusion,
     pool: Arc<Pool>,
 }
 
 impl WgpuBackend {
-    pub(crate) fn new(request: &Request, fusion: Fusion) -> Result<Self> {
+    pub(crate) fn new(options: &WgpuOptions, fusion: Fusion) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Self { gpu: Arc::new(open(request)?), fusion, pool: Arc::new(Pool::new(threads)) })
+        let choices = Choices::by_rule(options.precision);
+        Ok(Self { gpu: Arc::new(open(options)?), choices, fusion, pool: Arc::new(Pool::new(threads)) })
     }
 }
 
@@ -38,7 +44,11 @@ impl Backend for WgpuBackend {
 
     fn description(&self) -> String {
         let report = &self.gpu.report;
-        format!("{} ({}, {})", report.name, report.backend, report.driver)
+        let precision = match self.choices.precision() {
+            Precision::F32 => "",
+            Precision::F16 => ", products in f16",
+        };
+        format!("{} ({}, {}){precision}", report.name, report.backend, report.driver)
     }
 
     fn threads(&self) -> usize {
@@ -57,8 +67,15 @@ impl Backend for WgpuBackend {
         usize::try_from(self.gpu.report.buffer_bytes).ok()
     }
 
+    fn loss_scale(&self) -> f64 {
+        match self.choices.precision() {
+            Precision::F32 => 1.0,
+            Precision::F16 => LOSS_SCALE,
+        }
+    }
+
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        Ok(wgsl::lower_fused(graph, fuse(graph, self.fusion)?, &self.gpu.limits))
+        Ok(wgsl::lower_fused(graph, fuse(graph, self.fusion)?, &self.gpu.limits, &self.choices))
     }
 
     fn allocate(&self, bytes: usize) -> Option<Memory> {
@@ -72,6 +89,6 @@ impl Backend for WgpuBackend {
         store: &Content,
         allocate: Allocate<'_>,
     ) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(WgpuProgram::load(&self.gpu, graph, plan, store, allocate)?))
+        Ok(Box::new(WgpuProgram::load(&self.gpu, &self.choices, graph, plan, store, allocate)?))
     }
 }

@@ -7,12 +7,13 @@ mod adapter;
 mod backend;
 mod gpu;
 mod memory;
+mod options;
 mod pending;
 mod pipelines;
 mod program;
 mod timestamps;
 
-pub(crate) use adapter::Request;
 pub use adapter::{AdapterReport, adapters};
 pub(crate) use backend::WgpuBackend;
 pub(crate) use memory::DeviceMemory;
+pub use options::WgpuOptions;

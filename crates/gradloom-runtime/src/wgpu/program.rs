@@ -10,7 +10,7 @@ use crate::cpu::fill_constant;
 use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Profile};
 use crate::store::Content;
-use gradloom_codegen::wgsl::{Bound, Dispatch, Operands, Shaders, guards, shaders};
+use gradloom_codegen::wgsl::{Bound, Choices, Dispatch, Operands, Shaders, guards, shaders};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Launch};
@@ -86,6 +86,7 @@ impl Regions {
 impl WgpuProgram {
     pub(super) fn load(
         gpu: &Arc<Gpu>,
+        choices: &Choices,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         store: &Content,
@@ -111,7 +112,7 @@ impl WgpuProgram {
             launches
                 .iter()
                 .enumerate()
-                .map(|(i, launch)| shaders(launch, i, plan, graph, &gpu.limits))
+                .map(|(i, launch)| shaders(launch, i, plan, graph, &gpu.limits, choices))
                 .collect()
         };
         let hoisted = compiled(&plan.hoisted)?;

@@ -6,6 +6,7 @@
 //! What always holds: every result goes through the epilogue exactly once; nothing outside of the operands' elements is read; sums are
 //! in `f32`, and their order is a function of the choice alone, so that equal runs give equal bits.
 
+mod choices;
 mod choose;
 mod cooperative;
 mod grid;
@@ -17,6 +18,7 @@ mod staged;
 mod tests;
 mod tile;
 
+pub use choices::{Choices, Precision};
 pub use choose::{choose, lanes};
 pub use problem::{DotKernel, Element, Epilogue, Operand, Scalar, Stage, fold_batch, workspace_item};
 pub use tile::{Choice, CooperativeTile, Method, Staging, Tile};

@@ -225,6 +225,44 @@ fn tall_skinny_products_are_split_and_large_ones_are_not() {
 }
 
 #[test]
+fn f16_is_for_products_that_fill_cooperative_matrices() {
+    let method = |precision, extents, by_columns, limits: &Limits| {
+        Choices::by_rule(precision).of(&problem(1, extents, by_columns), limits).method
+    };
+    let by_rows = |extents| method(Precision::F16, extents, [false, false], &everything());
+    let is_cooperative = |method| matches!(method, Method::Cooperative(_));
+    for extents in [[1024, 384, 128], [128, 384, 1024], [32, 32, 8], [4096, 50257, 768]] {
+        assert!(is_cooperative(by_rows(extents)), "{extents:?}");
+        assert!(!is_cooperative(method(Precision::F32, extents, [false, false], &everything())));
+        let lacking = Limits { cooperative: false, ..everything() };
+        assert!(!is_cooperative(method(Precision::F16, extents, [false, false], &lacking)));
+    }
+    for extents in [[1, 1536, 384], [1024, 8, 384], [31, 4096, 4096]] {
+        assert!(!is_cooperative(by_rows(extents)), "{extents:?}");
+    }
+    // Measured: a right operand whose terms are contiguous wants more of them at a time.
+    let depth = |by_columns| match method(Precision::F16, [4096, 4096, 4096], by_columns, &everything()) {
+        Method::Cooperative(tile) => tile.k,
+        Method::Portable(tile) => panic!("{tile:?}"),
+    };
+    assert_eq!((depth([false, false]), depth([false, true])), (32, 64));
+}
+
+#[test]
+fn a_choice_has_no_more_parts_than_have_terms() {
+    for extents in [[128, 384, 1024], [128, 128, 1000], [64, 64, 0], [384, 1152, 1024]] {
+        let problem = problem(1, extents, [true, false]);
+        for precision in [Precision::F32, Precision::F16] {
+            let choice = Choices::by_rule(precision).of(&problem, &everything());
+            let scalar = Scalar::F32;
+            let made = shaders(&problem, scalar, lanes(&problem), &choice, &everything());
+            let counted = if choice.parts > 1 { choice.parts as usize * extents[0] * extents[1] } else { 0 };
+            assert_eq!(made.workspace, counted, "{extents:?} {choice:?}");
+        }
+    }
+}
+
+#[test]
 fn items_of_four_need_aligned_strides() {
     let aligned = problem(2, [8, 12, 16], [false, false]);
     assert_eq!(lanes(&aligned), [4, 4]);

@@ -1,0 +1,45 @@
+//! What can be chosen about a GPU.
+
+use gradloom_codegen::wgsl::{Limits, Precision};
+
+/// What [`Device::wgpu_with`](crate::Device::wgpu_with) opens: the best GPU, multiplying in f32, unless something else is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct WgpuOptions {
+    pub(super) adapter: Option<String>,
+    pub(super) precision: Precision,
+    pub(super) software: bool,
+    pub(super) limit: Option<fn(&mut Limits)>,
+}
+
+impl WgpuOptions {
+    /// Takes the best GPU whose name contains `name`, in any case; one that computes on the CPU too (`llvmpipe`, `SwiftShader`).
+    pub fn adapter(mut self, name: impl Into<String>) -> Self {
+        self.adapter = Some(name.into());
+        self
+    }
+
+    /// Type in which matrix products multiply. Parameters, moments, sums and everything else are f32 in either case; see
+    /// [`Precision::F16`] for what rounding operands costs. So that small gradients keep their bits, the backward pass then runs on 1,024
+    /// times the loss, and gradients are divided by as much before anything reads them. A value that becomes infinite on the way to the loss
+    /// or the gradient norm fails the step, which then changes nothing.
+    ///
+    /// Attention multiplies in f32 in either case.
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// Any adapter will do, also one that computes on the CPU.
+    #[doc(hidden)]
+    pub fn software(mut self) -> Self {
+        self.software = true;
+        self
+    }
+
+    /// Changes what shaders are made for, within what the adapter offers: for tests of smaller adapters.
+    #[doc(hidden)]
+    pub fn limit(mut self, limit: fn(&mut Limits)) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+}
