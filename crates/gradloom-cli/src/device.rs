@@ -1,6 +1,8 @@
 //! Choosing a device on the command line.
 
 use crate::failure::{Failure, Result};
+#[cfg(feature = "wgpu")]
+use crate::format::count;
 use crate::train::settings::check_threads;
 use gradloom::Device;
 #[cfg(feature = "wgpu")]
@@ -43,6 +45,10 @@ pub(crate) struct DeviceArguments {
     /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
+    /// Measure a few ways to compute each of a GPU's matrix products, and take the fastest; they are kept in the user's cache folder, so that
+    /// the next run with this flag measures nothing.
+    #[arg(long)]
+    pub(crate) tune: bool,
     /// CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
@@ -76,6 +82,10 @@ impl DeviceArguments {
             return Err(Failure::usage("--precision f16: the CPU multiplies in f32")
                 .help("use --precision f32, or --device wgpu"));
         }
+        if self.tune && self.device != Some(Target::Auto) {
+            return Err(Failure::usage("--tune: the CPU has nothing to choose from")
+                .help("leave it out (a run that began with it: --tune=false), or use --device wgpu"));
+        }
         Ok(match self.threads {
             Some(threads) => Device::cpu_with_threads(threads)?,
             None => Device::cpu(),
@@ -91,6 +101,13 @@ impl DeviceArguments {
         if self.is_half() {
             options = options.precision(gradloom::Precision::F16);
         }
+        if self.tune {
+            let folder = crate::cache::folder().ok_or_else(|| {
+                Failure::usage("--tune: this user has no cache folder to keep the choices in")
+                    .help("set XDG_CACHE_HOME to a folder, or leave it out")
+            })?;
+            options = options.tuned(folder.join("tuning"));
+        }
         Ok(Device::wgpu_with(&options)?)
     }
 
@@ -100,3 +117,22 @@ impl DeviceArguments {
             .help("install it with `--features wgpu`, or use --device cpu"))
     }
 }
+
+/// Tells on the standard error what measuring products came to so far, if anything was to be measured.
+#[cfg(feature = "wgpu")]
+pub(crate) fn report_tuning(device: &Device) {
+    let Some(tuning) = device.tuning() else { return };
+    for note in &tuning.notes {
+        eprintln!("warning: {note}");
+    }
+    let (measured, read) = (count(tuning.measured, "product"), count(tuning.read, "product"));
+    eprintln!(
+        "tuned   {measured} measured in {:.1} s, {read} read from {}",
+        tuning.took.as_secs_f64(),
+        tuning.file.display()
+    );
+}
+
+/// Nothing is measured on the CPU.
+#[cfg(not(feature = "wgpu"))]
+pub(crate) fn report_tuning(_: &Device) {}

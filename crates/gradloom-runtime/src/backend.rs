@@ -29,6 +29,11 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn loss_scale(&self) -> f64 {
         1.0
     }
+    /// What measuring kernels came to, on a device that does.
+    #[cfg(feature = "wgpu")]
+    fn tuning(&self) -> Option<crate::wgpu::Tuning> {
+        None
+    }
     /// Turns ops into launches of this device.
     fn lower(&self, graph: &Graph) -> Result<Lowered>;
     /// Memory for a part of the store or of a program; `None` when there is not that much.

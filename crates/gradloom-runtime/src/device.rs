@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::cpu::{CpuBackend, Loops};
 use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
-use crate::wgpu::{WgpuBackend, WgpuOptions};
+use crate::wgpu::{Tuning, WgpuBackend, WgpuOptions};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Device {
         Self::wgpu_with(&WgpuOptions::default().adapter(name).software())
     }
 
-    /// A GPU with options: which one, and in which type it multiplies.
+    /// A GPU with options: which one, in which type it multiplies, and whether products are measured.
     ///
     /// ```no_run
     /// use gradloom_runtime::{Device, Precision, WgpuOptions};
@@ -134,6 +134,12 @@ impl Device {
     /// Model and instruction set, for reports.
     pub fn description(&self) -> String {
         self.backend.description()
+    }
+
+    /// What measuring products came to so far; none of a device that does not: see [`WgpuOptions::tuned`].
+    #[cfg(feature = "wgpu")]
+    pub fn tuning(&self) -> Option<Tuning> {
+        self.backend.tuning()
     }
 
     /// Threads that compute.

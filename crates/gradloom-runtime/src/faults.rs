@@ -158,6 +158,11 @@ impl Backend for Faulty {
         self.inner.memory_limit()
     }
 
+    #[cfg(feature = "wgpu")]
+    fn tuning(&self) -> Option<crate::wgpu::Tuning> {
+        self.inner.tuning()
+    }
+
     fn loss_scale(&self) -> f64 {
         self.inner.loss_scale()
     }

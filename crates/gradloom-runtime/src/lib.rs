@@ -30,4 +30,4 @@ pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
 pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};
 #[cfg(feature = "wgpu")]
-pub use wgpu::{AdapterReport, WgpuOptions, adapters};
+pub use wgpu::{AdapterReport, Tuning, WgpuOptions, adapters};

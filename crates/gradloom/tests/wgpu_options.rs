@@ -1,9 +1,9 @@
-//! Options of a GPU: multiplying in f16.
+//! Options of a GPU: multiplying in f16, and measured products.
 //!
 //! What needs cooperative matrices says so where there are none, and passes; `GRADLOOM_ADAPTER` names an adapter.
 
 use gradloom::nn::Linear;
-use gradloom::{AdamW, Device, ErrorKind, Precision, Sgd, Train, Trainer, WgpuOptions, f32, i32};
+use gradloom::{AdamW, Device, ErrorKind, Precision, Sgd, Train, Trainer, Tuning, WgpuOptions, f32, i32};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 
 fn options() -> WgpuOptions {
@@ -97,4 +97,80 @@ fn a_value_that_f16_does_not_have_fails_the_step() {
     let error = train.step([&x[..]]).unwrap().loss().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NotFinite { .. }), "{error}");
     assert_eq!(train.store().read_f32("weight").unwrap(), before);
+}
+
+/// Losses and parameters of a few steps of two layers, and what was measured for them.
+fn tuned(options: &WgpuOptions) -> (Vec<f32>, Vec<f32>, Option<Tuning>) {
+    let device = open(options);
+    let mut train = Trainer::new([Linear::new(192, 256), Linear::new(256, 64)])
+        .inputs([f32("x", [128, 192])])
+        .loss(|model, [x]| model[1].forward(model[0].forward(x).tanh()).square().mean())
+        .optimizer(Sgd::new(0.5))
+        .compile(&device)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let x: Vec<f32> = (0..128 * 192).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+    let losses = (0..8).map(|_| train.step([&x[..]]).unwrap().loss().unwrap()).collect();
+    let store = train.store();
+    let parameters = ["0.weight", "1.weight"].map(|name| store.read_f32(name).unwrap()).concat();
+    (losses, parameters, device.tuning())
+}
+
+/// The adapter as it is, and as if it were no software: with tiles in workgroup memory, and sums in parts.
+fn adapters() -> [WgpuOptions; 2] {
+    [options(), options().limit(|limits| limits.software = false)]
+}
+
+#[test]
+fn tuned_products_are_right_and_measured_once() {
+    if skipped() {
+        return;
+    }
+    for options in adapters() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, _, none) = tuned(&options);
+        assert!(none.is_none(), "nothing is measured unasked");
+        let options = options.tuned(folder.path().join("choices"));
+        let (losses, parameters, tuning) = tuned(&options);
+        let tuning = tuning.unwrap();
+        // Both layers forward and their weights' gradients, and the gradient of what is between them.
+        assert_eq!((tuning.read, tuning.measured), (0, 5), "{tuning:?}");
+        assert!(tuning.notes.is_empty() && !tuning.took.is_zero(), "{tuning:?}");
+        for (a, b) in losses.iter().zip(&plain) {
+            assert!((a - b).abs() <= 1e-5 * b, "{losses:?} and {plain:?}");
+        }
+        assert!(losses[7] < 0.9 * losses[0], "{losses:?}");
+        let (again, same, tuning) = tuned(&options);
+        let tuning = tuning.unwrap();
+        assert_eq!((tuning.read, tuning.measured), (5, 0), "{tuning:?}");
+        assert!(tuning.took.is_zero());
+        assert_eq!((again, same), (losses, parameters), "one file, one result");
+    }
+}
+
+#[test]
+fn a_damaged_or_foreign_file_is_ignored_and_said() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let options = options().tuned(folder.path());
+    let (.., first) = tuned(&options);
+    let file = first.unwrap().file;
+    let text = std::fs::read_to_string(&file).unwrap();
+    let other = text.replacen("driver ", "driver of another ", 1);
+    for (damaged, why) in
+        [(&text[..text.len() / 2], "it is"), (&other[..], "another device"), ("", "another device")]
+    {
+        std::fs::write(&file, damaged).unwrap();
+        let (.., tuning) = tuned(&options);
+        let tuning = tuning.unwrap();
+        assert_eq!((tuning.read, tuning.measured), (0, 5), "{tuning:?}");
+        assert!(tuning.notes.len() == 1 && tuning.notes[0].contains(why), "{tuning:?}");
+        assert!(std::fs::read_to_string(&file).unwrap().ends_with("end 5\n"), "it was written anew");
+    }
+    // A folder that cannot be made costs the file, not the program.
+    let (losses, _, tuning) = tuned(&WgpuOptions::tuned(self::options(), file.join("below")));
+    assert!(losses.iter().all(|loss| loss.is_finite()));
+    let notes = tuning.unwrap().notes;
+    assert!(notes.last().is_some_and(|note| note.contains("was not written")), "{notes:?}");
 }

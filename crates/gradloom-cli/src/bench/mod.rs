@@ -6,7 +6,7 @@ mod process;
 mod report;
 mod timing;
 
-use crate::device::{DeviceArguments, Precision, Target};
+use crate::device::{DeviceArguments, Precision, Target, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::print_line;
 use configs::Config;
@@ -36,6 +36,10 @@ pub(crate) struct Arguments {
     /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
     #[arg(long, value_enum)]
     precision: Option<Precision>,
+    /// Measure a few ways to compute each of a GPU's matrix products, and take the fastest; they are kept in the user's cache folder, so that
+    /// the next run with this flag measures nothing. What it did is told on the standard error.
+    #[arg(long)]
+    tune: bool,
     /// Steps in all, those to warm up among them. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
@@ -77,6 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let device = open(arguments)?;
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, arguments.data_dir.as_deref())?;
+    report_tuning(&device);
     let mut timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
     if workload.work().is_some() {
         timing.queued = Some(measure_queued(steps, |read| match read {
@@ -98,8 +103,13 @@ fn open(arguments: &Arguments) -> Result<Device> {
             return Err(Failure::usage("--precision f16: the null device does not multiply")
                 .help("use --precision f32, or --device wgpu"));
         }
+        Some(BenchTarget::Null) if arguments.tune => {
+            return Err(Failure::usage("--tune: the null device computes nothing")
+                .help("leave it out, or use --device wgpu"));
+        }
         Some(BenchTarget::Null) => return Ok(Device::null()),
     };
-    let &Arguments { precision, threads, .. } = arguments;
-    DeviceArguments { device: target, adapter: arguments.adapter.clone(), precision, threads }.open()
+    let &Arguments { precision, tune, threads, .. } = arguments;
+    let adapter = arguments.adapter.clone();
+    DeviceArguments { device: target, adapter, precision, tune, threads }.open()
 }

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use super::settings::{DataSource, Settings, Training};
-use crate::device::DeviceArguments;
+use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::format::{bytes, count, thousands};
 use crate::model::{self, Gpt2Train};
@@ -146,8 +146,10 @@ fn announce(settings: &Settings, text: &Text, data: &Split) {
 fn compiled(settings: &Settings) -> Result<Gpt2Train> {
     let training = &settings.training;
     let &Training { device, precision, threads, .. } = training;
-    let device = DeviceArguments { device, adapter: training.adapter.clone(), precision, threads }.open()?;
+    let (adapter, tune) = (training.adapter.clone(), training.tune.unwrap_or(false));
+    let device = DeviceArguments { device, adapter, precision, tune, threads }.open()?;
     let train = model::compile(settings, &device)?;
+    report_tuning(&device);
     say!("device  {}, {}", device.description(), count(device.threads(), "thread"));
     let (batch, context) = (settings.training.batch, settings.model.context);
     say!("step    {batch} × {context} tokens, {}", bytes(train.plan().totals.peak() as u64));

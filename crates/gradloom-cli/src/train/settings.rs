@@ -54,6 +54,9 @@ pub(crate) struct Training {
     /// `None`: f32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) precision: Option<Precision>,
+    /// Whether products are measured; `None`: no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tune: Option<bool>,
     /// `None`: as many as there are cores.
     pub(crate) threads: Option<usize>,
     /// Bytes that a step may take; `None` for no limit.
@@ -114,6 +117,7 @@ impl Settings {
                 device: None,
                 adapter: None,
                 precision: None,
+                tune: None,
                 threads: None,
                 memory_budget: None,
                 eval_every: (steps / 20).max(1),
@@ -138,6 +142,7 @@ impl Settings {
         training.device = options.device.or(training.device);
         training.adapter = options.adapter.clone().or(training.adapter.take());
         training.precision = options.precision.or(training.precision);
+        training.tune = options.tune.or(training.tune);
         training.threads = options.threads.or(training.threads);
         if let Some(Size(bytes)) = options.memory_budget {
             training.memory_budget = (bytes > 0).then_some(bytes);

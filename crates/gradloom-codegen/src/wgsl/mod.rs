@@ -32,6 +32,7 @@ pub use guards::{STATUS_WORDS, Verdict, guards};
 pub use limits::Limits;
 pub use lower::{lower, lower_fused};
 pub use operands::{Binding, Element, Operand, Operands};
+pub use product::{product_alone, products};
 pub use writer::Writer;
 
 use gradloom_core::error::{Error, ErrorKind, Result};

@@ -3,6 +3,7 @@
 use super::adapter::open;
 use super::gpu::Gpu;
 use super::program::WgpuProgram;
+use super::tune::{Tuner, Tuning};
 use super::{DeviceMemory, WgpuOptions};
 use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;
@@ -24,7 +25,8 @@ const LOSS_SCALE: f64 = 1024.0;
 #[derive(Debug)]
 pub(crate) struct WgpuBackend {
     gpu: Arc<Gpu>,
-    choices: Choices,
+    precision: Precision,
+    tuner: Option<Tuner>,
     fusion: Fusion,
     pool: Arc<Pool>,
 }
@@ -32,8 +34,15 @@ pub(crate) struct WgpuBackend {
 impl WgpuBackend {
     pub(crate) fn new(options: &WgpuOptions, fusion: Fusion) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let choices = Choices::by_rule(options.precision);
-        Ok(Self { gpu: Arc::new(open(options)?), choices, fusion, pool: Arc::new(Pool::new(threads)) })
+        let gpu = Arc::new(open(options)?);
+        let tuner = options.tuning.as_ref().map(|folder| Tuner::new(&gpu, options, folder));
+        let pool = Arc::new(Pool::new(threads));
+        Ok(Self { gpu, precision: options.precision, tuner, fusion, pool })
+    }
+
+    /// The choices of all programs that were lowered so far.
+    fn choices(&self) -> Choices {
+        self.tuner.as_ref().map_or_else(|| Choices::by_rule(self.precision), Tuner::choices)
     }
 }
 
@@ -44,7 +53,7 @@ impl Backend for WgpuBackend {
 
     fn description(&self) -> String {
         let report = &self.gpu.report;
-        let precision = match self.choices.precision() {
+        let precision = match self.precision {
             Precision::F32 => "",
             Precision::F16 => ", products in f16",
         };
@@ -67,15 +76,24 @@ impl Backend for WgpuBackend {
         usize::try_from(self.gpu.report.buffer_bytes).ok()
     }
 
+    fn tuning(&self) -> Option<Tuning> {
+        self.tuner.as_ref().map(Tuner::tuning)
+    }
+
     fn loss_scale(&self) -> f64 {
-        match self.choices.precision() {
+        match self.precision {
             Precision::F32 => 1.0,
             Precision::F16 => LOSS_SCALE,
         }
     }
 
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        Ok(wgsl::lower_fused(graph, fuse(graph, self.fusion)?, &self.gpu.limits, &self.choices))
+        let (fused, limits, choices) = (fuse(graph, self.fusion)?, &self.gpu.limits, self.choices());
+        let Some(tuner) = &self.tuner else { return Ok(wgsl::lower_fused(graph, fused, limits, &choices)) };
+        // Kernels and layouts do not depend on the choices, only the scratch does.
+        let lowered = wgsl::lower_fused(graph, fused.clone(), limits, &choices);
+        let choices = tuner.choices_for(&wgsl::products(&lowered));
+        Ok(wgsl::lower_fused(graph, fused, limits, &choices))
     }
 
     fn allocate(&self, bytes: usize) -> Option<Memory> {
@@ -89,6 +107,6 @@ impl Backend for WgpuBackend {
         store: &Content,
         allocate: Allocate<'_>,
     ) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(WgpuProgram::load(&self.gpu, &self.choices, graph, plan, store, allocate)?))
+        Ok(Box::new(WgpuProgram::load(&self.gpu, &self.choices(), graph, plan, store, allocate)?))
     }
 }

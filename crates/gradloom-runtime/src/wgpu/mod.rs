@@ -12,8 +12,10 @@ mod pending;
 mod pipelines;
 mod program;
 mod timestamps;
+mod tune;
 
 pub use adapter::{AdapterReport, adapters};
 pub(crate) use backend::WgpuBackend;
 pub(crate) use memory::DeviceMemory;
 pub use options::WgpuOptions;
+pub use tune::Tuning;

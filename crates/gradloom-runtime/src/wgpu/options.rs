@@ -1,12 +1,14 @@
 //! What can be chosen about a GPU.
 
 use gradloom_codegen::wgsl::{Limits, Precision};
+use std::path::PathBuf;
 
 /// What [`Device::wgpu_with`](crate::Device::wgpu_with) opens: the best GPU, multiplying in f32, unless something else is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct WgpuOptions {
     pub(super) adapter: Option<String>,
     pub(super) precision: Precision,
+    pub(super) tuning: Option<PathBuf>,
     pub(super) software: bool,
     pub(super) limit: Option<fn(&mut Limits)>,
 }
@@ -26,6 +28,17 @@ impl WgpuOptions {
     /// Attention multiplies in f32 in either case.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
+        self
+    }
+
+    /// Measures a few ways to compute each matrix product when a program with it is compiled, and takes the fastest. They are kept in a file in
+    /// `folder`, which is made if need be: one for each adapter, driver, limits and precision, so that later runs measure nothing, and have the same
+    /// bits as the run before. [`Device::tuning`](crate::Device::tuning) tells what was done. Without it a rule chooses.
+    ///
+    /// Measuring takes a second device on the same adapter, with memory for the operands of one product at a time. Products of less than a
+    /// million multiplications are left to the rule.
+    pub fn tuned(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.tuning = Some(folder.into());
         self
     }
 

@@ -38,6 +38,22 @@ impl Choices {
         self.precision
     }
 
+    /// Sets the choice for a product, which must suit the limits that shaders are made for ([`Choice::suits`]). Programs that were lowered before
+    /// need their own value.
+    pub fn insert(&mut self, problem: DotProblem, choice: Choice) {
+        self.measured.insert(problem, choice);
+    }
+
+    /// Whether a product has a choice of its own.
+    pub fn is_measured(&self, problem: &DotProblem) -> bool {
+        self.measured.contains_key(problem)
+    }
+
+    /// The products that have a choice of their own, in no order.
+    pub fn measured(&self) -> impl ExactSizeIterator<Item = (&DotProblem, &Choice)> {
+        self.measured.iter()
+    }
+
     /// How to compute a product on an adapter with these limits.
     pub fn of(&self, problem: &DotProblem, limits: &Limits) -> Choice {
         let choice = self.measured.get(problem).copied();
