@@ -1,8 +1,12 @@
 //! Choosing a device on the command line.
 
 use crate::failure::{Failure, Result};
+#[cfg(feature = "wgpu")]
+use crate::format::count;
 use crate::train::settings::check_threads;
 use gradloom::Device;
+#[cfg(feature = "wgpu")]
+use gradloom::WgpuOptions;
 use serde::{Deserialize, Serialize};
 
 /// Where a program runs.
@@ -18,6 +22,17 @@ pub(crate) enum Target {
     Auto,
 }
 
+/// Type in which matrix products multiply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Precision {
+    /// 32 bits
+    #[default]
+    F32,
+    /// Operands rounded to 16 bits, sums in 32: on GPUs with cooperative matrices
+    F16,
+}
+
 /// The flags of commands that run something.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct DeviceArguments {
@@ -27,49 +42,97 @@ pub(crate) struct DeviceArguments {
     /// Take the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) adapter: Option<String>,
+    /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
+    #[arg(long, value_enum)]
+    pub(crate) precision: Option<Precision>,
+    /// Measure a few ways to compute each of a GPU's matrix products, and take the fastest; they are kept in the user's cache folder, so that
+    /// the next run with this flag measures nothing.
+    #[arg(long)]
+    pub(crate) tune: bool,
     /// CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
 }
 
 impl DeviceArguments {
-    /// Opens the device.
+    /// Opens the device. An adapter that is named is a GPU.
     pub(crate) fn open(&self) -> Result<Device> {
-        open(self.device, self.adapter.as_deref(), self.threads)
-    }
-}
-
-/// Opens a device. An adapter that is named is a GPU.
-pub(crate) fn open(target: Option<Target>, adapter: Option<&str>, threads: Option<usize>) -> Result<Device> {
-    check_threads(threads)?;
-    let target = target.unwrap_or(if adapter.is_some() { Target::Wgpu } else { Target::Cpu });
-    match (target, adapter) {
-        (Target::Cpu, Some(_)) => {
-            Err(Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu"))
+        check_threads(self.threads)?;
+        let target = self.device.unwrap_or(if self.adapter.is_some() { Target::Wgpu } else { Target::Cpu });
+        match target {
+            Target::Cpu => self.cpu(),
+            Target::Wgpu => self.gpu(),
+            // A processor does not do what was asked for.
+            Target::Auto if self.is_half() => self.gpu(),
+            Target::Auto => self.gpu().or_else(|_| self.cpu()),
         }
-        (Target::Cpu, None) => cpu(threads),
-        (Target::Wgpu, adapter) => gpu(adapter),
-        (Target::Auto, adapter) => gpu(adapter).or_else(|_| cpu(threads)),
+    }
+
+    fn is_half(&self) -> bool {
+        self.precision == Some(Precision::F16)
+    }
+
+    fn cpu(&self) -> Result<Device> {
+        if self.device == Some(Target::Cpu) && self.adapter.is_some() {
+            return Err(
+                Failure::usage("--adapter: the CPU has none").help("leave it out, or use --device wgpu")
+            );
+        }
+        if self.is_half() {
+            return Err(Failure::usage("--precision f16: the CPU multiplies in f32")
+                .help("use --precision f32, or --device wgpu"));
+        }
+        if self.tune && self.device != Some(Target::Auto) {
+            return Err(Failure::usage("--tune: the CPU has nothing to choose from")
+                .help("leave it out (a run that began with it: --tune=false), or use --device wgpu"));
+        }
+        Ok(match self.threads {
+            Some(threads) => Device::cpu_with_threads(threads)?,
+            None => Device::cpu(),
+        })
+    }
+
+    #[cfg(feature = "wgpu")]
+    fn gpu(&self) -> Result<Device> {
+        let mut options = WgpuOptions::default();
+        if let Some(name) = &self.adapter {
+            options = options.adapter(name);
+        }
+        if self.is_half() {
+            options = options.precision(gradloom::Precision::F16);
+        }
+        if self.tune {
+            let folder = crate::cache::folder().ok_or_else(|| {
+                Failure::usage("--tune: this user has no cache folder to keep the choices in")
+                    .help("set XDG_CACHE_HOME to a folder, or leave it out")
+            })?;
+            options = options.tuned(folder.join("tuning"));
+        }
+        Ok(Device::wgpu_with(&options)?)
+    }
+
+    #[cfg(not(feature = "wgpu"))]
+    fn gpu(&self) -> Result<Device> {
+        Err(Failure::usage("--device wgpu: this build of gradloom has no GPUs")
+            .help("install it with `--features wgpu`, or use --device cpu"))
     }
 }
 
-fn cpu(threads: Option<usize>) -> Result<Device> {
-    Ok(match threads {
-        Some(threads) => Device::cpu_with_threads(threads)?,
-        None => Device::cpu(),
-    })
-}
-
+/// Tells on the standard error what measuring products came to so far, if anything was to be measured.
 #[cfg(feature = "wgpu")]
-fn gpu(adapter: Option<&str>) -> Result<Device> {
-    Ok(match adapter {
-        Some(name) => Device::wgpu_named(name)?,
-        None => Device::wgpu()?,
-    })
+pub(crate) fn report_tuning(device: &Device) {
+    let Some(tuning) = device.tuning() else { return };
+    for note in &tuning.notes {
+        eprintln!("warning: {note}");
+    }
+    let (measured, read) = (count(tuning.measured, "product"), count(tuning.read, "product"));
+    eprintln!(
+        "tuned   {measured} measured in {:.1} s, {read} read from {}",
+        tuning.took.as_secs_f64(),
+        tuning.file.display()
+    );
 }
 
+/// Nothing is measured on the CPU.
 #[cfg(not(feature = "wgpu"))]
-fn gpu(_: Option<&str>) -> Result<Device> {
-    Err(Failure::usage("--device wgpu: this build of gradloom has no GPUs")
-        .help("install it with `--features wgpu`, or use --device cpu"))
-}
+pub(crate) fn report_tuning(_: &Device) {}

@@ -42,7 +42,7 @@ fn gpus() -> Result<()> {
         ];
         let has: Vec<&str> = has.into_iter().filter_map(|(name, has)| has.then_some(name)).collect();
         print_line!(
-            "       used: {}",
+            "       offers: {}",
             if has.is_empty() { "no optional features".to_string() } else { has.join(", ") }
         )?;
     }

@@ -1,6 +1,6 @@
 //! `gradloom sample`.
 
-use crate::device::DeviceArguments;
+use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::model::{Writer, untrained};
 use crate::output::{printable, quoted, written};
@@ -67,6 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let saved = Saved::open(&path)?;
     let session = untrained(&saved.settings.model, &device)?;
     let mut writer = Writer::new(&session)?;
+    report_tuning(&device);
     saved.restore_parameters(&session.store())?;
     let mut output = io::stdout().lock();
     let mut result = put(&mut output, &arguments.prompt);

@@ -136,6 +136,28 @@ fn sizes_and_numbers_that_cannot_be_used() {
         "error: --temperature -1: temperature -1 is not a number from 0 up\n  \
          help: 0 takes the likeliest token, 1 follows the model, above 1 gets wilder",
     );
+    for command in ["train", "sample x", "bench --config S", "profile --config S"] {
+        check(
+            &workspace,
+            &format!("{command} --precision f16"),
+            2,
+            "error: --precision f16: the CPU multiplies in f32\n  help: use --precision f32, or --device wgpu",
+        );
+    }
+    for command in ["train", "sample x", "bench --config S", "profile --config S"] {
+        check(
+            &workspace,
+            &format!("{command} --tune"),
+            2,
+            "error: --tune: the CPU has nothing to choose from\n  help: leave it out (a run that began with it: --tune=false), or use --device wgpu",
+        );
+    }
+    check(
+        &workspace,
+        "bench --config S --device null --precision f16",
+        2,
+        "error: --precision f16: the null device does not multiply\n  help: use --precision f32, or --device wgpu",
+    );
     for command in ["sample x", "bench --config S"] {
         check(
             &workspace,

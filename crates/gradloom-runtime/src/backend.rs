@@ -33,6 +33,15 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     }
     /// Takes the device away, for tests.
     fn lose(&self) {}
+    /// What a loss is multiplied by before its gradient is taken, which is divided by as much afterwards: a power of two.
+    fn loss_scale(&self) -> f64 {
+        1.0
+    }
+    /// What measuring kernels came to, on a device that does.
+    #[cfg(feature = "wgpu")]
+    fn tuning(&self) -> Option<crate::wgpu::Tuning> {
+        None
+    }
     /// Turns ops into launches of this device.
     fn lower(&self, graph: &Graph) -> Result<Lowered>;
     /// Memory for a part of the store or of a program; `None` when there is not that much.

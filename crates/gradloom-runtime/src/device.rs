@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::cpu::{CpuBackend, Loops};
 use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
-use crate::wgpu::{Request, WgpuBackend, WgpuOverrides};
+use crate::wgpu::{Tuning, WgpuBackend, WgpuOptions, WgpuOverrides};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Device {
     /// When there is none, or it cannot be opened.
     #[cfg(feature = "wgpu")]
     pub fn wgpu() -> Result<Self> {
-        Ok(Self::with(WgpuBackend::new(&Request::default(), Fusion::On)?))
+        Self::wgpu_with(&WgpuOptions::default())
     }
 
     /// The best GPU whose name contains `name`, in any case; one that computes on the CPU too (`llvmpipe`, `SwiftShader`).
@@ -82,8 +82,23 @@ impl Device {
     /// As [`Device::wgpu`].
     #[cfg(feature = "wgpu")]
     pub fn wgpu_named(name: &str) -> Result<Self> {
-        let request = Request { name: name.to_string(), software: true, ..Request::default() };
-        Ok(Self::with(WgpuBackend::new(&request, Fusion::On)?))
+        Self::wgpu_with(&WgpuOptions::default().adapter(name).software())
+    }
+
+    /// A GPU with options: which one, in which type it multiplies, and whether products are measured.
+    ///
+    /// ```no_run
+    /// use gradloom_runtime::{Device, Precision, WgpuOptions};
+    ///
+    /// let device = Device::wgpu_with(&WgpuOptions::default().precision(Precision::F16))?;
+    /// # gradloom_core::error::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::wgpu`]; when the adapter lacks what an option needs, naming it.
+    #[cfg(feature = "wgpu")]
+    pub fn wgpu_with(options: &WgpuOptions) -> Result<Self> {
+        Ok(Self::with(WgpuBackend::new(options, Fusion::On)?))
     }
 
     /// Like [`Device::wgpu_named`] (any adapter, if `name` is empty), with less than the adapter offers, for tests of smaller ones; and, with [`Fusion::Off`], a kernel for
@@ -109,8 +124,8 @@ impl Device {
     #[cfg(feature = "wgpu")]
     #[doc(hidden)]
     pub fn wgpu_overriding(name: &str, overrides: WgpuOverrides, fusion: Fusion) -> Result<Self> {
-        let request = Request { name: name.to_string(), software: true, overrides };
-        Ok(Self::with(WgpuBackend::new(&request, fusion)?))
+        let options = WgpuOptions::default().adapter(name).software().overrides(overrides);
+        Ok(Self::with(WgpuBackend::new(&options, fusion)?))
     }
 
     /// Takes the device away, as a crash of its driver does: for tests. Nothing happens on devices that cannot get lost.
@@ -136,6 +151,12 @@ impl Device {
     /// Model and instruction set, for reports.
     pub fn description(&self) -> String {
         self.backend.description()
+    }
+
+    /// What measuring products came to so far; none of a device that does not: see [`WgpuOptions::tuned`].
+    #[cfg(feature = "wgpu")]
+    pub fn tuning(&self) -> Option<Tuning> {
+        self.backend.tuning()
     }
 
     /// Threads that compute.

@@ -167,6 +167,15 @@ impl Backend for Faulty {
         self.inner.lose();
     }
 
+    #[cfg(feature = "wgpu")]
+    fn tuning(&self) -> Option<crate::wgpu::Tuning> {
+        self.inner.tuning()
+    }
+
+    fn loss_scale(&self) -> f64 {
+        self.inner.loss_scale()
+    }
+
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
         self.inner.lower(graph)
     }

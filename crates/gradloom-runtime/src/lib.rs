@@ -22,10 +22,12 @@ pub use backend::Work;
 pub use device::Device;
 pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
+#[cfg(feature = "wgpu")]
+pub use gradloom_codegen::wgsl::Precision;
 pub use outputs::Outputs;
 pub use profile::LaunchSpan;
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
 pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};
 #[cfg(feature = "wgpu")]
-pub use wgpu::{AdapterReport, WgpuOverrides, adapters};
+pub use wgpu::{AdapterReport, Tuning, WgpuOptions, WgpuOverrides, adapters};

@@ -40,7 +40,8 @@ fn check(device: &Device, shape: &Matrices, choice: &Choice) {
     assert!(error < TOLERANCE, "{shape:?} {choice:?}: error {error:e}\n{}", shaders.product.source);
 }
 
-fn methods(device: &Device, scalar: Scalar) -> Vec<Method> {
+/// Kernels for a test's products, whose elements `f16` has too: so cooperative matrices are as exact for operands of `f32`.
+fn methods(device: &Device) -> Vec<Method> {
     let staged = Tile { m: 16, n: 32, k: 16, thread_m: 4, thread_n: 4, staging: Staging::Workgroup(1) };
     let portable = [
         staged,
@@ -51,9 +52,9 @@ fn methods(device: &Device, scalar: Scalar) -> Vec<Method> {
     ];
     let mut methods = portable.map(Method::Portable).to_vec();
     let cooperative = CooperativeTile { m: 64, n: 64, k: 32, subgroup_m: 32, subgroup_n: 32, buffers: 2 };
-    if scalar == Scalar::F16 && cooperative.fits(&device.limits) {
-        methods.push(Method::Cooperative(cooperative));
-    }
+    let large = CooperativeTile { m: 128, n: 128, k: 64, subgroup_m: 64, subgroup_n: 32, buffers: 1 };
+    let fits = |tile: &CooperativeTile| device.f16 && tile.fits(&device.limits);
+    methods.extend([cooperative, large].into_iter().filter(fits).map(Method::Cooperative));
     methods
 }
 
@@ -63,10 +64,12 @@ fn products_of_any_extents_and_layouts_are_right() {
     for extents in [[1, 1, 1], [7, 65, 33], [64, 32, 48], [20, 36, 100], [5, 3, 0], [1, 1000, 7]] {
         for by_columns in [[false, false], [false, true], [true, false], [true, true]] {
             let shape = Matrices::new("shape", 1, extents, by_columns, Scalar::F32);
-            for method in methods(&device, Scalar::F32) {
+            for method in methods(&device) {
                 check(&device, &shape, &Choice { method, parts: 1 });
             }
-            check(&device, &shape, &choose(&shape.problem(), false, &device.limits));
+            for half in [false, device.f16] {
+                check(&device, &shape, &choose(&shape.problem(), half, &device.limits));
+            }
         }
     }
 }
@@ -76,7 +79,7 @@ fn batches_and_split_sums_are_right() {
     let Some(device) = device() else { return };
     for (batch, extents) in [(3, [17, 12, 70]), (2, [8, 9, 64]), (1, [4, 8, 1000])] {
         let shape = Matrices::new("shape", batch, extents, [true, false], Scalar::F32);
-        for method in methods(&device, Scalar::F32) {
+        for method in methods(&device) {
             // Seven are more than some of these sums have staged tiles.
             for parts in [1, 3, 7] {
                 check(&device, &shape, &Choice { method, parts });
@@ -95,7 +98,7 @@ fn half_operands_sum_in_single_precision() {
     for extents in [[64, 64, 64], [9, 31, 50]] {
         for by_columns in [[false, false], [true, true]] {
             let shape = Matrices::new("shape", 1, extents, by_columns, Scalar::F16);
-            for method in methods(&device, Scalar::F16) {
+            for method in methods(&device) {
                 check(&device, &shape, &Choice { method, parts: 1 });
             }
         }

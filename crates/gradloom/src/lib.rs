@@ -19,7 +19,7 @@ pub use gradloom_core::trace::{
     uniform,
 };
 #[cfg(feature = "wgpu")]
-pub use gradloom_runtime::{AdapterReport, adapters};
+pub use gradloom_runtime::{AdapterReport, Precision, Tuning, WgpuOptions, adapters};
 pub use gradloom_runtime::{
     Data, DebugRun, Device, Feed, Infer, Outputs, Retention, Session, Step, Store, Train, Trainer,
 };

@@ -6,7 +6,7 @@ mod process;
 mod report;
 mod timing;
 
-use crate::device::{Target, open};
+use crate::device::{DeviceArguments, Precision, Target, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::print_line;
 use configs::Config;
@@ -33,6 +33,13 @@ pub(crate) struct Arguments {
     /// Take the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
+    /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
+    #[arg(long, value_enum)]
+    precision: Option<Precision>,
+    /// Measure a few ways to compute each of a GPU's matrix products, and take the fastest; they are kept in the user's cache folder, so that
+    /// the next run with this flag measures nothing. What it did is told on the standard error.
+    #[arg(long)]
+    tune: bool,
     /// Steps in all, those to warm up among them. [default: the configuration's]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
@@ -71,16 +78,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.steps == Some(0) {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
-    let open = |target| open(target, arguments.adapter.as_deref(), arguments.threads);
-    let device = match arguments.device {
-        None => open(None)?,
-        Some(BenchTarget::Cpu) => open(Some(Target::Cpu))?,
-        Some(BenchTarget::Wgpu) => open(Some(Target::Wgpu))?,
-        Some(BenchTarget::Auto) => open(Some(Target::Auto))?,
-        Some(BenchTarget::Null) => Device::null(),
-    };
+    let device = open(arguments)?;
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, arguments.data_dir.as_deref())?;
+    report_tuning(&device);
     let mut timing = measure(steps, config.warm.min(steps - 1), || workload.step())?;
     if workload.work().is_some() {
         timing.queued = Some(measure_queued(steps, |read| match read {
@@ -90,4 +91,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let report = Report::new(config.name, &*workload, &timing);
     print_line!("{}", if arguments.json { report.json() } else { report.line() })
+}
+
+fn open(arguments: &Arguments) -> Result<Device> {
+    let target = match arguments.device {
+        None => None,
+        Some(BenchTarget::Cpu) => Some(Target::Cpu),
+        Some(BenchTarget::Wgpu) => Some(Target::Wgpu),
+        Some(BenchTarget::Auto) => Some(Target::Auto),
+        Some(BenchTarget::Null) if arguments.precision == Some(Precision::F16) => {
+            return Err(Failure::usage("--precision f16: the null device does not multiply")
+                .help("use --precision f32, or --device wgpu"));
+        }
+        Some(BenchTarget::Null) if arguments.tune => {
+            return Err(Failure::usage("--tune: the null device computes nothing")
+                .help("leave it out, or use --device wgpu"));
+        }
+        Some(BenchTarget::Null) => return Ok(Device::null()),
+    };
+    let &Arguments { precision, tune, threads, .. } = arguments;
+    let adapter = arguments.adapter.clone();
+    DeviceArguments { device: target, adapter, precision, tune, threads }.open()
 }

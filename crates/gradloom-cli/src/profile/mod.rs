@@ -6,7 +6,7 @@ mod report;
 mod trace;
 
 use crate::bench::configs::Config;
-use crate::device::DeviceArguments;
+use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::{print_line, written};
 use collect::Profile;
@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let bounds = bounds::of(&device, arguments.remeasure);
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, None)?;
+    report_tuning(&device);
     let warm = config.warm.min(steps / 2);
     let profile = Profile::collect(config.name, &mut *workload, (steps, warm), bounds)?;
     if let Some(path) = &arguments.trace {

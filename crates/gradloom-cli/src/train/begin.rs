@@ -1,8 +1,8 @@
 //! Everything before the first step: settings, data, folder, compiled programs.
 
 use super::options::Options;
-use super::settings::{DataSource, Settings};
-use crate::device::open;
+use super::settings::{DataSource, Settings, Training};
+use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::format::{bytes, count, thousands};
 use crate::model::{self, Gpt2Train};
@@ -145,8 +145,11 @@ fn announce(settings: &Settings, text: &Text, data: &Split) {
 
 fn compiled(settings: &Settings) -> Result<Gpt2Train> {
     let training = &settings.training;
-    let device = open(training.device, training.adapter.as_deref(), training.threads)?;
+    let &Training { device, precision, threads, .. } = training;
+    let (adapter, tune) = (training.adapter.clone(), training.tune.unwrap_or(false));
+    let device = DeviceArguments { device, adapter, precision, tune, threads }.open()?;
     let train = model::compile(settings, &device)?;
+    report_tuning(&device);
     say!("device  {}, {}", device.description(), count(device.threads(), "thread"));
     let (batch, context) = (settings.training.batch, settings.model.context);
     say!("step    {batch} × {context} tokens, {}", bytes(train.plan().totals.peak() as u64));

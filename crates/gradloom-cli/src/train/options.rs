@@ -1,6 +1,6 @@
 //! What can be set, on the command line or in a TOML file: one definition for both.
 
-use crate::device::Target;
+use crate::device::{Precision, Target};
 use crate::failure::{Failure, Result};
 use crate::size::Size;
 use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
@@ -65,6 +65,13 @@ pub(crate) struct Options {
     /// Take the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     pub(crate) adapter: Option<String>,
+    /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
+    #[arg(long, value_enum, help_heading = "Training")]
+    pub(crate) precision: Option<Precision>,
+    /// Measure a few ways to compute each of a GPU's matrix products, and take the fastest; they are kept in the user's cache folder, so that
+    /// the next run with this flag measures nothing. `--tune=false` goes on without. [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Training")]
+    pub(crate) tune: Option<bool>,
     /// CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(crate) threads: Option<usize>,
@@ -117,8 +124,8 @@ impl Options {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
         }
-        merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed device adapter threads
-               memory_budget eval_every out save_every)
+        merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed device adapter
+               precision tune threads memory_budget eval_every out save_every)
     }
 }
 

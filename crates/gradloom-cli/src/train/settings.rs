@@ -1,7 +1,7 @@
 //! Everything that decides a run, resolved and checked; the run folder's `config.json`.
 
 use super::options::Options;
-use crate::device::Target;
+use crate::device::{Precision, Target};
 use crate::failure::{Failure, Result};
 use crate::format::number;
 use crate::size::Size;
@@ -51,6 +51,12 @@ pub(crate) struct Training {
     /// Part of the name of a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) adapter: Option<String>,
+    /// `None`: f32.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) precision: Option<Precision>,
+    /// Whether products are measured; `None`: no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tune: Option<bool>,
     /// `None`: as many as there are cores.
     pub(crate) threads: Option<usize>,
     /// Bytes that a step may take; `None` for no limit.
@@ -110,6 +116,8 @@ impl Settings {
                 seed: options.seed.unwrap_or(0),
                 device: None,
                 adapter: None,
+                precision: None,
+                tune: None,
                 threads: None,
                 memory_budget: None,
                 eval_every: (steps / 20).max(1),
@@ -133,6 +141,8 @@ impl Settings {
         set(&mut training.save_every, options.save_every);
         training.device = options.device.or(training.device);
         training.adapter = options.adapter.clone().or(training.adapter.take());
+        training.precision = options.precision.or(training.precision);
+        training.tune = options.tune.or(training.tune);
         training.threads = options.threads.or(training.threads);
         if let Some(Size(bytes)) = options.memory_budget {
             training.memory_budget = (bytes > 0).then_some(bytes);

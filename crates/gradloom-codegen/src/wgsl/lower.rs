@@ -1,37 +1,38 @@
 //! Lowering for WGSL: what its kernels can do, and the scratch that they need.
 
-use super::Limits;
 use super::attention::grad_workspace;
 use super::group;
 use super::reduce::as_body;
 use super::rows::{RowSchedule, reduces_columns, row_workspace};
 use super::scatter::scatter_workspace;
+use super::{Choices, Limits};
 use crate::lower::Target;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Store};
 
-/// Fuses a graph and lowers it for an adapter with these limits.
+/// Fuses a graph and lowers it for an adapter with these limits; `choices` say how its products are computed.
 ///
 /// # Errors
 /// When a block op is left: passes expand them first.
-pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowered> {
-    Ok(lower_fused(graph, fuse(graph, Fusion::On)?, limits))
+pub fn lower(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowered> {
+    Ok(lower_fused(graph, fuse(graph, Fusion::On)?, limits, choices))
 }
 
-/// Lowers kernels for an adapter with these limits.
-pub fn lower_fused(graph: &Graph, mut fused: Fused, limits: &Limits) -> Lowered {
+/// Lowers kernels for an adapter with these limits; `choices` say how products are computed.
+pub fn lower_fused(graph: &Graph, mut fused: Fused, limits: &Limits, choices: &Choices) -> Lowered {
     for spec in &mut fused.kernels {
         if let Kernel::Op(OpKind::Reduce { op, axes }) = &spec.kernel {
             spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
         }
     }
-    crate::lower::lower(graph, fused, &Wgsl { limits })
+    crate::lower::lower(graph, fused, &Wgsl { limits, choices })
 }
 
 struct Wgsl<'l> {
     limits: &'l Limits,
+    choices: &'l Choices,
 }
 
 impl Target for Wgsl<'_> {
@@ -48,7 +49,7 @@ impl Target for Wgsl<'_> {
             Kernel::Op(OpKind::AttentionGrad(spec)) => grad_workspace(spec, reads),
             Kernel::Op(OpKind::ScatterAdd { batch }) => scatter_workspace(reads, *batch),
             Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
-                super::product::workspace(axes, reads, self.limits)
+                super::product::workspace(axes, reads, self.limits, self.choices)
             }
             Kernel::Loop(body) if reduces_columns(body) && !group::is_short(body, reads, writes) => {
                 row_workspace(body, self.limits)
@@ -79,6 +80,6 @@ impl Target for Wgsl<'_> {
     }
 
     fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {
-        super::product::parts(axes, [&reads[0].layout, &reads[1].layout], self.limits)
+        super::product::parts(axes, [&reads[0].layout, &reads[1].layout], self.limits, self.choices)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! In: a graph's kernels, and later their plan. Out: launches whose scratch is known ([`lower`]), and the shaders of each ([`shaders`]). Shapes are baked into the text,
 //! offsets are not, but where several values share a binding: equal layers share pipelines.
-//! Always holds: a result is a function of the operands, the shapes and the [`Limits`] alone; there are no atomic sums.
+//! Always holds: a result is a function of the operands, the shapes, the [`Limits`] and the [`Choices`] alone; there are no atomic sums.
 
 mod attention;
 mod body;
@@ -27,10 +27,12 @@ mod scatter;
 mod source;
 mod writer;
 
+pub use dot::{Choices, Precision};
 pub use guards::{STATUS_WORDS, Verdict, guards};
 pub use limits::Limits;
 pub use lower::{lower, lower_fused};
 pub use operands::{Binding, Cuts, Element, Operand, Operands};
+pub use product::{product_alone, products};
 pub use writer::Writer;
 
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -98,6 +100,8 @@ pub struct Context<'a> {
     pub graph: &'a Graph,
     /// What the adapter allows.
     pub limits: &'a Limits,
+    /// How products are computed: what the plan was lowered with.
+    pub choices: &'a Choices,
     /// Where memory is cut into buffers.
     pub cuts: &'a Cuts,
 }
@@ -179,7 +183,7 @@ fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) -> Result<S
 }
 
 fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) -> Result<Shaders> {
-    let Context { graph, limits, .. } = *context;
+    let Context { graph, limits, choices, .. } = *context;
     let mut operands = Operands::new(launch, context, together);
     if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
         product::vectorise(&mut operands, axes);
@@ -189,8 +193,8 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
     let label = launch.kernel.title();
     let dispatches = match &launch.kernel {
         Kernel::Loop(body) => body_shaders(&operands, limits, gated, number, body, &label),
-        Kernel::Dot { axes, epilogue } => product::product(source, axes, Some(epilogue), &label),
-        Kernel::Op(OpKind::Dot(axes)) => product::product(source, axes, None, &label),
+        Kernel::Dot { axes, epilogue } => product::product(source, axes, choices, Some(epilogue), &label),
+        Kernel::Op(OpKind::Dot(axes)) => product::product(source, axes, choices, None, &label),
         Kernel::Copy => movement::copy(source(), &label),
         Kernel::WriteRegion => movement::write_region(source(), &label),
         Kernel::Op(OpKind::Concat { axis }) => movement::concat(&operands, limits, gated, number, *axis),

@@ -1,13 +1,14 @@
 //! Matrix products of a launch: the kernels of [`dot`](super::dot), with what the launch binds and what follows from the product.
 
 use super::body::{Nodes, Place, checks_of};
-use super::dot::{self, DotKernel, Epilogue, Scalar, Stage, fold_batch};
-use super::operands::{Element, NONE, Operand};
+use super::dot::{self, Choice, DotKernel, Epilogue, Scalar, Stage, fold_batch};
+use super::operands::{Binding, Element, NONE, Operand};
 use super::source::{Source, index_at};
-use super::{Dispatch, Limits, Operands, Shader};
+use super::{Choices, Dispatch, Limits, Operands, Shader, Shaders};
 use crate::cpu::DotProblem;
-use gradloom_core::ir::{DType, DotAxes};
-use gradloom_core::kernel::{Access, Body, Layout, Level};
+use gradloom_core::ir::{DType, DotAxes, OpKind, Shape};
+use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Lowered};
+use gradloom_core::plan::{ALIGNMENT, Region};
 use std::cell::RefCell;
 
 /// Stands where the declarations go, which are known once the statements are.
@@ -22,16 +23,16 @@ fn problem(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
 }
 
 /// Bytes of scratch that a product needs.
-pub(crate) fn workspace(axes: &DotAxes, reads: &[Access], limits: &Limits) -> usize {
+pub(crate) fn workspace(axes: &DotAxes, reads: &[Access], limits: &Limits, choices: &Choices) -> usize {
     let problem = problem(axes, &reads[0].layout, &reads[1].layout);
-    let choice = dot::choose(&problem, false, limits);
+    let choice = choices.of(&problem, limits);
     if choice.parts > 1 { 4 * elements(&problem) * choice.parts as usize } else { 0 }
 }
 
 /// Parts into which the sums of a product are cut; 1 if its operands must be copied first.
-pub(crate) fn parts(axes: &DotAxes, [lhs, rhs]: [&Layout; 2], limits: &Limits) -> usize {
+pub(crate) fn parts(axes: &DotAxes, [lhs, rhs]: [&Layout; 2], limits: &Limits, choices: &Choices) -> usize {
     let Some(problem) = DotProblem::new(axes, lhs, rhs) else { return 1 };
-    dot::choose(&fold_batch(problem), false, limits).parts as usize
+    choices.of(&fold_batch(problem), limits).parts as usize
 }
 
 fn elements(problem: &DotProblem) -> usize {
@@ -49,27 +50,87 @@ pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes) {
     }
 }
 
+/// The products of a program that have anything to compute, each once, in the order of the launches.
+pub fn products(lowered: &Lowered) -> Vec<DotProblem> {
+    let mut found = Vec::new();
+    let mut add = |kernel: &Kernel, reads: &[Access]| {
+        if let Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } = kernel {
+            let problem = problem(axes, &reads[0].layout, &reads[1].layout);
+            if elements(&problem) * problem.k > 0 && !found.contains(&problem) {
+                found.push(problem);
+            }
+        }
+    };
+    for launch in &lowered.launches {
+        match &launch.kernel {
+            Kernel::Group(parts) => {
+                parts.iter().for_each(|part| add(&part.kernel, &launch.reads[part.reads.clone()]));
+            }
+            kernel => add(kernel, &launch.reads),
+        }
+    }
+    found
+}
+
+/// The shaders of a product that nothing follows from, to be measured: bindings are the left operand, the right one and the results, one behind
+/// the other in the region of the step.
+///
+/// # Panics
+/// If the choice does not suit the limits, or the problem has nothing to compute.
+pub fn product_alone(problem: &DotProblem, choice: &Choice, limits: &Limits) -> Shaders {
+    let [lhs, rhs] = dot::last_elements(problem).map(|last| last + 1);
+    let lanes = dot::lanes(problem);
+    let (mut bindings, mut end) = (Vec::new(), 0);
+    for (count, lanes) in [(lhs, lanes[0]), (rhs, lanes[1]), (elements(problem), 1)] {
+        let start = usize::next_multiple_of(end, ALIGNMENT);
+        end = start + usize::next_multiple_of(4 * count, 16);
+        let element = if lanes == 4 { Element::Vector } else { Element::Plain(DType::F32) };
+        // As programs bind them, which write to the region.
+        bindings.push(Binding { region: Region::Step, range: start..end, writable: true, element });
+    }
+    let operand = |binding: usize, count: usize| {
+        let layout = Layout::contiguous(&Shape::from([count]));
+        Operand { binding, base: 0, dtype: DType::F32, layout, start: None }
+    };
+    let (reads, writes) = (vec![operand(0, lhs), operand(1, rhs)], vec![operand(2, elements(problem))]);
+    let operands = Operands { bindings, reads, writes };
+    let source = || Source::new(&operands, limits, false, 0);
+    let dispatches = chosen(source, problem, choice, None, "product");
+    Shaders { operands, dispatches }
+}
+
 /// The shaders of a product and what follows from it; `source` begins one.
 pub(crate) fn product<'a>(
     source: impl Fn() -> Source<'a>,
     axes: &DotAxes,
+    choices: &Choices,
     epilogue: Option<&Body>,
     label: &str,
 ) -> Vec<Dispatch> {
-    let operands = source().operands;
-    let limits = source().limits;
-    let (lhs, rhs) = (&operands.reads[0], &operands.reads[1]);
-    let problem = problem(axes, &lhs.layout, &rhs.layout);
+    let Source { operands, limits, .. } = source();
+    let problem = problem(axes, &operands.reads[0].layout, &operands.reads[1].layout);
     if elements(&problem) == 0 {
         return Vec::new();
     }
-    let choice = dot::choose(&problem, false, limits);
+    chosen(source, &problem, &choices.of(&problem, limits), epilogue, label)
+}
+
+/// The same by a choice.
+fn chosen<'a>(
+    source: impl Fn() -> Source<'a>,
+    problem: &DotProblem,
+    choice: &Choice,
+    epilogue: Option<&Body>,
+    label: &str,
+) -> Vec<Dispatch> {
+    let Source { operands, limits, .. } = source();
+    let (lhs, rhs) = (&operands.reads[0], &operands.reads[1]);
     let sources = RefCell::new(Vec::new());
     let load_lhs = |index: &str| item(operands, lhs, index, limits);
     let load_rhs = |index: &str| item(operands, rhs, index, limits);
     let side = |operand: &Operand| if is_vector(operands, operand) { 4 } else { 1 };
     let kernel = DotKernel {
-        problem: &problem,
+        problem,
         lhs: dot::Operand { scalar: Scalar::F32, lanes: side(lhs), load: &load_lhs },
         rhs: dot::Operand { scalar: Scalar::F32, lanes: side(rhs), load: &load_rhs },
         epilogue: Epilogue {
@@ -86,18 +147,18 @@ pub(crate) fn product<'a>(
         declarations: &|stage| {
             let mut source = source();
             if stage != Stage::Whole {
-                let bytes = 4 * elements(&problem) * choice.parts as usize;
+                let bytes = 4 * elements(problem) * choice.parts as usize;
                 source.named_workspace(
                     0..bytes,
                     "workspace",
-                    &format!("array<{}>", dot::workspace_item(&problem)),
+                    &format!("array<{}>", dot::workspace_item(problem)),
                 );
             }
             sources.borrow_mut().push(source);
             DECLARATIONS.to_string()
         },
     };
-    let shaders = dot::generate(&kernel, &choice, limits);
+    let shaders = dot::generate(&kernel, choice, limits);
     let made = [Some(shaders.product), shaders.sum].into_iter().flatten();
     let names = if choice.parts > 1 { [": parts", ": sums of parts"] } else { ["", ""] };
     made.zip(sources.into_inner())

@@ -83,7 +83,7 @@ fn check_bindings(module: &Module, bindings: &[Bound]) -> Result<(), String> {
     }
     for (number, (bound, written)) in bindings.iter().zip(declared).enumerate() {
         let expected = match bound {
-            Bound::Operand(_) => written,
+            Bound::Operand(_) | Bound::Piece(..) => written,
             Bound::Workspace(_) => Some(true),
             Bound::Table(_) => Some(false),
             Bound::Status { writable } => Some(*writable),

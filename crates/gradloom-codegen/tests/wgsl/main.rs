@@ -2,11 +2,12 @@
 
 mod attention;
 mod check;
+mod files;
 mod kernels;
 mod random_graphs;
 
 use check::check;
-use gradloom_codegen::wgsl::{self, Dispatch, Limits};
+use gradloom_codegen::wgsl::{self, Choices, Dispatch, Limits, Precision};
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::plan::{self, Plan, StoreLayout};
 
@@ -18,12 +19,17 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
+/// What is chosen for an adapter: f16 where it can multiply in it.
+fn choices(limits: &Limits) -> Choices {
+    Choices::by_rule(if limits.cooperative { Precision::F16 } else { Precision::F32 })
+}
+
 /// The plan of a graph for an adapter, verified.
 #[track_caller]
 fn plan(graph: &Graph, limits: &Limits) -> Plan {
     let mut store = StoreLayout::default();
     store.extend(graph).expect("a new store takes any graph");
-    let lowered = wgsl::lower(graph, limits).unwrap_or_else(|error| panic!("{error}"));
+    let lowered = wgsl::lower(graph, limits, &choices(limits)).unwrap_or_else(|error| panic!("{error}"));
     let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     plan::verify_commit(graph, &plan)
         .unwrap_or_else(|error| panic!("{error}\n{graph}{}", plan.report(graph)));
@@ -34,7 +40,8 @@ fn plan(graph: &Graph, limits: &Limits) -> Plan {
 #[track_caller]
 fn checked(graph: &Graph, limits: &Limits) -> Vec<Dispatch> {
     let plan = plan(graph, limits);
-    let context = wgsl::Context { plan: &plan, graph, limits, cuts: &wgsl::Cuts::default() };
+    let (choices, cuts) = (choices(limits), wgsl::Cuts::default());
+    let context = wgsl::Context { plan: &plan, graph, limits, choices: &choices, cuts: &cuts };
     let mut all = Vec::new();
     for (number, launch) in plan.hoisted.iter().chain(&plan.launches).enumerate() {
         let shaders = wgsl::shaders(launch, number, &context);

@@ -131,6 +131,7 @@ impl Device {
                     let region = memory.regions.iter().find(|(region, _)| *region == binding.region);
                     (&region.expect("all regions are there").1, binding.range.clone())
                 }
+                Bound::Piece(..) => unreachable!("values of a benchmark fit into bindings"),
                 Bound::Workspace(range) => (&memory.scratch, range.clone()),
                 Bound::Table(numbers) => (tables[i].as_ref().expect("it was made"), 0..4 * numbers.len()),
                 Bound::Status { .. } => (&memory.status, 0..32),
@@ -166,7 +167,7 @@ impl Device {
     fn layout(&self, operands: &Operands, dispatch: &Dispatch) -> wgpu::PipelineLayout {
         let entry = |(i, bound): (usize, &Bound)| {
             let writable = match bound {
-                Bound::Operand(i) => operands.bindings[*i].writable,
+                Bound::Operand(i) | Bound::Piece(i, _) => operands.bindings[*i].writable,
                 Bound::Workspace(_) => true,
                 Bound::Table(_) => false,
                 Bound::Status { writable } => *writable,

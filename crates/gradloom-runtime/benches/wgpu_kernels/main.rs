@@ -10,7 +10,7 @@ mod device;
 
 use cases::{Case, cases};
 use device::{Device, Options};
-use gradloom_codegen::wgsl;
+use gradloom_codegen::wgsl::{self, Choices};
 use gradloom_core::ir::parse;
 use gradloom_core::plan::{self, StoreLayout};
 
@@ -50,12 +50,13 @@ fn run(device: &Device, case: &Case, text: bool) {
     let graph = parse(&format!("graph {{\n{}\n}}", case.lines)).unwrap_or_else(|error| panic!("{error:?}"));
     let mut store = StoreLayout::default();
     store.extend(&graph).expect("a new store takes any graph");
-    let lowered = wgsl::lower(&graph, &device.limits).expect("it can be lowered");
+    let lowered = wgsl::lower(&graph, &device.limits, &Choices::default()).expect("it can be lowered");
     // Repeated launches find their operands as they were.
     let plan = plan::plan(&graph, lowered, &store, None).expect("it can be planned").without_sharing();
     let memory = device.memory(&plan, case.rows);
-    let cuts = wgsl::Cuts::default();
-    let context = wgsl::Context { plan: &plan, graph: &graph, limits: &device.limits, cuts: &cuts };
+    let (choices, cuts) = (Choices::default(), wgsl::Cuts::default());
+    let context =
+        wgsl::Context { plan: &plan, graph: &graph, limits: &device.limits, choices: &choices, cuts: &cuts };
     let mut total = 0.0;
     for (number, launch) in plan.hoisted.iter().chain(&plan.launches).enumerate() {
         let all = match wgsl::shaders(launch, number, &context) {

@@ -4,7 +4,7 @@ use super::Session;
 use crate::program::{Program, verify_stage};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::grad;
-use gradloom_core::ir::{DType, Graph, Guard, Output, Type, ValueId};
+use gradloom_core::ir::{Builder, DType, Graph, Guard, Output, Type, ValueId};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::{self, Optimizer, Trainable};
 use gradloom_core::passes;
@@ -60,7 +60,8 @@ pub(super) fn training<M: Module>(
     }
     let trace = with_loss(traced)?;
     verify_stage(&trace, "trace")?;
-    let (grad, trainables) = differentiate(&trace, traced, session.params())?;
+    let scale = session.device().backend.loss_scale();
+    let (grad, trainables) = differentiate_scaled(&trace, traced, session.params(), scale)?;
     verify_stage(&grad, "grad")?;
     let optim = optim::attach(grad.clone(), &trainables, optimizer, clip_norm.is_some())?;
     verify_stage(&optim, "optim")?;
@@ -99,6 +100,16 @@ fn with_loss(traced: &Traced) -> Result<Graph> {
 /// # Errors
 /// When a parameter that is not frozen has no gradient, or an op on the way has none.
 pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Result<(Graph, Vec<Trainable>)> {
+    differentiate_scaled(graph, traced, params, 1.0)
+}
+
+/// The same through a backward pass of `scale` times the loss.
+fn differentiate_scaled(
+    graph: &Graph,
+    traced: &Traced,
+    params: &ParamTable,
+    scale: f64,
+) -> Result<(Graph, Vec<Trainable>)> {
     let mut graph = graph.clone();
     let loss = graph.output(LOSS).ok_or_else(|| Error::new(ErrorKind::Internal, "there is no loss"))?;
     let mut wanted: Vec<(&str, ValueId, Option<bool>)> = Vec::new();
@@ -119,7 +130,9 @@ pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Res
         return Err(error);
     }
     let values: Vec<ValueId> = wanted.iter().map(|(_, value, _)| *value).collect();
-    let gradients = grad::append(&mut graph, loss, None, &values)?;
+    let origin = graph.defining_op(loss).and_then(|op| op.origin);
+    let seed = (scale != 1.0).then(|| Builder::new(&mut graph, origin).number(scale));
+    let gradients = grad::append(&mut graph, loss, seed, &values)?;
     let named: Vec<(&str, ValueId)> = wanted.iter().map(|(name, value, _)| (*name, *value)).collect();
     grad::coverage(&graph, &named, &gradients)?;
     let trainables = wanted
@@ -128,9 +141,51 @@ pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Res
         .map(|((name, value, decay), gradient)| Trainable {
             name: name.to_string(),
             value,
-            gradient: gradient.expect("coverage was checked"),
+            gradient: unscaled(&mut graph, gradient.expect("coverage was checked"), scale),
             decay,
         })
         .collect();
     Ok((graph, trainables))
+}
+
+/// A gradient divided by the loss's scale.
+fn unscaled(graph: &mut Graph, gradient: ValueId, scale: f64) -> ValueId {
+    if scale == 1.0 {
+        return gradient;
+    }
+    let origin = graph.defining_op(gradient).and_then(|op| op.origin);
+    Builder::new(graph, origin).mul_number(gradient, 1.0 / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_core::nn::Linear;
+    use gradloom_core::reference::evaluate;
+    use gradloom_core::trace::{f32, trace};
+    use gradloom_testing::Leaves;
+
+    #[test]
+    fn a_scaled_loss_has_the_gradients_of_the_loss() {
+        let model = [Linear::new(3, 4), Linear::new(4, 2)];
+        let loss =
+            |x: &[gradloom_core::trace::Tensor]| model[1].forward(model[0].forward(x[0]).tanh()).mean();
+        let traced = trace(&model, &[f32("x", [5, 3])], true, loss, |loss| vec![loss]).unwrap();
+        let params = ParamTable::of(&model).unwrap();
+        let gradients = |scale| {
+            let loss = with_loss(&traced).unwrap();
+            let (mut graph, trainables) = differentiate_scaled(&loss, &traced, &params, scale).unwrap();
+            let seeds = graph.to_string().matches("1024").count();
+            graph.outputs =
+                trainables.into_iter().map(|t| Output { name: t.name, value: t.gradient }).collect();
+            let leaves = Leaves::random(3);
+            let values = evaluate(&graph, &|kind| leaves.value(kind)).unwrap().outputs;
+            (seeds, values.into_iter().map(|(name, value)| (name, value.to_f64())).collect::<Vec<_>>())
+        };
+        let ((none, plain), (seeds, scaled)) = (gradients(1.0), gradients(1024.0));
+        assert_eq!((none, seeds), (0, 1));
+        // Powers of two round nothing.
+        assert_eq!(plain, scaled);
+        assert_eq!(plain.len(), 4);
+    }
 }

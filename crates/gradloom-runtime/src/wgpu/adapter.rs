@@ -1,10 +1,14 @@
 //! Which adapters there are, what they offer, and opening one.
 
+use super::WgpuOptions;
 use super::gpu::{Gpu, Health};
-use gradloom_codegen::wgsl;
+use gradloom_codegen::wgsl::{self, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
-use wgpu::{Adapter, Backends, DeviceType, Features, Instance, InstanceDescriptor, Limits};
+use wgpu::{
+    Adapter, Backends, CooperativeScalarType, DeviceType, ExperimentalFeatures, Features, Instance,
+    InstanceDescriptor, Limits,
+};
 
 /// An adapter and what it offers.
 #[derive(Clone, Debug)]
@@ -17,7 +21,7 @@ pub struct AdapterReport {
     pub driver: String,
     /// `discrete`, `integrated`, `virtual`, `software` or `other`.
     pub kind: &'static str,
-    /// What shaders are made for.
+    /// What shaders can be made for; f16, subgroups and cooperative matrices are used for [`Precision::F16`] alone.
     pub limits: wgsl::Limits,
     /// Bytes of a buffer, at most.
     pub buffer_bytes: u64,
@@ -48,6 +52,9 @@ impl AdapterReport {
 
 /// Timestamps inside of a compute pass.
 const TIMESTAMPS: Features = Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
+/// What products of f16 matrices are made with.
+const MATRICES: Features =
+    Features::SHADER_F16.union(Features::SUBGROUP).union(Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
 
 /// All adapters of this machine.
 pub fn adapters() -> Vec<AdapterReport> {
@@ -76,7 +83,8 @@ fn sorted(instance: &Instance) -> Vec<Adapter> {
 }
 
 fn limits(adapter: &Adapter) -> wgsl::Limits {
-    let limits = adapter.limits();
+    let (limits, info, features) = (adapter.limits(), adapter.get_info(), adapter.features());
+    let one_size = info.subgroup_min_size == info.subgroup_max_size && features.contains(Features::SUBGROUP);
     wgsl::Limits {
         invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         workgroup_memory: limits.max_compute_workgroup_storage_size,
@@ -84,51 +92,57 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
         // Shaders count bytes and elements in 32 bits.
         binding_bytes: limits.max_storage_buffer_binding_size.min(u32::MAX.into()) as usize,
         workgroups: limits.max_compute_workgroups_per_dimension,
-        subgroup: None,
-        f16: false,
-        cooperative: false,
-        software: adapter.get_info().device_type == DeviceType::Cpu,
+        subgroup: one_size.then_some(info.subgroup_max_size),
+        f16: features.contains(Features::SHADER_F16),
+        cooperative: features.contains(Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
+            && adapter.cooperative_matrix_properties().iter().any(|matrix| {
+                (matrix.m_size, matrix.n_size, matrix.k_size) == (16, 16, 16)
+                    && matrix.ab_type == CooperativeScalarType::F16
+                    && matrix.cr_type == CooperativeScalarType::F32
+            }),
+        software: info.device_type == DeviceType::Cpu,
     }
 }
 
-/// What an adapter is asked for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Request {
-    /// Part of the adapter's name, in any case; the best one if empty.
-    pub(crate) name: String,
-    /// Whether an adapter that computes on the CPU will do though it was not named.
-    pub(crate) software: bool,
-    /// What is not as the adapter has it.
-    pub(crate) overrides: WgpuOverrides,
-}
-
-/// What tests have otherwise than the adapter at hand: less of everything, and defects.
-#[doc(hidden)]
-#[derive(Clone, Debug, Default)]
-pub struct WgpuOverrides {
-    /// Changes what shaders are made for, within what the adapter offers.
-    pub limits: Option<fn(&mut wgsl::Limits)>,
-    /// Bytes of a buffer, at most.
-    pub buffer_bytes: Option<u64>,
-    /// Changes shaders, as a defect of the compiler or the driver would.
-    pub dispatch: Option<fn(&mut wgsl::Dispatch)>,
+/// The part of what an adapter offers that is used to multiply in a precision.
+///
+/// # Errors
+/// When the adapter, of this name, cannot do that: what it lacks.
+fn used(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<wgsl::Limits> {
+    if precision == Precision::F32 {
+        return Ok(wgsl::Limits { subgroup: None, f16: false, cooperative: false, ..offered });
+    }
+    let needed = [
+        (offered.f16, "f16 in shaders"),
+        (offered.subgroup.is_some(), "subgroups of one size"),
+        (offered.cooperative, "cooperative matrices (16 x 16, f16 with sums in f32)"),
+    ];
+    let lacks: Vec<&str> = needed.into_iter().filter_map(|(has, what)| (!has).then_some(what)).collect();
+    if lacks.is_empty() {
+        return Ok(offered);
+    }
+    // Rounding operands without such matrices would cost accuracy and gain nothing.
+    let message = format!("the GPU `{name}` cannot multiply in f16: it has no {}", lacks.join(", no "));
+    Err(Error::new(ErrorKind::Device, message)
+        .help("multiply in f32, or take another adapter; `gradloom devices` lists what each offers"))
 }
 
 /// Opens the best adapter that fits.
-pub(super) fn open(request: &Request) -> Result<Gpu> {
+pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
     let instance = instance();
-    let wanted = request.name.to_lowercase();
+    let name = options.adapter.as_deref().unwrap_or_default();
+    let wanted = name.to_lowercase();
     let all = sorted(&instance);
     let fits = |adapter: &&Adapter| {
         let info = adapter.get_info();
         let named = !wanted.is_empty() && info.name.to_lowercase().contains(&wanted);
-        named || wanted.is_empty() && (request.software || info.device_type != DeviceType::Cpu)
+        named || wanted.is_empty() && (options.software || info.device_type != DeviceType::Cpu)
     };
     let Some(adapter) = all.iter().find(fits) else {
         let names: Vec<String> = all.iter().map(|adapter| adapter.get_info().name).collect();
         let message = match wanted.as_str() {
             "" => "there is no GPU that WebGPU can use".to_string(),
-            _ => format!("there is no GPU whose name contains `{}`", request.name),
+            _ => format!("there is no GPU whose name contains `{name}`"),
         };
         let error = Error::new(ErrorKind::Device, message);
         return Err(match names.is_empty() {
@@ -140,17 +154,23 @@ pub(super) fn open(request: &Request) -> Result<Gpu> {
         });
     };
     let mut report = AdapterReport::new(adapter);
-    let mut limits = report.limits;
-    if let Some(change) = request.overrides.limits {
+    let mut limits = used(report.limits, options.precision, &report.name)?;
+    if let Some(change) = options.overrides.limits {
         change(&mut limits);
     }
-    report.buffer_bytes = report.buffer_bytes.min(request.overrides.buffer_bytes.unwrap_or(u64::MAX));
-    let features = adapter.features() & (TIMESTAMPS | Features::PIPELINE_CACHE);
+    report.buffer_bytes = report.buffer_bytes.min(options.overrides.buffer_bytes.unwrap_or(u64::MAX));
+    let (matrices, experimental) = match options.precision {
+        Precision::F32 => (Features::empty(), ExperimentalFeatures::disabled()),
+        // SAFETY: wgpu asks that what is experimental be used as its texts say; cooperative matrices are, in the one size and types that the
+        // adapter says it has, by whole subgroups.
+        Precision::F16 => (MATRICES, unsafe { ExperimentalFeatures::enabled() }),
+    };
+    let features = adapter.features() & (TIMESTAMPS | Features::PIPELINE_CACHE | matrices);
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("gradloom"),
         required_features: features,
         required_limits: Limits { ..adapter.limits() },
-        experimental_features: wgpu::ExperimentalFeatures::disabled(),
+        experimental_features: experimental,
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         trace: wgpu::Trace::Off,
     };
@@ -159,5 +179,34 @@ pub(super) fn open(request: &Request) -> Result<Gpu> {
     })?;
     let health = Arc::new(Health::default());
     health.watch(&device);
-    Ok(Gpu::new(device, queue, report, limits, request.overrides.dispatch, health))
+    Ok(Gpu::new(device, queue, report, limits, options.overrides.dispatch, health))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn everything() -> wgsl::Limits {
+        wgsl::Limits { subgroup: Some(32), f16: true, cooperative: true, ..wgsl::Limits::portable() }
+    }
+
+    #[test]
+    fn what_multiplies_in_f16_is_used_for_nothing_else() {
+        assert_eq!(used(everything(), Precision::F32, "x").unwrap(), wgsl::Limits::portable());
+        assert_eq!(used(everything(), Precision::F16, "x").unwrap(), everything());
+    }
+
+    #[test]
+    fn an_adapter_that_cannot_multiply_in_f16_is_told_what_it_lacks() {
+        let text = |offered| used(offered, Precision::F16, "Some GPU").unwrap_err().to_string();
+        let error = text(wgsl::Limits { cooperative: false, ..everything() });
+        assert_eq!(
+            error,
+            "error: the GPU `Some GPU` cannot multiply in f16: it has no cooperative matrices (16 x 16, f16 with sums in f32)\n  |\n  \
+             = help: multiply in f32, or take another adapter; `gradloom devices` lists what each offers"
+        );
+        let error = text(wgsl::Limits::portable());
+        let lacks = "it has no f16 in shaders, no subgroups of one size, no cooperative matrices";
+        assert!(error.contains(lacks), "{error}");
+    }
 }

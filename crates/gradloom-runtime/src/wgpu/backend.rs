@@ -1,14 +1,15 @@
 //! The backend: an open device behind the runtime's traits.
 
-use super::DeviceMemory;
-use super::adapter::{Request, open};
+use super::adapter::open;
 use super::gpu::Gpu;
 use super::program::WgpuProgram;
+use super::tune::{Tuner, Tuning};
+use super::{DeviceMemory, WgpuOptions};
 use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
-use gradloom_codegen::wgsl;
+use gradloom_codegen::wgsl::{self, Choices, Precision};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::Graph;
@@ -16,18 +17,32 @@ use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
 
+/// What the loss is multiplied by where products round to f16: the gradients of means over thousands of tokens then keep their bits, and those
+/// of a single one are far from the largest f16. A power of two, so that nothing is rounded by it.
+const LOSS_SCALE: f64 = 1024.0;
+
 /// A GPU.
 #[derive(Debug)]
 pub(crate) struct WgpuBackend {
     gpu: Arc<Gpu>,
+    precision: Precision,
+    tuner: Option<Tuner>,
     fusion: Fusion,
     pool: Arc<Pool>,
 }
 
 impl WgpuBackend {
-    pub(crate) fn new(request: &Request, fusion: Fusion) -> Result<Self> {
+    pub(crate) fn new(options: &WgpuOptions, fusion: Fusion) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Self { gpu: Arc::new(open(request)?), fusion, pool: Arc::new(Pool::new(threads)) })
+        let gpu = Arc::new(open(options)?);
+        let tuner = options.tuning.as_ref().map(|folder| Tuner::new(&gpu, options, folder));
+        let pool = Arc::new(Pool::new(threads));
+        Ok(Self { gpu, precision: options.precision, tuner, fusion, pool })
+    }
+
+    /// The choices of all programs that were lowered so far.
+    fn choices(&self) -> Choices {
+        self.tuner.as_ref().map_or_else(|| Choices::by_rule(self.precision), Tuner::choices)
     }
 }
 
@@ -38,7 +53,11 @@ impl Backend for WgpuBackend {
 
     fn description(&self) -> String {
         let report = &self.gpu.report;
-        format!("{} ({}, {})", report.name, report.backend, report.driver)
+        let precision = match self.precision {
+            Precision::F32 => "",
+            Precision::F16 => ", products in f16",
+        };
+        format!("{} ({}, {}){precision}", report.name, report.backend, report.driver)
     }
 
     fn threads(&self) -> usize {
@@ -65,8 +84,24 @@ impl Backend for WgpuBackend {
         self.gpu.device.destroy();
     }
 
+    fn tuning(&self) -> Option<Tuning> {
+        self.tuner.as_ref().map(Tuner::tuning)
+    }
+
+    fn loss_scale(&self) -> f64 {
+        match self.precision {
+            Precision::F32 => 1.0,
+            Precision::F16 => LOSS_SCALE,
+        }
+    }
+
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        Ok(wgsl::lower_fused(graph, fuse(graph, self.fusion)?, &self.gpu.limits))
+        let (fused, limits, choices) = (fuse(graph, self.fusion)?, &self.gpu.limits, self.choices());
+        let Some(tuner) = &self.tuner else { return Ok(wgsl::lower_fused(graph, fused, limits, &choices)) };
+        // A product that is cut into other parts than before is a new one, which the rule chooses for.
+        let lowered = wgsl::lower_fused(graph, fused.clone(), limits, &choices);
+        let choices = tuner.choices_for(&wgsl::products(&lowered));
+        Ok(wgsl::lower_fused(graph, fused, limits, &choices))
     }
 
     fn allocate(&self, bytes: usize) -> Option<Memory> {
@@ -80,6 +115,6 @@ impl Backend for WgpuBackend {
         store: &Content,
         allocate: Allocate<'_>,
     ) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(WgpuProgram::load(&self.gpu, graph, plan, store, allocate)?))
+        Ok(Box::new(WgpuProgram::load(&self.gpu, &self.choices(), graph, plan, store, allocate)?))
     }
 }

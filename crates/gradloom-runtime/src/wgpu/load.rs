@@ -11,7 +11,7 @@ use super::regions::{Regions, allocate, on_device};
 use crate::memory::{Allocate, Memory};
 use crate::profile::Profile;
 use crate::store::Content;
-use gradloom_codegen::wgsl::{Bound, Context, Dispatch, Operands, Shaders, guards, shaders};
+use gradloom_codegen::wgsl::{Bound, Choices, Context, Dispatch, Operands, Shaders, guards, shaders};
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch};
@@ -80,6 +80,7 @@ impl WgpuProgram {
     /// When the device is lost, has not enough memory, or refuses a kernel.
     pub(super) fn load(
         gpu: &Arc<Gpu>,
+        choices: &Choices,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         store: &Content,
@@ -87,7 +88,7 @@ impl WgpuProgram {
     ) -> Result<Self> {
         gpu.check()?;
         let memory = Regions::new(graph, plan, store, with)?;
-        let context = Context { plan, graph, limits: &gpu.limits, cuts: &memory.cuts() };
+        let context = Context { plan, graph, limits: &gpu.limits, choices, cuts: &memory.cuts() };
         let units = units(gpu, &context)?;
         let shaders: Vec<Shader<'_>> = units.iter().flat_map(Unit::shaders).collect();
 

@@ -9,6 +9,9 @@ const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
     Tile { m, n, k, thread_m, thread_n, staging: Staging::Workgroup(1) }
 }
 
+/// Rows and columns from which a product gains from cooperative matrices: of a smaller one, most of a tile is empty.
+const COOPERATIVE: usize = 32;
+
 /// How to compute a product on an adapter with these limits; `half` says that the operands are `f16`, or may be rounded to it.
 ///
 /// The numbers in the rules were measured on an H100 with the products of two GPT training steps (`docs/webgpu-experiments.md`); the
@@ -58,7 +61,13 @@ fn software(problem: &DotProblem) -> Choice {
 /// Cooperative matrices, where the adapter has them.
 fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<Choice> {
     let large = CooperativeTile { m: 128, n: 128, k: 32, subgroup_m: 64, subgroup_n: 64, buffers: 1 };
+    // Half again as fast as `large` where the right operand's columns are contiguous.
+    let deep = CooperativeTile { m: 128, n: 128, k: 64, subgroup_m: 64, subgroup_n: 32, buffers: 1 };
     let small = CooperativeTile { m: 64, n: 64, k: 64, subgroup_m: 32, subgroup_n: 32, buffers: 1 };
+    if problem.m.min(problem.n) < COOPERATIVE {
+        return None;
+    }
+    let large = if problem.rhs.contract_stride == 1 && deep.fits(limits) { deep } else { large };
     if large.fits(limits) && tiles(problem, 128, 128) >= 512 {
         return Some(Choice { method: Method::Cooperative(large), parts: 1 });
     }

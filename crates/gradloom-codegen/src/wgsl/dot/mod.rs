@@ -6,19 +6,25 @@
 //! What always holds: every result goes through the epilogue exactly once; nothing outside of the operands' elements is read; sums are
 //! in `f32`, and their order is a function of the choice alone, so that equal runs give equal bits.
 
+mod candidates;
+mod choices;
 mod choose;
 mod cooperative;
 mod grid;
 mod portable;
 mod problem;
+mod record;
 mod split;
 mod staged;
 #[cfg(test)]
 mod tests;
 mod tile;
 
+pub use candidates::candidates;
+pub use choices::{Choices, Precision};
 pub use choose::{choose, lanes};
 pub use problem::{DotKernel, Element, Epilogue, Operand, Scalar, Stage, fold_batch, workspace_item};
+pub use record::{from_line, to_line};
 pub use tile::{Choice, CooperativeTile, Method, Staging, Tile};
 
 use super::{Limits, Shader};
@@ -69,7 +75,7 @@ pub fn generate(kernel: &DotKernel<'_>, choice: &Choice, limits: &Limits) -> Dot
 }
 
 /// The last elements of both operands.
-fn last_elements(problem: &DotProblem) -> [usize; 2] {
+pub(super) fn last_elements(problem: &DotProblem) -> [usize; 2] {
     let last = |view: &MatrixView, free: usize, stride: fn(&BatchAxis) -> usize| {
         let batch =
             problem.batch.iter().map(|axis| axis.extent.saturating_sub(1) * stride(axis)).sum::<usize>();

@@ -225,6 +225,101 @@ fn tall_skinny_products_are_split_and_large_ones_are_not() {
 }
 
 #[test]
+fn f16_is_for_products_that_fill_cooperative_matrices() {
+    let method = |precision, extents, by_columns, limits: &Limits| {
+        Choices::by_rule(precision).of(&problem(1, extents, by_columns), limits).method
+    };
+    let by_rows = |extents| method(Precision::F16, extents, [false, false], &everything());
+    let is_cooperative = |method| matches!(method, Method::Cooperative(_));
+    for extents in [[1024, 384, 128], [128, 384, 1024], [32, 32, 8], [4096, 50257, 768]] {
+        assert!(is_cooperative(by_rows(extents)), "{extents:?}");
+        assert!(!is_cooperative(method(Precision::F32, extents, [false, false], &everything())));
+        let lacking = Limits { cooperative: false, ..everything() };
+        assert!(!is_cooperative(method(Precision::F16, extents, [false, false], &lacking)));
+    }
+    for extents in [[1, 1536, 384], [1024, 8, 384], [31, 4096, 4096]] {
+        assert!(!is_cooperative(by_rows(extents)), "{extents:?}");
+    }
+    // Measured: a right operand whose terms are contiguous wants more of them at a time.
+    let depth = |by_columns| match method(Precision::F16, [4096, 4096, 4096], by_columns, &everything()) {
+        Method::Cooperative(tile) => tile.k,
+        Method::Portable(tile) => panic!("{tile:?}"),
+    };
+    assert_eq!((depth([false, false]), depth([false, true])), (32, 64));
+}
+
+#[test]
+fn a_choice_has_no_more_parts_than_have_terms() {
+    for extents in [[128, 384, 1024], [128, 128, 1000], [64, 64, 0], [384, 1152, 1024]] {
+        let problem = problem(1, extents, [true, false]);
+        for precision in [Precision::F32, Precision::F16] {
+            let choice = Choices::by_rule(precision).of(&problem, &everything());
+            let scalar = Scalar::F32;
+            let made = shaders(&problem, scalar, lanes(&problem), &choice, &everything());
+            let counted = if choice.parts > 1 { choice.parts as usize * extents[0] * extents[1] } else { 0 };
+            assert_eq!(made.workspace, counted, "{extents:?} {choice:?}");
+        }
+    }
+}
+
+#[test]
+fn candidates_suit_are_different_and_have_valid_shaders() {
+    let software = Limits { software: true, ..Limits::default() };
+    let smallest = Limits { workgroup_memory: 8 << 10, invocations: 128, ..Limits::default() };
+    for limits in [Limits::default(), smallest, everything(), software] {
+        for (batch, extents) in
+            [(1, [1, 1536, 384]), (1, [128, 384, 1024]), (3, [64, 65, 70]), (1, [4096, 4096, 64])]
+        {
+            let problem = problem(batch, extents, [false, true]);
+            for precision in [Precision::F32, Precision::F16] {
+                let all = candidates(&problem, precision, &limits);
+                assert_eq!(all[0], Choices::by_rule(precision).of(&problem, &limits));
+                assert!((2..48).contains(&all.len()), "{extents:?}: {}", all.len());
+                for (i, choice) in all.iter().enumerate() {
+                    assert!(choice.suits(&problem, precision, &limits), "{choice:?}");
+                    assert!(!all[..i].contains(choice), "{choice:?}");
+                    let portable = matches!(choice.method, Method::Portable(_));
+                    assert!(portable || precision == Precision::F16);
+                    let alone = crate::wgsl::product_alone(&problem, choice, &limits);
+                    alone.dispatches.iter().for_each(|dispatch| check(&dispatch.source, portable));
+                    assert_eq!(alone.dispatches.len(), if choice.parts > 1 { 2 } else { 1 });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_of_choices_read_back() {
+    for batch in [1, 4] {
+        let problem = problem(batch, [128, 384, 1024], [true, false]);
+        for choice in candidates(&problem, Precision::F16, &everything()) {
+            let line = to_line(&problem, &choice);
+            assert_eq!(from_line(&line), Some((problem.clone(), choice)), "{line}");
+        }
+    }
+    let line = to_line(
+        &problem(2, [8, 4, 16], [false, false]),
+        &Choice { method: Method::Portable(STAGED), parts: 3 },
+    );
+    assert_eq!(line, "product 2x128x64 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3");
+    for wrong in [
+        "",
+        "product",
+        "product 8 4 16 0 16 1 0 1 4",
+        "product 8 4 16 0 16 1 0 1 : portable 32 32 16 4 4 2 3",
+        "product 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2",
+        "product 8 4 16 0 16 1 0 1 4 : portable 32 32 16 0 4 2 3",
+        "product 8 4 16 0 16 1 0 1 -4 : portable 32 32 16 4 4 2 3",
+        "product 8 4 16 0 16 1 0 1 4 : portable 4294967295 4294967295 16 1 1 2 3",
+        "product 8 4 16 0 16 1 0 1 4 : other 32 32 16 4 4 2 3",
+        "product 8 2x128x64 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3",
+    ] {
+        assert_eq!(from_line(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
 fn items_of_four_need_aligned_strides() {
     let aligned = problem(2, [8, 12, 16], [false, false]);
     assert_eq!(lanes(&aligned), [4, 4]);

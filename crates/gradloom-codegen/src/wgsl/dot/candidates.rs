@@ -1,0 +1,110 @@
+//! What is worth measuring for a product.
+//!
+//! In: a problem and the limits. Out: choices, the rule's first. Always holds: they fit, and differ in what they compute. No cooperative tile is
+//! among them that was not compiled on a device before: a tile that a driver cannot compile costs the device.
+
+use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
+use super::{Precision, choose};
+use crate::cpu::DotProblem;
+use crate::wgsl::Limits;
+
+const fn tile([m, n, k, thread_m, thread_n]: [u32; 5], staging: Staging) -> Tile {
+    Tile { m, n, k, thread_m, thread_n, staging }
+}
+
+const ONE: Staging = Staging::Workgroup(1);
+const NONE: Staging = Staging::Registers;
+
+const STAGED: [Tile; 9] = [
+    tile([32, 32, 32, 2, 4], ONE),
+    tile([32, 32, 32, 4, 4], ONE),
+    tile([64, 64, 16, 8, 4], ONE),
+    tile([64, 64, 32, 8, 4], ONE),
+    tile([128, 64, 16, 8, 8], ONE),
+    tile([128, 128, 16, 8, 8], ONE),
+    tile([128, 128, 32, 8, 8], ONE),
+    tile([32, 32, 4, 4, 4], NONE),
+    tile([64, 64, 4, 8, 8], NONE),
+];
+
+/// Of devices that compute on a CPU.
+const SOFTWARE: [Tile; 5] = [
+    tile([64, 64, 4, 8, 8], NONE),
+    tile([32, 32, 4, 8, 8], NONE),
+    tile([32, 64, 4, 4, 8], NONE),
+    tile([32, 32, 4, 4, 4], NONE),
+    tile([16, 32, 4, 4, 8], NONE),
+];
+
+const fn matrices([m, n, k, subgroup_m, subgroup_n, buffers]: [u32; 6]) -> CooperativeTile {
+    CooperativeTile { m, n, k, subgroup_m, subgroup_n, buffers }
+}
+
+const COOPERATIVE: [CooperativeTile; 6] = [
+    matrices([64, 64, 64, 32, 32, 1]),
+    matrices([64, 64, 64, 32, 32, 2]),
+    matrices([128, 64, 64, 32, 32, 1]),
+    matrices([128, 128, 32, 64, 64, 1]),
+    matrices([128, 128, 32, 64, 32, 2]),
+    matrices([128, 128, 64, 64, 32, 1]),
+];
+
+/// Terms of a part, at least.
+const TERMS: usize = 64;
+/// Workgroups of all parts, at most; and those with which a sum need not be cut.
+const MANY: usize = 800;
+const ENOUGH: usize = 32;
+
+/// Choices for a product on an adapter with these limits, what the rule chooses first.
+pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -> Vec<Choice> {
+    let rule = choose(problem, precision == Precision::F16, limits).without_empty_parts(problem.k);
+    let mut methods: Vec<Method> = match limits.software {
+        true => SOFTWARE.map(Method::Portable).to_vec(),
+        false => STAGED.map(Method::Portable).to_vec(),
+    };
+    methods.extend(COOPERATIVE.map(Method::Cooperative));
+    let mut all = vec![rule];
+    for method in methods {
+        let (m, n, _) = Choice { method, parts: 1 }.extents();
+        // Half of a tile may be empty, no more.
+        let large = |tile: u32, extent: usize| tile > 32 && tile as usize >= 2 * extent;
+        if large(m, problem.m) || large(n, problem.n) {
+            continue;
+        }
+        let tiles = problem.batch_count() * problem.m.div_ceil(m as usize) * problem.n.div_ceil(n as usize);
+        for parts in cuts(tiles, problem.k, limits) {
+            let choice = Choice { method, parts }.without_empty_parts(problem.k);
+            if choice.suits(problem, precision, limits) && !all.contains(&choice) {
+                all.push(choice);
+            }
+        }
+    }
+    all
+}
+
+/// Parts of sums of length `k` that are worth a try: as many as the device may have use for, half of that, and one.
+fn cuts(tiles: usize, k: usize, limits: &Limits) -> Vec<u32> {
+    let fits = |&parts: &u32| {
+        let parts = parts as usize;
+        !limits.software && k / parts >= TERMS && tiles * parts <= MANY
+    };
+    let cut: Vec<u32> = [16, 8, 4, 2].into_iter().filter(fits).take(2).collect();
+    let whole = tiles >= ENOUGH || cut.is_empty();
+    whole.then_some(1).into_iter().chain(cut).collect()
+}
+
+impl Choice {
+    /// Whether a product can be computed so on an adapter with these limits, in a precision.
+    pub fn suits(&self, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
+        let fits = match &self.method {
+            Method::Portable(tile) => tile.fits(limits),
+            Method::Cooperative(tile) => precision == Precision::F16 && tile.fits(limits),
+        };
+        // A problem may come from a file.
+        let extents = problem.batch.iter().map(|axis| axis.extent).chain([problem.m, problem.n]);
+        let results = extents.fold(1, usize::saturating_mul);
+        let bytes = results.saturating_mul(4).saturating_mul(self.parts as usize);
+        let scratch = self.parts == 1 || bytes <= limits.binding_bytes && bytes / 4 <= u32::MAX as usize;
+        fits && (1..=64).contains(&self.parts) && scratch
+    }
+}

@@ -1,0 +1,81 @@
+//! Choices as text, to be kept between runs: a line for each product.
+//!
+//! `product`, then for each batch axis `extent x lhs stride x rhs stride`, the extents `m n k`, of both operands `offset free-stride contract-stride`;
+//! behind `:` the kernel, `portable` (tile `m n k`, thread `m n`, buffers in workgroup memory: 0 for none) or `cooperative` (tile `m n k`, subgroup
+//! `m n`, buffers), and the parts of the sums.
+
+use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
+use crate::cpu::{BatchAxis, DotProblem, MatrixView};
+
+/// Numbers of a choice are no larger than this.
+const LARGEST: u32 = 1024;
+
+/// The line for a product.
+pub fn to_line(problem: &DotProblem, choice: &Choice) -> String {
+    let DotProblem { batch, m, n, k, lhs, rhs } = problem;
+    let mut line = "product".to_string();
+    for BatchAxis { extent, lhs_stride, rhs_stride } in batch {
+        line += &format!(" {extent}x{lhs_stride}x{rhs_stride}");
+    }
+    line += &format!(" {m} {n} {k}");
+    for MatrixView { offset, free_stride, contract_stride } in [lhs, rhs] {
+        line += &format!(" {offset} {free_stride} {contract_stride}");
+    }
+    let (name, numbers) = match choice.method {
+        Method::Portable(Tile { m, n, k, thread_m, thread_n, staging }) => {
+            let buffers = match staging {
+                Staging::Registers => 0,
+                Staging::Workgroup(buffers) => buffers,
+            };
+            ("portable", [m, n, k, thread_m, thread_n, buffers])
+        }
+        Method::Cooperative(CooperativeTile { m, n, k, subgroup_m, subgroup_n, buffers }) => {
+            ("cooperative", [m, n, k, subgroup_m, subgroup_n, buffers])
+        }
+    };
+    let numbers = numbers.map(|number| number.to_string()).join(" ");
+    line + &format!(" : {name} {numbers} {}", choice.parts)
+}
+
+/// A product and its choice, which nobody has looked at; `None` if the line is not one that [`to_line`] writes.
+pub fn from_line(line: &str) -> Option<(DotProblem, Choice)> {
+    let (problem, choice) = line.strip_prefix("product ")?.split_once(" : ")?;
+    let (mut batch, mut numbers) = (Vec::new(), Vec::new());
+    for word in problem.split(' ') {
+        match word.split('x').collect::<Vec<_>>()[..] {
+            [number] => numbers.push(number.parse().ok()?),
+            [extent, lhs, rhs] if numbers.is_empty() => batch.push(BatchAxis {
+                extent: extent.parse().ok()?,
+                lhs_stride: lhs.parse().ok()?,
+                rhs_stride: rhs.parse().ok()?,
+            }),
+            _ => return None,
+        }
+    }
+    let view = |[offset, free_stride, contract_stride]: [usize; 3]| MatrixView {
+        offset,
+        free_stride,
+        contract_stride,
+    };
+    let [m, n, k, a, b, c, d, e, f] = numbers[..] else { return None };
+    let problem = DotProblem { batch, m, n, k, lhs: view([a, b, c]), rhs: view([d, e, f]) };
+    let (name, numbers) = choice.split_once(' ')?;
+    let numbers: Option<Vec<u32>> = numbers.split(' ').map(|number| number.parse().ok()).collect();
+    let [m, n, k, each_m, each_n, buffers, parts] = numbers?[..] else { return None };
+    // So that looking at a tile neither divides by zero nor overflows.
+    let sane = |number: &u32| (1..=LARGEST).contains(number);
+    if ![m, n, k, each_m, each_n, parts].iter().all(sane) || buffers > LARGEST {
+        return None;
+    }
+    let method = match name {
+        "portable" => {
+            let staging = if buffers == 0 { Staging::Registers } else { Staging::Workgroup(buffers) };
+            Method::Portable(Tile { m, n, k, thread_m: each_m, thread_n: each_n, staging })
+        }
+        "cooperative" => {
+            Method::Cooperative(CooperativeTile { m, n, k, subgroup_m: each_m, subgroup_n: each_n, buffers })
+        }
+        _ => return None,
+    };
+    Some((problem, Choice { method, parts }))
+}

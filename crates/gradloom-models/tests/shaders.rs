@@ -1,0 +1,74 @@
+//! Shaders of whole training steps that no adapter of CI can run: those that multiply in f16 are valid for the drivers of GPUs that can.
+
+#[path = "../../gradloom-codegen/tests/wgsl/check.rs"]
+mod check;
+
+use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
+use gradloom_core::ir::Graph;
+use gradloom_core::optim::AdamW;
+use gradloom_core::plan::{self, StoreLayout};
+use gradloom_core::trace::i32;
+use gradloom_models::gpt2::{Gpt2, Gpt2Config};
+use gradloom_runtime::{Device, Trainer};
+use std::collections::HashSet;
+
+/// A GPU with cooperative matrices.
+fn large() -> Limits {
+    Limits {
+        invocations: 1024,
+        workgroup_memory: 48 << 10,
+        storage_buffers: 64,
+        binding_bytes: 2 << 30,
+        subgroup: Some(32),
+        f16: true,
+        cooperative: true,
+        ..Limits::portable()
+    }
+}
+
+/// The training step that `gradloom bench` has for these sizes, before it is lowered.
+fn step(config: &Gpt2Config, batch: usize) -> Graph {
+    let shape = [batch, config.context];
+    let train = Trainer::new(Gpt2::new(config).unwrap())
+        .inputs([i32("ids", shape), i32("targets", shape)])
+        .loss(|model, [ids, targets]| model.loss(ids, targets))
+        .optimizer(AdamW::new(3e-4))
+        .compile(&Device::null())
+        .unwrap_or_else(|error| panic!("{error}"));
+    train.stages().passes.clone()
+}
+
+/// Checks all shaders of a step; gives how many dispatches multiply cooperative matrices, and the bytes of scratch.
+fn checked(graph: &Graph, precision: Precision) -> (usize, usize) {
+    let (limits, choices) = (large(), Choices::by_rule(precision));
+    let mut store = StoreLayout::default();
+    store.extend(graph).unwrap();
+    let lowered = wgsl::lower(graph, &limits, &choices).unwrap();
+    let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}"));
+    let (mut seen, mut cooperative) = (HashSet::new(), 0);
+    for (number, launch) in plan.launches.iter().enumerate() {
+        for shaders in wgsl::shaders(launch, number, &plan, graph, &limits, &choices).unwrap() {
+            for dispatch in shaders.dispatches {
+                cooperative += usize::from(dispatch.source.contains("coopMultiplyAdd"));
+                if seen.insert(dispatch.source.clone()) {
+                    check::check(&dispatch, &limits);
+                }
+            }
+        }
+    }
+    (cooperative, plan.totals.workspace)
+}
+
+#[test]
+fn training_steps_in_f16_have_valid_shaders() {
+    let s = Gpt2Config { vocabulary: 256, context: 128, width: 128, heads: 4, layers: 4, dropout: 0.0 };
+    let m = Gpt2Config { vocabulary: 8192, context: 256, width: 384, heads: 6, layers: 6, dropout: 0.0 };
+    for (config, batch) in [(s, 8), (m, 4)] {
+        let graph = step(&config, batch);
+        // Forward, and for both operands backward: four products a block, and the logits.
+        let (cooperative, scratch) = checked(&graph, Precision::F16);
+        assert_eq!(cooperative, 3 * (4 * config.layers + 1));
+        assert!(scratch > 0);
+        assert_eq!(checked(&graph, Precision::F32).0, 0);
+    }
+}

@@ -1,0 +1,77 @@
+//! What can be chosen about a GPU.
+
+use gradloom_codegen::wgsl::{Dispatch, Limits, Precision};
+use std::path::PathBuf;
+
+/// What [`Device::wgpu_with`](crate::Device::wgpu_with) opens: the best GPU, multiplying in f32, unless something else is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct WgpuOptions {
+    pub(super) adapter: Option<String>,
+    pub(super) precision: Precision,
+    pub(super) tuning: Option<PathBuf>,
+    pub(super) software: bool,
+    pub(super) overrides: WgpuOverrides,
+}
+
+/// What tests have otherwise than the adapter at hand: less of everything, and defects.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct WgpuOverrides {
+    /// Changes what shaders are made for, within what the adapter offers.
+    pub limits: Option<fn(&mut Limits)>,
+    /// Bytes of a buffer, at most.
+    pub buffer_bytes: Option<u64>,
+    /// Changes shaders, as a defect of the compiler or the driver would.
+    pub dispatch: Option<fn(&mut Dispatch)>,
+}
+
+impl WgpuOptions {
+    /// Takes the best GPU whose name contains `name`, in any case; one that computes on the CPU too (`llvmpipe`, `SwiftShader`).
+    pub fn adapter(mut self, name: impl Into<String>) -> Self {
+        self.adapter = Some(name.into());
+        self
+    }
+
+    /// Type in which matrix products multiply. Parameters, moments, sums and everything else are f32 in either case; see
+    /// [`Precision::F16`] for what rounding operands costs. So that small gradients keep their bits, the backward pass then runs on 1,024
+    /// times the loss, and gradients are divided by as much before anything reads them. A value that becomes infinite on the way to the loss
+    /// or the gradient norm fails the step, which then changes nothing.
+    ///
+    /// Attention multiplies in f32 in either case.
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// Measures a few ways to compute each matrix product when a program with it is compiled, and takes the fastest. They are kept in a file in
+    /// `folder`, which is made if need be: one for each adapter, driver, limits and precision, so that later runs measure nothing, and have the same
+    /// bits as the run before. [`Device::tuning`](crate::Device::tuning) tells what was done. Without it a rule chooses.
+    ///
+    /// Measuring takes a second device on the same adapter, with memory for the operands of one product at a time. Products of less than a
+    /// million multiplications are left to the rule.
+    pub fn tuned(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.tuning = Some(folder.into());
+        self
+    }
+
+    /// Any adapter will do, also one that computes on the CPU.
+    #[doc(hidden)]
+    pub fn software(mut self) -> Self {
+        self.software = true;
+        self
+    }
+
+    /// Changes what shaders are made for, within what the adapter offers: for tests of smaller adapters.
+    #[doc(hidden)]
+    pub fn limit(mut self, limit: fn(&mut Limits)) -> Self {
+        self.overrides.limits = Some(limit);
+        self
+    }
+
+    /// Changes whatever a test wants to be otherwise.
+    #[doc(hidden)]
+    pub fn overrides(mut self, overrides: WgpuOverrides) -> Self {
+        self.overrides = overrides;
+        self
+    }
+}

@@ -1,0 +1,206 @@
+//! The file in which a device's choices are kept.
+//!
+//! In: a folder and what the choices depend on: adapter, driver, limits, precision. Out: the choices. Always holds: a file is written beside and then
+//! renamed, so nobody reads half of one; what is read fits the limits; a file that is anything else than what was written for this device counts
+//! for nothing.
+
+use super::super::AdapterReport;
+use gradloom_codegen::cpu::DotProblem;
+use gradloom_codegen::wgsl::dot::{Choice, from_line, to_line};
+use gradloom_codegen::wgsl::{Choices, Limits, Precision};
+use std::path::{Path, PathBuf};
+
+/// Rises when kernels change so that what was measured says nothing any more.
+const FORMAT: u32 = 1;
+
+/// A device's file.
+#[derive(Debug)]
+pub(super) struct Record {
+    path: PathBuf,
+    header: String,
+    limits: Limits,
+    precision: Precision,
+}
+
+impl Record {
+    pub(super) fn new(folder: &Path, report: &AdapterReport, limits: &Limits, precision: Precision) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        let header = [
+            format!("gradloom {version}, choices for products, format {FORMAT}"),
+            format!("adapter {} ({})", report.name, report.backend),
+            format!("driver {}", report.driver),
+            format!("limits {limits:?}"),
+            format!("precision {precision:?}"),
+        ]
+        .map(|line| line.replace(['\n', '\r'], " ") + "\n")
+        .concat();
+        let path = folder.join(format!("products-{:016x}.txt", hash(&header)));
+        Self { path, header, limits: *limits, precision }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The choices in the file; none if there is no file.
+    ///
+    /// # Errors
+    /// Why a file cannot be used, for people.
+    pub(super) fn read(&self) -> Result<Vec<(DotProblem, Choice)>, String> {
+        let ignored = |why: &str| {
+            format!("{} was ignored: {why}; its products are measured again", self.path.display())
+        };
+        let text = match std::fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(ignored(&error.to_string())),
+        };
+        let rest =
+            text.strip_prefix(&self.header).ok_or_else(|| ignored("it is of another device or version"))?;
+        self.parse(rest).ok_or_else(|| ignored("it is damaged"))
+    }
+
+    /// What follows the header: lines of products, then how many they are.
+    fn parse(&self, text: &str) -> Option<Vec<(DotProblem, Choice)>> {
+        let mut lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
+        let count: usize = lines.pop()?.strip_prefix("end ")?.parse().ok()?;
+        let known: Option<Vec<_>> = lines.into_iter().map(from_line).collect();
+        let suits =
+            |(problem, choice): &(DotProblem, Choice)| choice.suits(problem, self.precision, &self.limits);
+        known.filter(|known| known.len() == count && known.iter().all(suits))
+    }
+
+    /// Writes all choices.
+    ///
+    /// # Errors
+    /// Why that failed, for people.
+    pub(super) fn write(&self, choices: &Choices) -> Result<(), String> {
+        let mut lines: Vec<String> =
+            choices.measured().map(|(problem, choice)| to_line(problem, choice)).collect();
+        lines.sort();
+        let count = lines.len();
+        lines.push(format!("end {count}\n"));
+        let text = format!("{}{}", self.header, lines.join("\n"));
+        let beside = self.path.with_extension(format!("{}.tmp", std::process::id()));
+        let written = match self.path.parent() {
+            Some(folder) => std::fs::create_dir_all(folder),
+            None => Ok(()),
+        }
+        .and_then(|()| std::fs::write(&beside, text))
+        .and_then(|()| std::fs::rename(&beside, &self.path));
+        written.map_err(|error| {
+            // There may be none.
+            let _ = std::fs::remove_file(&beside);
+            format!("{} was not written: {error}; its products will be measured again", self.path.display())
+        })
+    }
+}
+
+/// FNV-1a, which is the same everywhere and always.
+fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom_codegen::cpu::{BatchAxis, MatrixView};
+    use gradloom_codegen::wgsl::dot::candidates;
+
+    fn report(driver: &str) -> AdapterReport {
+        AdapterReport {
+            name: "Some GPU".into(),
+            backend: "Vulkan".into(),
+            driver: driver.into(),
+            kind: "discrete",
+            limits: Limits::portable(),
+            buffer_bytes: 1 << 30,
+            timestamps: true,
+        }
+    }
+
+    fn record(folder: &Path) -> Record {
+        Record::new(folder, &report("1.2"), &Limits::portable(), Precision::F32)
+    }
+
+    /// Choices for a few products.
+    fn choices() -> Choices {
+        let mut choices = Choices::by_rule(Precision::F32);
+        for (batch, m) in
+            [(Vec::new(), 64), (vec![BatchAxis { extent: 3, lhs_stride: 8192, rhs_stride: 0 }], 128)]
+        {
+            let view = MatrixView { offset: 4, free_stride: 64, contract_stride: 1 };
+            let problem = DotProblem { batch, m, n: 128, k: 512, lhs: view, rhs: view };
+            let choice = *candidates(&problem, Precision::F32, &Limits::portable()).last().unwrap();
+            choices.insert(problem, choice);
+        }
+        choices
+    }
+
+    fn read(record: &Record) -> Choices {
+        let mut choices = Choices::by_rule(Precision::F32);
+        record.read().unwrap().into_iter().for_each(|(problem, choice)| choices.insert(problem, choice));
+        choices
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = record(&folder.path().join("deep/er"));
+        assert_eq!(record.read(), Ok(Vec::new()));
+        record.write(&choices()).unwrap();
+        assert_eq!(read(&record), choices());
+        record.write(&Choices::by_rule(Precision::F32)).unwrap();
+        assert_eq!(record.read(), Ok(Vec::new()));
+        let files = std::fs::read_dir(record.path().parent().unwrap()).unwrap().count();
+        assert_eq!(files, 1, "nothing is left beside the file");
+    }
+
+    #[test]
+    fn what_is_damaged_counts_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = record(folder.path());
+        record.write(&choices()).unwrap();
+        let text = std::fs::read_to_string(record.path()).unwrap();
+        for (from, to) in [
+            ("end 2", "end 3"),
+            ("end 2\n", ""),
+            (" : portable", " : p"),
+            ("product ", "product x"),
+            ("512", "512 1"),
+            ("portable 64", "portable 99964"),
+            ("portable 64", "portable 64 0"),
+        ] {
+            let damaged = text.replacen(from, to, 1);
+            assert_ne!(damaged, text, "{from}");
+            std::fs::write(record.path(), &damaged).unwrap();
+            let note = record.read().unwrap_err();
+            assert!(note.ends_with("was ignored: it is damaged; its products are measured again"), "{note}");
+        }
+        for cut in (text.find("product").unwrap()..text.len()).step_by(7) {
+            std::fs::write(record.path(), &text[..cut]).unwrap();
+            assert!(record.read().is_err(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn other_drivers_limits_and_precisions_have_other_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let mine = record(folder.path());
+        mine.write(&choices()).unwrap();
+        let smaller = Limits { invocations: 128, ..Limits::portable() };
+        for other in [
+            Record::new(folder.path(), &report("1.3"), &Limits::portable(), Precision::F32),
+            Record::new(folder.path(), &report("1.2"), &smaller, Precision::F32),
+            Record::new(folder.path(), &report("1.2"), &Limits::portable(), Precision::F16),
+        ] {
+            assert_ne!(other.path(), mine.path());
+            assert_eq!(other.read(), Ok(Vec::new()));
+            // Even under its own name.
+            std::fs::copy(mine.path(), other.path()).unwrap();
+            let note = other.read().unwrap_err();
+            assert!(note.contains("it is of another device or version"), "{note}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Choosing by measurement how products are computed.
+//!
+//! In: the products of a program. Out: [`Choices`] with the fastest of a few candidates for each, measured once on a device of its own and kept in a file
+//! (`file.rs`), which later runs read instead. Always holds: a product's choice never changes once it was given, so programs that were lowered
+//! stay right; what goes wrong here costs a measurement or the gain from it, never a program.
+
+mod file;
+mod measure;
+
+use super::WgpuOptions;
+use super::adapter::open;
+use super::gpu::Gpu;
+use file::Record;
+use gradloom_codegen::cpu::DotProblem;
+use gradloom_codegen::wgsl::dot::{Choice, candidates};
+use gradloom_codegen::wgsl::{Choices, Limits};
+use gradloom_core::error::Result;
+use measure::Bench;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Multiplications of a product that is worth measuring: a smaller one takes as long as its launch.
+const WORTH: usize = 1 << 20;
+
+/// What measuring products came to, since the device was opened.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// Where the choices are kept.
+    pub file: PathBuf,
+    /// Products whose choice was read from the file.
+    pub read: usize,
+    /// Products that were measured.
+    pub measured: usize,
+    /// How long that took.
+    pub took: Duration,
+    /// What went wrong, for people: a damaged file that was ignored, one that cannot be written, a product that could not be measured.
+    pub notes: Vec<String>,
+}
+
+/// The choices of a device, which grow with the programs that are lowered for it.
+#[derive(Debug)]
+pub(super) struct Tuner {
+    options: WgpuOptions,
+    limits: Limits,
+    record: Record,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    choices: Choices,
+    tuning: Tuning,
+    /// Products that could not be measured: the rule has them.
+    given_up: HashSet<DotProblem>,
+}
+
+impl Tuner {
+    /// Of a device that was opened with these options; `folder` is for the files of all devices.
+    pub(super) fn new(gpu: &Gpu, options: &WgpuOptions, folder: &Path) -> Self {
+        let precision = options.precision;
+        let record = Record::new(folder, &gpu.report, &gpu.limits, precision);
+        let mut choices = Choices::by_rule(precision);
+        let mut notes = Vec::new();
+        match record.read() {
+            Ok(known) => known.into_iter().for_each(|(problem, choice)| choices.insert(problem, choice)),
+            Err(note) => notes.push(note),
+        }
+        let tuning = Tuning {
+            file: record.path().to_path_buf(),
+            read: choices.measured().count(),
+            measured: 0,
+            took: Duration::ZERO,
+            notes,
+        };
+        let state = Mutex::new(State { choices, tuning, given_up: HashSet::new() });
+        Self { options: options.clone(), limits: gpu.limits, record, state }
+    }
+
+    pub(super) fn tuning(&self) -> Tuning {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).tuning.clone()
+    }
+
+    pub(super) fn choices(&self) -> Choices {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).choices.clone()
+    }
+
+    /// Sees to it that these products were measured, and gives all choices.
+    pub(super) fn choices_for(&self, problems: &[DotProblem]) -> Choices {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let worth = |problem: &&DotProblem| {
+            let results = problem.batch_count().saturating_mul(problem.m).saturating_mul(problem.n);
+            results.saturating_mul(problem.k) >= WORTH
+        };
+        let unknown =
+            |problem: &&DotProblem| !state.choices.is_measured(problem) && !state.given_up.contains(*problem);
+        let missing: Vec<&DotProblem> = problems.iter().filter(worth).filter(unknown).collect();
+        if !missing.is_empty() {
+            self.measure(&mut state, &missing);
+        }
+        state.choices.clone()
+    }
+
+    fn measure(&self, state: &mut State, missing: &[&DotProblem]) {
+        let began = Instant::now();
+        let mut device = Spare::new(&self.options);
+        for &problem in missing {
+            match self.best(&mut device, problem) {
+                Ok(choice) => {
+                    state.choices.insert(problem.clone(), choice);
+                    state.tuning.measured += 1;
+                }
+                Err(error) => {
+                    state.given_up.insert(problem.clone());
+                    let DotProblem { m, n, k, .. } = problem;
+                    let note = format!("the product {m}x{n}x{k} was not measured: {}", error.message());
+                    state.tuning.notes.push(note);
+                }
+            }
+        }
+        if let Err(note) = self.record.write(&state.choices) {
+            state.tuning.notes.push(note);
+        }
+        state.tuning.took += began.elapsed();
+    }
+
+    /// The fastest choice for a product.
+    fn best(&self, device: &mut Spare<'_>, problem: &DotProblem) -> Result<Choice> {
+        let mut all = candidates(problem, self.options.precision, &self.limits);
+        device.renew_if_lost();
+        let mut bench = Bench::new(device.gpu()?, problem, &self.limits)?;
+        if let Err(error) = bench.prepare(&all) {
+            // One of them took the device with it, or was refused: each is tried for itself, on a new device if need be.
+            let mut sound = Vec::new();
+            for choice in all {
+                device.renew_if_lost();
+                bench = Bench::new(device.gpu()?, problem, &self.limits)?;
+                if bench.prepare(&[choice]).is_ok() {
+                    sound.push(choice);
+                }
+            }
+            if sound.is_empty() {
+                return Err(error);
+            }
+            all = sound;
+            device.renew_if_lost();
+            bench = Bench::new(device.gpu()?, problem, &self.limits)?;
+            bench.prepare(&all)?;
+        }
+        let times = bench.times()?;
+        Ok(all[fastest(&times)])
+    }
+}
+
+/// The index of the least time; the first one, which is the rule's, if it is as good within a fiftieth: so that noise decides less often.
+fn fastest(times: &[Duration]) -> usize {
+    let least = (0..times.len()).min_by_key(|&i| times[i]).unwrap_or(0);
+    match times.first().is_some_and(|first| first.as_secs_f64() <= 1.02 * times[least].as_secs_f64()) {
+        true => 0,
+        false => least,
+    }
+}
+
+/// A device for measuring, so that a driver which fails takes nothing else with it.
+struct Spare<'o> {
+    options: &'o WgpuOptions,
+    gpu: Option<Arc<Gpu>>,
+}
+
+impl<'o> Spare<'o> {
+    fn new(options: &'o WgpuOptions) -> Self {
+        Self { options, gpu: None }
+    }
+
+    fn gpu(&mut self) -> Result<Arc<Gpu>> {
+        if self.gpu.is_none() {
+            self.gpu = Some(Arc::new(open(self.options)?));
+        }
+        Ok(Arc::clone(self.gpu.as_ref().expect("it was opened")))
+    }
+
+    fn renew_if_lost(&mut self) {
+        if self.gpu.as_ref().is_some_and(|gpu| gpu.check().is_err()) {
+            self.gpu = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_choice_stays_unless_another_is_clearly_faster() {
+        let times = |micros: &[u64]| micros.iter().map(|&t| Duration::from_micros(t)).collect::<Vec<_>>();
+        assert_eq!(fastest(&times(&[101, 100, 120])), 0);
+        assert_eq!(fastest(&times(&[110, 120, 100])), 2);
+        assert_eq!(fastest(&times(&[7])), 0);
+    }
+}
