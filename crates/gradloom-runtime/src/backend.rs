@@ -31,6 +31,10 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn check(&self) -> Result<()> {
         Ok(())
     }
+    /// Bytes of compiled kernels that were kept from an earlier process; none where they are not kept.
+    fn kept_bytes(&self) -> Option<usize> {
+        None
+    }
     /// Takes the device away, for tests.
     fn lose(&self) {}
     /// Turns ops into launches of this device.

@@ -5,11 +5,11 @@
 
 use gradloom::Device;
 use gradloom::runtime::cpu::Roofline;
+use gradloom::runtime::user_cache;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Rises when the way of measuring changes.
 const FORMAT: u32 = 1;
@@ -37,8 +37,7 @@ impl Default for Cache {
 
 /// The bounds of a device of the CPU.
 pub(super) fn of(device: &Device, remeasure: bool) -> Roofline {
-    let file =
-        folder(|name| std::env::var_os(name)).map(|folder| folder.join("gradloom").join("roofline.json"));
+    let file = user_cache::folder().map(|folder| folder.join("roofline.json"));
     kept(file.as_deref(), device, remeasure)
 }
 
@@ -74,28 +73,9 @@ fn read(file: &Path) -> Cache {
     if sound { cache } else { Cache::default() }
 }
 
-/// Writes beside the file first, so that another process never reads half of it.
 fn write(file: &Path, cache: &Cache) -> std::io::Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let beside = file.with_extension(format!("json.{}.tmp", std::process::id()));
-    fs::write(&beside, serde_json::to_string_pretty(cache).expect("numbers are plain data") + "\n")?;
-    fs::rename(&beside, file)
-}
-
-/// The user's cache folder, as the system's conventions have it.
-fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // By the XDG specification, a relative path is to be ignored.
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(folder) = absolute("XDG_CACHE_HOME") {
-        return Some(folder);
-    }
-    if cfg!(windows) {
-        return absolute("LOCALAPPDATA");
-    }
-    let home = absolute("HOME")?;
-    Some(if cfg!(target_os = "macos") { home.join("Library/Caches") } else { home.join(".cache") })
+    let text = serde_json::to_string_pretty(cache).expect("numbers are plain data") + "\n";
+    user_cache::write(file, text.as_bytes())
 }
 
 #[cfg(test)]
@@ -129,21 +109,5 @@ mod tests {
             1,
             "nothing is left beside the file"
         );
-    }
-
-    #[test]
-    fn the_folder_follows_the_systems_conventions() {
-        let set = |pairs: &'static [(&str, &str)]| {
-            move |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| OsString::from(pair.1))
-        };
-        assert_eq!(folder(set(&[])), None);
-        if cfg!(target_os = "linux") {
-            assert_eq!(folder(set(&[("HOME", "/home/a")])), Some("/home/a/.cache".into()));
-            assert_eq!(folder(set(&[("XDG_CACHE_HOME", "/c"), ("HOME", "/home/a")])), Some("/c".into()));
-            assert_eq!(
-                folder(set(&[("XDG_CACHE_HOME", "c"), ("HOME", "/home/a")])),
-                Some("/home/a/.cache".into())
-            );
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Which adapters there are, what they offer, and opening one.
 
 use super::gpu::{Gpu, Health};
+use super::kept::KeptPipelines;
 use gradloom_codegen::wgsl;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -112,6 +113,8 @@ pub struct WgpuOverrides {
     pub buffer_bytes: Option<u64>,
     /// Changes shaders, as a defect of the compiler or the driver would.
     pub dispatch: Option<fn(&mut wgsl::Dispatch)>,
+    /// Where pipelines are kept, instead of in the user's cache.
+    pub cache: Option<std::path::PathBuf>,
 }
 
 /// Opens the best adapter that fits.
@@ -159,5 +162,7 @@ pub(super) fn open(request: &Request) -> Result<Gpu> {
     })?;
     let health = Arc::new(Health::default());
     health.watch(&device);
-    Ok(Gpu::new(device, queue, report, limits, request.overrides.dispatch, health))
+    let folder = request.overrides.cache.clone().or_else(crate::user_cache::folder);
+    let kept = folder.and_then(|folder| KeptPipelines::open(&device, &adapter.get_info(), &folder));
+    Ok(Gpu::new(device, queue, report, limits, request.overrides.dispatch, kept, health))
 }

@@ -61,6 +61,10 @@ impl Backend for WgpuBackend {
         self.gpu.check()
     }
 
+    fn kept_bytes(&self) -> Option<usize> {
+        self.gpu.pipelines.found()
+    }
+
     fn lose(&self) {
         self.gpu.device.destroy();
     }
