@@ -3,11 +3,14 @@
 //! In: a graph without block ops, fused, and a [`Target`]. Out: [`Lowered`]. Always holds: a copy is made only where the kernel that reads a view cannot index
 //! through it (a matrix operand without single strides, a user's op).
 
+mod parts;
+
 use crate::cpu::{copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
-use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, Type};
+use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, NodeKind, Part, Phase, Store};
 use gradloom_core::plan::ALIGNMENT;
+use parts::Unfinished;
 
 /// What lowering asks of a target.
 pub(crate) trait Target {
@@ -30,14 +33,25 @@ pub(crate) trait Target {
     fn may_replace(&self, kernel: &Kernel, level: Level) -> bool;
     /// Whether the target's products can do what follows from them themselves; otherwise a loop of its own does.
     fn takes_epilogue(&self, epilogue: &Body) -> bool;
+    /// Into how many parts the rows of a body are cut for its sums of columns; a kernel that follows takes them together. 1: the kernel gives
+    /// whole sums.
+    fn column_parts(&self, _body: &Body, _reads: &[Access], _writes: &[Access]) -> usize {
+        1
+    }
+    /// Into how many products the terms of a product's sums are cut, if these become a batch whose results a kernel that follows adds up. 1: the
+    /// kernel gives whole sums.
+    fn product_parts(&self, _axes: &DotAxes, _reads: &[Access]) -> usize {
+        1
+    }
 }
 
 /// Lowers kernels for a target.
 pub(crate) fn lower(graph: &Graph, fused: Fused, target: &impl Target) -> Lowered {
-    let mut lowering = Lowering { graph, target, lowered: fused.memory };
+    let mut lowering = Lowering { graph, target, lowered: fused.memory, unfinished: Vec::new() };
     for spec in fused.kernels {
         lowering.kernel(spec);
     }
+    lowering.finish();
     lowering.lowered
 }
 
@@ -45,18 +59,21 @@ struct Lowering<'g, T> {
     graph: &'g Graph,
     target: &'g T,
     lowered: Lowered,
+    /// Sums whose parts were computed.
+    unfinished: Vec<Unfinished>,
 }
 
 impl<T: Target> Lowering<'_, T> {
     fn kernel(&mut self, spec: KernelSpec) {
-        let KernelSpec { op, mut kernel, mut reads, writes, commit, once } = spec;
+        let KernelSpec { op, mut kernel, mut reads, mut writes, commit, once } = spec;
         if let Kernel::Dot { axes, epilogue } = &kernel
             && self.is_split(&kernel)
         {
             let split = self.dot_and_loop(axes, epilogue, reads, writes);
-            return split.into_iter().for_each(|(kernel, reads, writes)| {
-                self.kernel(KernelSpec { op, kernel, reads, writes, commit, once });
-            });
+            let [(kernel, operands, product), (body, reads, writes)] = split;
+            // The loop follows at once, so the product does not leave parts.
+            self.push(op, kernel, operands, product);
+            return self.kernel(KernelSpec { op, kernel: body, reads, writes, commit, once });
         }
         if let Kernel::Group(parts) = &kernel
             && parts.iter().any(|part| self.is_split(&part.kernel))
@@ -68,6 +85,23 @@ impl<T: Target> Lowering<'_, T> {
             }
             return;
         }
+        // What only updates need comes last, and is not kept waiting.
+        if commit || reads.iter().any(|read| self.is_unfinished(read)) {
+            self.finish();
+        }
+        let waiting = self.unfinished.len();
+        if !once {
+            self.cut(op, &mut kernel, &mut reads, &mut writes);
+        }
+        self.push(op, kernel, reads, writes);
+        if commit {
+            self.finish();
+        }
+        self.finish_large(waiting);
+    }
+
+    /// Adds a launch.
+    fn push(&mut self, op: OpId, mut kernel: Kernel, mut reads: Vec<Access>, writes: Vec<Access>) {
         let (may_alias, workspace) = match &mut kernel {
             Kernel::Group(parts) => self.group(op, parts, &mut reads, &writes),
             kernel => {
@@ -97,13 +131,27 @@ impl<T: Target> Lowering<'_, T> {
         axes: &DotAxes,
         epilogue: &Body,
         reads: Vec<Access>,
-        writes: Vec<Access>,
+        mut writes: Vec<Access>,
     ) -> [(Kernel, Vec<Access>, Vec<Access>); 2] {
-        let product = self.lowered.temporary(Type::new(DType::F32, [epilogue.rows, epilogue.columns]));
-        let shape = axes.result_shape(&reads[0].layout.shape, &reads[1].layout.shape);
-        let layout = product.layout.reshape(&shape).expect("it is contiguous");
-        let result = Access { layout, ..product.clone() };
         let mut body = epilogue.clone();
+        let positions = [epilogue.rows, epilogue.columns].into();
+        let product = match stored_product(epilogue, &writes) {
+            // A result already: the loop has no need to copy it.
+            Some(store) => {
+                let write = body.stores.remove(store).write();
+                for store in &mut body.stores {
+                    let (Store::Whole { write: other, .. } | Store::Columns { write: other, .. }) = store;
+                    *other -= usize::from(*other > write);
+                }
+                writes.remove(write)
+            }
+            None => self.lowered.temporary(Type::new(DType::F32, [epilogue.rows, epilogue.columns])),
+        };
+        let shaped = |shape: &Shape| {
+            let layout = product.layout.reshape(shape).expect("it is contiguous");
+            Access { layout, ..product.clone() }
+        };
+        let result = shaped(&axes.result_shape(&reads[0].layout.shape, &reads[1].layout.shape));
         let mut operands = reads[2..].to_vec();
         for node in &mut body.nodes {
             match &mut node.kind {
@@ -112,7 +160,7 @@ impl<T: Target> Lowering<'_, T> {
                 _ => {}
             }
         }
-        operands.push(product);
+        operands.push(shaped(&positions));
         [
             (Kernel::Op(OpKind::Dot(axes.clone())), reads[..2].to_vec(), vec![result]),
             (Kernel::Loop(body), operands, writes),
@@ -212,6 +260,17 @@ impl<T: Target> Lowering<'_, T> {
             _ => Vec::new(),
         }
     }
+}
+
+/// The store of an epilogue that gives the product itself, if a loop is left to do the others.
+fn stored_product(epilogue: &Body, writes: &[Access]) -> Option<usize> {
+    let is_product = |store: &Store| match *store {
+        Store::Whole { node, level: Level::Element, write } => {
+            epilogue.node(node).kind == NodeKind::Accumulator && writes[write].layout.is_contiguous()
+        }
+        _ => false,
+    };
+    epilogue.stores.iter().position(is_product).filter(|_| epilogue.stores.len() > 1)
 }
 
 /// A position's operands are read before its results are written, if both have an element for each position (or each row).

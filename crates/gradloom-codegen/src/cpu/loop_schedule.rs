@@ -159,7 +159,7 @@ mod tests {
             stores.push(Store::Whole { node: NodeId(3), level: Level::Row, write: 1 });
         }
         if reduces_columns {
-            stores.push(Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: stores.len() });
+            stores.push(Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: stores.len(), parts: 1 });
         }
         Body { rows, columns, nodes, stores }
     }

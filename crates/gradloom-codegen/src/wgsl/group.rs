@@ -1,40 +1,225 @@
-//! Independent kernels in one dispatch: the optimizer's update of all parameters, the squares of all gradients.
+//! Groups: many small kernels in few dispatches.
 //!
-//! In: a group's parts. Out: one dispatch for all parts that compute the same over other numbers of elements, each element from those at its own position, and two for
-//! those that then add them all up; the others run alone. A table says which workgroups belong to which part, and where its operands start.
+//! In: a group's parts. Out: one dispatch for all parts that compute the same over other numbers of elements: each element from those at its own
+//! position, or from those of its column; two for those that add up all their elements. The others run alone. A table says which workgroups
+//! belong to which part, and where its operands start.
 //! Always holds: what a workgroup computes depends on its part alone.
 
 use super::body::{Nodes, Place};
-use super::operands::Operand;
+use super::operands::{Operand, span};
 use super::source::{Source, WORKGROUP, type_name};
-use super::{Dispatch, Limits, Operands, Shaders, bind_together};
+use super::{Context, Dispatch, Limits, Operands, Shaders, checked};
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{
     Access, Body, Kernel, Launch, Layout, Level, NodeId, NodeKind, Part, Phase, Store,
 };
-use gradloom_core::plan::Plan;
-use std::collections::HashMap;
+use gradloom_core::plan::{ALIGNMENT, Region};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 /// Elements of a workgroup: a few for each invocation, so that finding the part is a small share of the work.
 const CHUNK: usize = 4 * WORKGROUP as usize;
 
-/// The class of each part of a planned launch, if it has one: operands that one name stands for are in one region.
-pub(super) fn classes(parts: &[Part], launch: &Launch, plan: &Plan) -> Vec<Option<String>> {
-    let region = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region.name();
-    let class_of = |part: &Part| {
+/// Rows of columns that one workgroup adds up.
+const SHORT: usize = 128;
+/// Columns of a workgroup, and lanes of each.
+const COLUMNS: usize = 32;
+const LANES: usize = WORKGROUP as usize / COLUMNS;
+
+/// What the parts of a class have in common.
+#[derive(Clone, Copy, PartialEq)]
+enum Shape {
+    /// Each result from the elements at its position.
+    Map,
+    /// One result, of all positions.
+    Total(ReduceOp, NodeId),
+    /// A result for each of few rows' columns.
+    Columns(ReduceOp, NodeId),
+}
+
+impl Shape {
+    fn of(body: &Body) -> Option<Self> {
+        let by_position = |s: &Store| matches!(s, Store::Whole { level: Level::Element, .. });
+        match body.stores[..] {
+            [Store::Columns { op, node, .. }] if body.columns == 1 => Some(Self::Total(op, node)),
+            [Store::Columns { op, node, parts: 1, .. }] if body.rows <= SHORT => {
+                Some(Self::Columns(op, node))
+            }
+            [Store::Whole { node, .. }] if body.rows == 1 => match body.node(node).kind {
+                NodeKind::Reduce(op, operand) if node.index() + 1 == body.nodes.len() => {
+                    Some(Self::Total(op, operand))
+                }
+                _ => body.stores.iter().all(by_position).then_some(Self::Map),
+            },
+            _ => body.stores.iter().all(by_position).then_some(Self::Map),
+        }
+    }
+
+    /// Workgroups of a part.
+    fn groups(self, body: &Body) -> usize {
+        match self {
+            Self::Columns(..) => body.columns.div_ceil(COLUMNS),
+            Self::Map | Self::Total(..) => (body.rows * body.columns).div_ceil(CHUNK),
+        }
+    }
+}
+
+/// Whether a body gives nothing but sums of columns so short that one dispatch takes them.
+pub(super) fn is_short(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
+    matches!(Shape::of(body), Some(Shape::Columns(..))) && fits(body, reads, writes)
+}
+
+/// A launch as the only part of a group.
+pub(super) fn only(launch: &Launch) -> Part {
+    Part {
+        kernel: launch.kernel.clone(),
+        reads: 0..launch.reads.len(),
+        writes: 0..launch.writes.len(),
+        workspace: 0..launch.workspace,
+    }
+}
+
+/// Parts that run together, by their numbers; a part that runs alone has its own list.
+pub(super) fn crews(parts: &[Part], launch: &Launch, context: &Context<'_>) -> Vec<Vec<usize>> {
+    let mut crews: Vec<(Option<String>, Covers, Vec<usize>)> = Vec::new();
+    for (i, part) in parts.iter().enumerate() {
         let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
-        let regions: Vec<&str> = reads.iter().chain(writes).map(region).collect();
-        Some(class(part, reads, writes)? + &regions.join(" "))
+        let class = class(part, reads, writes);
+        let own = Covers::new(reads.iter().chain(writes), context);
+        let fits = |(other, covers, _): &&mut (Option<String>, Covers, Vec<usize>)| {
+            class.is_some() && class == *other && covers.takes(&own, context)
+        };
+        match crews.iter_mut().find(fits) {
+            Some((_, covers, members)) => {
+                covers.add(&own);
+                members.push(i);
+            }
+            None => crews.push((class, own, vec![i])),
+        }
+    }
+    crews.into_iter().map(|(.., members)| members).collect()
+}
+
+/// The launch as a group in which maps over values that are too large for a binding are cut into parts; `None` if there is none.
+pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
+    let whole = vec![only(launch)];
+    let parts = if let Kernel::Group(parts) = &launch.kernel { parts } else { &whole };
+    let operands = |part: &Part| {
+        (launch.reads[part.reads.clone()].to_vec(), launch.writes[part.writes.clone()].to_vec())
     };
-    parts.iter().map(class_of).collect()
+    // A binding may have to begin a little before the elements.
+    let most = limits.binding_bytes.saturating_sub(ALIGNMENT).max(ALIGNMENT) / ALIGNMENT * (ALIGNMENT / 4);
+    let is_large = |part: &Part| {
+        let (reads, writes) = operands(part);
+        matches!(&part.kernel, Kernel::Loop(body) if body.rows * body.columns > most)
+            && matches!(&part.kernel, Kernel::Loop(body) if Shape::of(body) == Some(Shape::Map))
+            && class(part, &reads, &writes).is_some()
+    };
+    if !parts.iter().any(is_large) {
+        return None;
+    }
+    let mut cut = Launch { reads: Vec::new(), writes: Vec::new(), may_alias: Vec::new(), ..launch.clone() };
+    let mut pieces: Vec<Part> = Vec::new();
+    for part in parts {
+        let (reads, writes) = operands(part);
+        let count = if is_large(part) { body_of(part).rows * body_of(part).columns } else { 0 };
+        for start in (0..count.max(1)).step_by(most) {
+            let length = most.min(count.saturating_sub(start));
+            let piece = |access: &Access| match count > 0 && access.layout.shape.elements() == count {
+                true => {
+                    let layout = Layout::new(access.layout.offset + start, [length].into(), vec![1]);
+                    Access { layout, ..access.clone() }
+                }
+                false => access.clone(),
+            };
+            let kernel = match &part.kernel {
+                Kernel::Loop(body) if count > 0 => {
+                    Kernel::Loop(Body { rows: 1, columns: length, ..body.clone() })
+                }
+                kernel => kernel.clone(),
+            };
+            let (first_read, first_write) = (cut.reads.len(), cut.writes.len());
+            cut.reads.extend(reads.iter().map(piece));
+            cut.writes.extend(writes.iter().map(piece));
+            pieces.push(Part {
+                kernel,
+                reads: first_read..cut.reads.len(),
+                writes: first_write..cut.writes.len(),
+                workspace: part.workspace.clone(),
+            });
+        }
+    }
+    cut.kernel = Kernel::Group(pieces);
+    Some(cut)
+}
+
+/// Whether a part runs by a table even if it is the only one.
+pub(super) fn is_columns(part: &Part, launch: &Launch) -> bool {
+    let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
+    matches!(&part.kernel, Kernel::Loop(body) if is_short(body, reads, writes))
+}
+
+/// What operands that one name stands for cover: they share a binding.
+struct Covers {
+    /// Region and segment of each operand and result: the same for all parts.
+    places: Vec<(Region, usize)>,
+    /// Bytes from the first to the last of each of these.
+    ranges: BTreeMap<(Region, usize), Range<usize>>,
+}
+
+impl Covers {
+    fn new<'a>(accesses: impl Iterator<Item = &'a Access>, context: &Context<'_>) -> Self {
+        let mut covers = Self { places: Vec::new(), ranges: BTreeMap::new() };
+        for access in accesses {
+            let (region, range) = span(access, context);
+            let place = (region, context.cuts.segment(region, range.start));
+            covers.places.push(place);
+            covers.cover(place, &range);
+        }
+        covers
+    }
+
+    fn cover(&mut self, place: (Region, usize), range: &Range<usize>) {
+        let own = self.ranges.entry(place).or_insert_with(|| range.clone());
+        *own = own.start.min(range.start)..own.end.max(range.end);
+    }
+
+    fn takes(&self, other: &Self, context: &Context<'_>) -> bool {
+        let small = |(place, range): (&(Region, usize), &Range<usize>)| {
+            let own = self.ranges.get(place).unwrap_or(range);
+            own.end.max(range.end) - own.start.min(range.start) <= context.limits.binding_bytes
+        };
+        self.places == other.places && other.ranges.iter().all(small)
+    }
+
+    fn add(&mut self, other: &Self) {
+        other.ranges.iter().for_each(|(&place, range)| self.cover(place, range));
+    }
 }
 
 /// What parts have in common that run in one dispatch: their expression, by its text.
 fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<String> {
     let Kernel::Loop(body) = &part.kernel else { return None };
-    let total = total(body);
-    let elementwise = body.stores.iter().all(|s| matches!(s, Store::Whole { level: Level::Element, .. }));
+    let shape = Shape::of(body)?;
+    if !fits(body, reads, writes) {
+        return None;
+    }
+    let up_to = |node: NodeId| Body {
+        stores: Vec::new(),
+        nodes: body.nodes[..=node.index()].to_vec(),
+        ..body.clone()
+    };
+    Some(match shape {
+        Shape::Map => body.to_string(),
+        // Along a row, or across rows of one column: the same.
+        Shape::Total(op, node) => format!("{} {node} of\n{}", op.name(), up_to(node)),
+        Shape::Columns(op, node) => format!("columns {} {node} of\n{}", op.name(), up_to(node)),
+    })
+}
+
+/// Whether a table can say where a body's elements are.
+fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     let nodes = body.nodes.iter().enumerate().all(|(i, node)| match node.kind {
         NodeKind::Load(read) => match node.level {
             Level::Uniform => true,
@@ -42,37 +227,15 @@ fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<String> {
             Level::Element => reads[read].layout.is_contiguous(),
         },
         // The total itself.
-        NodeKind::Reduce(..) => total.is_some() && i + 1 == body.nodes.len(),
+        NodeKind::Reduce(..) => {
+            matches!(Shape::of(body), Some(Shape::Total(..))) && i + 1 == body.nodes.len()
+        }
         NodeKind::Column | NodeKind::CheckIndex { .. } => false,
         _ => true,
     });
     let contiguous = writes.iter().all(|write| write.layout.is_contiguous());
     let bool_free = reads.iter().chain(writes).all(|access| access.dtype != DType::Bool);
-    let some = body.rows * body.columns > 0;
-    if !((elementwise || total.is_some()) && nodes && contiguous && bool_free && some) {
-        return None;
-    }
-    Some(match total {
-        // Along a row, or across rows of one column: the same.
-        Some((op, node)) => format!(
-            "{} {node} of\n{}",
-            op.name(),
-            Body { stores: Vec::new(), nodes: body.nodes[..=node.index()].to_vec(), ..body.clone() }
-        ),
-        None => body.to_string(),
-    })
-}
-
-/// The operator and the node, if a body's one result is that of all its positions together.
-fn total(body: &Body) -> Option<(ReduceOp, NodeId)> {
-    match body.stores[..] {
-        [Store::Columns { op, node, .. }] if body.columns == 1 => Some((op, node)),
-        [Store::Whole { node, .. }] if body.rows == 1 => match body.node(node).kind {
-            NodeKind::Reduce(op, operand) if node.index() + 1 == body.nodes.len() => Some((op, operand)),
-            _ => None,
-        },
-        _ => None,
-    }
+    nodes && contiguous && bool_free && body.rows * body.columns > 0
 }
 
 /// The shaders of parts of one class.
@@ -83,10 +246,9 @@ pub(super) fn together(
     launch: &Launch,
     parts: &[&Part],
     number: usize,
-    plan: &Plan,
-    limits: &Limits,
+    context: &Context<'_>,
 ) -> Result<Shaders> {
-    let pick = |all: &[Access], range: fn(&Part) -> std::ops::Range<usize>| -> Vec<Access> {
+    let pick = |all: &[Access], range: fn(&Part) -> Range<usize>| -> Vec<Access> {
         parts.iter().flat_map(|part| all[range(part)].to_vec()).collect()
     };
     let all = Launch {
@@ -94,17 +256,18 @@ pub(super) fn together(
         writes: pick(&launch.writes, |part| part.writes.clone()),
         ..launch.clone()
     };
-    let operands = bind_together(&all, plan, limits)?;
+    let operands = Operands::new(&all, context, true);
     let table = Table::new(&operands, parts);
     let gated = launch.phase == Phase::Commit;
-    let dispatches = match total(body_of(parts[0])) {
-        None => vec![map(&table, limits, gated, number, parts)],
-        Some((op, node)) => {
-            let source = || Source::new(&table.operands, limits, gated, number);
+    let source = || Source::new(&table.operands, context.limits, gated, number);
+    let dispatches = match table.shape {
+        Shape::Map => vec![map(&table, source(), parts)],
+        Shape::Total(op, node) => {
             vec![shares(&table, source(), parts, op, node), totals(&table, source(), parts, op, node)]
         }
+        Shape::Columns(op, node) => vec![columns(&table, source(), parts, op, node)],
     };
-    Ok(Shaders { operands, dispatches })
+    checked(Shaders { operands, dispatches }, launch, context)
 }
 
 fn body_of(part: &Part) -> &Body {
@@ -114,9 +277,13 @@ fn body_of(part: &Part) -> &Body {
     }
 }
 
+/// Numbers of a part before the starts of its operands.
+const HEADER: usize = 3;
+
 /// Which workgroups belong to which part, and where its operands start.
 struct Table {
-    /// For each part its first workgroup, its elements, and the starts of its operands and results; then the number of workgroups.
+    shape: Shape,
+    /// For each part its first workgroup, its rows and columns, and the starts of its operands and results; then the number of workgroups.
     numbers: Vec<u32>,
     /// Numbers of a part.
     width: usize,
@@ -128,17 +295,17 @@ struct Table {
 
 impl Table {
     fn new(operands: &Operands, parts: &[&Part]) -> Self {
+        let shape = Shape::of(body_of(parts[0])).expect("parts of a class have a shape");
         let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
         let mut numbers: Vec<u32> = Vec::new();
         let mut groups = 0;
         for (i, part) in parts.iter().enumerate() {
             let body = body_of(part);
-            let elements = body.rows * body.columns;
-            numbers.extend([groups as u32, elements as u32]);
+            numbers.extend([groups, body.rows, body.columns].map(|number| number as u32));
             let own =
                 operands.reads[i * reads..][..reads].iter().chain(&operands.writes[i * writes..][..writes]);
             numbers.extend(own.map(|operand| (operand.base / 4 + operand.layout.offset) as u32));
-            groups += elements.div_ceil(CHUNK);
+            groups += shape.groups(body);
         }
         numbers.push(groups as u32);
         // Indexed by the position, also if the first part has but one.
@@ -160,19 +327,19 @@ impl Table {
             reads: operands.reads[..reads].iter().enumerate().map(|(i, o)| shift(o, i)).collect(),
             writes: operands.writes[..writes].iter().enumerate().map(|(i, o)| shift(o, reads + i)).collect(),
         };
-        Self { numbers, width: 2 + reads + writes, groups, operands }
+        Self { shape, numbers, width: HEADER + reads + writes, groups, operands }
     }
 
     /// Names the starts of a part's operands.
     fn starts(&self, source: &mut Source<'_>, table: &str) {
         source.line(format!("let entry = part * {}u;", self.width));
-        for i in 0..self.width - 2 {
-            source.line(format!("let start_{i} = {table}[entry + {}u];", 2 + i));
+        for i in 0..self.width - HEADER {
+            source.line(format!("let start_{i} = {table}[entry + {}u];", HEADER + i));
         }
     }
 
-    /// Opens a loop over the positions of the workgroup's chunk.
-    fn each_position(&self, source: &mut Source<'_>, parts: usize) {
+    /// Finds the workgroup's part; gives the name of the table.
+    fn find_part(&self, source: &mut Source<'_>, parts: usize) -> &'static str {
         let table = source.table(self.numbers.clone());
         source.line("var part = 0u;");
         source.line(format!("var beyond = {parts}u;"));
@@ -185,7 +352,13 @@ impl Table {
         source.line("}");
         source.line("}");
         self.starts(source, table);
-        source.line(format!("let elements = {table}[entry + 1u];"));
+        table
+    }
+
+    /// Opens a loop over the positions of the workgroup's chunk.
+    fn each_position(&self, source: &mut Source<'_>, parts: usize) {
+        let table = self.find_part(source, parts);
+        source.line(format!("let elements = {table}[entry + 1u] * {table}[entry + 2u];"));
         source.line(format!("let first = (group - {table}[entry]) * {CHUNK}u;"));
         source.line(format!("let last = min(first + {CHUNK}u, elements);"));
         source.line(format!(
@@ -197,9 +370,9 @@ impl Table {
 const PLACE: Place<'_> = Place { row: "0u", column: "0u", position: Some("position"), suffix: "" };
 
 /// One invocation for each element of each part, in chunks.
-fn map(table: &Table, limits: &Limits, gated: bool, number: usize, parts: &[&Part]) -> Dispatch {
+fn map(table: &Table, mut source: Source<'_>, parts: &[&Part]) -> Dispatch {
     let body = body_of(parts[0]);
-    let mut source = Source::new(&table.operands, limits, gated, number);
+    let gated = source.gated;
     table.each_position(&mut source, parts.len());
     if gated {
         source.line("if (committed) {");
@@ -212,13 +385,49 @@ fn map(table: &Table, limits: &Limits, gated: bool, number: usize, parts: &[&Par
     source.finish(&format!("{} kernels: map", parts.len()), WORKGROUP, table.groups)
 }
 
+/// The results of all columns of all parts: a few lanes to a column.
+fn columns(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp, node: NodeId) -> Dispatch {
+    let body = body_of(parts[0]);
+    let dtype = body.node(node).dtype;
+    let numbers = table.find_part(&mut source, parts.len());
+    source.line(format!("let rows = {numbers}[entry + 1u];"));
+    source.line(format!("let columns = {numbers}[entry + 2u];"));
+    source.line(format!("let lane = local / {COLUMNS}u;"));
+    source.line(format!("let column = (group - {numbers}[entry]) * {COLUMNS}u + local % {COLUMNS}u;"));
+    let identity = source.identity(op, dtype);
+    source.line(format!("var sum = {identity};"));
+    source.line("if (column < columns) {");
+    source.line(format!("for (var row = lane; row < rows; row += {LANES}u) {{"));
+    source.line("let position = row * columns + column;");
+    let value = Nodes::new(body).compute(&mut source, node, PLACE);
+    let sum = source.combine(op, dtype, "sum", &value);
+    source.line(format!("sum = {sum};"));
+    source.line("}");
+    source.line("}");
+    source.global(format!("var<workgroup> shares: array<{}, {WORKGROUP}>;", type_name(dtype)));
+    source.line("shares[local] = sum;");
+    source.line("workgroupBarrier();");
+    let gate = if source.gated { " && committed" } else { "" };
+    source.line(format!("if (lane == 0u && column < columns{gate}) {{"));
+    source.line(format!("for (var other = 1u; other < {LANES}u; other++) {{"));
+    let all = source.combine(op, dtype, "sum", &format!("shares[other * {COLUMNS}u + local]"));
+    source.line(format!("sum = {all};"));
+    source.line("}");
+    let write = table.operands.writes[0].clone();
+    source.store(&write, "column", "sum");
+    source.line("}");
+    source.finish(&format!("{} kernels: sums of columns", parts.len()), WORKGROUP, table.groups)
+}
+
 /// Bytes of scratch that the parts of a group need which run together.
 pub(super) fn workspace(parts: &[Part], reads: &[Access], writes: &[Access]) -> usize {
     let mut bytes: HashMap<String, usize> = HashMap::new();
     for part in parts {
         let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
-        let Some(class) = class.filter(|_| total(body_of(part)).is_some()) else { continue };
-        *bytes.entry(class).or_default() += 4 * (body_of(part).rows * body_of(part).columns).div_ceil(CHUNK);
+        let Some(class) = class else { continue };
+        if let Some(shape @ Shape::Total(..)) = Shape::of(body_of(part)) {
+            *bytes.entry(class).or_default() += 4 * shape.groups(body_of(part));
+        }
     }
     bytes.into_values().max().unwrap_or(0)
 }

@@ -5,10 +5,9 @@
 //! index among its operand's elements, or the axis of the window; 3 the index, as i32; 4 the number that it must be below.
 
 use super::source::{Source, index_at};
-use super::{Limits, Shaders};
+use super::{Context, Operands, Shaders, checked};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
-use gradloom_core::plan::Plan;
 
 /// Words of a step's status, which is zero when the step starts.
 pub const STATUS_WORDS: usize = 8;
@@ -57,11 +56,12 @@ impl Verdict {
     }
 }
 
-/// The shader that looks at a plan's guards and windows, and at what trapped before.
+/// The shader that looks at a plan's guards and windows, and at what trapped before; `launch` is any of the plan's.
 ///
 /// # Errors
 /// As [`super::shaders`].
-pub fn guards(plan: &Plan, launch: &Launch, limits: &Limits) -> Result<Shaders> {
+pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
+    let Context { plan, limits, .. } = *context;
     let mut windows = Vec::new();
     let mut reads: Vec<Access> = plan.guards.iter().map(|(_, access)| access.clone()).collect();
     for (number, launch) in plan.launches.iter().enumerate() {
@@ -73,9 +73,11 @@ pub fn guards(plan: &Plan, launch: &Launch, limits: &Limits) -> Result<Shaders> 
             }
         }
     }
+    // Each may be a parameter of its own.
+    let together = reads.len() >= limits.storage_buffers;
     let launch =
         Launch { kernel: Kernel::Copy, reads, writes: Vec::new(), phase: Phase::Compute, ..launch.clone() };
-    let operands = super::bind(&launch, plan, limits)?;
+    let operands = Operands::new(&launch, context, together);
     let mut source = Source::new(&operands, limits, false, 0);
     source.global("var<workgroup> verdict: atomic<u32>;");
     source.line("if (local == 0u) {");
@@ -110,5 +112,5 @@ pub fn guards(plan: &Plan, launch: &Launch, limits: &Limits) -> Result<Shaders> 
     source.line("}");
     source.line("}");
     let dispatch = source.finish("guards", 64, 1);
-    Ok(Shaders { operands, dispatches: vec![dispatch] })
+    checked(Shaders { operands, dispatches: vec![dispatch] }, &launch, context)
 }

@@ -2,14 +2,15 @@
 
 use super::Limits;
 use super::attention::grad_workspace;
+use super::group;
 use super::reduce::as_body;
-use super::rows::{reduces_columns, row_workspace};
+use super::rows::{RowSchedule, reduces_columns, row_workspace};
 use super::scatter::scatter_workspace;
 use crate::lower::Target;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{Graph, OpId, OpKind};
-use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, Part, Phase, Store};
+use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind};
+use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Store};
 
 /// Fuses a graph and lowers it for an adapter with these limits.
 ///
@@ -20,7 +21,12 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowered> {
 }
 
 /// Lowers kernels for an adapter with these limits.
-pub fn lower_fused(graph: &Graph, fused: Fused, limits: &Limits) -> Lowered {
+pub fn lower_fused(graph: &Graph, mut fused: Fused, limits: &Limits) -> Lowered {
+    for spec in &mut fused.kernels {
+        if let Kernel::Op(OpKind::Reduce { op, axes }) = &spec.kernel {
+            spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
+        }
+    }
     crate::lower::lower(graph, fused, &Wgsl { limits })
 }
 
@@ -32,7 +38,7 @@ impl Target for Wgsl<'_> {
     fn workspace(
         &self,
         _: &Graph,
-        op: OpId,
+        _: OpId,
         kernel: &Kernel,
         reads: &[Access],
         writes: &[Access],
@@ -41,19 +47,12 @@ impl Target for Wgsl<'_> {
         match kernel {
             Kernel::Op(OpKind::AttentionGrad(spec)) => grad_workspace(spec, reads),
             Kernel::Op(OpKind::ScatterAdd { batch }) => scatter_workspace(reads, *batch),
-            Kernel::Op(OpKind::Reduce { op: reduce, axes }) => {
-                let (reads, writes, kernel) = (reads.to_vec(), writes.to_vec(), Kernel::Copy);
-                let (may_alias, phase) = (Vec::new(), Phase::Compute);
-                let launch = Launch { op, kernel, reads, writes, may_alias, workspace: 0, phase };
-                match as_body(*reduce, axes, &launch).kernel {
-                    Kernel::Loop(body) => row_workspace(&body, self.limits),
-                    _ => unreachable!("it is a body"),
-                }
-            }
             Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
                 super::product::workspace(axes, reads, self.limits)
             }
-            Kernel::Loop(body) if reduces_columns(body) => row_workspace(body, self.limits),
+            Kernel::Loop(body) if reduces_columns(body) && !group::is_short(body, reads, writes) => {
+                row_workspace(body, self.limits)
+            }
             _ => 0,
         }
     }
@@ -70,5 +69,16 @@ impl Target for Wgsl<'_> {
     fn takes_epilogue(&self, epilogue: &Body) -> bool {
         let by_position = |store: &Store| matches!(store, Store::Whole { level: Level::Element, .. });
         epilogue.stores.iter().all(by_position)
+    }
+
+    fn column_parts(&self, body: &Body, reads: &[Access], writes: &[Access]) -> usize {
+        if !reduces_columns(body) || group::is_short(body, reads, writes) {
+            return 1;
+        }
+        RowSchedule::new(body, self.limits).groups.max(1)
+    }
+
+    fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {
+        super::product::parts(axes, [&reads[0].layout, &reads[1].layout], self.limits)
     }
 }

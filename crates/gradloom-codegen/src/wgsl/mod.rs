@@ -30,7 +30,7 @@ mod writer;
 pub use guards::{STATUS_WORDS, Verdict, guards};
 pub use limits::Limits;
 pub use lower::{lower, lower_fused};
-pub use operands::{Binding, Element, Operand, Operands};
+pub use operands::{Binding, Cuts, Element, Operand, Operands};
 pub use writer::Writer;
 
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -67,6 +67,8 @@ pub struct Shader {
 pub enum Bound {
     /// The binding of this index in the launch's [`Operands`].
     Operand(usize),
+    /// Bytes of such a binding, which has more than the adapter allows.
+    Piece(usize, Range<usize>),
     /// Bytes of the scratch; read and written.
     Workspace(Range<usize>),
     /// Numbers of the launch's own.
@@ -87,62 +89,98 @@ pub struct Shaders {
     pub dispatches: Vec<Dispatch>,
 }
 
+/// What the shaders of a program are made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The plan of all launches.
+    pub plan: &'a Plan,
+    /// Its graph, for messages.
+    pub graph: &'a Graph,
+    /// What the adapter allows.
+    pub limits: &'a Limits,
+    /// Where memory is cut into buffers.
+    pub cuts: &'a Cuts,
+}
+
 /// The shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
 ///
 /// # Errors
 /// When the kernel cannot run on an adapter with these limits.
-pub fn shaders(
-    launch: &Launch,
-    number: usize,
-    plan: &Plan,
-    graph: &Graph,
-    limits: &Limits,
-) -> Result<Vec<Shaders>> {
-    let Kernel::Group(parts) = &launch.kernel else {
-        return Ok(vec![one(launch, number, plan, graph, limits)?]);
-    };
-    let alone = |part: &Part| -> Result<Shaders> {
-        let launch = Launch {
-            kernel: part.kernel.clone(),
-            reads: launch.reads[part.reads.clone()].to_vec(),
-            writes: launch.writes[part.writes.clone()].to_vec(),
-            may_alias: Vec::new(),
-            workspace: part.workspace.len(),
-            ..launch.clone()
-        };
-        let mut shaders = one(&launch, number, plan, graph, limits)?;
-        for bound in shaders.dispatches.iter_mut().flat_map(|dispatch| &mut dispatch.bindings) {
-            if let Bound::Workspace(bytes) = bound {
-                *bytes = bytes.start + part.workspace.start..bytes.end + part.workspace.start;
-            }
+pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Vec<Shaders>> {
+    let cut = group::in_pieces(launch, context.limits);
+    let launch = cut.as_ref().unwrap_or(launch);
+    let parts = match &launch.kernel {
+        Kernel::Group(parts) => parts,
+        Kernel::Loop(body) if group::is_short(body, &launch.reads, &launch.writes) => {
+            &vec![group::only(launch)]
         }
-        Ok(shaders)
+        _ => return Ok(vec![one(launch, number, context)?]),
     };
-    // Parts that compute the same run together, where the first of them stands.
-    let classes = group::classes(parts, launch, plan);
-    let mut all = Vec::new();
-    for (i, part) in parts.iter().enumerate() {
-        let alike: Vec<usize> = match &classes[i] {
-            Some(_) => (0..parts.len()).filter(|&j| classes[j] == classes[i]).collect(),
-            None => vec![i],
-        };
-        match alike[..] {
-            [_] => all.push(alone(part)?),
-            [first, ..] if first == i => {
-                let members: Vec<&Part> = alike.iter().map(|&j| &parts[j]).collect();
-                all.push(group::together(launch, &members, number, plan, limits)?);
-            }
-            _ => {}
+    let crew = |members: Vec<usize>| match members[..] {
+        [only] if !group::is_columns(&parts[only], launch) => alone(launch, &parts[only], number, context),
+        _ => {
+            let members: Vec<&Part> = members.iter().map(|&i| &parts[i]).collect();
+            group::together(launch, &members, number, context)
         }
-    }
-    Ok(all)
+    };
+    group::crews(parts, launch, context).into_iter().map(crew).collect()
 }
 
-fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limits) -> Result<Shaders> {
-    if let Kernel::Op(OpKind::Reduce { op, axes }) = &launch.kernel {
-        return one(&reduce::as_body(*op, axes, launch), number, plan, graph, limits);
+/// The shaders of a part as a launch of its own.
+fn alone(launch: &Launch, part: &Part, number: usize, context: &Context<'_>) -> Result<Shaders> {
+    let launch = Launch {
+        kernel: part.kernel.clone(),
+        reads: launch.reads[part.reads.clone()].to_vec(),
+        writes: launch.writes[part.writes.clone()].to_vec(),
+        may_alias: Vec::new(),
+        workspace: part.workspace.len(),
+        ..launch.clone()
+    };
+    let mut shaders = one(&launch, number, context)?;
+    for bound in shaders.dispatches.iter_mut().flat_map(|dispatch| &mut dispatch.bindings) {
+        if let Bound::Workspace(bytes) = bound {
+            *bytes = bytes.start + part.workspace.start..bytes.end + part.workspace.start;
+        }
     }
-    let mut operands = bind(launch, plan, limits)?;
+    Ok(shaders)
+}
+
+/// The shaders of a launch that is no group. Values that would be too many bindings share some.
+fn one(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Shaders> {
+    let apart = bound(launch, number, context, false)?;
+    match checked(apart, launch, context) {
+        Ok(apart) => Ok(apart),
+        Err(_) => checked(bound(launch, number, context, true)?, launch, context),
+    }
+}
+
+/// Gives shaders back that the adapter can bind.
+fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
+    let Limits { storage_buffers, binding_bytes, .. } = *context.limits;
+    let most = shaders.dispatches.iter().map(|dispatch| dispatch.bindings.len()).max().unwrap_or(0);
+    // Bytes of a word are set atomically, for which a function would need a pointer to one of several bindings.
+    let bools = |binding: &&Binding| binding.element == Element::Atomic && binding.pieces(context.limits) > 1;
+    let bools = shaders.operands.bindings.iter().find(bools);
+    if most <= storage_buffers && bools.is_none() {
+        return Ok(shaders);
+    }
+    let message = match bools {
+        Some(large) => format!(
+            "a kernel writes bools into {} bytes, the adapter allows bindings of {binding_bytes}",
+            large.range.len()
+        ),
+        None => format!(
+            "a kernel needs {most} storage buffers of at most {binding_bytes} bytes, the adapter allows {storage_buffers}"
+        ),
+    };
+    Err(Error::new(ErrorKind::Plan, message)
+        .note(format!("in `{}`", launch.kernel.title()))
+        .help("make the batch, the context or the vocabulary smaller, or use another device"))
+}
+
+fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) -> Result<Shaders> {
+    let Context { graph, limits, .. } = *context;
+    let mut operands = Operands::new(launch, context, together);
     if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
         product::vectorise(&mut operands, axes);
     }
@@ -190,31 +228,6 @@ fn one(launch: &Launch, number: usize, plan: &Plan, graph: &Graph, limits: &Limi
         }
     };
     Ok(Shaders { operands, dispatches })
-}
-
-/// What a launch binds.
-fn bind(launch: &Launch, plan: &Plan, limits: &Limits) -> Result<Operands> {
-    // Two are kept for scratch, one for the status.
-    checked(launch, limits, Operands::new(launch, plan, limits, 3))
-}
-
-/// What a launch binds, its values of one region all together.
-fn bind_together(launch: &Launch, plan: &Plan, limits: &Limits) -> Result<Operands> {
-    checked(launch, limits, Operands::new(launch, plan, limits, usize::MAX / 2))
-}
-
-fn checked(
-    launch: &Launch,
-    limits: &Limits,
-    operands: std::result::Result<Operands, usize>,
-) -> Result<Operands> {
-    operands.map_err(|bytes| {
-        let message =
-            format!("a kernel needs a binding of {bytes} bytes, the adapter allows {}", limits.binding_bytes);
-        Error::new(ErrorKind::Plan, message)
-            .note(format!("in `{}`", launch.kernel.title()))
-            .help("make the batch, the context or the vocabulary smaller, or use another device")
-    })
 }
 
 /// The shaders of a fused expression.

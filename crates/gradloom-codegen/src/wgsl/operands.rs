@@ -3,10 +3,11 @@
 //! In: a launch and its plan. Out: [`Operands`]. Always holds: no two bindings share bytes, as WebGPU demands of a dispatch whose bindings are
 //! written; so a result that takes an operand's place shares its binding. A binding of a region that the launch does not write is read-only.
 
-use super::Limits;
+use super::{Context, Limits};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Access, Launch, Layout};
-use gradloom_core::plan::{ALIGNMENT, Plan, Region, Role};
+use gradloom_core::plan::{ALIGNMENT, Region, Role};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// How a binding's elements are declared.
@@ -35,6 +36,24 @@ pub struct Binding {
     pub element: Element,
 }
 
+impl Binding {
+    /// How many bindings of the adapter it takes.
+    pub fn pieces(&self, limits: &Limits) -> usize {
+        self.range.len().div_ceil(piece_bytes(limits)).max(1)
+    }
+
+    /// Bytes of one of these, from the start of the range.
+    pub fn piece(&self, number: usize, limits: &Limits) -> Range<usize> {
+        let bytes = piece_bytes(limits);
+        number * bytes..((number + 1) * bytes).min(self.range.len())
+    }
+}
+
+/// Bytes of the pieces into which larger values are cut.
+fn piece_bytes(limits: &Limits) -> usize {
+    (limits.binding_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
+}
+
 /// An operand or result of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
@@ -48,6 +67,22 @@ pub struct Operand {
     pub layout: Layout,
     /// Name of a variable that is added to every index, in elements.
     pub start: Option<String>,
+}
+
+/// Where regions of memory are cut into buffers: a binding never reaches across. A value lies on one side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cuts(BTreeSet<(Region, usize)>);
+
+impl Cuts {
+    /// Cuts a region before a byte, which is a multiple of [`ALIGNMENT`] and the first one of a value.
+    pub fn add(&mut self, region: Region, offset: usize) {
+        self.0.insert((region, offset));
+    }
+
+    /// Number of the part of its region that a byte lies in.
+    pub fn segment(&self, region: Region, offset: usize) -> usize {
+        self.0.range((region, 0)..=(region, offset)).count()
+    }
 }
 
 /// The binding of an operand without elements.
@@ -65,33 +100,33 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// The bindings of a launch, at most `limits.storage_buffers - reserved` of them: if its values are more, those of a region share one.
-    ///
-    /// # Errors
-    /// When a binding has more bytes than the adapter allows: its size.
-    pub fn new(launch: &Launch, plan: &Plan, limits: &Limits, reserved: usize) -> Result<Self, usize> {
-        let scalars =
-            plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes).max();
-        let span = |access: &Access| {
-            let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
-            match buffer.role {
-                // One block, bound as a whole.
-                Role::Scalar => (Region::Step, 0..scalars.unwrap_or(4)),
-                // Whole vectors; buffers are padded.
-                _ => (buffer.region, buffer.offset..buffer.offset + buffer.bytes.max(1).next_multiple_of(16)),
-            }
-        };
+    /// The bindings of a launch; `together`: the values of a segment share one.
+    pub fn new(launch: &Launch, context: &Context<'_>, together: bool) -> Self {
+        let Context { plan, cuts, .. } = *context;
+        let span = |access: &Access| span(access, context);
         // What has no elements is never looked at, so it needs no binding.
         let empty = |access: &Access| access.layout.shape.elements() == 0;
         let accesses = || launch.reads.iter().chain(&launch.writes).filter(|access| !empty(access));
         let mut spans: Vec<(Region, Range<usize>)> = accesses().map(span).collect();
-        merge(&mut spans, |a, b| a.start < b.end && b.start < a.end);
-        if spans.len() + reserved > limits.storage_buffers {
-            merge(&mut spans, |_, _| true);
+        merge(&mut spans, cuts, |a, b| a.start < b.end && b.start < a.end);
+        if together {
+            merge(&mut spans, cuts, |_, _| true);
         }
-        if let Some((_, large)) = spans.iter().find(|(_, range)| range.len() > limits.binding_bytes) {
-            return Err(large.len());
+        // In the order of their use, so that equal kernels are equal shaders wherever their values lie.
+        let of = |spans: &[(Region, Range<usize>)], access: &Access| {
+            let (region, range) = span(access);
+            let holds = |(r, s): &(Region, Range<usize>)| {
+                *r == region && s.start <= range.start && range.end <= s.end
+            };
+            spans.iter().position(holds).expect("every value has a binding")
+        };
+        let mut used = Vec::new();
+        for binding in accesses().map(|access| of(&spans, access)) {
+            if !used.contains(&binding) {
+                used.push(binding);
+            }
         }
+        let spans: Vec<(Region, Range<usize>)> = used.into_iter().map(|i| spans[i].clone()).collect();
         let place = |access: &Access| {
             if empty(access) {
                 return Operand {
@@ -102,14 +137,14 @@ impl Operands {
                     start: None,
                 };
             }
-            let (region, range) = span(access);
-            let binding = spans
-                .iter()
-                .position(|(r, s)| *r == region && s.start <= range.start && range.end <= s.end)
-                .expect("every value has a binding");
+            let binding = of(&spans, access);
+            let (_, range) = span(access);
             let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
-            let base = offset - spans[binding].1.start;
-            Operand { binding, base, dtype: access.dtype, layout: access.layout.clone(), start: None }
+            let mut layout = access.layout.clone();
+            // Counted from where the binding could begin.
+            layout.offset -= range.start.saturating_sub(offset) / access.dtype.bytes();
+            let base = offset.max(range.start) - spans[binding].1.start;
+            Operand { binding, base, dtype: access.dtype, layout, start: None }
         };
         let (reads, writes): (Vec<_>, Vec<_>) =
             (launch.reads.iter().map(place).collect(), launch.writes.iter().map(place).collect());
@@ -130,17 +165,44 @@ impl Operands {
                 Binding { region: *region, range: range.clone(), writable, element }
             })
             .collect();
-        Ok(Self { bindings, reads, writes })
+        Self { bindings, reads, writes }
     }
 }
 
-/// Replaces spans of one region that belong together by what covers them.
-fn merge(spans: &mut Vec<(Region, Range<usize>)>, together: impl Fn(&Range<usize>, &Range<usize>) -> bool) {
+/// What an access needs to be bound: its buffer, or, of one that is too large for a binding, what is used of it.
+pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<usize>) {
+    let Context { plan, limits, .. } = *context;
+    let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+    if buffer.role == Role::Scalar {
+        // One block, bound as a whole.
+        let ends = plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes);
+        return (Region::Step, 0..ends.max().unwrap_or(4));
+    }
+    let mut used = 0..buffer.bytes.max(1);
+    if buffer.bytes > limits.binding_bytes {
+        let (size, layout) = (access.dtype.bytes(), &access.layout);
+        used = layout.offset * size / ALIGNMENT * ALIGNMENT..(layout.end() * size).max(1);
+    }
+    // Whole vectors; buffers are padded.
+    (buffer.region, buffer.offset + used.start..buffer.offset + used.end.next_multiple_of(16))
+}
+
+/// Replaces spans of one segment that belong together by what covers them.
+fn merge(
+    spans: &mut Vec<(Region, Range<usize>)>,
+    cuts: &Cuts,
+    together: impl Fn(&Range<usize>, &Range<usize>) -> bool,
+) {
+    let segment = |region: Region, range: &Range<usize>| cuts.segment(region, range.start);
     spans.sort_by_key(|(region, range)| (*region, range.start, range.end));
     let mut merged: Vec<(Region, Range<usize>)> = Vec::new();
     for (region, range) in spans.drain(..) {
         match merged.last_mut() {
-            Some((last, cover)) if *last == region && together(cover, &range) => {
+            Some((last, cover))
+                if *last == region
+                    && segment(region, cover) == segment(region, &range)
+                    && together(cover, &range) =>
+            {
                 cover.end = cover.end.max(range.end);
             }
             _ => merged.push((region, range)),

@@ -28,6 +28,12 @@ pub(crate) fn workspace(axes: &DotAxes, reads: &[Access], limits: &Limits) -> us
     if choice.parts > 1 { 4 * elements(&problem) * choice.parts as usize } else { 0 }
 }
 
+/// Parts into which the sums of a product are cut; 1 if its operands must be copied first.
+pub(crate) fn parts(axes: &DotAxes, [lhs, rhs]: [&Layout; 2], limits: &Limits) -> usize {
+    let Some(problem) = DotProblem::new(axes, lhs, rhs) else { return 1 };
+    dot::choose(&fold_batch(problem), false, limits).parts as usize
+}
+
 fn elements(problem: &DotProblem) -> usize {
     problem.batch_count() * problem.m * problem.n
 }
@@ -59,8 +65,8 @@ pub(crate) fn product<'a>(
     }
     let choice = dot::choose(&problem, false, limits);
     let sources = RefCell::new(Vec::new());
-    let load_lhs = |index: &str| item(operands, lhs, index);
-    let load_rhs = |index: &str| item(operands, rhs, index);
+    let load_lhs = |index: &str| item(operands, lhs, index, limits);
+    let load_rhs = |index: &str| item(operands, rhs, index, limits);
     let side = |operand: &Operand| if is_vector(operands, operand) { 4 } else { 1 };
     let kernel = DotKernel {
         problem: &problem,
@@ -102,7 +108,7 @@ pub(crate) fn product<'a>(
 
 /// The dispatch of a shader that was made elsewhere.
 fn placed(source: Source<'_>, shader: Shader, label: &str) -> Dispatch {
-    let (declarations, bindings) = source.declarations();
+    let (declarations, bindings) = source.declarations(&shader.source);
     let text = shader.source.replacen(DECLARATIONS, declarations.trim_end(), 1);
     Dispatch {
         label: label.to_string(),
@@ -117,12 +123,12 @@ fn is_vector(operands: &Operands, operand: &Operand) -> bool {
 }
 
 /// An operand's item: four neighbours where it is declared so.
-fn item(operands: &Operands, operand: &Operand, index: &str) -> String {
+fn item(operands: &Operands, operand: &Operand, index: &str, limits: &Limits) -> String {
     let (binding, base) = (operand.binding, operand.base / 4);
     match is_vector(operands, operand) {
-        true if base == 0 => format!("b{binding}[{index}]"),
-        true => format!("b{binding}[{}u + ({index})]", base / 4),
-        false => operands.load(operand, index),
+        true if base == 0 => operands.item(binding, index, limits),
+        true => operands.item(binding, &format!("{}u + ({index})", base / 4), limits),
+        false => operands.load(operand, index, limits),
     }
 }
 

@@ -1,12 +1,11 @@
 //! Reductions that fusion leaves whole, as their axes are neither the first nor the last ones: bodies over permuted operands.
 
 use gradloom_core::ir::ReduceOp;
-use gradloom_core::kernel::{Body, Kernel, Launch, Level, Node, NodeId, NodeKind, Store};
+use gradloom_core::kernel::{Access, Body, Level, Node, NodeId, NodeKind, Store};
 
-/// The launch with its reduction as a body: along rows, or across them if neighbours in memory are kept apart.
-pub(crate) fn as_body(op: ReduceOp, axes: &[usize], launch: &Launch) -> Launch {
-    let operand = &launch.reads[0];
-    let shape = &operand.layout.shape;
+/// A reduction as a body: along rows, or across them if neighbours in memory are kept apart; `operand` is permuted to fit.
+pub(crate) fn as_body(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Body {
+    let shape = operand.layout.shape.clone();
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();
     let extent = |axes: &[usize]| axes.iter().map(|&axis| shape[axis]).product::<usize>();
     let nearest =
@@ -20,7 +19,7 @@ pub(crate) fn as_body(op: ReduceOp, axes: &[usize], launch: &Launch) -> Launch {
             rows: extent(axes),
             columns: extent(&kept),
             nodes: vec![load],
-            stores: vec![Store::Columns { op, node: NodeId(0), write: 0 }],
+            stores: vec![Store::Columns { op, node: NodeId(0), write: 0, parts: 1 }],
         },
         false => Body {
             rows: extent(&kept),
@@ -29,8 +28,6 @@ pub(crate) fn as_body(op: ReduceOp, axes: &[usize], launch: &Launch) -> Launch {
             stores: vec![Store::Whole { node: NodeId(1), level: Level::Row, write: 0 }],
         },
     };
-    let mut launch = launch.clone();
-    launch.reads[0].layout = operand.layout.permute(&order);
-    launch.kernel = Kernel::Loop(body);
-    launch
+    operand.layout = operand.layout.permute(&order);
+    body
 }

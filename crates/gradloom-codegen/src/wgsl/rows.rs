@@ -29,8 +29,8 @@ pub(crate) struct RowSchedule {
     steps: usize,
     /// Positions of an invocation in a row.
     each: usize,
-    /// Workgroups.
-    groups: usize,
+    /// Workgroups; each gives a partial result of every column.
+    pub(crate) groups: usize,
 }
 
 impl RowSchedule {
@@ -60,10 +60,16 @@ pub(crate) fn reduces_columns(body: &Body) -> bool {
 /// Reductions of columns, as (number, operator, node, write).
 fn columns_of(body: &Body) -> Vec<(usize, ReduceOp, NodeId, usize)> {
     let columns = body.stores.iter().filter_map(|store| match *store {
-        Store::Columns { op, node, write } => Some((op, node, write)),
+        Store::Columns { op, node, write, .. } => Some((op, node, write)),
         Store::Whole { .. } => None,
     });
     columns.enumerate().map(|(i, (op, node, write))| (i, op, node, write)).collect()
+}
+
+/// Whether the kernel itself has to take the partial results of its columns together.
+fn finishes(body: &Body, schedule: &RowSchedule) -> bool {
+    let whole = |store: &Store| matches!(store, Store::Columns { parts: 1, .. });
+    schedule.groups != 1 && body.stores.iter().any(whole)
 }
 
 /// The scratch of a column reduction's partial results, by its number.
@@ -76,7 +82,8 @@ fn partials(body: &Body, schedule: &RowSchedule, number: usize) -> Range<usize> 
 /// Bytes of scratch that a body with reductions needs.
 pub(crate) fn row_workspace(body: &Body, limits: &Limits) -> usize {
     let schedule = RowSchedule::new(body, limits);
-    columns_of(body).last().map_or(0, |&(last, ..)| partials(body, &schedule, last).end)
+    let last = columns_of(body).last().filter(|_| finishes(body, &schedule)).map(|&(last, ..)| last);
+    last.map_or(0, |last| partials(body, &schedule, last).end)
 }
 
 /// The shaders of a body with reductions.
@@ -94,7 +101,7 @@ pub(crate) fn rows(
         let source = Source::new(operands, limits, gated, launch);
         shaders.push(Rows::new(source, body, schedule).write(label));
     }
-    if body.columns > 0 && reduces_columns(body) {
+    if body.columns > 0 && finishes(body, &schedule) {
         let source = Source::new(operands, limits, gated, launch);
         shaders.push(sums(source, body, &schedule, label));
     }
@@ -432,16 +439,20 @@ impl<'a, 'b> Rows<'a, 'b> {
         }
     }
 
-    /// The workgroup's sum of each column to the scratch: over the slots, in order.
+    /// The workgroup's sum of each column: over the slots, in order. To the scratch, if another shader of this kernel takes them together.
     fn store_partials(&mut self) {
         let RowSchedule { lanes, slots, .. } = self.schedule;
         let columns = self.body.columns;
-        for (number, op, node, _) in columns_of(self.body) {
+        let finishes = finishes(self.body, &self.schedule);
+        for (number, op, node, write) in columns_of(self.body) {
             if columns == 0 {
                 break;
             }
             let dtype = self.body.node(node).dtype;
-            let partials = self.source.workspace(partials(self.body, &self.schedule, number), dtype);
+            let partials =
+                finishes.then(|| self.source.workspace(partials(self.body, &self.schedule, number), dtype));
+            let result = self.source.operands.writes[write].clone();
+            let gated = self.source.gated && partials.is_none();
             let array = if slots > 1 { self.array(dtype, 0) } else { String::new() };
             self.for_each_sum(|this, k, column| {
                 let own = this.sum_name(number, k);
@@ -449,14 +460,12 @@ impl<'a, 'b> Rows<'a, 'b> {
                     this.source.line(format!("{array}[local] = {own};"));
                     this.source.line("workgroupBarrier();");
                 }
-                let mut condition = if slots > 1 { "slot == 0u".to_string() } else { String::new() };
-                if this.schedule.unrolled() && this.is_ragged(k) {
-                    condition = [condition, format!("inside_{k}")]
-                        .into_iter()
-                        .filter(|c| !c.is_empty())
-                        .collect::<Vec<_>>()
-                        .join(" && ");
-                }
+                let conditions = [
+                    (slots > 1).then(|| "slot == 0u".to_string()),
+                    (this.schedule.unrolled() && this.is_ragged(k)).then(|| format!("inside_{k}")),
+                    gated.then(|| "committed".to_string()),
+                ];
+                let condition = conditions.into_iter().flatten().collect::<Vec<_>>().join(" && ");
                 if !condition.is_empty() {
                     this.source.line(format!("if ({condition}) {{"));
                 }
@@ -468,7 +477,14 @@ impl<'a, 'b> Rows<'a, 'b> {
                     this.source.line(format!("all = {sum};"));
                     this.source.line("}");
                 }
-                this.source.line(format!("{partials}[group * {columns}u + {column}] = all;"));
+                let at = match this.schedule.groups {
+                    1 => index_at(&result.layout, column),
+                    _ => format!("group * {columns}u + {column}"),
+                };
+                match &partials {
+                    Some(partials) => this.source.line(format!("{partials}[{at}] = all;")),
+                    None => this.source.store(&result, &at, "all"),
+                }
                 if !condition.is_empty() {
                     this.source.line("}");
                 }

@@ -113,7 +113,7 @@ impl<'a> Source<'a> {
 
     /// See [`Operands::load`].
     pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
-        self.operands.load(operand, index)
+        self.operands.load(operand, index, self.limits)
     }
 
     /// Adds the statements that write an element at an index of the result's buffer.
@@ -122,6 +122,15 @@ impl<'a> Source<'a> {
             return;
         }
         let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
+        if binding.pieces(self.limits) > 1 && binding.element != Element::Atomic {
+            let index = started(index, operand);
+            let value = if binding.element == Element::Word {
+                format!("bitcast<u32>({value})")
+            } else {
+                value.into()
+            };
+            return self.line(format!("set_{name}({index}, {value});"));
+        }
         if operand.dtype == DType::Bool {
             // The other bytes of the word belong to other invocations.
             let byte = based(index, operand.base);
@@ -169,39 +178,54 @@ impl<'a> Source<'a> {
         self.traps = true;
     }
 
-    /// What stands before `main`: bindings and helper functions; and the bindings.
-    pub(crate) fn declarations(self) -> (String, Vec<Bound>) {
+    /// What stands before the entry point: bindings and helper functions, as far as `entry`, its text, uses them; and the bindings.
+    pub(crate) fn declarations(self, entry: &str) -> (String, Vec<Bound>) {
+        let mut functions = self.globals.clone();
+        self.functions.iter().for_each(|function| functions.push_str(function.text()));
+        let uses = |name: &str| mentions(entry, name) || mentions(&functions, name);
         let mut text = String::new();
-        let mut bindings: Vec<Bound> = (0..self.operands.bindings.len()).map(Bound::Operand).collect();
-        for (i, Binding { writable, element, .. }) in self.operands.bindings.iter().enumerate() {
-            let ty = match element {
-                Element::Plain(dtype) => type_name(*dtype),
-                Element::Vector => "vec4<f32>",
-                Element::Word => "u32",
-                Element::Atomic => "atomic<u32>",
-            };
-            let access = if *writable { "read_write" } else { "read" };
-            declare(&mut text, i, access, &format!("b{i}"), &format!("array<{ty}>"));
+        let mut bindings: Vec<Bound> = Vec::new();
+        let mut add = |access: &str, name: &str, ty: &str, bound: Bound| {
+            declare(&mut text, bindings.len(), access, name, ty);
+            bindings.push(bound);
+        };
+        let mut pieces = String::new();
+        for (i, binding) in self.operands.bindings.iter().enumerate() {
+            let name = format!("b{i}");
+            let ty = format!("array<{}>", binding.element.type_name());
+            let access = if binding.writable { "read_write" } else { "read" };
+            let count = binding.pieces(self.limits);
+            if count == 1 && uses(&name) {
+                add(access, &name, &ty, Bound::Operand(i));
+            }
+            let (gets, sets) = (uses(&format!("get_{name}")), uses(&format!("set_{name}")));
+            if count > 1 && (gets || sets) {
+                for piece in 0..count {
+                    add(
+                        access,
+                        &format!("{name}_{piece}"),
+                        &ty,
+                        Bound::Piece(i, binding.piece(piece, self.limits)),
+                    );
+                }
+                pieces.push_str(&accessors(&name, binding, self.limits, gets, sets));
+            }
         }
         for (bytes, name, ty) in &self.workspace {
-            declare(&mut text, bindings.len(), "read_write", name, ty);
-            bindings.push(Bound::Workspace(bytes.clone()));
+            if uses(name) {
+                add("read_write", name, ty, Bound::Workspace(bytes.clone()));
+            }
         }
         if let Some(table) = self.table {
-            declare(&mut text, bindings.len(), "read", "entries", "array<u32>");
-            bindings.push(Bound::Table(table));
+            add("read", "entries", "array<u32>", Bound::Table(table));
         }
         if self.traps {
-            declare(&mut text, bindings.len(), "read_write", "status", "array<atomic<u32>, 8>");
-            bindings.push(Bound::Status { writable: true });
+            add("read_write", "status", "array<atomic<u32>, 8>", Bound::Status { writable: true });
         } else if self.gated {
-            declare(&mut text, bindings.len(), "read", "status", "array<u32, 8>");
-            bindings.push(Bound::Status { writable: false });
+            add("read", "status", "array<u32, 8>", Bound::Status { writable: false });
         }
-        text.push_str(&self.globals);
-        for function in &self.functions {
-            text.push_str(function.text());
-        }
+        text.push_str(&pieces);
+        text.push_str(&functions);
         (text, bindings)
     }
 
@@ -209,7 +233,7 @@ impl<'a> Source<'a> {
     /// `local` the invocation's number in it.
     pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
         let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
-        let (declarations, bindings) = self.declarations();
+        let (declarations, bindings) = self.declarations(&body);
         let mut text = format!("// {label}\n{declarations}");
         let workgroups = limits.spread(count);
         let entry =
@@ -235,29 +259,93 @@ impl<'a> Source<'a> {
 
 impl Operands {
     /// The element at an index of the operand's buffer.
-    pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
+    pub(crate) fn load(&self, operand: &Operand, index: &str, limits: &Limits) -> String {
         if operand.binding == NONE {
             // Never run.
             return zero(operand.dtype).to_string();
         }
-        let (name, binding) = (format!("b{}", operand.binding), &self.bindings[operand.binding]);
+        let binding = &self.bindings[operand.binding];
+        let item = |index: &str| self.item(operand.binding, index, limits);
         if operand.dtype == DType::Bool {
             let byte = based(index, operand.base);
-            let word = match binding.element {
-                Element::Atomic => format!("atomicLoad(&{name}[({byte}) / 4u])"),
-                _ => format!("{name}[({byte}) / 4u]"),
-            };
+            let word = item(&format!("({byte}) / 4u"));
+            let word = if binding.element == Element::Atomic { format!("atomicLoad(&{word})") } else { word };
             return format!("((({word} >> (8u * (({byte}) % 4u))) & 255u) != 0u)");
         }
         let index = started(index, operand);
         match binding.element {
-            Element::Plain(_) => format!("{name}[{index}]"),
-            Element::Vector => format!("{name}[({index}) / 4u][({index}) % 4u]"),
-            Element::Word if operand.dtype == DType::U32 => format!("{name}[{index}]"),
-            Element::Word => format!("bitcast<{}>({name}[{index}])", type_name(operand.dtype)),
-            Element::Atomic => format!("bitcast<{}>(atomicLoad(&{name}[{index}]))", type_name(operand.dtype)),
+            Element::Plain(_) => item(&index),
+            Element::Vector => format!("{}[({index}) % 4u]", item(&format!("({index}) / 4u"))),
+            Element::Word if operand.dtype == DType::U32 => item(&index),
+            Element::Word => format!("bitcast<{}>({})", type_name(operand.dtype), item(&index)),
+            Element::Atomic => {
+                format!("bitcast<{}>(atomicLoad(&{}))", type_name(operand.dtype), item(&index))
+            }
         }
     }
+
+    /// What is declared at an index of a binding: an element, a vector or a word.
+    pub(crate) fn item(&self, binding: usize, index: &str, limits: &Limits) -> String {
+        match self.bindings[binding].pieces(limits) {
+            1 => format!("b{binding}[{index}]"),
+            _ => format!("get_b{binding}({index})"),
+        }
+    }
+}
+
+impl Element {
+    /// The WGSL type.
+    fn type_name(self) -> &'static str {
+        match self {
+            Element::Plain(dtype) => type_name(dtype),
+            Element::Vector => "vec4<f32>",
+            Element::Word => "u32",
+            Element::Atomic => "atomic<u32>",
+        }
+    }
+}
+
+/// Functions that read and write the elements of a value that is bound in pieces.
+fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: bool) -> String {
+    let ty = binding.element.type_name();
+    let size = if binding.element == Element::Vector { 16 } else { 4 };
+    let last = binding.pieces(limits) - 1;
+    // One branch for each piece.
+    let branches = |statement: &dyn Fn(&str) -> String| -> String {
+        let branch = |i: usize| {
+            let range = binding.piece(i, limits);
+            let index = if i == 0 { "i".to_string() } else { format!("i - {}u", range.start / size) };
+            let statement = statement(&format!("{name}_{i}[{index}]"));
+            match i {
+                0 => format!("    if (i < {}u) {{\n        {statement}\n    }}", range.end / size),
+                _ if i == last => format!(" else {{\n        {statement}\n    }}\n"),
+                _ => format!(" else if (i < {}u) {{\n        {statement}\n    }}", range.end / size),
+            }
+        };
+        (0..=last).map(branch).collect()
+    };
+    let mut text = String::new();
+    if gets {
+        let body = branches(&|item| format!("value = {item};"));
+        let value = format!("    var value = {ty}();\n{body}    return value;\n");
+        text.push_str(&format!("fn get_{name}(i: u32) -> {ty} {{\n{value}}}\n"));
+    }
+    if sets && binding.element == Element::Vector {
+        let body = branches(&|item| format!("{item}[element % 4u] = value;"));
+        let body = format!("    let i = element / 4u;\n{body}");
+        text.push_str(&format!("fn set_{name}(element: u32, value: f32) {{\n{body}}}\n"));
+    } else if sets {
+        let body = branches(&|item| format!("{item} = value;"));
+        text.push_str(&format!("fn set_{name}(i: u32, value: {ty}) {{\n{body}}}\n"));
+    }
+    text
+}
+
+/// Whether a text has a name as a whole word.
+fn mentions(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(name)
+        .any(|(at, _)| !text[..at].ends_with(part) && !text[at + name.len()..].starts_with(part))
 }
 
 const TEXT: &str = "a string takes all text";

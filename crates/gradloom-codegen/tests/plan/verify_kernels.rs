@@ -108,7 +108,7 @@ fn stores_of_results_that_are_not_there_or_have_another_size_or_type() {
     broken(
         |p| {
             let body = body(row_loop(p));
-            body.stores[0] = Store::Columns { op: ReduceOp::Sum, node: NodeId(0), write: 0 };
+            body.stores[0] = Store::Columns { op: ReduceOp::Sum, node: NodeId(0), write: 0, parts: 1 };
         },
         &format!("stores result 0 {message}"),
     );

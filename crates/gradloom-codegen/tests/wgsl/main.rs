@@ -34,15 +34,16 @@ fn plan(graph: &Graph, limits: &Limits) -> Plan {
 #[track_caller]
 fn checked(graph: &Graph, limits: &Limits) -> Vec<Dispatch> {
     let plan = plan(graph, limits);
+    let context = wgsl::Context { plan: &plan, graph, limits, cuts: &wgsl::Cuts::default() };
     let mut all = Vec::new();
     for (number, launch) in plan.hoisted.iter().chain(&plan.launches).enumerate() {
-        let shaders = wgsl::shaders(launch, number, &plan, graph, limits);
+        let shaders = wgsl::shaders(launch, number, &context);
         for shaders in shaders.unwrap_or_else(|error| panic!("{error}\n{graph}")) {
             all.extend(shaders.dispatches);
         }
     }
     if let Some(launch) = plan.launches.first() {
-        all.extend(wgsl::guards(&plan, launch, limits).unwrap_or_else(|error| panic!("{error}")).dispatches);
+        all.extend(wgsl::guards(launch, &context).unwrap_or_else(|error| panic!("{error}")).dispatches);
     }
     all.iter().for_each(|dispatch| check(dispatch, limits));
     all

@@ -160,7 +160,7 @@ impl Builder<'_, '_> {
         {
             let operand = self.operand(op.operands[0]);
             let operand = self.lifted(operand, Level::Element);
-            return Store::Columns { op: *reduce, node: operand, write };
+            return Store::Columns { op: *reduce, node: operand, write, parts: 1 };
         }
         let computed = self.value(value);
         let elements = self.facts.graph.ty(value).elements();

@@ -121,8 +121,11 @@ pub enum Store {
         op: ReduceOp,
         /// What is reduced.
         node: NodeId,
-        /// Index of the launch's result, of `columns` elements.
+        /// Index of the launch's result, of `parts x columns` elements.
         write: usize,
+        /// How many results each column has: 1, or as many as a target cut the rows into, however it likes; a kernel that follows takes
+        /// them together.
+        parts: usize,
     },
 }
 
@@ -204,7 +207,9 @@ impl Body {
             let node = self.nodes.get(store.node().index()).ok_or("a store of a node that is not there")?;
             let fits = match store {
                 Store::Whole { level, .. } => node.level <= *level,
-                Store::Columns { .. } => node.level == Level::Element && node.dtype != DType::Bool,
+                Store::Columns { parts, .. } => {
+                    node.level == Level::Element && node.dtype != DType::Bool && *parts > 0
+                }
             };
             if !fits {
                 return Err(format!("{} is stored at the wrong level", store.node()));
@@ -291,8 +296,12 @@ impl fmt::Display for Body {
         for store in &self.stores {
             match store {
                 Store::Whole { node, level: _, write } => writeln!(f, "  w{write} = {node}")?,
-                Store::Columns { op, node, write } => {
-                    writeln!(f, "  w{write} = columns {} {node}", op.name())?;
+                Store::Columns { op, node, write, parts } => {
+                    write!(f, "  w{write} = columns {} {node}", op.name())?;
+                    if *parts > 1 {
+                        write!(f, " in {parts} parts")?;
+                    }
+                    writeln!(f)?;
                 }
             }
         }

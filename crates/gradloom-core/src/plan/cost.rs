@@ -321,7 +321,7 @@ mod tests {
                 element(NodeKind::Load(2)),
                 element(NodeKind::Binary(BinaryOp::Add, [NodeId(0), NodeId(1)])),
             ],
-            stores: vec![Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: 0 }],
+            stores: vec![Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: 0, parts: 1 }],
         };
         let mut bias = f32(3, &[1, 5]);
         bias.layout = bias.layout.broadcast(&[2, 5].into());

@@ -87,7 +87,7 @@ impl Builder {
     }
 
     pub(crate) fn store_columns(&mut self, node: NodeId) {
-        self.body.stores.push(Store::Columns { op: ReduceOp::Sum, node, write: self.writes.len() });
+        self.body.stores.push(Store::Columns { op: ReduceOp::Sum, node, write: self.writes.len(), parts: 1 });
         self.writes.push((DType::F32, Layout::contiguous(&[self.body.columns].into()), None));
     }
 }

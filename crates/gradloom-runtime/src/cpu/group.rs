@@ -146,7 +146,7 @@ mod tests {
             nodes: vec![node(NodeKind::Load(0)), node(NodeKind::Load(1)), node(add)],
             stores: vec![
                 Store::Whole { node: NodeId(2), level: Level::Element, write: 0 },
-                Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: 1 },
+                Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: 1, parts: 1 },
             ],
         }
     }

@@ -11,7 +11,7 @@ use super::regions::{Regions, allocate, on_device};
 use crate::memory::{Allocate, Memory};
 use crate::profile::Profile;
 use crate::store::Content;
-use gradloom_codegen::wgsl::{Bound, Dispatch, Operands, Shaders, guards, shaders};
+use gradloom_codegen::wgsl::{Bound, Context, Dispatch, Operands, Shaders, guards, shaders};
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch};
@@ -86,9 +86,10 @@ impl WgpuProgram {
         with: Allocate<'_>,
     ) -> Result<Self> {
         gpu.check()?;
-        let units = units(graph, plan, gpu)?;
-        let shaders: Vec<Shader<'_>> = units.iter().flat_map(Unit::shaders).collect();
         let memory = Regions::new(graph, plan, store, with)?;
+        let context = Context { plan, graph, limits: &gpu.limits, cuts: &memory.cuts() };
+        let units = units(gpu, &context)?;
+        let shaders: Vec<Shader<'_>> = units.iter().flat_map(Unit::shaders).collect();
 
         let texts: Vec<(&Operands, &Dispatch)> = shaders.iter().map(|s| (s.operands, s.dispatch)).collect();
         let blame = |shader: usize, error| shaders[shader].part.blame(plan, graph, error);
@@ -135,10 +136,10 @@ impl WgpuProgram {
 }
 
 /// The kernels of a plan: those that run once, then a step's in order, with the guards between its phases.
-fn units(graph: &Graph, plan: &Plan, gpu: &Gpu) -> Result<Vec<Unit>> {
-    let limits = &gpu.limits;
+fn units(gpu: &Gpu, context: &Context<'_>) -> Result<Vec<Unit>> {
+    let plan = context.plan;
     let of = |part: fn(usize) -> Part, number: usize, launch: &Launch| -> Result<Vec<Unit>> {
-        let shaders = shaders(launch, number, plan, graph, limits)?;
+        let shaders = shaders(launch, number, context)?;
         Ok(shaders.into_iter().map(|shaders| Unit { part: part(number), shaders }).collect())
     };
     let all = |part: fn(usize) -> Part, launches: &[Launch]| -> Result<Vec<Vec<Unit>>> {
@@ -149,7 +150,7 @@ fn units(graph: &Graph, plan: &Plan, gpu: &Gpu) -> Result<Vec<Unit>> {
     if let Some(launch) = plan.launches.first()
         && decides(plan, step.iter().flatten())
     {
-        let guards = Unit { part: Part::Guards, shaders: guards(plan, launch, limits)? };
+        let guards = Unit { part: Part::Guards, shaders: guards(launch, context)? };
         step.insert(plan.first_commit(), vec![guards]);
     }
     let mut units: Vec<Unit> = hoisted.into_iter().chain(step).flatten().collect();
@@ -232,6 +233,11 @@ impl Binder<'_> {
                     let binding = &shader.operands.bindings[*i];
                     let (memory, start) = self.memory.place(binding.region, binding.range.start);
                     (memory, start, binding.range.len())
+                }
+                Bound::Piece(i, bytes) => {
+                    let binding = &shader.operands.bindings[*i];
+                    let (memory, start) = self.memory.place(binding.region, binding.range.start);
+                    (memory, start + bytes.start, bytes.len())
                 }
                 Bound::Workspace(range) => {
                     let (memory, start) = self.memory.scratch(range.start);

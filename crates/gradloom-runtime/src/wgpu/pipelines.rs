@@ -30,7 +30,7 @@ pub(crate) struct Pipelines {
 /// Which bindings of a shader may be written.
 fn access(operands: &Operands, dispatch: &Dispatch) -> Vec<bool> {
     let writable = |bound: &Bound| match bound {
-        Bound::Operand(i) => operands.bindings[*i].writable,
+        Bound::Operand(i) | Bound::Piece(i, _) => operands.bindings[*i].writable,
         Bound::Workspace(_) => true,
         Bound::Table(_) => false,
         Bound::Status { writable } => *writable,

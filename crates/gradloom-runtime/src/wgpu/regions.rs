@@ -8,6 +8,7 @@ use super::pending::STATUS_BYTES;
 use crate::cpu::fill_constant;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
+use gradloom_codegen::wgsl::Cuts;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::{Plan, Region, Role};
@@ -83,6 +84,17 @@ impl Regions {
 
     pub(super) fn status(&self) -> &DeviceMemory {
         on_device(&self.status)
+    }
+
+    /// Where no binding may reach across.
+    pub(super) fn cuts(&self) -> Cuts {
+        let mut cuts = Cuts::default();
+        let pieces =
+            [(Region::Step, &self.arena), (Region::Constants, &self.constants), (Region::Store, &self.store)];
+        for (region, pieces) in pieces {
+            pieces.iter().for_each(|piece| cuts.add(region, piece.range.start));
+        }
+        cuts
     }
 
     /// Bytes of what the plan counts.

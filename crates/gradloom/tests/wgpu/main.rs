@@ -3,6 +3,7 @@
 mod awaiting;
 mod debug_run;
 mod failures;
+mod limits;
 mod lost;
 
 use gradloom::ir::{DType, Type};

@@ -19,7 +19,7 @@ impl Compiler<'_> {
         let mut offset = 0;
         for store in &body.stores {
             match *store {
-                Store::Columns { op, node, write } => {
+                Store::Columns { op, node, write, .. } => {
                     let operand = self.spread(node, &mut code);
                     let reduction = Reduction::new(op, self.node(node).dtype, self.level);
                     code.push(Instruction::Columns { reduction, operand, offset });

@@ -38,7 +38,7 @@ impl Builder {
 
     fn columns(&mut self, node: NodeId) {
         let write = self.0.stores.len();
-        self.0.stores.push(Store::Columns { op: ReduceOp::Sum, node, write });
+        self.0.stores.push(Store::Columns { op: ReduceOp::Sum, node, write, parts: 1 });
     }
 }
 

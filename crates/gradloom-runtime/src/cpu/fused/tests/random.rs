@@ -159,7 +159,7 @@ impl Generator<'_> {
             let dtype = self.pick(&[DType::F32, DType::F32, DType::I32, DType::U32]);
             let op = self.pick(ReduceOp::ALL);
             let node = self.reducible(op, dtype);
-            self.body.stores.push(Store::Columns { op, node, write });
+            self.body.stores.push(Store::Columns { op, node, write, parts: 1 });
             let layout = window(self.random, &[columns].into());
             results.push((dtype, layout, None));
             return;
