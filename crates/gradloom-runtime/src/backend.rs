@@ -26,6 +26,10 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn is_resident(&self) -> bool;
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is allocated.
     fn memory_limit(&self) -> Option<usize>;
+    /// Bytes of one allocation at most, a multiple of the plan's alignment, if there is such a limit.
+    fn buffer_bytes(&self) -> Option<usize> {
+        None
+    }
     /// # Errors
     /// When the device is lost, or cannot be relied on for another reason.
     fn check(&self) -> Result<()> {

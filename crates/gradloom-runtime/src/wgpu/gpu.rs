@@ -6,6 +6,7 @@ use super::pipelines::Pipelines;
 use super::poller::Poller;
 use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::plan::ALIGNMENT;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -74,6 +75,12 @@ impl Gpu {
     /// Does something, and gives what the validation or the driver says against it.
     pub(super) fn validated<R>(&self, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
         validated(&self.device, f)
+    }
+
+    /// Bytes of the buffers into which larger memory is cut.
+    pub(super) fn segment(&self) -> usize {
+        let bytes = usize::try_from(self.report.buffer_bytes).unwrap_or(usize::MAX);
+        (bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
     }
 
     /// A zeroed buffer, or `None` if there is not that much memory.
