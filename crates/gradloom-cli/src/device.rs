@@ -102,7 +102,7 @@ impl DeviceArguments {
             options = options.precision(gradloom::Precision::F16);
         }
         if self.tune {
-            let folder = crate::cache::folder().ok_or_else(|| {
+            let folder = gradloom::runtime::user_cache::folder().ok_or_else(|| {
                 Failure::usage("--tune: this user has no cache folder to keep the choices in")
                     .help("set XDG_CACHE_HOME to a folder, or leave it out")
             })?;

@@ -4,7 +4,6 @@
 //! with what was given and what to do; a failure loses nothing that was saved before.
 
 mod bench;
-mod cache;
 mod device;
 mod devices;
 mod failure;

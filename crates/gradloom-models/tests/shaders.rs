@@ -46,8 +46,10 @@ fn checked(graph: &Graph, precision: Precision) -> (usize, usize) {
     let lowered = wgsl::lower(graph, &limits, &choices).unwrap();
     let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}"));
     let (mut seen, mut cooperative) = (HashSet::new(), 0);
+    let cuts = wgsl::Cuts::default();
+    let context = wgsl::Context { plan: &plan, graph, limits: &limits, choices: &choices, cuts: &cuts };
     for (number, launch) in plan.launches.iter().enumerate() {
-        for shaders in wgsl::shaders(launch, number, &plan, graph, &limits, &choices).unwrap() {
+        for shaders in wgsl::shaders(launch, number, &context).unwrap() {
             for dispatch in shaders.dispatches {
                 cooperative += usize::from(dispatch.source.contains("coopMultiplyAdd"));
                 if seen.insert(dispatch.source.clone()) {

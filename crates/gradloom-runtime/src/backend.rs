@@ -26,10 +26,18 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     fn is_resident(&self) -> bool;
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is allocated.
     fn memory_limit(&self) -> Option<usize>;
+    /// Bytes of one allocation at most, a multiple of the plan's alignment, if there is such a limit.
+    fn buffer_bytes(&self) -> Option<usize> {
+        None
+    }
     /// # Errors
     /// When the device is lost, or cannot be relied on for another reason.
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+    /// Bytes of compiled kernels that were kept from an earlier process; none where they are not kept.
+    fn kept_bytes(&self) -> Option<usize> {
+        None
     }
     /// Takes the device away, for tests.
     fn lose(&self) {}

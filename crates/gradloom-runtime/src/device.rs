@@ -69,6 +69,8 @@ impl Device {
     /// The best GPU of this machine that WebGPU can use: through Vulkan, Metal or Direct3D 12. Adapters that compute on the CPU are not taken; see
     /// [`Device::wgpu_named`].
     ///
+    /// Where the driver allows it, compiled kernels are kept in `gradloom/pipelines` in the user's cache folder, which can be deleted at any time.
+    ///
     /// # Errors
     /// When there is none, or it cannot be opened.
     #[cfg(feature = "wgpu")]
@@ -126,6 +128,12 @@ impl Device {
     pub fn wgpu_overriding(name: &str, overrides: WgpuOverrides, fusion: Fusion) -> Result<Self> {
         let options = WgpuOptions::default().adapter(name).software().overrides(overrides);
         Ok(Self::with(WgpuBackend::new(&options, fusion)?))
+    }
+
+    /// Bytes of compiled kernels that were found in the user's cache; none where the device does not keep them.
+    #[doc(hidden)]
+    pub fn kept_bytes(&self) -> Option<usize> {
+        self.backend.kept_bytes()
     }
 
     /// Takes the device away, as a crash of its driver does: for tests. Nothing happens on devices that cannot get lost.

@@ -159,6 +159,10 @@ impl Backend for Faulty {
         self.inner.memory_limit()
     }
 
+    fn buffer_bytes(&self) -> Option<usize> {
+        self.inner.buffer_bytes()
+    }
+
     fn check(&self) -> Result<()> {
         self.inner.check()
     }

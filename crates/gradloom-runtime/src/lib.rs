@@ -15,6 +15,8 @@ mod profile;
 mod program;
 mod store;
 mod train;
+#[doc(hidden)]
+pub mod user_cache;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 

@@ -100,7 +100,11 @@ impl Program {
         let graph = Arc::new(graph);
         let lowered = device.backend.lower(&graph)?;
         let plan = |layout: &StoreLayout| {
-            let plan = change(plan::plan(&graph, lowered, layout, device.backend.memory_limit())?);
+            let plan = plan::plan(&graph, lowered, layout, device.backend.memory_limit())?;
+            let plan = match device.backend.buffer_bytes() {
+                Some(segment) => change(plan).in_segments(&graph, segment, true)?,
+                None => change(plan),
+            };
             plan::verify_commit(&graph, &plan)?;
             Ok(plan)
         };
@@ -277,7 +281,7 @@ impl Program {
 /// When there are more or fewer inputs than leaves or one has the wrong size, or as [`Program::load`]; a trap.
 pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
     let (graph, _) = gradloom_core::passes::run(graph);
-    let store = Store::new(device.backend.is_resident());
+    let store = Store::of(device);
     let no_parameters = |name: &str, _: &Type, _: &mut [f32]| {
         Err(Error::new(
             ErrorKind::Store,

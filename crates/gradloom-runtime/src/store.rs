@@ -3,11 +3,13 @@
 //! In: graphs, which say what there is, and first values. Out: bytes by name, for callers, and addresses, for programs. Always holds:
 //! what is written together changes together or not at all; nobody sees half a commit; growth moves nothing.
 
+use crate::device::Device;
 use crate::memory::{Allocate, Memory};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type};
 use gradloom_core::plan::{StoreEntry, StoreLayout};
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 // Bytes go to and from callers as little-endian, and to and from kernels as they are.
@@ -31,6 +33,8 @@ struct Shared {
     growth: Mutex<()>,
     /// Whether bytes are kept at all: the null device only plans.
     resident: bool,
+    /// Bytes of a segment, at most.
+    segment: usize,
 }
 
 /// What the lock guards.
@@ -49,10 +53,14 @@ struct Segment {
 }
 
 impl Store {
-    pub(crate) fn new(resident: bool) -> Self {
-        let shared =
-            Shared { content: RwLock::default(), turn: Mutex::default(), growth: Mutex::default(), resident };
-        Self { shared: Arc::new(shared) }
+    /// A store without entries for a device.
+    pub(crate) fn of(device: &Device) -> Self {
+        Self::new(device.backend.is_resident(), device.backend.buffer_bytes().unwrap_or(usize::MAX))
+    }
+
+    fn new(resident: bool, segment: usize) -> Self {
+        let (content, turn, growth) = (RwLock::default(), Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { content, turn, growth, resident, segment }) }
     }
 
     pub(crate) fn read_lock(&self) -> RwLockReadGuard<'_, Content> {
@@ -86,9 +94,10 @@ impl Store {
         let planned = plan(&layout)?;
         let added = &layout.entries()[before.entries().len()..];
         let mut segments = self.read_lock().segments.clone();
-        if self.shared.resident && !added.is_empty() {
-            let bytes = layout.bytes() - before.bytes();
-            segments.push(Segment::new(before.bytes(), bytes, added, allocate, initial)?);
+        if self.shared.resident {
+            for (bytes, entries) in cut(added, layout.bytes(), self.shared.segment)? {
+                segments.push(Segment::new(bytes, entries, allocate, &initial)?);
+            }
         }
         let grown = Content { layout, segments, ..Content::default() };
         let loaded = load(planned, &grown)?;
@@ -302,16 +311,15 @@ impl Content {
 }
 
 impl Segment {
-    /// Memory for entries that start at byte `start` of the store, filled.
+    /// Memory for a range of the store's bytes, filled.
     fn new(
-        start: usize,
-        bytes: usize,
+        range: Range<usize>,
         entries: &[StoreEntry],
         allocate: Allocate<'_>,
         initial: impl Fn(&str, &Type, &mut [f32]) -> Result<()>,
     ) -> Result<Self> {
-        let memory = allocate(bytes).ok_or_else(|| no_memory(bytes))?;
-        let segment = Self { start, memory: Arc::new(memory) };
+        let memory = allocate(range.len()).ok_or_else(|| no_memory(range.len()))?;
+        let segment = Self { start: range.start, memory: Arc::new(memory) };
         for entry in entries {
             match entry.init {
                 Some(init) => {
@@ -351,6 +359,34 @@ impl Segment {
         assert_eq!(bytes.len(), entry.ty.bytes(), "the size of {} was checked", entry.name);
         self.memory.write(entry.offset - self.start, bytes)
     }
+}
+
+/// The ranges of bytes, of at most `most` each, that new entries up to the end of the store take, and whose they are.
+fn cut(entries: &[StoreEntry], end: usize, most: usize) -> Result<Vec<(Range<usize>, &[StoreEntry])>> {
+    let ends = |i: usize| entries.get(i + 1).map_or(end, |next| next.offset);
+    let mut cuts: Vec<(Range<usize>, &[StoreEntry])> = Vec::new();
+    let mut first = 0;
+    for (i, entry) in entries.iter().enumerate() {
+        if ends(i) - entry.offset > most {
+            let message = format!(
+                "`{}` takes {} bytes, a buffer of the device at most {most}",
+                entry.name,
+                entry.ty.bytes()
+            );
+            return Err(Error::new(ErrorKind::Plan, message).help(
+                "make its largest extent smaller, split it into several parameters, or use another device",
+            ));
+        }
+        let start = entries[first].offset;
+        if ends(i) - start > most {
+            cuts.push((start..entry.offset, &entries[first..i]));
+            first = i;
+        }
+    }
+    if let Some(entry) = entries.get(first) {
+        cuts.push((entry.offset..end, &entries[first..]));
+    }
+    Ok(cuts)
 }
 
 fn no_memory(bytes: usize) -> Error {

@@ -3,9 +3,9 @@
 //! In: a device. Out: its [`Roofline`], from the file `gradloom/roofline.json` in the user's cache folder where it is there for this
 //! processor and number of threads. Always holds: a file that is missing, damaged or cannot be written costs a measurement, no more.
 
-use crate::cache;
 use gradloom::Device;
 use gradloom::runtime::cpu::Roofline;
+use gradloom::runtime::user_cache;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ impl Default for Cache {
 
 /// The bounds of a device of the CPU.
 pub(super) fn of(device: &Device, remeasure: bool) -> Roofline {
-    let file = cache::folder().map(|folder| folder.join("roofline.json"));
+    let file = user_cache::folder().map(|folder| folder.join("roofline.json"));
     kept(file.as_deref(), device, remeasure)
 }
 
@@ -73,14 +73,9 @@ fn read(file: &Path) -> Cache {
     if sound { cache } else { Cache::default() }
 }
 
-/// Writes beside the file first, so that another process never reads half of it.
 fn write(file: &Path, cache: &Cache) -> std::io::Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let beside = file.with_extension(format!("json.{}.tmp", std::process::id()));
-    fs::write(&beside, serde_json::to_string_pretty(cache).expect("numbers are plain data") + "\n")?;
-    fs::rename(&beside, file)
+    let text = serde_json::to_string_pretty(cache).expect("numbers are plain data") + "\n";
+    user_cache::write(file, text.as_bytes())
 }
 
 #[cfg(test)]

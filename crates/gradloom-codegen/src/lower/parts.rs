@@ -155,7 +155,7 @@ fn cut_terms(axes: &DotAxes, parts: usize, layouts: [&Layout; 2]) -> Option<(Dot
             let mut first: Vec<usize> = contract.drain(..whole).collect();
             if share > 1 {
                 let axis = contract[0];
-                if extents[axis] % share != 0 {
+                if !extents[axis].is_multiple_of(share) {
                     return None;
                 }
                 extents.splice(axis..=axis, [share, extents[axis] / share]);

@@ -5,7 +5,7 @@ use crate::plan_of;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Phase;
 use gradloom_core::passes;
-use gradloom_core::plan::{ALIGNMENT, Plan, Region, Role};
+use gradloom_core::plan::{self, ALIGNMENT, Buffer, Plan, Region, Role};
 
 /// How many graphs; `GRADLOOM_RANDOM_GRAPHS` asks for more.
 fn graphs() -> impl Iterator<Item = (u64, Graph)> {
@@ -28,6 +28,34 @@ fn plans_of_random_graphs_hold() {
     }
     // The graphs reach what they are there for.
     assert!(in_place > 10 && shared > 100 && committed > 100, "{in_place} {shared} {committed}");
+}
+
+/// A device whose buffers are small: values stay inside of one, the plan is as sound, and what fits is not moved.
+#[test]
+fn no_value_reaches_across_segments() {
+    let mut moved = 0;
+    for (seed, graph) in graphs() {
+        let plan = plan_of(&graph);
+        let cut = |b: &&Buffer| matches!(b.region, Region::Step | Region::Constants);
+        let largest = plan.buffers.iter().filter(cut).map(|b| b.bytes.next_multiple_of(ALIGNMENT)).max();
+        let Some(largest) = largest.filter(|&bytes| bytes > ALIGNMENT) else { continue };
+        assert!(plan.clone().in_segments(&graph, largest - ALIGNMENT, true).is_err(), "seed {seed}");
+        let whole = plan.totals.step.max(plan.totals.constants);
+        assert_eq!(plan.clone().in_segments(&graph, whole, true).unwrap(), plan, "seed {seed}");
+        for (segment, sharing) in [(largest, true), (largest, false), (largest + ALIGNMENT, true)] {
+            let cut_plan = plan.clone().in_segments(&graph, segment, sharing).unwrap();
+            plan::verify_commit(&graph, &cut_plan).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            for b in cut_plan.buffers.iter().filter(cut).filter(|b| b.bytes > 0) {
+                assert_eq!(b.offset / segment, (b.offset + b.bytes - 1) / segment, "seed {seed}: {b:?}");
+                let total =
+                    if b.region == Region::Step { cut_plan.totals.step } else { cut_plan.totals.constants };
+                assert!(b.offset + b.bytes <= total, "seed {seed}: {b:?}");
+            }
+            overlaps_are_never_alive_together(&cut_plan, seed);
+            moved += usize::from(sharing && cut_plan != plan);
+        }
+    }
+    assert!(moved > 20, "{moved} plans were cut");
 }
 
 fn step_buffers(plan: &Plan) -> impl Iterator<Item = (usize, usize)> {

@@ -4,7 +4,9 @@
 //! offset where it meets no other group that lives at the same time. (Greedy by size: Pisarchyk and Lee, "Efficient Memory
 //! Management for Deep Neural Net Inference", 2020.)
 
-use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT};
+use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::Graph;
 
 /// Buffers that share bytes one after the other.
 struct Group {
@@ -14,15 +16,9 @@ struct Group {
     last: usize,
 }
 
-/// Sets the offsets of the regions `Constants` and `Step`, and the totals.
-pub(super) fn place(plan: &mut Plan) {
-    let mut constants = 0;
-    for buffer in plan.buffers.iter_mut().filter(|b| b.region == Region::Constants) {
-        buffer.offset = constants;
-        constants += buffer.bytes.next_multiple_of(ALIGNMENT);
-    }
-    plan.totals.constants = constants;
-
+/// Sets the offsets of the regions `Constants` and `Step`, and the totals. No value reaches across a multiple of `segment`.
+pub(super) fn place(plan: &mut Plan, segment: usize) {
+    place_constants(plan, segment);
     let scalars = place_scalars(plan);
     let mut groups = groups(plan);
     groups.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.first, g.members[0]));
@@ -36,12 +32,12 @@ pub(super) fn place(plan: &mut Plan) {
             .map(|(offset, other)| (*offset, offset + other.bytes))
             .collect();
         busy.sort_unstable();
-        let mut offset = scalars;
+        let mut offset = fit(scalars, group.bytes, segment);
         for (start, stop) in busy {
             if offset + group.bytes <= start {
                 break;
             }
-            offset = offset.max(stop);
+            offset = fit(offset.max(stop), group.bytes, segment);
         }
         end = end.max(offset + group.bytes);
         for &member in &group.members {
@@ -55,6 +51,22 @@ pub(super) fn place(plan: &mut Plan) {
         }
     }
     plan.totals.step = end;
+}
+
+/// The first place from `offset` on for bytes that do not reach across a multiple of `segment`.
+fn fit(offset: usize, bytes: usize, segment: usize) -> usize {
+    let behind = offset % segment;
+    if behind + bytes <= segment { offset } else { offset - behind + segment }
+}
+
+fn place_constants(plan: &mut Plan, segment: usize) {
+    let mut end = 0;
+    for buffer in plan.buffers.iter_mut().filter(|b| b.region == Region::Constants) {
+        let bytes = buffer.bytes.next_multiple_of(ALIGNMENT);
+        buffer.offset = fit(end, bytes, segment);
+        end = buffer.offset + bytes;
+    }
+    plan.totals.constants = end;
 }
 
 /// Puts the scalars at the start of the step arena; gives where the rest of it starts.
@@ -71,12 +83,49 @@ impl Plan {
     /// The same plan with bytes of its own for every value of the step arena. It takes far more memory; a wrong result that it
     /// does not have points at the placement.
     pub fn without_sharing(mut self) -> Self {
-        self.totals.step = place_scalars(&mut self);
-        for buffer in self.buffers.iter_mut().filter(|b| b.region == Region::Step && b.role != Role::Scalar) {
-            buffer.offset = self.totals.step;
-            self.totals.step += buffer.bytes.next_multiple_of(ALIGNMENT);
-        }
+        self.place_apart(usize::MAX);
         self
+    }
+
+    /// The same plan for a device whose buffers have at most `segment` bytes, a multiple of [`ALIGNMENT`]: no value of the step arena or
+    /// the constants reaches across a multiple of it. `sharing` says whether values of the arena share bytes over time. What fits
+    /// as it is stays as it is.
+    ///
+    /// # Errors
+    /// When a value is larger than a segment: the largest of them.
+    pub fn in_segments(mut self, graph: &Graph, segment: usize, sharing: bool) -> Result<Self> {
+        let cut = |b: &&Buffer| matches!(b.region, Region::Step | Region::Constants);
+        if let Some(large) = self.buffers.iter().filter(cut).max_by_key(|b| b.bytes)
+            && large.bytes.next_multiple_of(ALIGNMENT) > segment
+        {
+            let message =
+                format!("a value takes {} bytes, a buffer of the device at most {segment}", large.bytes);
+            let error = Error::new(ErrorKind::Plan, message)
+                .note(format!("it is `{}`, {}", report::label(graph, large), large.ty))
+                .help("make the batch, the context or the vocabulary smaller, or use another device");
+            let op = graph.defining_op(large.value);
+            return Err(match op.and_then(|op| Some((graph.origin(op)?, op))) {
+                Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
+                None => error,
+            });
+        }
+        if !sharing {
+            place_constants(&mut self, segment);
+            self.place_apart(segment);
+        } else if self.totals.step.max(self.totals.constants) > segment {
+            place(&mut self, segment);
+        }
+        Ok(self)
+    }
+
+    fn place_apart(&mut self, segment: usize) {
+        let mut end = place_scalars(self);
+        for buffer in self.buffers.iter_mut().filter(|b| b.region == Region::Step && b.role != Role::Scalar) {
+            let bytes = buffer.bytes.next_multiple_of(ALIGNMENT);
+            buffer.offset = fit(end, bytes, segment);
+            end = buffer.offset + bytes;
+        }
+        self.totals.step = end;
     }
 }
 

@@ -65,7 +65,7 @@ pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Opt
         buffers,
     };
     place_in_store(graph, &mut plan, store, &committed.in_place)?;
-    layout::place(&mut plan);
+    layout::place(&mut plan, usize::MAX);
     if let Some(limit) = limit.filter(|&limit| plan.totals.step > limit) {
         return Err(too_large(graph, &plan, limit));
     }

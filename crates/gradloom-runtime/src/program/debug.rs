@@ -85,7 +85,13 @@ impl Program {
         }
         let plan = match retention {
             Retention::AsPlanned => Arc::clone(&self.plan),
-            Retention::EveryValue => Arc::new(Plan::clone(&self.plan).without_sharing()),
+            Retention::EveryValue => {
+                let plan = Plan::clone(&self.plan);
+                Arc::new(match self.backend.buffer_bytes() {
+                    Some(segment) => plan.in_segments(&self.graph, segment, false)?,
+                    None => plan.without_sharing(),
+                })
+            }
         };
         plan::verify_commit(&self.graph, &plan)?;
         let shadow = {

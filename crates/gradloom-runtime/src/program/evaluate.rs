@@ -44,7 +44,7 @@ impl Program {
             let name = Graph::leaf_name(&op.kind).unwrap_or_default();
             stored.extend(given.map(|tensor| (name.to_string(), tensor.ty.clone(), bytes(&tensor))));
         }
-        let store = Store::new(device.backend.is_resident());
+        let store = Store::of(device);
         // The elements are written below, bit for bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
         let program = Self::load_replanned(graph, device, &store, nothing, change)?;

@@ -37,7 +37,7 @@ fn bytes(values: &[f32]) -> Vec<u8> {
 }
 
 fn store() -> Store {
-    let store = Store::new(true);
+    let store = Store::new(true, usize::MAX);
     grow(&store, "%0: f32[3] = param \"w\"\n%1: f32[2] = state \"m\" {init=0.5}\n%2: u32[] = state \"n\" {init=4000000000}").unwrap();
     store
 }
@@ -55,7 +55,7 @@ fn parameters_are_initialised_and_states_filled() {
 
 #[test]
 fn states_of_every_dtype_start_as_they_say() {
-    let store = Store::new(true);
+    let store = Store::new(true, usize::MAX);
     grow(&store, "%0: i32[2] = state \"i\" {init=-7}\n%1: bool[3] = state \"b\" {init=true}\n%2: f32[1] = state \"f\" {init=-0.0}").unwrap();
     assert_eq!(store.read("i").unwrap(), [-7i32, -7].map(i32::to_le_bytes).concat());
     assert_eq!(store.read("b").unwrap(), [1, 1, 1]);
@@ -89,7 +89,7 @@ fn growth_keeps_addresses_and_contents() {
 
 #[test]
 fn a_store_of_nothing_but_empty_entries_is_a_store() {
-    let store = Store::new(true);
+    let store = Store::new(true, usize::MAX);
     grow(&store, "%0: f32[0, 3] = param \"w\"").unwrap();
     assert_eq!(store.read_f32("w").unwrap(), []);
     store.write_all(&[("w", &Type::new(DType::F32, [0, 3]), &[])]).unwrap();
@@ -101,7 +101,7 @@ fn a_store_of_nothing_but_empty_entries_is_a_store() {
 
 #[test]
 fn initial_values_of_every_type() {
-    let store = Store::new(true);
+    let store = Store::new(true, usize::MAX);
     grow(&store, "%0: i32[3] = param \"i\"\n%1: bool[3] = param \"b\"\n%2: f32[3] = param \"f\"").unwrap();
     assert_eq!(store.read("i").unwrap(), [0, 1, 2].map(i32::to_le_bytes).concat());
     assert_eq!(store.read("b").unwrap(), [0, 1, 1]);
@@ -155,7 +155,7 @@ fn a_write_changes_all_entries_or_none() {
 
 #[test]
 fn a_misspelt_name_is_put_right() {
-    let store = Store::new(true);
+    let store = Store::new(true, usize::MAX);
     grow(&store, "%0: f32[1] = param \"layers.0.weight\"\n%1: f32[1] = param \"layers.0.bias\"").unwrap();
     assert!(
         store.read("layers.0.wieght").unwrap_err().to_string().contains("did you mean `layers.0.weight`?")
@@ -165,7 +165,7 @@ fn a_misspelt_name_is_put_right() {
 
 #[test]
 fn states_are_reset_by_prefix_and_parameters_are_not() {
-    let store = Store::new(true);
+    let store = Store::new(true, usize::MAX);
     grow(&store, "%0: f32[1] = param \"optim.w\"\n%1: f32[1] = state \"optim.m\" {init=0.0}\n%2: f32[1] = state \"cache\" {init=0.0}").unwrap();
     let one = bytes(&[1.0]);
     let ty = f32s(1);
@@ -197,7 +197,7 @@ fn a_lost_store_is_sound_again_after_everything_was_written() {
 
 #[test]
 fn a_store_without_bytes_says_so() {
-    let store = Store::new(false);
+    let store = Store::new(false, usize::MAX);
     grow(&store, "%0: f32[1000000, 1000000] = param \"w\"\n%1: f32[1] = state \"m\" {init=0.0}").unwrap();
     assert_eq!(store.bytes(), 4_000_000_000_256);
     for error in [store.read("w").unwrap_err(), store.reset_states("").unwrap_err()] {
@@ -208,7 +208,7 @@ fn a_store_without_bytes_says_so() {
 #[test]
 fn readers_never_see_half_a_write() {
     const ELEMENTS: usize = 4096;
-    let store = Store::new(true);
+    let store = Store::new(true, usize::MAX);
     grow(&store, &format!("%0: f32[{ELEMENTS}] = param \"w\"")).unwrap();
     let ty = f32s(ELEMENTS);
     store.write(&[("w", &ty, &bytes(&[0.0; ELEMENTS]))]).unwrap();

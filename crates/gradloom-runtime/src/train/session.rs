@@ -42,7 +42,7 @@ impl<M: Module> Session<M> {
     /// When two parameters of the model have one name.
     pub fn new(model: M, device: &Device, seed: u64) -> Result<Self> {
         let params = ParamTable::of(&model)?;
-        let store = Store::new(device.backend.is_resident());
+        let store = Store::of(device);
         Ok(Self { model, params, seed, device: device.clone(), store })
     }
 

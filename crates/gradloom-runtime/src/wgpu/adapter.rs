@@ -2,6 +2,7 @@
 
 use super::WgpuOptions;
 use super::gpu::{Gpu, Health};
+use super::kept::KeptPipelines;
 use gradloom_codegen::wgsl::{self, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -179,7 +180,9 @@ pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
     })?;
     let health = Arc::new(Health::default());
     health.watch(&device);
-    Ok(Gpu::new(device, queue, report, limits, options.overrides.dispatch, health))
+    let folder = options.overrides.cache.clone().or_else(crate::user_cache::folder);
+    let kept = folder.and_then(|folder| KeptPipelines::open(&device, &adapter.get_info(), &folder));
+    Ok(Gpu::new(device, queue, report, limits, options.overrides.dispatch, kept, health))
 }
 
 #[cfg(test)]

@@ -73,11 +73,20 @@ impl Backend for WgpuBackend {
     }
 
     fn memory_limit(&self) -> Option<usize> {
-        usize::try_from(self.gpu.report.buffer_bytes).ok()
+        // Nobody says.
+        None
+    }
+
+    fn buffer_bytes(&self) -> Option<usize> {
+        Some(self.gpu.segment())
     }
 
     fn check(&self) -> Result<()> {
         self.gpu.check()
+    }
+
+    fn kept_bytes(&self) -> Option<usize> {
+        self.gpu.pipelines.found()
     }
 
     fn lose(&self) {

@@ -1,10 +1,12 @@
 //! An open device, and whether it is well.
 
 use super::adapter::AdapterReport;
+use super::kept::KeptPipelines;
 use super::pipelines::Pipelines;
 use super::poller::Poller;
 use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::plan::ALIGNMENT;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,9 +36,10 @@ impl Gpu {
         report: AdapterReport,
         limits: Limits,
         dispatch: Option<fn(&mut Dispatch)>,
+        kept: Option<KeptPipelines>,
         health: Arc<Health>,
     ) -> Self {
-        let (pipelines, poller) = (Pipelines::default(), Poller::default());
+        let (pipelines, poller) = (Pipelines::new(kept), Poller::default());
         Self { device, queue, report, limits, health, pipelines, poller, dispatch }
     }
 
@@ -71,14 +74,13 @@ impl Gpu {
 
     /// Does something, and gives what the validation or the driver says against it.
     pub(super) fn validated<R>(&self, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
-        let scopes =
-            [ErrorFilter::Internal, ErrorFilter::Validation].map(|f| self.device.push_error_scope(f));
-        let value = f();
-        let mut failure = None;
-        for scope in scopes.into_iter().rev() {
-            failure = failure.or(pollster::block_on(scope.pop()));
-        }
-        failure.map_or(Ok(value), Err)
+        validated(&self.device, f)
+    }
+
+    /// Bytes of the buffers into which larger memory is cut.
+    pub(super) fn segment(&self) -> usize {
+        let bytes = usize::try_from(self.report.buffer_bytes).unwrap_or(usize::MAX);
+        (bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
     }
 
     /// A zeroed buffer, or `None` if there is not that much memory.
@@ -117,6 +119,17 @@ impl Gpu {
         poll(&self.device, &self.health, wait).map_err(|error| self.explain(stopped(error)))?;
         self.check()
     }
+}
+
+/// See [`Gpu::validated`].
+pub(super) fn validated<R>(device: &Device, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
+    let scopes = [ErrorFilter::Internal, ErrorFilter::Validation].map(|f| device.push_error_scope(f));
+    let value = f();
+    let mut failure = None;
+    for scope in scopes.into_iter().rev() {
+        failure = failure.or(pollster::block_on(scope.pop()));
+    }
+    failure.map_or(Ok(value), Err)
 }
 
 /// Lets a device announce what has happened.

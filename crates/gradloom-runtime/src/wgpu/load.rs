@@ -1,6 +1,6 @@
 //! From a plan to a program that is ready to run.
 //!
-//! In: a graph, its plan, the store. Out: a [`WgpuProgram`]. The way: kernels as text ([`units`]), memory ([`Regions`]), pipelines, bindings ([`Binder`]), and
+//! In: a graph, its plan, the store. Out: a [`WgpuProgram`]. The way: memory ([`Regions`]), kernels as text ([`units`]), pipelines, bindings ([`Binder`]), and
 //! one run of what never changes.
 
 use super::gpu::Gpu;
@@ -87,7 +87,7 @@ impl WgpuProgram {
         with: Allocate<'_>,
     ) -> Result<Self> {
         gpu.check()?;
-        let memory = Regions::new(graph, plan, store, with)?;
+        let memory = Regions::new(graph, plan, store, gpu.segment(), with)?;
         let context = Context { plan, graph, limits: &gpu.limits, choices, cuts: &memory.cuts() };
         let units = units(gpu, &context)?;
         let shaders: Vec<Shader<'_>> = units.iter().flat_map(Unit::shaders).collect();

@@ -7,6 +7,7 @@ mod adapter;
 mod backend;
 mod download;
 mod gpu;
+mod kept;
 mod load;
 mod memory;
 mod options;

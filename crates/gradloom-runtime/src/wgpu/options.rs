@@ -23,6 +23,8 @@ pub struct WgpuOverrides {
     pub buffer_bytes: Option<u64>,
     /// Changes shaders, as a defect of the compiler or the driver would.
     pub dispatch: Option<fn(&mut Dispatch)>,
+    /// Where pipelines are kept, instead of in the user's cache.
+    pub cache: Option<PathBuf>,
 }
 
 impl WgpuOptions {

@@ -1,6 +1,7 @@
 //! Compute pipelines: one for each different shader, made in parallel, kept while the device lives.
 
 use super::gpu::Gpu;
+use super::kept::KeptPipelines;
 use gradloom_codegen::wgsl::{Bound, Dispatch, Operands};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ pub(super) struct Pipeline {
 pub(crate) struct Pipelines {
     made: Mutex<HashMap<String, Arc<Pipeline>>>,
     layouts: Mutex<HashMap<Vec<bool>, (BindGroupLayout, PipelineLayout)>>,
+    kept: Option<KeptPipelines>,
 }
 
 /// Which bindings of a shader may be written.
@@ -45,6 +47,16 @@ pub(super) fn refused(dispatch: &Dispatch, why: &wgpu::Error) -> Error {
 }
 
 impl Pipelines {
+    /// None yet but those that the driver finds among the kept ones.
+    pub(super) fn new(kept: Option<KeptPipelines>) -> Self {
+        Self { kept, ..Self::default() }
+    }
+
+    /// Bytes of pipelines that were kept from before; none if the driver cannot keep any.
+    pub(super) fn found(&self) -> Option<usize> {
+        self.kept.as_ref().map(|kept| kept.found)
+    }
+
     /// The pipelines of shaders, in their order.
     ///
     /// # Errors
@@ -92,6 +104,9 @@ impl Pipelines {
         if let Some((i, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(origin(i, error));
         }
+        if let Some(kept) = self.kept.as_ref().filter(|_| !missing.is_empty()) {
+            kept.save();
+        }
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(shaders.iter().map(|(_, dispatch)| Arc::clone(&made[&dispatch.source])).collect())
     }
@@ -116,7 +131,7 @@ impl Pipelines {
                     zero_initialize_workgroup_memory: false,
                     ..Default::default()
                 },
-                cache: None,
+                cache: self.kept.as_ref().map(|kept| &kept.cache),
             })
         });
         made.map(|pipeline| Pipeline { pipeline, bindings }).map_err(|error| refused(dispatch, &error))

@@ -50,17 +50,36 @@ pub(super) fn allocate(with: Allocate<'_>, bytes: usize, what: &str) -> Result<M
 }
 
 impl Regions {
-    /// Allocates what a plan says, and fills in its constants.
-    pub(super) fn new(graph: &Graph, plan: &Plan, store: &Content, with: Allocate<'_>) -> Result<Self> {
-        let whole = |bytes: usize, what: &str| -> Result<Vec<Piece>> {
-            let memory = Arc::new(allocate(with, bytes, what)?);
-            Ok(vec![Piece { range: 0..bytes.max(1), memory }])
+    /// Allocates what a plan says in buffers of at most `segment` bytes, and fills in its constants.
+    pub(super) fn new(
+        graph: &Graph,
+        plan: &Plan,
+        store: &Content,
+        segment: usize,
+        with: Allocate<'_>,
+    ) -> Result<Self> {
+        let pieces = |bytes: usize, what: &str| -> Result<Vec<Piece>> {
+            let starts = (0..bytes.max(1)).step_by(segment);
+            let piece = |start: usize| {
+                let end = bytes.min(start.saturating_add(segment));
+                let memory = Arc::new(allocate(with, end - start, what)?);
+                Ok(Piece { range: start..end.max(start + 1), memory })
+            };
+            starts.map(piece).collect()
         };
+        if plan.totals.workspace > segment {
+            let message = format!(
+                "a kernel needs {} bytes of scratch, a buffer of the device has at most {segment}",
+                plan.totals.workspace
+            );
+            return Err(Error::new(ErrorKind::Plan, message)
+                .help("make the batch, the context or the vocabulary smaller, or use another device"));
+        }
         let regions = Self {
             store: store_pieces(plan, store),
-            arena: whole(plan.totals.step, "temporaries")?,
-            constants: whole(plan.totals.constants, "constants")?,
-            scratch: whole(plan.totals.workspace, "scratch")?,
+            arena: pieces(plan.totals.step, "temporaries")?,
+            constants: pieces(plan.totals.constants, "constants")?,
+            scratch: pieces(plan.totals.workspace, "scratch")?,
             status: allocate(with, STATUS_BYTES, "status")?,
         };
         regions.fill_constants(graph, plan)?;

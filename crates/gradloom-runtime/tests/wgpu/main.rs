@@ -2,6 +2,7 @@
 
 mod attention;
 mod index;
+mod kept;
 mod random;
 mod refused;
 mod table;

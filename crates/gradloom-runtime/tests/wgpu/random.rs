@@ -6,7 +6,7 @@ use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{DType, Graph};
 use gradloom_core::passes;
 use gradloom_core::reference::{Evaluation, evaluate, evaluate_values};
-use gradloom_runtime::{Device, Program};
+use gradloom_runtime::{Device, Program, WgpuOverrides};
 use gradloom_testing::{Leaves, TrainingStep, training_step, values};
 use std::ops::Range;
 
@@ -34,6 +34,18 @@ fn a_small_adapter_agrees_too() {
     let small = |limits: &mut Limits| *limits = Limits { software: limits.software, ..Limits::portable() };
     let device = Device::wgpu_limited(&name, small, Fusion::On).unwrap();
     assert!(compare_all(&device, 1000..1000 + random_graphs() / 5) > 0);
+}
+
+/// Memory in many buffers, where kernels with more values than bindings bind a buffer at a time.
+#[test]
+fn small_buffers_agree_too() {
+    if crate::skipped() {
+        return;
+    }
+    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let overrides = WgpuOverrides { buffer_bytes: Some(1024), ..WgpuOverrides::default() };
+    let device = Device::wgpu_overriding(&name, overrides, Fusion::On).unwrap();
+    assert!(compare_all(&device, 2000..2000 + random_graphs() / 5) > 0);
 }
 
 /// Compares the steps of random graphs, before and after the passes; gives their number.

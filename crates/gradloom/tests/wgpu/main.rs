@@ -5,6 +5,7 @@ mod debug_run;
 mod failures;
 mod limits;
 mod lost;
+mod segments;
 
 use gradloom::ir::{DType, Type};
 use gradloom::nn::{Dropout, Embedding, Linear, Module};

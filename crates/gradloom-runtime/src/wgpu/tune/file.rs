@@ -81,16 +81,7 @@ impl Record {
         let count = lines.len();
         lines.push(format!("end {count}\n"));
         let text = format!("{}{}", self.header, lines.join("\n"));
-        let beside = self.path.with_extension(format!("{}.tmp", std::process::id()));
-        let written = match self.path.parent() {
-            Some(folder) => std::fs::create_dir_all(folder),
-            None => Ok(()),
-        }
-        .and_then(|()| std::fs::write(&beside, text))
-        .and_then(|()| std::fs::rename(&beside, &self.path));
-        written.map_err(|error| {
-            // There may be none.
-            let _ = std::fs::remove_file(&beside);
+        crate::user_cache::write(&self.path, text.as_bytes()).map_err(|error| {
             format!("{} was not written: {error}; its products will be measured again", self.path.display())
         })
     }

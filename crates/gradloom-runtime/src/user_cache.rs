@@ -1,0 +1,65 @@
+//! Files that save work and that nobody misses: the user's cache folder.
+//!
+//! In: names and bytes. Out: the files, whole or not at all. Always holds: another process never reads half of one.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// gradloom's folder in the user's cache, as the system's conventions have it; none where the environment names none.
+pub fn folder() -> Option<PathBuf> {
+    user_folder(|name| std::env::var_os(name)).map(|folder| folder.join("gradloom"))
+}
+
+/// Replaces a file, in folders that are made as needed.
+///
+/// # Errors
+/// What the file system says; the file is as it was then.
+pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    // Beside the file first. Threads and processes write under names of their own.
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(format!(".{}.{:?}.tmp", std::process::id(), std::thread::current().id()));
+    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, file));
+    if written.is_err() {
+        // What is left beside the file is in nobody's way.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+fn user_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // By the XDG specification, a relative path is to be ignored.
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(folder) = absolute("XDG_CACHE_HOME") {
+        return Some(folder);
+    }
+    if cfg!(windows) {
+        return absolute("LOCALAPPDATA");
+    }
+    let home = absolute("HOME")?;
+    Some(if cfg!(target_os = "macos") { home.join("Library/Caches") } else { home.join(".cache") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_follows_the_systems_conventions() {
+        let set = |pairs: &'static [(&str, &str)]| {
+            move |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| OsString::from(pair.1))
+        };
+        assert_eq!(user_folder(set(&[])), None);
+        if cfg!(target_os = "linux") {
+            assert_eq!(user_folder(set(&[("HOME", "/home/a")])), Some("/home/a/.cache".into()));
+            assert_eq!(user_folder(set(&[("XDG_CACHE_HOME", "/c"), ("HOME", "/home/a")])), Some("/c".into()));
+            assert_eq!(
+                user_folder(set(&[("XDG_CACHE_HOME", "c"), ("HOME", "/home/a")])),
+                Some("/home/a/.cache".into())
+            );
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Compiled pipelines that outlive the process.
+//!
+//! In: the file of an adapter in the user's cache, and the pipelines that are made. Out: the driver's own cache with what the file held. Always
+//! holds: only drivers that can, do; the file is whole or not looked at; nothing that goes wrong with it is an error, as pipelines are compiled
+//! without it.
+
+use super::gpu::validated;
+use crate::user_cache;
+use std::path::{Path, PathBuf};
+use wgpu::{Device, Features, PipelineCache, PipelineCacheDescriptor};
+
+/// What the file starts with: a format, whose number is the last byte.
+const MAGIC: [u8; 8] = *b"gradlpc\x01";
+/// Bytes before the driver's own: the format and a checksum.
+const HEADER: usize = 16;
+/// A larger file is begun again: it has pipelines of programs that are long gone.
+const LARGEST: u64 = 256 << 20;
+
+/// The driver's cache, and where it is kept.
+#[derive(Debug)]
+pub(super) struct KeptPipelines {
+    pub(super) cache: PipelineCache,
+    file: PathBuf,
+    /// Bytes that the file had for the driver.
+    pub(super) found: usize,
+}
+
+impl KeptPipelines {
+    /// The pipelines kept for an adapter in a folder; none if its driver does not give them away.
+    pub(super) fn open(device: &Device, info: &wgpu::AdapterInfo, folder: &Path) -> Option<Self> {
+        if !device.features().contains(Features::PIPELINE_CACHE) {
+            return None;
+        }
+        let file = folder.join("pipelines").join(wgpu::util::pipeline_cache_key(info)?);
+        let kept = read(&file);
+        let found = kept.as_ref().map_or(0, Vec::len);
+        let descriptor = PipelineCacheDescriptor { label: None, data: kept.as_deref(), fallback: true };
+        // SAFETY: the bytes are what `get_data` gave for an adapter with this key, as their checksum says; the driver, which may be newer, checks
+        // its own header.
+        let cache = validated(device, || unsafe { device.create_pipeline_cache(&descriptor) }).ok()?;
+        Some(Self { cache, file, found })
+    }
+
+    /// Writes what the driver has compiled so far.
+    pub(super) fn save(&self) {
+        if let Some(data) = self.cache.get_data() {
+            let mut bytes = MAGIC.to_vec();
+            bytes.extend(checksum(&data).to_le_bytes());
+            bytes.extend(data);
+            // What cannot be kept is compiled again.
+            let _ = user_cache::write(&self.file, &bytes);
+        }
+    }
+}
+
+/// The driver's bytes in a file, if it is whole.
+fn read(file: &Path) -> Option<Vec<u8>> {
+    let size = std::fs::metadata(file).ok()?.len();
+    if size > LARGEST {
+        return None;
+    }
+    let mut bytes = std::fs::read(file).ok()?;
+    let header = bytes.get(..HEADER)?;
+    let sum = u64::from_le_bytes(header[8..].try_into().ok()?);
+    if header[..8] != MAGIC || checksum(&bytes[HEADER..]) != sum {
+        return None;
+    }
+    bytes.drain(..HEADER);
+    Some(bytes)
+}
+
+/// The 64-bit FNV-1a hash, over words of 8 bytes instead of single ones: against damage, not against malice.
+fn checksum(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
+    let start = step(0xcbf2_9ce4_8422_2325, bytes.len() as u64);
+    bytes.chunks(8).fold(start, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        step(hash, u64::from_le_bytes(word))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::checksum;
+
+    #[test]
+    fn every_bit_and_the_length_count() {
+        let bytes: Vec<u8> = (0..37).map(|i| i * 7).collect();
+        let whole = checksum(&bytes);
+        for bit in 0..8 * bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(checksum(&damaged), whole, "bit {bit}");
+        }
+        for length in 0..bytes.len() {
+            assert_ne!(checksum(&bytes[..length]), whole);
+        }
+        assert_ne!(checksum(&[0; 8]), checksum(&[0; 7]));
+    }
+}

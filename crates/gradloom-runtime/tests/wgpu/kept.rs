@@ -1,0 +1,101 @@
+//! Pipelines that are kept between processes, and files of them that are of no use.
+
+use super::skipped;
+use gradloom_core::fuse::Fusion;
+use gradloom_core::nn::Linear;
+use gradloom_core::trace::f32;
+use gradloom_runtime::{Device, Session, WgpuOverrides};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A device that keeps pipelines in a folder.
+fn device(folder: &Path) -> Device {
+    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let overrides = WgpuOverrides { cache: Some(folder.to_path_buf()), ..WgpuOverrides::default() };
+    Device::wgpu_overriding(&name, overrides, Fusion::On).unwrap()
+}
+
+/// What a small program computes.
+fn results(device: &Device) -> Vec<u32> {
+    let session = Session::new(Linear::new(5, 7), device, 1).unwrap();
+    let mut program = session.infer([f32("x", [4, 5])], |layer, [x]| layer.forward(x).gelu()).unwrap();
+    program.run([&[0.25f32; 20]]).unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+/// The files in the folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder.join("pipelines")).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Whether the driver keeps no pipelines, which is said.
+fn unkept(device: &Device) -> bool {
+    let none = device.kept_bytes().is_none();
+    if none {
+        println!("skipped: the driver of {} does not keep pipelines", device.description());
+    }
+    none
+}
+
+#[test]
+fn a_second_device_finds_what_the_first_one_made() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let first = device(folder.path());
+    let expected = results(&first);
+    if unkept(&first) {
+        assert!(files(folder.path()).is_empty());
+        return;
+    }
+    assert_eq!(first.kept_bytes(), Some(0));
+    let [file] = &files(folder.path())[..] else { panic!("one file, whole") };
+    let size = fs::metadata(file).unwrap().len() as usize;
+
+    let second = device(folder.path());
+    let found = second.kept_bytes().unwrap();
+    assert!(found > 0 && found < size, "{found} of {size} bytes");
+    assert_eq!(results(&second), expected);
+}
+
+#[test]
+fn a_damaged_file_is_ignored_and_replaced() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let first = device(folder.path());
+    let expected = results(&first);
+    if unkept(&first) {
+        return;
+    }
+    let file = files(folder.path()).remove(0);
+    let whole = fs::read(&file).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 4;
+    let mut version = whole.clone();
+    version[7] += 1;
+    for damaged in [Vec::new(), b"{}".to_vec(), whole[..whole.len() - 1].to_vec(), flipped, version] {
+        fs::write(&file, &damaged).unwrap();
+        let device = device(folder.path());
+        assert_eq!(device.kept_bytes(), Some(0));
+        assert_eq!(results(&device), expected);
+        let again = self::device(folder.path());
+        assert!(again.kept_bytes() > Some(0), "it was written again");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_no_error() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // A file stands where the folder should.
+    let place = folder.path().join("taken");
+    fs::write(&place, "").unwrap();
+    let device = device(&place);
+    assert_eq!(results(&device), results(&device));
+    assert_eq!(fs::read(&place).unwrap(), b"");
+}
