@@ -64,15 +64,17 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
     (0..steps).map(|_| train.step((&ids, &targets)).unwrap().loss().unwrap()).collect()
 }
 
-/// Rounding to 11 bits moves a loss by less than this share of it over the first steps.
+/// Rounding to 11 bits moves a loss by less than this share of it over the first steps, which all that follows amplifies.
 const TOLERANCE: f32 = 5e-3;
+const FIRST: usize = 15;
 
 #[test]
 fn training_in_f16_follows_training_in_f32() {
     let Some(half) = half() else { return };
     let (a, b) = (losses(&half, 30), losses(&open(&options()), 30));
     for (step, (a, b)) in a.iter().zip(&b).enumerate() {
-        assert!((a - b).abs() <= TOLERANCE * b, "step {step}: {a} in f16, {b} in f32");
+        let tolerance = if step < FIRST { TOLERANCE } else { 4.0 * TOLERANCE };
+        assert!((a - b).abs() <= tolerance * b, "step {step}: {a} in f16, {b} in f32");
     }
     assert!(a[29] < 0.9 * a[0], "it learns: {a:?}");
     assert_ne!(a, b, "products are rounded");

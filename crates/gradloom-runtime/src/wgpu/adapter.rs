@@ -5,7 +5,7 @@ use super::gpu::{Gpu, Health};
 use super::kept::KeptPipelines;
 use gradloom_codegen::wgsl::{self, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use wgpu::{
     Adapter, Backends, CooperativeScalarType, DeviceType, ExperimentalFeatures, Features, Instance,
     InstanceDescriptor, Limits,
@@ -59,14 +59,19 @@ const MATRICES: Features =
 
 /// All adapters of this machine.
 pub fn adapters() -> Vec<AdapterReport> {
-    sorted(&instance()).iter().map(AdapterReport::new).collect()
+    sorted(instance()).iter().map(AdapterReport::new).collect()
 }
 
-fn instance() -> Instance {
-    let backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
-    Instance::new(InstanceDescriptor {
-        backends,
-        ..InstanceDescriptor::new_without_display_handle_from_env()
+/// The process' way to its drivers. It is never closed: drivers that are unloaded and loaded again many times, or while a thread that used them
+/// ends, crash or are no longer found (NVIDIA 580 on an H100).
+fn instance() -> &'static Instance {
+    static INSTANCE: OnceLock<Instance> = OnceLock::new();
+    INSTANCE.get_or_init(|| {
+        let backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
+        Instance::new(InstanceDescriptor {
+            backends,
+            ..InstanceDescriptor::new_without_display_handle_from_env()
+        })
     })
 }
 
@@ -130,10 +135,9 @@ fn used(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<wgsl:
 
 /// Opens the best adapter that fits.
 pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
-    let instance = instance();
     let name = options.adapter.as_deref().unwrap_or_default();
     let wanted = name.to_lowercase();
-    let all = sorted(&instance);
+    let all = sorted(instance());
     let fits = |adapter: &&Adapter| {
         let info = adapter.get_info();
         let named = !wanted.is_empty() && info.name.to_lowercase().contains(&wanted);
