@@ -7,9 +7,12 @@ mod options;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask fuzz [--graphs 2000] [--seed S] [--from K]
+cargo xtask fuzz [--graphs 2000] [--seed S] [--from K] [--failures 1]
     Draws random graphs and compares every stage with the float64 evaluator, from passes to steps on the CPU.
-    A failure prints a graph that is as small as could be found, and what to run to see it again.
+    A failure prints a graph that is as small as could be found, and what to run to see it again. Ends at as many failures as --failures says.
+cargo xtask fuzz --device wgpu [--adapter NAME] ..
+    Runs random training steps on a GPU, before and after the passes, and compares them with the float64 evaluator: on the best adapter whose
+    name contains NAME. The built program, target/*/xtask, needs nothing of this folder.
 cargo xtask mutants [--sample 150] [--seed S] [--only 3,17]
     Changes single places of the compiler, in a copy, and says which changes no test notices. Takes a second to a minute for each.
     With --only, the changes of these numbers alone, as long as the compiler is the same: when a test was written for them.";

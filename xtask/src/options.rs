@@ -1,17 +1,31 @@
-//! Options of tasks: `--name number`.
+//! Options of tasks: `--name value`.
+
+/// Where an option's value goes.
+pub(crate) enum Slot<'a> {
+    Number(&'a mut u64),
+    Text(&'a mut String),
+}
 
 /// Reads options into the variables that have their names.
 ///
 /// # Errors
-/// When an option is unknown or has no number.
-pub(crate) fn read(arguments: &[String], known: &mut [(&str, &mut u64)]) -> Result<(), String> {
+/// When an option is unknown, has no value, or has none that is a number where one is needed.
+pub(crate) fn read(arguments: &[String], known: &mut [(&str, Slot<'_>)]) -> Result<(), String> {
     for pair in arguments.chunks(2) {
         let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         let Some(at) = known.iter().position(|(name, _)| *name == pair[0]) else {
             return Err(format!("the option {} is unknown; there are {}", pair[0], names()));
         };
-        let number = pair.get(1).and_then(|text| text.parse().ok());
-        *known[at].1 = number.ok_or_else(|| format!("{} needs a number", pair[0]))?;
+        let value = pair.get(1);
+        match &mut known[at].1 {
+            Slot::Number(number) => {
+                let read = value.and_then(|text| text.parse().ok());
+                **number = read.ok_or_else(|| format!("{} needs a number", pair[0]))?;
+            }
+            Slot::Text(text) => {
+                **text = value.ok_or_else(|| format!("{} needs a value", pair[0]))?.clone();
+            }
+        }
     }
     Ok(())
 }

@@ -83,6 +83,44 @@ fn small_models_train_in_few_launches_and_little_memory() {
     }
 }
 
+/// What the same step is on a GPU: one pass in one submission, whose results come to the host when somebody reads them, or four steps later, to see
+/// whether it failed.
+#[cfg(feature = "wgpu")]
+#[test]
+fn a_small_model_trains_in_few_dispatches_on_a_gpu() {
+    let Some(adapter) = adapter() else { return };
+    let steps = 10;
+    let workspace = Workspace::new();
+    let line = format!("bench --config tg-transformer --steps {steps} --device wgpu --json --adapter");
+    let finished = workspace.command(&line).arg(&adapter).output().expect("the command starts");
+    let (json, errors) =
+        (String::from_utf8_lossy(&finished.stdout), String::from_utf8_lossy(&finished.stderr));
+    assert!(finished.status.success(), "{json}{errors}");
+    let figures: Value = serde_json::from_str(&json).expect("one JSON object");
+    let count = |key: &str| figures[key].as_u64().unwrap_or_else(|| panic!("{key} in {json}"));
+    assert!(count("dispatches") <= 106, "more dispatches than before: {json}");
+    assert!(count("unique_kernels") <= 43, "more kernels than before: {json}");
+    assert_eq!((count("passes"), count("submits")), (1, 1), "{json}");
+    assert!(count("planned_peak_bytes") <= 13_000_000, "more bytes than before: {json}");
+    // Each step that is timed alone is read; then one before the clock starts, and of those in a row the last one and those that have four behind them.
+    assert_eq!(count("readbacks"), steps + 1 + 1 + (steps - 4), "{json}");
+}
+
+/// The adapter under test: the one that `GRADLOOM_ADAPTER` names, or Mesa's on the CPU. `None`, which is said, where there is none of them.
+#[cfg(feature = "wgpu")]
+fn adapter() -> Option<String> {
+    let wanted = std::env::var("GRADLOOM_ADAPTER").unwrap_or_else(|_| "llvmpipe".into());
+    let known = |name: &str| name.to_lowercase().contains(&wanted.to_lowercase());
+    let found = gradloom::adapters().into_iter().find(|adapter| known(&adapter.name));
+    if found.is_none() {
+        assert!(std::env::var_os("GRADLOOM_NEEDS_ADAPTER").is_none(), "there is no adapter {wanted}");
+        println!(
+            "skipped: no adapter {wanted} (`apt-get install mesa-vulkan-drivers libvulkan1` brings llvmpipe)"
+        );
+    }
+    found.map(|_| wanted)
+}
+
 #[test]
 fn only_models_of_text_take_data() {
     let finished = Workspace::new().run("bench --config tg-transformer --data-dir .");

@@ -2,6 +2,8 @@
 //!
 //! In: seeds. Out: graphs that verify, values for their leaves. Always holds: a seed gives the same graph on every machine.
 
+pub mod compare;
+pub mod float32;
 pub mod generate;
 pub mod leaves;
 pub mod random;

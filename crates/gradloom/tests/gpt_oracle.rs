@@ -48,8 +48,25 @@ fn load_weights(train: &Train<Gpt2, 2>, oracle: &Oracle) -> usize {
 
 #[test]
 fn float32_agrees_with_pytorch() {
+    agrees(&Device::cpu(), 1e-5);
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn a_gpu_agrees_with_pytorch() {
+    if let Some(device) = common::gpu() {
+        agrees(&device, GPU_TOLERANCE);
+        agrees_when_clipped(&device);
+    }
+}
+
+/// How far logits and gradients may be off, as a share of their norm: functions may be less exact than on the CPU.
+#[cfg(feature = "wgpu")]
+const GPU_TOLERANCE: f64 = 1e-4;
+
+fn agrees(device: &Device, tolerance: f64) {
     let oracle = Oracle::load("gpt_oracle.safetensors");
-    let mut train = trainer(false, &Device::cpu());
+    let mut train = trainer(false, device);
     assert_eq!(load_weights(&train, &oracle), 28);
     let (ids, targets) = (oracle.i32("ids"), oracle.i32("targets"));
 
@@ -70,13 +87,13 @@ fn float32_agrees_with_pytorch() {
     assert_eq!(got.len(), names.len());
     let global = norm(&names.iter().map(|n| norm(oracle.get(&format!("grad.{n}")))).collect::<Vec<_>>());
     for (name, gradient) in names.iter().zip(&got) {
-        assert_near(name, &widen(gradient), oracle.get(&format!("grad.{name}")), 1e-5, 1e-3 * global);
+        assert_near(name, &widen(gradient), oracle.get(&format!("grad.{name}")), tolerance, 1e-3 * global);
     }
 
     for (i, &want) in oracle.get("adamw.losses").iter().enumerate() {
         let step = train.step([&ids, &targets]).unwrap();
         if i == 0 {
-            assert_near("logits", &widen(&step.get("logits").unwrap()), oracle.get("logits"), 1e-5, 0.0);
+            assert_near("logits", &widen(&step.get("logits").unwrap()), oracle.get("logits"), tolerance, 0.0);
         }
         let loss = f64::from(step.loss().unwrap());
         assert!((loss / want - 1.0).abs() < 1e-4, "loss of step {i}: {loss} against {want}");
@@ -85,8 +102,12 @@ fn float32_agrees_with_pytorch() {
 
 #[test]
 fn float32_agrees_with_pytorch_when_clipped() {
+    agrees_when_clipped(&Device::cpu());
+}
+
+fn agrees_when_clipped(device: &Device) {
     let oracle = Oracle::load("gpt_oracle.safetensors");
-    let mut train = trainer(true, &Device::cpu());
+    let mut train = trainer(true, device);
     load_weights(&train, &oracle);
     let (ids, targets) = (oracle.i32("ids"), oracle.i32("targets"));
     for (i, (&want, &want_norm)) in

@@ -4,24 +4,21 @@
 //! pipeline in turn, fusion on and off in float64, and programs on the CPU, fused and not, with one thread and with three.
 
 use super::Counts;
-use super::compare::{Tolerance, same, same_bits, values};
 use gradloom_core::error::Error;
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::grad::expand_blocks;
-use gradloom_core::ir::{DType, Graph};
+use gradloom_core::ir::Graph;
 use gradloom_core::passes::PIPELINE;
 use gradloom_core::plan;
-use gradloom_core::reference::{Evaluation, evaluate, evaluate_fused, evaluate_values};
+use gradloom_core::reference::{Evaluation, evaluate, evaluate_fused};
 use gradloom_core::verify::verify;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Leaves;
+use gradloom_testing::compare::{Tolerance, same, same_bits};
+use gradloom_testing::float32::{self, Found, largest};
 
 /// Steps that a program runs.
 const STEPS: usize = 3;
-/// A step in which a number grows beyond this says nothing about float32.
-const LARGEST: f64 = 1e4;
-/// How often a step may round in the place where it is most sensitive.
-const MAGNIFIED: f64 = 8.0;
 /// Passes and fusion may add up in another order.
 const FLOAT64: Tolerance = Tolerance { relative: 1e-9, absolute: 1e-15 };
 
@@ -58,7 +55,7 @@ impl Devices {
     }
 }
 
-fn failure<E: ToString>(stage: impl Into<String>) -> impl FnOnce(E) -> Failure {
+pub(super) fn failure<E: ToString>(stage: impl Into<String>) -> impl FnOnce(E) -> Failure {
     move |message| Failure { stage: stage.into(), message: message.to_string() }
 }
 
@@ -172,37 +169,18 @@ fn check_programs(
             same_bits(three, one).map_err(|m| failure(format!("{} with three threads", stage()))(at(m)))?;
             if subject.tame {
                 let Ok(want) = want else { return Err(failure(stage())("it runs, but should trap")) };
-                let scale = largest(graph, &leaves);
-                if scale > LARGEST || !scale.is_finite() {
-                    counts.wild += 1;
+                let found = float32::compare(graph, &leaves, one, &want);
+                let found = found.map_err(|message| failure(stage())(at(message)))?;
+                counts.compared.count(found);
+                if found == Found::Wild {
                     break;
                 }
-                let mut tolerance = Tolerance { relative: 0.0, absolute: 1e-5 * scale.max(1.0) };
-                if same(one, &want, tolerance).is_err() {
-                    tolerance.absolute += MAGNIFIED * sensitivity(graph, &leaves, &want);
-                }
-                same(one, &want, tolerance).map_err(|m| failure(stage())(at(m)))?;
-                counts.compared += 1;
             }
             // From the device's own values: a step may magnify the rounding of the one before.
             leaves.advance(one);
         }
     }
     Ok(())
-}
-
-/// How much the step's results change, at most, when its leaves change in their last bit: what float32 can say about them.
-fn sensitivity(graph: &Graph, leaves: &Leaves, want: &Evaluation) -> f64 {
-    let mut most = 0.0;
-    for seed in 0..4 {
-        let near = evaluate(graph, &|kind| leaves.value_near(kind, f64::from(f32::EPSILON), seed));
-        let Ok(near) = near else { continue };
-        for ((_, near), (_, want)) in values(&near).zip(values(want)) {
-            let changes = near.to_f64().into_iter().zip(want.to_f64()).map(|(a, b)| (a - b).abs());
-            most = changes.fold(most, f64::max);
-        }
-    }
-    most
 }
 
 /// Every promise of the plan, and that its bytes are those that were allocated.
@@ -216,13 +194,4 @@ fn check_plan(graph: &Graph, program: &Program) -> Result<(), String> {
     } else {
         Err(format!("{} bytes are allocated, {planned} were planned", program.allocated()))
     }
-}
-
-/// The largest number that the step meets anywhere; NaN if there is one.
-fn largest(graph: &Graph, leaves: &Leaves) -> f64 {
-    let Ok(values) = evaluate_values(graph, &|kind| leaves.value(kind)) else { return f64::NAN };
-    let floats =
-        graph.entry_ops().flat_map(|(_, op)| &op.results).filter(|&&v| graph.ty(v).dtype == DType::F32);
-    let magnitudes = floats.flat_map(|&value| values[value].to_f64()).map(f64::abs);
-    magnitudes.fold(0.0, |a, b| if b.is_nan() || a.is_nan() { f64::NAN } else { a.max(b) })
 }

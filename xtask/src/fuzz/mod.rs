@@ -1,18 +1,24 @@
-//! Random graphs through every stage.
+//! Random graphs through every stage, or on a GPU.
 //!
-//! In: a seed and a number of graphs. Out: nothing, or the first graph that some stage gets wrong, shrunk. Each number draws two graphs:
+//! In: a seed and a number of graphs. Out: nothing, or the graphs that some stage gets wrong, shrunk. Each number draws two graphs:
 //! one of any primitive, with NaNs, infinities, integers and traps, whose meaning is followed in float64; and a training step with tame
-//! numbers, which also runs in float32 and is compared with float64.
+//! numbers, which also runs in float32 and is compared with float64. On a GPU there is the training step alone: WGSL says little of NaN.
 
 mod check;
-mod compare;
+mod on_device;
 mod shrink;
 
-use crate::options;
+use crate::options::{self, Slot};
 use check::{Devices, Failure, Subject};
+use gradloom_runtime::Device;
+use gradloom_testing::float32::Compared;
 use gradloom_testing::{Leaves, Random, generate, training_step};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// How often a run says how far it is.
+const PROGRESS: Duration = Duration::from_secs(10);
 
 /// What was looked at, to see that it was something.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,20 +26,101 @@ struct Counts {
     graphs: u64,
     /// Graphs whose evaluation ends in a trap.
     trapped: u64,
-    /// Steps in float32 that were compared with float64.
-    compared: u64,
-    /// Steps whose numbers are too large for that.
-    wild: u64,
+    /// Steps in float32.
+    compared: Compared,
+    /// Graphs that failed.
+    failed: u64,
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { graphs, trapped, compared, failed } = self;
+        let Compared { steps, sensitive, wild } = compared;
+        write!(
+            f,
+            "{graphs} graphs agree ({trapped} of them trap), and so do {steps} steps in float32 ({sensitive} of them magnify \
+             rounding; {wild} more had numbers too large to compare); {failed} graphs fail"
+        )
+    }
+}
+
+/// What is compared with the evaluator.
+enum Target {
+    /// Every stage, up to programs on the CPU.
+    Stages(Devices),
+    /// Programs on one GPU, and the options that chose it.
+    Gpu(Device, String),
+}
+
+impl Target {
+    /// The target that options ask for.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    fn new(device: &str, adapter: &str) -> Result<Self, String> {
+        match device {
+            "cpu" if adapter.is_empty() => Ok(Self::Stages(Devices::new())),
+            "cpu" => Err("--adapter chooses a GPU: it goes with --device wgpu".into()),
+            "wgpu" => {
+                let found = if adapter.is_empty() { Device::wgpu() } else { Device::wgpu_named(adapter) };
+                let found = found.map_err(|error| error.to_string())?;
+                let named = if adapter.is_empty() { String::new() } else { format!(" --adapter {adapter}") };
+                Ok(Self::Gpu(found, format!(" --device wgpu{named}")))
+            }
+            other => Err(format!("--device {other}: there are cpu and wgpu")),
+        }
+    }
+
+    /// The graphs of a number.
+    fn subjects(&self, drawn: u64) -> Vec<Subject> {
+        let step = training_step(drawn);
+        let step = Subject { graph: step.graph, leaves: step.leaves, tame: true };
+        match self {
+            Self::Stages(_) => {
+                vec![Subject { graph: generate(drawn), leaves: Leaves::random(drawn), tame: false }, step]
+            }
+            Self::Gpu(..) => vec![step],
+        }
+    }
+
+    /// The check, with a panic as a failure.
+    fn check(&self, subject: &Subject, counts: &mut Counts) -> Result<(), Failure> {
+        let checked = catch(|| match self {
+            Self::Stages(devices) => check::check(subject, devices, counts),
+            Self::Gpu(device, _) => on_device::check(subject, device, counts),
+        });
+        checked.unwrap_or_else(|message| Err(Failure { stage: "a panic".into(), message }))
+    }
+
+    fn options(&self) -> &str {
+        match self {
+            Self::Stages(_) => "",
+            Self::Gpu(_, options) => options,
+        }
+    }
 }
 
 /// `cargo xtask fuzz`.
 ///
 /// # Errors
-/// The first failure.
+/// When a graph fails; the failures are printed.
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
-    let (mut graphs, mut seed, mut from) = (2000, 1, 0);
-    options::read(arguments, &mut [("--graphs", &mut graphs), ("--seed", &mut seed), ("--from", &mut from)])?;
-    let start = std::time::Instant::now();
+    let (mut graphs, mut seed, mut from, mut failures) = (2000, 1, 0, 1);
+    let (mut device, mut adapter) = ("cpu".to_string(), String::new());
+    let known = &mut [
+        ("--graphs", Slot::Number(&mut graphs)),
+        ("--seed", Slot::Number(&mut seed)),
+        ("--from", Slot::Number(&mut from)),
+        ("--failures", Slot::Number(&mut failures)),
+        ("--device", Slot::Text(&mut device)),
+        ("--adapter", Slot::Text(&mut adapter)),
+    ];
+    options::read(arguments, known)?;
+    let target = Target::new(&device, &adapter)?;
+    if let Target::Gpu(device, _) = &target {
+        println!("on {}", device.description());
+    }
+    let start = Instant::now();
     // A panic is a failure like others, found again many times while its graph is shrunk.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -41,61 +128,101 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
             hook(panic);
         }
     }));
-    let counts = run(seed, from..from + graphs)?;
-    println!(
-        "seed {seed}, graphs {from}..{}: {} graphs agree in every stage ({} of them trap), and so do {} steps in float32 \
-         ({} had numbers too large to compare); {:.0} s",
-        from + graphs,
-        counts.graphs,
-        counts.trapped,
-        counts.compared,
-        counts.wild,
-        start.elapsed().as_secs_f64()
-    );
-    Ok(())
+    let (mut said, mut found) = (Instant::now(), 0);
+    let mut report = |event: Event<'_>| match event {
+        Event::Drawn(number, counts) => {
+            if said.elapsed() >= PROGRESS {
+                println!("graph {number}: {counts}; {:.0} s", start.elapsed().as_secs_f64());
+                said = Instant::now();
+            }
+            true
+        }
+        Event::Shrinking(message) => {
+            println!("{message}\nlooking for a smaller graph that fails so");
+            true
+        }
+        Event::Failed(message) => {
+            println!("{message}");
+            found += 1;
+            found < failures
+        }
+    };
+    let counts = run(&target, seed, from..from.saturating_add(graphs), &mut report);
+    println!("seed {seed}, from graph {from} on: {counts}; {:.0} s", start.elapsed().as_secs_f64());
+    if counts.failed == 0 { Ok(()) } else { Err(format!("{} graphs fail", counts.failed)) }
 }
 
-fn run(seed: u64, numbers: std::ops::Range<u64>) -> Result<Counts, String> {
-    let devices = Devices::new();
+/// What happens in a run.
+enum Event<'a> {
+    /// A number's graphs were looked at.
+    Drawn(u64, &'a Counts),
+    /// A graph fails; with its seed, the graph and what is wrong.
+    Shrinking(&'a str),
+    /// The same with the smallest graph that was found.
+    Failed(&'a str),
+}
+
+/// Looks at the graphs of these numbers, until `report` says of a failure that it was the last one to look for.
+fn run(
+    target: &Target,
+    seed: u64,
+    numbers: std::ops::Range<u64>,
+    report: &mut dyn FnMut(Event<'_>) -> bool,
+) -> Counts {
     let mut counts = Counts::default();
     for number in numbers {
         // Numbers of one seed are far from those of the next.
         let drawn = Random::new(seed.wrapping_mul(0x1_0000_0001).wrapping_add(number << 32)).next();
-        let again = format!("again with: cargo xtask fuzz --graphs 1 --seed {seed} --from {number}");
-        // It differentiates and attaches an optimizer, so it can fail, too.
-        let step =
-            catch(|| training_step(drawn)).map_err(|panic| format!("making a step: {panic}\n{again}"))?;
-        let subjects = [
-            Subject { graph: generate(drawn), leaves: Leaves::random(drawn), tame: false },
-            Subject { graph: step.graph, leaves: step.leaves, tame: true },
-        ];
-        for subject in subjects {
-            let before = counts;
-            if let Err(failure) = guarded(&subject, &devices, &mut counts) {
-                let fails = |subject: &Subject| {
-                    guarded(subject, &devices, &mut before.clone()).is_err_and(|f| f.stage == failure.stage)
-                };
-                let graph = shrink::shrink(&subject, fails);
-                let small = Subject { graph, ..subject.clone() };
-                let failure = guarded(&small, &devices, &mut before.clone()).err().unwrap_or(failure);
-                return Err(format!(
-                    "{}: {}\n{}\nfrom a graph of {} ops; {again}",
-                    failure.stage,
-                    failure.message,
-                    small.graph,
-                    subject.graph.entry_ops().count(),
-                ));
+        let options = target.options();
+        let again = format!("again with: cargo xtask fuzz{options} --graphs 1 --seed {seed} --from {number}");
+        // Making a step differentiates and attaches an optimizer, so it can fail, too.
+        let failed = match catch(|| target.subjects(drawn)) {
+            Ok(subjects) => check_all(target, &subjects, &again, &mut counts, report),
+            Err(panic) => Some(format!("making a step: {panic}\n{again}")),
+        };
+        if let Some(message) = failed {
+            counts.failed += 1;
+            if !report(Event::Failed(&message)) {
+                return counts;
             }
-            counts.graphs += 1;
         }
+        report(Event::Drawn(number, &counts));
     }
-    Ok(counts)
+    counts
 }
 
-/// The check, with a panic as a failure.
-fn guarded(subject: &Subject, devices: &Devices, counts: &mut Counts) -> Result<(), Failure> {
-    catch(|| check::check(subject, devices, counts))
-        .unwrap_or_else(|message| Err(Failure { stage: "a panic".into(), message }))
+/// Checks graphs one after the other; gives what is wrong with the first that fails.
+fn check_all(
+    target: &Target,
+    subjects: &[Subject],
+    again: &str,
+    counts: &mut Counts,
+    report: &mut dyn FnMut(Event<'_>) -> bool,
+) -> Option<String> {
+    for subject in subjects {
+        let before = *counts;
+        if let Err(failure) = target.check(subject, counts) {
+            report(Event::Shrinking(&format!(
+                "{}: {}\n{}\n{again}",
+                failure.stage, failure.message, subject.graph
+            )));
+            let fails = |subject: &Subject| {
+                target.check(subject, &mut before.clone()).is_err_and(|f| f.stage == failure.stage)
+            };
+            let graph = shrink::shrink(subject, fails);
+            let small = Subject { graph, ..subject.clone() };
+            let failure = target.check(&small, &mut before.clone()).err().unwrap_or(failure);
+            return Some(format!(
+                "{}: {}\n{}\nfrom a graph of {} ops; {again}",
+                failure.stage,
+                failure.message,
+                small.graph,
+                subject.graph.entry_ops().count(),
+            ));
+        }
+        counts.graphs += 1;
+    }
+    None
 }
 
 thread_local! {
@@ -116,13 +243,37 @@ fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::run;
+    use super::check::Devices;
+    use super::{Event, Target, run};
+    use gradloom_runtime::Device;
 
     #[test]
     fn three_hundred_random_graphs_agree_in_every_stage() {
-        let counts = run(0, 0..150).unwrap_or_else(|message| panic!("{message}"));
+        let counts = run(&Target::Stages(Devices::new()), 0, 0..150, &mut |event| match event {
+            Event::Failed(message) => panic!("{message}"),
+            Event::Drawn(..) | Event::Shrinking(_) => true,
+        });
         assert_eq!(counts.graphs, 300);
         assert!(counts.trapped < 20, "{counts:?}");
-        assert!(counts.compared > 8 * counts.wild && counts.compared > 400, "{counts:?}");
+        let compared = counts.compared;
+        assert!(compared.steps > 8 * compared.wild && compared.steps > 400, "{counts:?}");
+        assert!(compared.sensitive < 10, "{counts:?}");
+    }
+
+    #[test]
+    fn a_failure_is_shrunk_and_says_how_to_see_it_again() {
+        let mut said = Vec::new();
+        // A device that gives no numbers.
+        let target = Target::Gpu(Device::null(), " --device null".into());
+        let counts = run(&target, 3, 7..20, &mut |event| {
+            if let Event::Failed(message) = event {
+                said.push(message.to_string());
+            }
+            said.len() < 2
+        });
+        assert_eq!((counts.failed, said.len()), (2, 2));
+        assert!(said[0].contains("xtask fuzz --device null --graphs 1 --seed 3 --from 7"), "{}", said[0]);
+        let ops = said[0].lines().filter(|line| line.trim_start().starts_with('%')).count();
+        assert!(ops < 4, "{}", said[0]);
     }
 }

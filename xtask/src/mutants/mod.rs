@@ -8,7 +8,7 @@ mod instrument;
 mod run;
 mod source;
 
-use crate::options;
+use crate::options::{self, Slot};
 use gradloom_testing::Random;
 use run::Verdict;
 use source::Mutation;
@@ -30,7 +30,10 @@ const SOURCES: [&str; 5] = [
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let (mut sample, mut seed) = (150, 1);
     let (only, rest) = only(arguments)?;
-    options::read(&rest, &mut [("--sample", &mut sample), ("--seed", &mut seed)])?;
+    options::read(
+        &rest,
+        &mut [("--sample", Slot::Number(&mut sample)), ("--seed", Slot::Number(&mut seed))],
+    )?;
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let scratch = root.join("target/mutants");
     let mut all = Vec::new();

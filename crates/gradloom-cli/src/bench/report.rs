@@ -24,6 +24,8 @@ pub(super) struct Report {
     dispatches: Option<usize>,
     passes: Option<usize>,
     submits: Option<usize>,
+    /// How often a step's results were copied to the host, in the whole run.
+    readbacks: Option<usize>,
     planned_peak_bytes: usize,
     measured_peak_bytes: Option<usize>,
     workspace_bytes: usize,
@@ -85,6 +87,7 @@ impl Report {
             dispatches: workload.work().map(|work| work.dispatches),
             passes: workload.work().map(|work| work.passes),
             submits: workload.work().map(|work| work.submits),
+            readbacks: workload.work().map(|work| work.readbacks),
             planned_peak_bytes: plan.totals.peak(),
             measured_peak_bytes: runs.then(|| workload.allocated_bytes()),
             workspace_bytes: plan.totals.workspace,

@@ -28,6 +28,9 @@ pub(crate) struct Place<'p> {
     pub(crate) position: Option<&'p str>,
     /// Appended to the names of nodes of level `Element`: an invocation may have several positions.
     pub(crate) suffix: &'p str,
+    /// When the invocation answers for this position; always, if empty. Others stand at a position that is not theirs, where they may read what its
+    /// owner has already overwritten: what they compute must have no effect.
+    pub(crate) exists: &'p str,
 }
 
 impl<'b> Nodes<'b> {
@@ -110,9 +113,14 @@ impl<'b> Nodes<'b> {
                     Level::Row => place.row.to_string(),
                     Level::Element => position(self.body, place),
                 };
-                source.check_index(operand(0), *extent, &position);
-                self.name(id, operands[0].clone());
-                return operands[0].clone();
+                if !place.exists.is_empty() {
+                    source.line(format!("if ({}) {{", place.exists));
+                }
+                let index = source.check_index(operand(0), *extent, &position);
+                if !place.exists.is_empty() {
+                    source.line("}");
+                }
+                index
             }
             NodeKind::Reduce(..) => {
                 panic!("gradloom: a reduction was used before it was computed; please report this")

@@ -22,11 +22,11 @@ pub(crate) fn gather(mut source: Source<'_>, batch: usize) -> Vec<Dispatch> {
         source.line(format!("let column = position % {row_elements}u;"));
         let value = source.load(&index, &index_at(&index.layout, "number"));
         source.line(format!("let index = {value};"));
-        source.check_index("index", shape[batch], "number");
+        let index = source.check_index("index", shape[batch], "number");
         if shape[batch] == 0 {
             return source.store(&write, &index_at(&write.layout, "position"), zero(x.dtype));
         }
-        source.line(format!("let row = u32(clamp(index, 0, {}));", shape[batch] - 1));
+        source.line(format!("let row = u32({index});"));
         let before = index_at(&axes(&x.layout, 0, batch), &format!("(number / {per_batch}u)"));
         let within = index_at(&axes(&x.layout, batch + 1, shape.rank()), "column");
         let place =

@@ -367,7 +367,8 @@ impl Table {
     }
 }
 
-const PLACE: Place<'_> = Place { row: "0u", column: "0u", position: Some("position"), suffix: "" };
+const PLACE: Place<'_> =
+    Place { row: "0u", column: "0u", position: Some("position"), suffix: "", exists: "" };
 
 /// One invocation for each element of each part, in chunks.
 fn map(table: &Table, mut source: Source<'_>, parts: &[&Part]) -> Dispatch {

@@ -22,7 +22,7 @@ pub(crate) fn map(mut source: Source<'_>, body: &Body, label: &str) -> Dispatch 
     }
     source.line(format!("let row = position / {}u;", body.columns));
     source.line(format!("let column = position % {}u;", body.columns));
-    let place = Place { row: "row", column: "column", position: Some("position"), suffix: "" };
+    let place = Place { row: "row", column: "column", position: Some("position"), suffix: "", exists: "" };
     let mut nodes = Nodes::new(body);
     for id in Level::ALL.into_iter().flat_map(|level| checks_of(body, level)) {
         nodes.compute(&mut source, id, place);

@@ -174,7 +174,7 @@ fn starts(source: &mut Source<'_>, whole: &Shape, window: &Shape, first: usize) 
         let value = source.load(&start, &index_at(&start.layout, "0u"));
         let room = whole[axis] - window[axis];
         source.line(format!("let start_{axis} = {value};"));
-        source.check_index(&format!("start_{axis}"), room + 1, &format!("{axis}u"));
-        source.line(format!("let s{axis} = u32(clamp(start_{axis}, 0, {room}));"));
+        let start = source.check_index(&format!("start_{axis}"), room + 1, &format!("{axis}u"));
+        source.line(format!("let s{axis} = u32({start});"));
     }
 }

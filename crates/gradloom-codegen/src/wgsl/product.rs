@@ -205,7 +205,7 @@ fn finish(source: &mut Source<'_>, epilogue: Option<&Body>, column: &str, index:
             source.store(&write, &index_at(&write.layout, index), value);
         }
         Some(body) => {
-            let place = Place { row: "product_row", column, position: Some(index), suffix: "" };
+            let place = Place { row: "product_row", column, position: Some(index), suffix: "", exists: "" };
             let mut nodes = Nodes::new(body);
             nodes.set_accumulator(value);
             for id in Level::ALL.into_iter().flat_map(|level| checks_of(body, level)) {

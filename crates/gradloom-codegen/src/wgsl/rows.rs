@@ -148,7 +148,8 @@ impl<'a, 'b> Rows<'a, 'b> {
                 }
             }
         }
-        let place = Place { row: "0u", column: "0u", position: None, suffix: "" };
+        let exists = "group == 0u && local == 0u";
+        let place = Place { row: "0u", column: "0u", position: None, suffix: "", exists };
         for id in checks_of(self.body, Level::Uniform) {
             self.nodes.compute(&mut self.source, id, place);
         }
@@ -207,6 +208,18 @@ impl<'a, 'b> Rows<'a, 'b> {
         }
     }
 
+    /// When the invocation has a position with this number.
+    fn exists(&self, k: usize) -> String {
+        let inside = (self.schedule.unrolled() && self.is_ragged(k)).then(|| format!("inside_{k}"));
+        let live = self.has_spare_rows().then(|| "live".to_string());
+        inside.into_iter().chain(live).collect::<Vec<_>>().join(" && ")
+    }
+
+    /// When the invocation answers for what its row has.
+    fn row_exists(&self) -> String {
+        format!("lane == 0u{}", if self.has_spare_rows() { " && live" } else { "" })
+    }
+
     /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level `Element` live for one turn.
     fn for_each(&mut self, mut f: impl FnMut(&mut Self, Place<'_>, usize)) {
         let RowSchedule { lanes, each, .. } = self.schedule;
@@ -214,14 +227,18 @@ impl<'a, 'b> Rows<'a, 'b> {
             for k in 0..each {
                 self.nodes.turn_to(k);
                 let (column, suffix) = (format!("column_{k}"), format!("_{k}"));
-                f(self, Place { row: "row", column: &column, position: None, suffix: &suffix }, k);
+                let exists = self.exists(k);
+                let place =
+                    Place { row: "row", column: &column, position: None, suffix: &suffix, exists: &exists };
+                f(self, place, k);
             }
             self.nodes.turn_to(0);
             return;
         }
         let columns = self.body.columns;
         self.source.line(format!("for (var column = lane; column < {columns}u; column += {lanes}u) {{"));
-        f(self, Place { row: "row", column: "column", position: None, suffix: "" }, 0);
+        let exists = self.exists(0);
+        f(self, Place { row: "row", column: "column", position: None, suffix: "", exists: &exists }, 0);
         self.source.line("}");
         self.nodes.forget(Level::Element);
     }
@@ -301,7 +318,8 @@ impl<'a, 'b> Rows<'a, 'b> {
 
     /// Computes the nodes of level `Row` behind so many reductions.
     fn row_nodes(&mut self, depth: usize) {
-        let place = Place { row: "row", column: "0u", position: None, suffix: "" };
+        let exists = self.row_exists();
+        let place = Place { row: "row", column: "0u", position: None, suffix: "", exists: &exists };
         for id in (0..self.body.nodes.len() as u32).map(NodeId) {
             let node = self.body.node(id);
             if node.level == Level::Row
@@ -332,17 +350,14 @@ impl<'a, 'b> Rows<'a, 'b> {
                 this.store_elements(&elements, place, k);
             });
         }
-        let place = Place { row: "row", column: "0u", position: None, suffix: "" };
-        for (level, condition) in [(Level::Row, "lane == 0u"), (Level::Uniform, "group == 0u && local == 0u")]
-        {
+        let exists = self.row_exists();
+        let place = Place { row: "row", column: "0u", position: None, suffix: "", exists: &exists };
+        for (level, condition) in [(Level::Row, &*exists), (Level::Uniform, "group == 0u && local == 0u")] {
             let stores = stores_of(body, level);
             if stores.is_empty() {
                 continue;
             }
             let mut condition = condition.to_string();
-            if level == Level::Row && self.has_spare_rows() {
-                condition.push_str(" && live");
-            }
             if level == Level::Uniform && self.schedule.steps > 1 {
                 condition.push_str(" && step == 0u");
             }
@@ -373,14 +388,7 @@ impl<'a, 'b> Rows<'a, 'b> {
         if elements.is_empty() {
             return;
         }
-        let mut conditions = Vec::new();
-        if self.schedule.unrolled() && self.is_ragged(k) {
-            conditions.push(format!("inside_{k}"));
-        }
-        if self.has_spare_rows() {
-            conditions.push("live".to_string());
-        }
-        self.when(&conditions.join(" && "), |this| {
+        self.when(&self.exists(k), |this| {
             for &(node, write) in elements {
                 let value = this.nodes.compute(&mut this.source, node, place);
                 this.nodes.store(&mut this.source, write, Level::Element, place, &value);

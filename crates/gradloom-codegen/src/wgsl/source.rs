@@ -148,8 +148,9 @@ impl<'a> Source<'a> {
         });
     }
 
-    /// Adds what an index outside of `0..extent` does: the step will not commit, and says where.
-    pub(crate) fn check_index(&mut self, index: &str, extent: usize, position: &str) {
+    /// Adds what an index outside of `0..extent` does: the step will not commit, and says where. Gives the index that is in range and nearest,
+    /// which whoever reads or writes by it has to use: the invocation goes on. Of an extent of 0 it is 0.
+    pub(crate) fn check_index(&mut self, index: &str, extent: usize, position: &str) -> String {
         self.traps = true;
         let launch = self.launch + 1;
         self.line(format!("if ({index} < 0 || {index} >= {extent}) {{"));
@@ -159,6 +160,7 @@ impl<'a> Source<'a> {
         self.line(format!("atomicStore(&status[4], {extent}u);"));
         self.line("}");
         self.line("}");
+        format!("clamp({index}, 0, {})", extent.max(1) - 1)
     }
 
     /// Adds what an integer divisor of zero does: the step will not commit.

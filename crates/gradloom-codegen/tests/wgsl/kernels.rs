@@ -110,3 +110,26 @@ fn updates_by_number() {
     );
     assert_eq!((shaders.len(), shaders[0].as_str()), (7, "scatter_add: copy"));
 }
+
+/// An index check is made by the invocation that answers for the row, as others may come so late that the index is overwritten; and what
+/// follows uses an index in range.
+#[test]
+fn indices_are_checked_by_who_answers_for_them() {
+    let graph = graph(
+        "%0: f32[3, 5] = input \"x\"\n%1: i32[3] = input \"i\"\n%2: f32[3, 5] = exp %0\n%3: f32[3] = gather %2, %1 {batch=1}\n\
+         output \"y\" %3",
+    );
+    for limits in adapters() {
+        let shaders = checked(&graph, &limits);
+        let picks =
+            shaders.iter().find(|shader| shader.label != "guards" && shader.source.contains("&status[1]"));
+        let text = &picks.expect("the index is checked").source;
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let check = lines.iter().position(|line| line.ends_with(" >= 5) {")).expect("of five columns");
+        assert_eq!(lines[check - 1], "if (lane == 0u && live) {", "{text}");
+        assert!(
+            lines[check..].iter().any(|line| line.starts_with("let") && line.ends_with(", 0, 4);")),
+            "{text}"
+        );
+    }
+}

@@ -156,3 +156,24 @@ fn an_index_out_of_range_is_a_trap() {
         }
     }
 }
+
+/// The picked number lies where its index was. Invocations beyond the only row, which read the index again, must not look at that as one.
+#[test]
+fn what_an_invocation_wrote_is_no_index_for_another() {
+    if crate::skipped() {
+        return;
+    }
+    let lines = "%0: f32[1, 7] = input \"x\"\n%1: i32[1] = argmax %0 {axis=1}\n%2: f32[1, 1] = input \"y\"\n\
+        %3: f32[1, 1] = exp %2\n%4: f32[1] = gather %3, %1 {batch=1}\n%5: f32[1] = sin %4\noutput \"z\" %5";
+    let leaves = Leaves::random(1).with("x", DType::F32, &[1, 7], &[5.0, 1.0, 2.0, 0.0, 3.0, 1.0, 2.0]).with(
+        "y",
+        DType::F32,
+        &[1, 1],
+        &[0.75],
+    );
+    for device in devices() {
+        for _ in 0..20 {
+            agree(&device, lines, &leaves, 1e-5);
+        }
+    }
+}

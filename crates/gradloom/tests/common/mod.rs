@@ -91,3 +91,15 @@ pub fn assert_near(what: &str, got: &[f64], want: &[f64], tolerance: f64, floor:
 pub fn widen(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&v| v.into()).collect()
 }
+
+/// The adapter under test: one whose name contains `GRADLOOM_ADAPTER`, or any. `None`, which is said, where there is no adapter at all.
+#[cfg(feature = "wgpu")]
+pub fn gpu() -> Option<gradloom::Device> {
+    if gradloom::adapters().is_empty() {
+        assert!(std::env::var_os("GRADLOOM_NEEDS_ADAPTER").is_none(), "there is no WebGPU adapter");
+        println!("skipped: no WebGPU adapter (`apt-get install mesa-vulkan-drivers libvulkan1` brings one)");
+        return None;
+    }
+    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    Some(gradloom::Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}")))
+}

@@ -95,7 +95,7 @@ pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     let wide = interleaved(routine, vectors, masks);
     let allocation = match &wide {
         Some(wide) => allocate_beside(lines, vectors, masks, wide.allocation.invariants.clone())?,
-        None => allocate(lines, vectors, masks)?,
+        None => allocate(lines, picked(routine), vectors, masks)?,
     };
     let pick = |pick: &Pick| allocate_beside(&pick.lines, vectors, masks, allocation.invariants.clone());
     let picks = routine.picks.iter().map(pick).collect::<Option<Vec<Allocation>>>()?;
@@ -127,6 +127,11 @@ pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     Some((emitter.asm.finish(), frame.bytes(lines.invariants.len())))
 }
 
+/// The lines of a routine's picks.
+fn picked(routine: &Routine) -> impl Iterator<Item = &Lines> {
+    routine.picks.iter().map(|pick| &pick.lines)
+}
+
 /// Steps for several vectors at a time.
 struct Wide {
     allocation: Allocation,
@@ -144,7 +149,7 @@ fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide
     choices.iter().find_map(|&vectors| {
         // A reduction takes elements that are four vectors apart.
         let lines = routine.lines.interleaved(vectors, if reduces { 4 } else { 1 });
-        let allocation = allocate(&lines, registers, masks)?;
+        let allocation = allocate(&lines, picked(routine), registers, masks)?;
         (allocation.spills == 0).then_some(Wide { allocation, vectors })
     })
 }

@@ -49,9 +49,14 @@ pub(super) struct Allocation {
     pub(super) spills: u16,
 }
 
-/// Assigns registers; see the module.
-pub(super) fn allocate(lines: &Lines, vectors: usize, masks: usize) -> Option<Allocation> {
-    let most = most_at_once(lines, &uses(lines));
+/// Assigns registers; see the module. The invariants leave enough of them for `others` too: lines that are run apart, over the same invariants.
+pub(super) fn allocate<'a>(
+    lines: &'a Lines,
+    others: impl Iterator<Item = &'a Lines>,
+    vectors: usize,
+    masks: usize,
+) -> Option<Allocation> {
+    let most = others.chain([lines]).map(|lines| most_at_once(lines, &uses(lines))).max().unwrap_or(0);
     allocate_beside(lines, vectors, masks, invariants(lines, vectors.saturating_sub(most)))
 }
 

@@ -351,6 +351,54 @@ fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
     assert_eq!(x.elements()[..values.len()], values.iter().map(negated).collect::<Vec<_>>());
 }
 
+/// The lines take every register that is left for what rows have; picks still need some.
+#[test]
+fn rows_with_more_values_than_registers_pick_too() {
+    if !has_level() {
+        return;
+    }
+    let given = 40;
+    let mut builder = Builder::default();
+    let x = builder.load(0, 4);
+    let of_rows: Vec<Source> = (0..given).map(|i| builder.row(3 + i, 4)).collect();
+    let mut sum = x;
+    for &of_row in &of_rows {
+        sum = builder.add(sum, of_row);
+    }
+    builder.store(0, 4, sum);
+    // Of several values at once.
+    let products: Vec<Source> = of_rows[..6].iter().map(|&of_row| builder.mul(x, of_row)).collect();
+    let mut chosen = products[0];
+    for &product in &products[1..] {
+        chosen = builder.add(chosen, product);
+    }
+    let all = builder.finish();
+    let routine = Routine {
+        picks: vec![Pick { index: 1, lines: all.adding(chosen, 2) }],
+        lines: all.used(),
+        operands: vec![4; 3 + usize::from(given)],
+        ..Routine::default()
+    };
+    let (rows, columns) = (3, 21);
+    let values: Vec<u32> = (0..rows * columns).map(|i| (i as f32).to_bits()).collect();
+    let mut memories = vec![Memory::of(&values, 4), Memory::of(&[4, 20, 0], 4), Memory::of(&[0; 3], 4)];
+    // A row's value with number i is i more than the row's number.
+    let of_row = |i: u16| [0, 1, 2].map(|row| f32::from(row + i).to_bits());
+    memories.extend((0..given).map(|i| Memory::of(&of_row(i), 4)));
+    let strides = [&[4 * columns][..], &vec![4; 2 + usize::from(given)]].concat();
+    let mut operands: Vec<(&mut Memory, usize)> = memories.iter_mut().zip(strides).collect();
+    call(&routine, rows, columns, &mut operands);
+    for (row, picked) in [4, 20, 0].into_iter().enumerate() {
+        let factors = (0..6).map(|i| row + i).sum::<usize>();
+        let expected = (row * columns + picked) * factors;
+        assert_eq!(f32::from_bits(memories[2].elements()[row]), expected as f32, "row {row}");
+        let added = (0..usize::from(given)).map(|i| row + i).sum::<usize>();
+        let expected = (row * columns..(row + 1) * columns).map(|x| (x + added) as f32);
+        let got = memories[0].elements()[row * columns..][..columns].to_vec();
+        assert_eq!(got.into_iter().map(f32::from_bits).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn more_values_than_registers_go_through_memory() {
     if !has_level() {

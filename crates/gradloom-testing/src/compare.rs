@@ -1,15 +1,16 @@
 //! Are two evaluations the same?
 
+use crate::values;
 use gradloom_core::ir::DType;
-use gradloom_core::reference::{Evaluation, HostTensor};
+use gradloom_core::reference::Evaluation;
 
 /// How far two numbers may be apart.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tolerance {
+pub struct Tolerance {
     /// As a share of the larger one.
-    pub(super) relative: f64,
+    pub relative: f64,
     /// At least this.
-    pub(super) absolute: f64,
+    pub absolute: f64,
 }
 
 impl Tolerance {
@@ -20,19 +21,11 @@ impl Tolerance {
     }
 }
 
-/// All that a step gave, with names.
-pub(super) fn values(evaluation: &Evaluation) -> impl Iterator<Item = (String, &HostTensor)> {
-    let lists = [("output", &evaluation.outputs), ("guard", &evaluation.guards), ("next", &evaluation.next)];
-    lists.into_iter().flat_map(|(what, list)| {
-        list.iter().map(move |(name, tensor)| (format!("{what} \"{name}\""), tensor))
-    })
-}
-
 /// Compares two evaluations; integers and bools must be equal.
 ///
 /// # Errors
 /// The first value that is wrong.
-pub(super) fn same(got: &Evaluation, want: &Evaluation, tolerance: Tolerance) -> Result<(), String> {
+pub fn same(got: &Evaluation, want: &Evaluation, tolerance: Tolerance) -> Result<(), String> {
     if got.not_finite != want.not_finite {
         return Err(format!("the guard {:?} is not finite, expected {:?}", got.not_finite, want.not_finite));
     }
@@ -58,7 +51,7 @@ pub(super) fn same(got: &Evaluation, want: &Evaluation, tolerance: Tolerance) ->
 ///
 /// # Errors
 /// The first value that differs.
-pub(super) fn same_bits(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
+pub fn same_bits(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
     for ((name, got), (_, want)) in values(got).zip(values(want)) {
         for (at, (a, b)) in got.to_f64().into_iter().zip(want.to_f64()).enumerate() {
             if a.to_bits() != b.to_bits() {

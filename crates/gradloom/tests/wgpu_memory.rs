@@ -1,0 +1,65 @@
+//! A long run on a device asks for what was planned and no more, and does not grow the process. Alone in its process, whose size it looks at.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use gradloom::prelude::*;
+
+/// Steps that fill pools, compile what drivers compile late, and let allocators find their size.
+const EARLY: usize = 1_000;
+/// The steps that are looked at, and as many as are if there is a `GRADLOOM_LONG_RUN`.
+const STEPS: usize = 900;
+const LONG: usize = 9_000;
+/// Bytes by which the process may grow meanwhile.
+const GROWTH: usize = 5 << 20;
+
+/// Resident bytes of this process.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let pages: usize = statm.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    pages * 4096
+}
+
+#[test]
+fn a_long_run_grows_neither_the_device_nor_the_process() {
+    let Some(device) = common::gpu() else { return };
+    let (a, b) = (Linear::new(1, 64), Linear::new(64, 1));
+    let mut train = Trainer::new((a, b))
+        .inputs([f32("x", [64, 1]), f32("y", [64, 1])])
+        .loss(|m, [x, y]| (m.1.forward(m.0.forward(x).relu()) - y).square().mean())
+        .optimizer(Adam::new(1e-3))
+        .compile(&device)
+        .unwrap();
+    let xs: Vec<f32> = (0..64).map(|i| i as f32 / 10.0 - 3.2).collect();
+    let ys: Vec<f32> = xs.iter().map(|x| x.sin()).collect();
+    let mut losses = Vec::new();
+    // Half of the steps are read, so that results are both waited for and dropped.
+    let mut run = |steps: usize| {
+        for step in 0..steps {
+            let done = train.step([&xs, &ys]).unwrap();
+            if step % 2 == 1 {
+                losses.push(done.loss().unwrap());
+            }
+        }
+        let extra = train.program().work().expect("a device beside the host").extra_bytes;
+        let planned = train.plan().totals.peak() + extra;
+        assert_eq!(train.allocated_bytes(), planned, "{extra} bytes of them beyond the plan");
+        (train.allocated_bytes(), resident())
+    };
+    let began = run(1);
+    let early = run(EARLY - 1);
+    let steps = if std::env::var_os("GRADLOOM_LONG_RUN").is_some() { LONG } else { STEPS };
+    let late = run(steps);
+    println!(
+        "{} bytes on the device; resident bytes after 1 step: {}, {EARLY}: {}, {}: {}",
+        late.0,
+        began.1,
+        early.1,
+        EARLY + steps,
+        late.1
+    );
+    assert_eq!((began.0, early.0), (late.0, late.0), "bytes on the device");
+    let grown = late.1.saturating_sub(early.1);
+    assert!(grown < GROWTH, "the process grew by {grown} bytes in {steps} steps");
+    assert!(losses.last() < losses.first(), "it learns");
+}
