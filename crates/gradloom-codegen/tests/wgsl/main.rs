@@ -4,6 +4,7 @@ mod attention;
 mod check;
 mod files;
 mod kernels;
+mod parts;
 mod random_graphs;
 
 use check::check;
