@@ -3,9 +3,9 @@
 enable wgpu_cooperative_matrix;
 enable f16;
 // 1 products [70, 128] x [128, 64].
-@group(0) @binding(0) var<storage, read> b0: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> b1: array<f32>;
-@group(0) @binding(2) var<storage, read_write> b2: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read_write> b0: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> b1: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> b2: array<f32>;
 @group(0) @binding(3) var<storage, read_write> b3: array<f32>;
 // Tiles of 64 x 64, 32 x 32 a subgroup, in cooperative matrices.
 var<workgroup> lhs_tile: array<vec4<f16>, 1152>;
@@ -131,22 +131,22 @@ fn main(
     let rhs_term_7 = rhs_other_7;
     let rhs_slot_7 = (rhs_other_7) * 18u + rhs_along_7;
     var rhs_next_7 = vec4<f16>();
-    lhs_next_0 = vec4<f16>(b2[(lhs_start + min(lhs_free_0, 69u) * 128u + (first_term + lhs_term_0)) >> 2u]);
-    lhs_next_1 = vec4<f16>(b2[(lhs_start + min(lhs_free_1, 69u) * 128u + (first_term + lhs_term_1)) >> 2u]);
-    lhs_next_2 = vec4<f16>(b2[(lhs_start + min(lhs_free_2, 69u) * 128u + (first_term + lhs_term_2)) >> 2u]);
-    lhs_next_3 = vec4<f16>(b2[(lhs_start + min(lhs_free_3, 69u) * 128u + (first_term + lhs_term_3)) >> 2u]);
-    lhs_next_4 = vec4<f16>(b2[(lhs_start + min(lhs_free_4, 69u) * 128u + (first_term + lhs_term_4)) >> 2u]);
-    lhs_next_5 = vec4<f16>(b2[(lhs_start + min(lhs_free_5, 69u) * 128u + (first_term + lhs_term_5)) >> 2u]);
-    lhs_next_6 = vec4<f16>(b2[(lhs_start + min(lhs_free_6, 69u) * 128u + (first_term + lhs_term_6)) >> 2u]);
-    lhs_next_7 = vec4<f16>(b2[(lhs_start + min(lhs_free_7, 69u) * 128u + (first_term + lhs_term_7)) >> 2u]);
-    rhs_next_0 = vec4<f16>(b0[(rhs_start + (rhs_free_0) + (first_term + rhs_term_0) * 64u) >> 2u]);
-    rhs_next_1 = vec4<f16>(b0[(rhs_start + (rhs_free_1) + (first_term + rhs_term_1) * 64u) >> 2u]);
-    rhs_next_2 = vec4<f16>(b0[(rhs_start + (rhs_free_2) + (first_term + rhs_term_2) * 64u) >> 2u]);
-    rhs_next_3 = vec4<f16>(b0[(rhs_start + (rhs_free_3) + (first_term + rhs_term_3) * 64u) >> 2u]);
-    rhs_next_4 = vec4<f16>(b0[(rhs_start + (rhs_free_4) + (first_term + rhs_term_4) * 64u) >> 2u]);
-    rhs_next_5 = vec4<f16>(b0[(rhs_start + (rhs_free_5) + (first_term + rhs_term_5) * 64u) >> 2u]);
-    rhs_next_6 = vec4<f16>(b0[(rhs_start + (rhs_free_6) + (first_term + rhs_term_6) * 64u) >> 2u]);
-    rhs_next_7 = vec4<f16>(b0[(rhs_start + (rhs_free_7) + (first_term + rhs_term_7) * 64u) >> 2u]);
+    lhs_next_0 = vec4<f16>(b0[(lhs_start + min(lhs_free_0, 69u) * 128u + (first_term + lhs_term_0)) >> 2u]);
+    lhs_next_1 = vec4<f16>(b0[(lhs_start + min(lhs_free_1, 69u) * 128u + (first_term + lhs_term_1)) >> 2u]);
+    lhs_next_2 = vec4<f16>(b0[(lhs_start + min(lhs_free_2, 69u) * 128u + (first_term + lhs_term_2)) >> 2u]);
+    lhs_next_3 = vec4<f16>(b0[(lhs_start + min(lhs_free_3, 69u) * 128u + (first_term + lhs_term_3)) >> 2u]);
+    lhs_next_4 = vec4<f16>(b0[(lhs_start + min(lhs_free_4, 69u) * 128u + (first_term + lhs_term_4)) >> 2u]);
+    lhs_next_5 = vec4<f16>(b0[(lhs_start + min(lhs_free_5, 69u) * 128u + (first_term + lhs_term_5)) >> 2u]);
+    lhs_next_6 = vec4<f16>(b0[(lhs_start + min(lhs_free_6, 69u) * 128u + (first_term + lhs_term_6)) >> 2u]);
+    lhs_next_7 = vec4<f16>(b0[(lhs_start + min(lhs_free_7, 69u) * 128u + (first_term + lhs_term_7)) >> 2u]);
+    rhs_next_0 = vec4<f16>(b1[(rhs_start + (rhs_free_0) + (first_term + rhs_term_0) * 64u) >> 2u]);
+    rhs_next_1 = vec4<f16>(b1[(rhs_start + (rhs_free_1) + (first_term + rhs_term_1) * 64u) >> 2u]);
+    rhs_next_2 = vec4<f16>(b1[(rhs_start + (rhs_free_2) + (first_term + rhs_term_2) * 64u) >> 2u]);
+    rhs_next_3 = vec4<f16>(b1[(rhs_start + (rhs_free_3) + (first_term + rhs_term_3) * 64u) >> 2u]);
+    rhs_next_4 = vec4<f16>(b1[(rhs_start + (rhs_free_4) + (first_term + rhs_term_4) * 64u) >> 2u]);
+    rhs_next_5 = vec4<f16>(b1[(rhs_start + (rhs_free_5) + (first_term + rhs_term_5) * 64u) >> 2u]);
+    rhs_next_6 = vec4<f16>(b1[(rhs_start + (rhs_free_6) + (first_term + rhs_term_6) * 64u) >> 2u]);
+    rhs_next_7 = vec4<f16>(b1[(rhs_start + (rhs_free_7) + (first_term + rhs_term_7) * 64u) >> 2u]);
     for (var term = first_term; term < end_term; term += 64u) {
         lhs_tile[0u + lhs_slot_0] = lhs_next_0;
         lhs_tile[0u + lhs_slot_1] = lhs_next_1;
@@ -167,22 +167,22 @@ fn main(
         workgroupBarrier();
         if (term + 64u < end_term) {
             let next_term = term + 64u;
-            lhs_next_0 = vec4<f16>(b2[(lhs_start + min(lhs_free_0, 69u) * 128u + (next_term + lhs_term_0)) >> 2u]);
-            lhs_next_1 = vec4<f16>(b2[(lhs_start + min(lhs_free_1, 69u) * 128u + (next_term + lhs_term_1)) >> 2u]);
-            lhs_next_2 = vec4<f16>(b2[(lhs_start + min(lhs_free_2, 69u) * 128u + (next_term + lhs_term_2)) >> 2u]);
-            lhs_next_3 = vec4<f16>(b2[(lhs_start + min(lhs_free_3, 69u) * 128u + (next_term + lhs_term_3)) >> 2u]);
-            lhs_next_4 = vec4<f16>(b2[(lhs_start + min(lhs_free_4, 69u) * 128u + (next_term + lhs_term_4)) >> 2u]);
-            lhs_next_5 = vec4<f16>(b2[(lhs_start + min(lhs_free_5, 69u) * 128u + (next_term + lhs_term_5)) >> 2u]);
-            lhs_next_6 = vec4<f16>(b2[(lhs_start + min(lhs_free_6, 69u) * 128u + (next_term + lhs_term_6)) >> 2u]);
-            lhs_next_7 = vec4<f16>(b2[(lhs_start + min(lhs_free_7, 69u) * 128u + (next_term + lhs_term_7)) >> 2u]);
-            rhs_next_0 = vec4<f16>(b0[(rhs_start + (rhs_free_0) + (next_term + rhs_term_0) * 64u) >> 2u]);
-            rhs_next_1 = vec4<f16>(b0[(rhs_start + (rhs_free_1) + (next_term + rhs_term_1) * 64u) >> 2u]);
-            rhs_next_2 = vec4<f16>(b0[(rhs_start + (rhs_free_2) + (next_term + rhs_term_2) * 64u) >> 2u]);
-            rhs_next_3 = vec4<f16>(b0[(rhs_start + (rhs_free_3) + (next_term + rhs_term_3) * 64u) >> 2u]);
-            rhs_next_4 = vec4<f16>(b0[(rhs_start + (rhs_free_4) + (next_term + rhs_term_4) * 64u) >> 2u]);
-            rhs_next_5 = vec4<f16>(b0[(rhs_start + (rhs_free_5) + (next_term + rhs_term_5) * 64u) >> 2u]);
-            rhs_next_6 = vec4<f16>(b0[(rhs_start + (rhs_free_6) + (next_term + rhs_term_6) * 64u) >> 2u]);
-            rhs_next_7 = vec4<f16>(b0[(rhs_start + (rhs_free_7) + (next_term + rhs_term_7) * 64u) >> 2u]);
+            lhs_next_0 = vec4<f16>(b0[(lhs_start + min(lhs_free_0, 69u) * 128u + (next_term + lhs_term_0)) >> 2u]);
+            lhs_next_1 = vec4<f16>(b0[(lhs_start + min(lhs_free_1, 69u) * 128u + (next_term + lhs_term_1)) >> 2u]);
+            lhs_next_2 = vec4<f16>(b0[(lhs_start + min(lhs_free_2, 69u) * 128u + (next_term + lhs_term_2)) >> 2u]);
+            lhs_next_3 = vec4<f16>(b0[(lhs_start + min(lhs_free_3, 69u) * 128u + (next_term + lhs_term_3)) >> 2u]);
+            lhs_next_4 = vec4<f16>(b0[(lhs_start + min(lhs_free_4, 69u) * 128u + (next_term + lhs_term_4)) >> 2u]);
+            lhs_next_5 = vec4<f16>(b0[(lhs_start + min(lhs_free_5, 69u) * 128u + (next_term + lhs_term_5)) >> 2u]);
+            lhs_next_6 = vec4<f16>(b0[(lhs_start + min(lhs_free_6, 69u) * 128u + (next_term + lhs_term_6)) >> 2u]);
+            lhs_next_7 = vec4<f16>(b0[(lhs_start + min(lhs_free_7, 69u) * 128u + (next_term + lhs_term_7)) >> 2u]);
+            rhs_next_0 = vec4<f16>(b1[(rhs_start + (rhs_free_0) + (next_term + rhs_term_0) * 64u) >> 2u]);
+            rhs_next_1 = vec4<f16>(b1[(rhs_start + (rhs_free_1) + (next_term + rhs_term_1) * 64u) >> 2u]);
+            rhs_next_2 = vec4<f16>(b1[(rhs_start + (rhs_free_2) + (next_term + rhs_term_2) * 64u) >> 2u]);
+            rhs_next_3 = vec4<f16>(b1[(rhs_start + (rhs_free_3) + (next_term + rhs_term_3) * 64u) >> 2u]);
+            rhs_next_4 = vec4<f16>(b1[(rhs_start + (rhs_free_4) + (next_term + rhs_term_4) * 64u) >> 2u]);
+            rhs_next_5 = vec4<f16>(b1[(rhs_start + (rhs_free_5) + (next_term + rhs_term_5) * 64u) >> 2u]);
+            rhs_next_6 = vec4<f16>(b1[(rhs_start + (rhs_free_6) + (next_term + rhs_term_6) * 64u) >> 2u]);
+            rhs_next_7 = vec4<f16>(b1[(rhs_start + (rhs_free_7) + (next_term + rhs_term_7) * 64u) >> 2u]);
         }
         let lhs_buffer = 0u;
         let rhs_buffer = 0u;
@@ -238,7 +238,7 @@ fn main(
             let index = (batch * 70u + row) * 64u + column;
                 let product_row = batch * 70u + row;
                 let t0 = value;
-                let t1 = b1[column];
+                let t1 = b2[column];
                 let t2 = (t0 + t1);
                 b3[index] = t2;
         }
@@ -254,7 +254,7 @@ fn main(
             let index = (batch * 70u + row) * 64u + column;
                 let product_row = batch * 70u + row;
                 let t0 = value;
-                let t1 = b1[column];
+                let t1 = b2[column];
                 let t2 = (t0 + t1);
                 b3[index] = t2;
         }
@@ -270,7 +270,7 @@ fn main(
             let index = (batch * 70u + row) * 64u + column;
                 let product_row = batch * 70u + row;
                 let t0 = value;
-                let t1 = b1[column];
+                let t1 = b2[column];
                 let t2 = (t0 + t1);
                 b3[index] = t2;
         }
@@ -286,7 +286,7 @@ fn main(
             let index = (batch * 70u + row) * 64u + column;
                 let product_row = batch * 70u + row;
                 let t0 = value;
-                let t1 = b1[column];
+                let t1 = b2[column];
                 let t2 = (t0 + t1);
                 b3[index] = t2;
         }
