@@ -476,10 +476,19 @@ fn totals(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp, 
 
 /// Combines the invocations' `sum`s into `shares[0]`.
 fn across(source: &mut Source<'_>, op: ReduceOp, dtype: DType) {
-    source.global(format!("var<workgroup> shares: array<{}, {WORKGROUP}>;", type_name(dtype)));
-    source.line("shares[local] = sum;");
+    let together = source.subgroup(WORKGROUP as usize).unwrap_or(1);
+    source.across_subgroup(op, dtype, "sum", together);
+    let count = WORKGROUP as usize / together;
+    source.global(format!("var<workgroup> shares: array<{}, {count}>;", type_name(dtype)));
+    if together > 1 {
+        source.line("if (place == 0u) {");
+        source.line("shares[subgroup] = sum;");
+        source.line("}");
+    } else {
+        source.line("shares[local] = sum;");
+    }
     source.line("workgroupBarrier();");
-    source.line(format!("for (var half = {}u; half > 0u; half /= 2u) {{", WORKGROUP / 2));
+    source.line(format!("for (var half = {}u; half > 0u; half /= 2u) {{", count / 2));
     source.line("if (local < half) {");
     let both = source.combine(op, dtype, "shares[local]", "shares[local + half]");
     source.line(format!("shares[local] = {both};"));

@@ -282,6 +282,22 @@ impl<'a, 'b> Rows<'a, 'b> {
             }
             return;
         }
+        let workgroup = self.schedule.workgroup();
+        // Neighbours first: what is left is one share of a row for each of its subgroups.
+        let together = self.source.subgroup(workgroup).unwrap_or(1).min(lanes);
+        for &(id, op, _, dtype) in all {
+            self.source.across_subgroup(op, dtype, &format!("sum_{id}"), together);
+        }
+        if together == lanes {
+            for &(id, ..) in all {
+                self.source.line(format!("let {id} = sum_{id};"));
+                self.nodes.name(id, id.to_string());
+            }
+            return;
+        }
+        if together > 1 {
+            return self.across_subgroups(all, lanes / together, together);
+        }
         let arrays: Vec<String> =
             all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, number)).collect();
         for (&(id, ..), array) in all.iter().zip(&arrays) {
@@ -300,6 +316,29 @@ impl<'a, 'b> Rows<'a, 'b> {
         self.source.line("}");
         for (&(id, ..), array) in all.iter().zip(&arrays) {
             self.source.line(format!("let {id} = {array}[slot * {lanes}u];"));
+            self.nodes.name(id, id.to_string());
+        }
+        self.source.line("workgroupBarrier();");
+    }
+
+    /// The same for rows of several subgroups, each of which has combined its share.
+    fn across_subgroups(&mut self, all: &[(NodeId, ReduceOp, NodeId, DType)], shares: usize, size: usize) {
+        let arrays: Vec<String> =
+            all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, number)).collect();
+        self.source.line(format!("if (lane % {size}u == 0u) {{"));
+        for (&(id, ..), array) in all.iter().zip(&arrays) {
+            self.source.line(format!("{array}[local / {size}u] = sum_{id};"));
+        }
+        self.source.line("}");
+        self.source.line("workgroupBarrier();");
+        for (&(id, op, _, dtype), array) in all.iter().zip(&arrays) {
+            self.source.line(format!("var all_{id} = {array}[slot * {shares}u];"));
+            for share in 1..shares {
+                let other = format!("{array}[slot * {shares}u + {share}u]");
+                let sum = self.source.combine(op, dtype, &format!("all_{id}"), &other);
+                self.source.line(format!("all_{id} = {sum};"));
+            }
+            self.source.line(format!("let {id} = all_{id};"));
             self.nodes.name(id, id.to_string());
         }
         self.source.line("workgroupBarrier();");

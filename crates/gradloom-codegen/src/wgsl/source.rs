@@ -6,7 +6,7 @@
 use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
 use super::{Bound, Dispatch, Limits};
-use gradloom_core::ir::DType;
+use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::Layout;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -30,6 +30,8 @@ pub(crate) struct Source<'a> {
     workspace: Vec<(Range<usize>, String, String)>,
     table: Option<Vec<u32>>,
     traps: bool,
+    /// Size of the subgroups whose operations the shader uses.
+    subgroup: Option<u32>,
 }
 
 impl<'a> Source<'a> {
@@ -46,6 +48,7 @@ impl<'a> Source<'a> {
             workspace: Vec::new(),
             table: None,
             traps: false,
+            subgroup: None,
         }
     }
 
@@ -109,6 +112,26 @@ impl<'a> Source<'a> {
     pub(crate) fn table(&mut self, numbers: Vec<u32>) -> &'static str {
         self.table = Some(numbers);
         "entries"
+    }
+
+    /// The size of subgroups, if the adapter has some whose operations a workgroup of so many invocations can use; `local` is numbered subgroup by
+    /// subgroup then.
+    pub(crate) fn subgroup(&mut self, workgroup: usize) -> Option<usize> {
+        let size = self.limits.subgroup?;
+        let whole = size > 1 && size.is_power_of_two() && workgroup.is_multiple_of(size as usize);
+        self.subgroup = whole.then_some(size);
+        whole.then_some(size as usize)
+    }
+
+    /// Adds the statements that combine `sum` over `lanes` neighbours of a subgroup, a power of two: all of them have the result then. Neighbours meet
+    /// in pairs, so their number alone decides the order.
+    pub(crate) fn across_subgroup(&mut self, op: ReduceOp, dtype: DType, sum: &str, lanes: usize) {
+        let mut half = lanes / 2;
+        while half > 0 {
+            let all = self.combine(op, dtype, sum, &format!("subgroupShuffleXor({sum}, {half}u)"));
+            self.line(format!("{sum} = {all};"));
+            half /= 2;
+        }
     }
 
     /// See [`Operands::load`].
@@ -235,12 +258,20 @@ impl<'a> Source<'a> {
     /// `local` the invocation's number in it.
     pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
         let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
+        let subgroup = self.subgroup;
         let (declarations, bindings) = self.declarations(&body);
         let mut text = format!("// {label}\n{declarations}");
         let workgroups = limits.spread(count);
-        let entry =
-            "@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32";
+        let local = match subgroup {
+            None => "@builtin(local_invocation_index) local: u32",
+            // WGSL does not say which invocations of a workgroup are neighbours in a subgroup.
+            Some(_) => "@builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) place: u32",
+        };
+        let entry = format!("@builtin(workgroup_id) workgroup: vec3<u32>, {local}");
         write!(text, "@compute @workgroup_size({size})\nfn main({entry}) {{\n").expect(TEXT);
+        if let Some(size) = subgroup {
+            writeln!(text, "    let local = subgroup * {size}u + place;").expect(TEXT);
+        }
         match workgroups[1] {
             0 | 1 => text.push_str("    let group = workgroup.x;\n"),
             _ => {

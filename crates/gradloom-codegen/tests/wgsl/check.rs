@@ -114,7 +114,7 @@ fn print(module: &Module, info: &ModuleInfo, cooperative: bool) -> Result<(), St
 
 /// What browsers say; nothing where there is no `tint`, and of shaders that only native drivers take.
 fn check_with_tint(source: &str) -> Result<(), String> {
-    if !tint_is_installed() || source.contains("enable wgpu_") {
+    if !tint_is_installed() || source.contains("enable wgpu_") || source.contains("subgroup_id") {
         return Ok(());
     }
     // naga takes subgroup operations without the header that tint asks for.

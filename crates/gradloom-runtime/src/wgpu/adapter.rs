@@ -116,7 +116,7 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
 /// When the adapter, of this name, cannot do that: what it lacks.
 fn used(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<wgsl::Limits> {
     if precision == Precision::F32 {
-        return Ok(wgsl::Limits { subgroup: None, f16: false, cooperative: false, ..offered });
+        return Ok(wgsl::Limits { f16: false, cooperative: false, ..offered });
     }
     let needed = [
         (offered.f16, "f16 in shaders"),
@@ -170,7 +170,8 @@ pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
         // adapter says it has, by whole subgroups.
         Precision::F16 => (MATRICES, unsafe { ExperimentalFeatures::enabled() }),
     };
-    let features = adapter.features() & (TIMESTAMPS | Features::PIPELINE_CACHE | matrices);
+    let features =
+        adapter.features() & (TIMESTAMPS | Features::PIPELINE_CACHE | Features::SUBGROUP | matrices);
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("gradloom"),
         required_features: features,
@@ -199,7 +200,8 @@ mod tests {
 
     #[test]
     fn what_multiplies_in_f16_is_used_for_nothing_else() {
-        assert_eq!(used(everything(), Precision::F32, "x").unwrap(), wgsl::Limits::portable());
+        let without = wgsl::Limits { subgroup: Some(32), ..wgsl::Limits::portable() };
+        assert_eq!(used(everything(), Precision::F32, "x").unwrap(), without);
         assert_eq!(used(everything(), Precision::F16, "x").unwrap(), everything());
     }
 

@@ -1,11 +1,11 @@
-//! Compute pipelines: one for each different shader, made in parallel, kept while the device lives.
+//! Compute pipelines: one for each different shader, made in parallel, shared by the device's programs while one of them uses it.
 
 use super::gpu::Gpu;
 use super::kept::KeptPipelines;
 use gradloom_codegen::wgsl::{Bound, Dispatch, Operands};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType,
     ComputePipeline, ComputePipelineDescriptor, PipelineLayout, PipelineLayoutDescriptor,
@@ -22,7 +22,8 @@ pub(super) struct Pipeline {
 /// The pipelines of a device, by the text of their shaders.
 #[derive(Debug, Default)]
 pub(crate) struct Pipelines {
-    made: Mutex<HashMap<String, Arc<Pipeline>>>,
+    /// Those that programs use.
+    made: Mutex<HashMap<String, Weak<Pipeline>>>,
     layouts: Mutex<HashMap<Vec<bool>, (BindGroupLayout, PipelineLayout)>>,
     kept: Option<KeptPipelines>,
 }
@@ -67,20 +68,25 @@ impl Pipelines {
         shaders: &[(&Operands, &Dispatch)],
         origin: impl Fn(usize, Error) -> Error,
     ) -> Result<Vec<Arc<Pipeline>>> {
+        let mut known: HashMap<&str, Arc<Pipeline>> = HashMap::new();
         let mut missing: Vec<usize> = Vec::new();
         {
-            let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut seen: Vec<&str> = Vec::new();
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.retain(|_, pipeline| pipeline.strong_count() > 0);
+            let mut seen: HashSet<&str> = HashSet::new();
             for (i, (_, dispatch)) in shaders.iter().enumerate() {
-                if !made.contains_key(&dispatch.source) && !seen.contains(&dispatch.source.as_str()) {
-                    seen.push(&dispatch.source);
-                    missing.push(i);
+                if seen.insert(&dispatch.source) {
+                    match made.get(&dispatch.source).and_then(Weak::upgrade) {
+                        Some(pipeline) => drop(known.insert(&dispatch.source, pipeline)),
+                        None => missing.push(i),
+                    }
                 }
             }
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len().max(1));
         let next = std::sync::atomic::AtomicUsize::new(0);
         let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+        let new = Mutex::new(&mut known);
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
@@ -89,8 +95,8 @@ impl Pipelines {
                         let (operands, dispatch) = shaders[i];
                         match self.make(gpu, operands, dispatch) {
                             Ok(pipeline) => {
-                                let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-                                made.insert(dispatch.source.clone(), Arc::new(pipeline));
+                                let mut new = new.lock().unwrap_or_else(PoisonError::into_inner);
+                                new.insert(&dispatch.source, Arc::new(pipeline));
                             }
                             Err(error) => {
                                 *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((i, error));
@@ -107,8 +113,9 @@ impl Pipelines {
         if let Some(kept) = self.kept.as_ref().filter(|_| !missing.is_empty()) {
             kept.save();
         }
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(shaders.iter().map(|(_, dispatch)| Arc::clone(&made[&dispatch.source])).collect())
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.extend(known.iter().map(|(source, pipeline)| (source.to_string(), Arc::downgrade(pipeline))));
+        Ok(shaders.iter().map(|(_, dispatch)| Arc::clone(&known[dispatch.source.as_str()])).collect())
     }
 
     fn make(&self, gpu: &Gpu, operands: &Operands, dispatch: &Dispatch) -> Result<Pipeline> {
