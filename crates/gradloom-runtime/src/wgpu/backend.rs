@@ -105,12 +105,18 @@ impl Backend for WgpuBackend {
     }
 
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        let (fused, limits, choices) = (fuse(graph, self.fusion)?, &self.gpu.limits, self.choices());
-        let Some(tuner) = &self.tuner else { return Ok(wgsl::lower_fused(graph, fused, limits, &choices)) };
-        // A product that is cut into other parts than before is a new one, which the rule chooses for.
-        let lowered = wgsl::lower_fused(graph, fused.clone(), limits, &choices);
-        let choices = tuner.choices_for(&wgsl::products(&lowered));
-        Ok(wgsl::lower_fused(graph, fused, limits, &choices))
+        let fused = fuse(graph, self.fusion)?;
+        let mut choices = self.choices();
+        loop {
+            let lowered = wgsl::lower_fused(graph, fused.clone(), &self.gpu.limits, &choices);
+            let Some(tuner) = &self.tuner else { return Ok(lowered) };
+            let measured = tuner.choices_for(&wgsl::products(&lowered));
+            if measured == choices {
+                return Ok(lowered);
+            }
+            // A product that is now cut into other parts is a new one, to be measured too.
+            choices = measured;
+        }
     }
 
     fn allocate(&self, bytes: usize) -> Option<Memory> {
