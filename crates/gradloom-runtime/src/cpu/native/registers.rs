@@ -49,14 +49,18 @@ pub(super) struct Allocation {
     pub(super) spills: u16,
 }
 
-/// Assigns registers; see the module. The invariants leave enough of them for `others` too: lines that are run apart, over the same invariants.
+/// Assigns registers; see the module. The invariants leave enough of them for `others` too: lines that are run apart, once a row, over the same
+/// invariants.
 pub(super) fn allocate<'a>(
-    lines: &'a Lines,
+    lines: &Lines,
     others: impl Iterator<Item = &'a Lines>,
     vectors: usize,
     masks: usize,
 ) -> Option<Allocation> {
-    let most = others.chain([lines]).map(|lines| most_at_once(lines, &uses(lines))).max().unwrap_or(0);
+    let most = |lines| most_at_once(lines, &uses(lines));
+    // More would only spare them the way through memory, at the cost of the lines that are run for each vector.
+    let needed = others.map(|other| most(other).min(SOURCES + 1)).max().unwrap_or(0);
+    let most = most(lines).max(needed);
     allocate_beside(lines, vectors, masks, invariants(lines, vectors.saturating_sub(most)))
 }
 
