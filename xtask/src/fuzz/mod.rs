@@ -13,7 +13,7 @@ use check::{Devices, Failure, Subject};
 use gradloom_runtime::Device;
 use gradloom_testing::float32::Compared;
 use gradloom_testing::{Leaves, Random, generate, training_step};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -44,12 +44,29 @@ impl std::fmt::Display for Counts {
     }
 }
 
+/// Numbers after which a GPU is opened anew: it keeps the kernels of all programs, with what its driver made of them.
+const RENEWED: u64 = 100;
+
 /// What is compared with the evaluator.
 enum Target {
     /// Every stage, up to programs on the CPU.
     Stages(Devices),
-    /// Programs on one GPU, and the options that chose it.
-    Gpu(Device, String),
+    /// Programs on one GPU.
+    Gpu(Gpu),
+}
+
+/// A GPU that can be opened again.
+struct Gpu {
+    device: RefCell<Device>,
+    open: Box<dyn Fn() -> Result<Device, String>>,
+    /// The options that chose it.
+    options: String,
+}
+
+impl Gpu {
+    fn new(open: impl Fn() -> Result<Device, String> + 'static, options: String) -> Result<Self, String> {
+        Ok(Self { device: RefCell::new(open()?), open: Box::new(open), options })
+    }
 }
 
 impl Target {
@@ -62,10 +79,14 @@ impl Target {
             "cpu" if adapter.is_empty() => Ok(Self::Stages(Devices::new())),
             "cpu" => Err("--adapter chooses a GPU: it goes with --device wgpu".into()),
             "wgpu" => {
-                let found = if adapter.is_empty() { Device::wgpu() } else { Device::wgpu_named(adapter) };
-                let found = found.map_err(|error| error.to_string())?;
                 let named = if adapter.is_empty() { String::new() } else { format!(" --adapter {adapter}") };
-                Ok(Self::Gpu(found, format!(" --device wgpu{named}")))
+                let adapter = adapter.to_string();
+                let open = move || {
+                    let found =
+                        if adapter.is_empty() { Device::wgpu() } else { Device::wgpu_named(&adapter) };
+                    found.map_err(|error| error.to_string())
+                };
+                Ok(Self::Gpu(Gpu::new(open, format!(" --device wgpu{named}"))?))
             }
             other => Err(format!("--device {other}: there are cpu and wgpu")),
         }
@@ -87,7 +108,7 @@ impl Target {
     fn check(&self, subject: &Subject, counts: &mut Counts) -> Result<(), Failure> {
         let checked = catch(|| match self {
             Self::Stages(devices) => check::check(subject, devices, counts),
-            Self::Gpu(device, _) => on_device::check(subject, device, counts),
+            Self::Gpu(gpu) => on_device::check(subject, &gpu.device.borrow(), counts),
         });
         checked.unwrap_or_else(|message| Err(Failure { stage: "a panic".into(), message }))
     }
@@ -95,7 +116,16 @@ impl Target {
     fn options(&self) -> &str {
         match self {
             Self::Stages(_) => "",
-            Self::Gpu(_, options) => options,
+            Self::Gpu(gpu) => &gpu.options,
+        }
+    }
+
+    /// Opens the GPU anew. One that cannot be opened any more stays, and fails with the next graph.
+    fn renew(&self) {
+        if let Self::Gpu(gpu) = self
+            && let Ok(device) = (gpu.open)()
+        {
+            *gpu.device.borrow_mut() = device;
         }
     }
 }
@@ -117,8 +147,8 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     ];
     options::read(arguments, known)?;
     let target = Target::new(&device, &adapter)?;
-    if let Target::Gpu(device, _) = &target {
-        println!("on {}", device.description());
+    if let Target::Gpu(gpu) = &target {
+        println!("on {}", gpu.device.borrow().description());
     }
     let start = Instant::now();
     // A panic is a failure like others, found again many times while its graph is shrunk.
@@ -187,6 +217,9 @@ fn run(
             }
         }
         report(Event::Drawn(number, &counts));
+        if (number + 1).is_multiple_of(RENEWED) {
+            target.renew();
+        }
     }
     counts
 }
@@ -206,6 +239,8 @@ fn check_all(
                 "{}: {}\n{}\n{again}",
                 failure.stage, failure.message, subject.graph
             )));
+            // It may be lost.
+            target.renew();
             let fails = |subject: &Subject| {
                 target.check(subject, &mut before.clone()).is_err_and(|f| f.stage == failure.stage)
             };
@@ -244,7 +279,7 @@ fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::check::Devices;
-    use super::{Event, Target, run};
+    use super::{Event, Gpu, Target, run};
     use gradloom_runtime::Device;
 
     #[test]
@@ -264,7 +299,8 @@ mod tests {
     fn a_failure_is_shrunk_and_says_how_to_see_it_again() {
         let mut said = Vec::new();
         // A device that gives no numbers.
-        let target = Target::Gpu(Device::null(), " --device null".into());
+        let gpu = Gpu::new(|| Ok(Device::null()), " --device null".into());
+        let target = Target::Gpu(gpu.expect("it is always there"));
         let counts = run(&target, 3, 7..20, &mut |event| {
             if let Event::Failed(message) = event {
                 said.push(message.to_string());
