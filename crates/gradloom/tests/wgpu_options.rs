@@ -134,8 +134,9 @@ fn tuned_products_are_right_and_measured_once() {
         let options = options.tuned(folder.path().join("choices"));
         let (losses, parameters, tuning) = tuned(&options);
         let tuning = tuning.unwrap();
-        // Both layers forward and their weights' gradients, and the gradient of what is between them.
-        assert_eq!((tuning.read, tuning.measured), (0, 5), "{tuning:?}");
+        // Both layers forward and their weights' gradients, and the gradient of what is between them; and what measuring cuts into parts.
+        let measured = tuning.measured;
+        assert!(tuning.read == 0 && measured >= 5, "{tuning:?}");
         assert!(tuning.notes.is_empty() && !tuning.took.is_zero(), "{tuning:?}");
         for (a, b) in losses.iter().zip(&plain) {
             assert!((a - b).abs() <= 1e-5 * b, "{losses:?} and {plain:?}");
@@ -143,7 +144,7 @@ fn tuned_products_are_right_and_measured_once() {
         assert!(losses[7] < 0.9 * losses[0], "{losses:?}");
         let (again, same, tuning) = tuned(&options);
         let tuning = tuning.unwrap();
-        assert_eq!((tuning.read, tuning.measured), (5, 0), "{tuning:?}");
+        assert_eq!((tuning.read, tuning.measured), (measured, 0), "{tuning:?}");
         assert!(tuning.took.is_zero());
         assert_eq!((again, same), (losses, parameters), "one file, one result");
     }
