@@ -66,11 +66,16 @@ struct Lowering<'g, T> {
 impl<T: Target> Lowering<'_, T> {
     fn kernel(&mut self, spec: KernelSpec) {
         let KernelSpec { op, mut kernel, mut reads, mut writes, commit, once } = spec;
+        // What only updates need comes last, and is not kept waiting.
+        if commit {
+            self.finish();
+        }
         if let Kernel::Dot { axes, epilogue } = &kernel
             && self.is_split(&kernel)
         {
             let split = self.dot_and_loop(axes, epilogue, reads, writes);
             let [(kernel, operands, product), (body, reads, writes)] = split;
+            self.finish_for(&operands);
             // The loop follows at once, so the product does not leave parts.
             self.push(op, kernel, operands, product);
             return self.kernel(KernelSpec { op, kernel: body, reads, writes, commit, once });
@@ -85,10 +90,7 @@ impl<T: Target> Lowering<'_, T> {
             }
             return;
         }
-        // What only updates need comes last, and is not kept waiting.
-        if commit || reads.iter().any(|read| self.is_unfinished(read)) {
-            self.finish();
-        }
+        self.finish_for(&reads);
         let waiting = self.unfinished.len();
         if !once {
             self.cut(op, &mut kernel, &mut reads, &mut writes);
@@ -100,7 +102,7 @@ impl<T: Target> Lowering<'_, T> {
         self.finish_large(waiting);
     }
 
-    /// Adds a launch.
+    /// Adds a launch, whose reads are finished.
     fn push(&mut self, op: OpId, mut kernel: Kernel, mut reads: Vec<Access>, writes: Vec<Access>) {
         let (may_alias, workspace) = match &mut kernel {
             Kernel::Group(parts) => self.group(op, parts, &mut reads, &writes),

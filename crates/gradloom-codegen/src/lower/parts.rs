@@ -8,7 +8,7 @@ use super::{Lowering, Target};
 use gradloom_core::ir::{DotAxes, OpId, OpKind, ReduceOp, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Part, Store};
 
-/// Bytes of parts that may wait: they take memory until they are finished.
+/// Bytes of the parts of one sum that may wait: they take memory until they are finished.
 const MOST_WAITING: usize = 1 << 20;
 
 /// A result of which there are parts.
@@ -27,9 +27,12 @@ impl Unfinished {
 }
 
 impl<T: Target> Lowering<'_, T> {
-    /// Whether a read needs a sum of which there are only parts.
-    pub(super) fn is_unfinished(&self, read: &Access) -> bool {
-        self.unfinished.iter().any(|sum| sum.whole.buffer == read.buffer)
+    /// Finishes all sums if a read needs one of them.
+    pub(super) fn finish_for(&mut self, reads: &[Access]) {
+        let waits = |read: &Access| self.unfinished.iter().any(|sum| sum.whole.buffer == read.buffer);
+        if reads.iter().any(waits) {
+            self.finish();
+        }
     }
 
     /// Cuts what a kernel sums up, if the target wants that.

@@ -256,7 +256,8 @@ pub(super) fn together(
         writes: pick(&launch.writes, |part| part.writes.clone()),
         ..launch.clone()
     };
-    let operands = Operands::new(&all, context, true);
+    // One name stands for the operands of all parts.
+    let operands = Operands::new(&all, context, parts.len() > 1);
     let table = Table::new(&operands, parts);
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&table.operands, context.limits, gated, number);

@@ -115,7 +115,7 @@ impl<'a> Source<'a> {
     }
 
     /// The size of subgroups, if the adapter has some whose operations a workgroup of so many invocations can use; `local` is numbered subgroup by
-    /// subgroup then.
+    /// subgroup then. Subgroups are taken to be full where they divide the workgroup, as the known drivers have it.
     pub(crate) fn subgroup(&mut self, workgroup: usize) -> Option<usize> {
         let size = self.limits.subgroup?;
         let whole = size > 1 && size.is_power_of_two() && workgroup.is_multiple_of(size as usize);

@@ -53,6 +53,20 @@ fn a_sum_that_is_needed_is_finished_first() {
     assert_eq!((left.len(), taken), (1, vec![1]));
 }
 
+/// A product that is cut into parts, and then an operand of a product whose columns are summed up by a loop of its own.
+#[test]
+fn a_product_that_a_split_product_needs_is_finished_first() {
+    let graph = graph(
+        "%0: f32[32, 4096] = input \"x\"\n%1: f32[4096, 32] = input \"y\"\n%2: f32[32, 64] = input \"z\"\n\
+         %3: f32[32, 32] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}\n\
+         %4: f32[32, 64] = dot %3, %2 {lhs_contract=[1], rhs_contract=[0]}\n%5: f32[64] = sum %4 {axes=[0]}\n\
+         output \"a\" %4\noutput \"b\" %5",
+    );
+    // The plan's verifier refuses reads of what was not written.
+    let names: Vec<&str> = plan(&graph, &portable()).launches.iter().map(|l| l.kernel.name()).collect();
+    assert_eq!(names, ["dot", "reduce", "dot", "reduce"]);
+}
+
 #[test]
 fn few_rows_are_summed_at_once() {
     let graph = graph("%0: f32[100, 64] = input \"x\"\n%1: f32[64] = sum %0 {axes=[0]}\noutput \"a\" %1");

@@ -22,7 +22,7 @@ pub struct AdapterReport {
     pub driver: String,
     /// `discrete`, `integrated`, `virtual`, `software` or `other`.
     pub kind: &'static str,
-    /// What shaders can be made for; f16, subgroups and cooperative matrices are used for [`Precision::F16`] alone.
+    /// What shaders can be made for; f16 and cooperative matrices are used for [`Precision::F16`] alone.
     pub limits: wgsl::Limits,
     /// Bytes of a buffer, at most.
     pub buffer_bytes: u64,

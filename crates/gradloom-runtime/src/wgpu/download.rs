@@ -48,7 +48,10 @@ impl Arrival {
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.arrived.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        for waker in wakers {
+            // One that panics is its owner's trouble: the others, and the device, are not to suffer.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+        }
     }
 
     /// Says that there will be no mapping, unless there was one.

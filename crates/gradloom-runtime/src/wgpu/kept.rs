@@ -35,8 +35,8 @@ impl KeptPipelines {
         let kept = read(&file);
         let found = kept.as_ref().map_or(0, Vec::len);
         let descriptor = PipelineCacheDescriptor { label: None, data: kept.as_deref(), fallback: true };
-        // SAFETY: the bytes are what `get_data` gave for an adapter with this key, as their checksum says; the driver, which may be newer, checks
-        // its own header.
+        // SAFETY: the bytes are what `get_data` gave for an adapter with this key: the checksum excludes damage, and whoever can write to the user's
+        // cache folder is trusted. The driver, which may be newer, checks its own header.
         let cache = validated(device, || unsafe { device.create_pipeline_cache(&descriptor) }).ok()?;
         Some(Self { cache, file, found })
     }

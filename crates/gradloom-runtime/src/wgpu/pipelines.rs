@@ -99,7 +99,11 @@ impl Pipelines {
                                 new.insert(&dispatch.source, Arc::new(pipeline));
                             }
                             Err(error) => {
-                                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some((i, error));
+                                // Of several, the first one is told, whoever found it.
+                                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                                if failed.as_ref().is_none_or(|(first, _)| i < *first) {
+                                    *failed = Some((i, error));
+                                }
                                 return;
                             }
                         }

@@ -129,7 +129,8 @@ impl Loaded for WgpuProgram {
         if buffer.role == Role::Scalar {
             let range = buffer.offset..buffer.offset + bytes.len();
             self.scalars[range.clone()].copy_from_slice(bytes);
-            self.changed_scalars.push(range);
+            // Whole words are written.
+            self.changed_scalars.push(range.start..range.end.next_multiple_of(4));
             return;
         }
         if bytes.is_empty() {
