@@ -7,7 +7,7 @@ use gradloom::{AdamW, Device, ErrorKind, Precision, Sgd, Train, Trainer, Tuning,
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 
 fn options() -> WgpuOptions {
-    WgpuOptions::default().adapter(std::env::var("GRADLOOM_ADAPTER").unwrap_or_default()).software()
+    WgpuOptions::default().adapter(gradloom_testing::adapter::name()).software()
 }
 
 fn open(options: &WgpuOptions) -> Device {
@@ -16,12 +16,7 @@ fn open(options: &WgpuOptions) -> Device {
 
 /// Whether there is no adapter, which is said.
 fn skipped() -> bool {
-    let none = gradloom::adapters().is_empty();
-    if none {
-        assert!(std::env::var_os("GRADLOOM_NEEDS_ADAPTER").is_none(), "there is no WebGPU adapter");
-        println!("skipped: no WebGPU adapter (`apt-get install mesa-vulkan-drivers libvulkan1` brings one)");
-    }
-    none
+    gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
 
 /// The device under test, multiplying in f16; or none where it cannot, which is said.

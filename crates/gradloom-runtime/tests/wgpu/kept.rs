@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A device that keeps pipelines in a folder.
 fn device(folder: &Path) -> Device {
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { cache: Some(folder.to_path_buf()), ..WgpuOverrides::default() };
     Device::wgpu_overriding(&name, overrides, Fusion::On).unwrap()
 }

@@ -15,18 +15,13 @@ use gradloom_testing::{Leaves, values};
 
 /// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
 fn device() -> Device {
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether there is no adapter, which is said.
 fn skipped() -> bool {
-    let none = gradloom_runtime::adapters().is_empty();
-    if none {
-        assert!(std::env::var_os("GRADLOOM_NEEDS_ADAPTER").is_none(), "there is no WebGPU adapter");
-        println!("skipped: no WebGPU adapter (`apt-get install mesa-vulkan-drivers libvulkan1` brings one)");
-    }
-    none
+    gradloom_testing::adapter::skipped(gradloom_runtime::adapters().is_empty())
 }
 
 /// Whether two numbers are neither equal nor close; NaN is close to nothing.
@@ -48,7 +43,7 @@ fn random_graphs() -> u64 {
 
 /// The device under test as it is, and with kernels that are made for other limits: those of a GPU, and the least that there are.
 fn devices() -> [Device; 3] {
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     let limited =
         |limit| Device::wgpu_limited(&name, limit, Fusion::On).unwrap_or_else(|error| panic!("{error}"));
     [

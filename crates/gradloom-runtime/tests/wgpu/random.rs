@@ -28,7 +28,7 @@ fn a_small_adapter_agrees_too() {
     if crate::skipped() {
         return;
     }
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     let small = |limits: &mut Limits| *limits = Limits { software: limits.software, ..Limits::portable() };
     let device = Device::wgpu_limited(&name, small, Fusion::On).unwrap();
     assert!(compare_all(&device, 1000..1000 + random_graphs() / 5).steps > 0);
@@ -40,7 +40,7 @@ fn small_buffers_agree_too() {
     if crate::skipped() {
         return;
     }
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { buffer_bytes: Some(1024), ..WgpuOverrides::default() };
     let device = Device::wgpu_overriding(&name, overrides, Fusion::On).unwrap();
     assert!(compare_all(&device, 2000..2000 + random_graphs() / 5).steps > 0);

@@ -10,7 +10,7 @@ use gradloom_runtime::{Device, Infer, Session, WgpuOverrides};
 
 /// Compiles a program for a device on which a kernel is changed, and gives the line that the kernel comes from.
 fn compile(dispatch: fn(&mut Dispatch)) -> (Result<Infer<1, Tensor>, Error>, u32) {
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { dispatch: Some(dispatch), ..WgpuOverrides::default() };
     let device = Device::wgpu_overriding(&name, overrides, Fusion::Off).unwrap();
     let session = Session::new(Linear::new(5, 7), &device, 1).unwrap();

@@ -95,11 +95,9 @@ pub fn widen(values: &[f32]) -> Vec<f64> {
 /// The adapter under test: one whose name contains `GRADLOOM_ADAPTER`, or any. `None`, which is said, where there is no adapter at all.
 #[cfg(feature = "wgpu")]
 pub fn gpu() -> Option<gradloom::Device> {
-    if gradloom::adapters().is_empty() {
-        assert!(std::env::var_os("GRADLOOM_NEEDS_ADAPTER").is_none(), "there is no WebGPU adapter");
-        println!("skipped: no WebGPU adapter (`apt-get install mesa-vulkan-drivers libvulkan1` brings one)");
+    if gradloom_testing::adapter::skipped(gradloom::adapters().is_empty()) {
         return None;
     }
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     Some(gradloom::Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}")))
 }

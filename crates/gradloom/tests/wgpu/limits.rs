@@ -26,7 +26,7 @@ impl Model {
 }
 
 fn device(limit: fn(&mut gradloom_codegen::wgsl::Limits)) -> Device {
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     Device::wgpu_limited(&name, limit, Fusion::On).unwrap_or_else(|error| panic!("{error}"))
 }
 

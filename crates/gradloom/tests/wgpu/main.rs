@@ -13,18 +13,13 @@ use gradloom::{AdamW, Device, ErrorKind, Schedule, Tensor, Train, Trainer, f32, 
 
 /// The device under test: an adapter whose name contains `GRADLOOM_ADAPTER`, or any.
 fn device() -> Device {
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     Device::wgpu_named(&name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether there is no adapter, which is said.
 fn skipped() -> bool {
-    let none = gradloom::adapters().is_empty();
-    if none {
-        assert!(std::env::var_os("GRADLOOM_NEEDS_ADAPTER").is_none(), "there is no WebGPU adapter");
-        println!("skipped: no WebGPU adapter (`apt-get install mesa-vulkan-drivers libvulkan1` brings one)");
-    }
-    none
+    gradloom_testing::adapter::skipped(gradloom::adapters().is_empty())
 }
 
 #[derive(Module)]

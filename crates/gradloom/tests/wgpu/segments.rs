@@ -8,7 +8,7 @@ use gradloom::{Device, ErrorKind, Retention, Session, Train, f32, i32};
 
 /// The device under test with buffers of at most so many bytes.
 fn small(buffer_bytes: u64) -> Device {
-    let name = std::env::var("GRADLOOM_ADAPTER").unwrap_or_default();
+    let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { buffer_bytes: Some(buffer_bytes), ..WgpuOverrides::default() };
     Device::wgpu_overriding(&name, overrides, Fusion::On).unwrap()
 }

@@ -1,0 +1,18 @@
+//! Which GPU tests run on: the environment says so.
+
+/// Part of the adapter's name, from `GRADLOOM_ADAPTER`; empty where any will do.
+pub fn name() -> String {
+    std::env::var("GRADLOOM_ADAPTER").unwrap_or_default()
+}
+
+/// Whether a test is to be skipped, which is said, as there is no adapter.
+///
+/// # Panics
+/// When there is none though `GRADLOOM_NEEDS_ADAPTER` is set.
+pub fn skipped(none: bool) -> bool {
+    if none {
+        assert!(std::env::var_os("GRADLOOM_NEEDS_ADAPTER").is_none(), "there is no WebGPU adapter");
+        println!("skipped: no WebGPU adapter (`apt-get install mesa-vulkan-drivers libvulkan1` brings one)");
+    }
+    none
+}
