@@ -91,7 +91,6 @@ impl<T: Target> Lowering<'_, T> {
             return;
         }
         self.finish_for(&reads);
-        let waiting = self.unfinished.len();
         if !once {
             self.cut(op, &mut kernel, &mut reads, &mut writes);
         }
@@ -99,7 +98,7 @@ impl<T: Target> Lowering<'_, T> {
         if commit {
             self.finish();
         }
-        self.finish_large(waiting);
+        self.finish_large();
     }
 
     /// Adds a launch, whose reads are finished.

@@ -57,11 +57,13 @@ impl<T: Target> Lowering<'_, T> {
                     }
                 }
             }
-            Kernel::Op(OpKind::Dot(axes)) => self.cut_product(op, axes, reads, writes),
+            Kernel::Op(OpKind::Dot(axes)) => {
+                if let Some(cut) = self.cut_product(op, axes, reads, writes) {
+                    *axes = cut;
+                }
+            }
             Kernel::Dot { axes, epilogue } if is_plain(epilogue) => {
-                let mut cut = axes.clone();
-                self.cut_product(op, &mut cut, reads, writes);
-                if cut != *axes {
+                if let Some(cut) = self.cut_product(op, axes, reads, writes) {
                     *kernel = Kernel::Op(OpKind::Dot(cut));
                 }
             }
@@ -76,29 +78,32 @@ impl<T: Target> Lowering<'_, T> {
         parts
     }
 
-    fn cut_product(&mut self, op: OpId, axes: &mut DotAxes, reads: &mut [Access], writes: &mut [Access]) {
+    /// Makes a batch of a product, whose results are the parts of its sums; gives its axes.
+    fn cut_product(
+        &mut self,
+        op: OpId,
+        axes: &DotAxes,
+        reads: &mut [Access],
+        writes: &mut [Access],
+    ) -> Option<DotAxes> {
         let parts = self.target.product_parts(axes, reads);
         let elements = writes[0].layout.shape.elements();
         if parts <= 1 || parts * elements * 4 > MOST_WAITING {
-            return;
+            return None;
         }
-        let Some((cut, [lhs, rhs])) = cut_terms(axes, parts, [&reads[0].layout, &reads[1].layout]) else {
-            return;
-        };
+        let (cut, [lhs, rhs]) = cut_terms(axes, parts, [&reads[0].layout, &reads[1].layout])?;
+        let layout = Layout::contiguous(&cut.result_shape(&lhs.shape, &rhs.shape));
         (reads[0].layout, reads[1].layout) = (lhs, rhs);
         let sums = self.parts(op, ReduceOp::Sum, [parts, elements], &writes[0]);
-        let shape = cut.result_shape(&reads[0].layout.shape, &reads[1].layout.shape);
-        writes[0] = Access { layout: Layout::contiguous(&shape), ..sums };
-        *axes = cut;
+        writes[0] = Access { layout, ..sums };
+        Some(cut)
     }
 
-    /// Finishes those sums from number `first` on whose parts are too large to wait.
-    pub(super) fn finish_large(&mut self, first: usize) {
-        let (large, wait): (Vec<_>, Vec<_>) = self
-            .unfinished
-            .drain(first.min(self.unfinished.len())..)
-            .partition(|sum| sum.bytes() > MOST_WAITING);
-        self.unfinished.extend(wait);
+    /// Finishes those sums whose parts are too large to wait.
+    pub(super) fn finish_large(&mut self) {
+        let (large, wait): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.unfinished).into_iter().partition(|sum| sum.bytes() > MOST_WAITING);
+        self.unfinished = wait;
         self.finish_all(large);
     }
 
