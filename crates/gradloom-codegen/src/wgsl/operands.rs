@@ -103,51 +103,46 @@ impl Operands {
     /// The bindings of a launch; `together`: the values of a segment share one.
     pub fn new(launch: &Launch, context: &Context<'_>, together: bool) -> Self {
         let Context { plan, cuts, .. } = *context;
-        let span = |access: &Access| span(access, context);
         // What has no elements is never looked at, so it needs no binding.
         let empty = |access: &Access| access.layout.shape.elements() == 0;
-        let accesses = || launch.reads.iter().chain(&launch.writes).filter(|access| !empty(access));
-        let mut spans: Vec<(Region, Range<usize>)> = accesses().map(span).collect();
+        let needed: Vec<Option<(Region, Range<usize>)>> = launch
+            .reads
+            .iter()
+            .chain(&launch.writes)
+            .map(|access| (!empty(access)).then(|| span(access, context)))
+            .collect();
+        let mut spans: Vec<(Region, Range<usize>)> = needed.iter().flatten().cloned().collect();
         merge(&mut spans, cuts, |a, b| a.start < b.end && b.start < a.end);
         if together {
             merge(&mut spans, cuts, |_, _| true);
         }
         // In the order of their use, so that equal kernels are equal shaders wherever their values lie.
-        let of = |spans: &[(Region, Range<usize>)], access: &Access| {
-            let (region, range) = span(access);
-            let holds = |(r, s): &(Region, Range<usize>)| {
-                *r == region && s.start <= range.start && range.end <= s.end
+        let mut used: Vec<(Region, Range<usize>)> = Vec::new();
+        let mut binding_of = |(region, range): &(Region, Range<usize>)| {
+            let holds = |(r, s): &&(Region, Range<usize>)| {
+                r == region && s.start <= range.start && range.end <= s.end
             };
-            spans.iter().position(holds).expect("every value has a binding")
+            used.iter().position(|span| holds(&span)).unwrap_or_else(|| {
+                used.push(spans.iter().find(holds).expect("every value has a binding").clone());
+                used.len() - 1
+            })
         };
-        let mut used = Vec::new();
-        for binding in accesses().map(|access| of(&spans, access)) {
-            if !used.contains(&binding) {
-                used.push(binding);
-            }
-        }
-        let spans: Vec<(Region, Range<usize>)> = used.into_iter().map(|i| spans[i].clone()).collect();
-        let place = |access: &Access| {
-            if empty(access) {
-                return Operand {
-                    binding: NONE,
-                    base: 0,
-                    dtype: access.dtype,
-                    layout: access.layout.clone(),
-                    start: None,
-                };
-            }
-            let binding = of(&spans, access);
-            let (_, range) = span(access);
-            let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
+        let bound: Vec<Option<usize>> = needed.iter().map(|span| Some(binding_of(span.as_ref()?))).collect();
+        let spans = used;
+        let place = |(i, access): (usize, &Access)| {
             let mut layout = access.layout.clone();
+            let (Some(binding), Some((_, range))) = (bound[i], &needed[i]) else {
+                return Operand { binding: NONE, base: 0, dtype: access.dtype, layout, start: None };
+            };
+            let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
             // Counted from where the binding could begin.
             layout.offset -= range.start.saturating_sub(offset) / access.dtype.bytes();
             let base = offset.max(range.start) - spans[binding].1.start;
             Operand { binding, base, dtype: access.dtype, layout, start: None }
         };
-        let (reads, writes): (Vec<_>, Vec<_>) =
-            (launch.reads.iter().map(place).collect(), launch.writes.iter().map(place).collect());
+        let mut reads: Vec<Operand> =
+            launch.reads.iter().chain(&launch.writes).enumerate().map(place).collect();
+        let writes = reads.split_off(launch.reads.len());
         let bindings = spans
             .iter()
             .enumerate()
@@ -175,8 +170,7 @@ pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<usi
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
     if buffer.role == Role::Scalar {
         // One block, bound as a whole.
-        let ends = plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes);
-        return (Region::Step, 0..ends.max().unwrap_or(4));
+        return (Region::Step, 0..plan.scalar_bytes());
     }
     let mut used = 0..buffer.bytes.max(1);
     if buffer.bytes > limits.binding_bytes {

@@ -80,6 +80,12 @@ fn place_scalars(plan: &mut Plan) -> usize {
 }
 
 impl Plan {
+    /// Bytes of the per-step block of scalars, at the start of the step arena.
+    pub fn scalar_bytes(&self) -> usize {
+        let scalars = self.buffers.iter().filter(|b| b.role == Role::Scalar);
+        scalars.map(|b| b.bytes.next_multiple_of(SCALAR_ALIGNMENT)).sum()
+    }
+
     /// The same plan with bytes of its own for every value of the step arena. It takes far more memory; a wrong result that it
     /// does not have points at the placement.
     pub fn without_sharing(mut self) -> Self {

@@ -15,7 +15,7 @@ use gradloom_codegen::wgsl::{Bound, Choices, Context, Dispatch, Operands, Shader
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch};
-use gradloom_core::plan::{Plan, Region, Role};
+use gradloom_core::plan::{Plan, Region};
 use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl WgpuProgram {
             memory,
             pause: pause(plan, &steps),
             steps,
-            scalars: vec![0; scalar_bytes(plan)],
+            scalars: vec![0; plan.scalar_bytes()],
             changed_scalars: Vec::new(),
             results: Arc::new(Results::new(gpu, graph, plan)),
             unique: texts.iter().map(|(_, dispatch)| &dispatch.source).collect::<HashSet<_>>().len(),
@@ -198,12 +198,6 @@ fn pause(plan: &Plan, steps: &[Ready]) -> usize {
     }
     let commits = |ready: &Ready| matches!(ready.part, Part::Launch(launch) if launch >= plan.first_commit());
     steps.iter().position(commits).unwrap_or(steps.len())
-}
-
-/// Bytes of the per-step block, whole words.
-fn scalar_bytes(plan: &Plan) -> usize {
-    let ends = plan.buffers.iter().filter(|b| b.role == Role::Scalar).map(|b| b.offset + b.bytes);
-    ends.max().unwrap_or(0).next_multiple_of(4)
 }
 
 /// Makes bind groups, with the tables that shaders have of their own.
