@@ -6,16 +6,15 @@
 //! Always holds: what a workgroup computes depends on its part alone.
 
 use super::body::{Nodes, Place};
-use super::operands::{Operand, span};
+use super::operands::Operand;
 use super::source::{Source, WORKGROUP, type_name};
-use super::{Context, Dispatch, Limits, Operands, Shaders, checked};
+use super::{Context, Dispatch, Operands, Shaders, checked};
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{
     Access, Body, Kernel, Launch, Layout, Level, NodeId, NodeKind, Part, Phase, Store,
 };
-use gradloom_core::plan::{ALIGNMENT, Region};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Elements of a workgroup: a few for each invocation, so that finding the part is a small share of the work.
@@ -29,7 +28,7 @@ const LANES: usize = WORKGROUP as usize / COLUMNS;
 
 /// What the parts of a class have in common.
 #[derive(Clone, Copy, PartialEq)]
-enum Shape {
+enum Form {
     /// Each result from the elements at its position.
     Map,
     /// One result, of all positions.
@@ -38,7 +37,7 @@ enum Shape {
     Columns(ReduceOp, NodeId),
 }
 
-impl Shape {
+impl Form {
     fn of(body: &Body) -> Option<Self> {
         let by_position = |s: &Store| matches!(s, Store::Whole { level: Level::Element, .. });
         match body.stores[..] {
@@ -65,93 +64,14 @@ impl Shape {
     }
 }
 
+/// Whether each result of a body is made from what stands at its position.
+pub(super) fn is_map(body: &Body) -> bool {
+    Form::of(body) == Some(Form::Map)
+}
+
 /// Whether a body gives nothing but sums of columns so short that one dispatch takes them.
 pub(super) fn is_short(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
-    matches!(Shape::of(body), Some(Shape::Columns(..))) && fits(body, reads, writes)
-}
-
-/// A launch as the only part of a group.
-pub(super) fn only(launch: &Launch) -> Part {
-    Part {
-        kernel: launch.kernel.clone(),
-        reads: 0..launch.reads.len(),
-        writes: 0..launch.writes.len(),
-        workspace: 0..launch.workspace,
-    }
-}
-
-/// Parts that run together, by their numbers; a part that runs alone has its own list.
-pub(super) fn crews(parts: &[Part], launch: &Launch, context: &Context<'_>) -> Vec<Vec<usize>> {
-    let mut crews: Vec<(Option<String>, Covers, Vec<usize>)> = Vec::new();
-    for (i, part) in parts.iter().enumerate() {
-        let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
-        let class = class(part, reads, writes);
-        let own = Covers::new(reads.iter().chain(writes), context);
-        let fits = |(other, covers, _): &&mut (Option<String>, Covers, Vec<usize>)| {
-            class.is_some() && class == *other && covers.takes(&own, context)
-        };
-        match crews.iter_mut().find(fits) {
-            Some((_, covers, members)) => {
-                covers.add(&own);
-                members.push(i);
-            }
-            None => crews.push((class, own, vec![i])),
-        }
-    }
-    crews.into_iter().map(|(.., members)| members).collect()
-}
-
-/// The launch as a group in which maps over values that are too large for a binding are cut into parts; `None` if there is none.
-pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
-    let whole = vec![only(launch)];
-    let parts = if let Kernel::Group(parts) = &launch.kernel { parts } else { &whole };
-    let operands = |part: &Part| {
-        (launch.reads[part.reads.clone()].to_vec(), launch.writes[part.writes.clone()].to_vec())
-    };
-    // A binding may have to begin a little before the elements.
-    let most = limits.binding_bytes.saturating_sub(ALIGNMENT).max(ALIGNMENT) / ALIGNMENT * (ALIGNMENT / 4);
-    let is_large = |part: &Part| {
-        let (reads, writes) = operands(part);
-        matches!(&part.kernel, Kernel::Loop(body) if body.rows * body.columns > most)
-            && matches!(&part.kernel, Kernel::Loop(body) if Shape::of(body) == Some(Shape::Map))
-            && class(part, &reads, &writes).is_some()
-    };
-    if !parts.iter().any(is_large) {
-        return None;
-    }
-    let mut cut = Launch { reads: Vec::new(), writes: Vec::new(), may_alias: Vec::new(), ..launch.clone() };
-    let mut pieces: Vec<Part> = Vec::new();
-    for part in parts {
-        let (reads, writes) = operands(part);
-        let count = if is_large(part) { body_of(part).rows * body_of(part).columns } else { 0 };
-        for start in (0..count.max(1)).step_by(most) {
-            let length = most.min(count.saturating_sub(start));
-            let piece = |access: &Access| match count > 0 && access.layout.shape.elements() == count {
-                true => {
-                    let layout = Layout::new(access.layout.offset + start, [length].into(), vec![1]);
-                    Access { layout, ..access.clone() }
-                }
-                false => access.clone(),
-            };
-            let kernel = match &part.kernel {
-                Kernel::Loop(body) if count > 0 => {
-                    Kernel::Loop(Body { rows: 1, columns: length, ..body.clone() })
-                }
-                kernel => kernel.clone(),
-            };
-            let (first_read, first_write) = (cut.reads.len(), cut.writes.len());
-            cut.reads.extend(reads.iter().map(piece));
-            cut.writes.extend(writes.iter().map(piece));
-            pieces.push(Part {
-                kernel,
-                reads: first_read..cut.reads.len(),
-                writes: first_write..cut.writes.len(),
-                workspace: part.workspace.clone(),
-            });
-        }
-    }
-    cut.kernel = Kernel::Group(pieces);
-    Some(cut)
+    matches!(Form::of(body), Some(Form::Columns(..))) && fits(body, reads, writes)
 }
 
 /// Whether a part runs by a table even if it is the only one.
@@ -160,48 +80,10 @@ pub(super) fn is_columns(part: &Part, launch: &Launch) -> bool {
     matches!(&part.kernel, Kernel::Loop(body) if is_short(body, reads, writes))
 }
 
-/// What operands that one name stands for cover: they share a binding.
-struct Covers {
-    /// Region and segment of each operand and result: the same for all parts.
-    places: Vec<(Region, usize)>,
-    /// Bytes from the first to the last of each of these.
-    ranges: BTreeMap<(Region, usize), Range<usize>>,
-}
-
-impl Covers {
-    fn new<'a>(accesses: impl Iterator<Item = &'a Access>, context: &Context<'_>) -> Self {
-        let mut covers = Self { places: Vec::new(), ranges: BTreeMap::new() };
-        for access in accesses {
-            let (region, range) = span(access, context);
-            let place = (region, context.cuts.segment(region, range.start));
-            covers.places.push(place);
-            covers.cover(place, &range);
-        }
-        covers
-    }
-
-    fn cover(&mut self, place: (Region, usize), range: &Range<usize>) {
-        let own = self.ranges.entry(place).or_insert_with(|| range.clone());
-        *own = own.start.min(range.start)..own.end.max(range.end);
-    }
-
-    fn takes(&self, other: &Self, context: &Context<'_>) -> bool {
-        let small = |(place, range): (&(Region, usize), &Range<usize>)| {
-            let own = self.ranges.get(place).unwrap_or(range);
-            own.end.max(range.end) - own.start.min(range.start) <= context.limits.binding_bytes
-        };
-        self.places == other.places && other.ranges.iter().all(small)
-    }
-
-    fn add(&mut self, other: &Self) {
-        other.ranges.iter().for_each(|(&place, range)| self.cover(place, range));
-    }
-}
-
 /// What parts have in common that run in one dispatch: their expression, by its text.
-fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<String> {
+pub(super) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<String> {
     let Kernel::Loop(body) = &part.kernel else { return None };
-    let shape = Shape::of(body)?;
+    let form = Form::of(body)?;
     if !fits(body, reads, writes) {
         return None;
     }
@@ -210,11 +92,11 @@ fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<String> {
         nodes: body.nodes[..=node.index()].to_vec(),
         ..body.clone()
     };
-    Some(match shape {
-        Shape::Map => body.to_string(),
+    Some(match form {
+        Form::Map => body.to_string(),
         // Along a row, or across rows of one column: the same.
-        Shape::Total(op, node) => format!("{} {node} of\n{}", op.name(), up_to(node)),
-        Shape::Columns(op, node) => format!("columns {} {node} of\n{}", op.name(), up_to(node)),
+        Form::Total(op, node) => format!("{} {node} of\n{}", op.name(), up_to(node)),
+        Form::Columns(op, node) => format!("columns {} {node} of\n{}", op.name(), up_to(node)),
     })
 }
 
@@ -227,9 +109,7 @@ fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
             Level::Element => reads[read].layout.is_contiguous(),
         },
         // The total itself.
-        NodeKind::Reduce(..) => {
-            matches!(Shape::of(body), Some(Shape::Total(..))) && i + 1 == body.nodes.len()
-        }
+        NodeKind::Reduce(..) => matches!(Form::of(body), Some(Form::Total(..))) && i + 1 == body.nodes.len(),
         NodeKind::Column | NodeKind::CheckIndex { .. } => false,
         _ => true,
     });
@@ -261,17 +141,17 @@ pub(super) fn together(
     let table = Table::new(&operands, parts);
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&table.operands, context.limits, gated, number);
-    let dispatches = match table.shape {
-        Shape::Map => vec![map(&table, source(), parts)],
-        Shape::Total(op, node) => {
+    let dispatches = match table.form {
+        Form::Map => vec![map(&table, source(), parts)],
+        Form::Total(op, node) => {
             vec![shares(&table, source(), parts, op, node), totals(&table, source(), parts, op, node)]
         }
-        Shape::Columns(op, node) => vec![columns(&table, source(), parts, op, node)],
+        Form::Columns(op, node) => vec![columns(&table, source(), parts, op, node)],
     };
     checked(Shaders { operands, dispatches }, launch, context)
 }
 
-fn body_of(part: &Part) -> &Body {
+pub(super) fn body_of(part: &Part) -> &Body {
     match &part.kernel {
         Kernel::Loop(body) => body,
         _ => unreachable!("parts of a class are loops"),
@@ -283,7 +163,7 @@ const HEADER: usize = 3;
 
 /// Which workgroups belong to which part, and where its operands start.
 struct Table {
-    shape: Shape,
+    form: Form,
     /// For each part its first workgroup, its rows and columns, and the starts of its operands and results; then the number of workgroups.
     numbers: Vec<u32>,
     /// Numbers of a part.
@@ -296,7 +176,7 @@ struct Table {
 
 impl Table {
     fn new(operands: &Operands, parts: &[&Part]) -> Self {
-        let shape = Shape::of(body_of(parts[0])).expect("parts of a class have a shape");
+        let form = Form::of(body_of(parts[0])).expect("parts of a class have a form");
         let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
         let mut numbers: Vec<u32> = Vec::new();
         let mut groups = 0;
@@ -306,7 +186,7 @@ impl Table {
             let own =
                 operands.reads[i * reads..][..reads].iter().chain(&operands.writes[i * writes..][..writes]);
             numbers.extend(own.map(|operand| (operand.base / 4 + operand.layout.offset) as u32));
-            groups += shape.groups(body);
+            groups += form.groups(body);
         }
         numbers.push(groups as u32);
         // Indexed by the position, also if the first part has but one.
@@ -328,7 +208,7 @@ impl Table {
             reads: operands.reads[..reads].iter().enumerate().map(|(i, o)| shift(o, i)).collect(),
             writes: operands.writes[..writes].iter().enumerate().map(|(i, o)| shift(o, reads + i)).collect(),
         };
-        Self { shape, numbers, width: HEADER + reads + writes, groups, operands }
+        Self { form, numbers, width: HEADER + reads + writes, groups, operands }
     }
 
     /// Names the starts of a part's operands.
@@ -427,8 +307,8 @@ pub(super) fn workspace(parts: &[Part], reads: &[Access], writes: &[Access]) -> 
     for part in parts {
         let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
         let Some(class) = class else { continue };
-        if let Some(shape @ Shape::Total(..)) = Shape::of(body_of(part)) {
-            *bytes.entry(class).or_default() += 4 * shape.groups(body_of(part));
+        if let Some(form @ Form::Total(..)) = Form::of(body_of(part)) {
+            *bytes.entry(class).or_default() += 4 * form.groups(body_of(part));
         }
     }
     bytes.into_values().max().unwrap_or(0)

@@ -6,6 +6,7 @@ use super::reduce::as_body;
 use super::rows::{RowSchedule, reduces_columns, row_workspace};
 use super::scatter::scatter_workspace;
 use super::{Choices, Limits};
+use crate::cpu::DotProblem;
 use crate::lower::Target;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
@@ -21,18 +22,39 @@ pub fn lower(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowere
 }
 
 /// Lowers kernels for an adapter with these limits; `choices` say how products are computed.
-pub fn lower_fused(graph: &Graph, mut fused: Fused, limits: &Limits, choices: &Choices) -> Lowered {
+pub fn lower_fused(graph: &Graph, fused: Fused, limits: &Limits, choices: &Choices) -> Lowered {
+    lowered(graph, fused, &Wgsl { limits, choices, cuts_products: true })
+}
+
+/// The products of a program, each once: those that lowering makes with these choices, and, whole, those that it cuts into parts, as how a product is
+/// cut is part of its choice.
+pub fn products(graph: &Graph, fused: &Fused, limits: &Limits, choices: &Choices) -> Vec<DotProblem> {
+    let mut found = Vec::new();
+    for cuts_products in [false, true] {
+        let lowered = lowered(graph, fused.clone(), &Wgsl { limits, choices, cuts_products });
+        for problem in super::product::problems(&lowered) {
+            if !found.contains(&problem) {
+                found.push(problem);
+            }
+        }
+    }
+    found
+}
+
+fn lowered(graph: &Graph, mut fused: Fused, target: &Wgsl<'_>) -> Lowered {
     for spec in &mut fused.kernels {
         if let Kernel::Op(OpKind::Reduce { op, axes }) = &spec.kernel {
             spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
         }
     }
-    crate::lower::lower(graph, fused, &Wgsl { limits, choices })
+    crate::lower::lower(graph, fused, target)
 }
 
 struct Wgsl<'l> {
     limits: &'l Limits,
     choices: &'l Choices,
+    /// Whether long sums of products may be cut into parts that wait.
+    cuts_products: bool,
 }
 
 impl Target for Wgsl<'_> {
@@ -80,6 +102,9 @@ impl Target for Wgsl<'_> {
     }
 
     fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {
+        if !self.cuts_products {
+            return 1;
+        }
         super::product::parts(axes, [&reads[0].layout, &reads[1].layout], self.limits, self.choices)
     }
 }

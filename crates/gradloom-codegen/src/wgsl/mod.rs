@@ -6,6 +6,7 @@
 
 mod attention;
 mod body;
+mod crews;
 pub mod dot;
 mod elementwise;
 mod expression;
@@ -19,6 +20,7 @@ mod lower;
 mod map;
 mod movement;
 mod operands;
+mod pieces;
 mod product;
 mod random;
 mod reduce;
@@ -30,9 +32,9 @@ mod writer;
 pub use dot::{Choices, Precision};
 pub use guards::{STATUS_WORDS, Verdict, guards};
 pub use limits::Limits;
-pub use lower::{lower, lower_fused};
+pub use lower::{lower, lower_fused, products};
 pub use operands::{Binding, Cuts, Element, Operand, Operands};
-pub use product::{product_alone, products};
+pub use product::product_alone;
 pub use writer::Writer;
 
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -111,12 +113,12 @@ pub struct Context<'a> {
 /// # Errors
 /// When the kernel cannot run on an adapter with these limits.
 pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Vec<Shaders>> {
-    let cut = group::in_pieces(launch, context.limits);
+    let cut = pieces::in_pieces(launch, context.limits);
     let launch = cut.as_ref().unwrap_or(launch);
     let parts = match &launch.kernel {
         Kernel::Group(parts) => parts,
         Kernel::Loop(body) if group::is_short(body, &launch.reads, &launch.writes) => {
-            &vec![group::only(launch)]
+            &vec![pieces::only(launch)]
         }
         _ => return Ok(vec![one(launch, number, context)?]),
     };
@@ -127,7 +129,7 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
             group::together(launch, &members, number, context)
         }
     };
-    group::crews(parts, launch, context).into_iter().map(crew).collect()
+    crews::crews(parts, launch, context).into_iter().map(crew).collect()
 }
 
 /// The shaders of a part as a launch of its own.

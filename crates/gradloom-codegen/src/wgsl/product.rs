@@ -50,8 +50,8 @@ pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes) {
     }
 }
 
-/// The products of a program that have anything to compute, each once, in the order of the launches.
-pub fn products(lowered: &Lowered) -> Vec<DotProblem> {
+/// The products of launches that have anything to compute, each once, in their order.
+pub(crate) fn problems(lowered: &Lowered) -> Vec<DotProblem> {
     let mut found = Vec::new();
     let mut add = |kernel: &Kernel, reads: &[Access]| {
         if let Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } = kernel {

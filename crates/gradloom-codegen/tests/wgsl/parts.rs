@@ -1,7 +1,8 @@
 //! Sums in parts: which kernels leave them, and where they are taken together.
 
 use super::{adapters, checked, graph, plan};
-use gradloom_codegen::wgsl::Limits;
+use gradloom_codegen::wgsl::{Choices, Limits, products};
+use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::kernel::{Kernel, Store};
 use gradloom_core::plan::Plan;
 
@@ -97,4 +98,18 @@ fn the_terms_of_a_small_weights_gradient_become_a_batch() {
     for limits in adapters() {
         checked(&graph(&text(64)), &limits);
     }
+}
+
+/// How a product is cut is part of its choice, so the whole one is to be measured as well as the parts.
+#[test]
+fn a_product_that_is_cut_is_also_named_whole() {
+    let graph = graph(
+        "%0: f32[4096, 64] = input \"x\"\n%1: f32[4096, 64] = input \"y\"\n\
+         %2: f32[64, 64] = dot %0, %1 {lhs_contract=[0], rhs_contract=[0]}\noutput \"a\" %2",
+    );
+    let fused = fuse(&graph, Fusion::On).unwrap();
+    let products = products(&graph, &fused, &portable(), &Choices::default());
+    let terms: Vec<(usize, usize)> = products.iter().map(|p| (p.batch_count(), p.k)).collect();
+    assert_eq!(terms[0], (1, 4096));
+    assert!(terms.len() == 2 && terms[1].0 > 1 && terms[1].0 * terms[1].1 == 4096, "{terms:?}");
 }

@@ -106,17 +106,18 @@ impl Backend for WgpuBackend {
 
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
         let fused = fuse(graph, self.fusion)?;
-        let mut choices = self.choices();
-        loop {
-            let lowered = wgsl::lower_fused(graph, fused.clone(), &self.gpu.limits, &choices);
-            let Some(tuner) = &self.tuner else { return Ok(lowered) };
-            let measured = tuner.choices_for(&wgsl::products(&lowered));
-            if measured == choices {
-                return Ok(lowered);
+        let (limits, mut choices) = (&self.gpu.limits, self.choices());
+        if let Some(tuner) = &self.tuner {
+            // What was measured may cut a product into other parts, which are to be measured too.
+            loop {
+                let measured = tuner.choices_for(&wgsl::products(graph, &fused, limits, &choices));
+                if measured == choices {
+                    break;
+                }
+                choices = measured;
             }
-            // A product that is now cut into other parts is a new one, to be measured too.
-            choices = measured;
         }
+        Ok(wgsl::lower_fused(graph, fused, limits, &choices))
     }
 
     fn allocate(&self, bytes: usize) -> Option<Memory> {

@@ -1,0 +1,70 @@
+//! Which parts of a group run together.
+//!
+//! In: a group's parts. Out: crews of parts that compute the same ([`class`]), whose operands one name can stand for: they share a binding.
+
+use super::Context;
+use super::group::class;
+use super::operands::span;
+use gradloom_core::kernel::{Access, Launch, Part};
+use gradloom_core::plan::Region;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Parts that run together, by their numbers; a part that runs alone has its own list.
+pub(super) fn crews(parts: &[Part], launch: &Launch, context: &Context<'_>) -> Vec<Vec<usize>> {
+    let mut crews: Vec<(Option<String>, Covers, Vec<usize>)> = Vec::new();
+    for (i, part) in parts.iter().enumerate() {
+        let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
+        let class = class(part, reads, writes);
+        let own = Covers::new(reads.iter().chain(writes), context);
+        let fits = |(other, covers, _): &&mut (Option<String>, Covers, Vec<usize>)| {
+            class.is_some() && class == *other && covers.takes(&own, context)
+        };
+        match crews.iter_mut().find(fits) {
+            Some((_, covers, members)) => {
+                covers.add(&own);
+                members.push(i);
+            }
+            None => crews.push((class, own, vec![i])),
+        }
+    }
+    crews.into_iter().map(|(.., members)| members).collect()
+}
+
+/// What operands that one name stands for cover: they share a binding.
+struct Covers {
+    /// Region and segment of each operand and result: the same for all parts.
+    places: Vec<(Region, usize)>,
+    /// Bytes from the first to the last of each of these.
+    ranges: BTreeMap<(Region, usize), Range<usize>>,
+}
+
+impl Covers {
+    fn new<'a>(accesses: impl Iterator<Item = &'a Access>, context: &Context<'_>) -> Self {
+        let mut covers = Self { places: Vec::new(), ranges: BTreeMap::new() };
+        for access in accesses {
+            let (region, range) = span(access, context);
+            let place = (region, context.cuts.segment(region, range.start));
+            covers.places.push(place);
+            covers.cover(place, &range);
+        }
+        covers
+    }
+
+    fn cover(&mut self, place: (Region, usize), range: &Range<usize>) {
+        let own = self.ranges.entry(place).or_insert_with(|| range.clone());
+        *own = own.start.min(range.start)..own.end.max(range.end);
+    }
+
+    fn takes(&self, other: &Self, context: &Context<'_>) -> bool {
+        let small = |(place, range): (&(Region, usize), &Range<usize>)| {
+            let own = self.ranges.get(place).unwrap_or(range);
+            own.end.max(range.end) - own.start.min(range.start) <= context.limits.binding_bytes
+        };
+        self.places == other.places && other.ranges.iter().all(small)
+    }
+
+    fn add(&mut self, other: &Self) {
+        other.ranges.iter().for_each(|(&place, range)| self.cover(place, range));
+    }
+}

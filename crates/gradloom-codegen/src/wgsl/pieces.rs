@@ -1,0 +1,80 @@
+//! Maps over values that are larger than a binding, cut into maps over pieces of them.
+//!
+//! Other kernels choose between the pieces as they run (`source.rs`); the optimizer's would have too many bindings for that.
+
+use super::Limits;
+use super::group::{body_of, class, is_map};
+use gradloom_core::kernel::{Access, Body, Kernel, Launch, Layout, Part};
+use gradloom_core::plan::ALIGNMENT;
+
+/// A launch as the only part of a group.
+pub(super) fn only(launch: &Launch) -> Part {
+    Part {
+        kernel: launch.kernel.clone(),
+        reads: 0..launch.reads.len(),
+        writes: 0..launch.writes.len(),
+        workspace: 0..launch.workspace,
+    }
+}
+
+/// The launch as a group in which maps over large values are cut into parts; `None` if it has none.
+pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
+    let whole = [only(launch)];
+    let parts = if let Kernel::Group(parts) = &launch.kernel { &parts[..] } else { &whole };
+    // A binding may have to begin a little before the elements.
+    let most = limits.binding_bytes.saturating_sub(ALIGNMENT).max(ALIGNMENT) / ALIGNMENT * (ALIGNMENT / 4);
+    if !parts.iter().any(|part| is_large(launch, part, most)) {
+        return None;
+    }
+    let mut cut = Launch { reads: Vec::new(), writes: Vec::new(), may_alias: Vec::new(), ..launch.clone() };
+    let mut pieces = Vec::new();
+    for part in parts {
+        if !is_large(launch, part, most) {
+            pieces.push(add(&mut cut, launch, part, part.kernel.clone(), Access::clone));
+            continue;
+        }
+        let body = body_of(part);
+        let count = body.rows * body.columns;
+        for start in (0..count).step_by(most) {
+            let columns = most.min(count - start);
+            let kernel = Kernel::Loop(Body { rows: 1, columns, ..body.clone() });
+            pieces.push(add(&mut cut, launch, part, kernel, |access| match access.layout.shape.elements() {
+                all if all == count => {
+                    let layout = Layout::new(access.layout.offset + start, [columns].into(), vec![1]);
+                    Access { layout, ..access.clone() }
+                }
+                // One for all positions.
+                _ => access.clone(),
+            }));
+        }
+    }
+    cut.kernel = Kernel::Group(pieces);
+    Some(cut)
+}
+
+/// Whether a part is a map over more than so many elements that are next to each other.
+fn is_large(launch: &Launch, part: &Part, most: usize) -> bool {
+    let Kernel::Loop(body) = &part.kernel else { return false };
+    body.rows * body.columns > most
+        && is_map(body)
+        && class(part, &launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]).is_some()
+}
+
+/// Adds the operands of a part to a launch, each changed by `piece`; gives the part there.
+fn add(
+    cut: &mut Launch,
+    launch: &Launch,
+    part: &Part,
+    kernel: Kernel,
+    piece: impl Fn(&Access) -> Access,
+) -> Part {
+    let (read, write) = (cut.reads.len(), cut.writes.len());
+    cut.reads.extend(launch.reads[part.reads.clone()].iter().map(&piece));
+    cut.writes.extend(launch.writes[part.writes.clone()].iter().map(&piece));
+    Part {
+        kernel,
+        reads: read..cut.reads.len(),
+        writes: write..cut.writes.len(),
+        workspace: part.workspace.clone(),
+    }
+}
