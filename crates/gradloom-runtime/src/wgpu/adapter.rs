@@ -53,9 +53,8 @@ impl AdapterReport {
 
 /// Timestamps inside of a compute pass.
 const TIMESTAMPS: Features = Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
-/// What products of f16 matrices are made with.
-const MATRICES: Features =
-    Features::SHADER_F16.union(Features::SUBGROUP).union(Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
+/// What products of f16 matrices are made with, besides subgroups.
+const MATRICES: Features = Features::SHADER_F16.union(Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
 
 /// All adapters of this machine.
 pub fn adapters() -> Vec<AdapterReport> {

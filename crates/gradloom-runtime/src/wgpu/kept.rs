@@ -13,7 +13,7 @@ use wgpu::{Device, Features, PipelineCache, PipelineCacheDescriptor};
 const MAGIC: [u8; 8] = *b"gradlpc\x01";
 /// Bytes before the driver's own: the format and a checksum.
 const HEADER: usize = 16;
-/// A larger file is begun again: it has pipelines of programs that are long gone.
+/// A larger file is neither read nor written: it would have pipelines of programs that are long gone.
 const LARGEST: u64 = 256 << 20;
 
 /// The driver's cache, and where it is kept.
@@ -43,7 +43,7 @@ impl KeptPipelines {
 
     /// Writes what the driver has compiled so far.
     pub(super) fn save(&self) {
-        if let Some(data) = self.cache.get_data() {
+        if let Some(data) = self.cache.get_data().filter(|data| data.len() as u64 <= LARGEST) {
             let mut bytes = MAGIC.to_vec();
             bytes.extend(checksum(&data).to_le_bytes());
             bytes.extend(data);
