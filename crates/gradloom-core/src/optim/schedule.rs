@@ -35,6 +35,31 @@ pub enum Schedule {
         /// What follows.
         then: Box<Schedule>,
     },
+    /// `peak · gamma^n`, where `n` is the number of times that `every` steps have passed (PyTorch's `StepLR`).
+    Staircase {
+        /// At step 0.
+        peak: f64,
+        /// Length of a stair, at least 1.
+        every: u64,
+        /// From one stair to the next.
+        gamma: f64,
+    },
+    /// `peak · gamma^n`, where `n` is the number of milestones that were reached (PyTorch's `MultiStepLR`).
+    Milestones {
+        /// At step 0.
+        peak: f64,
+        /// Steps from which on there is a factor more.
+        milestones: Vec<u64>,
+        /// From one milestone to the next.
+        gamma: f64,
+    },
+    /// Another schedule's step 0 until step `start`, and from there on that schedule from its own step 0.
+    Delayed {
+        /// The first step of the schedule.
+        start: u64,
+        /// The schedule.
+        then: Box<Schedule>,
+    },
 }
 
 impl Schedule {
@@ -57,6 +82,14 @@ impl Schedule {
                 None => peak * (step + 1) as f64 / *steps as f64,
                 Some(later) => then.at(later),
             },
+            Schedule::Staircase { peak, every, gamma } => {
+                peak * libm::pow(*gamma, (step / (*every).max(1)) as f64)
+            }
+            Schedule::Milestones { peak, milestones, gamma } => {
+                let reached = milestones.iter().filter(|&&milestone| milestone <= step).count();
+                peak * libm::pow(*gamma, reached as f64)
+            }
+            Schedule::Delayed { start, then } => then.at(step.saturating_sub(*start)),
         }
     }
 }
@@ -81,5 +114,11 @@ mod tests {
         assert!((all.at(10) - 0.3).abs() < 1e-15);
         assert!((all.at(15) - 0.1).abs() < 1e-15 && (all.at(1000) - 0.1).abs() < 1e-15);
         assert_eq!(Schedule::warmup_cosine(0.5, 0, 0, 0.1).at(0), 0.1);
+        let stairs = Schedule::Staircase { peak: 0.8, every: 3, gamma: 0.5 };
+        assert_eq!([0, 2, 3, 5, 6].map(|s| stairs.at(s)), [0.8, 0.8, 0.4, 0.4, 0.2]);
+        let milestones = Schedule::Milestones { peak: 0.8, milestones: vec![2, 5], gamma: 0.5 };
+        assert_eq!([0, 1, 2, 4, 5, 99].map(|s| milestones.at(s)), [0.8, 0.8, 0.4, 0.4, 0.2, 0.2]);
+        let late = Schedule::Delayed { start: 10, then: Box::new(linear) };
+        assert_eq!([0, 9, 10, 12].map(|s| late.at(s)), [1.0, 1.0, 1.0, 0.6]);
     }
 }

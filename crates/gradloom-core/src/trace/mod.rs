@@ -29,7 +29,7 @@ pub use operand::Operand;
 pub use random::uniform;
 pub use reduce::Axes;
 pub(crate) use scope::with_scope;
-pub use scope::{Traced, is_training, trace};
+pub use scope::{Recording, Traced, is_training, trace};
 pub use shape::concat;
 pub use table::{ParamTable, ParamUse, StateUse};
 pub use tensor::{Tensor, full, iota};

@@ -8,6 +8,7 @@ use crate::ir::{
 use crate::nn::{Module, Param, ParamId, StateId};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Per-step scalars that key random numbers: seed (low and high word) and attempted step.
@@ -47,6 +48,8 @@ pub(crate) struct Scope {
     sites: u32,
     /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a library.
     root: Origin,
+    /// Where ops stand that another language asks for.
+    foreign: Option<Origin>,
     pub(super) frames: Vec<Frame>,
     /// The block of each value that is not in the entry block.
     pub(super) owners: HashMap<ValueId, BlockId>,
@@ -86,14 +89,6 @@ fn is_reserved(name: &str) -> bool {
     name == "loss" || name == crate::optim::GRADIENT_NORM || name.starts_with("result.")
 }
 
-/// Removes the scope also when the closure panics.
-struct Guard;
-impl Drop for Guard {
-    fn drop(&mut self) {
-        SCOPES.with(|scopes| scopes.borrow_mut().pop());
-    }
-}
-
 /// Traces `f` over declared inputs.
 ///
 /// # Errors
@@ -106,66 +101,121 @@ pub fn trace<R>(
     f: impl FnOnce(&[Tensor]) -> R,
     results: impl FnOnce(R) -> Vec<Tensor>,
 ) -> Result<Traced> {
-    let root = Origin::caller();
-    let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
-    let mut scope = Scope {
-        graph: Graph::new(),
-        generation,
-        training,
-        table: ParamTable::of(model)?,
-        used: HashMap::new(),
-        used_states: HashMap::new(),
-        error: None,
-        sites: 0,
-        root,
-        frames: Vec::new(),
-        owners: HashMap::new(),
-    };
-    let mut tensors = Vec::new();
-    for (i, input) in inputs.iter().enumerate() {
-        if inputs[..i].iter().any(|other| other.name == input.name) {
-            return Err(Error::new(ErrorKind::Trace, format!("two inputs are called `{}`", input.name))
-                .at(scope.root.clone(), "inputs"));
-        }
-        let kind = OpKind::Input { name: input.name.clone(), ty: input.ty.clone() };
-        tensors.push(Tensor::new(scope.add_leaf(kind), generation));
-    }
-    SCOPES.with(|scopes| scopes.borrow_mut().push(scope));
-    let guard = Guard;
+    let recording = Recording::open(model, training)?;
+    let tensors = inputs.iter().map(|input| recording.input(input)).collect::<Result<Vec<_>>>()?;
     let returned = results(f(&tensors));
-    let values: Vec<ValueId> = returned.iter().map(|t| with_scope(|s| s.checked(*t))).collect();
-    let scope = SCOPES.with(|scopes| {
-        // Taken out, not popped: the guard pops what is left in its place.
-        let mut scopes = scopes.borrow_mut();
-        let top = scopes.len() - 1;
-        let empty = Scope {
+    recording.finish(&returned)
+}
+
+/// An open trace, to which ops are added one by one: for callers that cannot hand over a closure, because the model is written in another
+/// language. [`trace`] is for all others.
+///
+/// Recordings of one thread end in the reverse order of their beginning. One that is dropped is forgotten, also by a panic.
+///
+/// ```
+/// use gradloom_core::ir::Origin;
+/// use gradloom_core::trace::{Recording, f32};
+///
+/// let recording = Recording::open(&(), false)?;
+/// let x = recording.input(&f32("x", [2, 3]))?;
+/// recording.at(Some(Origin { file: "model.ts".into(), line: 7, column: 12 }));
+/// let wrong = x.matmul(x);
+/// let error = recording.finish(&[wrong]).unwrap_err();
+/// assert_eq!(error.origin().unwrap().to_string(), "model.ts:7:12");
+/// # gradloom_core::error::Result::Ok(())
+/// ```
+#[derive(Debug)]
+pub struct Recording {
+    // A trace belongs to one thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Recording {
+    /// Opens a trace of `model`. What is done with tensors belongs to it until it ends.
+    ///
+    /// # Errors
+    /// When two parameters of the model have one name.
+    #[track_caller]
+    pub fn open(model: &dyn Module, training: bool) -> Result<Self> {
+        let root = Origin::caller();
+        let scope = Scope::new(ParamTable::of(model)?, training, root);
+        SCOPES.with(|scopes| scopes.borrow_mut().push(scope));
+        Ok(Self { not_send: PhantomData })
+    }
+
+    /// Declares an input.
+    ///
+    /// # Errors
+    /// When there is one of this name.
+    pub fn input(&self, input: &Input) -> Result<Tensor> {
+        with_scope(|scope| {
+            let same = |kind: &OpKind| matches!(kind, OpKind::Input { name, .. } if *name == input.name);
+            if scope.graph.entry_ops().any(|(_, op)| same(&op.kind)) {
+                return Err(Error::new(ErrorKind::Trace, format!("two inputs are called `{}`", input.name))
+                    .at(scope.origin_of(scope.root.clone()), "inputs"));
+            }
+            let value = scope.add_leaf(OpKind::Input { name: input.name.clone(), ty: input.ty.clone() });
+            Ok(scope.tensor(value))
+        })
+    }
+
+    /// Says where the ops that follow stand in the source; with `None`, that is where they are called from.
+    pub fn at(&self, origin: Option<Origin>) {
+        with_scope(|scope| scope.foreign = origin);
+    }
+
+    /// The first error so far. The trace goes on, with a placeholder, but comes to nothing.
+    pub fn error(&self) -> Option<Error> {
+        with_scope(|scope| scope.error.clone())
+    }
+
+    /// Ends the trace.
+    ///
+    /// # Errors
+    /// The first error that an operation met.
+    pub fn finish(self, results: &[Tensor]) -> Result<Traced> {
+        let results: Vec<ValueId> = results.iter().map(|t| with_scope(|s| s.checked(*t))).collect();
+        // Taken out, not popped: dropping the recording pops what is left in its place.
+        let scope = with_scope(|scope| {
+            let empty = Scope::new(ParamTable::default(), scope.training, scope.root.clone());
+            std::mem::replace(scope, empty)
+        });
+        if let Some(error) = scope.error {
+            return Err(error);
+        }
+        let params = scope
+            .table
+            .iter()
+            .filter_map(|p| scope.used.get(&p.param.id()).map(|&v| (p.name.clone(), v, p.param.id())))
+            .collect();
+        Ok(Traced { graph: scope.graph, results, params })
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        SCOPES.with(|scopes| scopes.borrow_mut().pop());
+    }
+}
+
+impl Scope {
+    fn new(table: ParamTable, training: bool, root: Origin) -> Self {
+        Self {
             graph: Graph::new(),
-            generation: 0,
+            generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
             training,
-            table: ParamTable::default(),
+            table,
             used: HashMap::new(),
             used_states: HashMap::new(),
             error: None,
             sites: 0,
-            root: Origin { file: String::new(), line: 0, column: 0 },
+            root,
+            foreign: None,
             frames: Vec::new(),
             owners: HashMap::new(),
-        };
-        std::mem::replace(&mut scopes[top], empty)
-    });
-    drop(guard);
-    if let Some(error) = scope.error {
-        return Err(error);
+        }
     }
-    let params = scope
-        .table
-        .iter()
-        .filter_map(|p| scope.used.get(&p.param.id()).map(|&v| (p.name.clone(), v, p.param.id())))
-        .collect();
-    Ok(Traced { graph: scope.graph, results: values, params })
-}
 
-impl Scope {
     /// Adds an op to the entry block, wherever the cursor is.
     pub(crate) fn add_leaf(&mut self, kind: OpKind) -> ValueId {
         let cursor = std::mem::replace(&mut self.graph.cursor, self.graph.entry);
@@ -231,9 +281,6 @@ impl Scope {
     /// Keeps the first error.
     pub(crate) fn fail(&mut self, error: Error) {
         if self.error.is_none() {
-            // Where a panic aborts, the error might otherwise never be seen.
-            #[cfg(target_arch = "wasm32")]
-            eprintln!("{error}");
             self.error = Some(error);
         }
     }
@@ -260,6 +307,9 @@ impl Scope {
 
     /// The origin to record for a caller: its own place, unless that is inside the standard library or gradloom.
     pub(crate) fn origin_of(&self, caller: Origin) -> Origin {
+        if let Some(foreign) = &self.foreign {
+            return foreign.clone();
+        }
         let internal = caller.file.contains("/rustc/")
             || caller.file.contains("library/core/")
             || caller.file.starts_with(own_sources());

@@ -39,8 +39,8 @@ impl Tensor {
 
     /// Axis i of the result is axis `order[i]`.
     #[track_caller]
-    pub fn permute<const R: usize>(self, order: [usize; R]) -> Tensor {
-        emit(OpKind::Permute { perm: order.to_vec() }, &[self], "permute")
+    pub fn permute(self, order: impl AsRef<[usize]>) -> Tensor {
+        emit(OpKind::Permute { perm: order.as_ref().to_vec() }, &[self], "permute")
     }
 
     /// Swaps two axes; negative numbers count from the last.

@@ -1,7 +1,7 @@
 //! Segments where there is no machine code for this processor: none, so that every instruction stays interpreted.
 
 use super::execute::{Task, Tile};
-use super::native::{Positions, Step, Stream};
+use super::native::{Fetched, Positions, Step};
 use super::program::{Instruction, Program, Slot};
 
 /// See the segments of x86-64.
@@ -21,7 +21,7 @@ pub(super) fn segments(
     list: &[Instruction],
     _: Positions,
     _: &Uses,
-    _: &[(Stream, usize)],
+    _: &[Fetched],
 ) -> Vec<Step> {
     (0..list.len()).map(Step::Interpreted).collect()
 }
