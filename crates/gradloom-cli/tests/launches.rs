@@ -83,8 +83,7 @@ fn small_models_train_in_few_launches_and_little_memory() {
     }
 }
 
-/// What the same step is on a GPU: one pass in one submission, whose results come to the host when somebody reads them, or four steps later, to see
-/// whether it failed.
+/// What the same step is on a GPU: one pass in one submission, whose results come to the host when somebody reads them.
 #[cfg(feature = "wgpu")]
 #[test]
 fn a_small_model_trains_in_few_dispatches_on_a_gpu() {
@@ -102,8 +101,8 @@ fn a_small_model_trains_in_few_dispatches_on_a_gpu() {
     assert!(count("unique_kernels") <= 43, "more kernels than before: {json}");
     assert_eq!((count("passes"), count("submits")), (1, 1), "{json}");
     assert!(count("planned_peak_bytes") <= 13_000_000, "more bytes than before: {json}");
-    // Each step that is timed alone is read; then one before the clock starts, and of those in a row the last one and those that have four behind them.
-    assert_eq!(count("readbacks"), steps + 1 + 1 + (steps - 4), "{json}");
+    // Each step that is timed alone is read; then one before the clock starts, and of those in a row the last one.
+    assert_eq!(count("readbacks"), steps + 1 + 1, "{json}");
 }
 
 /// The adapter under test: the one that `GRADLOOM_ADAPTER` names, or Mesa's on the CPU. `None`, which is said, where there is none of them.

@@ -122,12 +122,16 @@ pub struct Work {
 
 /// A program whose steps are queued on a device, which decides itself whether they commit.
 pub(crate) trait Deferred {
+    /// Waits until the device has few enough steps to do for another one; nothing is copied to the host for it.
+    fn make_room(&mut self) -> Result<()>;
     /// Queues a step on what was written before. The caller has the store's turn.
     fn submit(&mut self) -> Result<Box<dyn Pending>>;
 }
 
 /// A step that was queued. Dropping it forgets its results; the step takes effect or not all the same.
 pub(crate) trait Pending: std::fmt::Debug + Send {
+    /// Number of the step among all that its program was asked for, from 0.
+    fn run(&self) -> u64;
     /// Whether [`Pending::wait`] would not have to wait; the waker is woken when that is so.
     fn poll(&mut self, waker: &Waker) -> Poll<()>;
     /// Waits for the device.
@@ -143,4 +147,17 @@ pub(crate) struct Finished {
     pub(crate) outputs: Vec<Vec<u8>>,
     /// Bytes of each guard.
     pub(crate) guards: Vec<Vec<u8>>,
+    /// The program's steps up to this one that failed, as far as they were in no other step's list.
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// A step that took no effect.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// See [`Pending::run`].
+    pub(crate) run: u64,
+    /// What kept it from its commit.
+    pub(crate) outcome: Result<Outcome>,
+    /// How many others failed since the one in the list before, of which nothing else is known.
+    pub(crate) others: u32,
 }

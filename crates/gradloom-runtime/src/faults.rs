@@ -295,6 +295,10 @@ impl Loaded for FaultyProgram {
 
 /// A queued step fails as a whole: at its submission, or when its results are read.
 impl Deferred for FaultyProgram {
+    fn make_room(&mut self) -> Result<()> {
+        self.inner.deferred().map_or(Ok(()), Deferred::make_room)
+    }
+
     fn submit(&mut self) -> Result<Box<dyn Pending>> {
         if let Some(failing) = self.faults.meet(Fault::Launch, self.plan.launches.len()) {
             return Err(failed(&format!(
@@ -315,6 +319,10 @@ struct FaultyPending {
 }
 
 impl Pending for FaultyPending {
+    fn run(&self) -> u64 {
+        self.inner.run()
+    }
+
     fn poll(&mut self, waker: &Waker) -> Poll<()> {
         self.inner.poll(waker)
     }

@@ -222,6 +222,8 @@ impl Program {
     /// When the store is lost, or the device is.
     pub(crate) fn submit(&mut self) -> Result<Option<Box<dyn Pending>>> {
         let Some(deferred) = self.loaded.deferred() else { return Ok(None) };
+        // Before the store is locked: others may read it meanwhile.
+        deferred.make_room()?;
         let store = self.store.clone();
         let _turn = store.take_turn();
         if self.graph.updates.is_empty() {

@@ -1,60 +1,13 @@
 //! What decides on the device whether a step may commit.
 //!
-//! In: the plan's guards, and the windows that its commit replaces. Out: a shader that runs between the two phases, and leaves a [`Verdict`] in the
-//! step's status. Its words: 0 the verdict; 1 the number, from 1, of the launch that trapped or whose window does not fit; 2 where: the position of the
-//! index among its operand's elements, or the axis of the window; 3 the index, as i32; 4 the number that it must be below.
+//! In: the plan's guards, and the windows that its commit replaces. Out: a shader that runs between the two phases, and leaves a
+//! [`Verdict`](super::Verdict) in the step's status, with a record of the step if it failed.
 
 use super::source::{Source, index_at};
+use super::status::{FIRST_GUARD, TRAPPED, record};
 use super::{Context, Operands, Shaders, checked};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
-
-/// Words of a step's status, which is zero when the step starts.
-pub const STATUS_WORDS: usize = 8;
-
-/// What became of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// All updates took effect.
-    Committed,
-    /// An index was out of range.
-    Trapped {
-        /// Index of the launch.
-        launch: usize,
-        /// Position of the index among the elements of its operand; the axis, of a window.
-        position: usize,
-        /// The index.
-        index: i32,
-        /// What it must be below.
-        bound: usize,
-    },
-    /// The guard with this index is not finite.
-    NotFinite(usize),
-}
-
-const TRAPPED: u32 = 1;
-const FIRST_GUARD: u32 = 2;
-
-impl Verdict {
-    /// From the words of the status.
-    pub fn new(status: [u32; STATUS_WORDS]) -> Self {
-        match status[0] {
-            0 => Verdict::Committed,
-            TRAPPED => Self::trap(status).expect("what trapped is said"),
-            guard => Verdict::NotFinite((guard - FIRST_GUARD) as usize),
-        }
-    }
-
-    /// What trapped so far, be the verdict there or not.
-    pub fn trap(status: [u32; STATUS_WORDS]) -> Option<Self> {
-        Some(Verdict::Trapped {
-            launch: (status[1] as usize).checked_sub(1)?,
-            position: status[2] as usize,
-            index: status[3].cast_signed(),
-            bound: status[4] as usize,
-        })
-    }
-}
 
 /// The shader that looks at a plan's guards and windows, and at what trapped before; `launch` is any of the plan's.
 ///
@@ -110,6 +63,7 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
     source.line("} else if (atomicLoad(&verdict) != 0xffffffffu) {");
     source.line("atomicStore(&status[0], atomicLoad(&verdict));");
     source.line("}");
+    record(&mut source);
     source.line("}");
     let dispatch = source.finish("guards", 64, 1);
     checked(Shaders { operands, dispatches: vec![dispatch] }, &launch, context)

@@ -27,14 +27,16 @@ mod reduce;
 mod rows;
 mod scatter;
 mod source;
+mod status;
 mod writer;
 
 pub use dot::{Choices, Precision};
-pub use guards::{STATUS_WORDS, Verdict, guards};
+pub use guards::guards;
 pub use limits::Limits;
 pub use lower::{lower, lower_fused, products};
 pub use operands::{Binding, Cuts, Element, Operand, Operands};
 pub use product::product_alone;
+pub use status::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD, Verdict};
 pub use writer::Writer;
 
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -77,7 +79,7 @@ pub enum Bound {
     Workspace(Range<usize>),
     /// Numbers of the launch's own.
     Table(Vec<u32>),
-    /// The step's status: [`STATUS_WORDS`] words.
+    /// The status, of the step and of those before: [`STATUS_WORDS`] words.
     Status {
         /// Whether the shader may write it.
         writable: bool,

@@ -5,6 +5,7 @@
 
 use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
+use super::status::STATUS_WORDS;
 use super::{Bound, Dispatch, Limits};
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::Layout;
@@ -245,9 +246,11 @@ impl<'a> Source<'a> {
             add("read", "entries", "array<u32>", Bound::Table(table));
         }
         if self.traps {
-            add("read_write", "status", "array<atomic<u32>, 8>", Bound::Status { writable: true });
+            let ty = format!("array<atomic<u32>, {STATUS_WORDS}>");
+            add("read_write", "status", &ty, Bound::Status { writable: true });
         } else if self.gated {
-            add("read", "status", "array<u32, 8>", Bound::Status { writable: false });
+            let ty = format!("array<u32, {STATUS_WORDS}>");
+            add("read", "status", &ty, Bound::Status { writable: false });
         }
         text.push_str(&pieces);
         text.push_str(&functions);

@@ -1,6 +1,6 @@
 //! A device that times dispatches: buffers as planned, filled with random numbers.
 
-use gradloom_codegen::wgsl::{Bound, Dispatch, Limits, Operands};
+use gradloom_codegen::wgsl::{Bound, Dispatch, Limits, Operands, STATUS_WORDS};
 use gradloom_core::ir::DType;
 use gradloom_core::plan::{Plan, Region, Role};
 use std::sync::mpsc;
@@ -134,7 +134,7 @@ impl Device {
                 Bound::Piece(..) => unreachable!("values of a benchmark fit into bindings"),
                 Bound::Workspace(range) => (&memory.scratch, range.clone()),
                 Bound::Table(numbers) => (tables[i].as_ref().expect("it was made"), 0..4 * numbers.len()),
-                Bound::Status { .. } => (&memory.status, 0..32),
+                Bound::Status { .. } => (&memory.status, 0..4 * STATUS_WORDS),
             };
             let size = std::num::NonZeroU64::new(range.len().next_multiple_of(4) as u64);
             let resource = wgpu::BufferBinding { buffer, offset: range.start as u64, size };

@@ -4,6 +4,7 @@
 //! and [`Infer`]s over the same parameters. Each stage of the way is a public value: [`Stages`].
 
 mod compile;
+mod failures;
 mod infer;
 mod session;
 mod step;

@@ -1,11 +1,11 @@
 //! A step that was submitted, and what can be read of it.
 
+use super::failures::Failures;
 use crate::backend::Pending;
 use crate::outputs::to_f32;
 use crate::program::Outcome;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -13,12 +13,14 @@ use std::task::{Poll, Waker};
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) step: u64,
+    /// Number of the run among those of the program.
+    pub(crate) run: u64,
     pub(crate) names: Arc<[(String, DType)]>,
     /// The run, while nobody waits for it.
     pub(crate) pending: Mutex<Option<Box<dyn Pending>>>,
     pub(crate) done: OnceLock<Done>,
-    /// Whether the caller has seen the error.
-    pub(crate) seen: AtomicBool,
+    /// Those of the program that nobody was told of.
+    pub(crate) failures: Arc<Failures>,
 }
 
 /// A run that has ended.
@@ -56,8 +58,14 @@ impl Slot {
         self.done.get_or_init(|| {
             let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
             let pending = pending.expect("a run is pending or done");
-            let finished = pending.wait().and_then(|f| Done::new(self.step, f.outcome, f.outputs));
-            finished.unwrap_or_else(|error| Done { error: Some(error), values: Vec::new() })
+            let done = pending.wait().and_then(|finished| {
+                self.failures.extend(finished.failures);
+                Done::new(self.step, finished.outcome, finished.outputs)
+            });
+            done.unwrap_or_else(|error| {
+                self.failures.add(self.run, error.clone());
+                Done { error: Some(error), values: Vec::new() }
+            })
         })
     }
 
@@ -67,11 +75,6 @@ impl Slot {
             Some(pending) if self.done.get().is_none() => pending.poll(waker),
             _ => Poll::Ready(()),
         }
-    }
-
-    /// Whether the run failed and nobody has seen it.
-    pub(crate) fn has_unread_error(&self) -> bool {
-        self.done().error.is_some() && !self.seen.load(Ordering::Relaxed)
     }
 }
 
@@ -93,11 +96,14 @@ impl Step {
     /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was updated then. [`ErrorKind::Lost`]
     /// when the device is lost; [`ErrorKind::Device`] when it could not hand over the results of a step that was queued, which may have taken effect
     /// ([`Train::applied_steps`](super::Train::applied_steps) tells).
+    ///
+    /// If this step took effect, but one before it failed and nobody has read that: the other step's error, which says its number. It counts as read
+    /// then, and this step can be read again.
     pub fn result(&self) -> Result<()> {
         match &self.slot.done().error {
-            None => Ok(()),
+            None => self.slot.failures.tell_before(self.slot.run),
             Some(error) => {
-                self.slot.seen.store(true, Ordering::Relaxed);
+                self.slot.failures.forget(self.slot.run);
                 Err(error.clone())
             }
         }
@@ -109,7 +115,7 @@ impl Step {
     /// As [`Step::result`].
     pub fn loss(&self) -> Result<f32> {
         self.result()?;
-        Ok(self.get(super::compile::LOSS)?[0])
+        Ok(self.value(super::compile::LOSS)?[0])
     }
 
     /// The loss before the update, without blocking the thread on devices that compute elsewhere. The future can be run by any executor, and
@@ -125,8 +131,16 @@ impl Step {
     /// A captured tensor by name, also `loss` and `gradient_norm`: row-major elements. Readable for a step that failed on a guard.
     ///
     /// # Errors
-    /// When nothing was captured under the name, or a trap ended the step before it was computed.
+    /// When nothing was captured under the name, or a trap ended the step before it was computed; an error of a step before this one, as
+    /// [`Step::result`] gives it.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
+        self.slot.done();
+        self.slot.failures.tell_before(self.slot.run)?;
+        self.value(name)
+    }
+
+    /// See [`Step::get`]. Says nothing of other steps.
+    fn value(&self, name: &str) -> Result<Vec<f32>> {
         let Some(i) = self.slot.names.iter().position(|(known, _)| known == name) else {
             let names: Vec<&str> = self.slot.names.iter().map(|(known, _)| known.as_str()).collect();
             return Err(Error::new(ErrorKind::Feed, format!("the step has no output `{name}`"))

@@ -1,6 +1,7 @@
 //! A compiled training step.
 
 use super::compile::{Compiled, Stages};
+use super::failures::Failures;
 use super::step::{Done, Slot, Step};
 use super::{Infer, Session};
 use crate::device::Device;
@@ -17,14 +18,10 @@ use gradloom_core::optim::{
 };
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor};
-use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Steps whose results can be unread at once without new memory.
 const SLOTS: usize = 4;
-/// Steps that a device has not finished, at most: enough for it never to wait for the host.
-const IN_FLIGHT: usize = 4;
 
 /// A training program over a store.
 pub struct Train<M, const N: usize> {
@@ -38,8 +35,11 @@ pub struct Train<M, const N: usize> {
     fixed_lr: Option<f64>,
     attempted: u64,
     slots: Vec<Arc<Slot>>,
-    /// Steps that may still fail, or whose failure nobody has seen; the oldest first.
-    in_flight: VecDeque<Step>,
+    /// Steps so far, as the program counts them.
+    runs: u64,
+    /// The last one, on a device that works beside the host.
+    last: Option<Step>,
+    failures: Arc<Failures>,
 }
 
 /// Without the model, so that `unwrap` works for models that are not `Debug`.
@@ -67,8 +67,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         numbers.extend(clip_norm.map(|norm| ("max_norm".to_string(), norm)));
         let names: Arc<[(String, DType)]> =
             program.plan().outputs.iter().map(|(n, a)| (n.clone(), a.dtype)).collect();
-        let slots =
-            (0..SLOTS).map(|_| Arc::new(Slot { names: Arc::clone(&names), ..Slot::default() })).collect();
+        let failures = Arc::new(Failures::default());
+        let slots = (0..SLOTS).map(|_| slot(&names, &failures)).collect();
         Self {
             session,
             inputs,
@@ -80,29 +80,26 @@ impl<M: Module, const N: usize> Train<M, N> {
             fixed_lr: None,
             attempted: 0,
             slots,
-            in_flight: VecDeque::new(),
+            runs: 0,
+            last: None,
+            failures,
         }
     }
 
     /// Runs one step on the data: forward, backward, optimizer. A guard that fails (a loss or gradient norm that is not finite)
     /// or a trap (an index out of range) leaves parameters and states as they were; reading the step then gives the error.
     ///
-    /// On a device that works beside the host the step is queued, and this returns at once, unless the device has several steps to do already. Each step has its own
+    /// On a device that works beside the host the step is queued, and this returns at once, unless the device has four steps to do already. Each step has its own
     /// data, numbers and random bits, and decides for itself whether it takes effect: those that were queued behind a step that fails do, as if
-    /// its error had been read. An error that nobody reads comes back here, or from [`Train::wait`].
+    /// its error had been read. Nothing is copied to the host before somebody reads, and so nobody knows of a failure before: the device remembers it.
+    /// The next read of any later step gives its error, or [`Train::wait`]; what these learned and did not give, as there were several, comes back here.
+    /// Of failures among thousands of steps that nobody read, the first four and the last one keep their errors, and the others are counted.
     ///
     /// # Errors
-    /// When data does not have the declared dtype or size; when an earlier step failed and its error was not read, on a queue one of the
-    /// last four; when the store or the device is lost. Nothing was run then, and the number of attempted steps is as before.
+    /// When data does not have the declared dtype or size; when an earlier step is known to have failed and its error was not read; when the
+    /// store or the device is lost. Nothing was run then, and the number of attempted steps is as before.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
-        // Nobody looks at results before they are asked for, or before there are too many of them.
-        let known = |step: &Step| step.slot.done.get().is_some();
-        while self.in_flight.front().is_some_and(|step| self.in_flight.len() >= IN_FLIGHT || known(step)) {
-            let step = self.in_flight.pop_front().expect("there is a first one");
-            if step.slot.has_unread_error() {
-                step.result()?;
-            }
-        }
+        self.failures.tell()?;
         let data = data.feed();
         for (input, data) in self.inputs.iter().zip(&data) {
             data.check(input)?;
@@ -116,29 +113,40 @@ impl<M: Module, const N: usize> Train<M, N> {
         let index = self.free_slot();
         let slot = Arc::get_mut(&mut self.slots[index]).expect("nobody else holds a free slot");
         let mut values = slot.done.take().unwrap_or_default().values;
-        (slot.step, slot.seen) = (step, AtomicBool::new(false));
-        match self.program.submit()? {
-            Some(pending) => slot.pending = Mutex::new(Some(pending)),
+        // Gives back what the slot's last step was to be read from, which nobody can do any longer.
+        slot.pending = Mutex::default();
+        slot.step = step;
+        let pending = self.program.submit()?;
+        slot.run = pending.as_ref().map_or(self.runs, |pending| pending.run());
+        self.failures.number(slot.run, step);
+        match pending {
+            Some(pending) => {
+                slot.pending = Mutex::new(Some(pending));
+                self.last = Some(Step { slot: Arc::clone(&self.slots[index]) });
+            }
             None => {
                 let outcome = self.program.run(&mut values);
-                slot.done = OnceLock::from(Done::new(step, outcome, values)?);
+                let done = Done::new(step, outcome, values)?;
+                done.error.iter().for_each(|error| self.failures.add(slot.run, error.clone()));
+                slot.done = OnceLock::from(done);
             }
         }
+        let slot = &self.slots[index];
+        self.runs = slot.run + 1;
         self.attempted += 1;
-        let step = Step { slot: Arc::clone(&self.slots[index]) };
-        if step.slot.done.get().is_none_or(|done| done.error.is_some()) {
-            self.in_flight.push_back(step.clone());
-        }
-        Ok(step)
+        Ok(Step { slot: Arc::clone(slot) })
     }
 
-    /// Waits for all steps so far: to be called behind the last one, unless its loss is read and those of the three before it.
+    /// Waits for all steps so far: to be called behind the last one, unless its loss is read. It copies results to the host once, if nobody has read
+    /// the last step.
     ///
     /// # Errors
     /// Of the first of them that failed and whose error was not read. It counts as read then: another call gives the next one.
     pub fn wait(&self) -> Result<()> {
-        let unread = self.in_flight.iter().find(|step| step.slot.has_unread_error());
-        unread.map_or(Ok(()), Step::result)
+        if let Some(last) = &self.last {
+            last.slot.done();
+        }
+        self.failures.tell()
     }
 
     /// A slot that no [`Step`] holds: an old one, or, if the caller keeps them all, a new one.
@@ -147,7 +155,7 @@ impl<M: Module, const N: usize> Train<M, N> {
             return free;
         }
         let names = Arc::clone(&self.slots[0].names);
-        self.slots.push(Arc::new(Slot { names, ..Slot::default() }));
+        self.slots.push(slot(&names, &self.failures));
         self.slots.len() - 1
     }
 
@@ -328,6 +336,11 @@ impl<M: Module, const N: usize> Train<M, N> {
     pub fn allocated_bytes(&self) -> usize {
         self.program.allocated() + self.store().read_lock().allocated()
     }
+}
+
+/// A slot for the outputs of these names.
+fn slot(names: &Arc<[(String, DType)]>, failures: &Arc<Failures>) -> Arc<Slot> {
+    Arc::new(Slot { names: Arc::clone(names), failures: Arc::clone(failures), ..Slot::default() })
 }
 
 /// The value of each per-step scalar: the optimizer's numbers, and the key of random numbers.

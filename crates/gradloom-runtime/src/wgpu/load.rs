@@ -4,10 +4,11 @@
 //! one run of what never changes.
 
 use super::gpu::Gpu;
-use super::pending::{Results, STATUS_BYTES};
+use super::pending::Results;
 use super::pipelines::{Pipeline, refused};
 use super::program::{Ready, WgpuProgram, encode};
 use super::regions::{Regions, allocate, on_device};
+use super::status::STATUS_BYTES;
 use crate::memory::{Allocate, Memory};
 use crate::profile::Profile;
 use crate::store::Content;
@@ -16,7 +17,7 @@ use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch};
 use gradloom_core::plan::{Plan, Region};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use wgpu::{
@@ -119,6 +120,7 @@ impl WgpuProgram {
         encode(&mut encoder, &once, 0, None);
         gpu.submit(encoder)?;
 
+        let results = Results::new(gpu, graph, plan, &memory.status().buffer);
         Ok(Self {
             gpu: Arc::clone(gpu),
             plan: Arc::clone(plan),
@@ -127,7 +129,9 @@ impl WgpuProgram {
             steps,
             scalars: vec![0; plan.scalar_bytes()],
             changed_scalars: Vec::new(),
-            results: Arc::new(Results::new(gpu, graph, plan)),
+            results: Arc::new(results),
+            runs: 0,
+            in_flight: VecDeque::new(),
             unique: texts.iter().map(|(_, dispatch)| &dispatch.source).collect::<HashSet<_>>().len(),
             table_bytes: tables.iter().map(Memory::len).sum(),
             profile: Profile::default(),

@@ -17,6 +17,7 @@ mod poller;
 mod program;
 mod regions;
 mod single;
+mod status;
 mod timestamps;
 mod tune;
 

@@ -5,9 +5,10 @@
 use super::download::Download;
 use super::gpu::Gpu;
 use super::memory::staging;
-use crate::backend::{Finished, Pending};
+use super::status::{STATUS_BYTES, Told};
+use crate::backend::{Failure, Finished, Pending};
 use crate::program::Outcome;
-use gradloom_codegen::wgsl::{STATUS_WORDS, Verdict};
+use gradloom_codegen::wgsl::{self, Status, Verdict};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Launch, NodeKind};
@@ -17,9 +18,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use wgpu::{Buffer, SubmissionIndex};
-
-/// Bytes of the status.
-pub(super) const STATUS_BYTES: usize = 4 * STATUS_WORDS;
 
 /// Where results lie in the staging buffers of a program.
 #[derive(Debug)]
@@ -32,10 +30,12 @@ pub(super) struct Results {
     bytes: usize,
     free: Mutex<Vec<Buffer>>,
     readbacks: AtomicUsize,
+    told: Told,
 }
 
 impl Results {
-    pub(super) fn new(gpu: &Arc<Gpu>, graph: &Arc<Graph>, plan: &Arc<Plan>) -> Self {
+    /// Of a program with this status.
+    pub(super) fn new(gpu: &Arc<Gpu>, graph: &Arc<Graph>, plan: &Arc<Plan>, status: &Buffer) -> Self {
         let mut bytes = STATUS_BYTES;
         let mut copies = Vec::new();
         for (_, access) in plan.outputs.iter().chain(&plan.guards) {
@@ -45,8 +45,16 @@ impl Results {
             copies.push((access.clone(), start..end, bytes));
             bytes += end - start;
         }
-        let (gpu, graph, plan) = (Arc::clone(gpu), Arc::clone(graph), Arc::clone(plan));
-        Self { gpu, graph, plan, copies, bytes, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
+        Self {
+            gpu: Arc::clone(gpu),
+            graph: Arc::clone(graph),
+            plan: Arc::clone(plan),
+            copies,
+            bytes,
+            free: Mutex::default(),
+            readbacks: AtomicUsize::new(0),
+            told: Told::new(status),
+        }
     }
 
     /// A staging buffer that no step uses.
@@ -72,8 +80,14 @@ impl Results {
             .map(|(access, range, at)| gather(access, range.start, &bytes[*at..]))
             .collect();
         let guards = values.split_off(self.plan.outputs.len());
-        let outcome = self.outcome(Verdict::new(words(bytes)));
-        Finished { outcome, outputs: values, guards }
+        let status = Status::new(bytes);
+        let failure = |(failure, others): (wgsl::Failure, u32)| Failure {
+            run: failure.step.into(),
+            outcome: self.outcome(failure.verdict),
+            others,
+        };
+        let failures = self.told.news(&self.gpu, &status).into_iter().map(failure).collect();
+        Finished { outcome: self.outcome(status.verdict()), outputs: values, guards, failures }
     }
 
     /// How a step ended, from what decided it.
@@ -118,11 +132,6 @@ impl Results {
             None => error.note(format!("in `{}`", op.kind.name())),
         }
     }
-}
-
-/// The words at the start of some bytes.
-pub(super) fn words(bytes: &[u8]) -> [u32; STATUS_WORDS] {
-    std::array::from_fn(|i| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b])))
 }
 
 /// Shape of the indices that a kernel checks against a bound.
@@ -173,18 +182,28 @@ pub(super) fn gather(access: &Access, start: usize, bytes: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct PendingStep {
     results: Arc<Results>,
+    run: u64,
     /// None once somebody waits.
     download: Option<Download>,
 }
 
 impl PendingStep {
     /// A step whose results go to a staging buffer, just submitted.
-    pub(super) fn new(results: &Arc<Results>, staging: Buffer, submission: SubmissionIndex) -> Self {
-        Self { results: Arc::clone(results), download: Some(Download::new(staging, submission)) }
+    pub(super) fn new(
+        results: &Arc<Results>,
+        run: u64,
+        staging: Buffer,
+        submission: SubmissionIndex,
+    ) -> Self {
+        Self { results: Arc::clone(results), run, download: Some(Download::new(staging, submission)) }
     }
 }
 
 impl Pending for PendingStep {
+    fn run(&self) -> u64 {
+        self.run
+    }
+
     fn poll(&mut self, waker: &Waker) -> Poll<()> {
         let download = self.download.as_mut().expect("only `wait` takes it, and the step with it");
         download.poll(&self.results.gpu, waker)

@@ -2,18 +2,23 @@
 
 use super::gpu::Gpu;
 use super::load::Part;
-use super::pending::{PendingStep, Results, STATUS_BYTES, gather};
+use super::pending::{PendingStep, Results, gather};
 use super::pipelines::Pipeline;
 use super::regions::Regions;
+use super::status::{STATUS_BYTES, STEP_BYTES};
 use super::timestamps::Timestamps;
 use crate::backend::{Deferred, Loaded, Pending, Work};
 use crate::profile::{LaunchSpan, Profile};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use wgpu::{BindGroup, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor};
+use wgpu::{BindGroup, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor, SubmissionIndex};
+
+/// Steps that the device has not finished, at most: enough for it never to wait for the host.
+const IN_FLIGHT: usize = 4;
 
 /// One dispatch, ready to be encoded.
 pub(super) struct Ready {
@@ -37,6 +42,10 @@ pub(super) struct WgpuProgram {
     /// What of it was set since it was last written.
     pub(super) changed_scalars: Vec<Range<usize>>,
     pub(super) results: Arc<Results>,
+    /// Steps so far.
+    pub(super) runs: u64,
+    /// Of the last of them, the oldest first.
+    pub(super) in_flight: VecDeque<SubmissionIndex>,
     pub(super) unique: usize,
     /// Bytes of the tables that shaders have of their own.
     pub(super) table_bytes: usize,
@@ -80,6 +89,14 @@ impl WgpuProgram {
 }
 
 impl Deferred for WgpuProgram {
+    fn make_room(&mut self) -> Result<()> {
+        while self.in_flight.len() >= IN_FLIGHT {
+            let oldest = self.in_flight.pop_front().expect("there are some");
+            self.gpu.wait(oldest)?;
+        }
+        Ok(())
+    }
+
     fn submit(&mut self) -> Result<Box<dyn Pending>> {
         self.gpu.check()?;
         self.changed_scalars.clear();
@@ -90,7 +107,7 @@ impl Deferred for WgpuProgram {
         let status = &self.memory.status().buffer;
         let staging = self.results.staging()?;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
-        encoder.clear_buffer(status, 0, None);
+        encoder.clear_buffer(status, 0, Some(STEP_BYTES));
         let timestamps = self.timestamps.as_ref();
         encode(&mut encoder, &self.steps[..self.pause], 0, timestamps);
         for (access, range, to) in &self.results.copies {
@@ -107,6 +124,9 @@ impl Deferred for WgpuProgram {
         }
         encoder.copy_buffer_to_buffer(status, 0, &staging, 0, STATUS_BYTES as u64);
         let submission = self.gpu.submit(encoder)?;
+        let run = self.runs;
+        self.runs += 1;
+        self.in_flight.push_back(submission.clone());
         // A clock that could not be read once is not used again.
         if let Some(timestamps) = self.timestamps.take() {
             self.profile.clear();
@@ -118,7 +138,7 @@ impl Deferred for WgpuProgram {
             timestamps.read(&self.gpu, submission.clone(), &launches, &mut self.profile)?;
             self.timestamps = Some(timestamps);
         }
-        Ok(Box::new(PendingStep::new(&self.results, staging, submission)))
+        Ok(Box::new(PendingStep::new(&self.results, run, staging, submission)))
     }
 }
 

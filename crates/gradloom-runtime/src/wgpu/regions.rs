@@ -4,7 +4,7 @@
 //! kernel binds lies in one piece.
 
 use super::memory::DeviceMemory;
-use super::pending::STATUS_BYTES;
+use super::status::STATUS_BYTES;
 use crate::cpu::fill_constant;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;

@@ -6,10 +6,10 @@
 use super::download::Download;
 use super::load::Part;
 use super::memory::staging;
-use super::pending::{STATUS_BYTES, words};
 use super::program::{WgpuProgram, encode};
+use super::status::{STATUS_BYTES, STEP_BYTES};
 use crate::backend::Loaded;
-use gradloom_codegen::wgsl::Verdict;
+use gradloom_codegen::wgsl::{Status, Verdict};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::Kernel;
 use gradloom_core::plan::Region;
@@ -31,15 +31,15 @@ impl WgpuProgram {
         let status = &self.memory.status().buffer;
         let staging = staging(&self.gpu, STATUS_BYTES)?;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
-        encoder.clear_buffer(status, 0, None);
+        encoder.clear_buffer(status, 0, Some(STEP_BYTES));
         let first = self.steps.iter().position(|step| step.part == Part::Launch(launch));
         let steps = first.map_or(&[][..], |first| &self.steps[first..]);
         let count = steps.iter().take_while(|step| step.part == Part::Launch(launch)).count();
         encode(&mut encoder, &steps[..count], 0, None);
         encoder.copy_buffer_to_buffer(status, 0, &staging, 0, STATUS_BYTES as u64);
         let submission = self.gpu.submit(encoder)?;
-        let (status, _) = Download::new(staging, submission).read(&self.gpu, words)?;
-        Verdict::trap(status).map_or(Ok(()), |trap| self.results.outcome(trap).map(|_| ()))
+        let (status, _) = Download::new(staging, submission).read(&self.gpu, Status::new)?;
+        status.trap().map_or(Ok(()), |trap| self.results.outcome(trap).map(|_| ()))
     }
 
     /// The check that the guards make before a commit.

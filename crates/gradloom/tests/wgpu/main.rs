@@ -6,6 +6,7 @@ mod failures;
 mod limits;
 mod lost;
 mod segments;
+mod unread;
 
 use gradloom::ir::{DType, Type};
 use gradloom::nn::{Dropout, Embedding, Linear, Module};
@@ -186,12 +187,26 @@ fn a_step_is_one_pass_in_one_submission_and_is_read_only_if_asked() {
     }
     let mut train = compiled(&device());
     let (ids, y) = data(0);
+    let readbacks = |train: &Train<Model, 2>| train.program().work().unwrap().readbacks;
     let steps: Vec<_> = (0..3).map(|_| train.step((&ids, &y)).unwrap()).collect();
     let work = train.program().work().unwrap();
     assert_eq!((work.passes, work.submits, work.readbacks), (1, 1, 0), "{work:?}");
     steps[1].loss().unwrap();
     steps[1].loss().unwrap();
-    assert_eq!(train.program().work().unwrap().readbacks, 1);
+    assert_eq!(readbacks(&train), 1);
+    // However many steps there are: those that nobody reads stay on the device.
+    for _ in 0..50 {
+        train.step((&ids, &y)).unwrap();
+    }
+    assert_eq!(readbacks(&train), 1);
+    train.step((&ids, &y)).unwrap().loss().unwrap();
+    // It said that all before it are well.
+    train.wait().unwrap();
+    assert_eq!(readbacks(&train), 2);
+    train.step((&ids, &y)).unwrap();
+    train.wait().unwrap();
+    train.wait().unwrap();
+    assert_eq!(readbacks(&train), 3);
 }
 
 #[test]

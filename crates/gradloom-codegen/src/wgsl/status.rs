@@ -1,0 +1,181 @@
+//! The words in which the device says what became of steps.
+//!
+//! In: what the device wrote. Out: the [`Verdict`] of the step that ended last, and the steps that failed before, until the host has said that it knows.
+//! The first [`STEP_WORDS`] are one step's, and zero when it starts: 0 the verdict; 1 the number, from 1, of the launch that trapped or whose window does not
+//! fit; 2 where: the position of the index among its operand's elements, or the axis of the window; 3 the index, as i32; 4 the number that it must be below.
+//! Those behind them stay from step to step, and are written by the guards alone, but for [`TOLD`]: how many steps there were, how many of them failed, and a
+//! record of the first failures that the host was not told of, and of the last one.
+
+use super::source::Source;
+
+/// Words that are of one step.
+pub const STEP_WORDS: usize = 8;
+/// All words.
+pub const STATUS_WORDS: usize = RECORDS + (FIRST_RECORDS + 1) * RECORD_WORDS;
+/// The word in which the host says how many failures it knows of. They need no record any longer.
+pub const TOLD: usize = 10;
+
+/// Steps so far.
+const STEPS: usize = 8;
+/// Those of them that failed.
+const FAILURES: usize = 9;
+/// Where records begin: a failure's number, from 1; its step's, from 0; and the words 0 to 4 of that step.
+const RECORDS: usize = 12;
+const RECORD_WORDS: usize = 8;
+/// Failures since the last report that have a record, at least; failure `n` has the one of number `n % 4`. The last failure has the one behind those: a
+/// step that was in flight while the host took note of others is never without.
+const FIRST_RECORDS: usize = 4;
+
+pub(super) const TRAPPED: u32 = 1;
+pub(super) const FIRST_GUARD: u32 = 2;
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All updates took effect.
+    Committed,
+    /// An index was out of range.
+    Trapped {
+        /// Index of the launch.
+        launch: usize,
+        /// Position of the index among the elements of its operand; the axis, of a window.
+        position: usize,
+        /// The index.
+        index: i32,
+        /// What it must be below.
+        bound: usize,
+    },
+    /// The guard with this index is not finite.
+    NotFinite(usize),
+}
+
+impl Verdict {
+    fn new(step: &[u32]) -> Self {
+        match step[0] {
+            0 => Verdict::Committed,
+            TRAPPED => Self::trap(step).expect("what trapped is said"),
+            guard => Verdict::NotFinite((guard - FIRST_GUARD) as usize),
+        }
+    }
+
+    fn trap(step: &[u32]) -> Option<Self> {
+        Some(Verdict::Trapped {
+            launch: (step[1] as usize).checked_sub(1)?,
+            position: step[2] as usize,
+            index: step[3].cast_signed(),
+            bound: step[4] as usize,
+        })
+    }
+}
+
+/// A step that took no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// How many failures there were before it.
+    pub number: u32,
+    /// How many steps there were before it.
+    pub step: u32,
+    /// Why.
+    pub verdict: Verdict,
+}
+
+/// The words as a step left them.
+#[derive(Clone, Copy, Debug)]
+pub struct Status([u32; STATUS_WORDS]);
+
+impl Status {
+    /// The words at the start of some bytes, little-endian.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(std::array::from_fn(|i| u32::from_le_bytes([0, 1, 2, 3].map(|b| bytes[4 * i + b]))))
+    }
+
+    /// What became of the step.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::new(&self.0)
+    }
+
+    /// What trapped so far, be the verdict there or not.
+    pub fn trap(&self) -> Option<Verdict> {
+        Verdict::trap(&self.0)
+    }
+
+    /// How many steps have failed, this one included.
+    pub fn failures(&self) -> u32 {
+        self.0[FAILURES]
+    }
+
+    /// The failures that have a record, from number `told` on, in order. The last one of all is among them, and the first [`FIRST_RECORDS`] behind those that
+    /// the host had told the device that it knows.
+    pub fn failures_from(&self, told: u32) -> Vec<Failure> {
+        let records = self.0[RECORDS..].chunks_exact(RECORD_WORDS);
+        let failure = |record: &[u32]| {
+            let number = record[0].checked_sub(1)?;
+            (number >= told).then(|| Failure { number, step: record[1], verdict: Verdict::new(&record[2..]) })
+        };
+        let mut failures: Vec<Failure> = records.filter_map(failure).collect();
+        failures.sort_by_key(|failure| failure.number);
+        // The last one may be among the first ones, too.
+        failures.dedup();
+        failures
+    }
+}
+
+/// Adds the statements that count a step whose verdict is there, and record it if it failed. One invocation runs them.
+pub(super) fn record(source: &mut Source<'_>) {
+    source.global(
+        "\
+fn record(at: u32, failure: u32, run: u32) {
+    atomicStore(&status[at], failure + 1u);
+    atomicStore(&status[at + 1u], run);
+    for (var i = 0u; i < 5u; i++) {
+        atomicStore(&status[at + 2u + i], atomicLoad(&status[i]));
+    }
+}",
+    );
+    let (first, last) = (RECORDS, RECORDS + FIRST_RECORDS * RECORD_WORDS);
+    source.line(format!("let run = atomicAdd(&status[{STEPS}], 1u);"));
+    source.line("if (atomicLoad(&status[0]) != 0u) {");
+    source.line(format!("let failure = atomicAdd(&status[{FAILURES}], 1u);"));
+    source.line(format!("if (failure - atomicLoad(&status[{TOLD}]) < {FIRST_RECORDS}u) {{"));
+    source.line(format!("record({first}u + {RECORD_WORDS}u * (failure % {FIRST_RECORDS}u), failure, run);"));
+    source.line("}");
+    source.line(format!("record({last}u, failure, run);"));
+    source.line("}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_in_order_and_from_a_number_on() {
+        let mut words = [0u32; STATUS_WORDS];
+        words[FAILURES] = 9;
+        // The fifth and the sixth failure since the host was told of four; the others of the ring are from before.
+        let ring = [(5, 20), (6, 21), (3, 8), (4, 9), (9, 40)];
+        for (slot, (number, step)) in ring.into_iter().enumerate() {
+            let record = &mut words[RECORDS + slot * RECORD_WORDS..][..RECORD_WORDS];
+            record[..3].copy_from_slice(&[number, step, FIRST_GUARD + 1]);
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let status = Status::new(&bytes);
+        assert_eq!((status.verdict(), status.trap(), status.failures()), (Verdict::Committed, None, 9));
+        let failure = |number, step| Failure { number, step, verdict: Verdict::NotFinite(1) };
+        assert_eq!(status.failures_from(4), [failure(4, 20), failure(5, 21), failure(8, 40)]);
+        assert_eq!(status.failures_from(8), [failure(8, 40)]);
+        assert_eq!(status.failures_from(9), []);
+    }
+
+    #[test]
+    fn the_last_failure_is_one_also_when_it_is_among_the_first() {
+        let mut words = [0u32; STATUS_WORDS];
+        words[FAILURES] = 1;
+        for slot in [0, FIRST_RECORDS] {
+            let record = &mut words[RECORDS + slot * RECORD_WORDS..][..RECORD_WORDS];
+            record[..7].copy_from_slice(&[1, 6, TRAPPED, 3, 17, u32::MAX, 11]);
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let verdict = Verdict::Trapped { launch: 2, position: 17, index: -1, bound: 11 };
+        assert_eq!(Status::new(&bytes).failures_from(0), [Failure { number: 0, step: 6, verdict }]);
+    }
+}

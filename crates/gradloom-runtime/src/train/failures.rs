@@ -1,0 +1,94 @@
+//! Failures of steps that nobody was told of.
+//!
+//! In: what the results of steps say, in any order: of the step itself, and of those before it that nobody read. Out: errors, the first one first. Always
+//! holds: each is given once; what the caller read from a step itself is not given again.
+
+use super::step::Done;
+use crate::backend::Failure;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The failures of a training program.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the number of the run.
+    untold: Vec<(u64, Error)>,
+    /// From which run on which number of the attempted steps counts. There are as many as calls that set the number.
+    steps: Vec<(u64, u64)>,
+}
+
+impl State {
+    /// The number among the attempted steps of a run.
+    fn step(&self, run: u64) -> u64 {
+        let since = self.steps.iter().rev().find(|(first, _)| *first <= run);
+        since.map_or(run, |(first, step)| step + (run - first))
+    }
+
+    fn insert(&mut self, run: u64, mut error: Error) {
+        // What is not finite says of which step it is; who reads the error of a trap need not have asked this step.
+        if error.kind() == ErrorKind::Trap {
+            error = error.note(format!("in step {}, which changed no parameter", self.step(run)));
+        }
+        let at = self.untold.partition_point(|(known, _)| *known <= run);
+        self.untold.insert(at, (run, error));
+    }
+}
+
+impl Failures {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the number of a run among the attempted steps. Runs come in order.
+    pub(super) fn number(&self, run: u64, step: u64) {
+        let mut state = self.lock();
+        if state.steps.is_empty() || state.step(run) != step {
+            state.steps.push((run, step));
+        }
+    }
+
+    /// Notes an error of a run.
+    pub(super) fn add(&self, run: u64, error: Error) {
+        self.lock().insert(run, error);
+    }
+
+    /// Notes what a device remembered.
+    pub(super) fn extend(&self, failures: Vec<Failure>) {
+        let mut state = self.lock();
+        for Failure { run, outcome, others } in failures {
+            let done = Done::new(state.step(run), outcome, Vec::new());
+            let Some(mut error) = done.map_or_else(Some, |done| done.error) else { continue };
+            if others > 0 {
+                let steps = if others == 1 { "step" } else { "steps" };
+                error = error.note(format!(
+                    "{others} {steps} before this one failed, too, and are not told of one by one"
+                ));
+            }
+            state.insert(run, error);
+        }
+    }
+
+    /// Forgets a run's errors: the caller has them from the step.
+    pub(super) fn forget(&self, run: u64) {
+        self.lock().untold.retain(|(known, _)| *known != run);
+    }
+
+    /// Gives the first error of a run before this one, if there is any.
+    pub(super) fn tell_before(&self, run: u64) -> Result<()> {
+        let mut state = self.lock();
+        match state.untold.first() {
+            Some((first, _)) if *first < run => Err(state.untold.remove(0).1),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the first error, if there is any.
+    pub(super) fn tell(&self) -> Result<()> {
+        self.tell_before(u64::MAX)
+    }
+}
