@@ -142,6 +142,16 @@ impl Device {
         self.backend.lose();
     }
 
+    /// The GPU of a page, as a script offers it: with what limits, and with how many bytes a buffer has at most.
+    #[cfg(feature = "web")]
+    pub fn web(
+        host: Arc<dyn crate::web::WebHost>,
+        limits: gradloom_codegen::wgsl::Limits,
+        buffer_bytes: usize,
+    ) -> Self {
+        Self::with(crate::web::WebBackend::new(host, limits, buffer_bytes))
+    }
+
     /// Compiles and plans, and runs nothing: results are NaN.
     pub fn null() -> Self {
         Self::with(NullBackend)

@@ -17,6 +17,10 @@ mod store;
 mod train;
 #[doc(hidden)]
 pub mod user_cache;
+#[cfg(feature = "web")]
+mod web;
+#[cfg(any(feature = "wgpu", feature = "web"))]
+mod webgpu;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
@@ -31,5 +35,7 @@ pub use profile::LaunchSpan;
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
 pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};
+#[cfg(feature = "web")]
+pub use web::{WebCopy, WebHost, WebKernel, WebRange};
 #[cfg(feature = "wgpu")]
 pub use wgpu::{AdapterReport, Tuning, WgpuOptions, WgpuOverrides, adapters};

@@ -16,6 +16,9 @@ pub(crate) enum Memory {
     /// A buffer of a GPU.
     #[cfg(feature = "wgpu")]
     Wgpu(crate::wgpu::DeviceMemory),
+    /// A buffer of a page's GPU.
+    #[cfg(feature = "web")]
+    Web(crate::web::WebMemory),
 }
 
 impl Memory {
@@ -30,6 +33,8 @@ impl Memory {
             Self::Host(memory) => memory.bytes,
             #[cfg(feature = "wgpu")]
             Self::Wgpu(memory) => memory.len(),
+            #[cfg(feature = "web")]
+            Self::Web(memory) => memory.len(),
         }
     }
 
@@ -37,8 +42,8 @@ impl Memory {
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         match self {
             Self::Host(memory) => memory.at(offset),
-            #[cfg(feature = "wgpu")]
-            Self::Wgpu(_) => unreachable!("a device's memory has no address"),
+            #[cfg(any(feature = "wgpu", feature = "web"))]
+            _ => unreachable!("a device's memory has no address"),
         }
     }
 
@@ -53,6 +58,8 @@ impl Memory {
             }
             #[cfg(feature = "wgpu")]
             Self::Wgpu(memory) => memory.read(offset, into),
+            #[cfg(feature = "web")]
+            Self::Web(memory) => memory.read(),
         }
     }
 
@@ -67,6 +74,11 @@ impl Memory {
             }
             #[cfg(feature = "wgpu")]
             Self::Wgpu(memory) => memory.write(offset, bytes),
+            #[cfg(feature = "web")]
+            Self::Web(memory) => {
+                memory.write(offset, bytes);
+                Ok(())
+            }
         }
     }
 
@@ -84,11 +96,11 @@ impl Memory {
                 // SAFETY: the range lies inside the allocation, aligned and zeroed, and the caller is alone.
                 f(unsafe { std::slice::from_raw_parts_mut(start, elements) })
             }
-            #[cfg(feature = "wgpu")]
-            Self::Wgpu(memory) => {
+            #[cfg(any(feature = "wgpu", feature = "web"))]
+            _ => {
                 let mut values = vec![0.0; elements];
                 f(&mut values)?;
-                memory.write(offset, crate::feed::Data::F32(&values).bytes())
+                self.write(offset, crate::feed::Data::F32(&values).bytes())
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::download::Download;
 use super::gpu::Gpu;
+use crate::memory::Memory;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use wgpu::{Buffer, BufferUsages, CommandEncoderDescriptor};
@@ -62,6 +63,14 @@ impl DeviceMemory {
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(&self.buffer, 0, &other.buffer, 0, self.buffer.size());
         self.gpu.submit(encoder).map(|_| ())
+    }
+}
+
+/// The device's memory behind a handle.
+pub(super) fn on_device(memory: &Memory) -> &DeviceMemory {
+    match memory {
+        Memory::Wgpu(memory) => memory,
+        _ => unreachable!("the backend allocates on the device"),
     }
 }
 

@@ -15,9 +15,7 @@ mod pending;
 mod pipelines;
 mod poller;
 mod program;
-mod regions;
 mod single;
-mod status;
 mod timestamps;
 mod tune;
 

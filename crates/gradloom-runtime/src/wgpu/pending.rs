@@ -1,69 +1,44 @@
-//! A step on its way, and what it leaves.
+//! A step on its way.
 //!
-//! In: at the end of each step, copies of outputs, guards and status into a staging buffer of its own. Out: their elements, once somebody asks.
+//! In: a staging buffer that a submission fills. Out: what the step left, once somebody asks.
 
 use super::download::Download;
 use super::gpu::Gpu;
 use super::memory::staging;
-use super::status::{STATUS_BYTES, Told};
-use crate::backend::{Failure, Finished, Pending};
-use crate::program::Outcome;
-use gradloom_codegen::wgsl::{self, Status, Verdict};
-use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{Graph, OpKind};
-use gradloom_core::kernel::{Access, Kernel, Launch, NodeKind};
-use gradloom_core::plan::Plan;
-use std::ops::Range;
+use crate::backend::{Finished, Pending};
+use crate::webgpu::Results;
+use gradloom_core::error::Result;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use wgpu::{Buffer, SubmissionIndex};
 
-/// Where results lie in the staging buffers of a program.
+/// The staging buffers of a program.
 #[derive(Debug)]
-pub(super) struct Results {
+pub(super) struct Stagings {
     gpu: Arc<Gpu>,
-    graph: Arc<Graph>,
-    plan: Arc<Plan>,
-    /// Outputs, then guards: the bytes of the buffer that are copied, and where they go.
-    pub(super) copies: Vec<(Access, Range<usize>, usize)>,
-    bytes: usize,
+    results: Results,
     free: Mutex<Vec<Buffer>>,
     readbacks: AtomicUsize,
-    told: Told,
 }
 
-impl Results {
-    /// Of a program with this status.
-    pub(super) fn new(gpu: &Arc<Gpu>, graph: &Arc<Graph>, plan: &Arc<Plan>, status: &Buffer) -> Self {
-        let mut bytes = STATUS_BYTES;
-        let mut copies = Vec::new();
-        for (_, access) in plan.outputs.iter().chain(&plan.guards) {
-            let size = access.dtype.bytes();
-            let start = (access.layout.offset * size) / 4 * 4;
-            let end = (access.layout.end() * size).next_multiple_of(4).max(start);
-            copies.push((access.clone(), start..end, bytes));
-            bytes += end - start;
-        }
-        Self {
-            gpu: Arc::clone(gpu),
-            graph: Arc::clone(graph),
-            plan: Arc::clone(plan),
-            copies,
-            bytes,
-            free: Mutex::default(),
-            readbacks: AtomicUsize::new(0),
-            told: Told::new(status),
-        }
+impl Stagings {
+    pub(super) fn new(gpu: &Arc<Gpu>, results: Results) -> Self {
+        Self { gpu: Arc::clone(gpu), results, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
     }
 
-    /// A staging buffer that no step uses.
-    pub(super) fn staging(&self) -> Result<Buffer> {
+    /// What the buffers hold.
+    pub(super) fn results(&self) -> &Results {
+        &self.results
+    }
+
+    /// A buffer that no step uses.
+    pub(super) fn take(&self) -> Result<Buffer> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.map_or_else(|| staging(&self.gpu, self.bytes), Ok)
+        free.map_or_else(|| staging(&self.gpu, self.results.bytes()), Ok)
     }
 
-    /// Keeps a staging buffer for a later step.
+    /// Keeps a buffer for a later step.
     fn put_back(&self, staging: Buffer) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
     }
@@ -72,116 +47,12 @@ impl Results {
     pub(super) fn readbacks(&self) -> usize {
         self.readbacks.load(Ordering::Relaxed)
     }
-
-    fn finished(&self, bytes: &[u8]) -> Finished {
-        let mut values: Vec<Vec<u8>> = self
-            .copies
-            .iter()
-            .map(|(access, range, at)| gather(access, range.start, &bytes[*at..]))
-            .collect();
-        let guards = values.split_off(self.plan.outputs.len());
-        let status = Status::new(bytes);
-        let failure = |(failure, others): (wgsl::Failure, u32)| Failure {
-            run: failure.step.into(),
-            outcome: self.outcome(failure.verdict),
-            others,
-        };
-        let failures = self.told.news(&self.gpu, &status).into_iter().map(failure).collect();
-        Finished { outcome: self.outcome(status.verdict()), outputs: values, guards, failures }
-    }
-
-    /// How a step ended, from what decided it.
-    pub(super) fn outcome(&self, verdict: Verdict) -> Result<Outcome> {
-        match verdict {
-            Verdict::Committed => Ok(Outcome::Committed),
-            Verdict::NotFinite(guard) => Ok(Outcome::NotFinite { guard: self.plan.guards[guard].0.clone() }),
-            Verdict::Trapped { launch, position, index, bound } => {
-                Err(self.trapped(&self.plan.launches[launch], position, index, bound))
-            }
-        }
-    }
-
-    /// The message of a trap, with the place in the user's source.
-    fn trapped(&self, launch: &Launch, position: usize, index: i32, bound: usize) -> Error {
-        let op = &self.graph.ops[launch.op];
-        let window = |window: &Access, whole: &Access| {
-            let (window, whole) = (&window.layout.shape, &whole.layout.shape);
-            format!(
-                "an update of {} elements at {index} does not fit axis {position} of {whole}",
-                window[position]
-            )
-        };
-        let message = match &launch.kernel {
-            Kernel::WriteRegion => window(&launch.reads[0], &launch.writes[0]),
-            Kernel::Op(OpKind::DynamicUpdateSlice) => window(&launch.reads[1], &launch.writes[0]),
-            Kernel::Op(OpKind::DynamicSlice { sizes }) => format!(
-                "a window of {} elements at {index} does not fit axis {position} of {}",
-                sizes[position], launch.reads[0].layout.shape
-            ),
-            Kernel::Op(OpKind::Binary(_)) => "an integer was divided by zero".to_string(),
-            kernel => {
-                let at = coordinates(&indices(kernel, launch, bound), position);
-                format!(
-                    "index {index} at position {at:?} of the indices is out of range: there are {bound} rows (0..{bound})"
-                )
-            }
-        };
-        let error = Error::new(ErrorKind::Trap, message);
-        match self.graph.origin(op) {
-            Some(origin) => error.at(origin.clone(), op.kind.name()),
-            None => error.note(format!("in `{}`", op.kind.name())),
-        }
-    }
-}
-
-/// Shape of the indices that a kernel checks against a bound.
-fn indices(kernel: &Kernel, launch: &Launch, bound: usize) -> Vec<usize> {
-    let body = match kernel {
-        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body,
-        _ => return launch.reads.get(1).map_or_else(Vec::new, |read| read.layout.shape.to_vec()),
-    };
-    let checked = body.nodes.iter().find_map(|node| match node.kind {
-        NodeKind::CheckIndex { index, extent } if extent == bound => Some(index),
-        _ => None,
-    });
-    match checked.map(|index| &body.node(index).kind) {
-        Some(NodeKind::Load(read)) => launch.reads[*read].layout.shape.to_vec(),
-        _ => Vec::new(),
-    }
-}
-
-fn coordinates(shape: &[usize], position: usize) -> Vec<usize> {
-    let mut rest = position;
-    let mut at = vec![0; shape.len()];
-    for (coordinate, &extent) in at.iter_mut().zip(shape).rev() {
-        *coordinate = rest % extent.max(1);
-        rest /= extent.max(1);
-    }
-    if shape.is_empty() && position > 0 { vec![position] } else { at }
-}
-
-/// The elements of an access, row-major, from bytes that start at byte `start` of its buffer.
-pub(super) fn gather(access: &Access, start: usize, bytes: &[u8]) -> Vec<u8> {
-    let (layout, size) = (&access.layout, access.dtype.bytes());
-    let first = layout.offset * size - start;
-    if layout.is_contiguous() {
-        return bytes[first..first + layout.shape.elements() * size].to_vec();
-    }
-    let mut elements = Vec::with_capacity(layout.shape.elements() * size);
-    let mut positions = vec![0];
-    for (&extent, &stride) in layout.shape.iter().zip(&layout.strides) {
-        positions = positions.iter().flat_map(|&at| (0..extent).map(move |i| at + i * stride)).collect();
-    }
-    for at in positions {
-        elements.extend_from_slice(&bytes[first + at * size..][..size]);
-    }
-    elements
 }
 
 /// A step that was submitted.
 #[derive(Debug)]
 pub(super) struct PendingStep {
-    results: Arc<Results>,
+    stagings: Arc<Stagings>,
     run: u64,
     /// None once somebody waits.
     download: Option<Download>,
@@ -190,12 +61,12 @@ pub(super) struct PendingStep {
 impl PendingStep {
     /// A step whose results go to a staging buffer, just submitted.
     pub(super) fn new(
-        results: &Arc<Results>,
+        stagings: &Arc<Stagings>,
         run: u64,
         staging: Buffer,
         submission: SubmissionIndex,
     ) -> Self {
-        Self { results: Arc::clone(results), run, download: Some(Download::new(staging, submission)) }
+        Self { stagings: Arc::clone(stagings), run, download: Some(Download::new(staging, submission)) }
     }
 }
 
@@ -206,15 +77,15 @@ impl Pending for PendingStep {
 
     fn poll(&mut self, waker: &Waker) -> Poll<()> {
         let download = self.download.as_mut().expect("only `wait` takes it, and the step with it");
-        download.poll(&self.results.gpu, waker)
+        download.poll(&self.stagings.gpu, waker)
     }
 
     fn wait(mut self: Box<Self>) -> Result<Finished> {
-        let results = &self.results;
+        let stagings = &self.stagings;
         let download = self.download.take().expect("only `wait` takes it, and the step with it");
-        results.readbacks.fetch_add(1, Ordering::Relaxed);
-        let (finished, staging) = download.read(&results.gpu, |bytes| results.finished(bytes))?;
-        results.put_back(staging);
+        stagings.readbacks.fetch_add(1, Ordering::Relaxed);
+        let (finished, staging) = download.read(&stagings.gpu, |bytes| stagings.results.finished(bytes))?;
+        stagings.put_back(staging);
         Ok(finished)
     }
 }
@@ -222,7 +93,7 @@ impl Pending for PendingStep {
 impl Drop for PendingStep {
     fn drop(&mut self) {
         if let Some(staging) = self.download.take().and_then(Download::unread) {
-            self.results.put_back(staging);
+            self.stagings.put_back(staging);
         }
     }
 }

@@ -1,14 +1,13 @@
 //! A program on a GPU: buffers as planned, shaders compiled, everything bound. A step encodes one pass and submits it.
 
 use super::gpu::Gpu;
-use super::load::Part;
-use super::pending::{PendingStep, Results, gather};
+use super::memory::on_device;
+use super::pending::{PendingStep, Stagings};
 use super::pipelines::Pipeline;
-use super::regions::Regions;
-use super::status::{STATUS_BYTES, STEP_BYTES};
 use super::timestamps::Timestamps;
 use crate::backend::{Deferred, Loaded, Pending, Work};
 use crate::profile::{LaunchSpan, Profile};
+use crate::webgpu::{Part, Regions, STATUS_BYTES, STEP_BYTES, gather};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
@@ -41,7 +40,7 @@ pub(super) struct WgpuProgram {
     pub(super) scalars: Vec<u8>,
     /// What of it was set since it was last written.
     pub(super) changed_scalars: Vec<Range<usize>>,
-    pub(super) results: Arc<Results>,
+    pub(super) stagings: Arc<Stagings>,
     /// Steps so far.
     pub(super) runs: u64,
     /// Of the last of them, the oldest first.
@@ -102,21 +101,17 @@ impl Deferred for WgpuProgram {
         self.changed_scalars.clear();
         if !self.scalars.is_empty() {
             let (arena, start) = self.memory.place(Region::Step, 0);
-            self.gpu.queue.write_buffer(&arena.buffer, start as u64, &self.scalars);
+            self.gpu.queue.write_buffer(&on_device(arena).buffer, start as u64, &self.scalars);
         }
-        let status = &self.memory.status().buffer;
-        let staging = self.results.staging()?;
+        let status = &on_device(self.memory.status()).buffer;
+        let staging = self.stagings.take()?;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.clear_buffer(status, 0, Some(STEP_BYTES));
         let timestamps = self.timestamps.as_ref();
         encode(&mut encoder, &self.steps[..self.pause], 0, timestamps);
-        for (access, range, to) in &self.results.copies {
-            if !range.is_empty() {
-                let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
-                let (memory, start) = self.memory.place(buffer.region, buffer.offset + range.start);
-                let bytes = range.len() as u64;
-                encoder.copy_buffer_to_buffer(&memory.buffer, start as u64, &staging, *to as u64, bytes);
-            }
+        for copy in self.stagings.results().copies(&self.memory) {
+            let (from, to, bytes) = (&on_device(copy.memory).buffer, copy.to as u64, copy.bytes as u64);
+            encoder.copy_buffer_to_buffer(from, copy.start as u64, &staging, to, bytes);
         }
         encode(&mut encoder, &self.steps[self.pause..], self.pause, timestamps);
         if let Some(timestamps) = timestamps {
@@ -138,7 +133,7 @@ impl Deferred for WgpuProgram {
             timestamps.read(&self.gpu, submission.clone(), &launches, &mut self.profile)?;
             self.timestamps = Some(timestamps);
         }
-        Ok(Box::new(PendingStep::new(&self.results, run, staging, submission)))
+        Ok(Box::new(PendingStep::new(&self.stagings, run, staging, submission)))
     }
 }
 
@@ -158,12 +153,12 @@ impl Loaded for WgpuProgram {
         }
         let (memory, start) = self.memory.place(buffer.region, buffer.offset);
         if bytes.len().is_multiple_of(4) {
-            self.gpu.queue.write_buffer(&memory.buffer, start as u64, bytes);
+            self.gpu.queue.write_buffer(&on_device(memory).buffer, start as u64, bytes);
         } else {
             // Buffers are padded.
             let mut words = bytes.to_vec();
             words.resize(bytes.len().next_multiple_of(4), 0);
-            self.gpu.queue.write_buffer(&memory.buffer, start as u64, &words);
+            self.gpu.queue.write_buffer(&on_device(memory).buffer, start as u64, &words);
         }
     }
 
@@ -215,7 +210,7 @@ impl Loaded for WgpuProgram {
             dispatches: self.steps.len(),
             passes: passes.into_iter().filter(|pass| !pass.is_empty()).count(),
             submits: 1,
-            readbacks: self.results.readbacks(),
+            readbacks: self.stagings.readbacks(),
             extra_bytes: self.extra_bytes(),
         })
     }

@@ -4,11 +4,10 @@
 //! whole step; guards are not looked at.
 
 use super::download::Download;
-use super::load::Part;
-use super::memory::staging;
+use super::memory::{on_device, staging};
 use super::program::{WgpuProgram, encode};
-use super::status::{STATUS_BYTES, STEP_BYTES};
 use crate::backend::Loaded;
+use crate::webgpu::{Part, STATUS_BYTES, STEP_BYTES};
 use gradloom_codegen::wgsl::{Status, Verdict};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::Kernel;
@@ -26,9 +25,9 @@ impl WgpuProgram {
         // Others of the block may have lost their bytes to later values.
         for range in self.changed_scalars.drain(..) {
             let (arena, start) = self.memory.place(Region::Step, range.start);
-            self.gpu.queue.write_buffer(&arena.buffer, start as u64, &self.scalars[range]);
+            self.gpu.queue.write_buffer(&on_device(arena).buffer, start as u64, &self.scalars[range]);
         }
-        let status = &self.memory.status().buffer;
+        let status = &on_device(self.memory.status()).buffer;
         let staging = staging(&self.gpu, STATUS_BYTES)?;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.clear_buffer(status, 0, Some(STEP_BYTES));
@@ -39,7 +38,7 @@ impl WgpuProgram {
         encoder.copy_buffer_to_buffer(status, 0, &staging, 0, STATUS_BYTES as u64);
         let submission = self.gpu.submit(encoder)?;
         let (status, _) = Download::new(staging, submission).read(&self.gpu, Status::new)?;
-        status.trap().map_or(Ok(()), |trap| self.results.outcome(trap).map(|_| ()))
+        status.trap().map_or(Ok(()), |trap| self.stagings.results().outcome(trap).map(|_| ()))
     }
 
     /// The check that the guards make before a commit.
@@ -56,7 +55,7 @@ impl WgpuProgram {
             let room = whole[axis] - window[axis];
             if usize::try_from(start).map_or(true, |start| start > room) {
                 let trap = Verdict::Trapped { launch: number, position: axis, index: start, bound: room };
-                self.results.outcome(trap)?;
+                self.stagings.results().outcome(trap)?;
             }
         }
         Ok(())

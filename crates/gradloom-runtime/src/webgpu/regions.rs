@@ -3,7 +3,6 @@
 //! In: a plan and the store that it was made for. Out: for each byte of a region, the buffer that holds it. Always holds: what a
 //! kernel binds lies in one piece.
 
-use super::memory::DeviceMemory;
 use super::status::STATUS_BYTES;
 use crate::cpu::fill_constant;
 use crate::memory::{Allocate, Memory};
@@ -16,12 +15,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The memory behind each region, and the step's status.
-pub(super) struct Regions {
+pub(crate) struct Regions {
     store: Vec<Piece>,
     arena: Vec<Piece>,
     constants: Vec<Piece>,
     scratch: Vec<Piece>,
-    status: Memory,
+    status: Arc<Memory>,
 }
 
 /// Memory that holds a range of a region's bytes.
@@ -30,19 +29,11 @@ struct Piece {
     memory: Arc<Memory>,
 }
 
-/// The device's memory behind a handle.
-pub(super) fn on_device(memory: &Memory) -> &DeviceMemory {
-    match memory {
-        Memory::Wgpu(memory) => memory,
-        Memory::Host(_) => unreachable!("the backend allocates on the device"),
-    }
-}
-
 /// Memory for a part of a program.
 ///
 /// # Errors
 /// When the device has not that much.
-pub(super) fn allocate(with: Allocate<'_>, bytes: usize, what: &str) -> Result<Memory> {
+pub(crate) fn allocate(with: Allocate<'_>, bytes: usize, what: &str) -> Result<Memory> {
     with(bytes).ok_or_else(|| {
         Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what} on the GPU"))
             .help("make the batch or the context smaller")
@@ -51,7 +42,7 @@ pub(super) fn allocate(with: Allocate<'_>, bytes: usize, what: &str) -> Result<M
 
 impl Regions {
     /// Allocates what a plan says in buffers of at most `segment` bytes, and fills in its constants.
-    pub(super) fn new(
+    pub(crate) fn new(
         graph: &Graph,
         plan: &Plan,
         store: &Content,
@@ -80,14 +71,14 @@ impl Regions {
             arena: pieces(plan.totals.step, "temporaries")?,
             constants: pieces(plan.totals.constants, "constants")?,
             scratch: pieces(plan.totals.workspace, "scratch")?,
-            status: allocate(with, STATUS_BYTES, "status")?,
+            status: Arc::new(allocate(with, STATUS_BYTES, "status")?),
         };
         regions.fill_constants(graph, plan)?;
         Ok(regions)
     }
 
     /// The memory of a region's byte, and where it stands there.
-    pub(super) fn place(&self, region: Region, offset: usize) -> (&DeviceMemory, usize) {
+    pub(crate) fn place(&self, region: Region, offset: usize) -> (&Memory, usize) {
         let pieces = match region {
             Region::Step => &self.arena,
             Region::Constants => &self.constants,
@@ -97,16 +88,16 @@ impl Regions {
     }
 
     /// The memory of a byte of the scratch, and where it stands there.
-    pub(super) fn scratch(&self, offset: usize) -> (&DeviceMemory, usize) {
+    pub(crate) fn scratch(&self, offset: usize) -> (&Memory, usize) {
         place(&self.scratch, offset)
     }
 
-    pub(super) fn status(&self) -> &DeviceMemory {
-        on_device(&self.status)
+    pub(crate) fn status(&self) -> &Arc<Memory> {
+        &self.status
     }
 
     /// Where no binding may reach across.
-    pub(super) fn cuts(&self) -> Cuts {
+    pub(crate) fn cuts(&self) -> Cuts {
         let mut cuts = Cuts::default();
         let pieces =
             [(Region::Step, &self.arena), (Region::Constants, &self.constants), (Region::Store, &self.store)];
@@ -117,7 +108,7 @@ impl Regions {
     }
 
     /// Bytes of what the plan counts.
-    pub(super) fn planned(&self) -> usize {
+    pub(crate) fn planned(&self) -> usize {
         let pieces = self.arena.iter().chain(&self.constants).chain(&self.scratch);
         pieces.map(|piece| piece.memory.len()).sum()
     }
@@ -141,10 +132,10 @@ fn is_constant(buffer: &gradloom_core::plan::Buffer) -> bool {
     buffer.role == Role::Constant
 }
 
-fn place(pieces: &[Piece], offset: usize) -> (&DeviceMemory, usize) {
+fn place(pieces: &[Piece], offset: usize) -> (&Memory, usize) {
     let piece = pieces.iter().find(|piece| piece.range.contains(&offset));
     let piece = piece.expect("every byte of a plan has memory");
-    (on_device(&piece.memory), offset - piece.range.start)
+    (&piece.memory, offset - piece.range.start)
 }
 
 /// The store's memory that a plan uses.

@@ -1,0 +1,94 @@
+//! The backend: a page's device behind the runtime's traits.
+
+use super::host::WebHost;
+use super::memory::WebMemory;
+use super::program::WebProgram;
+use crate::backend::{Backend, Loaded};
+use crate::cpu::Pool;
+use crate::memory::{Allocate, Memory};
+use crate::store::Content;
+use gradloom_codegen::wgsl::{self, Choices, Limits};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Lowered;
+use gradloom_core::plan::{ALIGNMENT, Plan};
+use std::sync::Arc;
+
+/// A page's GPU.
+#[derive(Debug)]
+pub(crate) struct WebBackend {
+    host: Arc<dyn WebHost>,
+    limits: Limits,
+    buffer_bytes: usize,
+    pool: Arc<Pool>,
+}
+
+impl WebBackend {
+    pub(crate) fn new(host: Arc<dyn WebHost>, limits: Limits, buffer_bytes: usize) -> Self {
+        Self { host, limits, buffer_bytes, pool: Arc::new(Pool::new(1)) }
+    }
+
+    /// Bytes of the buffers into which larger memory is cut.
+    fn segment(&self) -> usize {
+        (self.buffer_bytes / ALIGNMENT * ALIGNMENT).max(ALIGNMENT)
+    }
+}
+
+impl Backend for WebBackend {
+    fn name(&self) -> &'static str {
+        "webgpu"
+    }
+
+    fn description(&self) -> String {
+        "WebGPU of a browser".to_string()
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
+    fn is_resident(&self) -> bool {
+        true
+    }
+
+    fn memory_limit(&self) -> Option<usize> {
+        // Nobody says.
+        None
+    }
+
+    fn buffer_bytes(&self) -> Option<usize> {
+        Some(self.segment())
+    }
+
+    fn check(&self) -> Result<()> {
+        let lost = |why| {
+            Error::new(ErrorKind::Lost, format!("the GPU was lost: {why}"))
+                .help("compile the model again, and upload the parameters that were downloaded last")
+        };
+        self.host.trouble().map_or(Ok(()), |why| Err(lost(why)))
+    }
+
+    fn lower(&self, graph: &Graph) -> Result<Lowered> {
+        wgsl::lower(graph, &self.limits, &Choices::default())
+    }
+
+    fn allocate(&self, bytes: usize) -> Option<Memory> {
+        Some(Memory::Web(WebMemory::new(&self.host, bytes)))
+    }
+
+    fn load(
+        &self,
+        graph: &Arc<Graph>,
+        plan: &Arc<Plan>,
+        store: &Content,
+        allocate: Allocate<'_>,
+    ) -> Result<Box<dyn Loaded>> {
+        let program =
+            WebProgram::load(&self.host, &self.limits, self.segment(), graph, plan, store, allocate)?;
+        Ok(Box::new(program))
+    }
+}

@@ -1,0 +1,70 @@
+//! What a page's script does for programs.
+
+use std::fmt::Debug;
+
+/// WebGPU behind a script. Ids are the script's own.
+///
+/// What a script is told of a program is in order: kernels, then [`WebHost::submit`] as often as the program is run.
+pub trait WebHost: Debug + Send + Sync {
+    /// A zeroed storage buffer that can be copied from and to.
+    fn buffer(&self, bytes: usize) -> u32;
+    /// Gives a buffer back. Submissions before this one may still use it.
+    fn drop_buffer(&self, buffer: u32);
+    /// Writes bytes, a multiple of 4, for what is submitted from here on.
+    fn write(&self, buffer: u32, offset: usize, bytes: &[u8]);
+    /// A program without kernels, whose steps leave so many bytes of results, and at whose start these bytes are cleared.
+    fn program(&self, results: usize, cleared: WebRange) -> u32;
+    /// Gives a program back.
+    fn drop_program(&self, program: u32);
+    /// Adds a kernel.
+    fn kernel(&self, program: u32, kernel: &WebKernel<'_>);
+    /// Adds bytes to what a step leaves.
+    fn copy(&self, program: u32, copy: &WebCopy);
+    /// Runs the program once on what was written before; gives the number under which its results will be found.
+    fn submit(&self, program: u32) -> u32;
+    /// The results of a submission, if they have arrived. They are given away.
+    fn results(&self, ticket: u32) -> Option<Vec<u8>>;
+    /// Says that nobody will ask for the results of a submission.
+    fn drop_results(&self, ticket: u32);
+    /// Why the device cannot be relied on, if so.
+    fn trouble(&self) -> Option<String>;
+}
+
+/// Bytes of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebRange {
+    /// The buffer.
+    pub buffer: u32,
+    /// First byte, a multiple of 4.
+    pub start: usize,
+    /// Number of bytes, a multiple of 4.
+    pub bytes: usize,
+}
+
+/// A kernel of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct WebKernel<'a> {
+    /// Whether it runs once, before the first step, and not in every step.
+    pub once: bool,
+    /// Whether it runs after the copies: a second pass begins with the first of these.
+    pub late: bool,
+    /// What it computes, for people.
+    pub label: &'a str,
+    /// WGSL with the entry point `main`.
+    pub source: &'a str,
+    /// Workgroups along x, y and z.
+    pub workgroups: [u32; 3],
+    /// What stands at `@group(0) @binding(i)`, and whether the kernel may write it.
+    pub bindings: &'a [(WebRange, bool)],
+}
+
+/// Bytes of a step's results.
+#[derive(Clone, Copy, Debug)]
+pub struct WebCopy {
+    /// What is copied.
+    pub from: WebRange,
+    /// Where in the results it goes.
+    pub to: usize,
+    /// Whether it is copied at the step's end, and not before the late kernels.
+    pub late: bool,
+}

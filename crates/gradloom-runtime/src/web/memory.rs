@@ -1,0 +1,56 @@
+//! A buffer of a page's device.
+
+use super::host::{WebHost, WebRange};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// Bytes on the device.
+#[derive(Debug)]
+pub(crate) struct WebMemory {
+    host: Arc<dyn WebHost>,
+    buffer: u32,
+    bytes: usize,
+}
+
+impl WebMemory {
+    pub(super) fn new(host: &Arc<dyn WebHost>, bytes: usize) -> Self {
+        let buffer = host.buffer(bytes.max(4).next_multiple_of(4));
+        Self { host: Arc::clone(host), buffer, bytes }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// A range of whole words.
+    pub(super) fn range(&self, start: usize, bytes: usize) -> WebRange {
+        WebRange { buffer: self.buffer, start, bytes }
+    }
+
+    /// The buffer's id.
+    pub(crate) fn buffer(&self) -> u32 {
+        self.buffer
+    }
+
+    pub(crate) fn read(&self) -> Result<()> {
+        let error =
+            Error::new(ErrorKind::Device, "a page's GPU hands bytes over later: they cannot be read at once");
+        Err(error.help("copy them in the script, from where the store says that they are"))
+    }
+
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
+        if bytes.len().is_multiple_of(4) {
+            return self.host.write(self.buffer, offset, bytes);
+        }
+        // What follows an entry, up to its alignment, is padding.
+        let mut words = bytes.to_vec();
+        words.resize(bytes.len().next_multiple_of(4), 0);
+        self.host.write(self.buffer, offset, &words);
+    }
+}
+
+impl Drop for WebMemory {
+    fn drop(&mut self) {
+        self.host.drop_buffer(self.buffer);
+    }
+}

@@ -1,0 +1,231 @@
+//! A program that a page's script runs.
+
+use super::host::{WebCopy, WebHost, WebKernel, WebRange};
+use super::memory::WebMemory;
+use crate::backend::{Deferred, Finished, Loaded, Pending, Work};
+use crate::memory::{Allocate, Memory};
+use crate::store::Content;
+use crate::webgpu::{
+    Part, Regions, Results, STATUS_BYTES, STEP_BYTES, Shader, Tables, Unit, pause, places, units,
+};
+use gradloom_codegen::wgsl::{Choices, Context, Limits};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Access;
+use gradloom_core::plan::{Plan, Region, Role};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+/// A program, described to the script.
+pub(super) struct WebProgram {
+    host: Arc<dyn WebHost>,
+    id: u32,
+    plan: Arc<Plan>,
+    memory: Regions,
+    tables: Tables,
+    /// The per-step block, which is written as a whole.
+    scalars: Vec<u8>,
+    results: Arc<Results>,
+    runs: u64,
+    work: Work,
+    unique: usize,
+}
+
+/// The device's memory behind a handle.
+fn on_page(memory: &Memory) -> &WebMemory {
+    match memory {
+        Memory::Web(memory) => memory,
+        _ => unreachable!("the backend allocates on the device"),
+    }
+}
+
+impl WebProgram {
+    /// Describes a plan to the script.
+    ///
+    /// # Errors
+    /// When a kernel cannot run within the limits.
+    pub(super) fn load(
+        host: &Arc<dyn WebHost>,
+        limits: &Limits,
+        segment: usize,
+        graph: &Arc<Graph>,
+        plan: &Arc<Plan>,
+        store: &Content,
+        with: Allocate<'_>,
+    ) -> Result<Self> {
+        let memory = Regions::new(graph, plan, store, segment, with)?;
+        let choices = Choices::default();
+        let context = Context { plan, graph, limits, choices: &choices, cuts: &memory.cuts() };
+        let units = units(&context)?;
+        let shaders: Vec<Shader<'_>> = units.iter().flat_map(Unit::shaders).collect();
+        let tables = Tables::new(shaders.iter().copied(), with)?;
+
+        let status = on_page(memory.status());
+        let results = Results::new(graph, plan, memory.status());
+        let id = host.program(results.bytes(), status.range(0, STEP_BYTES as usize));
+        let steps = shaders.iter().map(|shader| shader.part).filter(|part| !matches!(part, Part::Hoisted(_)));
+        let steps: Vec<Part> = steps.collect();
+        let pause = pause(plan, &steps);
+        let (mut next_table, mut next_step) = (tables.iter(), 0);
+        for shader in &shaders {
+            let once = matches!(shader.part, Part::Hoisted(_));
+            let places = places(shader, &memory, &mut next_table);
+            let bindings: Vec<(WebRange, bool)> = places
+                .iter()
+                .map(|place| (on_page(place.memory).range(place.start, place.bytes), place.writable))
+                .collect();
+            host.kernel(
+                id,
+                &WebKernel {
+                    once,
+                    late: !once && next_step >= pause,
+                    label: &shader.dispatch.label,
+                    source: &shader.dispatch.source,
+                    workgroups: shader.dispatch.workgroups,
+                    bindings: &bindings,
+                },
+            );
+            next_step += usize::from(!once);
+        }
+        drop(next_table);
+        for copy in results.copies(&memory) {
+            let from = on_page(copy.memory).range(copy.start, copy.bytes);
+            host.copy(id, &WebCopy { from, to: copy.to, late: false });
+        }
+        host.copy(id, &WebCopy { from: status.range(0, STATUS_BYTES), to: 0, late: true });
+
+        let work = Work {
+            dispatches: steps.len(),
+            passes: usize::from(pause > 0) + usize::from(pause < steps.len()),
+            submits: 1,
+            readbacks: 0,
+            extra_bytes: STATUS_BYTES + tables.bytes(),
+        };
+        let unique = shaders.iter().map(|shader| &shader.dispatch.source).collect::<HashSet<_>>().len();
+        Ok(Self {
+            host: Arc::clone(host),
+            id,
+            plan: Arc::clone(plan),
+            scalars: vec![0; plan.scalar_bytes()],
+            results: Arc::new(results),
+            memory,
+            tables,
+            runs: 0,
+            work,
+            unique,
+        })
+    }
+}
+
+impl Drop for WebProgram {
+    fn drop(&mut self) {
+        self.host.drop_program(self.id);
+    }
+}
+
+impl Deferred for WebProgram {
+    fn make_room(&mut self) -> Result<()> {
+        // The script awaits older steps before it asks for another one.
+        Ok(())
+    }
+
+    fn submit(&mut self) -> Result<Box<dyn Pending>> {
+        if !self.scalars.is_empty() {
+            let (arena, start) = self.memory.place(Region::Step, 0);
+            on_page(arena).write(start, &self.scalars);
+        }
+        let ticket = self.host.submit(self.id);
+        let run = self.runs;
+        self.runs += 1;
+        Ok(Box::new(WebPending {
+            host: Arc::clone(&self.host),
+            results: Arc::clone(&self.results),
+            ticket,
+            run,
+        }))
+    }
+}
+
+impl Loaded for WebProgram {
+    fn write(&mut self, buffer: usize, bytes: &[u8]) {
+        let buffer = &self.plan.buffers[buffer];
+        assert_eq!(bytes.len(), buffer.bytes, "the feed was checked");
+        if buffer.role == Role::Scalar {
+            self.scalars[buffer.offset..buffer.offset + bytes.len()].copy_from_slice(bytes);
+        } else if !bytes.is_empty() {
+            let (memory, start) = self.memory.place(buffer.region, buffer.offset);
+            on_page(memory).write(start, bytes);
+        }
+    }
+
+    fn deferred(&mut self) -> Option<&mut dyn Deferred> {
+        Some(self)
+    }
+
+    fn compute(&mut self) -> Result<()> {
+        unreachable!("steps are queued whole")
+    }
+
+    fn failed_guard(&self) -> Result<Option<&str>> {
+        unreachable!("steps are queued whole")
+    }
+
+    fn check_commit(&self) -> Result<()> {
+        unreachable!("steps are queued whole")
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        unreachable!("steps are queued whole")
+    }
+
+    fn read(&self, access: &Access, _: &mut Vec<u8>) -> Result<()> {
+        let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
+        on_page(self.memory.place(buffer.region, buffer.offset).0).read()
+    }
+
+    fn allocated(&self) -> usize {
+        self.memory.planned() + self.work.extra_bytes
+    }
+
+    fn work(&self) -> Option<Work> {
+        Some(self.work)
+    }
+
+    fn unique_kernels(&self) -> usize {
+        self.unique
+    }
+}
+
+/// A step whose results the script will hand over.
+#[derive(Debug)]
+struct WebPending {
+    host: Arc<dyn WebHost>,
+    results: Arc<Results>,
+    ticket: u32,
+    run: u64,
+}
+
+impl Pending for WebPending {
+    fn run(&self) -> u64 {
+        self.run
+    }
+
+    fn poll(&mut self, _: &Waker) -> Poll<()> {
+        // The script does not ask before it has awaited the results.
+        Poll::Ready(())
+    }
+
+    fn wait(self: Box<Self>) -> Result<Finished> {
+        let bytes = self.host.results(self.ticket).ok_or_else(|| {
+            Error::new(ErrorKind::Internal, "results were asked for before the device gave them")
+        })?;
+        Ok(self.results.finished(&bytes))
+    }
+}
+
+impl Drop for WebPending {
+    fn drop(&mut self) {
+        self.host.drop_results(self.ticket);
+    }
+}

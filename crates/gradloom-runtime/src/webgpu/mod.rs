@@ -1,0 +1,13 @@
+//! What both ways to WebGPU share: through `wgpu`, and through a browser's own.
+//!
+//! In: a plan and memory. Out: kernels in order, the bytes that each binds, and the meaning of what a step leaves. Nothing here talks to a device.
+
+mod regions;
+mod results;
+mod status;
+mod units;
+
+pub(crate) use regions::Regions;
+pub(crate) use results::{Results, gather};
+pub(crate) use status::{STATUS_BYTES, STEP_BYTES};
+pub(crate) use units::{Part, Place, Shader, Tables, Unit, pause, places, units};

@@ -1,0 +1,172 @@
+//! What a step leaves, as bytes of a staging buffer, and what they mean.
+//!
+//! In: at the end of each step, copies of status, outputs and guards beside each other. Out: their elements, how the step ended, and which ones before it
+//! failed.
+
+use super::regions::Regions;
+use super::status::{STATUS_BYTES, Told};
+use crate::backend::{Failure, Finished};
+use crate::memory::Memory;
+use crate::program::Outcome;
+use gradloom_codegen::wgsl::{self, Status, Verdict};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{Graph, OpKind};
+use gradloom_core::kernel::{Access, Kernel, Launch, NodeKind};
+use gradloom_core::plan::Plan;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where results lie in the staging buffers of a program.
+#[derive(Debug)]
+pub(crate) struct Results {
+    graph: Arc<Graph>,
+    plan: Arc<Plan>,
+    /// Outputs, then guards: the bytes of the buffer that are copied, and where they go.
+    copies: Vec<(Access, Range<usize>, usize)>,
+    bytes: usize,
+    told: Told,
+}
+
+/// Bytes that are copied into the staging buffer.
+pub(crate) struct ResultCopy<'a> {
+    pub(crate) memory: &'a Memory,
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
+    /// Where they go.
+    pub(crate) to: usize,
+}
+
+impl Results {
+    /// Of a program with this status.
+    pub(crate) fn new(graph: &Arc<Graph>, plan: &Arc<Plan>, status: &Arc<Memory>) -> Self {
+        let mut bytes = STATUS_BYTES;
+        let mut copies = Vec::new();
+        for (_, access) in plan.outputs.iter().chain(&plan.guards) {
+            let size = access.dtype.bytes();
+            let start = (access.layout.offset * size) / 4 * 4;
+            let end = (access.layout.end() * size).next_multiple_of(4).max(start);
+            copies.push((access.clone(), start..end, bytes));
+            bytes += end - start;
+        }
+        Self { graph: Arc::clone(graph), plan: Arc::clone(plan), copies, bytes, told: Told::new(status) }
+    }
+
+    /// Bytes of a staging buffer. The status stands at its start.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What is copied once the compute phase is over. The status is copied at the end.
+    pub(crate) fn copies<'a>(&'a self, memory: &'a Regions) -> impl Iterator<Item = ResultCopy<'a>> {
+        self.copies.iter().filter(|(_, range, _)| !range.is_empty()).map(|(access, range, to)| {
+            let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
+            let (memory, start) = memory.place(buffer.region, buffer.offset + range.start);
+            ResultCopy { memory, start, bytes: range.len(), to: *to }
+        })
+    }
+
+    /// What a step left, from the bytes of its staging buffer.
+    pub(crate) fn finished(&self, bytes: &[u8]) -> Finished {
+        let mut values: Vec<Vec<u8>> = self
+            .copies
+            .iter()
+            .map(|(access, range, at)| gather(access, range.start, &bytes[*at..]))
+            .collect();
+        let guards = values.split_off(self.plan.outputs.len());
+        let status = Status::new(bytes);
+        let failure = |(failure, others): (wgsl::Failure, u32)| Failure {
+            run: failure.step.into(),
+            outcome: self.outcome(failure.verdict),
+            others,
+        };
+        let failures = self.told.news(&status).into_iter().map(failure).collect();
+        Finished { outcome: self.outcome(status.verdict()), outputs: values, guards, failures }
+    }
+
+    /// How a step ended, from what decided it.
+    pub(crate) fn outcome(&self, verdict: Verdict) -> Result<Outcome> {
+        match verdict {
+            Verdict::Committed => Ok(Outcome::Committed),
+            Verdict::NotFinite(guard) => Ok(Outcome::NotFinite { guard: self.plan.guards[guard].0.clone() }),
+            Verdict::Trapped { launch, position, index, bound } => {
+                Err(self.trapped(&self.plan.launches[launch], position, index, bound))
+            }
+        }
+    }
+
+    /// The message of a trap, with the place in the user's source.
+    fn trapped(&self, launch: &Launch, position: usize, index: i32, bound: usize) -> Error {
+        let op = &self.graph.ops[launch.op];
+        let window = |window: &Access, whole: &Access| {
+            let (window, whole) = (&window.layout.shape, &whole.layout.shape);
+            format!(
+                "an update of {} elements at {index} does not fit axis {position} of {whole}",
+                window[position]
+            )
+        };
+        let message = match &launch.kernel {
+            Kernel::WriteRegion => window(&launch.reads[0], &launch.writes[0]),
+            Kernel::Op(OpKind::DynamicUpdateSlice) => window(&launch.reads[1], &launch.writes[0]),
+            Kernel::Op(OpKind::DynamicSlice { sizes }) => format!(
+                "a window of {} elements at {index} does not fit axis {position} of {}",
+                sizes[position], launch.reads[0].layout.shape
+            ),
+            Kernel::Op(OpKind::Binary(_)) => "an integer was divided by zero".to_string(),
+            kernel => {
+                let at = coordinates(&indices(kernel, launch, bound), position);
+                format!(
+                    "index {index} at position {at:?} of the indices is out of range: there are {bound} rows (0..{bound})"
+                )
+            }
+        };
+        let error = Error::new(ErrorKind::Trap, message);
+        match self.graph.origin(op) {
+            Some(origin) => error.at(origin.clone(), op.kind.name()),
+            None => error.note(format!("in `{}`", op.kind.name())),
+        }
+    }
+}
+
+/// Shape of the indices that a kernel checks against a bound.
+fn indices(kernel: &Kernel, launch: &Launch, bound: usize) -> Vec<usize> {
+    let body = match kernel {
+        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body,
+        _ => return launch.reads.get(1).map_or_else(Vec::new, |read| read.layout.shape.to_vec()),
+    };
+    let checked = body.nodes.iter().find_map(|node| match node.kind {
+        NodeKind::CheckIndex { index, extent } if extent == bound => Some(index),
+        _ => None,
+    });
+    match checked.map(|index| &body.node(index).kind) {
+        Some(NodeKind::Load(read)) => launch.reads[*read].layout.shape.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn coordinates(shape: &[usize], position: usize) -> Vec<usize> {
+    let mut rest = position;
+    let mut at = vec![0; shape.len()];
+    for (coordinate, &extent) in at.iter_mut().zip(shape).rev() {
+        *coordinate = rest % extent.max(1);
+        rest /= extent.max(1);
+    }
+    if shape.is_empty() && position > 0 { vec![position] } else { at }
+}
+
+/// The elements of an access, row-major, from bytes that start at byte `start` of its buffer.
+pub(crate) fn gather(access: &Access, start: usize, bytes: &[u8]) -> Vec<u8> {
+    let (layout, size) = (&access.layout, access.dtype.bytes());
+    let first = layout.offset * size - start;
+    if layout.is_contiguous() {
+        return bytes[first..first + layout.shape.elements() * size].to_vec();
+    }
+    let mut elements = Vec::with_capacity(layout.shape.elements() * size);
+    let mut positions = vec![0];
+    for (&extent, &stride) in layout.shape.iter().zip(&layout.strides) {
+        positions = positions.iter().flat_map(|&at| (0..extent).map(move |i| at + i * stride)).collect();
+    }
+    for at in positions {
+        elements.extend_from_slice(&bytes[first + at * size..][..size]);
+    }
+    elements
+}
