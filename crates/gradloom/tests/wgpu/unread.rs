@@ -3,6 +3,7 @@
 use super::failures::{not_finite, step, trapping};
 use super::{Model, compiled, data, device, parameters, skipped};
 use gradloom::{Error, ErrorKind, Step, Train};
+use gradloom_runtime::Fault;
 
 fn readbacks(train: &Train<Model, 2>) -> usize {
     train.program().work().unwrap().readbacks
@@ -214,4 +215,21 @@ fn failures_that_the_device_cannot_remember_are_counted() {
     counted(&error, None);
     train.wait().unwrap();
     assert_eq!(train.applied_steps().unwrap(), 2 + 1 + 1);
+}
+
+/// A failure whose own report did not arrive is told by the next one.
+#[test]
+fn a_failure_that_could_not_be_read_is_not_lost() {
+    if skipped() {
+        return;
+    }
+    let (device, faults) = device().with_faults();
+    let mut train = compiled(&device);
+    let failed = queue(&mut train, 2, &[1], &[]);
+    faults.fail(Fault::Read, 0);
+    assert_eq!(failed.loss().unwrap_err().kind(), ErrorKind::Device);
+    let next = step(&mut train, &data(2));
+    is_not_finite(&next.loss().unwrap_err(), 1);
+    next.loss().unwrap();
+    train.wait().unwrap();
 }
