@@ -6,6 +6,8 @@ pub mod error;
 pub mod fuse;
 pub mod grad;
 pub mod ir;
+#[doc(hidden)]
+pub mod json;
 pub mod kernel;
 pub mod nn;
 pub mod optim;

@@ -68,6 +68,17 @@ impl Data<'_> {
     }
 }
 
+/// # Errors
+/// When there is not data for each input, of its dtype and size.
+pub(crate) fn check_all(inputs: &[Input], data: &[Data<'_>]) -> Result<()> {
+    if inputs.len() != data.len() {
+        let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+        let message = format!("{} inputs were declared, got data for {}", inputs.len(), data.len());
+        return Err(Error::new(ErrorKind::Feed, message).note(format!("the inputs are {}", names.join(", "))));
+    }
+    inputs.iter().zip(data).try_for_each(|(input, data)| data.check(input))
+}
+
 macro_rules! data {
     ($($ty:ty => $variant:ident),*) => {$(
         impl<'a> From<&'a [$ty]> for Data<'a> {

@@ -34,6 +34,8 @@ pub use outputs::Outputs;
 pub use profile::LaunchSpan;
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
+#[cfg(feature = "web")]
+pub use store::StorePlace;
 pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};
 #[cfg(feature = "web")]
 pub use web::{WebCopy, WebHost, WebKernel, WebRange};

@@ -153,7 +153,7 @@ impl HostMemory {
         Layout::from_size_align(bytes.checked_add(ALIGNMENT)?, 1).ok()
     }
 
-    fn at(&self, offset: usize) -> *mut u8 {
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.bytes, "offset {offset} in {} bytes", self.bytes);
         // SAFETY: inside the allocation, as just checked.
         unsafe { self.start.as_ptr().add(offset) }

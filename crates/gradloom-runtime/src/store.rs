@@ -116,6 +116,23 @@ impl Store {
         self.read_lock().layout.entries().to_vec()
     }
 
+    /// Where the bytes of each entry are, for a script that shares memory and buffers with this.
+    #[cfg(feature = "web")]
+    pub fn places(&self) -> Vec<(StoreEntry, StorePlace)> {
+        let content = self.read_lock();
+        let entries = content.layout.entries().iter();
+        let place = |entry: &StoreEntry| match content.place(entry.offset) {
+            Some((memory, at)) => match &*memory {
+                Memory::Host(memory) => StorePlace::Host(memory.at(at)),
+                Memory::Web(memory) => StorePlace::Web { buffer: memory.buffer(), start: at },
+                #[cfg(feature = "wgpu")]
+                Memory::Wgpu(_) => StorePlace::None,
+            },
+            None => StorePlace::None,
+        };
+        entries.map(|entry| (entry.clone(), place(entry))).collect()
+    }
+
     /// Bytes of all entries with their padding.
     pub fn bytes(&self) -> usize {
         self.read_lock().layout.bytes()
@@ -217,6 +234,23 @@ impl Store {
         content.version += 1;
         Ok(count)
     }
+}
+
+/// Where an entry's bytes are.
+#[cfg(feature = "web")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorePlace {
+    /// At an address, which stays the same. Valid while the store lives.
+    Host(*const u8),
+    /// In a page's buffer.
+    Web {
+        /// Its id.
+        buffer: u32,
+        /// First byte.
+        start: usize,
+    },
+    /// Nowhere that a script can reach.
+    None,
 }
 
 impl Content {

@@ -34,6 +34,11 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 impl Param {
     /// A parameter of the given shape.
     pub fn new<const R: usize>(shape: [usize; R], init: Init) -> Param {
+        Self::of_shape(shape, init)
+    }
+
+    /// A parameter of a shape whose rank is not known before the program runs.
+    pub fn of_shape(shape: impl Into<Shape>, init: Init) -> Param {
         let id = ParamId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
         let shared =
             Shared { id, shape: shape.into(), init, frozen: AtomicBool::new(false), decay: AtomicU8::new(0) };

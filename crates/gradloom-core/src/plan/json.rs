@@ -2,8 +2,8 @@
 
 use super::{Buffer, LaunchView, Plan, PlanView, Role};
 use crate::ir::Graph;
+use crate::json::{Json, numbers, object, text};
 use crate::kernel::{Access, Launch, Phase};
-use std::fmt;
 
 /// Changes when a key is renamed or taken away, or its meaning changes; not when keys are added.
 const VERSION: usize = 1;
@@ -151,67 +151,6 @@ fn access(plan: &Plan, access: &Access) -> Json {
         fields.push(("strides", numbers(&access.layout.strides)));
     }
     Json::Object(fields)
-}
-
-/// A JSON value; printing it writes it.
-enum Json {
-    Null,
-    Number(usize),
-    Text(String),
-    List(Vec<Json>),
-    Object(Vec<(&'static str, Json)>),
-}
-
-fn text(text: &str) -> Json {
-    Json::Text(text.to_string())
-}
-
-fn numbers(list: &[usize]) -> Json {
-    Json::List(list.iter().copied().map(Json::Number).collect())
-}
-
-fn object<const N: usize>(fields: [(&'static str, Json); N]) -> Json {
-    Json::Object(fields.into())
-}
-
-impl fmt::Display for Json {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let comma = |i: usize| if i > 0 { "," } else { "" };
-        match self {
-            Json::Null => f.write_str("null"),
-            Json::Number(number) => write!(f, "{number}"),
-            Json::Text(text) => quoted(text, f),
-            Json::List(items) => {
-                f.write_str("[")?;
-                for (i, item) in items.iter().enumerate() {
-                    write!(f, "{}{item}", comma(i))?;
-                }
-                f.write_str("]")
-            }
-            Json::Object(fields) => {
-                f.write_str("{")?;
-                for (i, (key, value)) in fields.iter().enumerate() {
-                    write!(f, "{}\"{key}\":{value}", comma(i))?;
-                }
-                f.write_str("}")
-            }
-        }
-    }
-}
-
-/// A JSON string. `<` is escaped too, so that the text may stand inside of an HTML page's script.
-fn quoted(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    use fmt::Write;
-    f.write_char('"')?;
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => write!(f, "\\{c}")?,
-            '\n' => f.write_str("\\n")?,
-            '<' | '\0'..='\x1f' | '\u{2028}' | '\u{2029}' => write!(f, "\\u{:04x}", u32::from(c))?,
-            c => f.write_char(c)?,
-        }
-    }
-    f.write_char('"')
 }
 
 #[cfg(test)]

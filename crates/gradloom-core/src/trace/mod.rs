@@ -32,4 +32,4 @@ pub(crate) use scope::with_scope;
 pub use scope::{Recording, Traced, is_training, trace};
 pub use shape::concat;
 pub use table::{ParamTable, ParamUse, StateUse};
-pub use tensor::{Tensor, full, iota};
+pub use tensor::{Tensor, full, iota, literal};

@@ -186,6 +186,19 @@ pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     emit(OpKind::Constant { data: Literal::Splat(Number::of(dtype, value)), ty }, &[], "full")
 }
 
+/// A constant f32 tensor with these elements, row-major.
+#[track_caller]
+pub fn literal(elements: &[f32], shape: impl Into<Shape>) -> Tensor {
+    let ty = Type::new(DType::F32, shape);
+    if ty.elements() != elements.len() {
+        let message = format!("{} elements for a constant {ty} of {}", elements.len(), ty.elements());
+        fail("literal", message, None);
+        return placeholder(DType::F32, ty.shape);
+    }
+    let data = elements.iter().map(|&element| Number::Float(f64::from(element))).collect();
+    emit(OpKind::Constant { data: Literal::Dense(data), ty }, &[], "literal")
+}
+
 /// The index along `axis`, in a tensor of the given shape: positions, as `iota(DType::I32, [context], 0)`.
 #[track_caller]
 pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: usize) -> Tensor {

@@ -1,7 +1,7 @@
 //! Forward programs.
 
-use super::Session;
-use crate::feed::Feed;
+use super::{Session, Step};
+use crate::feed::{Data, Feed, check_all};
 use crate::outputs::{Outputs, to_f32};
 use crate::profile::LaunchSpan;
 use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_stage};
@@ -10,7 +10,7 @@ use gradloom_core::ir::Output;
 use gradloom_core::nn::Module;
 use gradloom_core::passes;
 use gradloom_core::plan::Plan;
-use gradloom_core::trace::{Input, Tensor, trace};
+use gradloom_core::trace::{Input, Tensor, Traced, trace};
 use std::marker::PhantomData;
 
 /// Keeps random numbers of forward programs apart from those of training steps: the letters of "infer".
@@ -28,6 +28,49 @@ pub struct Infer<const K: usize, R> {
     results: PhantomData<fn() -> R>,
 }
 
+impl<const K: usize, R> Infer<K, R> {
+    /// Compiles what was traced.
+    pub(super) fn of_trace<M: Module>(
+        session: &Session<M>,
+        inputs: Vec<Input>,
+        mut traced: Traced,
+    ) -> Result<Self> {
+        for (i, &value) in traced.results.iter().enumerate() {
+            traced.graph.outputs.insert(i, Output { name: format!("result.{i}"), value });
+        }
+        verify_stage(&traced.graph, "trace")?;
+        let (graph, _) = passes::run(traced.graph);
+        let program = session.load(graph)?;
+        Ok(Self { inputs, program, outputs: Vec::new(), seed: session.seed(), runs: 0, results: PhantomData })
+    }
+
+    /// Queues a run on a list of data whose length is not known before the program runs. Its outputs are read as those of a training step are; the results
+    /// are called `result.0`, `result.1`, ..
+    ///
+    /// # Errors
+    /// When there is not data of the declared dtype and size for each input; when the store or the device is lost.
+    pub fn queue(&mut self, data: &[Data<'_>]) -> Result<Step> {
+        check_all(&self.inputs, data)?;
+        for (input, data) in self.inputs.iter().zip(data) {
+            self.program.set_input(&input.name, data.bytes());
+        }
+        self.program.set_scalars(random_key(self.seed ^ DOMAIN, self.runs))?;
+        let step = Step::queued(&mut self.program, self.runs)?;
+        self.runs += 1;
+        Ok(step)
+    }
+
+    /// What a run does and where its bytes are.
+    pub fn plan(&self) -> &Plan {
+        self.program.plan()
+    }
+
+    /// The compiled program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+}
+
 impl<const K: usize, R: Outputs> Infer<K, R> {
     #[track_caller]
     pub(super) fn compile<M: Module>(
@@ -37,21 +80,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     ) -> Result<Self> {
         let model = session.model();
         let array = |tensors: &[Tensor]| <[Tensor; K]>::try_from(tensors).expect("K inputs were declared");
-        let mut traced = trace(model, &inputs, false, |x| f(model, array(x)), R::tensors)?;
-        for (i, &value) in traced.results.iter().enumerate() {
-            traced.graph.outputs.insert(i, Output { name: format!("result.{i}"), value });
-        }
-        verify_stage(&traced.graph, "trace")?;
-        let (graph, _) = passes::run(traced.graph);
-        let program = session.load(graph)?;
-        Ok(Self {
-            inputs: inputs.to_vec(),
-            program,
-            outputs: Vec::new(),
-            seed: session.seed(),
-            runs: 0,
-            results: PhantomData,
-        })
+        let traced = trace(model, &inputs, false, |x| f(model, array(x)), R::tensors)?;
+        Self::of_trace(session, inputs.to_vec(), traced)
     }
 
     /// Runs the program on the data.
@@ -115,11 +145,6 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
             Some((i, bytes)) => to_f32(self.program.plan().outputs[i].1.dtype, bytes),
             None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))),
         }
-    }
-
-    /// What a run does and where its bytes are.
-    pub fn plan(&self) -> &Plan {
-        self.program.plan()
     }
 
     /// Starts or stops noting when each launch of a run runs; see [`Program::set_profiling`].

@@ -3,15 +3,16 @@
 use super::Infer;
 use crate::cpu::{InitialKey, fill_initial};
 use crate::device::Device;
+use crate::feed::Data;
 use crate::outputs::Outputs;
 use crate::program::Program;
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::Graph;
+use gradloom_core::ir::{Graph, Type};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::STATE_PREFIX;
 use gradloom_core::plan::{self, Plan};
-use gradloom_core::trace::{Input, ParamTable, Tensor};
+use gradloom_core::trace::{Input, ParamTable, Tensor, Traced};
 
 /// A model, its store, and a device: training, evaluation and generation are programs over one session, without copies.
 ///
@@ -59,6 +60,14 @@ impl<M: Module> Session<M> {
         Infer::compile(self, inputs, f)
     }
 
+    /// Compiles a forward program that was [recorded](gradloom_core::trace::Recording), with the inputs that were declared then. It is run by [`Infer::queue`].
+    ///
+    /// # Errors
+    /// Memory.
+    pub fn infer_recorded(&self, inputs: Vec<Input>, traced: Traced) -> Result<Infer<0, ()>> {
+        Infer::of_trace(self, inputs, traced)
+    }
+
     /// Sets the states under a path to their initial values: `cache` stands for `cache` and `cache.h.0.keys`, the empty path for all.
     /// States of the optimizer are left alone; [`Train::reset_optimizer`](super::Train::reset_optimizer) clears those.
     ///
@@ -81,15 +90,31 @@ impl<M: Module> Session<M> {
 
     /// Loads a graph over the session's store.
     pub(super) fn load(&self, graph: Graph) -> Result<Program> {
-        Program::load(graph, &self.device, &self.store, |name, ty, elements| {
-            let (number, used) =
-                self.params.iter().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
-                    Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
-                })?;
-            let key = InitialKey { seed: self.seed, parameter: number as u32 };
-            fill_initial(used.param.init(), &ty.shape, key, elements, &self.device.backend.pool())
-                .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
-        })
+        Program::load(graph, &self.device, &self.store, |name, ty, elements| self.initial(name, ty, elements))
+    }
+
+    /// The initial values of a parameter, into elements that are 0.
+    fn initial(&self, name: &str, ty: &Type, elements: &mut [f32]) -> Result<()> {
+        let (number, used) =
+            self.params.iter().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
+                Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
+            })?;
+        let key = InitialKey { seed: self.seed, parameter: number as u32 };
+        fill_initial(used.param.init(), &ty.shape, key, elements, &self.device.backend.pool())
+            .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
+    }
+
+    /// Gives every parameter its initial value again, which the seed decides.
+    ///
+    /// # Errors
+    /// On the null device, which keeps no bytes; on a device that is lost.
+    pub fn reset_parameters(&self) -> Result<()> {
+        for entry in self.store.entries().iter().filter(|entry| entry.init.is_none()) {
+            let mut elements = vec![0.0; entry.ty.elements()];
+            self.initial(&entry.name, &entry.ty, &mut elements)?;
+            self.store.write(&[(&entry.name, &entry.ty, Data::F32(&elements).bytes())])?;
+        }
+        Ok(())
     }
 
     /// The plan that a graph would have over the session's store; nothing is allocated, and no limit is applied.

@@ -3,7 +3,7 @@
 use super::failures::Failures;
 use crate::backend::Pending;
 use crate::outputs::to_f32;
-use crate::program::Outcome;
+use crate::program::{Outcome, Program};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -85,6 +85,28 @@ pub struct Step {
 }
 
 impl Step {
+    /// Queues a run of a program, or runs it, where there is no queue.
+    pub(super) fn queued(program: &mut Program, step: u64) -> Result<Self> {
+        let names =
+            program.plan().outputs.iter().map(|(name, access)| (name.clone(), access.dtype)).collect();
+        let mut slot = Slot { step, run: step, names, ..Slot::default() };
+        match program.submit()? {
+            Some(pending) => slot.pending = Mutex::new(Some(pending)),
+            None => {
+                let mut values = Vec::new();
+                let outcome = program.run(&mut values);
+                slot.done = OnceLock::from(Done::new(step, outcome, values)?);
+            }
+        }
+        Ok(Self { slot: Arc::new(slot) })
+    }
+
+    /// Every output: name, dtype, and row-major elements in the machine's byte order. Empty for a step that a trap ended.
+    pub fn outputs(&self) -> impl Iterator<Item = (&str, DType, &[u8])> {
+        let values = &self.slot.done().values;
+        self.slot.names.iter().zip(values).map(|((name, dtype), bytes)| (name.as_str(), *dtype, &bytes[..]))
+    }
+
     /// Number of the step among the attempted ones, from 0.
     pub fn number(&self) -> u64 {
         self.slot.step

@@ -41,6 +41,12 @@ impl<M: Module> Trainer<M> {
         Self { model, inputs: Vec::new(), traced: None, optimizer: None, limits, seed: 0 }
     }
 
+    /// A trainer of a model whose loss was [recorded](gradloom_core::trace::Recording) as the only result, with the inputs that were declared then. A step
+    /// of it takes data by [`Train::step_with`].
+    pub fn recorded(model: M, inputs: Vec<Input>, traced: Traced) -> Self {
+        Self { inputs, traced: Some(Ok(traced)), ..Self::new(model) }
+    }
+
     /// Declares the data that every step takes, in order.
     pub fn inputs<const N: usize>(self, inputs: [Input; N]) -> Trainer<M, N> {
         Trainer {

@@ -5,7 +5,7 @@ use super::failures::Failures;
 use super::step::{Done, Slot, Step};
 use super::{Infer, Session};
 use crate::device::Device;
-use crate::feed::Feed;
+use crate::feed::{Data, Feed, check_all};
 use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
 use crate::program::{DebugRun, Program, Retention, random_key};
@@ -14,7 +14,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Number};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::{
-    APPLIED_STEP, Hyperparameters, Optimizer, STATE_PREFIX, check_max_norm, set_number,
+    APPLIED_STEP, Hyperparameters, Optimizer, STATE_PREFIX, Schedule, check_max_norm, set_number,
 };
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor};
@@ -32,7 +32,8 @@ pub struct Train<M, const N: usize> {
     program: Program,
     stages: Stages,
     numbers: Hyperparameters,
-    fixed_lr: Option<f64>,
+    /// What was set instead of the optimizer's.
+    schedule: Option<Schedule>,
     attempted: u64,
     slots: Vec<Arc<Slot>>,
     /// Steps so far, as the program counts them.
@@ -77,7 +78,7 @@ impl<M: Module, const N: usize> Train<M, N> {
             program,
             stages,
             numbers,
-            fixed_lr: None,
+            schedule: None,
             attempted: 0,
             slots,
             runs: 0,
@@ -99,13 +100,18 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// When data does not have the declared dtype or size; when an earlier step is known to have failed and its error was not read; when the
     /// store or the device is lost. Nothing was run then, and the number of attempted steps is as before.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
+        self.step_with(&data.feed())
+    }
+
+    /// Like [`Train::step`], on a list whose length is not known before the program runs.
+    ///
+    /// # Errors
+    /// As [`Train::step`], and when there is not one for each input.
+    pub fn step_with(&mut self, data: &[Data<'_>]) -> Result<Step> {
         self.failures.tell()?;
-        let data = data.feed();
-        for (input, data) in self.inputs.iter().zip(&data) {
-            data.check(input)?;
-        }
+        check_all(&self.inputs, data)?;
         self.set_scalars()?;
-        for (input, data) in self.inputs.iter().zip(&data) {
+        for (input, data) in self.inputs.iter().zip(data) {
             self.program.set_input(&input.name, data.bytes());
         }
 
@@ -188,18 +194,24 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// Learning rate of the next step.
     pub fn lr(&self) -> f64 {
-        self.fixed_lr.unwrap_or_else(|| self.optimizer.schedule().at(self.attempted))
+        self.schedule.as_ref().unwrap_or_else(|| self.optimizer.schedule()).at(self.attempted)
     }
 
     /// Sets the learning rate from now on, instead of the schedule. Decay that goes with it changes too. A rate that is negative
     /// or not finite is an error of the next step.
     pub fn set_lr(&mut self, lr: f64) {
-        self.fixed_lr = Some(lr);
+        self.set_schedule(lr);
     }
 
-    /// Takes the learning rate from the schedule again, after [`Train::set_lr`].
+    /// Sets the learning rate over the attempted steps from now on, instead of the optimizer's schedule. To begin at its first number with the next step, delay
+    /// it by the steps so far: [`Schedule::Delayed`].
+    pub fn set_schedule(&mut self, schedule: impl Into<Schedule>) {
+        self.schedule = Some(schedule.into());
+    }
+
+    /// Takes the learning rate from the optimizer's schedule again, after [`Train::set_lr`] or [`Train::set_schedule`].
     pub fn follow_schedule(&mut self) {
-        self.fixed_lr = None;
+        self.schedule = None;
     }
 
     /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is derived from them.

@@ -100,7 +100,7 @@ impl WebProgram {
             passes: usize::from(pause > 0) + usize::from(pause < steps.len()),
             submits: 1,
             readbacks: 0,
-            extra_bytes: STATUS_BYTES + tables.bytes(),
+            extra_bytes: 0,
         };
         let unique = shaders.iter().map(|shader| &shader.dispatch.source).collect::<HashSet<_>>().len();
         Ok(Self {
@@ -115,6 +115,12 @@ impl WebProgram {
             work,
             unique,
         })
+    }
+}
+
+impl WebProgram {
+    fn extra_bytes(&self) -> usize {
+        STATUS_BYTES + self.tables.bytes()
     }
 }
 
@@ -185,11 +191,11 @@ impl Loaded for WebProgram {
     }
 
     fn allocated(&self) -> usize {
-        self.memory.planned() + self.work.extra_bytes
+        self.memory.planned() + self.extra_bytes()
     }
 
     fn work(&self) -> Option<Work> {
-        Some(self.work)
+        Some(Work { extra_bytes: self.extra_bytes(), ..self.work })
     }
 
     fn unique_kernels(&self) -> usize {

@@ -8,6 +8,10 @@ mod status;
 mod units;
 
 pub(crate) use regions::Regions;
-pub(crate) use results::{Results, gather};
+pub(crate) use results::Results;
+#[cfg(feature = "wgpu")]
+pub(crate) use results::gather;
 pub(crate) use status::{STATUS_BYTES, STEP_BYTES};
-pub(crate) use units::{Part, Place, Shader, Tables, Unit, pause, places, units};
+#[cfg(feature = "wgpu")]
+pub(crate) use units::Place;
+pub(crate) use units::{Part, Shader, Tables, Unit, pause, places, units};

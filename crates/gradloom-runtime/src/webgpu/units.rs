@@ -22,6 +22,7 @@ pub(crate) enum Part {
     Guards,
 }
 
+#[cfg(feature = "wgpu")]
 impl Part {
     fn launch(self, plan: &Plan) -> Option<&Launch> {
         match self {

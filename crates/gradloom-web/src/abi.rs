@@ -1,0 +1,352 @@
+//! The functions that a script calls.
+//!
+//! In and out: numbers; bytes by address and length in the module's memory. A function that can fail gives -1, and leaves an error as JSON where
+//! [`output_ptr`] says. Always holds: the module has one thread, so its state is one value.
+
+#![allow(clippy::missing_safety_doc)]
+
+use crate::arguments::Arguments;
+use crate::commands::Commands;
+use crate::report;
+use crate::sessions::Sessions;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+#[derive(Default)]
+struct Module {
+    commands: Commands,
+    sessions: Sessions,
+    output: Vec<u8>,
+}
+
+thread_local! {
+    static MODULE: RefCell<Module> = RefCell::default();
+}
+
+#[cfg(target_arch = "wasm32")]
+#[link(wasm_import_module = "host")]
+unsafe extern "C" {
+    fn panic(message: *const u8, length: usize);
+}
+
+/// Tells the script what a panic says, before the module stops.
+#[cfg(target_arch = "wasm32")]
+fn watch_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|info| {
+            let message = info.to_string();
+            // SAFETY: the script reads the text before it returns.
+            unsafe { panic(message.as_ptr(), message.len()) };
+        }));
+    });
+}
+
+fn with<R>(f: impl FnOnce(&mut Module) -> R) -> R {
+    #[cfg(target_arch = "wasm32")]
+    watch_panics();
+    MODULE.with(|module| f(&mut module.borrow_mut()))
+}
+
+/// An id, or -1 with the error as output.
+fn answer(f: impl FnOnce(&mut Module) -> Result<usize>) -> i32 {
+    with(|module| {
+        f(module)
+            .and_then(|id| i32::try_from(id).map_err(|_| Error::new(ErrorKind::Internal, "too many ids")))
+            .unwrap_or_else(|error| {
+                module.output = report::error(&error).into_bytes();
+                -1
+            })
+    })
+}
+
+/// 0 with a text as output, or -1 with the error.
+fn tell(f: impl FnOnce(&mut Module) -> Result<String>) -> i32 {
+    answer(|module| {
+        let text = f(module)?;
+        module.output = text.into_bytes();
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// There are so many elements at the address, and the script changes them only between calls.
+unsafe fn slice<'a, T>(at: *const T, count: usize) -> &'a [T] {
+    // SAFETY: the caller says so; no elements may be at any address.
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } }
+}
+
+/// Room for bytes, aligned by 8.
+#[unsafe(no_mangle)]
+pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
+    Box::leak(vec![0_u64; bytes.div_ceil(8)].into_boxed_slice()).as_mut_ptr()
+}
+
+/// Gives room back.
+///
+/// # Safety
+/// It is from [`alloc`], of so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(at: *mut u64, bytes: usize) {
+    // SAFETY: the caller says so.
+    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, bytes.div_ceil(8))) });
+}
+
+/// Where the output of the last call is.
+#[unsafe(no_mangle)]
+pub extern "C" fn output_ptr() -> *const u8 {
+    with(|module| module.output.as_ptr())
+}
+
+/// Bytes of the output.
+#[unsafe(no_mangle)]
+pub extern "C" fn output_len() -> usize {
+    with(|module| module.output.len())
+}
+
+/// Interns a text.
+///
+/// # Safety
+/// There are so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn text(at: *const u8, bytes: usize) -> i32 {
+    // SAFETY: the caller says so.
+    let text = String::from_utf8_lossy(unsafe { slice(at, bytes) }).into_owned();
+    answer(|module| {
+        module.commands.texts.push(text);
+        Ok(module.commands.texts.len() - 1)
+    })
+}
+
+/// Interns f32 elements.
+///
+/// # Safety
+/// There are so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn blob(at: *const u8, bytes: usize) -> i32 {
+    // SAFETY: the caller says so.
+    let elements: Arc<[f32]> = unsafe { slice(at, bytes) }
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        .collect();
+    answer(|module| {
+        module.commands.blobs.push(elements);
+        Ok(module.commands.blobs.len() - 1)
+    })
+}
+
+/// Runs a command: see `commands.rs`.
+///
+/// # Safety
+/// There are so many numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn command(code: u32, at: *const f64, count: usize) -> i32 {
+    // SAFETY: the caller says so.
+    let numbers = unsafe { slice(at, count) };
+    answer(|module| module.commands.run(code, numbers))
+}
+
+/// Type of a tensor of the open trace: gives its rank; the output is dtype and extents as u32s.
+#[unsafe(no_mangle)]
+pub extern "C" fn describe(tensor: usize) -> i32 {
+    answer(|module| {
+        let tensor = module
+            .commands
+            .tensor(tensor)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such tensor"))?;
+        let ty = tensor.ty();
+        let dtype =
+            crate::arguments::DTYPES.iter().position(|&dtype| dtype == ty.dtype).expect("all are there");
+        let numbers = [dtype].into_iter().chain(ty.shape.iter().copied());
+        module.output = numbers.flat_map(|n| (n as u32).to_le_bytes()).collect();
+        Ok(ty.shape.rank())
+    })
+}
+
+/// Forgets texts, blobs, models and traces, but no sessions and programs.
+#[unsafe(no_mangle)]
+pub extern "C" fn reset() {
+    with(|module| module.commands = Commands::default());
+}
+
+/// Gives back a trace (kind 0), a program (1) or a session (2).
+#[unsafe(no_mangle)]
+pub extern "C" fn release(kind: u32, id: usize) {
+    with(|module| match kind {
+        0 => drop(module.commands.traces.get_mut(id).map(Option::take)),
+        1 => module.sessions.drop_program(id),
+        _ => module.sessions.close(id),
+    });
+}
+
+/// What the GPU allows.
+///
+/// # Safety
+/// There are so many numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limits(at: *const f64, count: usize) -> i32 {
+    // SAFETY: the caller says so.
+    let list = unsafe { slice(at, count) };
+    answer(|module| module.sessions.limit(&mut Arguments::new(&module.commands, 0, list)))
+}
+
+/// A session over the current model.
+#[unsafe(no_mangle)]
+pub extern "C" fn session(seed_low: u32, seed_high: u32, device: u32) -> i32 {
+    let seed = u64::from(seed_low) | u64::from(seed_high) << 32;
+    answer(|module| module.sessions.open(&module.commands, seed, device))
+}
+
+fn trace(module: &Module, id: usize) -> Result<crate::commands::Trace> {
+    let trace = module.commands.traces.get(id).and_then(Clone::clone);
+    trace.ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such trace"))
+}
+
+/// Compiles a training program; the numbers say the optimizer.
+///
+/// # Safety
+/// There are so many numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn train(session: usize, of: usize, at: *const f64, count: usize) -> i32 {
+    // SAFETY: the caller says so.
+    let list = unsafe { slice(at, count) };
+    answer(|module| {
+        let trace = trace(module, of)?;
+        module.sessions.train(session, trace, &mut Arguments::new(&module.commands, 0, list))
+    })
+}
+
+/// Compiles a forward program.
+#[unsafe(no_mangle)]
+pub extern "C" fn forward(session: usize, of: usize) -> i32 {
+    answer(|module| {
+        let trace = trace(module, of)?;
+        module.sessions.forward(session, trace)
+    })
+}
+
+/// The number under which the script knows a program's kernels; -1 without an error if it does not.
+#[unsafe(no_mangle)]
+pub extern "C" fn described(program: usize) -> i32 {
+    with(|module| module.sessions.described(program)).ok().flatten().map_or(-1, |number| number as i32)
+}
+
+/// Data of an input.
+///
+/// # Safety
+/// There are so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn feed(program: usize, input: usize, at: *const u8, bytes: usize) -> i32 {
+    // SAFETY: the caller says so.
+    let bytes = unsafe { slice(at, bytes) };
+    answer(|module| module.sessions.feed(program, input, bytes))
+}
+
+/// Queues a step.
+#[unsafe(no_mangle)]
+pub extern "C" fn step(program: usize) -> i32 {
+    answer(|module| module.sessions.step(program))
+}
+
+/// The same, of a forward program.
+#[unsafe(no_mangle)]
+pub extern "C" fn run(program: usize) -> i32 {
+    step(program)
+}
+
+/// The ticket of a step's results; -1 if they are there.
+#[unsafe(no_mangle)]
+pub extern "C" fn ticket(step: usize) -> i32 {
+    with(|module| module.sessions.ticket(step)).ok().flatten().map_or(-1, |ticket| ticket as i32)
+}
+
+/// Takes a step's results.
+///
+/// # Safety
+/// There are so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn deliver(step: usize, at: *const u8, bytes: usize) -> i32 {
+    // SAFETY: the caller says so.
+    let bytes = unsafe { slice(at, bytes) }.to_vec();
+    answer(|module| module.sessions.deliver(step, bytes))
+}
+
+/// What a step left, as JSON.
+#[unsafe(no_mangle)]
+pub extern "C" fn result(step: usize) -> i32 {
+    tell(|module| module.sessions.result(step))
+}
+
+/// Forgets a step.
+#[unsafe(no_mangle)]
+pub extern "C" fn drop_step(step: usize) {
+    with(|module| module.sessions.drop_step(step));
+}
+
+/// Sets the learning rate.
+///
+/// # Safety
+/// There are so many numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i32 {
+    // SAFETY: the caller says so.
+    let list = unsafe { slice(at, count) };
+    answer(|module| module.sessions.rate(program, &mut Arguments::new(&module.commands, 0, list)))
+}
+
+/// The learning rate of the next step; NaN for a program that does not train.
+#[unsafe(no_mangle)]
+pub extern "C" fn lr(program: usize) -> f64 {
+    with(|module| module.sessions.lr(program)).unwrap_or(f64::NAN)
+}
+
+/// Where parameters and states are, as JSON.
+#[unsafe(no_mangle)]
+pub extern "C" fn store(session: usize) -> i32 {
+    tell(|module| module.sessions.store(session))
+}
+
+/// Replaces parameters and states: triples of a text, an address and a number of bytes.
+///
+/// # Safety
+/// There are so many triples, and at each address so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, count: usize) -> i32 {
+    // SAFETY: the caller says so.
+    let triples = unsafe { slice(at, 3 * count) };
+    answer(|module| {
+        let mut given = Vec::with_capacity(count);
+        for triple in triples.chunks_exact(3) {
+            let name = module.commands.texts.get(triple[0] as usize);
+            let name = name.ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such text"))?;
+            // SAFETY: the caller says so.
+            given
+                .push((name.as_str(), unsafe { slice(triple[1] as usize as *const u8, triple[2] as usize) }));
+        }
+        module.sessions.upload(session, strict != 0, &given)
+    })
+}
+
+/// Sets parameters or the optimizer back.
+#[unsafe(no_mangle)]
+pub extern "C" fn reset_session(session: usize, parameters: u32, optimizer: u32) -> i32 {
+    answer(|module| module.sessions.reset(session, parameters != 0, optimizer != 0))
+}
+
+/// Looks at a program: 0 the graph as traced, 1 after the passes, 2 the plan as JSON, 3 kernels as JSON, 4 numbers as JSON, 5 the plan as text.
+#[unsafe(no_mangle)]
+pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
+    tell(|module| module.sessions.inspect(program, what))
+}
+
+/// Says that the GPU is lost.
+///
+/// # Safety
+/// There are so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lose(at: *const u8, bytes: usize) {
+    // SAFETY: the caller says so.
+    let why = String::from_utf8_lossy(unsafe { slice(at, bytes) });
+    with(|module| module.sessions.lose(&why));
+}

@@ -1,0 +1,168 @@
+//! Arguments of a command: numbers in order, of which each op takes what it needs.
+
+use crate::commands::Commands;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{DType, Shape};
+use gradloom_core::trace::{AttentionOptions, Operand, Tensor};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What is left of a command's numbers, and the tables that they point into.
+pub(crate) struct Arguments<'a> {
+    pub(crate) commands: &'a Commands,
+    code: u32,
+    rest: &'a [f64],
+}
+
+/// A tensor, or a number beside one.
+#[derive(Clone, Copy)]
+pub(crate) enum Either {
+    Tensor(Tensor),
+    Number(f64),
+}
+
+impl Operand for Either {
+    fn tensor(self, beside: Tensor) -> Tensor {
+        match self {
+            Either::Tensor(tensor) => tensor,
+            Either::Number(number) => number.tensor(beside),
+        }
+    }
+}
+
+impl<'a> Arguments<'a> {
+    pub(crate) fn new(commands: &'a Commands, code: u32, rest: &'a [f64]) -> Self {
+        Self { commands, code, rest }
+    }
+
+    /// A misuse of the interface between the languages, which is a bug of the face.
+    fn misuse(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Internal, format!("command {}: {what}", self.code))
+    }
+
+    pub(crate) fn unknown(&self, code: u32) -> Error {
+        self.misuse(&format!("there is no op {code}: the script and the module are of different versions"))
+    }
+
+    pub(crate) fn out_of_range(&self) -> Error {
+        Error::new(ErrorKind::Trace, "a number is out of range")
+    }
+
+    pub(crate) fn number(&mut self) -> Result<f64> {
+        let (&first, rest) = self.rest.split_first().ok_or_else(|| self.misuse("an argument is missing"))?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    pub(crate) fn integer(&mut self) -> Result<i64> {
+        let number = self.number()?;
+        if number.fract() != 0.0 || number.abs() > 9_007_199_254_740_991.0 {
+            return Err(Error::new(ErrorKind::Trace, format!("{number} is not a whole number")));
+        }
+        Ok(number as i64)
+    }
+
+    /// A whole number that is not negative: an extent, an index, a count.
+    pub(crate) fn index(&mut self) -> Result<usize> {
+        let number = self.integer()?;
+        let error =
+            || Error::new(ErrorKind::Trace, format!("{number} where a whole number from 0 on is wanted"));
+        usize::try_from(number).map_err(|_| error())
+    }
+
+    pub(crate) fn bool(&mut self) -> Result<bool> {
+        Ok(self.number()? != 0.0)
+    }
+
+    pub(crate) fn dtype(&mut self) -> Result<DType> {
+        let number = self.index()?;
+        DTYPES.get(number).copied().ok_or_else(|| self.misuse("there is no such dtype"))
+    }
+
+    /// An optional number: NaN stands for none.
+    pub(crate) fn optional(&mut self) -> Result<Option<f64>> {
+        Ok(Some(self.number()?).filter(|number| !number.is_nan()))
+    }
+
+    pub(crate) fn text(&mut self) -> Result<&'a str> {
+        let id = self.index()?;
+        self.commands.texts.get(id).map(String::as_str).ok_or_else(|| self.misuse("there is no such text"))
+    }
+
+    pub(crate) fn blob(&mut self) -> Result<Arc<[f32]>> {
+        let id = self.index()?;
+        self.commands.blobs.get(id).cloned().ok_or_else(|| self.misuse("there is no such blob"))
+    }
+
+    pub(crate) fn tensor(&mut self) -> Result<Tensor> {
+        let id = self.index()?;
+        self.commands.tensor(id).ok_or_else(|| self.misuse("there is no such tensor"))
+    }
+
+    fn optional_tensor(&mut self) -> Result<Option<Tensor>> {
+        match self.integer()? {
+            -1 => Ok(None),
+            id => Ok(Some(
+                self.commands.tensor(id as usize).ok_or_else(|| self.misuse("there is no such tensor"))?,
+            )),
+        }
+    }
+
+    pub(crate) fn operand(&mut self) -> Result<Either> {
+        Ok(if self.bool()? { Either::Number(self.number()?) } else { Either::Tensor(self.tensor()?) })
+    }
+
+    fn list<T>(&mut self, one: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let count = self.index()?;
+        if count > self.rest.len() {
+            return Err(self.misuse("a list is cut off"));
+        }
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    pub(crate) fn tensors(&mut self) -> Result<Vec<Tensor>> {
+        self.list(Self::tensor)
+    }
+
+    pub(crate) fn integers(&mut self) -> Result<Vec<usize>> {
+        self.list(Self::index)
+    }
+
+    pub(crate) fn axes(&mut self) -> Result<Vec<isize>> {
+        self.list(|this| Ok(this.integer()? as isize))
+    }
+
+    pub(crate) fn shape(&mut self) -> Result<Shape> {
+        Ok(self.integers()?.into())
+    }
+
+    pub(crate) fn range(&mut self) -> Result<Range<usize>> {
+        Ok(self.index()?..self.index()?)
+    }
+
+    pub(crate) fn attention(&mut self) -> Result<AttentionOptions> {
+        let mut options = if self.bool()? { AttentionOptions::causal() } else { AttentionOptions::full() };
+        if let Some(scale) = self.optional()? {
+            options = options.scale(scale);
+        }
+        if let Some(offset) = self.optional_tensor()? {
+            options = options.query_offset(offset);
+        }
+        if let Some(length) = self.optional_tensor()? {
+            options = options.key_length(length);
+        }
+        Ok(options)
+    }
+
+    /// All numbers that are left.
+    pub(crate) fn rest<T>(&mut self, one: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        while !self.rest.is_empty() {
+            all.push(one(self)?);
+        }
+        Ok(all)
+    }
+}
+
+/// Types by their numbers.
+pub(crate) const DTYPES: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];

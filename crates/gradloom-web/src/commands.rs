@@ -1,0 +1,179 @@
+//! Commands: how a model is traced from another language.
+//!
+//! In: numbers, with texts and blobs interned before. Out: ids, counted from 0 in the order of the commands, so that the same commands give the same
+//! ids: the page traces, and sends the worker its commands, which traces the same. Always holds: a command that fails changes nothing but the open trace,
+//! which is spoilt.
+
+use crate::arguments::Arguments;
+use crate::model::Model;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{Origin, Type};
+use gradloom_core::nn::{Init, Param};
+use gradloom_core::trace::{self, Input, Recording, Tensor, Traced};
+use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
+use std::sync::Arc;
+
+include!(concat!(env!("OUT_DIR"), "/ops.rs"));
+
+/// A finished trace with the inputs that it declared.
+#[derive(Clone)]
+pub(crate) struct Trace {
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) traced: Traced,
+}
+
+/// An open trace.
+struct Open {
+    recording: Recording,
+    inputs: Vec<Input>,
+    tensors: Vec<Tensor>,
+}
+
+/// All that commands have made.
+#[derive(Default)]
+pub(crate) struct Commands {
+    pub(crate) texts: Vec<String>,
+    pub(crate) blobs: Vec<Arc<[f32]>>,
+    pub(crate) model: Model,
+    open: Option<Open>,
+    pub(crate) traces: Vec<Option<Trace>>,
+}
+
+impl Commands {
+    /// A tensor of the open trace.
+    pub(crate) fn tensor(&self, id: usize) -> Option<Tensor> {
+        self.open.as_ref()?.tensors.get(id).copied()
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// Of the user's model, or a misuse of the interface.
+    pub(crate) fn run(&mut self, code: u32, numbers: &[f64]) -> Result<usize> {
+        match code {
+            0 => {
+                self.model = Model::default();
+                Ok(0)
+            }
+            1 => {
+                let added = param(&mut Arguments::new(self, code, numbers))?;
+                self.model.params.push(added);
+                Ok(self.model.params.len() - 1)
+            }
+            2 => {
+                let mut arguments = Arguments::new(self, code, numbers);
+                let (name, of) = (arguments.text()?.to_string(), arguments.index()?);
+                let tied =
+                    self.model.params.get(of).ok_or_else(|| misuse("there is no such parameter"))?.1.tie();
+                self.model.params.push((name, tied));
+                Ok(of)
+            }
+            3 => {
+                let training = numbers.first().is_some_and(|&training| training != 0.0);
+                // One that was left open is forgotten before the next begins: recordings end in reverse order.
+                self.open = None;
+                let recording = Recording::open(&self.model, training)?;
+                self.open = Some(Open { recording, inputs: Vec::new(), tensors: Vec::new() });
+                Ok(0)
+            }
+            8 => {
+                let results = Arguments::new(self, code, numbers).rest(Arguments::tensor)?;
+                let Open { recording, inputs, .. } = self.open.take().ok_or_else(no_trace)?;
+                let traced = recording.finish(&results)?;
+                self.traces.push(Some(Trace { inputs, traced }));
+                Ok(self.traces.len() - 1)
+            }
+            9 => {
+                self.open = None;
+                Ok(0)
+            }
+            _ => self.trace(code, numbers),
+        }
+    }
+
+    /// Runs a command of the open trace.
+    fn trace(&mut self, code: u32, numbers: &[f64]) -> Result<usize> {
+        let open = self.open.as_ref().ok_or_else(no_trace)?;
+        let mut arguments = Arguments::new(self, code, numbers);
+        let mut declared = None;
+        let tensor = match code {
+            4 => {
+                let (name, dtype) = (arguments.text()?.to_string(), arguments.dtype()?);
+                let shape = arguments.rest(Arguments::index)?;
+                let input = Input { name, ty: Type::new(dtype, shape) };
+                let tensor = open.recording.input(&input)?;
+                declared = Some(input);
+                tensor
+            }
+            5 => {
+                let id = arguments.index()?;
+                let (_, param) =
+                    self.model.params.get(id).ok_or_else(|| misuse("there is no such parameter"))?;
+                param.tensor()
+            }
+            6 => {
+                let (file, line, column) =
+                    (arguments.text()?.to_string(), arguments.index()?, arguments.index()?);
+                let origin = Origin { file, line: line as u32, column: column as u32 };
+                open.recording.at((line > 0).then_some(origin));
+                return Ok(0);
+            }
+            7 => {
+                let (tensor, name) = (arguments.tensor()?, arguments.text()?);
+                tensor.capture(name)
+            }
+            10 => {
+                let (data, dtype) = (arguments.blob()?, arguments.dtype()?);
+                let shape = arguments.rest(Arguments::index)?;
+                trace::literal(&data, shape).cast(dtype)
+            }
+            _ => call(code, &mut arguments)?,
+        };
+        if let Some(error) = open.recording.error() {
+            return Err(error);
+        }
+        let open = self.open.as_mut().expect("it was open above");
+        open.inputs.extend(declared);
+        open.tensors.push(tensor);
+        Ok(open.tensors.len() - 1)
+    }
+}
+
+/// A parameter with its path.
+fn param(arguments: &mut Arguments<'_>) -> Result<(String, Param)> {
+    let name = arguments.text()?.to_string();
+    let (decay, frozen) = (arguments.integer()?, arguments.bool()?);
+    let (kind, a, b, blob) =
+        (arguments.index()?, arguments.number()?, arguments.number()?, arguments.integer()?);
+    let init = match kind {
+        0 => Init::Zeros,
+        1 => Init::Ones,
+        2 => Init::Constant(a),
+        3 => Init::Normal { std: a },
+        4 => Init::Uniform { low: a, high: b },
+        5 => Init::FanIn,
+        6 => Init::Values(
+            usize::try_from(blob)
+                .ok()
+                .and_then(|blob| arguments.commands.blobs.get(blob).cloned())
+                .ok_or_else(|| misuse("there is no such blob"))?,
+        ),
+        _ => return Err(misuse("there is no such init")),
+    };
+    let param = Param::of_shape(arguments.rest(Arguments::index)?, init);
+    if decay >= 0 {
+        param.set_decay(decay == 1);
+    }
+    if frozen {
+        param.freeze();
+    }
+    Ok((name, param))
+}
+
+fn misuse(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, what)
+}
+
+fn no_trace() -> Error {
+    Error::new(ErrorKind::Trace, "no trace is open: tensors exist only while a model is traced")
+}

@@ -1,0 +1,82 @@
+//! Errors and tables as JSON.
+
+use crate::browser::Listed;
+use gradloom_core::error::{Error, ErrorKind};
+use gradloom_core::ir::{Origin, Type};
+use gradloom_core::json::{Json, numbers, object, text};
+use gradloom_runtime::Program;
+
+/// An error with all that it says.
+pub(crate) fn error(error: &Error) -> String {
+    let list = |lines: &mut dyn Iterator<Item = &str>| Json::List(lines.map(text).collect());
+    object([
+        ("kind", text(kind(error.kind()))),
+        ("message", text(error.message())),
+        ("notes", list(&mut error.notes())),
+        ("help", list(&mut error.remedies())),
+        ("origin", error.origin().map_or(Json::Null, origin)),
+        ("rendered", text(&error.to_string())),
+    ])
+    .to_string()
+}
+
+fn origin(origin: &Origin) -> Json {
+    object([
+        ("file", text(&origin.file)),
+        ("line", Json::Number(origin.line as usize)),
+        ("column", Json::Number(origin.column as usize)),
+    ])
+}
+
+fn kind(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Trace => "trace",
+        ErrorKind::MissingGradient => "missing-gradient",
+        ErrorKind::NotDifferentiable => "not-differentiable",
+        ErrorKind::Feed => "feed",
+        ErrorKind::Store => "store",
+        ErrorKind::NotFinite { .. } => "not-finite",
+        ErrorKind::Trap => "trap",
+        ErrorKind::Lost => "lost",
+        ErrorKind::Plan => "plan",
+        ErrorKind::Device => "device",
+        ErrorKind::Verify => "verify",
+        _ => "internal",
+    }
+}
+
+/// `name`, `dtype` and `shape` of a value, and what else is said of it.
+pub(crate) fn value<const N: usize>(name: &str, ty: &Type, rest: [(&'static str, Json); N]) -> Json {
+    let mut fields =
+        vec![("name", text(name)), ("dtype", text(&ty.dtype.to_string())), ("shape", numbers(&ty.shape))];
+    fields.extend(rest);
+    Json::Object(fields)
+}
+
+/// Kernels with their texts.
+pub(crate) fn kernels(kernels: &[Listed]) -> String {
+    let one = |kernel: &Listed| {
+        object([
+            ("label", text(&kernel.label)),
+            ("source", text(&kernel.source)),
+            ("workgroups", numbers(&kernel.workgroups.map(|n| n as usize))),
+        ])
+    };
+    Json::List(kernels.iter().map(one).collect()).to_string()
+}
+
+/// What a program is, in numbers.
+pub(crate) fn counts(program: &Program) -> String {
+    let (plan, work) = (program.plan(), program.work().unwrap_or_default());
+    object([
+        ("launches", Json::Number(plan.launches.len())),
+        ("dispatches", Json::Number(work.dispatches)),
+        ("pipelines", Json::Number(program.unique_kernels())),
+        ("passes", Json::Number(work.passes)),
+        ("submits", Json::Number(work.submits)),
+        ("bytes", Json::Number(plan.totals.peak())),
+        ("allocated", Json::Number(program.allocated())),
+        ("store", Json::Number(plan.totals.store)),
+    ])
+    .to_string()
+}

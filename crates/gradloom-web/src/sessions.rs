@@ -1,0 +1,431 @@
+//! Sessions, programs and steps, by their ids.
+//!
+//! In: traces, optimizers, data. Out: programs over one store, steps whose results are read once they are there. Always holds: ids are not used again.
+
+use crate::arguments::{Arguments, DTYPES};
+use crate::browser::Browser;
+use crate::commands::{Commands, Trace};
+use crate::model::Model;
+use crate::{optimizer, report};
+use gradloom_codegen::wgsl::Limits;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::DType;
+use gradloom_core::json::{Json, text};
+use gradloom_core::plan::Plan;
+use gradloom_core::trace::Input;
+use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, StorePlace, Train, Trainer, WebHost};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A model on a device.
+struct Open {
+    device: Device,
+    /// The device as the script's, or as none.
+    browser: Option<Arc<Browser>>,
+    seed: u64,
+    state: State,
+}
+
+/// What a session has become.
+enum State {
+    /// Nothing yet: the first program decides.
+    New(Model),
+    /// A training program, which has the session; its id.
+    Training(usize),
+    /// A session without training.
+    Forward(Session<Model>),
+}
+
+/// A compiled program.
+struct Compiled {
+    session: usize,
+    inputs: Vec<Input>,
+    /// Data for the next step.
+    fed: Vec<Vec<u8>>,
+    kind: Kind,
+    traced: String,
+    /// Where it was described, and its number there; on a GPU, or on none.
+    described: Option<(Arc<Browser>, u32)>,
+}
+
+enum Kind {
+    Train(Box<Train<Model, 0>>),
+    Forward(Box<Infer<0, ()>>),
+}
+
+/// A step that was queued.
+struct Queued {
+    program: usize,
+    step: Step,
+    ticket: Option<u32>,
+}
+
+/// All of them.
+pub(crate) struct Sessions {
+    browser: Arc<Browser>,
+    paper: Arc<Browser>,
+    limits: Option<(Limits, usize)>,
+    next: usize,
+    open: HashMap<usize, Open>,
+    programs: HashMap<usize, Compiled>,
+    steps: HashMap<usize, Queued>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            browser: Arc::new(Browser::new(true)),
+            paper: Arc::new(Browser::new(false)),
+            limits: None,
+            next: 0,
+            open: HashMap::new(),
+            programs: HashMap::new(),
+            steps: HashMap::new(),
+        }
+    }
+}
+
+fn misuse(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, what)
+}
+
+impl Compiled {
+    fn program(&self) -> &Program {
+        match &self.kind {
+            Kind::Train(train) => train.program(),
+            Kind::Forward(forward) => forward.program(),
+        }
+    }
+
+    fn plan(&self) -> &Plan {
+        self.program().plan()
+    }
+}
+
+impl Sessions {
+    fn id(&mut self) -> usize {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding, workgroups along an axis, bytes of a buffer,
+    /// whether it is software.
+    pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
+        let limits = Limits {
+            invocations: arguments.index()? as u32,
+            workgroup_memory: arguments.index()? as u32,
+            storage_buffers: arguments.index()?,
+            binding_bytes: arguments.index()?,
+            workgroups: arguments.index()? as u32,
+            ..Limits::portable()
+        };
+        let buffer_bytes = arguments.index()?;
+        let software = arguments.bool()?;
+        self.limits = Some((Limits { software, ..limits }, buffer_bytes));
+        Ok(0)
+    }
+
+    /// A session over the model of the commands. Device: 0 none, to look at programs; 1 GPU; 2 CPU.
+    pub(crate) fn open(&mut self, commands: &Commands, seed: u64, device: u32) -> Result<usize> {
+        let on = |browser: &Arc<Browser>, (limits, bytes): (Limits, usize)| {
+            (Device::web(Arc::clone(browser) as Arc<dyn WebHost>, limits, bytes), Some(Arc::clone(browser)))
+        };
+        let (device, browser) = match device {
+            0 => on(&self.paper, (Limits::portable(), 256 << 20)),
+            1 => on(
+                &self.browser,
+                self.limits.clone().ok_or_else(|| misuse("the GPU's limits are not known"))?,
+            ),
+            #[cfg(feature = "cpu")]
+            2 => (Device::cpu(), None),
+            _ => {
+                return Err(Error::new(ErrorKind::Device, "this build cannot compute on the CPU")
+                    .help("load the module that can, `gradloom-cpu.wasm`"));
+            }
+        };
+        let id = self.id();
+        self.open.insert(id, Open { device, browser, seed, state: State::New(commands.model.tie()) });
+        Ok(id)
+    }
+
+    /// The session itself.
+    fn session(&self, id: usize) -> Result<&Session<Model>> {
+        let unknown = || misuse("there is no such session");
+        match &self.open.get(&id).ok_or_else(unknown)?.state {
+            State::New(_) => Err(misuse("the session has no program yet")),
+            State::Forward(session) => Ok(session),
+            State::Training(program) => match &self.programs.get(program).ok_or_else(unknown)?.kind {
+                Kind::Train(train) => Ok(train.session()),
+                Kind::Forward(_) => Err(unknown()),
+            },
+        }
+    }
+
+    /// Compiles a training program, the first one of its session.
+    pub(crate) fn train(
+        &mut self,
+        session: usize,
+        trace: Trace,
+        arguments: &mut Arguments<'_>,
+    ) -> Result<usize> {
+        let id = self.id();
+        let open = self.open.get_mut(&session).ok_or_else(|| misuse("there is no such session"))?;
+        let State::New(model) = &open.state else { return Err(misuse("the session has a program already")) };
+        let Trace { inputs, traced } = trace;
+        let text = traced.graph.to_string();
+        let trainer = Trainer::recorded(model.tie(), inputs.clone(), traced).seed(open.seed);
+        let train = optimizer::configure(trainer, arguments)?.compile(&open.device)?;
+        open.state = State::Training(id);
+        self.insert(id, session, inputs, Kind::Train(Box::new(train)), text);
+        Ok(id)
+    }
+
+    /// Compiles a forward program.
+    pub(crate) fn forward(&mut self, session: usize, trace: Trace) -> Result<usize> {
+        let id = self.id();
+        let open = self.open.get_mut(&session).ok_or_else(|| misuse("there is no such session"))?;
+        if let State::New(model) = &open.state {
+            open.state = State::Forward(Session::new(model.tie(), &open.device, open.seed)?);
+        }
+        let Trace { inputs, mut traced } = trace;
+        let text = traced.graph.to_string();
+        let session_of = self.session(session)?;
+        // Parameters that were recorded again are those of the session, by name.
+        for (name, _, param) in &mut traced.params {
+            let known = session_of.params().iter().find(|used| used.name == *name);
+            *param = known.ok_or_else(|| unknown_parameter(name))?.param.id();
+        }
+        let forward = session_of.infer_recorded(inputs.clone(), traced)?;
+        self.insert(id, session, inputs, Kind::Forward(Box::new(forward)), text);
+        Ok(id)
+    }
+
+    fn insert(&mut self, id: usize, session: usize, inputs: Vec<Input>, kind: Kind, traced: String) {
+        let fed = inputs.iter().map(|input| vec![0; input.ty.bytes()]).collect();
+        let browser = self.open.get(&session).and_then(|open| open.browser.clone());
+        let described = browser.map(|browser| (Arc::clone(&browser), browser.last_program()));
+        self.programs.insert(id, Compiled { session, inputs, fed, kind, traced, described });
+    }
+
+    /// The number of a program on the script's device, by which its kernels are made ready.
+    pub(crate) fn described(&mut self, program: usize) -> Result<Option<usize>> {
+        Ok(self.program(program)?.described.as_ref().map(|(_, number)| *number as usize))
+    }
+
+    fn program(&mut self, id: usize) -> Result<&mut Compiled> {
+        self.programs.get_mut(&id).ok_or_else(|| misuse("there is no such program"))
+    }
+
+    /// Data of an input for the steps that follow.
+    pub(crate) fn feed(&mut self, program: usize, input: usize, bytes: &[u8]) -> Result<usize> {
+        let program = self.program(program)?;
+        let declared = program.inputs.get(input).ok_or_else(|| misuse("there is no such input"))?;
+        if bytes.len() != declared.ty.bytes() {
+            let message = format!(
+                "the input `{}` is {} ({} elements), got {}",
+                declared.name,
+                declared.ty,
+                declared.ty.elements(),
+                bytes.len() / declared.ty.dtype.bytes()
+            );
+            return Err(Error::new(ErrorKind::Feed, message).help("pass as many elements as were declared"));
+        }
+        program.fed[input].copy_from_slice(bytes);
+        Ok(0)
+    }
+
+    /// Queues a step, or runs it where there is no queue.
+    pub(crate) fn step(&mut self, id: usize) -> Result<usize> {
+        let program = self.program(id)?;
+        let data: Vec<Data<'_>> = program
+            .inputs
+            .iter()
+            .zip(&program.fed)
+            .map(|(input, bytes)| typed(input.ty.dtype, bytes))
+            .collect();
+        let step = match &mut program.kind {
+            Kind::Train(train) => train.step_with(&data)?,
+            Kind::Forward(forward) => forward.queue(&data)?,
+        };
+        let queued = program.program().work().is_some();
+        let ticket = queued.then(|| self.browser.last());
+        let step_id = self.id();
+        self.steps.insert(step_id, Queued { program: id, step, ticket });
+        Ok(step_id)
+    }
+
+    fn queued(&self, step: usize) -> Result<&Queued> {
+        self.steps.get(&step).ok_or_else(|| misuse("there is no such step"))
+    }
+
+    /// The ticket under which a step's results will arrive.
+    pub(crate) fn ticket(&self, step: usize) -> Result<Option<usize>> {
+        Ok(self.queued(step)?.ticket.map(|ticket| ticket as usize))
+    }
+
+    /// Takes the results of a step.
+    pub(crate) fn deliver(&self, step: usize, bytes: Vec<u8>) -> Result<usize> {
+        let ticket = self.queued(step)?.ticket.ok_or_else(|| misuse("the step is done already"))?;
+        self.browser.deliver(ticket, bytes);
+        Ok(0)
+    }
+
+    /// What a step left: where its outputs lie in the module's memory, until the step is dropped.
+    pub(crate) fn result(&self, step: usize) -> Result<String> {
+        let queued = self.queued(step)?;
+        queued.step.result()?;
+        let plan = self.programs.get(&queued.program).ok_or_else(|| misuse("the program is gone"))?.plan();
+        let outputs = queued.step.outputs().zip(&plan.outputs).map(|((name, dtype, bytes), (_, access))| {
+            let ty = gradloom_core::ir::Type::new(dtype, access.layout.shape.clone());
+            let rest = [("at", Json::Number(bytes.as_ptr() as usize)), ("bytes", Json::Number(bytes.len()))];
+            report::value(name, &ty, rest)
+        });
+        Ok(Json::List(outputs.collect()).to_string())
+    }
+
+    /// Forgets a step.
+    pub(crate) fn drop_step(&mut self, step: usize) {
+        self.steps.remove(&step);
+    }
+
+    /// A learning rate from the next step on; one that changes over time starts there.
+    pub(crate) fn rate(&mut self, program: usize, arguments: &mut Arguments<'_>) -> Result<usize> {
+        let schedule = optimizer::schedule(arguments)?;
+        let Kind::Train(train) = &mut self.program(program)?.kind else {
+            return Err(misuse("the program does not train"));
+        };
+        let start = train.attempted_steps();
+        train.set_schedule(gradloom_core::optim::Schedule::Delayed { start, then: Box::new(schedule) });
+        Ok(0)
+    }
+
+    /// The learning rate of the next step.
+    pub(crate) fn lr(&mut self, program: usize) -> Result<f64> {
+        match &self.program(program)?.kind {
+            Kind::Train(train) => Ok(train.lr()),
+            Kind::Forward(_) => Err(misuse("the program does not train")),
+        }
+    }
+
+    /// Where parameters and states are.
+    pub(crate) fn store(&self, session: usize) -> Result<String> {
+        let entries = self.session(session)?.store().places();
+        let entries = entries.iter().map(|(entry, place)| {
+            let (buffer, at) = match *place {
+                StorePlace::Host(at) => (Json::Null, at as usize),
+                StorePlace::Web { buffer, start } => (Json::Number(buffer as usize), start),
+                StorePlace::None => (Json::Null, 0),
+            };
+            let kind = if entry.init.is_some() { "state" } else { "param" };
+            let rest = [
+                ("kind", text(kind)),
+                ("buffer", buffer),
+                ("at", Json::Number(at)),
+                ("bytes", Json::Number(entry.ty.bytes())),
+            ];
+            report::value(&entry.name, &entry.ty, rest)
+        });
+        Ok(Json::List(entries.collect()).to_string())
+    }
+
+    /// Replaces parameters and states: all of them, or none if one is wrong; with `strict`, every parameter has to be there.
+    pub(crate) fn upload(&mut self, session: usize, strict: bool, given: &[(&str, &[u8])]) -> Result<usize> {
+        let store = self.session(session)?.store();
+        let entries = store.entries();
+        if strict {
+            let missing = |name: &str| !given.iter().any(|(given, _)| *given == name);
+            let missing: Vec<&str> = entries
+                .iter()
+                .filter(|e| e.init.is_none() && missing(&e.name))
+                .map(|e| e.name.as_str())
+                .collect();
+            if let Some(first) = missing.first() {
+                return Err(Error::new(ErrorKind::Store, format!("`{first}` is missing"))
+                    .note(format!("{} parameters are missing", missing.len()))
+                    .help("upload all of them, or say that some are enough"));
+            }
+        }
+        let f32s = gradloom_core::ir::Type::scalar(DTYPES[0]);
+        let typed: Vec<_> = given
+            .iter()
+            .map(|&(name, bytes)| {
+                let ty = entries.iter().find(|entry| entry.name == name).map_or(&f32s, |entry| &entry.ty);
+                (name, ty, bytes)
+            })
+            .collect();
+        store.write(&typed)?;
+        Ok(0)
+    }
+
+    /// Sets parameters or the optimizer's states to what they were before the first step.
+    pub(crate) fn reset(&mut self, session: usize, parameters: bool, optimizer: bool) -> Result<usize> {
+        if parameters {
+            self.session(session)?.reset_parameters()?;
+            self.session(session)?.reset_states("")?;
+        }
+        if optimizer
+            && let Some(Open { state: State::Training(program), .. }) = self.open.get(&session)
+            && let Some(Compiled { kind: Kind::Train(train), .. }) = self.programs.get_mut(program)
+        {
+            train.reset_optimizer()?;
+            train.set_attempted_steps(0);
+            train.follow_schedule();
+        }
+        Ok(0)
+    }
+
+    /// Looks at a program: see `abi.rs`.
+    pub(crate) fn inspect(&mut self, program: usize, what: u32) -> Result<String> {
+        let program = self.program(program)?;
+        let loaded = program.program();
+        Ok(match what {
+            0 => program.traced.clone(),
+            1 => loaded.graph().to_string(),
+            2 => loaded.plan().to_json(loaded.graph()),
+            3 => {
+                let listed = program.described.as_ref().map(|(browser, number)| browser.kernels(*number));
+                report::kernels(&listed.unwrap_or_default())
+            }
+            4 => report::counts(loaded),
+            5 => loaded.plan().report(loaded.graph()),
+            _ => return Err(misuse("there is no such view")),
+        })
+    }
+
+    /// Gives a session and its programs back.
+    pub(crate) fn close(&mut self, session: usize) {
+        self.open.remove(&session);
+        let mine: Vec<usize> =
+            self.programs.iter().filter(|(_, p)| p.session == session).map(|(&id, _)| id).collect();
+        mine.into_iter().for_each(|program| self.drop_program(program));
+    }
+
+    /// Gives a program back, with its steps.
+    pub(crate) fn drop_program(&mut self, program: usize) {
+        self.steps.retain(|_, step| step.program != program);
+        self.programs.remove(&program);
+    }
+
+    /// Says that the device is lost.
+    pub(crate) fn lose(&self, why: &str) {
+        self.browser.fail(why.to_string());
+    }
+}
+
+fn unknown_parameter(name: &str) -> Error {
+    Error::new(ErrorKind::Trace, format!("the session's model has no parameter `{name}`"))
+}
+
+/// Bytes as elements. They are aligned, as vectors of bytes from this allocator are.
+fn typed(dtype: DType, bytes: &[u8]) -> Data<'_> {
+    let count = bytes.len() / 4;
+    assert!(bytes.as_ptr().cast::<u32>().is_aligned(), "the allocator aligns by 8");
+    // SAFETY: aligned, as just checked; any bits are a number; the length is that of whole elements.
+    unsafe {
+        match dtype {
+            DType::I32 => Data::I32(std::slice::from_raw_parts(bytes.as_ptr().cast(), count)),
+            DType::U32 => Data::U32(std::slice::from_raw_parts(bytes.as_ptr().cast(), count)),
+            _ => Data::F32(std::slice::from_raw_parts(bytes.as_ptr().cast(), count)),
+        }
+    }
+}

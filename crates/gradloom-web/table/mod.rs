@@ -1,0 +1,222 @@
+//! The table of ops that TypeScript sees, read from the methods of `Tensor` themselves.
+//!
+//! In: the sources of `gradloom-core/src/trace`. Out: name, documentation and parameters of each public method and function that makes a tensor.
+//! Always holds: an op that is added there is here, without anybody's doing; one that cannot be handed over is listed in [`NOT_HERE`] with
+//! a reason, or the build fails.
+
+pub(crate) mod print;
+
+use proc_macro2::{TokenStream, TokenTree};
+use std::path::Path;
+use syn::{Attribute, FnArg, ImplItem, Item, ReturnType, Signature, Type, Visibility};
+
+/// An op of the table.
+pub(crate) struct Op {
+    /// Its name in Rust.
+    pub(crate) name: String,
+    /// Documentation, a line each.
+    pub(crate) doc: Vec<String>,
+    /// Whether it is a method of `Tensor`; its tensor is not among the parameters then.
+    pub(crate) method: bool,
+    pub(crate) params: Vec<(String, Kind)>,
+}
+
+/// What a parameter is, and so how it crosses: see `arguments.rs`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tensor,
+    Tensors,
+    Operand,
+    Number,
+    Integer,
+    Bool,
+    DType,
+    Shape,
+    Axes,
+    Integers,
+    Range,
+    Attention,
+}
+
+/// What makes tensors in Rust, and cannot be called with numbers, texts and tensors alone, or is no op.
+const NOT_HERE: [&str; 8] = [
+    // Commands of their own, because of names and elements.
+    "literal",
+    "capture",
+    // Closures.
+    "checkpoint",
+    "scan",
+    // Lists whose length is part of the type, and results that are several.
+    "split",
+    "gradients",
+    "custom",
+    // `matmul` and views say it.
+    "dot_general",
+];
+
+/// Reads the table.
+///
+/// # Panics
+/// When a source cannot be read, or has an op that the table cannot express.
+pub(crate) fn read(folder: &Path) -> Vec<Op> {
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).expect("the folder of tracing").map(|f| f.unwrap().path()).collect();
+    files.sort();
+    let mut ops = Vec::new();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs")) {
+        let text = std::fs::read_to_string(file).expect("a source");
+        let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        parsed.items.iter().for_each(|item| of_item(item, &mut ops));
+    }
+    ops.retain(|op| !NOT_HERE.contains(&op.name.as_str()));
+    ops.sort_by(|a, b| a.name.cmp(&b.name));
+    for pair in ops.windows(2) {
+        assert!(pair[0].name != pair[1].name, "two ops are called {}", pair[0].name);
+    }
+    ops
+}
+
+fn of_item(item: &Item, ops: &mut Vec<Op>) {
+    match item {
+        Item::Fn(f) if matches!(f.vis, Visibility::Public(_)) => ops.extend(of_signature(&f.attrs, &f.sig)),
+        Item::Impl(block) if block.trait_.is_none() && is(&block.self_ty, "Tensor") => {
+            for item in &block.items {
+                if let ImplItem::Fn(f) = item
+                    && matches!(f.vis, Visibility::Public(_))
+                {
+                    ops.extend(of_signature(&f.attrs, &f.sig));
+                }
+            }
+        }
+        Item::Impl(block)
+            if is(&block.self_ty, "Tensor") && block.trait_.as_ref().is_some_and(|t| t.1.is_ident("Neg")) =>
+        {
+            let doc = vec!["`-x`.".to_string()];
+            ops.push(Op { name: "neg".into(), doc, method: true, params: Vec::new() });
+        }
+        Item::Macro(call) if call.ident.is_none() => of_macro(call, ops),
+        _ => {}
+    }
+}
+
+/// The op behind a signature; none if it gives no tensor.
+fn of_signature(attributes: &[Attribute], signature: &Signature) -> Option<Op> {
+    let name = signature.ident.to_string();
+    let ReturnType::Type(_, result) = &signature.output else { return None };
+    if NOT_HERE.contains(&name.as_str()) || !is(result, "Tensor") {
+        return None;
+    }
+    let mut params = Vec::new();
+    for input in &signature.inputs {
+        if let FnArg::Typed(typed) = input {
+            let syn::Pat::Ident(param) = &*typed.pat else { panic!("a parameter of {name} has no name") };
+            params.push((param.ident.to_string(), kind(&typed.ty, &name)));
+        }
+    }
+    Some(Op { name, doc: doc(attributes), method: signature.receiver().is_some(), params })
+}
+
+fn kind(ty: &Type, op: &str) -> Kind {
+    let text = quote::quote!(#ty).to_string().replace(' ', "");
+    match text.as_str() {
+        "Tensor" => Kind::Tensor,
+        "&[Tensor]" => Kind::Tensors,
+        "implOperand" => Kind::Operand,
+        "f64" => Kind::Number,
+        "usize" | "isize" | "u32" | "i32" => Kind::Integer,
+        "bool" => Kind::Bool,
+        "DType" => Kind::DType,
+        "implInto<Shape>" => Kind::Shape,
+        "implAxes" => Kind::Axes,
+        "&[usize]" | "implAsRef<[usize]>" => Kind::Integers,
+        "implRangeBounds<usize>" => Kind::Range,
+        "AttentionOptions" => Kind::Attention,
+        other => panic!(
+            "`{op}` takes a {other}, which TypeScript cannot give: add a kind, or list the op in NOT_HERE"
+        ),
+    }
+}
+
+/// The ops that a macro of the tracing sources declares: each macro is a line here.
+fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
+    let name = call.mac.path.get_ident().map(ToString::to_string).unwrap_or_default();
+    let right = || vec![("right".to_string(), Kind::Operand)];
+    let axes = || vec![("axes".to_string(), Kind::Axes)];
+    if name == "operators" {
+        return operators(call.mac.tokens.clone(), ops);
+    }
+    for (doc, names) in entries(call.mac.tokens.clone()) {
+        let mut add = |at: usize, params, extra: &str| {
+            let mut doc = doc.clone();
+            if !extra.is_empty() {
+                doc.extend([String::new(), extra.to_string()]);
+            }
+            ops.push(Op { name: names[at].clone(), doc, method: true, params });
+        };
+        match name.as_str() {
+            "unary" => add(0, Vec::new(), ""),
+            "binary" | "compare" => add(0, right(), ""),
+            "reductions" => {
+                add(0, Vec::new(), "Over all axes; gives rank 0.");
+                add(1, axes(), "Over the given axes, which vanish.");
+                add(2, axes(), "Over the given axes, which stay with extent 1.");
+            }
+            // These declare no ops.
+            "thread_local" | "number_operand" => return,
+            other => panic!("the macro `{other}` may declare ops: say in `of_macro` what its entries are"),
+        }
+    }
+}
+
+/// Operators: entries of the form `Add add "+"`.
+fn operators(tokens: TokenStream, ops: &mut Vec<Op>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for entry in tokens.split(|token| matches!(token, TokenTree::Punct(_))) {
+        let [_, TokenTree::Ident(name), TokenTree::Literal(sign)] = entry else {
+            panic!("an operator is `Trait method sign`")
+        };
+        let doc = format!("`x {} y`, elementwise.", sign.to_string().trim_matches('"'));
+        let params = vec![("right".to_string(), Kind::Operand)];
+        ops.push(Op { name: name.to_string(), doc: vec![doc], method: true, params });
+    }
+}
+
+/// Entries of the form `#[doc] a b c => X;`.
+fn entries(tokens: TokenStream) -> Vec<(Vec<String>, Vec<String>)> {
+    let mut all = Vec::new();
+    let (mut doc, mut names, mut named) = (Vec::new(), Vec::new(), false);
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) if !named => doc.extend(doc_line(&group.stream())),
+            TokenTree::Ident(ident) if !named => names.push(ident.to_string()),
+            TokenTree::Punct(sign) if sign.as_char() == '=' => named = true,
+            TokenTree::Punct(sign) if sign.as_char() == ';' => {
+                all.push((std::mem::take(&mut doc), std::mem::take(&mut names)));
+                named = false;
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The text of `doc = ".."`.
+fn doc_line(attribute: &TokenStream) -> Option<String> {
+    let value: syn::MetaNameValue = syn::parse2(attribute.clone()).ok()?;
+    let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = value.value else { return None };
+    value.path.is_ident("doc").then(|| text.value().trim().to_string())
+}
+
+fn doc(attributes: &[Attribute]) -> Vec<String> {
+    attributes
+        .iter()
+        .filter_map(|a| {
+            let meta = &a.meta;
+            doc_line(&quote::quote!(#meta))
+        })
+        .collect()
+}
+
+fn is(ty: &Type, name: &str) -> bool {
+    matches!(ty, Type::Path(path) if path.path.is_ident(name))
+}
