@@ -6,14 +6,14 @@ use gradloom_runtime::Device;
 use gradloom_testing::Leaves;
 
 /// Extents: batch, heads, key heads, queries, keys, depth, value depth.
-type Extents = [usize; 7];
+pub(crate) type Extents = [usize; 7];
 
 fn list(extents: &[usize]) -> String {
     extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// A graph with attention and its gradient; `flags` are those of the op.
-fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
+pub(crate) fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
     let mut operands = "%0, %1, %2".to_string();

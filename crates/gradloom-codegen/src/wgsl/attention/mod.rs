@@ -16,8 +16,6 @@ mod record;
 mod shares;
 mod single;
 mod single_grad;
-#[cfg(test)]
-mod tests;
 mod tile;
 
 pub(super) use alone::alone;

@@ -37,13 +37,13 @@ pub enum Choice {
 }
 
 impl Problem {
-    /// Multiplications, roughly.
+    /// Multiplications, roughly; 0 where there is a result without elements.
     pub fn multiplications(&self) -> usize {
         let factors = match self {
             Problem::Product(product) => vec![product.batch_count(), product.m, product.n, product.k],
             Problem::Attention(_, problem) => {
                 let attention::Problem { batch, heads, queries, keys, depth, value_depth, .. } = *problem;
-                vec![batch, heads, queries, keys, depth + value_depth]
+                vec![batch, heads, queries, keys, 2 * depth.min(value_depth)]
             }
         };
         factors.into_iter().fold(1, usize::saturating_mul)

@@ -5,13 +5,12 @@
 //! for nothing.
 
 use super::super::AdapterReport;
-use gradloom_codegen::cpu::DotProblem;
-use gradloom_codegen::wgsl::dot::{Choice, from_line, to_line};
+use gradloom_codegen::wgsl::tuning::{Choice, Problem, from_line, to_line};
 use gradloom_codegen::wgsl::{Choices, Limits, Precision};
 use std::path::{Path, PathBuf};
 
 /// Rises when kernels change so that what was measured says nothing any more.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A device's file.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ impl Record {
     pub(super) fn new(folder: &Path, report: &AdapterReport, limits: &Limits, precision: Precision) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let header = [
-            format!("gradloom {version}, choices for products, format {FORMAT}"),
+            format!("gradloom {version}, choices, format {FORMAT}"),
             format!("adapter {} ({})", report.name, report.backend),
             format!("driver {}", report.driver),
             format!("limits {limits:?}"),
@@ -34,7 +33,7 @@ impl Record {
         ]
         .map(|line| line.replace(['\n', '\r'], " ") + "\n")
         .concat();
-        let path = folder.join(format!("products-{:016x}.txt", hash(&header)));
+        let path = folder.join(format!("choices-{:016x}.txt", hash(&header)));
         Self { path, header, limits: *limits, precision }
     }
 
@@ -46,10 +45,9 @@ impl Record {
     ///
     /// # Errors
     /// Why a file cannot be used, for people.
-    pub(super) fn read(&self) -> Result<Vec<(DotProblem, Choice)>, String> {
-        let ignored = |why: &str| {
-            format!("{} was ignored: {why}; its products are measured again", self.path.display())
-        };
+    pub(super) fn read(&self) -> Result<Vec<(Problem, Choice)>, String> {
+        let ignored =
+            |why: &str| format!("{} was ignored: {why}; its kernels are measured again", self.path.display());
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -60,13 +58,13 @@ impl Record {
         self.parse(rest).ok_or_else(|| ignored("it is damaged"))
     }
 
-    /// What follows the header: lines of products, then how many they are.
-    fn parse(&self, text: &str) -> Option<Vec<(DotProblem, Choice)>> {
+    /// What follows the header: a line for each problem, then how many they are.
+    fn parse(&self, text: &str) -> Option<Vec<(Problem, Choice)>> {
         let mut lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
         let count: usize = lines.pop()?.strip_prefix("end ")?.parse().ok()?;
         let known: Option<Vec<_>> = lines.into_iter().map(from_line).collect();
         let suits =
-            |(problem, choice): &(DotProblem, Choice)| choice.suits(problem, self.precision, &self.limits);
+            |(problem, choice): &(Problem, Choice)| choice.suits(problem, self.precision, &self.limits);
         known.filter(|known| known.len() == count && known.iter().all(suits))
     }
 
@@ -82,7 +80,7 @@ impl Record {
         lines.push(format!("end {count}\n"));
         let text = format!("{}{}", self.header, lines.join("\n"));
         crate::user_cache::write(&self.path, text.as_bytes()).map_err(|error| {
-            format!("{} was not written: {error}; its products will be measured again", self.path.display())
+            format!("{} was not written: {error}; its kernels will be measured again", self.path.display())
         })
     }
 }
@@ -167,7 +165,7 @@ mod tests {
             assert_ne!(damaged, text, "{from}");
             std::fs::write(record.path(), &damaged).unwrap();
             let note = record.read().unwrap_err();
-            assert!(note.ends_with("was ignored: it is damaged; its products are measured again"), "{note}");
+            assert!(note.ends_with("was ignored: it is damaged; its kernels are measured again"), "{note}");
         }
         for cut in (text.find("product").unwrap()..text.len()).step_by(7) {
             std::fs::write(record.path(), &text[..cut]).unwrap();
