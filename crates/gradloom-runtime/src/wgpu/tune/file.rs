@@ -94,8 +94,10 @@ fn hash(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradloom_codegen::cpu::{BatchAxis, MatrixView};
-    use gradloom_codegen::wgsl::dot::candidates;
+    use gradloom_codegen::cpu::{BatchAxis, DotProblem, MatrixView};
+    use gradloom_codegen::wgsl::attention::{self, Kernel};
+    use gradloom_codegen::wgsl::tuning::candidates;
+    use gradloom_core::ir::AttentionSpec;
 
     fn report(driver: &str) -> AdapterReport {
         AdapterReport {
@@ -113,14 +115,33 @@ mod tests {
         Record::new(folder, &report("1.2"), &Limits::portable(), Precision::F32)
     }
 
-    /// Choices for a few products.
-    fn choices() -> Choices {
-        let mut choices = Choices::by_rule(Precision::F32);
+    /// A few problems of either kind.
+    fn problems() -> Vec<Problem> {
+        let mut problems = Vec::new();
         for (batch, m) in
             [(Vec::new(), 64), (vec![BatchAxis { extent: 3, lhs_stride: 8192, rhs_stride: 0 }], 128)]
         {
             let view = MatrixView { offset: 4, free_stride: 64, contract_stride: 1 };
             let problem = DotProblem { batch, m, n: 128, k: 512, lhs: view, rhs: view };
+            problems.push(Problem::Product(problem));
+        }
+        let spec = AttentionSpec {
+            causal: true,
+            scale: 0.125,
+            query_offset: false,
+            key_length: false,
+            block_table: false,
+        };
+        let shapes: [&[usize]; 3] = [&[2, 4, 256, 32], &[2, 2, 256, 32], &[2, 2, 256, 32]];
+        let attention = attention::Problem::new(&spec, shapes, None);
+        problems.extend(Kernel::ALL.map(|kernel| Problem::Attention(kernel, attention)));
+        problems
+    }
+
+    /// Choices for them that are not the rule's: an invocation has a row of its own in attention.
+    fn choices() -> Choices {
+        let mut choices = Choices::by_rule(Precision::F32);
+        for problem in problems() {
             let choice = *candidates(&problem, Precision::F32, &Limits::portable()).last().unwrap();
             choices.insert(problem, choice);
         }
@@ -153,13 +174,21 @@ mod tests {
         record.write(&choices()).unwrap();
         let text = std::fs::read_to_string(record.path()).unwrap();
         for (from, to) in [
-            ("end 2", "end 3"),
-            ("end 2\n", ""),
+            ("end 5", "end 6"),
+            ("end 5\n", ""),
             (" : portable", " : p"),
             ("product ", "product x"),
             ("512", "512 1"),
             ("portable 64", "portable 99964"),
             ("portable 64", "portable 64 0"),
+            ("attention keys", "attention values"),
+            ("attention keys causal", "attention keys causal causal"),
+            ("2 4 2 256", "2 4 2 -256"),
+            (" : own 1", " : own 1 1"),
+            // What the adapter cannot do.
+            (" : own 1", " : own 2"),
+            (" : own 1", " : block 4 4 16 32"),
+            (" : own 1", " : portable 64 64 16 8 4 1 1"),
         ] {
             let damaged = text.replacen(from, to, 1);
             assert_ne!(damaged, text, "{from}");
@@ -167,7 +196,7 @@ mod tests {
             let note = record.read().unwrap_err();
             assert!(note.ends_with("was ignored: it is damaged; its kernels are measured again"), "{note}");
         }
-        for cut in (text.find("product").unwrap()..text.len()).step_by(7) {
+        for cut in (text.find("attention").unwrap()..text.len()).step_by(7) {
             std::fs::write(record.path(), &text[..cut]).unwrap();
             assert!(record.read().is_err(), "{cut}");
         }
