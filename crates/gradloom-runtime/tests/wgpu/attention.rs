@@ -13,7 +13,7 @@ fn list(extents: &[usize]) -> String {
 }
 
 /// A graph with attention and its gradient; `flags` are those of the op.
-pub(crate) fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
+fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
     let mut operands = "%0, %1, %2".to_string();
@@ -36,7 +36,7 @@ fn number(value: i32) -> [f64; 1] {
     [f64::from(value)]
 }
 
-fn check(device: &Device, extents: Extents, flags: &str, offset: i32, length: i32) {
+pub(crate) fn check(device: &Device, extents: Extents, flags: &str, offset: i32, length: i32) {
     let leaves = Leaves::random(7).with("offset", DType::I32, &[], &number(offset)).with(
         "length",
         DType::I32,

@@ -1,10 +1,9 @@
 //! Attention whose kernels are measured: what is chosen is right, is kept, and is what programs run.
 
-use crate::attention::{Extents, text};
-use crate::{agree, skipped};
+use crate::attention::{Extents, check};
+use crate::skipped;
 use gradloom_codegen::wgsl::Dispatch;
 use gradloom_runtime::{Device, Tuning, WgpuOptions, WgpuOverrides};
-use gradloom_testing::Leaves;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -22,7 +21,7 @@ fn options(folder: &Path, dispatch: fn(&mut Dispatch)) -> WgpuOptions {
 #[track_caller]
 fn tuned(options: &WgpuOptions) -> Tuning {
     let device = Device::wgpu_with(options).unwrap_or_else(|error| panic!("{error}"));
-    agree(&device, &text(EXTENTS, ", causal"), &Leaves::random(7), 2e-5);
+    check(&device, EXTENTS, ", causal", 0, 0);
     device.tuning().expect("it was asked for")
 }
 
@@ -47,6 +46,24 @@ fn attention_is_measured_once_and_kept() {
     let again = tuned(&options(folder.path(), |_| {}));
     assert_eq!((again.read, again.measured, again.notes.len()), (3, 0, 0), "{again:?}");
     assert_eq!(std::fs::read_to_string(&again.file).unwrap(), text);
+}
+
+/// Of a cache, of which all keys are there while it is measured; the gradient is the rule's.
+#[test]
+fn attention_over_a_cache_is_measured() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let device = Device::wgpu_with(&options(folder.path(), |_| {})).unwrap();
+    check(&device, [1, 4, 2, 60, 200, 16, 24], ", causal, query_offset, key_length", 90, 150);
+    let tuning = device.tuning().unwrap();
+    assert_eq!((tuning.measured, tuning.notes.len()), (1, 0), "{tuning:?}");
+    let kept = std::fs::read_to_string(&tuning.file).unwrap();
+    assert!(
+        kept.contains("attention forward causal query_offset key_length 0.25 1 4 2 60 200 16 24 : "),
+        "{kept}"
+    );
 }
 
 /// Software devices take minutes to compile blocks that their own limits would not choose: `GRADLOOM_EVERY_BLOCK` asks for them.
@@ -142,7 +159,7 @@ fn a_kernel_with_wrong_values_or_none_is_not_chosen() {
         }
         assert_eq!((tuning.measured, tuning.notes.len()), (3, said), "{tuning:?}");
         if let [note] = &tuning.notes[..] {
-            let expected = "`attention` of 2x3 heads, 128 queries, 128 keys, depth 16 has other values by 2 of 3 choices";
+            let expected = "2 of 3 ways to compute `attention` of 2x3 heads, 128 queries, 128 keys, depth 16 give other values";
             assert!(note.starts_with(expected), "{note}");
         }
         let kept = std::fs::read_to_string(&tuning.file).unwrap();

@@ -151,7 +151,7 @@ impl Tuner {
         };
         if bench.wrong() > 0 {
             notes.push(format!(
-                "{problem} has other values by {} of {} choices than by the first, which were left out: \
+                "{} of {} ways to compute {problem} give other values than the first one and were left out: \
                  a defect of the driver or of gradloom",
                 bench.wrong(),
                 all.len()
