@@ -45,8 +45,8 @@ pub(crate) struct DeviceArguments {
     /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
-    /// Measure a few ways to compute each of a GPU's matrix products, and take the fastest; they are kept in the user's cache folder, so that
-    /// the next run with this flag measures nothing.
+    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the fastest; they are kept in the user's cache
+    /// folder, so that the next run with this flag measures nothing.
     #[arg(long)]
     pub(crate) tune: bool,
     /// CPU threads; the result does not depend on it. [default: one for each core]
@@ -118,14 +118,14 @@ impl DeviceArguments {
     }
 }
 
-/// Tells on the standard error what measuring products came to so far, if anything was to be measured.
+/// Tells on the standard error what measuring came to so far, if anything was to be measured.
 #[cfg(feature = "wgpu")]
 pub(crate) fn report_tuning(device: &Device) {
     let Some(tuning) = device.tuning() else { return };
     for note in &tuning.notes {
         eprintln!("warning: {note}");
     }
-    let (measured, read) = (count(tuning.measured, "product"), count(tuning.read, "product"));
+    let (measured, read) = (count(tuning.measured, "kernel"), count(tuning.read, "kernel"));
     eprintln!(
         "tuned   {measured} measured in {:.1} s, {read} read from {}",
         tuning.took.as_secs_f64(),

@@ -171,7 +171,7 @@ impl Device {
         self.backend.description()
     }
 
-    /// What measuring products came to so far; none of a device that does not: see [`WgpuOptions::tuned`].
+    /// What measuring products and attention came to so far; none of a device that does not: see [`WgpuOptions::tuned`].
     #[cfg(feature = "wgpu")]
     pub fn tuning(&self) -> Option<Tuning> {
         self.backend.tuning()

@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
     #[arg(long, value_enum)]
     precision: Option<Precision>,
-    /// Measure a few ways to compute each of a GPU's matrix products, and take the fastest; they are kept in the user's cache folder, so that
-    /// the next run with this flag measures nothing. What it did is told on the standard error.
+    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the fastest; they are kept in the user's cache
+    /// folder, so that the next run with this flag measures nothing. What it did is told on the standard error.
     #[arg(long)]
     tune: bool,
     /// Steps in all, those to warm up among them. [default: the configuration's]

@@ -68,8 +68,8 @@ pub(crate) struct Options {
     /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
     #[arg(long, value_enum, help_heading = "Training")]
     pub(crate) precision: Option<Precision>,
-    /// Measure a few ways to compute each of a GPU's matrix products, and take the fastest; they are kept in the user's cache folder, so that
-    /// the next run with this flag measures nothing. `--tune=false` goes on without. [default: false]
+    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the fastest; they are kept in the user's cache
+    /// folder, so that the next run with this flag measures nothing. `--tune=false` goes on without. [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Training")]
     pub(crate) tune: Option<bool>,
     /// CPU threads; the result does not depend on it. [default: one for each core]

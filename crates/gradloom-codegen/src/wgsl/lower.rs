@@ -5,15 +5,15 @@ use super::group;
 use super::reduce::as_body;
 use super::rows::{RowSchedule, reduces_columns, row_workspace};
 use super::scatter::scatter_workspace;
+use super::tuning::Problem;
 use super::{Choices, Limits};
-use crate::cpu::DotProblem;
 use crate::lower::Target;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Store};
 
-/// Fuses a graph and lowers it for an adapter with these limits; `choices` say how its products are computed.
+/// Fuses a graph and lowers it for an adapter with these limits; `choices` say how its products and attention are computed.
 ///
 /// # Errors
 /// When a block op is left: passes expand them first.
@@ -21,18 +21,18 @@ pub fn lower(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowere
     Ok(lower_fused(graph, fuse(graph, Fusion::On)?, limits, choices))
 }
 
-/// Lowers kernels for an adapter with these limits; `choices` say how products are computed.
+/// Lowers kernels for an adapter with these limits; `choices` say how products and attention are computed.
 pub fn lower_fused(graph: &Graph, fused: Fused, limits: &Limits, choices: &Choices) -> Lowered {
     lowered(graph, fused, &Wgsl { limits, choices, cuts_products: true })
 }
 
-/// The products of a program, each once: those that lowering makes with these choices, and, whole, those that it cuts into parts, as how a product is
-/// cut is part of its choice.
-pub fn products(graph: &Graph, fused: &Fused, limits: &Limits, choices: &Choices) -> Vec<DotProblem> {
+/// What there are choices for in a program, each once: what lowering makes with these choices, and, whole, the products that it cuts into parts, as how
+/// a product is cut is part of its choice.
+pub fn problems(graph: &Graph, fused: &Fused, limits: &Limits, choices: &Choices) -> Vec<Problem> {
     let mut found = Vec::new();
     for cuts_products in [false, true] {
         let lowered = lowered(graph, fused.clone(), &Wgsl { limits, choices, cuts_products });
-        for problem in super::product::problems(&lowered) {
+        for problem in super::tuning::problems(&lowered) {
             if !found.contains(&problem) {
                 found.push(problem);
             }

@@ -4,7 +4,7 @@
 //! offsets are not, but where several values share a binding: equal layers share pipelines.
 //! Always holds: a result is a function of the operands, the shapes, the [`Limits`] and the [`Choices`] alone; there are no atomic sums.
 
-mod attention;
+pub mod attention;
 mod body;
 mod crews;
 pub mod dot;
@@ -28,15 +28,15 @@ mod rows;
 mod scatter;
 mod source;
 mod status;
+pub mod tuning;
 mod writer;
 
-pub use dot::{Choices, Precision};
 pub use guards::guards;
 pub use limits::Limits;
-pub use lower::{lower, lower_fused, products};
+pub use lower::{lower, lower_fused, problems};
 pub use operands::{Binding, Cuts, Element, Operand, Operands};
-pub use product::product_alone;
 pub use status::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD, Verdict};
+pub use tuning::{Choices, Precision};
 pub use writer::Writer;
 
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -104,7 +104,7 @@ pub struct Context<'a> {
     pub graph: &'a Graph,
     /// What the adapter allows.
     pub limits: &'a Limits,
-    /// How products are computed: what the plan was lowered with.
+    /// How products and attention are computed: what the plan was lowered with.
     pub choices: &'a Choices,
     /// Where memory is cut into buffers.
     pub cuts: &'a Cuts,
@@ -209,10 +209,8 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
         Kernel::Op(OpKind::DynamicUpdateSlice) => {
             movement::dynamic_update_slice(&operands, limits, gated, number)
         }
-        Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec),
-        Kernel::Op(OpKind::AttentionGrad(spec)) => {
-            attention::attention_grad(&operands, limits, gated, number, spec)
-        }
+        Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec, choices),
+        Kernel::Op(OpKind::AttentionGrad(spec)) => attention::attention_grad(source, spec, choices),
         Kernel::Op(OpKind::RandomBits { site, .. }) => random::random_bits(source(), *site),
         Kernel::Op(OpKind::ArgReduce { op, axis }) => extreme::arg_reduce(source(), *op, *axis, &label),
         Kernel::Op(OpKind::Gather { batch }) => gather::gather(source(), *batch),

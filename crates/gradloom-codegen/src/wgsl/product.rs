@@ -2,13 +2,13 @@
 
 use super::body::{Nodes, Place, checks_of};
 use super::dot::{self, Choice, DotKernel, Epilogue, Scalar, Stage, fold_batch};
-use super::operands::{Binding, Element, NONE, Operand};
+use super::operands::{Element, NONE, Operand};
 use super::source::{Source, index_at};
-use super::{Choices, Dispatch, Limits, Operands, Shader, Shaders};
+use super::tuning::{Alone, Value, side_by_side};
+use super::{Bound, Choices, Dispatch, Limits, Operands, Shader, Shaders};
 use crate::cpu::DotProblem;
 use gradloom_core::ir::{DType, DotAxes, OpKind, Shape};
-use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Lowered};
-use gradloom_core::plan::{ALIGNMENT, Region};
+use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level};
 use std::cell::RefCell;
 
 /// Stands where the declarations go, which are known once the statements are.
@@ -25,14 +25,14 @@ fn problem(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
 /// Bytes of scratch that a product needs.
 pub(crate) fn workspace(axes: &DotAxes, reads: &[Access], limits: &Limits, choices: &Choices) -> usize {
     let problem = problem(axes, &reads[0].layout, &reads[1].layout);
-    let choice = choices.of(&problem, limits);
+    let choice = choices.product(&problem, limits);
     if choice.parts > 1 { 4 * elements(&problem) * choice.parts as usize } else { 0 }
 }
 
 /// Parts into which the sums of a product are cut; 1 if its operands must be copied first.
 pub(crate) fn parts(axes: &DotAxes, [lhs, rhs]: [&Layout; 2], limits: &Limits, choices: &Choices) -> usize {
     let Some(problem) = DotProblem::new(axes, lhs, rhs) else { return 1 };
-    choices.of(&fold_batch(problem), limits).parts as usize
+    choices.product(&fold_batch(problem), limits).parts as usize
 }
 
 fn elements(problem: &DotProblem) -> usize {
@@ -50,53 +50,29 @@ pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes) {
     }
 }
 
-/// The products of launches that have anything to compute, each once, in their order.
-pub(crate) fn problems(lowered: &Lowered) -> Vec<DotProblem> {
-    let mut found = Vec::new();
-    let mut add = |kernel: &Kernel, reads: &[Access]| {
-        if let Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } = kernel {
-            let problem = problem(axes, &reads[0].layout, &reads[1].layout);
-            if elements(&problem) * problem.k > 0 && !found.contains(&problem) {
-                found.push(problem);
-            }
+/// The product of a launch.
+pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem> {
+    match kernel {
+        Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
+            Some(problem(axes, &reads[0].layout, &reads[1].layout))
         }
-    };
-    for launch in &lowered.launches {
-        match &launch.kernel {
-            Kernel::Group(parts) => {
-                parts.iter().for_each(|part| add(&part.kernel, &launch.reads[part.reads.clone()]));
-            }
-            kernel => add(kernel, &launch.reads),
-        }
+        _ => None,
     }
-    found
 }
 
-/// The shaders of a product that nothing follows from, to be measured: bindings are the left operand, the right one and the results, one behind
-/// the other in the region of the step.
-///
-/// # Panics
-/// If the choice does not suit the limits, or the problem has nothing to compute.
-pub fn product_alone(problem: &DotProblem, choice: &Choice, limits: &Limits) -> Shaders {
+/// The shaders of a product that nothing follows from, to be measured: bindings are the left operand, the right one and the results.
+pub(super) fn alone(problem: &DotProblem, choice: &Choice, limits: &Limits) -> Alone {
     let [lhs, rhs] = dot::last_elements(problem).map(|last| last + 1);
     let lanes = dot::lanes(problem);
-    let (mut bindings, mut end) = (Vec::new(), 0);
-    for (count, lanes) in [(lhs, lanes[0]), (rhs, lanes[1]), (elements(problem), 1)] {
-        let start = usize::next_multiple_of(end, ALIGNMENT);
-        end = start + usize::next_multiple_of(4 * count, 16);
+    let value = |count: usize, lanes: u32| {
         let element = if lanes == 4 { Element::Vector } else { Element::Plain(DType::F32) };
-        // As programs bind them, which write to the region.
-        bindings.push(Binding { region: Region::Step, range: start..end, writable: true, element });
-    }
-    let operand = |binding: usize, count: usize| {
-        let layout = Layout::contiguous(&Shape::from([count]));
-        Operand { binding, base: 0, dtype: DType::F32, layout, start: None }
+        Value { element, dtype: DType::F32, layout: Layout::contiguous(&Shape::from([count])) }
     };
-    let (reads, writes) = (vec![operand(0, lhs), operand(1, rhs)], vec![operand(2, elements(problem))]);
-    let operands = Operands { bindings, reads, writes };
+    let reads = vec![value(lhs, lanes[0]), value(rhs, lanes[1])];
+    let operands = side_by_side(reads, vec![value(elements(problem), 1)]);
     let source = || Source::new(&operands, limits, false, 0);
     let dispatches = chosen(source, problem, choice, None, "product");
-    Shaders { operands, dispatches }
+    Alone { shaders: Shaders { operands, dispatches }, words: Vec::new(), results: vec![Bound::Operand(2)] }
 }
 
 /// The shaders of a product and what follows from it; `source` begins one.
@@ -112,7 +88,7 @@ pub(crate) fn product<'a>(
     if elements(&problem) == 0 {
         return Vec::new();
     }
-    chosen(source, &problem, &choices.of(&problem, limits), epilogue, label)
+    chosen(source, &problem, &choices.product(&problem, limits), epilogue, label)
 }
 
 /// The same by a choice.

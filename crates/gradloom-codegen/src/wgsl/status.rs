@@ -104,8 +104,8 @@ impl Status {
         self.0[FAILURES]
     }
 
-    /// The failures that have a record, from number `told` on, in order. The last one of all is among them, and the first [`FIRST_RECORDS`] behind those that
-    /// the host had told the device that it knows.
+    /// The failures that have a record, from number `told` on, in order. The last one of all is among them, and the first four behind those that the host
+    /// had told the device that it knows.
     pub fn failures_from(&self, told: u32) -> Vec<Failure> {
         let records = self.0[RECORDS..].chunks_exact(RECORD_WORDS);
         let failure = |record: &[u32]| {

@@ -4,14 +4,14 @@ use super::{adapters, checked, graph};
 use gradloom_codegen::wgsl::Dispatch;
 
 /// Extents: batch, heads, key heads, queries, keys, depth, value depth.
-type Extents = [usize; 7];
+pub(crate) type Extents = [usize; 7];
 
 fn list(extents: &[usize]) -> String {
     extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// A graph with attention, and with its gradient if asked for; `flags` are those of the op.
-fn text([b, h, g, t, s, d, e]: Extents, flags: &str, gradient: bool) -> String {
+pub(crate) fn text([b, h, g, t, s, d, e]: Extents, flags: &str, gradient: bool) -> String {
     let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
     let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
     let mut lines = format!(
@@ -45,7 +45,7 @@ fn shaders(lines: &str) -> [Vec<Dispatch>; 3] {
     })
 }
 
-const EXTENTS: [Extents; 12] = [
+pub(crate) const EXTENTS: [Extents; 12] = [
     [2, 3, 3, 128, 128, 32, 32],
     [1, 2, 1, 1024, 1024, 64, 64],
     [3, 4, 2, 8, 8, 16, 16],

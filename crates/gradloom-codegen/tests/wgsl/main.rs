@@ -6,6 +6,7 @@ mod files;
 mod kernels;
 mod parts;
 mod random_graphs;
+mod tuning;
 
 use check::check;
 use gradloom_codegen::wgsl::{self, Choices, Dispatch, Limits, Precision};
@@ -28,9 +29,15 @@ fn choices(limits: &Limits) -> Choices {
 /// The plan of a graph for an adapter, verified.
 #[track_caller]
 fn plan(graph: &Graph, limits: &Limits) -> Plan {
+    plan_with(graph, limits, &choices(limits))
+}
+
+/// The same with other choices.
+#[track_caller]
+fn plan_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Plan {
     let mut store = StoreLayout::default();
     store.extend(graph).expect("a new store takes any graph");
-    let lowered = wgsl::lower(graph, limits, &choices(limits)).unwrap_or_else(|error| panic!("{error}"));
+    let lowered = wgsl::lower(graph, limits, choices).unwrap_or_else(|error| panic!("{error}"));
     let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     plan::verify_commit(graph, &plan)
         .unwrap_or_else(|error| panic!("{error}\n{graph}{}", plan.report(graph)));
@@ -40,9 +47,15 @@ fn plan(graph: &Graph, limits: &Limits) -> Plan {
 /// The shaders of all launches of a graph, and of its guards, checked.
 #[track_caller]
 fn checked(graph: &Graph, limits: &Limits) -> Vec<Dispatch> {
-    let plan = plan(graph, limits);
-    let (choices, cuts) = (choices(limits), wgsl::Cuts::default());
-    let context = wgsl::Context { plan: &plan, graph, limits, choices: &choices, cuts: &cuts };
+    checked_with(graph, limits, &choices(limits))
+}
+
+/// The same with other choices.
+#[track_caller]
+fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispatch> {
+    let plan = plan_with(graph, limits, choices);
+    let cuts = wgsl::Cuts::default();
+    let context = wgsl::Context { plan: &plan, graph, limits, choices, cuts: &cuts };
     let mut all = Vec::new();
     for (number, launch) in plan.hoisted.iter().chain(&plan.launches).enumerate() {
         let shaders = wgsl::shaders(launch, number, &context);

@@ -1,7 +1,7 @@
 //! Sums in parts: which kernels leave them, and where they are taken together.
 
 use super::{adapters, checked, graph, plan};
-use gradloom_codegen::wgsl::{Choices, Limits, products};
+use gradloom_codegen::wgsl::{Choices, Limits, problems, tuning::Problem};
 use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::kernel::{Kernel, Store};
 use gradloom_core::plan::Plan;
@@ -108,8 +108,12 @@ fn a_product_that_is_cut_is_also_named_whole() {
          %2: f32[64, 64] = dot %0, %1 {lhs_contract=[0], rhs_contract=[0]}\noutput \"a\" %2",
     );
     let fused = fuse(&graph, Fusion::On).unwrap();
-    let products = products(&graph, &fused, &portable(), &Choices::default());
-    let terms: Vec<(usize, usize)> = products.iter().map(|p| (p.batch_count(), p.k)).collect();
+    let problems = problems(&graph, &fused, &portable(), &Choices::default());
+    let terms = problems.iter().map(|problem| match problem {
+        Problem::Product(product) => (product.batch_count(), product.k),
+        Problem::Attention(..) => panic!("there is none"),
+    });
+    let terms: Vec<(usize, usize)> = terms.collect();
     assert_eq!(terms[0], (1, 4096));
     assert!(terms.len() == 2 && terms[1].0 > 1 && terms[1].0 * terms[1].1 == 4096, "{terms:?}");
 }

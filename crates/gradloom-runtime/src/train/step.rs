@@ -137,7 +137,7 @@ impl Step {
     /// As [`Step::result`].
     pub fn loss(&self) -> Result<f32> {
         self.result()?;
-        Ok(self.value(super::compile::LOSS)?[0])
+        Ok(self.value(self.output(super::compile::LOSS)?)?[0])
     }
 
     /// The loss before the update, without blocking the thread on devices that compute elsewhere. The future can be run by any executor, and
@@ -156,21 +156,26 @@ impl Step {
     /// When nothing was captured under the name, or a trap ended the step before it was computed; an error of a step before this one, as
     /// [`Step::result`] gives it.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
+        let output = self.output(name)?;
         self.slot.done();
         self.slot.failures.tell_before(self.slot.run)?;
-        self.value(name)
+        self.value(output)
     }
 
-    /// See [`Step::get`]. Says nothing of other steps.
-    fn value(&self, name: &str) -> Result<Vec<f32>> {
-        let Some(i) = self.slot.names.iter().position(|(known, _)| known == name) else {
+    /// Number of an output.
+    fn output(&self, name: &str) -> Result<usize> {
+        self.slot.names.iter().position(|(known, _)| known == name).ok_or_else(|| {
             let names: Vec<&str> = self.slot.names.iter().map(|(known, _)| known.as_str()).collect();
-            return Err(Error::new(ErrorKind::Feed, format!("the step has no output `{name}`"))
+            Error::new(ErrorKind::Feed, format!("the step has no output `{name}`"))
                 .note(format!("it has: {}", names.join(", ")))
-                .help(format!("capture a tensor in the loss with `.capture({name:?})`")));
-        };
-        match self.slot.done().values.get(i) {
-            Some(bytes) => to_f32(self.slot.names[i].1, bytes),
+                .help(format!("capture a tensor in the loss with `.capture({name:?})`"))
+        })
+    }
+
+    /// The elements of an output. Says nothing of other steps.
+    fn value(&self, output: usize) -> Result<Vec<f32>> {
+        match self.slot.done().values.get(output) {
+            Some(bytes) => to_f32(self.slot.names[output].1, bytes),
             None => self.result().map(|()| Vec::new()),
         }
     }

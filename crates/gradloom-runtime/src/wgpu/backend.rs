@@ -110,7 +110,7 @@ impl Backend for WgpuBackend {
         if let Some(tuner) = &self.tuner {
             // What was measured may cut a product into other parts, which are to be measured too.
             loop {
-                let measured = tuner.choices_for(&wgsl::products(graph, &fused, limits, &choices));
+                let measured = tuner.choices_for(&wgsl::problems(graph, &fused, limits, &choices));
                 if measured == choices {
                     break;
                 }

@@ -45,12 +45,12 @@ impl WgpuOptions {
         self
     }
 
-    /// Measures a few ways to compute each matrix product when a program with it is compiled, and takes the fastest. They are kept in a file in
-    /// `folder`, which is made if need be: one for each adapter, driver, limits and precision, so that later runs measure nothing, and have the same
-    /// bits as the run before. [`Device::tuning`](crate::Device::tuning) tells what was done. Without it a rule chooses.
+    /// Measures a few ways to compute each matrix product and each kernel of attention and its gradient when a program with it is compiled, and
+    /// takes the fastest that gives the same values. They are kept in a file in `folder`, which is made if need be: one for each adapter, driver, limits and
+    /// precision, so that later runs measure nothing, and have the same bits as the run before. [`Device::tuning`](crate::Device::tuning) tells what was done. Without it a rule chooses.
     ///
-    /// Measuring takes a second device on the same adapter, with memory for the operands of one product at a time. Products of less than a
-    /// million multiplications are left to the rule.
+    /// Measuring takes a second device on the same adapter, with memory for the operands of one kernel at a time. What has less than a
+    /// million multiplications is left to the rule, and so are attention over block tables and the gradient of attention with an offset or a length.
     pub fn tuned(mut self, folder: impl Into<PathBuf>) -> Self {
         self.tuning = Some(folder.into());
         self

@@ -6,7 +6,7 @@ use gradloom_runtime::Device;
 use gradloom_testing::Leaves;
 
 /// Extents: batch, heads, key heads, queries, keys, depth, value depth.
-type Extents = [usize; 7];
+pub(crate) type Extents = [usize; 7];
 
 fn list(extents: &[usize]) -> String {
     extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
@@ -36,7 +36,7 @@ fn number(value: i32) -> [f64; 1] {
     [f64::from(value)]
 }
 
-fn check(device: &Device, extents: Extents, flags: &str, offset: i32, length: i32) {
+pub(crate) fn check(device: &Device, extents: Extents, flags: &str, offset: i32, length: i32) {
     let leaves = Leaves::random(7).with("offset", DType::I32, &[], &number(offset)).with(
         "length",
         DType::I32,

@@ -6,6 +6,7 @@ mod kept;
 mod random;
 mod refused;
 mod table;
+mod tuned;
 
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::{Graph, parse};

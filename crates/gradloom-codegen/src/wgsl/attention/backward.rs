@@ -34,7 +34,8 @@ fn query_number(problem: &Problem, query: &str) -> String {
 pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, label: &str) -> Vec<Dispatch> {
     let count = problem.pairs() * problem.queries.div_ceil(tile.rows());
     let [q, k, v] = [0, 1, 2].map(|read| source.operands.reads[read].clone());
-    let [output, log_sum, cotangent] = [0, 1, 2].map(|i| source.operands.reads[problem.operands + i].clone());
+    let [output, log_sum, cotangent] =
+        [0, 1, 2].map(|i| source.operands.reads[problem.operands() + i].clone());
     let write = source.operands.writes[0].clone();
     let means = source.workspace(0..means_bytes(problem), DType::F32);
     let gate = if source.gated { " && committed" } else { "" };
@@ -113,7 +114,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
     let pairs = problem.batch * problem.key_heads;
     let blocks = problem.keys.div_ceil(tile.rows());
     let [q, k, v] = [0, 1, 2].map(|read| source.operands.reads[read].clone());
-    let [_, log_sum, cotangent] = [0, 1, 2].map(|i| source.operands.reads[problem.operands + i].clone());
+    let [_, log_sum, cotangent] = [0, 1, 2].map(|i| source.operands.reads[problem.operands() + i].clone());
     let [dk, dv] = [1, 2].map(|write| source.operands.writes[write].clone());
     let means = source.workspace(0..means_bytes(problem), DType::F32);
     let gate = if source.gated { " && committed" } else { "" };

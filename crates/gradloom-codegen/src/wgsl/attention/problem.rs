@@ -3,37 +3,39 @@
 //! In: the operands of either op. Out: WGSL expressions. The keys that a query sees are the first ones, up to a limit; so masks are comparisons
 //! with that limit, and blocks beyond the limit of their last query are never visited.
 
+use super::kernel::Kernel;
 use super::tile::Tile;
 use crate::wgsl::operands::Operand;
 use crate::wgsl::source::{Source, index_at};
 use gradloom_core::ir::AttentionSpec;
 
-/// Extents and flags; operands in the order of the op.
-#[derive(Clone, Debug)]
-pub(super) struct Problem {
-    pub(super) causal: bool,
-    pub(super) scale: f32,
-    pub(super) batch: usize,
-    pub(super) heads: usize,
-    pub(super) key_heads: usize,
-    pub(super) queries: usize,
+/// An op and its extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Problem {
+    /// Which keys a query sees, and the factor on scores.
+    pub spec: AttentionSpec,
+    /// Sequences.
+    pub batch: usize,
+    /// Heads of the queries: a multiple of those of the keys.
+    pub heads: usize,
+    /// Heads of keys and values.
+    pub key_heads: usize,
+    /// Queries of a sequence.
+    pub queries: usize,
     /// Keys of a sequence, at most.
-    pub(super) keys: usize,
-    pub(super) depth: usize,
-    pub(super) value_depth: usize,
-    /// Positions of `query_offset`, `key_length` and `block_table` among the operands.
-    extra: [Option<usize>; 3],
-    /// Operands before those of the gradient.
-    pub(super) operands: usize,
+    pub keys: usize,
+    /// Elements of a query or key.
+    pub depth: usize,
+    /// Elements of a value.
+    pub value_depth: usize,
 }
 
 impl Problem {
     /// `shapes` are those of q, k, v, and of the block table.
-    pub(super) fn new(spec: &AttentionSpec, shapes: [&[usize]; 3], table: Option<&[usize]>) -> Self {
+    pub fn new(spec: &AttentionSpec, shapes: [&[usize]; 3], table: Option<&[usize]>) -> Self {
         let [q, k, v] = shapes;
         Self {
-            causal: spec.causal,
-            scale: spec.scale as f32,
+            spec: *spec,
             batch: q[0],
             heads: q[1],
             key_heads: k[1],
@@ -41,9 +43,17 @@ impl Problem {
             keys: table.map_or(k[2], |table| table[1] * k[2]),
             depth: q[3],
             value_depth: v[3],
-            extra: spec.extra_positions(),
-            operands: 3 + spec.extra_operands(),
         }
+    }
+
+    /// Whether a kernel can be measured: what a block table says is for programs to know, and the gradient has as many operands as every adapter binds.
+    pub(super) fn can_run_alone(&self, kernel: Kernel) -> bool {
+        !self.spec.block_table && (kernel == Kernel::Forward || self.spec.extra_operands() == 0)
+    }
+
+    /// Operands before those of the gradient.
+    pub(super) fn operands(&self) -> usize {
+        3 + self.spec.extra_operands()
     }
 
     pub(super) fn of(spec: &AttentionSpec, source: &Source<'_>) -> Self {
@@ -64,13 +74,13 @@ impl Problem {
 
     /// The factor on scores.
     pub(super) fn scale(&self) -> String {
-        format!("bitcast<f32>({:#x}u)", self.scale.to_bits())
+        format!("bitcast<f32>({:#x}u)", (self.spec.scale as f32).to_bits())
     }
 
     /// Names `offset` (i32, of the first query, moved to where it is as good and small) and `length` (u32). `together` makes them the same for
     /// all invocations in the eyes of compilers: all must come here.
     pub(super) fn bounds(&self, source: &mut Source<'_>, together: bool) {
-        let [offset, length, _] = self.extra;
+        let [offset, length, _] = self.spec.extra_positions();
         let value = |source: &mut Source<'_>, read: usize| {
             let operand = source.operands.reads[read].clone();
             source.load(&operand, &index_at(&operand.layout, "0u"))
@@ -119,7 +129,7 @@ impl Problem {
 
     /// Whether a query may see fewer keys than there are.
     pub(super) fn hides_keys(&self) -> bool {
-        self.causal || self.extra[1].is_some()
+        self.spec.causal || self.spec.key_length
     }
 
     /// For workgroups that have a block of queries each: names `block`, `sequence`, `head`, `key_head`, the thread's place, the bounds, the block's `first` query,
@@ -143,27 +153,27 @@ impl Problem {
 
     /// How many keys a query sees; `query` is below the number of queries.
     pub(super) fn limit(&self, query: &str) -> String {
-        match (self.causal, self.extra[0]) {
+        match (self.spec.causal, self.spec.query_offset) {
             (false, _) => "length".into(),
-            (true, None) => format!("min({query} + 1u, length)"),
-            (true, Some(_)) => format!("u32(clamp(offset + i32({query}) + 1, 0, i32(length)))"),
+            (true, false) => format!("min({query} + 1u, length)"),
+            (true, true) => format!("u32(clamp(offset + i32({query}) + 1, 0, i32(length)))"),
         }
     }
 
     /// The first query that sees a key; the number of queries if none does.
     pub(super) fn first_query(&self, key: &str) -> String {
         let queries = self.queries;
-        let first = match (self.causal, self.extra[0]) {
+        let first = match (self.spec.causal, self.spec.query_offset) {
             (false, _) => "0u".to_string(),
-            (true, None) => format!("min({key}, {queries}u)"),
-            (true, Some(_)) => format!("u32(clamp(i32({key}) - offset, 0, {queries}))"),
+            (true, false) => format!("min({key}, {queries}u)"),
+            (true, true) => format!("u32(clamp(i32({key}) - offset, 0, {queries}))"),
         };
         format!("select({first}, {queries}u, {key} >= length)")
     }
 
     /// Adds what a table's entry out of range does: those for which `condition` holds look at the entries of `sequence`, each from its own on in steps.
     pub(super) fn check_table(&self, source: &mut Source<'_>, condition: &str, (from, step): (&str, usize)) {
-        let Some(read) = self.extra[2] else { return };
+        let Some(read) = self.spec.extra_positions()[2] else { return };
         let table = source.operands.reads[read].clone();
         let k = source.operands.reads[1].layout.shape.clone();
         let columns = table.layout.shape[1];
@@ -182,7 +192,9 @@ impl Problem {
     /// Index of the first element of a key's row: in k (`read` 1) or v (2), for `sequence` and `key_head`.
     pub(super) fn key_row(&self, source: &mut Source<'_>, read: usize, key: &str) -> String {
         let operand = source.operands.reads[read].clone();
-        let Some(table) = self.extra[2] else { return row(&operand, "sequence", "key_head", key) };
+        let Some(table) = self.spec.extra_positions()[2] else {
+            return row(&operand, "sequence", "key_head", key);
+        };
         let table = source.operands.reads[table].clone();
         let shape = &operand.layout.shape;
         let (pool, size) = (shape[0].max(1), shape[2].max(1));

@@ -26,20 +26,13 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// For `[sequences, heads, count]` rows with results of `width` elements; `operands` are the widths of what an invocation keeps.
+    /// For `[sequences, heads, count]` rows with results of `width` elements; an invocation has `each` of them, more than one only on a software device.
     pub(super) fn new(
         software: bool,
         [sequences, heads, count]: [usize; 3],
         width: usize,
-        operands: [usize; 2],
+        each: usize,
     ) -> Self {
-        // Longer rows do not fit in a CPU's registers, and take long to compile.
-        let each = match operands[0].max(operands[1]) {
-            _ if !software || count <= 8 => 1,
-            ..=32 => 4,
-            33..=REGISTERS => 2,
-            _ => 1,
-        };
         let together = software || count >= 64;
         let size = if software { 8 } else { 64 };
         Self { size, each, count, parts: width.div_ceil(REGISTERS).max(1), heads, sequences, together }

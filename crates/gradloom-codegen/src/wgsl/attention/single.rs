@@ -15,11 +15,10 @@ use crate::wgsl::source::Source;
 pub(super) const LOWEST: &str = "-3.0e38";
 
 /// The shader of the output and the log-sum-exp.
-pub(super) fn forward(mut source: Source<'_>, problem: &Problem, label: &str) -> Vec<Dispatch> {
+pub(super) fn forward(mut source: Source<'_>, problem: &Problem, each: usize, label: &str) -> Vec<Dispatch> {
     let software = source.limits.software;
-    let widths = [problem.depth, problem.value_depth];
     let shares =
-        Shares::new(software, [problem.batch, problem.heads, problem.queries], problem.value_depth, widths);
+        Shares::new(software, [problem.batch, problem.heads, problem.queries], problem.value_depth, each);
     if shares.groups() == 0 {
         return Vec::new();
     }

@@ -18,14 +18,13 @@ fn query_number(problem: &Problem, query: &str) -> String {
 
 /// The operands behind k and v: output, log-sum-exp, cotangent of the output.
 fn results(source: &Source<'_>, problem: &Problem) -> [Operand; 3] {
-    [0, 1, 2].map(|i| source.operands.reads[problem.operands + i].clone())
+    [0, 1, 2].map(|i| source.operands.reads[problem.operands() + i].clone())
 }
 
 /// The shader of dq.
-pub(super) fn queries(mut source: Source<'_>, problem: &Problem, label: &str) -> Vec<Dispatch> {
-    let widths = [problem.depth, problem.value_depth];
+pub(super) fn queries(mut source: Source<'_>, problem: &Problem, each: usize, label: &str) -> Vec<Dispatch> {
     let extents = [problem.batch, problem.heads, problem.queries];
-    let shares = Shares::new(source.limits.software, extents, problem.depth, widths);
+    let shares = Shares::new(source.limits.software, extents, problem.depth, each);
     if shares.groups() == 0 {
         return Vec::new();
     }
@@ -82,10 +81,9 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, label: &str) ->
 }
 
 /// The shader of dk and dv.
-pub(super) fn keys(mut source: Source<'_>, problem: &Problem, label: &str) -> Vec<Dispatch> {
-    let widths = [problem.depth, problem.value_depth];
+pub(super) fn keys(mut source: Source<'_>, problem: &Problem, each: usize, label: &str) -> Vec<Dispatch> {
     let extents = [problem.batch, problem.key_heads, problem.keys];
-    let shares = Shares::new(source.limits.software, extents, widths[0].max(widths[1]), widths);
+    let shares = Shares::new(source.limits.software, extents, problem.depth.max(problem.value_depth), each);
     if shares.groups() == 0 {
         return Vec::new();
     }

@@ -15,13 +15,15 @@ const AHEAD: usize = 4;
 
 /// How a block of scores is shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tile {
+pub struct Tile {
     /// Rows of a thread.
-    pub(super) rows_each: usize,
+    pub rows_each: usize,
     /// Columns of a thread: 2 or 4.
-    pub(super) columns_each: usize,
-    pub(super) row_threads: usize,
-    pub(super) column_threads: usize,
+    pub columns_each: usize,
+    /// Threads along rows.
+    pub row_threads: usize,
+    /// Threads along columns.
+    pub column_threads: usize,
 }
 
 impl Tile {

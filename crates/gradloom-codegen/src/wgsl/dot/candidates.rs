@@ -3,10 +3,10 @@
 //! In: a problem and the limits. Out: choices, the rule's first. Always holds: they fit, and differ in what they compute. No cooperative tile is
 //! among them that was not compiled on a device before: a tile that a driver cannot compile costs the device.
 
+use super::choose;
 use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
-use super::{Precision, choose};
 use crate::cpu::DotProblem;
-use crate::wgsl::Limits;
+use crate::wgsl::{Limits, Precision};
 
 const fn tile([m, n, k, thread_m, thread_n]: [u32; 5], staging: Staging) -> Tile {
     Tile { m, n, k, thread_m, thread_n, staging }

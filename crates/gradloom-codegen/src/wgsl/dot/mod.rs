@@ -7,7 +7,6 @@
 //! in `f32`, and their order is a function of the choice alone, so that equal runs give equal bits.
 
 mod candidates;
-mod choices;
 mod choose;
 mod cooperative;
 mod grid;
@@ -21,7 +20,6 @@ mod tests;
 mod tile;
 
 pub use candidates::candidates;
-pub use choices::{Choices, Precision};
 pub use choose::{choose, lanes};
 pub use problem::{DotKernel, Element, Epilogue, Operand, Scalar, Stage, fold_batch, workspace_item};
 pub use record::{from_line, to_line};

@@ -1,4 +1,4 @@
-//! Choices as text, to be kept between runs: a line for each product.
+//! Choices for products as text.
 //!
 //! `product`, then for each batch axis `extent x lhs stride x rhs stride`, the extents `m n k`, of both operands `offset free-stride contract-stride`;
 //! behind `:` the kernel, `portable` (tile `m n k`, thread `m n`, buffers in workgroup memory: 0 for none) or `cooperative` (tile `m n k`, subgroup

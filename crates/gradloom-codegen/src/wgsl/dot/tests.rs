@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cpu::{BatchAxis, DotProblem, MatrixView};
-use crate::wgsl::Limits;
+use crate::wgsl::{Choices, Limits, Precision};
 
 /// An adapter with everything.
 fn everything() -> Limits {
@@ -227,7 +227,7 @@ fn tall_skinny_products_are_split_and_large_ones_are_not() {
 #[test]
 fn f16_is_for_products_that_fill_cooperative_matrices() {
     let method = |precision, extents, by_columns, limits: &Limits| {
-        Choices::by_rule(precision).of(&problem(1, extents, by_columns), limits).method
+        Choices::by_rule(precision).product(&problem(1, extents, by_columns), limits).method
     };
     let by_rows = |extents| method(Precision::F16, extents, [false, false], &everything());
     let is_cooperative = |method| matches!(method, Method::Cooperative(_));
@@ -253,7 +253,7 @@ fn a_choice_has_no_more_parts_than_have_terms() {
     for extents in [[128, 384, 1024], [128, 128, 1000], [64, 64, 0], [384, 1152, 1024]] {
         let problem = problem(1, extents, [true, false]);
         for precision in [Precision::F32, Precision::F16] {
-            let choice = Choices::by_rule(precision).of(&problem, &everything());
+            let choice = Choices::by_rule(precision).product(&problem, &everything());
             let scalar = Scalar::F32;
             let made = shaders(&problem, scalar, lanes(&problem), &choice, &everything());
             let counted = if choice.parts > 1 { choice.parts as usize * extents[0] * extents[1] } else { 0 };
@@ -273,14 +273,14 @@ fn candidates_suit_are_different_and_have_valid_shaders() {
             let problem = problem(batch, extents, [false, true]);
             for precision in [Precision::F32, Precision::F16] {
                 let all = candidates(&problem, precision, &limits);
-                assert_eq!(all[0], Choices::by_rule(precision).of(&problem, &limits));
+                assert_eq!(all[0], Choices::by_rule(precision).product(&problem, &limits));
                 assert!((2..48).contains(&all.len()), "{extents:?}: {}", all.len());
                 for (i, choice) in all.iter().enumerate() {
                     assert!(choice.suits(&problem, precision, &limits), "{choice:?}");
                     assert!(!all[..i].contains(choice), "{choice:?}");
                     let portable = matches!(choice.method, Method::Portable(_));
                     assert!(portable || precision == Precision::F16);
-                    let alone = crate::wgsl::product_alone(&problem, choice, &limits);
+                    let alone = crate::wgsl::product::alone(&problem, choice, &limits).shaders;
                     alone.dispatches.iter().for_each(|dispatch| check(&dispatch.source, portable));
                     assert_eq!(alone.dispatches.len(), if choice.parts > 1 { 2 } else { 1 });
                 }

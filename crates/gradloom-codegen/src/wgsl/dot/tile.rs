@@ -136,7 +136,7 @@ impl Choice {
     }
 
     /// The choice with as many parts as have terms, at least one.
-    pub(super) fn without_empty_parts(mut self, k: usize) -> Self {
+    pub(in crate::wgsl) fn without_empty_parts(mut self, k: usize) -> Self {
         self.parts = k.div_ceil(self.part_length(k)).max(1) as u32;
         self
     }

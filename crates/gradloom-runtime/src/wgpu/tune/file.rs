@@ -5,13 +5,12 @@
 //! for nothing.
 
 use super::super::AdapterReport;
-use gradloom_codegen::cpu::DotProblem;
-use gradloom_codegen::wgsl::dot::{Choice, from_line, to_line};
+use gradloom_codegen::wgsl::tuning::{Choice, Problem, from_line, to_line};
 use gradloom_codegen::wgsl::{Choices, Limits, Precision};
 use std::path::{Path, PathBuf};
 
 /// Rises when kernels change so that what was measured says nothing any more.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A device's file.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ impl Record {
     pub(super) fn new(folder: &Path, report: &AdapterReport, limits: &Limits, precision: Precision) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let header = [
-            format!("gradloom {version}, choices for products, format {FORMAT}"),
+            format!("gradloom {version}, choices, format {FORMAT}"),
             format!("adapter {} ({})", report.name, report.backend),
             format!("driver {}", report.driver),
             format!("limits {limits:?}"),
@@ -34,7 +33,7 @@ impl Record {
         ]
         .map(|line| line.replace(['\n', '\r'], " ") + "\n")
         .concat();
-        let path = folder.join(format!("products-{:016x}.txt", hash(&header)));
+        let path = folder.join(format!("choices-{:016x}.txt", hash(&header)));
         Self { path, header, limits: *limits, precision }
     }
 
@@ -46,10 +45,9 @@ impl Record {
     ///
     /// # Errors
     /// Why a file cannot be used, for people.
-    pub(super) fn read(&self) -> Result<Vec<(DotProblem, Choice)>, String> {
-        let ignored = |why: &str| {
-            format!("{} was ignored: {why}; its products are measured again", self.path.display())
-        };
+    pub(super) fn read(&self) -> Result<Vec<(Problem, Choice)>, String> {
+        let ignored =
+            |why: &str| format!("{} was ignored: {why}; its kernels are measured again", self.path.display());
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -60,13 +58,13 @@ impl Record {
         self.parse(rest).ok_or_else(|| ignored("it is damaged"))
     }
 
-    /// What follows the header: lines of products, then how many they are.
-    fn parse(&self, text: &str) -> Option<Vec<(DotProblem, Choice)>> {
+    /// What follows the header: a line for each problem, then how many they are.
+    fn parse(&self, text: &str) -> Option<Vec<(Problem, Choice)>> {
         let mut lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
         let count: usize = lines.pop()?.strip_prefix("end ")?.parse().ok()?;
         let known: Option<Vec<_>> = lines.into_iter().map(from_line).collect();
         let suits =
-            |(problem, choice): &(DotProblem, Choice)| choice.suits(problem, self.precision, &self.limits);
+            |(problem, choice): &(Problem, Choice)| choice.suits(problem, self.precision, &self.limits);
         known.filter(|known| known.len() == count && known.iter().all(suits))
     }
 
@@ -82,7 +80,7 @@ impl Record {
         lines.push(format!("end {count}\n"));
         let text = format!("{}{}", self.header, lines.join("\n"));
         crate::user_cache::write(&self.path, text.as_bytes()).map_err(|error| {
-            format!("{} was not written: {error}; its products will be measured again", self.path.display())
+            format!("{} was not written: {error}; its kernels will be measured again", self.path.display())
         })
     }
 }
@@ -96,8 +94,10 @@ fn hash(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradloom_codegen::cpu::{BatchAxis, MatrixView};
-    use gradloom_codegen::wgsl::dot::candidates;
+    use gradloom_codegen::cpu::{BatchAxis, DotProblem, MatrixView};
+    use gradloom_codegen::wgsl::attention::{self, Kernel};
+    use gradloom_codegen::wgsl::tuning::candidates;
+    use gradloom_core::ir::AttentionSpec;
 
     fn report(driver: &str) -> AdapterReport {
         AdapterReport {
@@ -115,14 +115,33 @@ mod tests {
         Record::new(folder, &report("1.2"), &Limits::portable(), Precision::F32)
     }
 
-    /// Choices for a few products.
-    fn choices() -> Choices {
-        let mut choices = Choices::by_rule(Precision::F32);
+    /// A few problems of either kind.
+    fn problems() -> Vec<Problem> {
+        let mut problems = Vec::new();
         for (batch, m) in
             [(Vec::new(), 64), (vec![BatchAxis { extent: 3, lhs_stride: 8192, rhs_stride: 0 }], 128)]
         {
             let view = MatrixView { offset: 4, free_stride: 64, contract_stride: 1 };
             let problem = DotProblem { batch, m, n: 128, k: 512, lhs: view, rhs: view };
+            problems.push(Problem::Product(problem));
+        }
+        let spec = AttentionSpec {
+            causal: true,
+            scale: 0.125,
+            query_offset: false,
+            key_length: false,
+            block_table: false,
+        };
+        let shapes: [&[usize]; 3] = [&[2, 4, 256, 32], &[2, 2, 256, 32], &[2, 2, 256, 32]];
+        let attention = attention::Problem::new(&spec, shapes, None);
+        problems.extend(Kernel::ALL.map(|kernel| Problem::Attention(kernel, attention)));
+        problems
+    }
+
+    /// Choices for them that are not the rule's: an invocation has a row of its own in attention.
+    fn choices() -> Choices {
+        let mut choices = Choices::by_rule(Precision::F32);
+        for problem in problems() {
             let choice = *candidates(&problem, Precision::F32, &Limits::portable()).last().unwrap();
             choices.insert(problem, choice);
         }
@@ -155,21 +174,29 @@ mod tests {
         record.write(&choices()).unwrap();
         let text = std::fs::read_to_string(record.path()).unwrap();
         for (from, to) in [
-            ("end 2", "end 3"),
-            ("end 2\n", ""),
+            ("end 5", "end 6"),
+            ("end 5\n", ""),
             (" : portable", " : p"),
             ("product ", "product x"),
             ("512", "512 1"),
             ("portable 64", "portable 99964"),
             ("portable 64", "portable 64 0"),
+            ("attention keys", "attention values"),
+            ("attention keys causal", "attention keys causal causal"),
+            ("2 4 2 256", "2 4 2 -256"),
+            (" : own 1", " : own 1 1"),
+            // What the adapter cannot do.
+            (" : own 1", " : own 2"),
+            (" : own 1", " : block 4 4 16 32"),
+            (" : own 1", " : portable 64 64 16 8 4 1 1"),
         ] {
             let damaged = text.replacen(from, to, 1);
             assert_ne!(damaged, text, "{from}");
             std::fs::write(record.path(), &damaged).unwrap();
             let note = record.read().unwrap_err();
-            assert!(note.ends_with("was ignored: it is damaged; its products are measured again"), "{note}");
+            assert!(note.ends_with("was ignored: it is damaged; its kernels are measured again"), "{note}");
         }
-        for cut in (text.find("product").unwrap()..text.len()).step_by(7) {
+        for cut in (text.find("attention").unwrap()..text.len()).step_by(7) {
             std::fs::write(record.path(), &text[..cut]).unwrap();
             assert!(record.read().is_err(), "{cut}");
         }

@@ -1,172 +1,114 @@
-//! How long a product takes by each of some choices.
+//! How long a kernel takes by each of some choices.
 //!
-//! In: a device, a problem, choices. Out: a time for each, by the device's clock where it has one. Always holds: the shaders are those that programs
-//! run, without what follows from the product; operands are random numbers.
+//! In: a device, the kernel as each choice computes it. Out: a time for each, by the device's clock where it has one. Always holds: the shaders are those
+//! that programs run, without what follows from a product; operands are random numbers; a choice without the results of the first one has no time.
 
-use super::super::download::Download;
 use super::super::gpu::Gpu;
-use super::super::memory::staging;
 use super::super::pipelines::Pipeline;
-use gradloom_codegen::cpu::DotProblem;
-use gradloom_codegen::wgsl::dot::Choice;
-use gradloom_codegen::wgsl::{Bound, Dispatch, Limits, Operands, Shaders, product_alone};
-use gradloom_core::error::{Error, ErrorKind, Result};
+use super::clock::Clock;
+use super::values::{Values, agree};
+use gradloom_codegen::wgsl::tuning::Alone;
+use gradloom_codegen::wgsl::{Dispatch, Operands};
+use gradloom_core::error::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding, BufferUsages,
-    CommandEncoderDescriptor, ComputePassDescriptor, ComputePassTimestampWrites, Features, QuerySet,
-    QuerySetDescriptor, QueryType,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, CommandEncoderDescriptor,
+    ComputePassDescriptor,
 };
 
 /// A device lowers its clock when it is idle, and takes this long to raise it.
 const WARM: Duration = Duration::from_millis(300);
-/// A measured pass repeats a product for about as long as this, at most `REPEATS` times.
+/// A measured pass repeats a kernel for about as long as this, at most `REPEATS` times.
 const PASS: Duration = Duration::from_millis(2);
 const REPEATS: u32 = 50;
 /// Passes of each choice, in turns: what disturbs the machine for a while disturbs all of them.
 const ROUNDS: usize = 5;
 /// A choice that once took so many times as long as the fastest is measured no more.
 const HOPELESS: u32 = 3;
-/// Bytes of random numbers, which are repeated.
-const PATTERN: usize = 1 << 20;
 
-/// A product's operands on a device, and what computes it.
-pub(super) struct Bench<'p> {
+/// A kernel on a device.
+pub(super) struct Bench {
     gpu: Arc<Gpu>,
-    problem: &'p DotProblem,
-    limits: Limits,
     clock: Option<Clock>,
-    ready: Vec<Vec<Ready>>,
+    ready: Vec<Ready>,
+}
+
+/// A kernel as one choice computes it.
+struct Ready {
+    dispatches: Vec<Encodable>,
+    /// Whether it has the results of the first one.
+    agrees: bool,
 }
 
 /// A dispatch that can be encoded.
-struct Ready {
+struct Encodable {
     pipeline: Arc<Pipeline>,
     bindings: BindGroup,
     workgroups: [u32; 3],
 }
 
-impl<'p> Bench<'p> {
-    pub(super) fn new(gpu: Arc<Gpu>, problem: &'p DotProblem, limits: &Limits) -> Result<Self> {
-        let clock = Clock::new(&gpu)?;
-        Ok(Self { gpu, problem, limits: *limits, clock, ready: Vec::new() })
-    }
-
-    /// Makes the pipelines of some choices, and memory.
+impl Bench {
+    /// Makes pipelines and memory for a kernel, and runs it once by each choice, so that what a driver does at first is done, and fails here. `tolerance`
+    /// is the share of the largest result by which the others may differ from the first one's.
     ///
     /// # Errors
     /// When there is not enough memory; when the driver refuses a shader, or the device is lost over it.
-    pub(super) fn prepare(&mut self, choices: &[Choice]) -> Result<()> {
-        let shaders: Vec<Shaders> =
-            choices.iter().map(|choice| product_alone(self.problem, choice, &self.limits)).collect();
-        let all: Vec<(&Operands, &Dispatch)> = shaders
-            .iter()
-            .flat_map(|shaders| shaders.dispatches.iter().map(|dispatch| (&shaders.operands, dispatch)))
-            .collect();
-        let mut pipelines = self.gpu.pipelines.get(&self.gpu, &all, |_, error| error)?.into_iter();
-        self.gpu.check()?;
-        let ends = |shaders: &Shaders| shaders.operands.bindings.last().map_or(0, |last| last.range.end);
-        let scratch = all.iter().flat_map(|(_, dispatch)| &dispatch.bindings).map(|bound| match bound {
-            Bound::Workspace(range) => range.end,
-            _ => 0,
-        });
-        let scratch = self.buffer(scratch.max().unwrap_or(0))?;
-        let arena = self.buffer(shaders.first().map_or(0, ends))?;
-        self.fill(&arena)?;
-        for shaders in &shaders {
-            let ready = shaders.dispatches.iter().map(|dispatch| {
+    pub(super) fn new(gpu: Arc<Gpu>, mut all: Vec<Alone>, tolerance: f32) -> Result<Self> {
+        if let Some(change) = gpu.dispatch {
+            all.iter_mut().flat_map(|alone| &mut alone.shaders.dispatches).for_each(change);
+        }
+        let shaders = all.iter().map(|alone| &alone.shaders);
+        let dispatches: Vec<(&Operands, &Dispatch)> =
+            shaders.flat_map(|s| s.dispatches.iter().map(|dispatch| (&s.operands, dispatch))).collect();
+        let mut pipelines = gpu.pipelines.get(&gpu, &dispatches, |_, error| error)?.into_iter();
+        gpu.check()?;
+        let values = Values::new(&gpu, &all)?;
+        let clock = Clock::new(&gpu)?;
+        let mut bench = Self { gpu, clock, ready: Vec::new() };
+        let mut first: Option<Vec<f32>> = None;
+        for (i, alone) in all.iter().enumerate() {
+            let dispatches = alone.shaders.dispatches.iter().map(|dispatch| {
                 let pipeline = pipelines.next().expect("a pipeline for each dispatch");
-                let bindings = self.bind(&pipeline, &shaders.operands, dispatch, [&arena, &scratch]);
-                Ready { pipeline, bindings, workgroups: dispatch.workgroups }
+                let bindings = bind(&bench.gpu, &pipeline, &values, &alone.shaders.operands, dispatch);
+                Encodable { pipeline, bindings, workgroups: dispatch.workgroups }
             });
-            let ready = ready.collect();
-            self.ready.push(ready);
+            let dispatches = dispatches.collect();
+            bench.ready.push(Ready { dispatches, agrees: true });
+            values.clear(alone)?;
+            bench.time(i, 1)?;
+            let results = values.results(alone)?;
+            match &first {
+                None => first = Some(results),
+                Some(first) => bench.ready[i].agrees = agree(&results, first, tolerance),
+            }
         }
-        // Each runs once, so that what a driver does at first is done, and fails here.
-        for i in 0..self.ready.len() {
-            self.time(i, 1)?;
-        }
-        Ok(())
+        Ok(bench)
     }
 
-    fn buffer(&self, bytes: usize) -> Result<Buffer> {
-        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC;
-        self.gpu.buffer("gradloom measurement", bytes, usage).ok_or_else(|| {
-            Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of operands on the GPU"))
-        })
+    /// Choices that do not have the results of the first one.
+    pub(super) fn wrong(&self) -> usize {
+        self.ready.iter().filter(|ready| !ready.agrees).count()
     }
 
-    /// Fills a buffer with numbers in [-1, 1).
-    fn fill(&self, buffer: &Buffer) -> Result<()> {
-        let mut x = 0x9E37_79B9_7F4A_7C15_u64;
-        let pattern: Vec<u8> = (0..PATTERN / 4)
-            .flat_map(|_| {
-                x ^= x << 13;
-                x ^= x >> 7;
-                x ^= x << 17;
-                ((x >> 40) as f32 / (1_u64 << 23) as f32 - 1.0).to_le_bytes()
-            })
-            .collect();
-        let from = self.buffer(PATTERN)?;
-        self.gpu.queue.write_buffer(&from, 0, &pattern);
-        let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
-        for start in (0..buffer.size()).step_by(PATTERN) {
-            let bytes = (buffer.size() - start).min(PATTERN as u64);
-            encoder.copy_buffer_to_buffer(&from, 0, buffer, start, bytes);
-        }
-        self.gpu.queue.submit([encoder.finish()]);
-        self.gpu.check()
-    }
-
-    fn bind(
-        &self,
-        pipeline: &Pipeline,
-        operands: &Operands,
-        dispatch: &Dispatch,
-        [arena, scratch]: [&Buffer; 2],
-    ) -> BindGroup {
-        let resource = |bound: &Bound| {
-            let (buffer, range) = match bound {
-                Bound::Operand(i) => (arena, operands.bindings[*i].range.clone()),
-                Bound::Workspace(range) => (scratch, range.clone()),
-                Bound::Piece(i, bytes) => {
-                    let start = operands.bindings[*i].range.start;
-                    (arena, start + bytes.start..start + bytes.end)
-                }
-                Bound::Table(_) | Bound::Status { .. } => unreachable!("a product alone has neither"),
-            };
-            let size = std::num::NonZeroU64::new((range.len() as u64).next_multiple_of(4));
-            BindingResource::Buffer(BufferBinding { buffer, offset: range.start as u64, size })
-        };
-        let entries: Vec<BindGroupEntry<'_>> = dispatch
-            .bindings
-            .iter()
-            .enumerate()
-            .map(|(i, bound)| BindGroupEntry { binding: i as u32, resource: resource(bound) })
-            .collect();
-        self.gpu.device.create_bind_group(&BindGroupDescriptor {
-            label: None,
-            layout: &pipeline.bindings,
-            entries: &entries,
-        })
-    }
-
-    /// The time of each choice that was prepared, in their order; the longest there is for those that are out of the question.
+    /// The time of each choice, in their order; the longest there is for those that are out of the question.
     ///
     /// # Errors
     /// When the device fails.
     pub(super) fn times(&self) -> Result<Vec<Duration>> {
         let began = Instant::now();
-        while !self.limits.software && began.elapsed() < WARM {
+        while !self.gpu.limits.software && began.elapsed() < WARM {
             self.time(0, REPEATS)?;
         }
         let first: Result<Vec<Duration>> = (0..self.ready.len()).map(|i| self.time(i, 1)).collect();
         let first = first?;
-        let least = first.iter().min().copied().unwrap_or_default().max(Duration::from_micros(1));
+        let agree = |(i, _): &(usize, &Duration)| self.ready[*i].agrees;
+        let least = first.iter().enumerate().filter(agree).map(|(_, &once)| once).min();
+        let least = least.unwrap_or_default().max(Duration::from_micros(1));
         let mut all: Vec<Vec<Duration>> = vec![Vec::new(); first.len()];
         for _ in 0..ROUNDS {
-            for (i, &once) in first.iter().enumerate().filter(|&(_, &once)| once <= HOPELESS * least) {
+            let worth = |(_, once): &(usize, &Duration)| **once <= HOPELESS * least;
+            for (i, &once) in first.iter().enumerate().filter(agree).filter(worth) {
                 let repeats = PASS.as_nanos() / once.as_nanos().max(1);
                 all[i].push(self.time(i, repeats.clamp(1, REPEATS.into()) as u32)?);
             }
@@ -186,7 +128,8 @@ impl<'p> Bench<'p> {
             let mut pass =
                 encoder.begin_compute_pass(&ComputePassDescriptor { label: None, timestamp_writes });
             for _ in 0..repeats {
-                for Ready { pipeline, bindings, workgroups: [x, y, z] } in &self.ready[choice] {
+                for dispatch in &self.ready[choice].dispatches {
+                    let Encodable { pipeline, bindings, workgroups: [x, y, z] } = dispatch;
                     pass.set_pipeline(&pipeline.pipeline);
                     pass.set_bind_group(0, bindings, &[]);
                     pass.dispatch_workgroups(*x, *y, *z);
@@ -211,50 +154,20 @@ impl<'p> Bench<'p> {
     }
 }
 
-/// The device's clock, at both ends of a pass.
-struct Clock {
-    queries: QuerySet,
-    resolved: Buffer,
-    staging: Buffer,
-}
-
-impl Clock {
-    /// None on a device that cannot tell.
-    fn new(gpu: &Gpu) -> Result<Option<Self>> {
-        if !gpu.device.features().contains(Features::TIMESTAMP_QUERY) {
-            return Ok(None);
-        }
-        let descriptor = QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: 2 };
-        let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
-        let resolved = gpu
-            .buffer("gradloom timestamps", 16, usage)
-            .ok_or_else(|| Error::new(ErrorKind::Device, "no memory for timestamps on the GPU"))?;
-        Ok(Some(Self {
-            queries: gpu.device.create_query_set(&descriptor),
-            resolved,
-            staging: staging(gpu, 16)?,
-        }))
-    }
-
-    fn ends(&self) -> ComputePassTimestampWrites<'_> {
-        ComputePassTimestampWrites {
-            query_set: &self.queries,
-            beginning_of_pass_write_index: Some(0),
-            end_of_pass_write_index: Some(1),
-        }
-    }
-
-    fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
-        encoder.resolve_query_set(&self.queries, 0..2, &self.resolved, 0);
-        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 16);
-    }
-
-    /// Waits, and gives the time between the ends.
-    fn read(&self, gpu: &Gpu, submission: wgpu::SubmissionIndex) -> Result<Duration> {
-        let time = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
-        let ends = |bytes: &[u8]| [time(&bytes[..8]), time(&bytes[8..16])];
-        let ([began, ended], _) = Download::new(self.staging.clone(), submission).read(gpu, ends)?;
-        let ticks = ended.saturating_sub(began) as f64;
-        Ok(Duration::from_nanos((ticks * f64::from(gpu.queue.get_timestamp_period())) as u64))
-    }
+fn bind(
+    gpu: &Gpu,
+    pipeline: &Pipeline,
+    values: &Values,
+    operands: &Operands,
+    dispatch: &Dispatch,
+) -> BindGroup {
+    let entry = |(binding, bound)| {
+        let (memory, range) = values.place(operands, bound);
+        let size = std::num::NonZeroU64::new((range.len() as u64).next_multiple_of(4));
+        let resource = BufferBinding { buffer: &memory.buffer, offset: range.start as u64, size };
+        BindGroupEntry { binding, resource: BindingResource::Buffer(resource) }
+    };
+    let entries: Vec<BindGroupEntry<'_>> = (0..).zip(&dispatch.bindings).map(entry).collect();
+    let descriptor = BindGroupDescriptor { label: None, layout: &pipeline.bindings, entries: &entries };
+    gpu.device.create_bind_group(&descriptor)
 }

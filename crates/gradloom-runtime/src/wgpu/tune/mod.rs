@@ -1,18 +1,19 @@
-//! Choosing by measurement how products are computed.
+//! Choosing by measurement how products and attention are computed.
 //!
-//! In: the products of a program. Out: [`Choices`] with the fastest of a few candidates for each, measured once on a device of its own and kept in a file
-//! (`file.rs`), which later runs read instead. Always holds: a product's choice never changes once it was given, so programs that were lowered
+//! In: the problems of a program. Out: [`Choices`] with the fastest of a few candidates for each, measured once on a device of its own and kept in a file
+//! (`file.rs`), which later runs read instead. Always holds: a problem's choice never changes once it was given, so programs that were lowered
 //! stay right; what goes wrong here costs a measurement or the gain from it, never a program.
 
+mod clock;
 mod file;
 mod measure;
+mod values;
 
 use super::WgpuOptions;
 use super::adapter::open;
 use super::gpu::Gpu;
 use file::Record;
-use gradloom_codegen::cpu::DotProblem;
-use gradloom_codegen::wgsl::dot::{Choice, candidates};
+use gradloom_codegen::wgsl::tuning::{Choice, Problem, alone, candidates};
 use gradloom_codegen::wgsl::{Choices, Limits};
 use gradloom_core::error::Result;
 use measure::Bench;
@@ -21,21 +22,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Multiplications of a product that is worth measuring: a smaller one takes as long as its launch.
+/// Multiplications of a kernel that is worth measuring: a smaller one takes as long as its launch.
 const WORTH: usize = 1 << 20;
 
-/// What measuring products came to, since the device was opened.
+/// What measuring products and attention came to, since the device was opened.
 #[derive(Clone, Debug)]
 pub struct Tuning {
     /// Where the choices are kept.
     pub file: PathBuf,
-    /// Products whose choice was read from the file.
+    /// Kernels whose choice was read from the file: products, and each of attention's and its gradient's for each of its shapes.
     pub read: usize,
-    /// Products that were measured.
+    /// Kernels that were measured.
     pub measured: usize,
     /// How long that took.
     pub took: Duration,
-    /// What went wrong, for people: a damaged file that was ignored, one that cannot be written, a product that could not be measured.
+    /// What went wrong, for people: a damaged file that was ignored, one that cannot be written, a kernel that could not be measured or
+    /// gave wrong values.
     pub notes: Vec<String>,
 }
 
@@ -52,8 +54,8 @@ pub(super) struct Tuner {
 struct State {
     choices: Choices,
     tuning: Tuning,
-    /// Products that could not be measured: the rule has them.
-    given_up: HashSet<DotProblem>,
+    /// What could not be measured: the rule has it.
+    given_up: HashSet<Problem>,
 }
 
 impl Tuner {
@@ -86,36 +88,33 @@ impl Tuner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).choices.clone()
     }
 
-    /// Sees to it that these products were measured, and gives all choices.
-    pub(super) fn choices_for(&self, problems: &[DotProblem]) -> Choices {
+    /// Sees to it that these problems were measured, and gives all choices.
+    pub(super) fn choices_for(&self, problems: &[Problem]) -> Choices {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let worth = |problem: &&DotProblem| {
-            let results = problem.batch_count().saturating_mul(problem.m).saturating_mul(problem.n);
-            results.saturating_mul(problem.k) >= WORTH
-        };
+        let worth = |problem: &&Problem| problem.multiplications() >= WORTH;
         let unknown =
-            |problem: &&DotProblem| !state.choices.is_measured(problem) && !state.given_up.contains(*problem);
-        let missing: Vec<&DotProblem> = problems.iter().filter(worth).filter(unknown).collect();
+            |problem: &&Problem| !state.choices.is_measured(problem) && !state.given_up.contains(*problem);
+        let ways = |problem| (problem, candidates(problem, self.options.precision, &self.limits));
+        let missing = problems.iter().filter(worth).filter(unknown).map(ways);
+        let missing: Vec<(&Problem, Vec<Choice>)> = missing.filter(|(_, all)| all.len() > 1).collect();
         if !missing.is_empty() {
-            self.measure(&mut state, &missing);
+            self.measure(&mut state, missing);
         }
         state.choices.clone()
     }
 
-    fn measure(&self, state: &mut State, missing: &[&DotProblem]) {
+    fn measure(&self, state: &mut State, missing: Vec<(&Problem, Vec<Choice>)>) {
         let began = Instant::now();
         let mut device = Spare::new(&self.options);
-        for &problem in missing {
-            match self.best(&mut device, problem) {
+        for (problem, all) in missing {
+            match self.best(&mut device, problem, all, &mut state.tuning.notes) {
                 Ok(choice) => {
                     state.choices.insert(problem.clone(), choice);
                     state.tuning.measured += 1;
                 }
                 Err(error) => {
                     state.given_up.insert(problem.clone());
-                    let DotProblem { m, n, k, .. } = problem;
-                    let note = format!("the product {m}x{n}x{k} was not measured: {}", error.message());
-                    state.tuning.notes.push(note);
+                    state.tuning.notes.push(format!("{problem} was not measured: {}", error.message()));
                 }
             }
         }
@@ -125,28 +124,38 @@ impl Tuner {
         state.tuning.took += began.elapsed();
     }
 
-    /// The fastest choice for a product.
-    fn best(&self, device: &mut Spare<'_>, problem: &DotProblem) -> Result<Choice> {
-        let mut all = candidates(problem, self.options.precision, &self.limits);
-        device.renew_if_lost();
-        let mut bench = Bench::new(device.gpu()?, problem, &self.limits)?;
-        if let Err(error) = bench.prepare(&all) {
-            // One of them took the device with it, or was refused: each is tried for itself, on a new device if need be.
-            let mut sound = Vec::new();
-            for choice in all {
-                device.renew_if_lost();
-                bench = Bench::new(device.gpu()?, problem, &self.limits)?;
-                if bench.prepare(&[choice]).is_ok() {
-                    sound.push(choice);
-                }
-            }
-            if sound.is_empty() {
-                return Err(error);
-            }
-            all = sound;
+    /// The fastest of some choices for a problem, the rule's first.
+    fn best(
+        &self,
+        device: &mut Spare<'_>,
+        problem: &Problem,
+        mut all: Vec<Choice>,
+        notes: &mut Vec<String>,
+    ) -> Result<Choice> {
+        let tolerance = problem.tolerance(self.options.precision);
+        let mut bench = |choices: &[Choice]| {
             device.renew_if_lost();
-            bench = Bench::new(device.gpu()?, problem, &self.limits)?;
-            bench.prepare(&all)?;
+            let alone = choices.iter().map(|choice| alone(problem, choice, &self.limits)).collect();
+            Bench::new(device.gpu()?, alone, tolerance)
+        };
+        let bench = match bench(&all) {
+            Ok(bench) => bench,
+            Err(error) => {
+                // One of them took the device with it, or was refused: each is tried for itself, on a new device if need be.
+                all.retain(|&choice| bench(&[choice]).is_ok());
+                if all.is_empty() {
+                    return Err(error);
+                }
+                bench(&all)?
+            }
+        };
+        if bench.wrong() > 0 {
+            notes.push(format!(
+                "{} of {} ways to compute {problem} give other values than the first one and were left out: \
+                 a defect of the driver or of gradloom",
+                bench.wrong(),
+                all.len()
+            ));
         }
         let times = bench.times()?;
         Ok(all[fastest(&times)])

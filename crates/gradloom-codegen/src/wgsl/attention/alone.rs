@@ -1,0 +1,57 @@
+//! A kernel of attention by itself, to be measured.
+//!
+//! In: a kernel, its extents, a choice. Out: its shader over operands with the heads of a position beside each other, as models have them. Queries stand at
+//! the end of the keys, all of which there are.
+
+use super::kernel::{Choice, Kernel};
+use super::means_bytes;
+use super::problem::Problem;
+use crate::wgsl::operands::Element;
+use crate::wgsl::source::Source;
+use crate::wgsl::tuning::{Alone, Value, side_by_side};
+use crate::wgsl::{Bound, Limits, Shaders};
+use gradloom_core::ir::{DType, Shape};
+use gradloom_core::kernel::Layout;
+
+/// The shader of a kernel for [`Problem::can_run_alone`], by a choice that suits it.
+pub(in crate::wgsl) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: &Limits) -> Alone {
+    let Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth } = *problem;
+    let rows = |heads: usize, rows: usize, width: usize| {
+        let by_position = Layout::contiguous(&Shape::from([batch, rows, heads, width]));
+        float(by_position.permute(&[0, 2, 1, 3]))
+    };
+    let log_sum = float(Layout::contiguous(&Shape::from([batch, heads, queries])));
+    let qkv = [rows(heads, queries, depth), rows(key_heads, keys, depth), rows(key_heads, keys, value_depth)];
+    let output = rows(heads, queries, value_depth);
+    let mut reads = qkv.to_vec();
+    let mut words = Vec::new();
+    for (there, word) in
+        [(spec.query_offset, (keys as u32).wrapping_sub(queries as u32)), (spec.key_length, keys as u32)]
+    {
+        if there {
+            words.push((reads.len(), vec![word]));
+            let layout = Layout::contiguous(&Shape::from([]));
+            reads.push(Value { element: Element::Plain(DType::I32), dtype: DType::I32, layout });
+        }
+    }
+    let writes = match kernel {
+        Kernel::Forward => vec![output, log_sum],
+        Kernel::Queries | Kernel::Keys => {
+            reads.extend([output.clone(), log_sum, output]);
+            qkv.to_vec()
+        }
+    };
+    let first = reads.len();
+    let results = match kernel {
+        Kernel::Forward => vec![Bound::Operand(first), Bound::Operand(first + 1)],
+        Kernel::Queries => vec![Bound::Operand(first), Bound::Workspace(0..means_bytes(problem))],
+        Kernel::Keys => vec![Bound::Operand(first + 1), Bound::Operand(first + 2)],
+    };
+    let operands = side_by_side(reads, writes);
+    let dispatches = kernel.shader(Source::new(&operands, limits, false, 0), problem, *choice);
+    Alone { shaders: Shaders { operands, dispatches }, words, results }
+}
+
+fn float(layout: Layout) -> Value {
+    Value { element: Element::Plain(DType::F32), dtype: DType::F32, layout }
+}

@@ -1,0 +1,56 @@
+//! The rule that shares rows out where nothing was measured.
+
+use super::kernel::{Choice, Kernel};
+use super::problem::Problem;
+use super::tile::Tile;
+use crate::wgsl::Limits;
+
+/// Tiles, the best first; the first two want many workgroups.
+pub(super) const TILES: [Tile; 8] = [
+    Tile::new(4, 4, 16, 8),
+    Tile::new(8, 4, 8, 8),
+    Tile::new(2, 4, 16, 8),
+    Tile::new(2, 4, 8, 8),
+    Tile::new(2, 4, 8, 4),
+    Tile::new(1, 4, 8, 4),
+    Tile::new(1, 2, 8, 4),
+    Tile::new(1, 2, 4, 4),
+];
+/// For a few rows: all threads on the columns.
+pub(super) const FEW_ROWS: Tile = Tile::new(1, 4, 8, 16);
+/// Workgroups that keep a large GPU busy.
+const MANY: usize = 256;
+/// Keys (or queries) that one invocation goes through faster than a workgroup shares them.
+const FEW: usize = 16;
+
+/// How to compute a kernel on an adapter with these limits.
+pub fn choose(kernel: Kernel, problem: &Problem, limits: &Limits) -> Choice {
+    tile(kernel, problem, limits).map_or_else(|| own(kernel, problem, limits), Choice::Block)
+}
+
+/// Blocks, unless each invocation is to have rows of its own.
+fn tile(kernel: Kernel, problem: &Problem, limits: &Limits) -> Option<Tile> {
+    let (rows, pairs) = (kernel.rows(problem), kernel.pairs(problem));
+    let extents = [rows, pairs, problem.queries, problem.keys, problem.depth, problem.value_depth];
+    let few = problem.keys.max(problem.queries) <= FEW;
+    if limits.software || few || extents.contains(&0) {
+        return None;
+    }
+    let fits = |tile: &&Tile| kernel.fits(problem, tile, limits);
+    if rows <= FEW_ROWS.rows() && fits(&&FEW_ROWS) {
+        return Some(FEW_ROWS);
+    }
+    let fills = |tile: &&Tile| tile.rows() <= 32 || pairs * rows.div_ceil(tile.rows()) >= MANY;
+    TILES.iter().filter(fits).find(fills).copied()
+}
+
+/// Rows for each invocation: a few on a device where loads are dear, while they fit in a CPU's registers and compile soon.
+pub(super) fn own(kernel: Kernel, problem: &Problem, limits: &Limits) -> Choice {
+    let rows = match problem.depth.max(problem.value_depth) {
+        _ if !limits.software || kernel.rows(problem) <= 8 => 1,
+        ..=32 => 4,
+        33..=64 => 2,
+        _ => 1,
+    };
+    Choice::Own { rows }
+}

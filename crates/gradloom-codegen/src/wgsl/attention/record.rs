@@ -1,0 +1,90 @@
+//! Choices for attention as text.
+//!
+//! `attention`, the kernel (`forward`, `queries`, `keys`), what the op says of its keys (`causal`, `query_offset`, `key_length`, `block_table`), the factor on
+//! scores, the extents `batch heads key-heads queries keys depth value-depth`; behind `:` either `block` and the tile (rows and columns of a
+//! thread, threads along rows and columns), or `own` and the rows of an invocation.
+
+use super::kernel::{Choice, Kernel};
+use super::problem::Problem;
+use super::tile::Tile;
+use gradloom_core::ir::AttentionSpec;
+
+/// Numbers are no larger than this, so that looking at them does not overflow.
+const LARGEST: usize = u32::MAX as usize;
+
+fn name(kernel: Kernel) -> &'static str {
+    match kernel {
+        Kernel::Forward => "forward",
+        Kernel::Queries => "queries",
+        Kernel::Keys => "keys",
+    }
+}
+
+/// The flags of an op, by their names.
+fn flags(spec: &mut AttentionSpec) -> [(&'static str, &mut bool); 4] {
+    [
+        ("causal", &mut spec.causal),
+        ("query_offset", &mut spec.query_offset),
+        ("key_length", &mut spec.key_length),
+        ("block_table", &mut spec.block_table),
+    ]
+}
+
+/// The line for a kernel.
+pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
+    let Problem { mut spec, batch, heads, key_heads, queries, keys, depth, value_depth } = *problem;
+    let mut words = vec!["attention".to_string(), name(kernel).into()];
+    let scale = spec.scale;
+    words.extend(flags(&mut spec).into_iter().filter(|(_, flag)| **flag).map(|(name, _)| name.into()));
+    words.push(scale.to_string());
+    words.extend([batch, heads, key_heads, queries, keys, depth, value_depth].map(|n| n.to_string()));
+    words.push(":".into());
+    match *choice {
+        Choice::Block(Tile { rows_each, columns_each, row_threads, column_threads }) => {
+            words.push("block".into());
+            words.extend([rows_each, columns_each, row_threads, column_threads].map(|n| n.to_string()));
+        }
+        Choice::Own { rows } => words.extend(["own".into(), rows.to_string()]),
+    }
+    words.join(" ")
+}
+
+/// A kernel and its choice, which nobody has looked at; `None` if the line is not one that [`to_line`] writes.
+pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
+    let (problem, choice) = line.strip_prefix("attention ")?.split_once(" : ")?;
+    let mut words = problem.split(' ').peekable();
+    let kernel = words.next()?;
+    let kernel = Kernel::ALL.into_iter().find(|&other| name(other) == kernel)?;
+    let mut spec = AttentionSpec {
+        causal: false,
+        scale: 0.0,
+        query_offset: false,
+        key_length: false,
+        block_table: false,
+    };
+    for (name, flag) in flags(&mut spec) {
+        *flag = words.next_if_eq(&name).is_some();
+    }
+    spec.scale = words.next()?.parse().ok().filter(|scale: &f64| scale.is_finite())?;
+    let [batch, heads, key_heads, queries, keys, depth, value_depth] = numbers(words)?;
+    let problem = Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth };
+    let mut words = choice.split(' ');
+    let choice = match words.next()? {
+        "block" => {
+            let [rows_each, columns_each, row_threads, column_threads] = numbers(words)?;
+            Choice::Block(Tile { rows_each, columns_each, row_threads, column_threads })
+        }
+        "own" => {
+            let [rows] = numbers(words)?;
+            Choice::Own { rows }
+        }
+        _ => return None,
+    };
+    Some((kernel, problem, choice))
+}
+
+/// So many numbers, and nothing else.
+fn numbers<'w, const N: usize>(words: impl Iterator<Item = &'w str>) -> Option<[usize; N]> {
+    let numbers = words.map(|word| word.parse().ok().filter(|&number| number <= LARGEST));
+    numbers.collect::<Option<Vec<usize>>>()?.try_into().ok()
+}

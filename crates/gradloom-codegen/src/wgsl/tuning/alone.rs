@@ -1,0 +1,58 @@
+//! A kernel by itself, to be measured.
+//!
+//! In: a problem and a choice. Out: the shaders that programs run, over operands of their own.
+
+use super::{Choice, Problem};
+use crate::wgsl::operands::{Binding, Element, Operand};
+use crate::wgsl::{Bound, Limits, Operands, Shaders, attention, product};
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::Layout;
+use gradloom_core::plan::{ALIGNMENT, Region};
+
+/// A kernel over operands of its own: bindings that lie one behind the other in the region of the step.
+#[derive(Clone, Debug)]
+pub struct Alone {
+    /// What computes it.
+    pub shaders: Shaders,
+    /// Bindings that hold these words. All others, and the scratch, may hold any numbers of f32.
+    pub words: Vec<(usize, Vec<u32>)>,
+    /// What the kernel leaves, of f32: bindings, and bytes of the scratch.
+    pub results: Vec<Bound>,
+}
+
+/// A kernel, computed by a choice.
+///
+/// # Panics
+/// If the choice does not suit the problem and the limits, or the problem has nothing to compute.
+pub fn alone(problem: &Problem, choice: &Choice, limits: &Limits) -> Alone {
+    match (problem, choice) {
+        (Problem::Product(problem), Choice::Product(choice)) => product::alone(problem, choice, limits),
+        (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
+            attention::alone(*kernel, problem, choice, limits)
+        }
+        _ => panic!("{choice:?} is no choice for {problem}"),
+    }
+}
+
+/// An operand or result of a kernel that runs alone.
+#[derive(Clone)]
+pub(in crate::wgsl) struct Value {
+    pub(in crate::wgsl) element: Element,
+    pub(in crate::wgsl) dtype: DType,
+    pub(in crate::wgsl) layout: Layout,
+}
+
+/// Operands and results in bindings of their own, in their order.
+pub(in crate::wgsl) fn side_by_side(reads: Vec<Value>, writes: Vec<Value>) -> Operands {
+    let (count, mut bindings, mut end) = (reads.len(), Vec::new(), 0);
+    let place = |(binding, Value { element, dtype, layout }): (usize, Value)| {
+        let start = usize::next_multiple_of(end, ALIGNMENT);
+        end = start + usize::next_multiple_of((layout.end() * dtype.bytes()).max(1), 16);
+        // As programs bind them, which write to the region.
+        bindings.push(Binding { region: Region::Step, range: start..end, writable: true, element });
+        Operand { binding, base: 0, dtype, layout, start: None }
+    };
+    let mut reads: Vec<Operand> = reads.into_iter().chain(writes).enumerate().map(place).collect();
+    let writes = reads.split_off(count);
+    Operands { bindings, reads, writes }
+}

@@ -1,0 +1,78 @@
+//! How the kernels of programs are computed: one value, which both lowering and the shaders are made with.
+//!
+//! In: a problem. Out: its choice: what was measured for it, otherwise what the rule says. Always holds: the choice fits the limits, and cuts
+//! sums into no more parts than have terms; equal values give equal choices, so that the scratch which lowering counts is what the shaders use.
+
+use super::{Choice, Problem};
+use crate::cpu::DotProblem;
+use crate::wgsl::{Limits, attention, dot};
+use std::collections::HashMap;
+
+/// Type in which matrix products multiply. Sums, and everything else, are `f32` in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// `f32`.
+    #[default]
+    F32,
+    /// Operands are rounded to `f16` (11 significant bits) on their way to the adapter's cooperative matrices, where the product is large
+    /// enough to gain from them. Of numbers beyond 65,504 nothing but infinity is left, of those below 6.1e-5 fewer bits, and below
+    /// 3.0e-8 zero.
+    F16,
+}
+
+/// The choices for products and attention.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choices {
+    precision: Precision,
+    measured: HashMap<Problem, Choice>,
+}
+
+impl Choices {
+    /// What the rules say, for everything.
+    pub fn by_rule(precision: Precision) -> Self {
+        Self { precision, measured: HashMap::new() }
+    }
+
+    /// Type in which products may multiply.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Sets the choice for a problem, which must suit the limits that shaders are made for ([`Choice::suits`]). Programs that were lowered before
+    /// need their own value.
+    pub fn insert(&mut self, problem: Problem, choice: Choice) {
+        self.measured.insert(problem, choice);
+    }
+
+    /// Whether a problem has a choice of its own.
+    pub fn is_measured(&self, problem: &Problem) -> bool {
+        self.measured.contains_key(problem)
+    }
+
+    /// The problems that have a choice of their own, in no order.
+    pub fn measured(&self) -> impl ExactSizeIterator<Item = (&Problem, &Choice)> {
+        self.measured.iter()
+    }
+
+    /// How to compute a product on an adapter with these limits.
+    pub fn product(&self, problem: &DotProblem, limits: &Limits) -> dot::Choice {
+        let choice = match self.measured.get(&Problem::Product(problem.clone())) {
+            Some(Choice::Product(choice)) => *choice,
+            _ => dot::choose(problem, self.precision == Precision::F16, limits),
+        };
+        choice.without_empty_parts(problem.k)
+    }
+
+    /// How to compute one of attention's kernels on an adapter with these limits.
+    pub fn attention(
+        &self,
+        kernel: attention::Kernel,
+        problem: &attention::Problem,
+        limits: &Limits,
+    ) -> attention::Choice {
+        match self.measured.get(&Problem::Attention(kernel, *problem)) {
+            Some(Choice::Attention(choice)) => *choice,
+            _ => attention::choose(kernel, problem, limits),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Kernels that can be computed in several ways: which ways there are, and which one is taken.
+//!
+//! In: a lowered program, an adapter's limits. Out: the [`Problem`]s in it, the ways to try for each ([`candidates`]), the shaders that measure one
+//! ([`alone`]), and [`Choices`], the value that programs are made with. Always holds: a choice that [suits](Choice::suits) the limits has valid
+//! shaders, whoever made it up; a problem has all that its shaders depend on but bindings, what follows from a product, and where the rows of
+//! attention lie.
+
+mod alone;
+mod choices;
+mod record;
+
+pub use alone::{Alone, alone};
+pub(super) use alone::{Value, side_by_side};
+pub use choices::{Choices, Precision};
+pub use record::{from_line, to_line};
+
+use super::{Limits, attention, dot, product};
+use crate::cpu::DotProblem;
+use gradloom_core::kernel::{Access, Kernel, Lowered};
+use std::fmt;
+
+/// A kernel of a program, as far as its ways depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Problem {
+    /// A matrix product.
+    Product(DotProblem),
+    /// One of attention's kernels.
+    Attention(attention::Kernel, attention::Problem),
+}
+
+/// One of the ways to compute a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Of a matrix product.
+    Product(dot::Choice),
+    /// Of a kernel of attention.
+    Attention(attention::Choice),
+}
+
+impl Problem {
+    /// Multiplications, roughly; 0 where there is a result without elements.
+    pub fn multiplications(&self) -> usize {
+        let factors = match self {
+            Problem::Product(product) => vec![product.batch_count(), product.m, product.n, product.k],
+            Problem::Attention(_, problem) => {
+                let attention::Problem { batch, heads, queries, keys, depth, value_depth, .. } = *problem;
+                vec![batch, heads, queries, keys, 2 * depth.min(value_depth)]
+            }
+        };
+        factors.into_iter().fold(1, usize::saturating_mul)
+    }
+
+    /// How far the results of two choices may lie apart, as a share of the largest result.
+    pub fn tolerance(&self, precision: Precision) -> f32 {
+        match (self, precision) {
+            // Some choices round the operands to 11 bits.
+            (Problem::Product(_), Precision::F16) => 2e-2,
+            _ => 2e-4,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Product(DotProblem { m, n, k, .. }) => write!(f, "the product {m}x{n}x{k}"),
+            Problem::Attention(kernel, problem) => {
+                let attention::Problem { batch, heads, queries, keys, depth, .. } = problem;
+                write!(
+                    f,
+                    "`{}` of {batch}x{heads} heads, {queries} queries, {keys} keys, depth {depth}",
+                    kernel.label()
+                )
+            }
+        }
+    }
+}
+
+impl Choice {
+    /// Whether a kernel can be computed so on an adapter with these limits, in a precision.
+    pub fn suits(&self, problem: &Problem, precision: Precision, limits: &Limits) -> bool {
+        match (problem, self) {
+            (Problem::Product(problem), Choice::Product(choice)) => choice.suits(problem, precision, limits),
+            (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
+                choice.suits(*kernel, problem, limits)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What is worth measuring for a kernel on an adapter with these limits, what the rule chooses first.
+pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> Vec<Choice> {
+    match problem {
+        Problem::Product(problem) => {
+            dot::candidates(problem, precision, limits).into_iter().map(Choice::Product).collect()
+        }
+        Problem::Attention(kernel, problem) => {
+            attention::candidates(*kernel, problem, limits).into_iter().map(Choice::Attention).collect()
+        }
+    }
+}
+
+/// The problems of launches that have anything to compute and that can be measured, each once, in their order.
+pub(super) fn problems(lowered: &Lowered) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut add = |kernel: &Kernel, reads: &[Access]| {
+        let product = product::problem_of(kernel, reads).map(Problem::Product);
+        let attention = attention::problems_of(kernel, reads).into_iter();
+        for problem in product.into_iter().chain(attention.map(|(kernel, p)| Problem::Attention(kernel, p))) {
+            if problem.multiplications() > 0 && !found.contains(&problem) {
+                found.push(problem);
+            }
+        }
+    };
+    for launch in &lowered.launches {
+        match &launch.kernel {
+            Kernel::Group(parts) => {
+                parts.iter().for_each(|part| add(&part.kernel, &launch.reads[part.reads.clone()]));
+            }
+            kernel => add(kernel, &launch.reads),
+        }
+    }
+    found
+}

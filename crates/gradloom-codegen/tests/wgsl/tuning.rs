@@ -1,0 +1,205 @@
+//! Choices for attention: what may be measured is valid, what was chosen is what programs run, and lines read back.
+
+use super::attention::{EXTENTS, Extents, text};
+use super::{adapters, check, checked_with, choices, graph};
+use gradloom_codegen::wgsl::attention::{self, Kernel, Tile};
+use gradloom_codegen::wgsl::tuning::{Choice, Problem, alone, candidates, from_line, to_line};
+use gradloom_codegen::wgsl::{Bound, Choices, Dispatch, Limits, Precision, problems};
+use gradloom_core::fuse::{Fusion, fuse};
+use gradloom_core::ir::{AttentionSpec, Graph};
+
+/// The least GPU, a CPU's driver, the same driver as if it were a GPU, and a large GPU.
+fn limits() -> [Limits; 4] {
+    let [portable, software, large] = adapters();
+    [portable, software, Limits { software: false, ..software }, large]
+}
+
+fn problem([batch, heads, key_heads, queries, keys, depth, value_depth]: Extents) -> attention::Problem {
+    let spec = AttentionSpec {
+        causal: true,
+        scale: 0.25,
+        query_offset: false,
+        key_length: false,
+        block_table: false,
+    };
+    attention::Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth }
+}
+
+/// The problems of attention in a graph.
+fn attention_of(graph: &Graph, limits: &Limits) -> Vec<Problem> {
+    let fused = fuse(graph, Fusion::On).unwrap();
+    let all = problems(graph, &fused, limits, &choices(limits)).into_iter();
+    all.filter(|problem| matches!(problem, Problem::Attention(..))).collect()
+}
+
+#[test]
+fn each_candidate_of_each_kernel_has_a_valid_shader() {
+    let mut tried = 0;
+    for limits in limits() {
+        for extents in EXTENTS {
+            for kernel in Kernel::ALL {
+                let problem = Problem::Attention(kernel, problem(extents));
+                if problem.multiplications() == 0 {
+                    continue;
+                }
+                let all = candidates(&problem, Precision::F32, &limits);
+                for (i, choice) in all.iter().enumerate() {
+                    assert!(choice.suits(&problem, Precision::F32, &limits), "{choice:?} for {problem}");
+                    assert!(!all[..i].contains(choice), "{choice:?} for {problem}");
+                    let alone = alone(&problem, choice, &limits);
+                    let [dispatch] = &alone.shaders.dispatches[..] else { panic!("{choice:?}") };
+                    check(dispatch, &limits);
+                    // Whoever measures sees what the shader writes.
+                    let left = |bound: &&Bound| dispatch.bindings.contains(bound);
+                    assert_eq!(alone.results.iter().filter(left).count(), 2);
+                    tried += 1;
+                }
+            }
+        }
+    }
+    assert!(tried > 400, "{tried}");
+}
+
+#[test]
+fn the_rules_choice_is_the_first_candidate() {
+    for limits in limits() {
+        for extents in EXTENTS {
+            for kernel in Kernel::ALL {
+                let all = attention::candidates(kernel, &problem(extents), &limits);
+                let rule = Choices::default().attention(kernel, &problem(extents), &limits);
+                assert_eq!(all[0], rule);
+            }
+        }
+    }
+    // Blocks of all sizes that fit, and a row for each invocation.
+    let large =
+        attention::candidates(Kernel::Forward, &problem([8, 12, 12, 1024, 1024, 64, 64]), &limits()[3]);
+    assert!(large.len() >= 9 && large.contains(&attention::Choice::Own { rows: 1 }), "{large:?}");
+    // A CPU's driver has several rows for each invocation.
+    let own = attention::candidates(Kernel::Keys, &problem([1, 2, 2, 64, 64, 32, 32]), &limits()[1]);
+    assert_eq!(own, [4, 1, 2].map(|rows| attention::Choice::Own { rows }));
+}
+
+/// The kernels of attention in a program, by their names.
+fn kernels(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispatch> {
+    let all = checked_with(graph, limits, choices).into_iter();
+    all.filter(|dispatch| dispatch.label.starts_with("attention")).collect()
+}
+
+#[test]
+fn a_program_runs_what_was_chosen() {
+    let graph = graph(&text([2, 3, 3, 128, 128, 32, 32], ", causal", true));
+    for limits in limits() {
+        let plain = kernels(&graph, &limits, &choices(&limits));
+        let problems = attention_of(&graph, &limits);
+        assert_eq!((problems.len(), plain.len()), (3, 3));
+        for (i, problem) in problems.iter().enumerate() {
+            for choice in &candidates(problem, Precision::F32, &limits)[1..] {
+                let mut choices = choices(&limits);
+                choices.insert(problem.clone(), *choice);
+                let tuned = kernels(&graph, &limits, &choices);
+                let changed: Vec<usize> = (0..3).filter(|&k| tuned[k].source != plain[k].source).collect();
+                assert_eq!(changed, [i], "{choice:?} for {problem}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_run_alone_is_the_rules() {
+    let cached = |gradient| {
+        let graph = graph(&text([1, 2, 2, 33, 70, 24, 40], ", causal, query_offset, key_length", gradient));
+        attention_of(&graph, &adapters()[0])
+    };
+    // The gradient with all operands would be too many bindings.
+    assert_eq!(cached(true), cached(false));
+    let [problem @ Problem::Attention(Kernel::Forward, _)] = &cached(false)[..] else { panic!("forward") };
+    // Queries at the end of all keys.
+    let alone = alone(problem, &candidates(problem, Precision::F32, &adapters()[0])[0], &adapters()[0]);
+    assert_eq!(alone.words, [(3, vec![70 - 33]), (4, vec![70])]);
+    let lines = "%0: f32[2, 4, 3, 16] = input \"q\"\n%1: f32[9, 2, 8, 16] = input \"k\"\n\
+        %2: f32[9, 2, 8, 16] = input \"v\"\n%3: i32[2, 5] = input \"table\"\n\
+        %4: f32[2, 4, 3, 16], %5: f32[2, 4, 3] = attention %0, %1, %2, %3 {scale=0.25, block_table}\noutput \"o\" %4";
+    assert_eq!(attention_of(&graph(lines), &adapters()[0]), []);
+}
+
+#[test]
+fn lines_of_choices_read_back() {
+    for limits in limits() {
+        for extents in EXTENTS {
+            for kernel in Kernel::ALL {
+                let mut problem = problem(extents);
+                problem.spec.query_offset = kernel == Kernel::Forward;
+                problem.spec.scale = 1.0 / 3.0;
+                for choice in attention::candidates(kernel, &problem, &limits) {
+                    let (problem, choice) = (Problem::Attention(kernel, problem), Choice::Attention(choice));
+                    let line = to_line(&problem, &choice);
+                    assert_eq!(from_line(&line), Some((problem, choice)), "{line}");
+                }
+            }
+        }
+    }
+    let problem = problem([2, 4, 2, 33, 70, 24, 40]);
+    let line = attention::to_line(
+        Kernel::Queries,
+        &problem,
+        &attention::Choice::Block(Tile { rows_each: 2, columns_each: 4, row_threads: 16, column_threads: 8 }),
+    );
+    assert_eq!(line, "attention queries causal 0.25 2 4 2 33 70 24 40 : block 2 4 16 8");
+    for wrong in [
+        "attention",
+        "attention queries causal 0.25 2 4 2 33 70 24 40",
+        "attention queries causal 0.25 2 4 2 33 70 24 : block 2 4 16 8",
+        "attention queries causal 0.25 2 4 2 33 70 24 40 1 : block 2 4 16 8",
+        "attention queries causal 0.25 2 4 2 33 70 24 40 : block 2 4 16",
+        "attention queries causal 0.25 2 4 2 33 70 24 40 : block 2 4 16 8 1",
+        "attention queries causal 0.25 2 4 2 33 70 24 40 : own",
+        "attention queries causal 0.25 2 4 2 33 70 24 40 : other 1",
+        "attention queries causal causal 0.25 2 4 2 33 70 24 40 : own 1",
+        "attention queries key_length causal 0.25 2 4 2 33 70 24 40 : own 1",
+        "attention queries causal NaN 2 4 2 33 70 24 40 : own 1",
+        "attention queries causal 0.25 2 4 2 33 70 24 4294967296 : own 1",
+        "attention values causal 0.25 2 4 2 33 70 24 40 : own 1",
+        "product queries causal 0.25 2 4 2 33 70 24 40 : own 1",
+    ] {
+        assert_eq!(from_line(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn a_choice_that_has_no_valid_shader_does_not_suit() {
+    let [portable, software, ..] = limits();
+    let block = |[rows_each, columns_each, row_threads, column_threads]: [usize; 4]| {
+        attention::Choice::Block(Tile { rows_each, columns_each, row_threads, column_threads })
+    };
+    let own = |rows| attention::Choice::Own { rows };
+    let some = problem([2, 4, 2, 33, 70, 24, 40]);
+    let empty = problem([2, 4, 2, 33, 0, 24, 40]);
+    let huge = problem([u32::MAX as usize; 7]);
+    for kernel in Kernel::ALL {
+        assert!(block([2, 4, 8, 4]).suits(kernel, &some, &portable));
+        assert!(own(1).suits(kernel, &some, &portable) && own(1).suits(kernel, &empty, &portable));
+        assert!(own(4).suits(kernel, &some, &software));
+        for wrong in [
+            block([0, 4, 8, 4]),
+            block([17, 4, 8, 1]),
+            block([2, 3, 8, 4]),
+            block([2, 4, 32, 16]),
+            block([2, 4, 8, 0]),
+            block([8, 4, 16, 16]),
+            block([usize::MAX, 4, usize::MAX, 2]),
+            own(0),
+            own(4),
+        ] {
+            assert!(!wrong.suits(kernel, &some, &portable), "{wrong:?}");
+        }
+        assert!(!own(9).suits(kernel, &some, &software));
+        for problem in [empty, huge] {
+            assert!(!block([2, 4, 8, 4]).suits(kernel, &problem, &portable));
+        }
+        // A choice for a product is none for attention.
+        let product = from_line("product 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3").unwrap();
+        assert!(!product.1.suits(&Problem::Attention(kernel, some), Precision::F32, &portable));
+        assert!(!Choice::Attention(own(1)).suits(&product.0, Precision::F32, &portable));
+    }
+}

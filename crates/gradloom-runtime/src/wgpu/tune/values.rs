@@ -1,0 +1,147 @@
+//! What a kernel that is measured reads and leaves.
+//!
+//! In: the kernel as each choice computes it, over the same operands. Out: memory with random numbers, or the words that the kernel asks for; the results.
+
+use super::super::gpu::Gpu;
+use super::super::memory::DeviceMemory;
+use gradloom_codegen::wgsl::tuning::Alone;
+use gradloom_codegen::wgsl::{Bound, Operands, STATUS_WORDS};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::ops::Range;
+use std::sync::Arc;
+use wgpu::CommandEncoderDescriptor;
+
+/// Bytes of random numbers, which are repeated.
+const PATTERN: usize = 1 << 20;
+/// Bytes that are looked at from the start and from the end of each result: whole tiles, and those that extents cut off.
+const LOOK: usize = 1 << 20;
+
+/// Memory of a kernel.
+pub(super) struct Values {
+    gpu: Arc<Gpu>,
+    arena: DeviceMemory,
+    scratch: DeviceMemory,
+    status: DeviceMemory,
+}
+
+impl Values {
+    /// Memory that is enough for a kernel by any of some choices.
+    ///
+    /// # Errors
+    /// When there is not that much.
+    pub(super) fn new(gpu: &Arc<Gpu>, all: &[Alone]) -> Result<Self> {
+        let allocate = |bytes: usize| {
+            DeviceMemory::new(gpu, bytes).ok_or_else(|| {
+                Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of operands on the GPU"))
+            })
+        };
+        let bounds = all.iter().flat_map(|alone| &alone.shaders.dispatches).flat_map(|d| &d.bindings);
+        let scratch = bounds.map(|bound| match bound {
+            Bound::Workspace(range) => range.end,
+            _ => 0,
+        });
+        let ends = |alone: &Alone| alone.shaders.operands.bindings.last().map_or(0, |last| last.range.end);
+        let values = Self {
+            gpu: Arc::clone(gpu),
+            arena: allocate(all.first().map_or(0, ends))?,
+            scratch: allocate(scratch.max().unwrap_or(0))?,
+            status: allocate(4 * STATUS_WORDS)?,
+        };
+        values.fill(&values.arena)?;
+        values.fill(&values.scratch)?;
+        for alone in all.iter().take(1) {
+            for (binding, words) in &alone.words {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                values.arena.write(alone.shaders.operands.bindings[*binding].range.start, &bytes)?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// Fills memory with numbers in [-1, 1).
+    fn fill(&self, memory: &DeviceMemory) -> Result<()> {
+        let mut x = 0x9E37_79B9_7F4A_7C15_u64;
+        let pattern: Vec<u8> = (0..PATTERN / 4)
+            .flat_map(|_| {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                ((x >> 40) as f32 / (1_u64 << 23) as f32 - 1.0).to_le_bytes()
+            })
+            .collect();
+        let from = DeviceMemory::new(&self.gpu, PATTERN)
+            .ok_or_else(|| Error::new(ErrorKind::Device, "no memory for random numbers on the GPU"))?;
+        from.write(0, &pattern)?;
+        let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+        let size = memory.buffer.size();
+        for start in (0..size).step_by(PATTERN) {
+            let bytes = (size - start).min(PATTERN as u64);
+            encoder.copy_buffer_to_buffer(&from.buffer, 0, &memory.buffer, start, bytes);
+        }
+        self.gpu.submit(encoder).map(|_| ())
+    }
+
+    /// Where a binding lies.
+    pub(super) fn place(&self, operands: &Operands, bound: &Bound) -> (&DeviceMemory, Range<usize>) {
+        match bound {
+            Bound::Operand(i) => (&self.arena, operands.bindings[*i].range.clone()),
+            Bound::Workspace(range) => (&self.scratch, range.clone()),
+            Bound::Piece(i, bytes) => {
+                let start = operands.bindings[*i].range.start;
+                (&self.arena, start + bytes.start..start + bytes.end)
+            }
+            Bound::Status { .. } => (&self.status, 0..self.status.len()),
+            Bound::Table(_) => unreachable!("no kernel that runs alone has one"),
+        }
+    }
+
+    /// Clears results, so that nobody's are taken for those of another.
+    pub(super) fn clear(&self, alone: &Alone) -> Result<()> {
+        let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+        for bound in &alone.results {
+            let (memory, range) = self.place(&alone.shaders.operands, bound);
+            encoder.clear_buffer(&memory.buffer, range.start as u64, Some(range.len() as u64));
+        }
+        self.gpu.submit(encoder).map(|_| ())
+    }
+
+    /// What a kernel left: the start and the end of each result.
+    pub(super) fn results(&self, alone: &Alone) -> Result<Vec<f32>> {
+        let mut all = Vec::new();
+        for bound in &alone.results {
+            let (memory, Range { start, end }) = self.place(&alone.shaders.operands, bound);
+            let head = end.min(start + LOOK);
+            for Range { start, end } in [start..head, head.max(end.saturating_sub(LOOK))..end] {
+                let mut bytes = vec![0; end - start];
+                memory.read(start, &mut bytes)?;
+                let word = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("4 bytes"));
+                all.extend(bytes.chunks_exact(4).map(word));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Whether results are the same up to a share of the largest one.
+pub(super) fn agree(results: &[f32], first: &[f32], tolerance: f32) -> bool {
+    let largest = first.iter().filter(|x| x.is_finite()).fold(0.0_f32, |most, x| most.max(x.abs()));
+    let same = |(a, b): (&f32, &f32)| a == b || (a - b).abs() <= tolerance * largest;
+    results.len() == first.len() && results.iter().zip(first).all(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::agree;
+
+    #[test]
+    fn results_agree_up_to_a_share_of_the_largest() {
+        let first = [4.0, -0.001, f32::NEG_INFINITY];
+        assert!(agree(&first, &first, 0.0));
+        assert!(agree(&[4.0003, 0.0, f32::NEG_INFINITY], &first, 1e-3));
+        assert!(!agree(&[4.01, 0.0, f32::NEG_INFINITY], &first, 1e-3));
+        for wrong in [f32::NAN, f32::INFINITY, 0.0] {
+            assert!(!agree(&[4.0, 0.0, wrong], &first, 1e-3), "{wrong}");
+        }
+        assert!(!agree(&first[..2], &first, 1e-3));
+    }
+}

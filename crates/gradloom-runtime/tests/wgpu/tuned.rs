@@ -1,0 +1,168 @@
+//! Attention whose kernels are measured: what is chosen is right, is kept, and is what programs run.
+
+use crate::attention::{Extents, check};
+use crate::skipped;
+use gradloom_codegen::wgsl::Dispatch;
+use gradloom_runtime::{Device, Tuning, WgpuOptions, WgpuOverrides};
+use std::path::Path;
+use std::sync::Mutex;
+
+/// Large enough to be worth measuring, and with several choices on a device that computes on a CPU.
+const EXTENTS: Extents = [2, 3, 3, 128, 128, 16, 16];
+
+/// The adapter under test as it is, with kernels changed by `dispatch`, and with choices kept in a folder.
+fn options(folder: &Path, dispatch: fn(&mut Dispatch)) -> WgpuOptions {
+    let overrides = WgpuOverrides { dispatch: Some(dispatch), ..WgpuOverrides::default() };
+    let options = WgpuOptions::default().adapter(gradloom_testing::adapter::name()).software();
+    options.overrides(overrides).tuned(folder)
+}
+
+/// What compiling attention and its gradient measures on a newly opened device; results must be those of the reference.
+#[track_caller]
+fn tuned(options: &WgpuOptions) -> Tuning {
+    let device = Device::wgpu_with(options).unwrap_or_else(|error| panic!("{error}"));
+    check(&device, EXTENTS, ", causal", 0, 0);
+    device.tuning().expect("it was asked for")
+}
+
+/// Whether the device under test is software: it has choices of other kinds, and more of them.
+fn software(tuning: &Tuning) -> bool {
+    std::fs::read_to_string(&tuning.file).unwrap().contains("software: true")
+}
+
+#[test]
+fn attention_is_measured_once_and_kept() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let first = tuned(&options(folder.path(), |_| {}));
+    assert_eq!((first.read, first.measured, first.notes.len()), (0, 3, 0), "{first:?}");
+    let text = std::fs::read_to_string(&first.file).unwrap();
+    for kernel in ["forward", "queries", "keys"] {
+        let line = format!("\nattention {kernel} causal 0.25 2 3 3 128 128 16 16 : ");
+        assert_eq!(text.matches(&line).count(), 1, "{text}");
+    }
+    let again = tuned(&options(folder.path(), |_| {}));
+    assert_eq!((again.read, again.measured, again.notes.len()), (3, 0, 0), "{again:?}");
+    assert_eq!(std::fs::read_to_string(&again.file).unwrap(), text);
+}
+
+/// Of a cache, of which all keys are there while it is measured; the gradient is the rule's.
+#[test]
+fn attention_over_a_cache_is_measured() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let device = Device::wgpu_with(&options(folder.path(), |_| {})).unwrap();
+    check(&device, [1, 4, 2, 60, 200, 16, 24], ", causal, query_offset, key_length", 90, 150);
+    let tuning = device.tuning().unwrap();
+    assert_eq!((tuning.measured, tuning.notes.len()), (1, 0), "{tuning:?}");
+    let kept = std::fs::read_to_string(&tuning.file).unwrap();
+    assert!(
+        kept.contains("attention forward causal query_offset key_length 0.25 1 4 2 60 200 16 24 : "),
+        "{kept}"
+    );
+}
+
+/// Software devices take minutes to compile blocks that their own limits would not choose: `GRADLOOM_EVERY_BLOCK` asks for them.
+#[test]
+fn blocks_in_workgroup_memory_are_measured() {
+    if skipped() || std::env::var_os("GRADLOOM_EVERY_BLOCK").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let options = || options(folder.path(), |_| {}).limit(|limits| limits.software = false);
+    let first = tuned(&options());
+    assert_eq!((first.read, first.measured, first.notes.len()), (0, 3, 0), "{first:?}");
+    let again = tuned(&options());
+    assert_eq!((again.read, again.measured, again.notes.len()), (3, 0, 0), "{again:?}");
+}
+
+/// Texts of kernels, since they were taken last.
+static TEXTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn remember(dispatch: &mut Dispatch) {
+    if dispatch.label.starts_with("attention") {
+        TEXTS.lock().unwrap().push(dispatch.source.clone());
+    }
+}
+
+#[test]
+fn a_program_runs_the_choice_of_the_file() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = tuned(&options(folder.path(), |_| {})).file;
+    let kept = std::fs::read_to_string(&file).unwrap();
+    let with = |choice: &str| {
+        let lines = kept.lines().map(|line| match line.split_once(" : ") {
+            Some((problem, _)) => format!("{problem} : {choice}\n"),
+            None => format!("{line}\n"),
+        });
+        std::fs::write(&file, lines.collect::<String>()).unwrap();
+        TEXTS.lock().unwrap().clear();
+        let tuning = tuned(&options(folder.path(), remember));
+        let texts = std::mem::take(&mut *TEXTS.lock().unwrap());
+        (tuning, texts)
+    };
+    let choices =
+        if kept.contains("software: true") { ["own 1", "own 2"] } else { ["own 1", "block 1 4 8 4"] };
+    let [(_, one), (_, other)] = choices.map(|choice| {
+        let (tuning, texts) = with(choice);
+        assert_eq!((tuning.read, tuning.measured, tuning.notes.len()), (3, 0, 0), "{tuning:?}");
+        assert_eq!(texts.len(), 3);
+        (tuning, texts)
+    });
+    assert!(one.iter().zip(&other).all(|(a, b)| a != b), "other choices are other kernels");
+    // What this device cannot do counts for nothing, like a line that is none.
+    for wrong in ["own 0", "own"] {
+        let (tuning, _) = with(wrong);
+        assert_eq!((tuning.read, tuning.measured, tuning.notes.len()), (0, 3, 1), "{tuning:?}");
+        assert!(tuning.notes[0].contains("it is damaged"), "{tuning:?}");
+    }
+}
+
+/// Whether an invocation of a forward kernel has fewer rows than the rule gives it on a device that computes on a CPU.
+fn is_meant(dispatch: &Dispatch) -> bool {
+    dispatch.label == "attention" && !dispatch.source.contains("query_3")
+}
+
+#[test]
+fn a_kernel_with_wrong_values_or_none_is_not_chosen() {
+    if skipped() {
+        return;
+    }
+    let wrong = |dispatch: &mut Dispatch| {
+        if is_meant(dispatch) {
+            dispatch.source = dispatch.source.replace("1.0 / sum_0", "1.1 / sum_0");
+        }
+    };
+    let refused = |dispatch: &mut Dispatch| {
+        if is_meant(dispatch) {
+            dispatch.source += "fn broken( {";
+        }
+    };
+    let unfinished = |dispatch: &mut Dispatch| {
+        if is_meant(dispatch) {
+            dispatch.workgroups[0] -= 1;
+        }
+    };
+    for (defect, said) in [(wrong as fn(&mut Dispatch), 1), (refused, 0), (unfinished, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let tuning = tuned(&options(folder.path(), defect));
+        if !software(&tuning) {
+            println!("skipped: this adapter has other choices");
+            return;
+        }
+        assert_eq!((tuning.measured, tuning.notes.len()), (3, said), "{tuning:?}");
+        if let [note] = &tuning.notes[..] {
+            let expected = "2 of 3 ways to compute `attention` of 2x3 heads, 128 queries, 128 keys, depth 16 give other values";
+            assert!(note.starts_with(expected), "{note}");
+        }
+        let kept = std::fs::read_to_string(&tuning.file).unwrap();
+        assert!(kept.contains("attention forward causal 0.25 2 3 3 128 128 16 16 : own 4\n"), "{kept}");
+    }
+}
