@@ -109,7 +109,7 @@ impl Sessions {
     }
 
     /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding, workgroups along an axis, bytes of a buffer,
-    /// whether it is software.
+    /// alignment of offsets, whether it has f16, whether it is software.
     pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
         let limits = Limits {
             invocations: arguments.index()? as u32,
@@ -120,6 +120,8 @@ impl Sessions {
             ..Limits::portable()
         };
         let buffer_bytes = arguments.index()?;
+        // Offsets are multiples of 256, which is what any GPU grants; f16 is not used in pages yet.
+        let (_alignment, _f16) = (arguments.index()?, arguments.bool()?);
         let software = arguments.bool()?;
         self.limits = Some((Limits { software, ..limits }, buffer_bytes));
         Ok(0)
