@@ -8,12 +8,30 @@ import { currentTrace, type OpEntry, type Trace } from './trace.js';
 
 const TABLE: Readonly<Record<string, OpEntry>> = OPS;
 
-/** Traces the op of this name. */
+/** The type of the elements of a tensor. */
+export type DType = Dtype;
+
+/** What stands beside a tensor: another, or a number that takes its dtype. */
+export type Operand = Tensor | number;
+
+/** What `attention` can vary. */
+export interface AttentionOptions {
+  /** A query sees the keys at and before its own position. */
+  causal?: boolean;
+  /** Factor on the scores; `1 / sqrt(depth)` if not given. */
+  scale?: number;
+  /** Position of the first query among the keys (i32 scalar). */
+  queryOffset?: Tensor;
+  /** Number of keys that are there (i32 scalar). */
+  keyLength?: Tensor;
+}
+
+/** Traces the op of this name: its tensor first if it is a method. */
 export function call(name: string, ...args: unknown[]): Tensor {
   const trace = currentTrace(name);
   const op = Object.hasOwn(TABLE, name) ? TABLE[name] : undefined;
   if (!op) throw fail('unsupported', `this build of gradloom has no op \`${name}\``);
-  return trace.op(name, op, args);
+  return op.method ? trace.op(name, op, args[0], args.slice(1)) : trace.op(name, op, undefined, args);
 }
 
 /** The names of the table's ops. */
@@ -82,10 +100,10 @@ export class Tensor {
 export interface Tensor extends TensorOps {}
 
 for (const [name, op] of Object.entries(TABLE)) {
-  if (op.params[0]?.kind !== 'tensor' || name in Tensor.prototype) continue;
+  if (!op.method || name in Tensor.prototype) continue;
   Object.defineProperty(Tensor.prototype, name, {
     value(this: Tensor, ...args: unknown[]): Tensor {
-      return currentTrace(name).op(name, op, [this, ...args]);
+      return currentTrace(name).op(name, op, this, args);
     },
     writable: true,
     configurable: true,

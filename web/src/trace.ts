@@ -6,18 +6,22 @@ import { DTYPES, dtypeCode, elements, type Dtype } from './dtype.js';
 import { errorOf, errorValue, fail, GradloomError, type Origin } from './errors.js';
 import { COMMAND, type Log } from './log.js';
 import { here } from './origin.js';
-import { Tensor } from './tensor.js';
+import { Tensor, type AttentionOptions } from './tensor.js';
 
 /** How a parameter of an op is written in a command. */
 export type ParamKind =
-  | 'tensor' | 'operand' | 'number' | 'integer' | 'bool' | 'dtype' | 'shape' | 'axes' | 'integers' | 'tensors';
+  | 'tensor' | 'operand' | 'number' | 'integer' | 'bool' | 'dtype' | 'shape' | 'axes' | 'integers' | 'tensors' | 'range'
+  | 'attention';
 
 /** An op of the generated table. */
 export interface OpEntry {
   readonly code: number;
+  /** A method of its first tensor, which is not among the parameters. */
+  readonly method: boolean;
   readonly params: readonly { readonly name: string; readonly kind: ParamKind }[];
-  readonly doc: string;
 }
+
+const RECEIVER = { name: 'the tensor', kind: 'tensor' } as const;
 
 let current: Trace | null = null;
 
@@ -123,14 +127,18 @@ export class Trace {
     return this.#log.describe(id);
   }
 
-  /** One op of the table. */
-  op(name: string, op: OpEntry, args: readonly unknown[]): Tensor {
-    if (args.length !== op.params.length) {
-      const wanted = op.params.map((param) => param.name).join(', ');
-      throw this.#explained(fail('trace', `\`${name}\` takes (${wanted}), and got ${args.length} of ${op.params.length}`));
+  /** One op of the table; `receiver` is the tensor whose method it is. */
+  op(name: string, op: OpEntry, receiver: unknown, args: readonly unknown[]): Tensor {
+    const { params } = op;
+    // Options at the end may be left out.
+    const optional = params.at(-1)?.kind === 'attention' ? 1 : 0;
+    if (args.length > params.length || args.length < params.length - optional) {
+      const wanted = params.map((param) => param.name).join(', ');
+      throw this.#explained(fail('trace', `\`${name}\` takes (${wanted}), and got ${args.length} of ${params.length}`));
     }
     const numbers: number[] = [];
-    for (let i = 0; i < args.length; i++) this.#encode(name, op.params[i]!, args[i], args[0], numbers);
+    if (op.method) this.#encode(name, RECEIVER, receiver, receiver, numbers);
+    for (let i = 0; i < params.length; i++) this.#encode(name, params[i]!, args[i], receiver, numbers);
     return this.#tensor(this.#command(op.code, numbers));
   }
 
@@ -168,6 +176,16 @@ export class Trace {
         if (!Array.isArray(value)) throw wrong('an array of tensors');
         out.push(value.length, ...value.map((tensor) => this.id(tensor as Tensor, op)));
         return;
+      case 'range':
+        if (!Array.isArray(value) || value.length !== 2 || !value.every(Number.isInteger)) throw wrong('[start, end]');
+        out.push(value[0] as number, value[1] as number);
+        return;
+      case 'attention': {
+        const { causal = false, scale = NaN, queryOffset, keyLength } = (value ?? {}) as AttentionOptions;
+        const id = (tensor: Tensor | undefined) => (tensor ? this.id(tensor, op) : -1);
+        out.push(causal ? 1 : 0, scale, id(queryOffset), id(keyLength));
+        return;
+      }
       case 'shape': case 'axes': case 'integers': {
         let list = typeof value === 'number' ? [value] : value;
         if (!Array.isArray(list) || !list.every(Number.isInteger)) throw wrong('an array of whole numbers');
