@@ -31,9 +31,9 @@ function weight({ init, decay }: WeightOptions): ParamOptions {
 /** `x W + b`. */
 export class Linear extends Module {
   /** `[inDim, outDim]`. */
-  readonly W: Tensor;
+  W: Tensor;
   /** `[outDim]`, or null without a bias. */
-  readonly b: Tensor | null;
+  b: Tensor | null;
 
   constructor(readonly inDim: number, readonly outDim: number, options: LinearOptions = {}) {
     super();
@@ -53,8 +53,8 @@ export type NormOptions = number | { eps?: number; bias?: boolean };
 
 /** `(x - mean) / sqrt(variance + eps) * g + b` over the last axis. */
 export class LayerNorm extends Module {
-  readonly g: Tensor;
-  readonly b: Tensor | null;
+  g: Tensor;
+  b: Tensor | null;
   readonly eps: number;
 
   constructor(readonly d: number, options: NormOptions = {}) {
@@ -76,7 +76,7 @@ export class LayerNorm extends Module {
 
 /** `x / sqrt(mean(x²) + eps) * g` over the last axis. */
 export class RMSNorm extends Module {
-  readonly g: Tensor;
+  g: Tensor;
   readonly eps: number;
 
   constructor(readonly d: number, options: NormOptions = {}) {
@@ -94,7 +94,7 @@ export class RMSNorm extends Module {
 /** Rows of a table by number. */
 export class Embedding extends Module {
   /** `[vocab, dim]`. */
-  readonly W: Tensor;
+  W: Tensor;
 
   constructor(readonly vocab: number, readonly dim: number, options: EmbeddingOptions = {}) {
     super();
@@ -122,8 +122,8 @@ export class Dropout extends Module {
 /** Multi-head self-attention in which a position sees itself and what is before it. */
 export class CausalSelfAttention extends Module {
   /** Queries, keys and values in one product: `[dim, 3 dim]`. */
-  readonly qkv: Linear;
-  readonly proj: Linear;
+  qkv: Linear;
+  proj: Linear;
 
   constructor(readonly dim: number, readonly heads: number, options: LinearOptions = {}) {
     super();

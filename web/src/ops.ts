@@ -43,33 +43,57 @@ function left(name: string, a: Operand, b: Operand): [Tensor, Operand] {
   throw wrong(`\`${name}\` needs a tensor on one side at least`);
 }
 
-function binary(name: Needed) {
-  return (a: Operand, b: Operand): Tensor => {
-    const [x, y] = left(name, a, b);
-    return op(name, x, y);
-  };
+function binary(name: Needed, a: Operand, b: Operand): Tensor {
+  const [x, y] = left(name, a, b);
+  return op(name, x, y);
 }
 
 // Arithmetic. Either side may be a number.
 
 /** `a + b`, broadcasting from the right. */
-export const add: (a: Operand, b: Operand) => Tensor = binary('add');
+export function add(a: Operand, b: Operand): Tensor {
+  return binary('add', a, b);
+}
+
 /** `a - b`, broadcasting from the right. */
-export const sub: (a: Operand, b: Operand) => Tensor = binary('sub');
+export function sub(a: Operand, b: Operand): Tensor {
+  return binary('sub', a, b);
+}
+
 /** `a * b`, broadcasting from the right. */
-export const mul: (a: Operand, b: Operand) => Tensor = binary('mul');
+export function mul(a: Operand, b: Operand): Tensor {
+  return binary('mul', a, b);
+}
+
 /** `a / b`, broadcasting from the right. */
-export const div: (a: Operand, b: Operand) => Tensor = binary('div');
+export function div(a: Operand, b: Operand): Tensor {
+  return binary('div', a, b);
+}
+
 /** The smaller of the two. Ties share the gradient half and half. */
-export const min: (a: Operand, b: Operand) => Tensor = binary('minimum');
+export function min(a: Operand, b: Operand): Tensor {
+  return binary('minimum', a, b);
+}
+
 /** The larger of the two. Ties share the gradient half and half. */
-export const max: (a: Operand, b: Operand) => Tensor = binary('maximum');
+export function max(a: Operand, b: Operand): Tensor {
+  return binary('maximum', a, b);
+}
+
 /** `a < b` as bool. */
-export const less: (a: Operand, b: Operand) => Tensor = binary('lt');
+export function less(a: Operand, b: Operand): Tensor {
+  return binary('lt', a, b);
+}
+
 /** `a > b` as bool. */
-export const greater: (a: Operand, b: Operand) => Tensor = binary('gt');
+export function greater(a: Operand, b: Operand): Tensor {
+  return binary('gt', a, b);
+}
+
 /** `a == b` as bool. */
-export const equal: (a: Operand, b: Operand) => Tensor = binary('eq');
+export function equal(a: Operand, b: Operand): Tensor {
+  return binary('eq', a, b);
+}
 
 /** `a` where the bool tensor is true, `b` elsewhere; the three broadcast together. */
 export function where(condition: Tensor, a: Operand, b: Operand): Tensor {

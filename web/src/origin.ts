@@ -37,60 +37,65 @@ function ownPlace(): string {
 }
 
 const OWN = ownPlace();
+/** Whether our code is in files of its own, and not in the user's bundle. */
+const SEPARATE = OWN.endsWith('/') || /\/(index|gradloom)\.m?js$/.test(OWN);
 const ownNames = new Set<string>();
 
-/** Says that these functions and classes are ours. */
+/** Says that these functions, and the methods of these classes, are what users call. */
 export function own(things: Iterable<unknown>): void {
   for (const thing of things) {
     if (typeof thing !== 'function') continue;
+    const methods = Object.getOwnPropertyNames((thing.prototype as object | undefined) ?? {}).filter((key) => key !== 'constructor');
     ownNames.add(thing.name);
-    const prototype = thing.prototype as object | undefined;
-    if (!prototype) continue;
-    for (const key of Object.getOwnPropertyNames(prototype)) {
-      ownNames.add(`${thing.name}.${key}`);
-    }
+    for (const key of methods) ownNames.add(`${thing.name}.${key}`);
   }
 }
 
-function isOwnFile(file: string): boolean {
-  return OWN !== '' && (OWN.endsWith('/') ? plain(file).startsWith(OWN) : plain(file) === OWN);
+/** How our frames are told from the user's. */
+export interface Telling {
+  /** Whether our code is in files of its own. */
+  separate: boolean;
+  /** Whether a file is ours. */
+  file(file: string): boolean;
+  /** Whether a function of this name is one that users call. */
+  name(name: string): boolean;
 }
 
-function isOwnName(name: string): boolean {
-  return name === '' ? false : ownNames.has(name) || /^(Tensor|Param)\./.test(name);
-}
+const TELLING: Telling = {
+  separate: SEPARATE,
+  file: (file) => OWN !== '' && (OWN.endsWith('/') ? plain(file).startsWith(OWN) : plain(file) === OWN),
+  name: (name) => ownNames.has(name) || /^(Tensor|Param)\./.test(name),
+};
 
 /** Frames of the machine itself, which are nobody's. */
 function isNative(file: string): boolean {
-  return file === '' || file === 'native' || file.startsWith('node:') || file === '<anonymous>';
+  return file === '' || file === 'native' || file.startsWith('node:') || file === '<anonymous>' || file === '[native code]';
 }
 
-/** The user's place in a list of frames: `isOwn` tells our files, `named` our functions. */
-export function userFrame(
-  frames: readonly Frame[], isOwn: (file: string) => boolean = isOwnFile, named: (name: string) => boolean = isOwnName,
-): Origin | null {
-  let started = false;
-  for (const frame of frames) {
-    if (isNative(frame.file)) continue;
-    if (isOwn(frame.file)) {
-      started = true;
-      continue;
-    }
-    return place(frame);
+/** The user's place in a list of frames, innermost first. */
+export function userFrame(frames: readonly Frame[], telling: Telling = TELLING): Origin | null {
+  const inside = frames.filter(({ file }) => !isNative(file));
+  let at: number;
+  if (telling.separate) {
+    at = inside.findIndex(({ file }) => !telling.file(file));
+  } else {
+    // One file has it all: the user is who called the outermost function of ours that users call.
+    at = inside.findLastIndex(({ name }) => name !== '' && telling.name(name)) + 1;
+    if (at === 0) return null;
   }
-  if (!started) return null;
-  // All of it is one file: a bundle with us in it. The first frames are ours for certain.
-  const index = frames.findIndex((frame, i) => i > 0 && !named(frame.name) && !isNative(frame.file));
-  return index < 0 ? null : place(frames[index]!);
-}
-
-function place({ file, line, column }: Frame): Origin {
-  return { file, line, column };
+  const found = inside[at];
+  return found ? { file: found.file, line: found.line, column: found.column } : null;
 }
 
 /** Where the user called us. */
 export function here(): Origin | null {
-  return userFrame(parseStack(new Error().stack ?? ''));
+  const limited = Error as { stackTraceLimit?: number };
+  const before = limited.stackTraceLimit;
+  // Layers in layers are deeper than the ten frames that V8 gives.
+  if (before !== undefined) limited.stackTraceLimit = 40;
+  const { stack } = new Error();
+  if (before !== undefined) limited.stackTraceLimit = before;
+  return userFrame(parseStack(stack ?? ''));
 }
 
 /** Lines that show a place: its file and, where the file can be fetched, the line with a caret. */

@@ -41,7 +41,7 @@ export interface Requests {
   start: { ask: { device: 'webgpu' | 'cpu'; portable: boolean }; answer: { device: string } };
   /** Makes the instance. */
   load: { ask: { module: WebAssembly.Module }; answer: null };
-  /** A session over the log's model, and its first program: training with an optimizer, or forward. */
+  /** A session over the log's model, and, with an optimizer, the training program of its trace; without one, `program` is -1. */
   compile: { ask: { log: LogValue; seed: number; optimizer: number[] | null }; answer: Compiled };
   /** A forward program that shares a session's parameters. */
   attach: { ask: { session: number; log: LogValue }; answer: Compiled };

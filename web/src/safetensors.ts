@@ -92,10 +92,9 @@ function header(bytes: Uint8Array): { entries: Entry[]; metadata: Record<string,
     const whole = (n: unknown): n is number => Number.isSafeInteger(n) && (n as number) >= 0;
     if (typeof dtype !== 'string') throw bad(`'${name}' has no dtype`);
     if (!Array.isArray(shape) || !shape.every(whole)) throw bad(`'${name}' has the shape ${JSON.stringify(shape)}`);
-    if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(whole) || offsets[0] > offsets[1]) {
-      throw bad(`'${name}' has the offsets ${JSON.stringify(offsets)}`);
-    }
-    entries.push({ name, dtype, shape, start: offsets[0], end: offsets[1] });
+    const [start, end] = Array.isArray(offsets) && offsets.length === 2 ? (offsets as unknown[]) : [];
+    if (!whole(start) || !whole(end) || start > end) throw bad(`'${name}' has the offsets ${JSON.stringify(offsets)}`);
+    entries.push({ name, dtype, shape, start, end });
   }
   return { entries, metadata };
 }

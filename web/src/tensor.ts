@@ -3,6 +3,7 @@
 
 import type { Dtype } from './dtype.js';
 import { fail } from './errors.js';
+export type { TensorOps } from './generated/ops.js';
 import { OPS, type TensorOps } from './generated/ops.js';
 import { currentTrace, type OpEntry, type Trace } from './trace.js';
 

@@ -123,8 +123,7 @@ export class Core {
   #scratchBytes = 0;
   #numbers = new Float64Array(256);
 
-  private constructor(module: WebAssembly.Module, instance: WebAssembly.Instance) {
-    void module;
+  private constructor(instance: WebAssembly.Instance) {
     this.#exports = instance.exports as unknown as Exports;
   }
 
@@ -141,8 +140,13 @@ export class Core {
     };
     const imports = { host, gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
     const instance = await WebAssembly.instantiate(module, imports as WebAssembly.Imports);
-    core = new Core(module, instance);
+    core = new Core(instance);
     return core;
+  }
+
+  /** Whether it has trapped. */
+  get dead(): boolean {
+    return this.#dead !== '';
   }
 
   /** Bytes of wasm memory in use. */

@@ -185,13 +185,14 @@ export class Server {
       const program = await this.#prepared(() => {
         const trace = replay(core, log);
         id = core.session(seed, this.#gpu ? 'gpu' : 'cpu');
-        return optimizer ? core.train(id, trace, optimizer) : core.forward(id, trace);
+        return optimizer ? core.train(id, trace, optimizer) : -1;
       });
-      const session = {
-        id, chain: Promise.resolve(), flying: [], programs: new Set([program]), dropped: false,
-      } satisfies Session;
+      const session: Session = { id, chain: Promise.resolve(), flying: [], programs: new Set(), dropped: false };
       this.#sessions.set(id, session);
-      this.#owners.set(program, session);
+      if (program >= 0) {
+        session.programs.add(program);
+        this.#owners.set(program, session);
+      }
       return { session: id, program };
     } catch (thrown) {
       if (id >= 0) core.release('session', id);
@@ -285,10 +286,12 @@ export class Server {
   async #release(program: number): Promise<null> {
     const session = this.#owners.get(program);
     if (!session) return null;
+    // Runs that were asked for before still happen.
+    await session.chain;
     this.#owners.delete(program);
-    session.programs.delete(program);
-    await this.#idle(session);
-    this.#ready().release('program', program);
+    await Promise.all(session.flying);
+    // The session may have been dropped meanwhile, with its programs.
+    if (session.programs.delete(program) && !session.dropped) this.#ready().release('program', program);
     return null;
   }
 
