@@ -25,8 +25,24 @@ interface Session {
   /** Submitted steps that are not known to be done, oldest first. */
   flying: Promise<unknown>[];
   programs: Set<number>;
+  /** Programs that are being compiled. */
+  making: Set<Promise<unknown>>;
   dropped: boolean;
 }
+
+/** How the server comes by what it stands on; tests give others. */
+export interface Makers {
+  device(portable: boolean): Promise<Gpu>;
+  core(module: WebAssembly.Module, gpu: Gpu | null): Promise<Core>;
+}
+
+const MAKERS: Makers = {
+  device: async (portable) => {
+    const { adapter, device } = await requestDevice(portable);
+    return new Gpu(adapter, device);
+  },
+  core: (module, gpu) => Core.create(module, gpu ? (core) => gpu.imports(core) : undefined),
+};
 
 /** Gives messages their turn. */
 function turn(): Promise<void> {
@@ -43,6 +59,7 @@ function turn(): Promise<void> {
 /** Serves a scope. */
 export class Server {
   readonly #scope: Scope;
+  readonly #makers: Makers;
   #device: Promise<Gpu | null> | null = null;
   #gpu: Gpu | null = null;
   #core: Core | null = null;
@@ -52,8 +69,9 @@ export class Server {
   readonly #open = new Set<number>();
   readonly #cancelled = new Set<number>();
 
-  constructor(scope: Scope) {
+  constructor(scope: Scope, makers: Makers = MAKERS) {
     this.#scope = scope;
+    this.#makers = makers;
     scope.onmessage = ({ data }) => this.#receive(data);
   }
 
@@ -107,8 +125,7 @@ export class Server {
   }
 
   async #start(device: 'webgpu' | 'cpu', portable: boolean): Promise<{ device: string }> {
-    this.#device = device === 'cpu' ? Promise.resolve(null)
-      : requestDevice(portable).then((made) => new Gpu(made.adapter, made.device));
+    this.#device = device === 'cpu' ? Promise.resolve(null) : this.#makers.device(portable);
     const gpu = await this.#device;
     this.#gpu = gpu;
     void gpu?.lost.then((error) => this.#lose(error));
@@ -117,8 +134,9 @@ export class Server {
 
   async #load(module: WebAssembly.Module): Promise<null> {
     const gpu = await this.#device;
-    this.#core = await Core.create(module, gpu ? (core) => gpu.imports(core) : undefined);
-    if (gpu) this.#core.limits(gpu.limits());
+    const core = await this.#makers.core(module, gpu);
+    if (gpu) core.limits(gpu.limits());
+    this.#core = core;
     return null;
   }
 
@@ -187,7 +205,9 @@ export class Server {
         id = core.session(seed, this.#gpu ? 'gpu' : 'cpu');
         return optimizer ? core.train(id, trace, optimizer) : -1;
       });
-      const session: Session = { id, chain: Promise.resolve(), flying: [], programs: new Set(), dropped: false };
+      const session: Session = {
+        id, chain: Promise.resolve(), flying: [], programs: new Set(), making: new Set(), dropped: false,
+      };
       this.#sessions.set(id, session);
       if (program >= 0) {
         session.programs.add(program);
@@ -203,12 +223,19 @@ export class Server {
   async #attach({ session: id, log }: Requests['attach']['ask']): Promise<Compiled> {
     const core = this.#ready();
     const session = this.#session(id);
-    const program = await this.#prepared(() => core.forward(id, replay(core, log)));
-    if (session.dropped) {
-      core.release('program', program);
-      throw fail('aborted', 'the model was replaced');
+    const making = this.#prepared(() => core.forward(id, replay(core, log))).then((program) => {
+      session.programs.add(program);
+      return program;
+    });
+    // Whoever drops the session waits for this, and drops the program with it.
+    session.making.add(making);
+    let program: number;
+    try {
+      program = await making;
+    } finally {
+      session.making.delete(making);
     }
-    session.programs.add(program);
+    if (session.dropped) throw fail('aborted', 'the model was replaced');
     this.#owners.set(program, session);
     return { session: id, program };
   }
@@ -314,6 +341,7 @@ export class Server {
   async #idle(session: Session): Promise<void> {
     await session.chain;
     await Promise.all(session.flying);
+    await Promise.allSettled(session.making);
   }
 
   #counters(): Counters {
