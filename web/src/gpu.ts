@@ -31,9 +31,9 @@ interface Dispatch {
 interface Program {
   once: Dispatch[];
   dispatches: Dispatch[];
-  copies: { buffer: GPUBuffer; offset: number; bytes: number; to: number }[];
+  copies: { buffer: GPUBuffer; offset: number; bytes: number; to: number; late: boolean }[];
   clears: { buffer: GPUBuffer; offset: number; bytes: number }[];
-  /** The copies happen before this dispatch; -1: after the last. */
+  /** Copies that are not late happen before this dispatch; -1: after the last, as late ones do. */
   pause: number;
   stagingBytes: number;
   /** Staging buffers that no ticket has. */
@@ -92,8 +92,6 @@ export class Gpu {
   #live = 0;
   #liveBytes = 0;
   #submits = 0;
-  /** Programs described since `fresh` was asked. */
-  #fresh: number[] = [];
   #fault: GradloomError | null = null;
   #lost: GradloomError | null = null;
   #destroyed = false;
@@ -136,8 +134,7 @@ export class Gpu {
     return [
       limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupStorageSize,
       limits.maxStorageBuffersPerShaderStage, limits.maxStorageBufferBindingSize,
-      limits.maxComputeWorkgroupsPerDimension, limits.maxBufferSize, limits.minStorageBufferOffsetAlignment,
-      0, software ? 1 : 0,
+      limits.maxComputeWorkgroupsPerDimension, limits.maxBufferSize, software ? 1 : 0,
     ];
   }
 
@@ -171,7 +168,6 @@ export class Gpu {
         this.#programs.set(id, {
           once: [], dispatches: [], copies: [], clears: [], pause: -1, stagingBytes: 0, idle: [], held: new Set(), ready: false,
         });
-        this.#fresh.push(id);
         return id;
       },
       drop_program: (id) => this.#dropProgram(id),
@@ -189,9 +185,9 @@ export class Gpu {
           workgroups: [x, y, z], entries,
         });
       },
-      copy: (program, buffer, offset, bytes, to) => {
+      copy: (program, buffer, offset, bytes, to, late) => {
         this.#program(program).copies.push({
-          buffer: this.#buffer(buffer), offset: offset >>> 0, bytes: bytes >>> 0, to: to >>> 0,
+          buffer: this.#buffer(buffer), offset: offset >>> 0, bytes: bytes >>> 0, to: to >>> 0, late: late !== 0,
         });
       },
       staging: (program, bytes) => { this.#program(program).stagingBytes = bytes >>> 0; },
@@ -246,13 +242,6 @@ export class Gpu {
     }
     for (const error of errors) if (error) throw describe(error);
     return result;
-  }
-
-  /** Programs that were described since this was asked before. */
-  fresh(): number[] {
-    const fresh = this.#fresh;
-    this.#fresh = [];
-    return fresh;
   }
 
   /** Makes a program's pipelines and bind groups, and runs what runs once. */
@@ -361,16 +350,21 @@ export class Gpu {
     const staging = program.stagingBytes === 0 ? null
       : program.idle.pop() ?? this.#make(program.stagingBytes, USAGE.mapRead | USAGE.copyTarget, 'staging');
     const encoder = this.device.createCommandEncoder();
-    for (const { buffer, offset, bytes } of program.clears) encoder.clearBuffer(buffer, offset, bytes);
+    for (const { buffer, offset, bytes } of program.clears) {
+      if (bytes > 0) encoder.clearBuffer(buffer, offset, bytes);
+    }
     const all = program.dispatches;
     const pause = program.pause < 0 ? all.length : Math.min(program.pause, all.length);
-    this.#pass(encoder, all, 0, pause);
-    if (staging) {
-      for (const { buffer, offset, bytes, to } of program.copies) {
-        encoder.copyBufferToBuffer(buffer, offset, staging, to, bytes);
+    const copy = (wanted: boolean) => {
+      if (!staging) return;
+      for (const { buffer, offset, bytes, to, late } of program.copies) {
+        if (late === wanted && bytes > 0) encoder.copyBufferToBuffer(buffer, offset, staging, to, bytes);
       }
-    }
+    };
+    this.#pass(encoder, all, 0, pause);
+    copy(false);
     if (pause < all.length) this.#pass(encoder, all, pause, all.length);
+    copy(true);
     this.device.queue.submit([encoder.finish()]);
     this.#submits++;
     const ticket = this.#nextId++;

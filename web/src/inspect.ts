@@ -10,7 +10,6 @@ export interface Kernel {
   /** WGSL. */
   source: string;
   workgroups: [number, number, number];
-  launch: number;
 }
 
 /** How much there is of everything. */
@@ -20,9 +19,12 @@ export interface Counts {
   pipelines: number;
   passes: number;
   submits: number;
-  /** Memory of the plan. */
+  /** Memory that a step needs, with what is kept. */
   bytes: number;
-  parameters: number;
+  /** Memory that was allocated. */
+  allocated: number;
+  /** Memory of parameters and states. */
+  store: number;
 }
 
 /** What a program is. */

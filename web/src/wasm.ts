@@ -33,6 +33,8 @@ interface Exports {
   drop_step(step: number): void;
   store(session: number): number;
   upload(session: number, strict: number, ptr: number, count: number): number;
+  described(program: number): number;
+  lose(ptr: number, len: number): void;
   reset_session(session: number, parameters: number, optimizer: number): number;
   inspect(program: number, what: number): number;
 }
@@ -48,7 +50,7 @@ export interface GpuImports {
     program: number, once: number, sourcePtr: number, sourceLen: number, labelPtr: number, labelLen: number,
     x: number, y: number, z: number, entriesPtr: number, count: number,
   ): void;
-  copy(program: number, buffer: number, offset: number, bytes: number, to: number): void;
+  copy(program: number, buffer: number, offset: number, bytes: number, to: number, late: number): void;
   staging(program: number, bytes: number): void;
   pause(program: number, dispatch: number): void;
   clear(program: number, buffer: number, offset: number, bytes: number): void;
@@ -72,21 +74,15 @@ export interface Output {
   bytes: number;
 }
 
-/** A tensor of a session's store: in a GPU buffer, or (`buffer` -1) in wasm memory. */
+/** A tensor of a session's store: in a GPU buffer, or (`buffer` null) in wasm memory. */
 export interface Stored {
   name: string;
   dtype: Dtype;
   shape: number[];
-  state: boolean;
-  buffer: number;
+  kind: 'param' | 'state';
+  buffer: number | null;
   at: number;
   bytes: number;
-}
-
-/** The whole output of a step. */
-export interface StepResult {
-  step: number;
-  outputs: Output[];
 }
 
 /** Where a wasm module comes from. */
@@ -323,9 +319,19 @@ export class Core {
 
   /** The learning rate of the next step. */
   lr(program: number): number {
-    this.#check(() => this.#exports.lr(program));
-    const at = this.#exports.output_ptr();
-    return new DataView(this.#exports.memory.buffer).getFloat64(at, true);
+    return this.#enter(() => this.#exports.lr(program));
+  }
+
+  /** The number of a program in the `gpu` imports. */
+  described(program: number): number {
+    return this.#enter(() => this.#exports.described(program));
+  }
+
+  /** Says that the device is lost. */
+  lose(why: string): void {
+    const bytes = utf8.encode(why);
+    const ptr = this.place(bytes);
+    this.#enter(() => this.#exports.lose(ptr, bytes.length));
   }
 
   /** What must be waited for before `result`; -1: nothing. */
@@ -340,7 +346,7 @@ export class Core {
   }
 
   /** What a step gave. */
-  result(step: number): StepResult {
+  result(step: number): Output[] {
     this.#check(() => this.#exports.result(step));
     return this.#json();
   }
@@ -382,7 +388,7 @@ export class Core {
         rows.setUint32(12 * i + 4, ptr + starts[i]!, true);
         rows.setUint32(12 * i + 8, data.byteLength, true);
       });
-      this.#check(() => this.#exports.upload(session, strict ? 1 : 0, ptr + table, 3 * tensors.length));
+      this.#check(() => this.#exports.upload(session, strict ? 1 : 0, ptr + table, tensors.length));
     } finally {
       this.#exports.free(ptr, total);
     }

@@ -143,6 +143,7 @@ export class Server {
   /** Answers everything that is open, and tells the page. */
   #lose(error: GradloomError): void {
     const value = errorValue(error);
+    if (this.#core && !this.#core.dead) this.#core.lose(error.message);
     for (const id of [...this.#open]) this.#reply({ id, ok: false, error: value }, []);
     this.#scope.postMessage({ event: 'lost', error: value }, []);
   }
@@ -181,14 +182,10 @@ export class Server {
     const gpu = this.#gpu;
     if (!gpu) return describe(core);
     let program = -1;
-    let fresh: number[] = [];
     try {
-      await gpu.guarded(() => {
-        gpu.fresh();
-        program = describe(core);
-        fresh = gpu.fresh();
-      });
-      await Promise.all(fresh.map((id) => gpu.prepare(id)));
+      await gpu.guarded(() => { program = describe(core); });
+      const kernels = program < 0 ? -1 : core.described(program);
+      if (kernels >= 0) await gpu.prepare(kernels);
     } catch (thrown) {
       if (program >= 0) core.release('program', program);
       throw thrown;
@@ -276,7 +273,7 @@ export class Server {
       if (!read && this.#gpu) return { kind: 'queued' };
       const ticket = core.ticket(step);
       if (ticket >= 0) await this.#gpu!.read(ticket, (bytes) => core.deliver(step, bytes));
-      const { outputs } = core.result(step);
+      const outputs = core.result(step);
       if (!read) return { kind: 'queued' };
       return { kind: 'completed', outputs: outputs.map((output) => this.#sent(core, output, transfer)) };
     } finally {
@@ -295,11 +292,11 @@ export class Server {
     const session = this.#session(id);
     const copied = await this.#inOrder(session, () => {
       const core = this.#ready();
-      const wanted = core.store(id).filter(({ state }) => states || !state);
+      const wanted = core.store(id).filter(({ kind }) => states || kind === 'param');
       const gpu = this.#gpu;
       if (!gpu) return { done: Promise.resolve(wanted.map((tensor) => this.#sent(core, tensor, transfer))) };
       // The copies are submitted here, in order; only the reading is left for later.
-      const done = gpu.ranges(wanted).then((buffers) => wanted.map(({ name, dtype, shape }, i): Sent => {
+      const done = gpu.ranges(wanted.map(({ buffer, at, bytes }) => ({ buffer: buffer ?? -1, at, bytes }))).then((buffers) => wanted.map(({ name, dtype, shape }, i): Sent => {
         const data = dataOf(dtype, buffers[i]!, 0, buffers[i]!.byteLength);
         transfer.push(data.buffer);
         return { name, dtype, shape, data };
