@@ -78,7 +78,7 @@ export async function compileForward<M extends Module, const D extends InputDecl
     const model: Model = { instance: spec.model, params, aliases, session, seed };
     let end = false;
     const forward = new CompiledForward<M, D>(
-      { host, core, model: () => model, instance: () => spec.model, destroyed: () => end }, spec,
+      { host, core, model: () => model, instance: () => spec.model, destroyed: () => end, late: true }, spec,
       async () => {
         end = true;
         await host.client.close();

@@ -37,6 +37,8 @@ export interface Owner<M extends Module> {
   model(): Model;
   instance(): M;
   destroyed(): boolean;
+  /** Whether the worker makes the parameters with the first program only. */
+  readonly late: boolean;
 }
 
 interface Variant {
@@ -56,6 +58,8 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
   #variants = new Map<number | null, Promise<Variant>>();
   #session: number;
   #gone = false;
+  /** Whether any program was. */
+  #compiled = false;
   readonly #onDestroy: () => Promise<void>;
 
   /** @internal */
@@ -129,6 +133,7 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
       });
       const { client } = this.#owner.host;
       const { program } = await client.ask('attach', { session, log }, [log.commands.buffer as ArrayBuffer], site);
+      this.#compiled = true;
       return { program, inputs, results, captures };
     });
   }
@@ -170,18 +175,30 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
   }
 
   /** Overwrites parameters: all of them, or with `partial` those that are given. They are shared with the training. */
-  uploadParams(values: ParamValues, options: { partial?: boolean } = {}): Promise<void> {
-    return upload(this.#owner.host, this.#owner.model(), values, options.partial ?? false, new Error());
+  async uploadParams(values: ParamValues, options: { partial?: boolean } = {}): Promise<void> {
+    const site = new Error();
+    await this.#store(site);
+    return upload(this.#owner.host, this.#owner.model(), values, options.partial ?? false, site);
   }
 
   /** The parameters in the form of the model. */
-  downloadParams(): Promise<ParamTree<M>> {
-    return downloadTree<M>(this.#owner.host, this.#owner.model(), new Error());
+  async downloadParams(): Promise<ParamTree<M>> {
+    const site = new Error();
+    await this.#store(site);
+    return downloadTree<M>(this.#owner.host, this.#owner.model(), site);
   }
 
   /** The parameters by name. */
-  downloadParamsFlat(): Promise<Record<string, Float32Array>> {
-    return downloadFlat(this.#owner.host, this.#owner.model(), new Error());
+  async downloadParamsFlat(): Promise<Record<string, Float32Array>> {
+    const site = new Error();
+    await this.#store(site);
+    return downloadFlat(this.#owner.host, this.#owner.model(), site);
+  }
+
+  /** Sees to it that there are parameters: a model of its own has them with its first program. */
+  async #store(site: Error): Promise<void> {
+    if (!this.#owner.late || this.#compiled) return;
+    await (this.#variants.values().next().value ?? this.#variant(this.hasWildcard ? 1 : null, site));
   }
 
   /** Drops the compiled programs; runs that were not begun are aborted. */

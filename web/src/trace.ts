@@ -233,7 +233,9 @@ export class Trace {
 
   /** An error with the user's place. */
   #explained(error: GradloomError): GradloomError {
-    return error.origin ? error : errorOf({ ...errorValue(error), origin: here() });
+    // Without a place of ours the module names its own source, which helps nobody.
+    const known = error.origin !== null && !error.origin.file.endsWith('.rs');
+    return known ? error : errorOf({ ...errorValue(error), origin: here(), rendered: '' });
   }
 }
 

@@ -137,7 +137,7 @@ export class CompiledTraining<M extends Module = Module, D extends InputDecls = 
     if (this.#end) throw destroyed();
     const forward = new CompiledForward<M, E>({
       host: this.#host, core: this.#core, model: () => this.#model, instance: () => this.#spec.model,
-      destroyed: () => this.#end !== null,
+      destroyed: () => this.#end !== null, late: false,
     }, spec, async () => { this.#attached.delete(forward as unknown as CompiledForward<M, never>); });
     await forward.check();
     this.#attached.add(forward as unknown as CompiledForward<M, never>);

@@ -146,3 +146,52 @@ test('a forward function of its own', async () => {
   assert.deepEqual(seen.z, [2]);
   assert.equal(seen.after, 'aborted');
 });
+
+test('an error shows the line of the user', async () => {
+  const message = await inPage(async () => {
+    const { mistaken, model } = await import('/test/browser/user.js');
+    return g.compile({ model, loss: mistaken, inputs: { x: [4, 1] }, optimizer: { kind: 'sgd', lr: 1 } }).catch((e) => e.message);
+  });
+  assert.match(message, /matmul.*\[4, 8\].*\[9, 1\]/);
+  assert.match(message, /user\.js:7:22\n/);
+  assert.match(message, /7 \|   return g\.mean\(m\.l2\.fwd\(m\.l1\.fwd\(x\)\)\);\n +\| {22}\^/);
+});
+
+test('a loss that is not finite fails its step, and changes nothing', async () => {
+  const seen = await inPage(async () => {
+    const train = await g.compile(spec());
+    const nan = new Float32Array(B).fill(NaN);
+    const [before, failed, after] = await Promise.all([train.step(batch()), train.step({ x: nan, y: nan }), train.step(batch())]);
+    const finite = Object.values(await train.downloadParamsFlat()).every((values) => values.every(Number.isFinite));
+    await train.destroy();
+    return { kinds: [before.kind, failed.kind, after.kind], error: failed.error?.kind, finite };
+  });
+  assert.deepEqual(seen, { kinds: ['completed', 'failed', 'completed'], error: 'not-finite', finite: true });
+});
+
+test('a standalone function with a wildcard has parameters before it runs', async () => {
+  const names = await inPage(async () => {
+    const infer = await g.compileForward({ model: new MLP(), forward, inputs: { x: [null, 1] } });
+    const names = Object.keys(await infer.downloadParamsFlat());
+    await infer.destroy();
+    return names;
+  });
+  assert.equal(names.length, 4);
+});
+
+test('compiling and ending again and again leaves no worker', async () => {
+  const pending = await inPage(async () => {
+    for (let i = 0; i < 5; i++) {
+      const train = await g.compile(spec());
+      const last = train.step(batch());
+      await train.destroy();
+      await last;
+      if (train.pending !== 0) return train.pending;
+    }
+    return 0;
+  });
+  assert.equal(pending, 0);
+  // The browser says so a little later.
+  for (let i = 0; i < 20 && browser.page.workers().length > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.equal(browser.page.workers().length, 0);
+});
