@@ -187,8 +187,8 @@ export function whereCausal(x: Tensor, fill: number): Tensor {
 export function softmaxCausal(x: Tensor, axis = -1): Tensor {
   if (axisOf('softmaxCausal', x, axis) !== x.rank - 1) throw wrong('`softmaxCausal` goes along the last axis');
   const mask = causal('softmaxCausal', x);
-  // The lowest f32: every row has its own diagonal, which is above it, so that the rest becomes exactly 0.
-  return op('softmax', op('select', mask, x, -3.4028234663852886e38), -1);
+  // Every row has its own diagonal, which is above this, so that the rest becomes exactly 0.
+  return op('softmax', op('select', mask, x, -3e38), -1);
 }
 
 // Shapes.

@@ -75,10 +75,8 @@ function isNative(file: string): boolean {
 /** The user's place in a list of frames, innermost first. */
 export function userFrame(frames: readonly Frame[], telling: Telling = TELLING): Origin | null {
   const inside = frames.filter(({ file }) => !isNative(file));
-  let at: number;
-  if (telling.separate) {
-    at = inside.findIndex(({ file }) => !telling.file(file));
-  } else {
+  let at = telling.separate ? inside.findIndex(({ file }) => !telling.file(file)) : -1;
+  if (at < 0) {
     // One file has it all: the user is who called the outermost function of ours that users call.
     at = inside.findLastIndex(({ name }) => name !== '' && telling.name(name)) + 1;
     if (at === 0) return null;
