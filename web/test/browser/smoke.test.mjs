@@ -57,7 +57,7 @@ test('trains, with steps that nobody awaits', async () => {
     const end = await train.destroy();
     return { ready, first, kinds: [...new Set(all.map(({ kind }) => kind))], queued, last, lr, other, counts, end, after: await train.step(batch()), device: train.deviceName };
   });
-  console.log(seen);
+
   assert.equal(seen.first.kind, 'completed');
   assert.deepEqual(seen.kinds, ['completed']);
   assert.equal(seen.queued.kind, 'queued');
@@ -194,4 +194,35 @@ test('compiling and ending again and again leaves no worker', async () => {
   // The browser says so a little later.
   for (let i = 0; i < 20 && browser.page.workers().length > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal(browser.page.workers().length, 0);
+});
+
+test('tied parameters are one; a state that is put back goes on exactly', async () => {
+  const seen = await inPage(async () => {
+    class Tied extends g.Module {
+      a = new g.Linear(1, 1, { bias: false, init: g.init.ones() });
+      b = this.a;
+      frozen = this.param([1], { init: g.init.constant(2), frozen: true });
+    }
+    const run = (m, { x, y }) => g.mean(g.square(g.sub(g.add(m.b.fwd(m.a.fwd(x)), m.frozen), y)));
+    const train = await g.compile(spec({ model: new Tied(), loss: run, optimizer: { kind: 'adam', lr: g.lr.warmup({ peak: 0.1, steps: 4, after: 0.1 }) } }));
+    const data = batch();
+    const rate = await train.currentLR();
+    await train.step(data);
+    const state = await train.downloadState();
+    const after = [(await train.step(data)).loss, (await train.step(data)).loss];
+    await train.uploadState(state);
+    const again = (await train.step(data)).loss;
+    await train.uploadParams({ b: { W: new Float32Array([3]) } }, { partial: true });
+    const tree = await train.downloadParams();
+    const names = train.paramNames;
+    const flat = await train.downloadParamsFlat();
+    await train.destroy();
+    return { rate, after, again, names, tree: [tree.a.W[0], tree.b.W[0], tree.frozen[0]], flat: Object.keys(flat), state: state.map(({ name, dtype }) => `${name} ${dtype}`) };
+  });
+  assert.deepEqual(seen.names, ['a.W', 'frozen']);
+  assert.deepEqual(seen.tree, [3, 3, 2]);
+  assert.deepEqual(seen.flat, ['a.W', 'frozen']);
+  assert.ok(Math.abs(seen.rate - 0.025) < 1e-9, `${seen.rate}`);
+  assert.equal(seen.again, seen.after[0]);
+  assert.ok(seen.state.includes("optim.m.a.W f32"));
 });
