@@ -2,6 +2,8 @@
 
 extern crate self as gradloom;
 
+#[doc(hidden)]
+pub mod collections;
 pub mod error;
 pub mod fuse;
 pub mod grad;

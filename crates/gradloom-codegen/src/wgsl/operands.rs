@@ -4,6 +4,7 @@
 //! written; so a result that takes an operand's place shares its binding. A binding of a region that the launch does not write is read-only.
 
 use super::{Context, Limits};
+use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Access, Launch, Layout};
 use gradloom_core::plan::{ALIGNMENT, Region, Role};
@@ -188,7 +189,7 @@ fn merge(
     together: impl Fn(&Range<usize>, &Range<usize>) -> bool,
 ) {
     let segment = |region: Region, range: &Range<usize>| cuts.segment(region, range.start);
-    spans.sort_by_key(|(region, range)| (*region, range.start, range.end));
+    sort_by_key(spans, |(region, range)| (*region, range.start, range.end));
     let mut merged: Vec<(Region, Range<usize>)> = Vec::new();
     for (region, range) in spans.drain(..) {
         match merged.last_mut() {

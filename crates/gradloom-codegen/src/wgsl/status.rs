@@ -7,6 +7,7 @@
 //! record of the first failures that the host was not told of, and of the last one.
 
 use super::source::Source;
+use gradloom_core::collections::sort_by_key;
 
 /// Words that are of one step.
 pub const STEP_WORDS: usize = 8;
@@ -113,7 +114,7 @@ impl Status {
             (number >= told).then(|| Failure { number, step: record[1], verdict: Verdict::new(&record[2..]) })
         };
         let mut failures: Vec<Failure> = records.filter_map(failure).collect();
-        failures.sort_by_key(|failure| failure.number);
+        sort_by_key(&mut failures, |failure| failure.number);
         // The last one may be among the first ones, too.
         failures.dedup();
         failures

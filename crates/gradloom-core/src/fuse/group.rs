@@ -5,6 +5,7 @@
 //! keys and values) share an operand and are ready at the same time.
 
 use super::KernelSpec;
+use crate::collections::sort_by_key;
 use crate::ir::{OpKind, ValueId, inverse_permutation};
 use crate::kernel::{Access, Kernel, Layout, Part};
 use std::collections::{HashMap, HashSet};
@@ -181,7 +182,9 @@ fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     }
     // The result's axes in the order of its memory.
     let mut order: Vec<usize> = (0..write.layout.shape.rank()).collect();
-    order.sort_by_key(|&axis| std::cmp::Reverse((write.layout.strides[axis], write.layout.shape[axis])));
+    sort_by_key(&mut order, |&axis| {
+        std::cmp::Reverse((write.layout.strides[axis], write.layout.shape[axis]))
+    });
     let in_memory: Vec<usize> = order.iter().map(|&axis| write.layout.shape[axis]).collect();
     let placed = window.reshape(&in_memory.into())?;
     Some(placed.permute(&inverse_permutation(&order)))

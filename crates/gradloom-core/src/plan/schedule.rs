@@ -3,6 +3,7 @@
 //! Whatever outputs, guards and traps depend on is computed before the commit, so that a failure finds nothing written. What
 //! only updates need runs in the commit, where it can write in place.
 
+use crate::collections::sort_by_key;
 use crate::ir::{Graph, ValueId};
 use crate::kernel::{Launch, Lowered, Phase};
 use std::collections::HashMap;
@@ -45,7 +46,7 @@ pub(super) fn order(graph: &Graph, lowered: &mut Lowered) -> Vec<Launch> {
         .zip(phases)
         .filter_map(|(launch, phase)| phase.map(|phase| Launch { phase, ..launch }))
         .collect();
-    ordered.sort_by_key(|launch| launch.phase);
+    sort_by_key(&mut ordered, |launch| launch.phase);
     ordered
 }
 

@@ -3,6 +3,7 @@
 //! In: a [`Plan`] and the graph that it was made of. Out: [`LaunchView`]s, which the text, JSON and HTML forms of a plan are written from.
 
 use super::{Buffer, Cost, Plan, cost, report};
+use crate::collections::sort;
 use crate::ir::{Graph, Id, Op, Origin, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Phase};
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ impl Plan {
                     consumers[producer].push(i);
                 }
             }
-            producers[i].sort_unstable();
+            sort(&mut producers[i]);
             writer.extend(launch.writes.iter().map(|write| (write.buffer, i)));
         }
         PlanView { plan: self, graph, names: Names::new(graph), producers, consumers }

@@ -5,6 +5,7 @@
 //! [`OpKind::Barrier`], so that no pass merges it with the original.
 
 use super::live::{Forward, is_constant};
+use crate::collections::sort_by_key;
 use crate::ir::{Builder, Graph, Id, OpId, OpKind, ValueId};
 use crate::passes::dce::dce;
 use std::collections::{HashMap, HashSet};
@@ -75,7 +76,7 @@ impl Copies<'_, '_> {
             }
         }
         let mut needed: Vec<OpId> = needed.into_iter().collect();
-        needed.sort_by_key(|&id| self.forward.position(id));
+        sort_by_key(&mut needed, |&id| self.forward.position(id));
         for id in needed {
             let op = &self.forward.graph.ops[id];
             let mut builder = Builder::new(graph, op.origin);

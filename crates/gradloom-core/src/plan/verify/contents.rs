@@ -2,6 +2,7 @@
 
 use super::super::{Buffer, Plan, Region, Role};
 use super::broken;
+use crate::collections::sort_by_key;
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::{Access, Kernel, Launch, Phase};
@@ -112,7 +113,7 @@ impl Contents<'_> {
     fn check_operands_kept(&self, launch: &Launch, name: &str) -> Result<()> {
         let mut operands: Vec<&Buffer> = launch.reads.iter().map(|read| self.buffer(read.buffer)).collect();
         operands.retain(|buffer| buffer.bytes > 0);
-        operands.sort_unstable_by_key(|buffer| (buffer.region, buffer.offset));
+        sort_by_key(&mut operands, |buffer| (buffer.region, buffer.offset));
         operands.dedup_by_key(|buffer| buffer.value);
         for (w, write) in launch.writes.iter().enumerate() {
             let to = self.buffer(write.buffer);
@@ -135,7 +136,7 @@ impl Contents<'_> {
         let mut results: Vec<(&Buffer, &Access)> =
             launch.writes.iter().map(|write| (self.buffer(write.buffer), write)).collect();
         results.retain(|(buffer, _)| buffer.bytes > 0);
-        results.sort_by_key(|(buffer, _)| (buffer.region, buffer.offset));
+        sort_by_key(&mut results, |(buffer, _)| (buffer.region, buffer.offset));
         for (i, (buffer, write)) in results.iter().enumerate() {
             for (other, also) in results[i + 1..].iter().take_while(|(other, _)| overlap(other, buffer)) {
                 if other.value != buffer.value || !also.layout.is_disjoint(&write.layout) {
