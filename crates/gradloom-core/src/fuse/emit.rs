@@ -8,6 +8,7 @@ use super::domain::Domain;
 use super::facts::{Class, Facts, Source};
 use super::link::{Link, row_layout};
 use super::stored::lines_up;
+use crate::collections::IdMap;
 use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ValueId};
 use crate::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Node, NodeId, NodeKind, Store};
 use std::collections::HashMap;
@@ -76,7 +77,7 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
         memory,
         body: Body { rows, columns, nodes: Vec::new(), stores: Vec::new() },
         reads: Vec::new(),
-        known: HashMap::new(),
+        known: IdMap::new(),
         loads: HashMap::new(),
         numbers: HashMap::new(),
     };
@@ -145,7 +146,7 @@ struct Builder<'a, 'g> {
     body: Body,
     reads: Vec<Access>,
     /// Nodes of the body by the value that they compute.
-    known: HashMap<ValueId, NodeId>,
+    known: IdMap<ValueId, NodeId>,
     /// Loads by what they read, how, and at which level.
     loads: HashMap<(ValueId, Layout, Level), NodeId>,
     numbers: HashMap<(Number, DType), NodeId>,

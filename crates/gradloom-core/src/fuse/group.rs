@@ -5,25 +5,25 @@
 //! keys and values) share an operand and are ready at the same time.
 
 use super::KernelSpec;
-use crate::collections::sort_by_key;
+use crate::collections::{IdMap, IdSet, sort_by_key};
 use crate::ir::{OpKind, ValueId, inverse_permutation};
 use crate::kernel::{Access, Kernel, Layout, Part};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// `watched` are the values that something outside of the kernels reads, and `targets` the parameters and states whose next values they
 /// are, both behind their views.
 pub(super) fn group(
-    watched: &HashSet<ValueId>,
-    targets: &HashMap<ValueId, ValueId>,
+    watched: &IdSet<ValueId>,
+    targets: &IdMap<ValueId, ValueId>,
     kernels: Vec<KernelSpec>,
 ) -> Vec<KernelSpec> {
     products(joined(watched, updates(targets, kernels)))
 }
 
 /// Loops of the commit that are equally far from its start.
-fn updates(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
+fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let (commit, mut compute): (Vec<_>, Vec<_>) = kernels.into_iter().partition(|kernel| kernel.commit);
-    let mut level_of: HashMap<ValueId, usize> = HashMap::new();
+    let mut level_of: IdMap<ValueId, usize> = IdMap::new();
     let mut levels: Vec<Vec<KernelSpec>> = Vec::new();
     for kernel in commit {
         let level =
@@ -46,10 +46,10 @@ fn updates(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec
 
 /// Splits kernels so that none reads a parameter or state whose next value another of its crew writes: the group could not write it
 /// in place.
-fn crews(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
+fn crews(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
     struct Crew {
-        reads: HashSet<ValueId>,
-        overwrites: HashSet<ValueId>,
+        reads: IdSet<ValueId>,
+        overwrites: IdSet<ValueId>,
         members: Vec<KernelSpec>,
     }
     let mut crews: Vec<Crew> = Vec::new();
@@ -61,7 +61,7 @@ fn crews(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<V
                 && !kernel.reads.iter().any(|read| crew.overwrites.contains(&read.buffer))
         };
         let at = crews.iter().position(free).unwrap_or_else(|| {
-            crews.push(Crew { reads: HashSet::new(), overwrites: HashSet::new(), members: Vec::new() });
+            crews.push(Crew { reads: IdSet::new(), overwrites: IdSet::new(), members: Vec::new() });
             crews.len() - 1
         });
         crews[at].reads.extend(kernel.reads.iter().map(|read| read.buffer));
@@ -72,7 +72,7 @@ fn crews(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<V
 }
 
 /// A `concat` goes where those that compute its operands can write it: the sums of one group of loops, or the gradients of attention.
-fn joined(watched: &HashSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
+fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let mut at = 0;
     while at < kernels.len() {
         let Some(join) = Join::find(&kernels, at, watched) else {
@@ -124,7 +124,7 @@ struct Piece {
 }
 
 impl Join {
-    fn find(kernels: &[KernelSpec], at: usize, watched: &HashSet<ValueId>) -> Option<Self> {
+    fn find(kernels: &[KernelSpec], at: usize, watched: &IdSet<ValueId>) -> Option<Self> {
         let join = &kernels[at];
         let Kernel::Op(OpKind::Concat { axis }) = join.kernel else { return None };
         let whole = &join.writes[0].layout;

@@ -1,8 +1,9 @@
 //! What leaves the graph: outputs, updates and guards.
 
 use super::{Homes, VerifyError};
+use crate::collections::IdMap;
 use crate::ir::{DType, Definition, Graph, OpId, OpKind, Type, Update, ValueId};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 pub(super) fn check(graph: &Graph, homes: &Homes) -> Result<(), VerifyError> {
     let commit = Commit { graph, homes };
@@ -20,7 +21,7 @@ pub(super) fn check(graph: &Graph, homes: &Homes) -> Result<(), VerifyError> {
         }
     }
     // Whether the updates of a target seen so far are of regions.
-    let mut regional: HashMap<ValueId, bool> = HashMap::new();
+    let mut regional: IdMap<ValueId, bool> = IdMap::new();
     for update in &graph.updates {
         let name = commit.update(update)?;
         let is_regional = update.region.is_some();

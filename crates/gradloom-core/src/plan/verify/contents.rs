@@ -2,11 +2,11 @@
 
 use super::super::{Buffer, Plan, Region, Role};
 use super::broken;
-use crate::collections::sort_by_key;
+use crate::collections::{IdMap, sort_by_key};
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::{Access, Kernel, Launch, Phase};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// What a stretch of bytes holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,9 +154,9 @@ impl Contents<'_> {
         }
         self.check_operands_kept(launch, name)?;
         self.check_results_apart(launch, name)?;
-        let mut elements: HashMap<ValueId, usize> = HashMap::new();
+        let mut elements: IdMap<ValueId, usize> = IdMap::new();
         for write in &launch.writes {
-            *elements.entry(write.buffer).or_default() += write.layout.shape.elements();
+            *elements.get_or_insert_with(write.buffer, || 0) += write.layout.shape.elements();
         }
         for write in &launch.writes {
             let to = self.buffer(write.buffer).clone();
