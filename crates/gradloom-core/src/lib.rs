@@ -2,7 +2,6 @@
 
 extern crate self as gradloom;
 
-#[doc(hidden)]
 pub mod collections;
 pub mod error;
 pub mod fuse;

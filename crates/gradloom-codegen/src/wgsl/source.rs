@@ -9,7 +9,6 @@ use super::status::STATUS_WORDS;
 use super::{Bound, Dispatch, Limits};
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::Layout;
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -25,7 +24,8 @@ pub(crate) struct Source<'a> {
     /// Number of the launch, for traps.
     pub(crate) launch: usize,
     globals: String,
-    functions: BTreeSet<Function>,
+    /// Sorted.
+    functions: Vec<Function>,
     body: String,
     indent: usize,
     workspace: Vec<(Range<usize>, String, String)>,
@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
             gated,
             launch,
             globals: String::new(),
-            functions: BTreeSet::new(),
+            functions: Vec::new(),
             body: String::new(),
             indent: 1,
             workspace: Vec::new(),
@@ -80,7 +80,9 @@ impl<'a> Source<'a> {
         for &needed in function.needs() {
             self.function(needed);
         }
-        self.functions.insert(function);
+        if let Err(place) = self.functions.binary_search(&function) {
+            self.functions.insert(place, function);
+        }
         function.name()
     }
 

@@ -3,6 +3,8 @@
 
 mod ids;
 mod sort;
+mod sorted;
 
 pub use ids::{IdMap, IdSet, Key};
 pub use sort::{sort, sort_by, sort_by_key};
+pub use sorted::SortedMap;

@@ -11,7 +11,6 @@ use super::stored::lines_up;
 use crate::collections::IdMap;
 use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ValueId};
 use crate::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Node, NodeId, NodeKind, Store};
-use std::collections::HashMap;
 
 /// The kernels in an order in which they can run.
 pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lowered) -> Vec<KernelSpec> {
@@ -78,8 +77,8 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
         body: Body { rows, columns, nodes: Vec::new(), stores: Vec::new() },
         reads: Vec::new(),
         known: IdMap::new(),
-        loads: HashMap::new(),
-        numbers: HashMap::new(),
+        loads: IdMap::new(),
+        numbers: Vec::new(),
     };
     let mut op = facts.nodes[first].op;
     if let Some(product) = product {
@@ -148,8 +147,8 @@ struct Builder<'a, 'g> {
     /// Nodes of the body by the value that they compute.
     known: IdMap<ValueId, NodeId>,
     /// Loads by what they read, how, and at which level.
-    loads: HashMap<(ValueId, Layout, Level), NodeId>,
-    numbers: HashMap<(Number, DType), NodeId>,
+    loads: IdMap<ValueId, Vec<(Layout, Level, NodeId)>>,
+    numbers: Vec<(Number, DType, NodeId)>,
 }
 
 impl Builder<'_, '_> {
@@ -245,11 +244,12 @@ impl Builder<'_, '_> {
     }
 
     fn number(&mut self, number: Number, dtype: DType) -> NodeId {
-        if let Some(&known) = self.numbers.get(&(number, dtype)) {
+        let same = |known: &&(Number, DType, NodeId)| (known.0, known.1) == (number, dtype);
+        if let Some(&(.., known)) = self.numbers.iter().find(same) {
             return known;
         }
         let node = self.push(NodeKind::Constant(number), dtype, Level::Uniform);
-        self.numbers.insert((number, dtype), node);
+        self.numbers.push((number, dtype, node));
         node
     }
 
@@ -283,13 +283,13 @@ impl Builder<'_, '_> {
     fn load(&mut self, source: &Source, dtype: DType) -> NodeId {
         let Access { buffer, layout, .. } = access(source, self.memory, dtype);
         let (level, layout) = self.level_of(layout);
-        let key = (buffer, layout.clone(), level);
-        if let Some(&known) = self.loads.get(&key) {
+        let same = |known: &&(Layout, Level, NodeId)| known.0 == layout && known.1 == level;
+        if let Some(&(.., known)) = self.loads.get(&buffer).and_then(|loads| loads.iter().find(same)) {
             return known;
         }
         let node = self.push(NodeKind::Load(self.reads.len()), dtype, level);
-        self.reads.push(Access { buffer, dtype, layout });
-        self.loads.insert(key, node);
+        self.reads.push(Access { buffer, dtype, layout: layout.clone() });
+        self.loads.get_or_insert_with(buffer, Vec::new).push((layout, level, node));
         node
     }
 

@@ -9,7 +9,7 @@ pub(super) fn check(graph: &Graph, homes: &Homes) -> Result<(), VerifyError> {
     let commit = Commit { graph, homes };
     let mut names = HashSet::new();
     for output in &graph.outputs {
-        if !names.insert(&output.name) {
+        if !names.insert(output.name.as_str()) {
             return Err(VerifyError::new(format!("two outputs are named {:?}", output.name)));
         }
         commit.ty(output.value, || format!("output {:?}", output.name))?;

@@ -2,11 +2,10 @@
 
 use super::super::{Buffer, Plan, Region, Role};
 use super::broken;
-use crate::collections::{IdMap, sort_by_key};
+use crate::collections::{IdMap, SortedMap, sort_by_key};
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::{Access, Kernel, Launch, Phase};
-use std::collections::BTreeMap;
 
 /// What a stretch of bytes holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub(super) enum Content {
 pub(super) struct Contents<'p> {
     plan: &'p Plan,
     /// Disjoint stretches: region and first byte to end and content.
-    stretches: BTreeMap<(Region, usize), (usize, Content)>,
+    stretches: SortedMap<(Region, usize), (usize, Content)>,
 }
 
 /// Runs through all launches.
@@ -29,7 +28,7 @@ pub(super) struct Contents<'p> {
 /// # Errors
 /// When something that is read is not there (any more), or a launch writes where it still reads.
 pub(super) fn replay(plan: &Plan) -> Result<Contents<'_>> {
-    let mut contents = Contents { plan, stretches: BTreeMap::new() };
+    let mut contents = Contents { plan, stretches: SortedMap::new() };
     for buffer in &plan.buffers {
         if !buffer.role.exists_before() || buffer.role == Role::Hoisted {
             continue;
@@ -78,13 +77,10 @@ impl Contents<'_> {
         }
         let (region, start, end) = (buffer.region, buffer.offset, buffer.offset + buffer.bytes);
         let mut before = None;
-        while let Some((&at, &(other_end, other))) =
-            self.stretches.range((region, 0)..(region, end)).next_back()
-        {
-            if other_end <= start {
-                break;
-            }
-            self.stretches.remove(&at);
+        let shares = |other: &(Region, usize), (other_end, _): &(usize, Content)| {
+            other.0 == region && *other_end > start
+        };
+        while let Some((_, (_, other))) = self.stretches.take_before(&(region, end), shares) {
             before = Some(other);
         }
         self.stretches.insert((region, start), (end, content));
