@@ -134,13 +134,15 @@ fn record(at: u32, failure: u32, run: u32) {
 }",
     );
     let (first, last) = (RECORDS, RECORDS + FIRST_RECORDS * RECORD_WORDS);
-    source.line(format!("let run = atomicAdd(&status[{STEPS}], 1u);"));
+    source.line(format_args!("let run = atomicAdd(&status[{STEPS}], 1u);"));
     source.line("if (atomicLoad(&status[0]) != 0u) {");
-    source.line(format!("let failure = atomicAdd(&status[{FAILURES}], 1u);"));
-    source.line(format!("if (failure - atomicLoad(&status[{TOLD}]) < {FIRST_RECORDS}u) {{"));
-    source.line(format!("record({first}u + {RECORD_WORDS}u * (failure % {FIRST_RECORDS}u), failure, run);"));
+    source.line(format_args!("let failure = atomicAdd(&status[{FAILURES}], 1u);"));
+    source.line(format_args!("if (failure - atomicLoad(&status[{TOLD}]) < {FIRST_RECORDS}u) {{"));
+    source.line(format_args!(
+        "record({first}u + {RECORD_WORDS}u * (failure % {FIRST_RECORDS}u), failure, run);"
+    ));
     source.line("}");
-    source.line(format!("record({last}u, failure, run);"));
+    source.line(format_args!("record({last}u, failure, run);"));
     source.line("}");
 }
 
