@@ -7,6 +7,7 @@ use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
 use super::status::STATUS_WORDS;
 use super::{Bound, Dispatch, Limits};
+use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::Layout;
 use std::fmt::{Display, Write};
@@ -24,8 +25,7 @@ pub(crate) struct Source<'a> {
     /// Number of the launch, for traps.
     pub(crate) launch: usize,
     globals: String,
-    /// Sorted.
-    functions: Vec<Function>,
+    functions: SortedSet<Function>,
     body: String,
     indent: usize,
     workspace: Vec<(Range<usize>, String, String)>,
@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
             gated,
             launch,
             globals: String::new(),
-            functions: Vec::new(),
+            functions: SortedSet::new(),
             body: String::new(),
             indent: 1,
             workspace: Vec::new(),
@@ -86,9 +86,7 @@ impl<'a> Source<'a> {
         for &needed in function.needs() {
             self.function(needed);
         }
-        if let Err(place) = self.functions.binary_search(&function) {
-            self.functions.insert(place, function);
-        }
+        self.functions.insert(function);
         function.name()
     }
 

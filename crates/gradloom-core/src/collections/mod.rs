@@ -7,4 +7,4 @@ mod sorted;
 
 pub use ids::{IdMap, IdSet, Key};
 pub use sort::{sort, sort_by, sort_by_key};
-pub use sorted::SortedMap;
+pub use sorted::{SortedMap, SortedSet};

@@ -1,4 +1,4 @@
-//! A map as a sorted list: for maps that are small, or to which little is added after they are made.
+//! Maps and sets as sorted lists: for those that are small, or to which little is added after they are made.
 
 use std::borrow::Borrow;
 use std::ops::Index;
@@ -129,6 +129,48 @@ impl<K, V> IntoIterator for SortedMap<K, V> {
 
     fn into_iter(self) -> Self::IntoIter {
         self.entries.into_iter()
+    }
+}
+
+/// A set whose elements come in their order. Adding one moves those behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SortedSet<K> {
+    keys: Vec<K>,
+}
+
+impl<K: Ord> SortedSet<K> {
+    /// A set without elements.
+    pub fn new() -> Self {
+        Self { keys: Vec::new() }
+    }
+
+    /// Adds an element; whether it is new.
+    pub fn insert(&mut self, key: K) -> bool {
+        let place = self.keys.binary_search(&key);
+        let is_new = place.is_err();
+        if let Err(place) = place {
+            self.keys.insert(place, key);
+        }
+        is_new
+    }
+
+    /// Whether the set has an element.
+    pub fn contains<Q: Ord + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.keys.binary_search_by(|known| known.borrow().cmp(key)).is_ok()
+    }
+
+    /// The elements.
+    pub fn iter(&self) -> std::slice::Iter<'_, K> {
+        self.keys.iter()
+    }
+}
+
+impl<K: Ord> Default for SortedSet<K> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -5,10 +5,9 @@
 //! keys and values) share an operand and are ready at the same time.
 
 use super::KernelSpec;
-use crate::collections::{IdMap, IdSet, sort_by_key};
+use crate::collections::{IdMap, IdSet, sort, sort_by_key};
 use crate::ir::{OpKind, ValueId, inverse_permutation};
 use crate::kernel::{Access, Kernel, Layout, Part};
-use std::collections::HashSet;
 
 /// `watched` are the values that something outside of the kernels reads, and `targets` the parameters and states whose next values they
 /// are, both behind their views.
@@ -90,11 +89,13 @@ fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelS
                 }
             }
         }
-        let members: HashSet<usize> = join.parts.iter().map(|part| part.kernel).collect();
+        let mut members: Vec<usize> = join.parts.iter().map(|part| part.kernel).collect();
+        sort(&mut members);
+        members.dedup();
         let mut group = Vec::new();
         let mut kept = Vec::with_capacity(kernels.len());
         for (i, kernel) in kernels.into_iter().enumerate() {
-            let is_member = members.contains(&i);
+            let is_member = members.binary_search(&i).is_ok();
             match () {
                 () if i == at => kept.extend(as_one(std::mem::take(&mut group))),
                 () if is_member && join.wait => group.push(kernel),

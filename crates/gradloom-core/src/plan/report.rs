@@ -105,7 +105,7 @@ impl Plan {
         }
         writeln!(out, "\nlaunches:")?;
         for (i, launch) in self.launches.iter().enumerate() {
-            line(out, i, &format!("{:?}", launch.phase).to_lowercase(), launch)?;
+            line(out, i, &format!("{:?}", launch.phase).to_ascii_lowercase(), launch)?;
         }
         for (what, list) in [("outputs", &self.outputs), ("guards", &self.guards)] {
             if !list.is_empty() {

@@ -1,9 +1,8 @@
 //! What a model has in the store, and under which names.
 
-use crate::collections::IdMap;
+use crate::collections::{IdMap, SortedSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::nn::{Found, Module, Param, ParamId, State, StateId, Visitor};
-use std::collections::HashSet;
 
 /// The parameters and states of a model, by identity, with the names under which the store keeps them.
 #[derive(Debug, Default)]
@@ -12,7 +11,7 @@ pub struct ParamTable {
     by_id: IdMap<ParamId, usize>,
     states: Vec<StateUse>,
     state_by_id: IdMap<StateId, usize>,
-    names: HashSet<String>,
+    names: SortedSet<String>,
 }
 
 /// One parameter of a model.

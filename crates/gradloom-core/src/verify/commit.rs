@@ -1,13 +1,12 @@
 //! What leaves the graph: outputs, updates and guards.
 
 use super::{Homes, VerifyError};
-use crate::collections::IdMap;
+use crate::collections::{IdMap, SortedSet};
 use crate::ir::{DType, Definition, Graph, OpId, OpKind, Type, Update, ValueId};
-use std::collections::HashSet;
 
 pub(super) fn check(graph: &Graph, homes: &Homes) -> Result<(), VerifyError> {
     let commit = Commit { graph, homes };
-    let mut names = HashSet::new();
+    let mut names = SortedSet::new();
     for output in &graph.outputs {
         if !names.insert(output.name.as_str()) {
             return Err(VerifyError::new(format!("two outputs are named {:?}", output.name)));

@@ -1,14 +1,13 @@
 //! Names of leaves: what the caller feeds, what the store keeps, and what the per-step block holds.
 
 use super::VerifyError;
-use crate::collections::SortedMap;
+use crate::collections::{SortedMap, SortedSet};
 use crate::ir::{DType, Graph, OpKind};
-use std::collections::HashSet;
 
 /// Inputs are named once; parameters and states share the store's namespace; scalars of one name have one dtype.
 pub(super) fn check(graph: &Graph) -> Result<(), VerifyError> {
-    let mut inputs = HashSet::new();
-    let mut stored = HashSet::new();
+    let mut inputs = SortedSet::new();
+    let mut stored = SortedSet::new();
     let mut scalars: SortedMap<&str, DType> = SortedMap::new();
     for (id, op) in graph.entry_ops() {
         let fail = |message: String| Err(VerifyError::in_op(graph, id, message));
