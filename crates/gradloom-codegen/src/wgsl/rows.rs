@@ -221,7 +221,7 @@ impl<'a, 'b> Rows<'a, 'b> {
     }
 
     /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level `Element` live for one turn.
-    fn for_each(&mut self, mut f: impl FnMut(&mut Self, Place<'_>, usize)) {
+    fn for_each(&mut self, f: &mut dyn FnMut(&mut Self, Place<'_>, usize)) {
         let RowSchedule { lanes, each, .. } = self.schedule;
         if self.schedule.unrolled() {
             for k in 0..each {
@@ -262,7 +262,7 @@ impl<'a, 'b> Rows<'a, 'b> {
             self.source.line(format_args!("var sum_{id} = {identity};"));
             identities.push(identity);
         }
-        self.for_each(|this, place, k| {
+        self.for_each(&mut |this, place, k| {
             for (&(id, op, operand, dtype), identity) in all.iter().zip(&identities) {
                 let value = this.nodes.compute(&mut this.source, operand, place);
                 let value = this.guarded(&value, identity, k, false);
@@ -381,9 +381,9 @@ impl<'a, 'b> Rows<'a, 'b> {
         if !(elements.is_empty() && columns.is_empty() && checks.is_empty()) {
             // Of all positions first: a result may lie where an operand does.
             if self.schedule.unrolled() {
-                self.for_each(|this, place, _| this.compute_stored(&elements, &columns, &checks, place));
+                self.for_each(&mut |this, place, _| this.compute_stored(&elements, &columns, &checks, place));
             }
-            self.for_each(|this, place, k| {
+            self.for_each(&mut |this, place, k| {
                 this.compute_stored(&elements, &columns, &checks, place);
                 this.add_to_columns(&columns, place, k);
                 this.store_elements(&elements, place, k);
@@ -400,8 +400,8 @@ impl<'a, 'b> Rows<'a, 'b> {
             if level == Level::Uniform && self.schedule.steps > 1 {
                 condition.push_str(" && step == 0u");
             }
-            self.when(&condition, |this| {
-                for (node, write) in stores {
+            self.when(&condition, &mut |this| {
+                for &(node, write) in &stores {
                     let value = this.nodes.compute(&mut this.source, node, place);
                     this.nodes.store(&mut this.source, write, level, place, &value);
                 }
@@ -427,7 +427,7 @@ impl<'a, 'b> Rows<'a, 'b> {
         if elements.is_empty() {
             return;
         }
-        self.when(&self.exists(k), |this| {
+        self.when(&self.exists(k), &mut |this| {
             for &(node, write) in elements {
                 let value = this.nodes.compute(&mut this.source, node, place);
                 this.nodes.store(&mut this.source, write, Level::Element, place, &value);
@@ -436,7 +436,7 @@ impl<'a, 'b> Rows<'a, 'b> {
     }
 
     /// Runs `f` in a block of its own, if there is a condition or the step may not commit.
-    fn when(&mut self, condition: &str, f: impl FnOnce(&mut Self)) {
+    fn when(&mut self, condition: &str, f: &mut dyn FnMut(&mut Self)) {
         let gate = if self.source.gated { "committed" } else { "" };
         let all: Vec<&str> = [condition, gate].into_iter().filter(|c| !c.is_empty()).collect();
         if all.is_empty() {
@@ -501,7 +501,7 @@ impl<'a, 'b> Rows<'a, 'b> {
             let result = self.source.operands.writes[write].clone();
             let gated = self.source.gated && partials.is_none();
             let array = if slots > 1 { self.array(dtype, 0) } else { String::new() };
-            self.for_each_sum(|this, k, column| {
+            self.for_each_sum(&mut |this, k, column| {
                 let own = this.sum_name(number, k);
                 if slots > 1 {
                     this.source.line(format_args!("{array}[local] = {own};"));
@@ -543,7 +543,7 @@ impl<'a, 'b> Rows<'a, 'b> {
     }
 
     /// Runs `f` for each of the invocation's sums. A loop has barriers only if all invocations make as many turns.
-    fn for_each_sum(&mut self, mut f: impl FnMut(&mut Self, usize, &str)) {
+    fn for_each_sum(&mut self, f: &mut dyn FnMut(&mut Self, usize, &str)) {
         let RowSchedule { lanes, each, .. } = self.schedule;
         if self.schedule.unrolled() {
             for k in 0..each {

@@ -55,7 +55,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     ));
     let all = format!("{}u", problem.queries);
     for (operand, block) in [(&q, &held), (&cotangent, &slopes)] {
-        block.fill(s, threads, operand, ("first", &all, problem.queries), |_, at| {
+        block.fill(s, threads, operand, ("first", &all, problem.queries), &|_, at| {
             row(operand, "sequence", "head", at)
         });
     }
@@ -79,7 +79,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
         s.line(format_args!("share_{i} = fma({o}, {g}, share_{i});"));
     }
     s.line("}");
-    tile.combine(s, "share", "mean", |a, b| format!("{a} + {b}"));
+    tile.combine(s, "share", "mean", &|a, b| format!("{a} + {b}"));
     for i in 0..tile.rows_each {
         s.line(format_args!("if (across == 0u && query_{i} < {all}) {{"));
         s.line(format_args!("{means}[{}] = mean_{i};", query_number(problem, &format!("query_{i}"))));
@@ -88,7 +88,8 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     tile.declare_sums(s, "dq", &held);
     s.line(format_args!("for (var start = 0u; start < end; start += {}u) {{", tile.columns()));
     for (read, operand, block) in [(1, &k, &keys), (2, &v, &values)] {
-        block.fill(s, threads, operand, ("start", "end", problem.keys), |s, at| problem.key_row(s, read, at));
+        block
+            .fill(s, threads, operand, ("start", "end", problem.keys), &|s, at| problem.key_row(s, read, at));
     }
     s.line("workgroupBarrier();");
     tile.products(s, "s", &held, &keys);
@@ -108,7 +109,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     tile.accumulate(s, "dq", "scores", &keys);
     s.line("workgroupBarrier();");
     s.line("}");
-    tile.store(s, &write, ("dq", ""), &held, |i| {
+    tile.store(s, &write, ("dq", ""), &held, &|i| {
         let query = format!("query_{i}");
         (format!("{query} < {all}{gate}"), row(&write, "sequence", "head", &query))
     });
@@ -142,7 +143,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
     s.line(format_args!("let begin = {} / {1}u * {1}u;", problem.first_query("first"), tile.columns()));
     let all = format!("{}u", problem.keys);
     for (operand, block) in [(&k, &keys), (&v, &values)] {
-        block.fill(s, threads, operand, ("first", &all, problem.keys), |_, at| {
+        block.fill(s, threads, operand, ("first", &all, problem.keys), &|_, at| {
             row(operand, "sequence", "key_head", at)
         });
     }
@@ -163,7 +164,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
     ));
     let end = format!("{}u", problem.queries);
     for (operand, block) in [(&q, &queries), (&cotangent, &slopes)] {
-        block.fill(s, threads, operand, ("start", &end, problem.queries), |_, at| {
+        block.fill(s, threads, operand, ("start", &end, problem.queries), &|_, at| {
             row(operand, "sequence", "head", at)
         });
     }
@@ -200,7 +201,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
     s.line("}");
     s.line("}");
     for (write, sum, block) in [(&dk, "dk", &keys), (&dv, "dv", &values)] {
-        tile.store(s, write, (sum, ""), block, |i| {
+        tile.store(s, write, (sum, ""), block, &|i| {
             let key = format!("key_{i}");
             (format!("{key} < {all}{gate}"), row(write, "sequence", "key_head", &key))
         });

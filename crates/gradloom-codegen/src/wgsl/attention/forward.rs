@@ -44,7 +44,7 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
         tile.threads(),
         &q,
         ("first", &format!("{}u", problem.queries), problem.queries),
-        |_, at| row(&q, "sequence", "head", at),
+        &|_, at| row(&q, "sequence", "head", at),
     );
     for i in 0..tile.rows_each {
         s.line(format_args!("var maximum_{i} = {LOWEST};"));
@@ -53,7 +53,7 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     tile.declare_sums(s, "o", &values);
     s.line(format_args!("for (var start = 0u; start < end; start += {}u) {{", tile.columns()));
     for (read, operand, block) in [(1, &k, &keys), (2, &v, &values)] {
-        block.fill(s, tile.threads(), operand, ("start", "end", problem.keys), |s, at| {
+        block.fill(s, tile.threads(), operand, ("start", "end", problem.keys), &|s, at| {
             problem.key_row(s, read, at)
         });
     }
@@ -65,7 +65,7 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     tile.accumulate(s, "o", "scores", &values);
     s.line("workgroupBarrier();");
     s.line("}");
-    tile.combine(s, "sum", "total", |a, b| format!("{a} + {b}"));
+    tile.combine(s, "sum", "total", &|a, b| format!("{a} + {b}"));
     let from_bits = s.function(Function::FromBits);
     for i in 0..tile.rows_each {
         s.line(format_args!("let factor_{i} = select(0.0, 1.0 / total_{i}, limit_{i} > 0u);"));
@@ -75,7 +75,7 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
         s.store(&log_sum, &row(&log_sum, "sequence", "head", &format!("query_{i}")), &value);
         s.line("}");
     }
-    tile.store(s, &output, ("o", "factor"), &values, |i| {
+    tile.store(s, &output, ("o", "factor"), &values, &|i| {
         let query = format!("query_{i}");
         (format!("{query} < {}u{gate}", problem.queries), row(&output, "sequence", "head", &query))
     });
@@ -96,7 +96,7 @@ fn softmax(source: &mut Source<'_>, problem: &Problem, tile: &Tile, values: &Blo
         }
         source.line(format_args!("let greatest_{i} = {greatest};"));
     }
-    tile.combine(source, "greatest", "next", |a, b| format!("max({a}, {b})"));
+    tile.combine(source, "greatest", "next", &|a, b| format!("max({a}, {b})"));
     for i in 0..tile.rows_each {
         source.line(format_args!("next_{i} = max(next_{i}, maximum_{i});"));
         source.line(format_args!("let keep_{i} = exp(maximum_{i} - next_{i});"));

@@ -94,7 +94,7 @@ impl Shares {
         &self,
         source: &mut Source<'_>,
         name: &str,
-        index: impl Fn(usize) -> String,
+        index: &dyn Fn(usize) -> String,
     ) -> Vec<String> {
         let names: Vec<String> = (0..self.each).map(|r| format!("{name}_{r}")).collect();
         for (r, name) in names.iter().enumerate() {

@@ -30,7 +30,7 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, each: usize, la
     // One invocation goes through the table of its sequence.
     problem.check_table(&mut source, "head == 0u && query_0 == 0u && part == 0u", ("0u", 1));
     shares.limits(&mut source, problem);
-    let rows = shares.rows(&mut source, "q_row", |r| row(&q, "sequence", "head", &format!("there_{r}")));
+    let rows = shares.rows(&mut source, "q_row", &|r| row(&q, "sequence", "head", &format!("there_{r}")));
     let own = Own::new(&mut source, &q, "q", rows);
     let part = Part::new(&mut source, "o", problem.value_depth, shares.each);
     for r in 0..shares.each {

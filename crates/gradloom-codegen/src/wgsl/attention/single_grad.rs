@@ -39,7 +39,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, each: usize, la
     shares.limits(s, problem);
     let [q_rows, o_rows, g_rows] =
         [("q_row", &q), ("o_row", &output), ("g_row", &cotangent)].map(|(name, operand)| {
-            shares.rows(s, name, |r| row(operand, "sequence", "head", &format!("there_{r}")))
+            shares.rows(s, name, &|r| row(operand, "sequence", "head", &format!("there_{r}")))
         });
     let own_q = Own::new(s, &q, "q", q_rows);
     let own_g = Own::new(s, &cotangent, "g", g_rows);
@@ -95,7 +95,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, each: usize, label
     problem.bounds(s, false);
     shares.open(s, "key", "key_head");
     let [k_rows, v_rows] = [("k_row", &k), ("v_row", &v)].map(|(name, operand)| {
-        shares.rows(s, name, |r| row(operand, "sequence", "key_head", &format!("there_{r}")))
+        shares.rows(s, name, &|r| row(operand, "sequence", "key_head", &format!("there_{r}")))
     });
     let own_k = Own::new(s, &k, "k", k_rows);
     let own_v = Own::new(s, &v, "v", v_rows);

@@ -87,7 +87,7 @@ impl Tile {
         source: &mut Source<'_>,
         value: &str,
         result: &str,
-        f: impl Fn(&str, &str) -> String,
+        f: &dyn Fn(&str, &str) -> String,
     ) {
         let width = self.column_threads;
         for i in 0..self.rows_each {
@@ -193,7 +193,7 @@ impl Tile {
         write: &Operand,
         (sum, factor): (&str, &str),
         block: &Block,
-        row: impl Fn(usize) -> (String, String),
+        row: &dyn Fn(usize) -> (String, String),
     ) {
         for i in 0..self.rows_each {
             let (condition, start) = row(i);
@@ -260,7 +260,7 @@ impl Block {
         threads: usize,
         operand: &Operand,
         (first, end, count): (&str, &str, usize),
-        start: impl Fn(&mut Source<'_>, &str) -> String,
+        start: &dyn Fn(&mut Source<'_>, &str) -> String,
     ) {
         let (vectors, total) = (self.vectors(), self.rows * self.vectors());
         let turns: Vec<usize> = (0..total.div_ceil(threads)).collect();
