@@ -2,6 +2,7 @@
 
 use super::Tensor;
 use super::tensor::{emit, fail, full, placeholder};
+use crate::collections::sort;
 use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
 
 /// One axis or several; negative numbers count from the last axis (-1).
@@ -56,7 +57,7 @@ fn reduce(op: ReduceOp, token: &str, x: Tensor, axes: impl Axes, keep: bool) -> 
         }
         resolved.push(axis);
     }
-    resolved.sort_unstable();
+    sort(&mut resolved);
     let kept: Vec<usize> =
         shape.iter().enumerate().map(|(a, &n)| if resolved.contains(&a) { 1 } else { n }).collect();
     let reduced =

@@ -20,7 +20,7 @@ pub(super) fn product(kernel: &DotKernel<'_>, tile: &Tile, choice: &Choice, limi
         writer.line("enable f16;");
     }
     header(&mut writer, kernel, choice);
-    writer.line(format!(
+    writer.line(format_args!(
         "// Tiles of {} x {}, {} x {} a thread.",
         tile.m, tile.n, tile.thread_m, tile.thread_n
     ));
@@ -30,7 +30,7 @@ pub(super) fn product(kernel: &DotKernel<'_>, tile: &Tile, choice: &Choice, limi
         rhs.declare(&mut writer);
     }
     writer.line("");
-    writer.line(format!("@compute @workgroup_size({})", tile.threads()));
+    writer.line(format_args!("@compute @workgroup_size({})", tile.threads()));
     writer.line("fn main(");
     writer.line("    @builtin(workgroup_id) workgroup: vec3<u32>,");
     writer.line("    @builtin(local_invocation_index) thread: u32,");
@@ -44,7 +44,7 @@ pub(super) fn product(kernel: &DotKernel<'_>, tile: &Tile, choice: &Choice, limi
 /// Writes what every shader of a product begins with.
 pub(super) fn header(writer: &mut Writer, kernel: &DotKernel<'_>, choice: &Choice) {
     let problem = kernel.problem;
-    writer.line(format!(
+    writer.line(format_args!(
         "// {} products [{}, {}] x [{}, {}].",
         problem.batch_count(),
         problem.m,
@@ -59,8 +59,8 @@ pub(super) fn header(writer: &mut Writer, kernel: &DotKernel<'_>, choice: &Choic
 pub(super) fn terms(writer: &mut Writer, choice: &Choice, k: usize) {
     let length = choice.part_length(k);
     let part = |text: String, whole: &str| if choice.parts > 1 { text } else { whole.into() };
-    writer.line(format!("let first_term = {};", part(format!("min(part * {length}u, {k}u)"), "0u")));
-    writer.line(format!(
+    writer.line(format_args!("let first_term = {};", part(format!("min(part * {length}u, {k}u)"), "0u")));
+    writer.line(format_args!(
         "let end_term = {};",
         part(format!("min(first_term + {length}u, {k}u)"), &format!("{k}u"))
     ));
@@ -71,11 +71,11 @@ pub(super) fn finish(writer: &mut Writer, kernel: &DotKernel<'_>, parts: u32, la
     let problem = kernel.problem;
     let index = format!("(batch * {}u + row) * {}u + column", problem.m, problem.n);
     let results = problem.batch_count() * problem.m * problem.n;
-    writer.line(format!("let index = {index};"));
+    writer.line(format_args!("let index = {index};"));
     if parts > 1 {
         let place = format!("part * {results}u + index");
         let item = if lanes == 4 { format!("({place}) >> 2u") } else { place };
-        writer.line(format!("workspace[{item}] = {value};"));
+        writer.line(format_args!("workspace[{item}] = {value};"));
         return;
     }
     let element = Element { batch: "batch", row: "row", column: "column", index: "index", value };
@@ -148,7 +148,7 @@ impl Reader<'_> {
             };
             let start = Some(format!("{}_start", self.side.name));
             let at = sum([start, scaled(&free, self.side.view.free_stride)]);
-            writer.line(format!("let {}_at_{i} = {at};", self.side.name));
+            writer.line(format_args!("let {}_at_{i} = {at};", self.side.name));
         }
     }
 
@@ -176,7 +176,7 @@ impl Reader<'_> {
                     let lanes: Vec<String> = (0..4).map(|t| self.side.element(&global(i, t))).collect();
                     format!("vec4<f32>({})", lanes.join(", "))
                 };
-                writer.line(format!("let {name}_{i} = {value};"));
+                writer.line(format_args!("let {name}_{i} = {value};"));
             }
             return;
         }
@@ -197,7 +197,7 @@ impl Reader<'_> {
                 } else {
                     self.side.element(&global(i, t))
                 };
-                writer.line(format!("let {name}_{i}_{t} = {value};"));
+                writer.line(format_args!("let {name}_{i}_{t} = {value};"));
             }
         }
     }
@@ -277,7 +277,7 @@ impl<'a, 'b> Body<'a, 'b> {
         self.places(writer);
         for i in 0..self.lhs.count() {
             for j in 0..self.rhs.strips {
-                writer.line(format!("var sum_{i}_{j} = vec4<f32>();"));
+                writer.line(format_args!("var sum_{i}_{j} = vec4<f32>();"));
             }
         }
         let k = self.kernel.problem.k;
@@ -296,11 +296,14 @@ impl<'a, 'b> Body<'a, 'b> {
         let (rows, columns) = (self.lhs.threads, self.rhs.threads);
         if rows.is_multiple_of(4) && columns.is_multiple_of(8) && columns > 8 {
             let blocks = columns / 8;
-            writer.line(format!("let thread_row = (thread / {}u) * 4u + (thread / 8u) % 4u;", 32 * blocks));
-            writer.line(format!("let thread_column = ((thread / 32u) % {blocks}u) * 8u + thread % 8u;"));
+            writer.line(format_args!(
+                "let thread_row = (thread / {}u) * 4u + (thread / 8u) % 4u;",
+                32 * blocks
+            ));
+            writer.line(format_args!("let thread_column = ((thread / 32u) % {blocks}u) * 8u + thread % 8u;"));
         } else {
-            writer.line(format!("let thread_row = thread / {columns}u;"));
-            writer.line(format!("let thread_column = thread % {columns}u;"));
+            writer.line(format_args!("let thread_row = thread / {columns}u;"));
+            writer.line(format_args!("let thread_column = thread % {columns}u;"));
         }
     }
 
@@ -325,11 +328,14 @@ impl<'a, 'b> Body<'a, 'b> {
         writer.line("var term = first_term;");
         let odd = !self.kernel.problem.k.is_multiple_of(4);
         for terms in if odd { &[4, 1][..] } else { &[4][..] } {
-            writer.block(format!("for (; term + {}u < end_term; term += {terms}u)", terms - 1), |writer| {
-                self.lhs.load(writer, "term", *terms, 0);
-                self.rhs.load(writer, "term", *terms, 0);
-                self.multiply(writer, *terms);
-            });
+            writer.block(
+                format_args!("for (; term + {}u < end_term; term += {terms}u)", terms - 1),
+                |writer| {
+                    self.lhs.load(writer, "term", *terms, 0);
+                    self.rhs.load(writer, "term", *terms, 0);
+                    self.multiply(writer, *terms);
+                },
+            );
         }
     }
 
@@ -340,7 +346,7 @@ impl<'a, 'b> Body<'a, 'b> {
                 let left = self.lhs.value(i, t, terms);
                 for j in 0..self.rhs.strips {
                     let right = self.rhs.four(4 * j, t, terms);
-                    writer.line(format!("sum_{i}_{j} = fma(vec4<f32>({left}), {right}, sum_{i}_{j});"));
+                    writer.line(format_args!("sum_{i}_{j} = fma(vec4<f32>({left}), {right}, sum_{i}_{j});"));
                 }
             }
         }
@@ -360,11 +366,11 @@ impl<'a, 'b> Body<'a, 'b> {
                         let value = format!("sum_{i}_{j}");
                         let inside = self.rhs.edge().then(|| format!("{column} < {columns}u"));
                         writer.open(inside.map_or_else(String::new, |inside| format!("if ({inside})")));
-                        writer.line(format!("let row = {};", self.lhs.position(i)));
-                        writer.line(format!("let column = {column};"));
+                        writer.line(format_args!("let row = {};", self.lhs.position(i)));
+                        writer.line(format_args!("let column = {column};"));
                         let value =
                             if lanes == 4 { value } else { format!("{value}.{}", COMPONENTS[c as usize]) };
-                        writer.line(format!("let value = {value};"));
+                        writer.line(format_args!("let value = {value};"));
                         finish(writer, self.kernel, parts, lanes, "value");
                         writer.close();
                     }
