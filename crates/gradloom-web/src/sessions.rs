@@ -109,7 +109,7 @@ impl Sessions {
     }
 
     /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding, workgroups along an axis, bytes of a buffer,
-    /// alignment of offsets, whether it has f16, whether it is software.
+    /// whether it is software.
     pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
         let limits = Limits {
             invocations: arguments.index()? as u32,
@@ -120,8 +120,6 @@ impl Sessions {
             ..Limits::portable()
         };
         let buffer_bytes = arguments.index()?;
-        // Offsets are multiples of 256, which is what any GPU grants; f16 is not used in pages yet.
-        let (_alignment, _f16) = (arguments.index()?, arguments.bool()?);
         let software = arguments.bool()?;
         self.limits = Some((Limits { software, ..limits }, buffer_bytes));
         Ok(0)
@@ -307,6 +305,17 @@ impl Sessions {
             Kind::Train(train) => Ok(train.lr()),
             Kind::Forward(_) => Err(misuse("the program does not train")),
         }
+    }
+
+    /// Steps so far, which the schedule and random numbers follow; as many as are given, if that is not negative.
+    pub(crate) fn steps(&mut self, program: usize, set: f64) -> Result<usize> {
+        let Kind::Train(train) = &mut self.program(program)?.kind else {
+            return Err(misuse("the program does not train"));
+        };
+        if set >= 0.0 {
+            train.set_attempted_steps(set as u64);
+        }
+        Ok(train.attempted_steps() as usize)
     }
 
     /// Where parameters and states are.

@@ -149,8 +149,17 @@ impl<'a, 'b> Rows<'a, 'b> {
     fn write(mut self, label: &str) -> Dispatch {
         let RowSchedule { lanes, slots, steps, each, groups } = self.schedule;
         let (rows, columns) = (self.body.rows, self.body.columns);
-        self.source.line(format_args!("let lane = local % {lanes}u;"));
-        self.source.line(format_args!("let slot = local / {lanes}u;"));
+        // Written so that compilers see that all invocations of a lane's loops make as many turns.
+        match lanes {
+            1 => {
+                self.source.line("let lane = 0u;");
+                self.source.line("let slot = local;");
+            }
+            _ => {
+                self.source.line(format!("let lane = local % {lanes}u;"));
+                self.source.line(format!("let slot = local / {lanes}u;"));
+            }
+        }
         if self.schedule.unrolled() {
             for k in 0..each {
                 let column = format!("lane + {}u", k * lanes);
