@@ -1,4 +1,4 @@
-// Builds dist/. In: src, and the wasm modules that `cargo xtask web` leaves in target/web (or the folder given by --wasm). Out:
+// Builds dist/. In: src, and the wasm modules that wasm.mjs leaves in target/web (or the folder given by --wasm). Out:
 // index.js and worker.js, minified; types; the modules after wasm-opt; the sizes of all, checked against the budget.
 // Options: --wasm FOLDER, --without-wasm (face and types only), --no-opt (skips wasm-opt, for quick turns).
 
@@ -29,7 +29,7 @@ if (!args.includes('--without-wasm')) {
   for (const name of ['gradloom.wasm', 'gradloom-cpu.wasm']) {
     const from = join(wasm, name);
     if (!existsSync(from)) {
-      console.error(`${name} is missing: run \`cargo xtask web\` first, or give --wasm FOLDER or --without-wasm`);
+      console.error(`${name} is missing: run \`npm run wasm\` first, or give --wasm FOLDER or --without-wasm`);
       process.exit(1);
     }
     if (args.includes('--no-opt')) {

@@ -15,7 +15,3 @@ mod model;
 mod optimizer;
 mod report;
 mod sessions;
-
-/// The table of ops as a TypeScript module, which `cargo xtask web` writes for the scripts.
-#[cfg(not(target_arch = "wasm32"))]
-pub const TYPESCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/ops.ts"));
