@@ -53,7 +53,7 @@ pub(super) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
 
 fn iota(ty: &Type, axis: usize) -> HostTensor {
     let mut values = Vec::with_capacity(ty.elements());
-    indices::each_index(&ty.shape, |index| values.push(index[axis] as f64));
+    indices::each_index(&ty.shape, &mut |index| values.push(index[axis] as f64));
     HostTensor::from_f64(ty.clone(), values)
 }
 
