@@ -301,6 +301,12 @@ pub extern "C" fn lr(program: usize) -> f64 {
     with(|module| module.sessions.lr(program)).unwrap_or(f64::NAN)
 }
 
+/// Steps that a training program was asked for so far; as many as are given, if that is not negative.
+#[unsafe(no_mangle)]
+pub extern "C" fn steps(program: usize, set: f64) -> i32 {
+    answer(|module| module.sessions.steps(program, set))
+}
+
 /// Where parameters and states are, as JSON.
 #[unsafe(no_mangle)]
 pub extern "C" fn store(session: usize) -> i32 {

@@ -15,6 +15,12 @@ use std::ops::Range;
 const UNROLLED: usize = 8;
 /// Partial results of a column, at most.
 const MOST_PARTIALS: usize = 128;
+/// The same on a software device, which has few threads.
+const FEW_PARTIALS: usize = 16;
+/// Rows from which on an invocation of a software device takes whole ones.
+const ROWS_ALONE: usize = 32;
+/// Invocations that a software device runs at once: lanes of its vectors.
+const VECTOR: usize = 8;
 /// Lanes that add up the partial results of a column.
 const FINISHING_LANES: usize = 8;
 
@@ -36,10 +42,20 @@ pub(crate) struct RowSchedule {
 impl RowSchedule {
     pub(crate) fn new(body: &Body, limits: &Limits) -> Self {
         let workgroup = WORKGROUP.min(limits.invocations) as usize;
-        let lanes = body.columns.div_ceil(4).next_power_of_two().clamp(1, workgroup);
-        let slots = workgroup / lanes;
+        // A software device runs a workgroup's invocations one after the other, a few at a time, and goes from one to the next at each barrier: there,
+        // invocations that share nothing are many times faster, as long as there are enough rows for all of its vectors and threads.
+        let alone = limits.software && body.rows >= ROWS_ALONE;
+        let lanes = match alone {
+            true => 1,
+            false => body.columns.div_ceil(4).next_power_of_two().clamp(1, workgroup),
+        };
+        let sums = reduces_columns(body);
+        let (slots, partials) = match alone && sums {
+            true => (VECTOR, FEW_PARTIALS),
+            false => (workgroup / lanes, MOST_PARTIALS),
+        };
         let turns = body.rows.div_ceil(slots);
-        let steps = if reduces_columns(body) { turns.div_ceil(MOST_PARTIALS).max(1) } else { 1 };
+        let steps = if sums { turns.div_ceil(partials).max(1) } else { 1 };
         Self { lanes, slots, steps, each: body.columns.div_ceil(lanes), groups: turns.div_ceil(steps) }
     }
 
@@ -133,8 +149,17 @@ impl<'a, 'b> Rows<'a, 'b> {
     fn write(mut self, label: &str) -> Dispatch {
         let RowSchedule { lanes, slots, steps, each, groups } = self.schedule;
         let (rows, columns) = (self.body.rows, self.body.columns);
-        self.source.line(format_args!("let lane = local % {lanes}u;"));
-        self.source.line(format_args!("let slot = local / {lanes}u;"));
+        // Written so that compilers see that all invocations of a lane's loops make as many turns.
+        match lanes {
+            1 => {
+                self.source.line("let lane = 0u;");
+                self.source.line("let slot = local;");
+            }
+            _ => {
+                self.source.line(format!("let lane = local % {lanes}u;"));
+                self.source.line(format!("let slot = local / {lanes}u;"));
+            }
+        }
         if self.schedule.unrolled() {
             for k in 0..each {
                 let column = format!("lane + {}u", k * lanes);
@@ -553,7 +578,7 @@ impl<'a, 'b> Rows<'a, 'b> {
             }
             return;
         }
-        // More than 8 positions of a lane: so there is one slot, and no barrier.
+        // More than 8 positions of a lane: so there is one slot, and no barrier, or one lane, and all make as many turns.
         let columns = self.body.columns;
         self.source.line(format_args!("for (var column = lane; column < {columns}u; column += {lanes}u) {{"));
         f(self, 0, "column");

@@ -214,7 +214,10 @@ impl Maker {
 
     fn splat(&mut self, ty: &Type, value: f64) -> ValueId {
         let kind = OpKind::Constant { ty: ty.clone(), data: Literal::Splat(Number::of(ty.dtype, value)) };
-        self.add(kind, &[], value.abs().min(BOUND)).expect("of a known size")
+        // Whatever its size: there is a value of this type.
+        let value_of = self.graph.add(kind, &[], None).expect("the type is that of a value")[0];
+        self.bounds.insert(value_of, value.abs().min(BOUND));
+        value_of
     }
 
     /// An i32 scalar below `bound`.

@@ -1,0 +1,60 @@
+// Builds dist/. In: src, and the wasm modules that `cargo xtask web` leaves in target/web (or the folder given by --wasm). Out:
+// index.js and worker.js, minified; types; the modules after wasm-opt; the sizes of all, checked against the budget.
+// Options: --wasm FOLDER, --without-wasm (face and types only), --no-opt (skips wasm-opt, for quick turns).
+
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { build } from 'esbuild';
+
+const BUDGET = 350 * 1024;
+const at = (name) => fileURLToPath(new URL(name, import.meta.url));
+const args = process.argv.slice(2);
+const option = (name) => (args.includes(name) ? args[args.indexOf(name) + 1] : undefined);
+const wasm = option('--wasm') ?? at('../target/web');
+const node = (...words) => execFileSync(process.execPath, words, { cwd: at('.'), stdio: 'inherit' });
+
+node('generate.mjs');
+rmSync(at('dist'), { recursive: true, force: true });
+mkdirSync(at('dist'));
+node('node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json');
+await build({
+  entryPoints: [at('src/index.ts'), at('src/worker.ts')], outdir: at('dist'),
+  bundle: true, minify: true, format: 'esm', target: 'es2022', legalComments: 'none', logLevel: 'warning',
+});
+
+if (!args.includes('--without-wasm')) {
+  for (const name of ['gradloom.wasm', 'gradloom-cpu.wasm']) {
+    const from = join(wasm, name);
+    if (!existsSync(from)) {
+      console.error(`${name} is missing: run \`cargo xtask web\` first, or give --wasm FOLDER or --without-wasm`);
+      process.exit(1);
+    }
+    if (args.includes('--no-opt')) {
+      copyFileSync(from, at(`dist/${name}`));
+    } else {
+      const features = ['bulk-memory', 'mutable-globals', 'nontrapping-float-to-int', 'sign-ext', 'simd', 'multivalue', 'reference-types'];
+      node('node_modules/binaryen/bin/wasm-opt', '-Oz', ...features.map((name) => `--enable-${name}`),
+        '--strip-debug', '--strip-producers', from, '-o', at(`dist/${name}`));
+    }
+  }
+}
+
+const size = (name) => {
+  const path = at(`dist/${name}`);
+  if (!existsSync(path)) return 0;
+  const bytes = readFileSync(path);
+  const packed = gzipSync(bytes, { level: 9 }).length;
+  console.log(`${name.padEnd(20)} ${String(bytes.length).padStart(9)} bytes ${String(packed).padStart(9)} gzip`);
+  return packed;
+};
+// What a visitor with WebGPU loads; the CPU's module is loaded instead of the other.
+const loaded = ['index.js', 'worker.js', 'gradloom.wasm'].map(size).reduce((a, b) => a + b, 0);
+size('gradloom-cpu.wasm');
+console.log(`${'loaded with WebGPU'.padEnd(36)} ${String(loaded).padStart(9)} gzip, of ${BUDGET}`);
+if (loaded > BUDGET) {
+  console.error('the package is over its budget');
+  process.exit(1);
+}

@@ -1,0 +1,219 @@
+// Forward programs. In: a forward function with one wildcard extent at most. Out: `run`, which compiles on demand. What always holds:
+// calls that come at once with a new extent compile it once; at most `maxCachedShapes` extents are kept, the rest leaves no
+// buffer; a replaced model makes them all compile again.
+
+import { fail, type GradloomError } from './errors.js';
+import type { Host } from './host.js';
+import { arrays, declared, filled, wildcard, type Declared, type InputDecls, type InputTensors, type Resolved, type TypedInputs } from './inputs.js';
+import type { Module, ParamTree } from './module.js';
+import { failed, runResult, type RunResult } from './results.js';
+import { copied, downloadFlat, downloadTree, upload, type Model, type ParamValues } from './session.js';
+import { shown, traceFunction, type Results } from './tracing.js';
+import type { Inspection } from './inspect.js';
+import { inspectProgram } from './inspect.js';
+import type { Core } from './wasm.js';
+
+/** A forward function over a model. */
+export interface ForwardSpec<M extends Module, D extends InputDecls> {
+  /** Gives a tensor, an array of tensors, or a record of tensors. */
+  forward: (model: M, inputs: InputTensors<D>) => Results;
+  /** Inputs; one extent, the same in all, may be null. */
+  inputs: D;
+  /** Extents that are kept compiled; 8 if not given. */
+  maxCachedShapes?: number;
+}
+
+/** What a run can vary. */
+export interface RunOptions {
+  /** Cancels the run if it was not begun. */
+  signal?: AbortSignal;
+}
+
+/** Who owns the parameters that a forward function reads. */
+export interface Owner<M extends Module> {
+  readonly host: Host;
+  readonly core: Core;
+  /** The model now; it changes when it is replaced. */
+  model(): Model;
+  instance(): M;
+  destroyed(): boolean;
+  /** Whether the worker makes the parameters with the first program only. */
+  readonly late: boolean;
+}
+
+interface Variant {
+  program: number;
+  inputs: Resolved[];
+  results: string[];
+  captures: string[];
+}
+
+/** A compiled forward function. */
+export class CompiledForward<M extends Module = Module, D extends InputDecls = InputDecls> {
+  readonly #owner: Owner<M>;
+  readonly #spec: ForwardSpec<M, D>;
+  readonly #inputs: Declared[];
+  readonly #most: number;
+  /** By extent, the least recently used first; made for one session. */
+  #variants = new Map<number | null, Promise<Variant>>();
+  #session: number;
+  #gone = false;
+  /** Whether any program was. */
+  #compiled = false;
+  readonly #onDestroy: () => Promise<void>;
+
+  /** @internal */
+  constructor(owner: Owner<M>, spec: ForwardSpec<M, D>, onDestroy: () => Promise<void> = async () => undefined) {
+    this.#owner = owner;
+    this.#spec = spec;
+    this.#inputs = declared(spec.inputs);
+    this.#most = Math.max(1, spec.maxCachedShapes ?? 8);
+    this.#session = owner.model().session;
+    this.#onDestroy = onDestroy;
+  }
+
+  /** Names of the parameters. */
+  get paramNames(): readonly string[] {
+    return this.#owner.model().params.map(({ name }) => name);
+  }
+
+  /** The seed of the initial values. */
+  get seed(): number {
+    return this.#owner.model().seed;
+  }
+
+  /** Settles if the device is lost. */
+  get lost(): Promise<GradloomError> {
+    return this.#owner.host.client.lost;
+  }
+
+  /** @internal Whether one extent is open. */
+  get hasWildcard(): boolean {
+    return this.#inputs.some(({ shape }) => shape.includes(null));
+  }
+
+  /** Compiles for an extent of the wildcard (null where there is none), before a run needs it. */
+  async prepare(extent: number | null = null): Promise<void> {
+    await this.#variant(extent, new Error());
+  }
+
+  #variant(extent: number | null, site: Error): Promise<Variant> {
+    const { session } = this.#owner.model();
+    if (session !== this.#session) {
+      // The programs went with the model that was replaced.
+      this.#session = session;
+      this.#variants.clear();
+    }
+    let variant = this.#variants.get(extent);
+    this.#variants.delete(extent);
+    variant ??= this.#compile(extent, session, site);
+    this.#variants.set(extent, variant);
+    const made = variant;
+    made.catch(() => {
+      if (this.#variants.get(extent) === made) this.#variants.delete(extent);
+    });
+    while (this.#variants.size > this.#most) {
+      const [oldest, dropped] = this.#variants.entries().next().value!;
+      this.#variants.delete(oldest);
+      this.#release(dropped);
+    }
+    return variant;
+  }
+
+  #release(variant: Promise<Variant>): void {
+    const { client } = this.#owner.host;
+    variant.then(({ program }) => client.ask('release', { program })).catch(() => undefined);
+  }
+
+  async #compile(extent: number | null, session: number, site: Error): Promise<Variant> {
+    return shown(async () => {
+      const inputs = filled(this.#inputs, extent);
+      const { log, results, captures } = traceFunction<M, D>(this.#owner.core, {
+        model: this.#owner.instance(), inputs, run: this.#spec.forward, training: false, withoutValues: true,
+      });
+      const { client } = this.#owner.host;
+      const { program } = await client.ask('attach', { session, log }, [log.commands.buffer as ArrayBuffer], site);
+      this.#compiled = true;
+      return { program, inputs, results, captures };
+    });
+  }
+
+  /** Runs the function on these inputs, which are copied. */
+  async run(inputs: TypedInputs<D>, options: RunOptions = {}): Promise<RunResult> {
+    const site = new Error();
+    if (this.#gone || this.#owner.destroyed() || options.signal?.aborted) return { kind: 'aborted' };
+    let cancel: (() => void) | undefined;
+    try {
+      const variant = this.#variant(wildcard(this.#inputs, inputs), site);
+      // Taken now: the caller may write to its arrays while this waits.
+      const given = inputs as Readonly<Record<string, unknown>>;
+      const taken = copied(arrays(filled(this.#inputs, wildcard(this.#inputs, inputs)), given));
+      const { program, results, captures } = await variant;
+      if (this.#gone || options.signal?.aborted) return { kind: 'aborted' };
+      const { client } = this.#owner.host;
+      const reply = await client.ask('run', { program, inputs: taken.data }, taken.transfer, site, (id) => {
+        cancel = () => client.cancel(id);
+        options.signal?.addEventListener('abort', cancel, { once: true });
+      });
+      return reply.kind === 'completed' ? runResult(reply.outputs, results, captures) : { kind: 'aborted' };
+    } catch (thrown) {
+      return failed(thrown);
+    } finally {
+      if (cancel) options.signal?.removeEventListener('abort', cancel);
+    }
+  }
+
+  /** What was compiled for these inputs. */
+  async inspect(inputs: TypedInputs<D>): Promise<Inspection> {
+    const { program } = await this.#variant(wildcard(this.#inputs, inputs), new Error());
+    return inspectProgram(this.#owner.host.client, program);
+  }
+
+  /** tensorgrad's name of `inspect(inputs).graph`. */
+  async graphFor(inputs: TypedInputs<D>): Promise<string> {
+    return (await this.inspect(inputs)).graph;
+  }
+
+  /** Overwrites parameters: all of them, or with `partial` those that are given. They are shared with the training. */
+  async uploadParams(values: ParamValues, options: { partial?: boolean } = {}): Promise<void> {
+    const site = new Error();
+    await this.#store(site);
+    return upload(this.#owner.host, this.#owner.model(), values, options.partial ?? false, site);
+  }
+
+  /** The parameters in the form of the model. */
+  async downloadParams(): Promise<ParamTree<M>> {
+    const site = new Error();
+    await this.#store(site);
+    return downloadTree<M>(this.#owner.host, this.#owner.model(), site);
+  }
+
+  /** The parameters by name. */
+  async downloadParamsFlat(): Promise<Record<string, Float32Array>> {
+    const site = new Error();
+    await this.#store(site);
+    return downloadFlat(this.#owner.host, this.#owner.model(), site);
+  }
+
+  /** Sees to it that there are parameters: a model of its own has them with its first program. */
+  async #store(site: Error): Promise<void> {
+    if (!this.#owner.late || this.#compiled) return;
+    await (this.#variants.values().next().value ?? this.#variant(this.hasWildcard ? 1 : null, site));
+  }
+
+  /** Drops the compiled programs; runs that were not begun are aborted. */
+  async destroy(): Promise<void> {
+    if (this.#gone) return;
+    this.#gone = true;
+    for (const variant of this.#variants.values()) this.#release(variant);
+    this.#variants.clear();
+    await this.#onDestroy();
+  }
+
+  /** @internal Fails if the function cannot be compiled. */
+  async check(): Promise<this> {
+    if (!this.hasWildcard) await this.prepare();
+    if (this.#owner.destroyed()) throw fail('aborted', 'it was destroyed while it was compiled');
+    return this;
+  }
+}

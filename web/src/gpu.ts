@@ -1,0 +1,474 @@
+// The GPU, as the wasm module sees it: the imports `gpu.*`. In: a device of the browser; kernels, copies and clears that the module
+// describes. Out: buffers, pipelines, submissions, the bytes that a step left to be read. What always holds: no import waits;
+// equal sources are one pipeline, over all programs; a dropped program leaves no buffer and no pipeline that nobody else uses.
+
+import { fail, GradloomError } from './errors.js';
+import type { Core, GpuImports } from './wasm.js';
+
+// Numbers of the WebGPU specification, so that nothing is read from a global that a test has not.
+const USAGE = { mapRead: 0x1, copySource: 0x4, copyTarget: 0x8, storage: 0x80 } as const;
+const COMPUTE = 0x4;
+const READ = 0x1;
+
+/** Limits that are raised to what the adapter has. */
+const LIMITS = [
+  'maxBufferSize', 'maxStorageBufferBindingSize', 'maxStorageBuffersPerShaderStage', 'maxComputeInvocationsPerWorkgroup',
+  'maxComputeWorkgroupStorageSize', 'maxComputeWorkgroupSizeX', 'maxComputeWorkgroupSizeY', 'maxComputeWorkgroupSizeZ',
+  'maxComputeWorkgroupsPerDimension',
+] as const;
+
+/** A dispatch of a program. */
+interface Dispatch {
+  source: string;
+  label: string;
+  workgroups: [number, number, number];
+  entries: { buffer: GPUBuffer; offset: number; size: number; writable: boolean }[];
+  /** Made by `prepare`. */
+  pipeline?: GPUComputePipeline;
+  group?: GPUBindGroup;
+}
+
+interface Program {
+  once: Dispatch[];
+  dispatches: Dispatch[];
+  copies: { buffer: GPUBuffer; offset: number; bytes: number; to: number; late: boolean }[];
+  clears: { buffer: GPUBuffer; offset: number; bytes: number }[];
+  /** Copies that are not late happen before this dispatch; -1: after the last, as late ones do. */
+  pause: number;
+  stagingBytes: number;
+  /** Staging buffers that no ticket has. */
+  idle: GPUBuffer[];
+  /** Keys of pipelines that it holds. */
+  held: Set<string>;
+  ready: boolean;
+}
+
+interface Pipeline {
+  made: Promise<GPUComputePipeline>;
+  layout: GPUBindGroupLayout;
+  users: number;
+}
+
+interface Ticket {
+  program: number;
+  staging: GPUBuffer | null;
+}
+
+/** What is alive, for tests. */
+export interface GpuCounters {
+  liveBuffers: number;
+  liveBytes: number;
+  livePrograms: number;
+  livePipelines: number;
+  liveTickets: number;
+  submits: number;
+}
+
+/** Why there is no GPU. */
+export async function requestDevice(portable: boolean): Promise<{ adapter: GPUAdapter; device: GPUDevice }> {
+  const gpu = (globalThis.navigator as Navigator | undefined)?.gpu;
+  if (!gpu) throw fail('unsupported', 'this browser has no WebGPU here (no navigator.gpu)');
+  const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' }) ?? await gpu.requestAdapter();
+  if (!adapter) throw fail('unsupported', 'WebGPU has no adapter: the browser does not use this GPU');
+  const requiredLimits: Record<string, number> = {};
+  if (!portable) for (const name of LIMITS) requiredLimits[name] = adapter.limits[name];
+  try {
+    return { adapter, device: await adapter.requestDevice({ requiredLimits, label: 'gradloom' }) };
+  } catch (thrown) {
+    throw fail('unsupported', `WebGPU gave no device: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+  }
+}
+
+/** One device and what lives on it. */
+export class Gpu {
+  readonly device: GPUDevice;
+  readonly adapter: GPUAdapter;
+  readonly #buffers = new Map<number, GPUBuffer>();
+  readonly #programs = new Map<number, Program>();
+  readonly #tickets = new Map<number, Ticket>();
+  readonly #pipelines = new Map<string, Pipeline>();
+  readonly #layouts = new Map<string, { group: GPUBindGroupLayout; pipeline: GPUPipelineLayout }>();
+  #nextId = 0;
+  #live = 0;
+  #liveBytes = 0;
+  #submits = 0;
+  #fault: GradloomError | null = null;
+  #lost: GradloomError | null = null;
+  #destroyed = false;
+  /** Settles with the error when the device is lost, and never when it was destroyed by us. */
+  readonly lost: Promise<GradloomError>;
+
+  constructor(adapter: GPUAdapter, device: GPUDevice) {
+    this.adapter = adapter;
+    this.device = device;
+    device.addEventListener('uncapturederror', (event) => {
+      event.preventDefault();
+      this.#fault ??= describe((event as GPUUncapturedErrorEvent).error);
+    });
+    this.lost = new Promise((resolve) => {
+      void device.lost.then((info) => {
+        if (this.#destroyed) return;
+        this.#lost = fail('lost', `the GPU device was lost: ${info.message || info.reason || 'no reason given'}`,
+          'compile again, and upload the parameters that were kept');
+        resolve(this.#lost);
+      });
+    });
+  }
+
+  /** The error of a lost device. */
+  get lostError(): GradloomError | null {
+    return this.#lost;
+  }
+
+  /** What the device is, in words. */
+  get name(): string {
+    const { vendor, architecture, device, description } = this.adapter.info;
+    return [vendor, architecture, device, description].filter(Boolean).join(' ') || 'WebGPU';
+  }
+
+  /** The numbers of the `limits` export. */
+  limits(): number[] {
+    const { limits } = this.device;
+    const software = /swiftshader|llvmpipe|lavapipe|basic render|warp/i.test(this.name)
+      || ((this.adapter.info as { isFallbackAdapter?: boolean }).isFallbackAdapter ?? false);
+    return [
+      limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupStorageSize,
+      limits.maxStorageBuffersPerShaderStage, limits.maxStorageBufferBindingSize,
+      limits.maxComputeWorkgroupsPerDimension, limits.maxBufferSize, software ? 1 : 0,
+    ];
+  }
+
+  /** What is alive. */
+  counters(): GpuCounters {
+    return {
+      liveBuffers: this.#live, liveBytes: this.#liveBytes, livePrograms: this.#programs.size,
+      livePipelines: this.#pipelines.size, liveTickets: this.#tickets.size, submits: this.#submits,
+    };
+  }
+
+  /** The imports of an instance. */
+  imports(core: () => Core): GpuImports {
+    return {
+      buffer: (bytes) => {
+        const id = this.#nextId++;
+        const usage = USAGE.storage | USAGE.copySource | USAGE.copyTarget;
+        this.#buffers.set(id, this.#make(bytes >>> 0, usage, `store ${id}`));
+        return id;
+      },
+      drop_buffer: (id) => {
+        const buffer = this.#buffers.get(id);
+        if (buffer) this.#unmake(buffer);
+        this.#buffers.delete(id);
+      },
+      write: (buffer, offset, ptr, len) => {
+        this.device.queue.writeBuffer(this.#buffer(buffer), offset >>> 0, core().bytes(ptr >>> 0, len >>> 0));
+      },
+      program: () => {
+        const id = this.#nextId++;
+        this.#programs.set(id, {
+          once: [], dispatches: [], copies: [], clears: [], pause: -1, stagingBytes: 0, idle: [], held: new Set(), ready: false,
+        });
+        return id;
+      },
+      drop_program: (id) => this.#dropProgram(id),
+      dispatch: (program, once, sourcePtr, sourceLen, labelPtr, labelLen, x, y, z, entriesPtr, count) => {
+        const words = core().words(entriesPtr >>> 0, 4 * count);
+        const entries: Dispatch['entries'] = [];
+        for (let i = 0; i < 4 * count; i += 4) {
+          entries.push({
+            buffer: this.#buffer(words[i]!), offset: words[i + 1]!, size: words[i + 2]!, writable: words[i + 3] !== 0,
+          });
+        }
+        const { once: first, dispatches } = this.#program(program);
+        (once ? first : dispatches).push({
+          source: core().string(sourcePtr >>> 0, sourceLen), label: core().string(labelPtr >>> 0, labelLen),
+          workgroups: [x, y, z], entries,
+        });
+      },
+      copy: (program, buffer, offset, bytes, to, late) => {
+        this.#program(program).copies.push({
+          buffer: this.#buffer(buffer), offset: offset >>> 0, bytes: bytes >>> 0, to: to >>> 0, late: late !== 0,
+        });
+      },
+      staging: (program, bytes) => { this.#program(program).stagingBytes = bytes >>> 0; },
+      pause: (program, dispatch) => { this.#program(program).pause = dispatch; },
+      clear: (program, buffer, offset, bytes) => {
+        this.#program(program).clears.push({ buffer: this.#buffer(buffer), offset: offset >>> 0, bytes: bytes >>> 0 });
+      },
+      submit: (program) => this.#submit(program),
+      drop_ticket: (id) => this.#dropTicket(id),
+    };
+  }
+
+  #buffer(id: number): GPUBuffer {
+    const buffer = this.#buffers.get(id);
+    if (!buffer) throw fail('internal', `there is no GPU buffer ${id}`);
+    return buffer;
+  }
+
+  #program(id: number): Program {
+    const program = this.#programs.get(id);
+    if (!program) throw fail('internal', `there is no GPU program ${id}`);
+    return program;
+  }
+
+  #make(size: number, usage: number, label: string): GPUBuffer {
+    const buffer = this.device.createBuffer({ size: Math.max(4, Math.ceil(size / 4) * 4), usage, label });
+    this.#live++;
+    this.#liveBytes += buffer.size;
+    return buffer;
+  }
+
+  #unmake(buffer: GPUBuffer): void {
+    this.#live--;
+    this.#liveBytes -= buffer.size;
+    buffer.destroy();
+  }
+
+  /** Runs calls that make buffers; rejects if the device refuses one of them. */
+  async guarded<R>(calls: () => R): Promise<R> {
+    this.device.pushErrorScope('out-of-memory');
+    this.device.pushErrorScope('validation');
+    let result: R;
+    let errors: (GPUError | null)[];
+    try {
+      result = calls();
+    } finally {
+      // Both are popped before anything else can push.
+      errors = [];
+      const popped = [this.device.popErrorScope(), this.device.popErrorScope()];
+      for (const scope of popped) scope.then((error) => errors.push(error), () => undefined);
+      await Promise.allSettled(popped);
+    }
+    for (const error of errors) if (error) throw describe(error);
+    return result;
+  }
+
+  /** Makes a program's pipelines and bind groups, and runs what runs once. */
+  async prepare(id: number): Promise<void> {
+    const program = this.#program(id);
+    const all = [...program.once, ...program.dispatches];
+    const used = all.map((dispatch) => this.#pipeline(program, dispatch));
+    const made = await Promise.allSettled(used.map(({ made }) => made));
+    if (this.#lost) throw this.#lost;
+    if (!this.#programs.has(id)) throw fail('aborted', 'the program was dropped while it was compiled');
+    made.forEach((result, i) => {
+      if (result.status === 'rejected') throw result.reason;
+      all[i]!.pipeline = result.value;
+    });
+    await this.guarded(() => {
+      all.forEach((dispatch, i) => {
+        dispatch.group = this.device.createBindGroup({
+          label: dispatch.label,
+          layout: used[i]!.layout,
+          entries: dispatch.entries.map(({ buffer, offset, size }, binding) => ({
+            binding, resource: { buffer, offset, size },
+          })),
+        });
+      });
+      if (program.once.length > 0) {
+        const encoder = this.device.createCommandEncoder({ label: 'once' });
+        this.#pass(encoder, program.once, 0, program.once.length);
+        this.device.queue.submit([encoder.finish()]);
+        program.once = [];
+      }
+    });
+    program.ready = true;
+  }
+
+  #layout(entries: Dispatch['entries']): { key: string; group: GPUBindGroupLayout; pipeline: GPUPipelineLayout } {
+    const key = entries.map(({ writable }) => (writable ? 'w' : 'r')).join('');
+    let layout = this.#layouts.get(key);
+    if (!layout) {
+      const group = this.device.createBindGroupLayout({
+        label: key,
+        entries: entries.map(({ writable }, binding) => ({
+          binding, visibility: COMPUTE, buffer: { type: writable ? 'storage' : 'read-only-storage' },
+        })),
+      });
+      layout = { group, pipeline: this.device.createPipelineLayout({ bindGroupLayouts: [group] }) };
+      this.#layouts.set(key, layout);
+    }
+    return { key, ...layout };
+  }
+
+  #pipeline(program: Program, dispatch: Dispatch): Pipeline {
+    const layout = this.#layout(dispatch.entries);
+    const key = `${layout.key}\n${dispatch.source}`;
+    let pipeline = this.#pipelines.get(key);
+    if (!pipeline) {
+      pipeline = { made: this.#compile(dispatch, layout.pipeline), layout: layout.group, users: 0 };
+      this.#pipelines.set(key, pipeline);
+      // One that failed is not kept for others.
+      pipeline.made.catch(() => this.#pipelines.delete(key));
+    }
+    if (!program.held.has(key)) {
+      program.held.add(key);
+      pipeline.users++;
+    }
+    return pipeline;
+  }
+
+  async #compile({ source, label }: Dispatch, layout: GPUPipelineLayout): Promise<GPUComputePipeline> {
+    // The pipeline's own error says what is wrong with the module: this scope only keeps it from being reported twice.
+    this.device.pushErrorScope('validation');
+    const module = this.device.createShaderModule({ code: source, label });
+    const scope = this.device.popErrorScope();
+    try {
+      const [made] = await Promise.all([
+        this.device.createComputePipelineAsync({ label, layout, compute: { module } }), scope,
+      ]);
+      return made;
+    } catch (thrown) {
+      await scope.catch(() => undefined);
+      const info = await module.getCompilationInfo().catch(() => null);
+      const notes = (info?.messages ?? []).filter(({ type }) => type === 'error')
+        .map(({ message, lineNum, linePos }) => `${lineNum}:${linePos}: ${message}`);
+      throw new GradloomError({
+        kind: 'device', notes,
+        message: `the kernel \`${label}\` did not compile: ${thrown instanceof Error ? thrown.message : String(thrown)}`,
+      });
+    }
+  }
+
+  #pass(encoder: GPUCommandEncoder, dispatches: readonly Dispatch[], from: number, to: number): void {
+    const pass = encoder.beginComputePass();
+    let last: GPUComputePipeline | undefined;
+    for (let i = from; i < to; i++) {
+      const { pipeline, group, workgroups } = dispatches[i]!;
+      if (pipeline !== last) pass.setPipeline(pipeline!);
+      last = pipeline;
+      pass.setBindGroup(0, group!);
+      pass.dispatchWorkgroups(workgroups[0], workgroups[1], workgroups[2]);
+    }
+    pass.end();
+  }
+
+  #submit(id: number): number {
+    const program = this.#program(id);
+    if (!program.ready) throw fail('internal', 'a program was run before its pipelines were made');
+    const staging = program.stagingBytes === 0 ? null
+      : program.idle.pop() ?? this.#make(program.stagingBytes, USAGE.mapRead | USAGE.copyTarget, 'staging');
+    const encoder = this.device.createCommandEncoder();
+    for (const { buffer, offset, bytes } of program.clears) {
+      if (bytes > 0) encoder.clearBuffer(buffer, offset, bytes);
+    }
+    const all = program.dispatches;
+    const pause = program.pause < 0 ? all.length : Math.min(program.pause, all.length);
+    const copy = (wanted: boolean) => {
+      if (!staging) return;
+      for (const { buffer, offset, bytes, to, late } of program.copies) {
+        if (late === wanted && bytes > 0) encoder.copyBufferToBuffer(buffer, offset, staging, to, bytes);
+      }
+    };
+    this.#pass(encoder, all, 0, pause);
+    copy(false);
+    if (pause < all.length) this.#pass(encoder, all, pause, all.length);
+    copy(true);
+    this.device.queue.submit([encoder.finish()]);
+    this.#submits++;
+    const ticket = this.#nextId++;
+    this.#tickets.set(ticket, { program: id, staging });
+    return ticket;
+  }
+
+  /** Gives a ticket's staging buffer back. */
+  #dropTicket(id: number): void {
+    const ticket = this.#tickets.get(id);
+    if (!ticket) return;
+    this.#tickets.delete(id);
+    if (!ticket.staging) return;
+    const program = this.#programs.get(ticket.program);
+    if (program && ticket.staging.mapState === 'unmapped') program.idle.push(ticket.staging);
+    else this.#unmake(ticket.staging);
+  }
+
+  /** Waits for a ticket and hands over the bytes that its step left; they are valid inside `use` only. */
+  async read(id: number, use: (bytes: Uint8Array) => void): Promise<void> {
+    const ticket = this.#tickets.get(id);
+    if (!ticket) throw fail('internal', `there is no ticket ${id}`);
+    const { staging } = ticket;
+    if (staging) {
+      try {
+        await staging.mapAsync(READ);
+      } catch (thrown) {
+        throw this.#lost ?? this.#fault ?? fail(this.#destroyed || !this.#programs.has(ticket.program) ? 'aborted' : 'device',
+          `the results could not be read: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+      }
+      try {
+        if (!this.#fault) use(new Uint8Array(staging.getMappedRange()));
+      } finally {
+        staging.unmap();
+      }
+    } else {
+      await this.done();
+    }
+    this.#dropTicket(id);
+    if (this.#lost) throw this.#lost;
+    const fault = this.#fault;
+    this.#fault = null;
+    if (fault) throw fault;
+  }
+
+  /** Settles when all that was submitted is done. */
+  async done(): Promise<void> {
+    await this.device.queue.onSubmittedWorkDone();
+    if (this.#lost) throw this.#lost;
+  }
+
+  /** Copies of ranges of buffers, as they are after all that was submitted. */
+  async ranges(list: readonly { buffer: number; at: number; bytes: number }[]): Promise<ArrayBuffer[]> {
+    const starts: number[] = [];
+    let total = 0;
+    for (const { bytes } of list) {
+      starts.push(total);
+      total += Math.ceil(bytes / 4) * 4;
+    }
+    if (total === 0) return list.map(() => new ArrayBuffer(0));
+    const staging = this.#make(total, USAGE.mapRead | USAGE.copyTarget, 'download');
+    try {
+      const encoder = this.device.createCommandEncoder({ label: 'download' });
+      list.forEach(({ buffer, at, bytes }, i) => {
+        if (bytes > 0) encoder.copyBufferToBuffer(this.#buffer(buffer), at, staging, starts[i]!, Math.ceil(bytes / 4) * 4);
+      });
+      this.device.queue.submit([encoder.finish()]);
+      await staging.mapAsync(READ).catch((thrown: unknown) => {
+        throw this.#lost ?? fail('device', `the parameters could not be read: ${String(thrown)}`);
+      });
+      const mapped = staging.getMappedRange();
+      return list.map(({ bytes }, i) => mapped.slice(starts[i]!, starts[i]! + bytes));
+    } finally {
+      this.#unmake(staging);
+    }
+  }
+
+  #dropProgram(id: number): void {
+    const program = this.#programs.get(id);
+    if (!program) return;
+    this.#programs.delete(id);
+    for (const buffer of program.idle) this.#unmake(buffer);
+    for (const [ticket, { program: owner }] of this.#tickets) if (owner === id) this.#dropTicket(ticket);
+    for (const key of program.held) {
+      const pipeline = this.#pipelines.get(key);
+      if (pipeline && --pipeline.users === 0) this.#pipelines.delete(key);
+    }
+  }
+
+  /** Drops everything, and the device. */
+  destroy(): void {
+    this.#destroyed = true;
+    for (const id of [...this.#programs.keys()]) this.#dropProgram(id);
+    for (const buffer of this.#buffers.values()) this.#unmake(buffer);
+    this.#buffers.clear();
+    this.#layouts.clear();
+    this.device.destroy();
+  }
+}
+
+/** An error of the device. */
+function describe(error: GPUError): GradloomError {
+  const memory = typeof GPUOutOfMemoryError !== 'undefined' && error instanceof GPUOutOfMemoryError;
+  return memory
+    ? fail('device', `the GPU has not enough memory: ${error.message}`, 'a smaller batch needs less')
+    : fail('device', `the GPU refused: ${error.message}`);
+}

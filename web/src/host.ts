@@ -1,0 +1,110 @@
+// Where things run. In: files of the package, and which device is wanted. Out: the wasm module (compiled once), the instance that traces
+// on the caller's thread, and workers that are ready. What always holds: a worker that could not be started is gone; the choice
+// of a device is told.
+
+import { fail, GradloomError } from './errors.js';
+import { Client, type Port } from './protocol.js';
+import { isWebGPUAvailable } from './webgpu.js';
+import { Core, loadModule, type WasmSource } from './wasm.js';
+
+/** Where the package's files are, when they are not beside the script. */
+export interface Files {
+  /** gradloom.wasm. */
+  wasm?: WasmSource;
+  /** gradloom-cpu.wasm. */
+  cpuWasm?: WasmSource;
+  /** worker.js, or a function that starts it. */
+  worker?: string | URL | (() => Port);
+}
+
+/** Which device is wanted. */
+export type Device = 'auto' | 'webgpu' | 'cpu';
+
+let files: Files = {};
+const modules = new Map<'webgpu' | 'cpu', Promise<WebAssembly.Module>>();
+let tracing: Promise<Core> | null = null;
+
+/** Says where the files are; before anything is compiled. */
+export function configure(where: Files): void {
+  files = { ...files, ...where };
+  modules.clear();
+  tracing = null;
+}
+
+/** The module for a device, compiled once. */
+export function moduleFor(device: 'webgpu' | 'cpu'): Promise<WebAssembly.Module> {
+  let module = modules.get(device);
+  if (!module) {
+    // Bundlers look for exactly this form.
+    module = device === 'cpu'
+      ? loadModule(files.cpuWasm ?? new URL('./gradloom-cpu.wasm', import.meta.url))
+      : loadModule(files.wasm ?? new URL('./gradloom.wasm', import.meta.url));
+    modules.set(device, module);
+    module.catch(() => modules.delete(device));
+  }
+  return module;
+}
+
+/** The instance that traces, on this thread. */
+export function tracingCore(device: Device = 'auto'): Promise<Core> {
+  if (!tracing) {
+    tracing = moduleFor(firstChoice(device)).then((module) => Core.create(module));
+    tracing.catch(() => { tracing = null; });
+  }
+  return tracing.then((core) => {
+    // After a trap the next trace has a fresh one.
+    if (!core.dead) return core;
+    tracing = null;
+    return tracingCore(device);
+  });
+}
+
+function firstChoice(device: Device): 'webgpu' | 'cpu' {
+  if (device !== 'auto') return device;
+  // Without any worker files were given, the CPU's module may be the only one (node).
+  if (files.cpuWasm !== undefined && files.wasm === undefined) return 'cpu';
+  return isWebGPUAvailable() || typeof window === 'undefined' ? 'webgpu' : 'cpu';
+}
+
+/** A worker that is ready. */
+export interface Host {
+  client: Client;
+  device: 'webgpu' | 'cpu';
+  /** The device in words. */
+  name: string;
+}
+
+function startWorker(): Port {
+  const { worker } = files;
+  if (typeof worker === 'function') return worker();
+  if (typeof Worker === 'undefined') throw fail('unsupported', 'there are no workers here', 'trace() and traceForward() need none');
+  // Bundlers look for exactly this form.
+  if (worker === undefined) return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }) as unknown as Port;
+  return new Worker(worker, { type: 'module' }) as unknown as Port;
+}
+
+async function startOn(device: 'webgpu' | 'cpu', portable: boolean): Promise<Host> {
+  const client = new Client(startWorker());
+  try {
+    // The device is asked for while the module is fetched.
+    const started = client.ask('start', { device, portable });
+    const loaded = moduleFor(device).then((module) => client.ask('load', { module }));
+    const [{ device: name }] = await Promise.all([started, loaded]);
+    return { client, device, name };
+  } catch (thrown) {
+    void client.close(0);
+    throw thrown;
+  }
+}
+
+/** Starts a worker with a device; `auto` is WebGPU, or the CPU where there is none. */
+export async function startHost(device: Device, portable: boolean): Promise<Host> {
+  if (device !== 'auto') return startOn(device, portable);
+  if (!isWebGPUAvailable()) return startOn('cpu', portable);
+  try {
+    return await startOn('webgpu', portable);
+  } catch (thrown) {
+    if (thrown instanceof GradloomError && thrown.kind === 'unsupported') return startOn('cpu', portable);
+    throw thrown;
+  }
+}

@@ -1,0 +1,50 @@
+// The package's face: what users import.
+
+import { own } from './origin.js';
+import * as functions from './generated/functions.js';
+import * as layers from './nn.js';
+import * as named from './ops.js';
+import { call, Tensor } from './tensor.js';
+import { Module } from './module.js';
+
+own([...Object.values(functions), ...Object.values(named), ...Object.values(layers), Tensor, Module, call]);
+
+// Ops: the table's as functions, except where tensorgrad's names or arguments are others.
+export * from './generated/functions.js';
+export {
+  add, arange, argmax, argmin, attention, capture, categorical, clamp, concat, constant, crossEntropy, div, dropout, embedding, equal,
+  flatten, full, gelu, greater, leakyRelu, less, logSoftmax, matmul, max, mean, mergeHeads, min, mul, narrow, nllLoss, oneHot, ones,
+  permute, randn, reshape, rope, softmax, softmaxCausal, softplus, split, splitHeads, stack, stopGradient, sub, sum, swapAxes,
+  takeAlongAxis, where, whereCausal, zeros,
+  type LossOptions, type ReduceOptions, type ReduceOptions as ReduceOpts,
+} from './ops.js';
+export { Tensor, type TensorOps } from './tensor.js';
+export type { Data, Dtype } from './dtype.js';
+
+// Models.
+export { Module, type NamedParam, type Param, type ParamOptions, type ParamTree } from './module.js';
+export { init, type Init, type Init as InitSpec } from './init.js';
+export {
+  CausalSelfAttention, Dropout, Embedding, LayerNorm, Linear, RMSNorm,
+  type EmbeddingOptions, type LinearOptions, type NormOptions, type WeightOptions,
+} from './nn.js';
+
+// Training.
+export {
+  compile, compileForward, trace, traceForward, type StandaloneForwardSpec, type TrainingSpec, type WhereSpec,
+} from './compile.js';
+export { CompiledTraining, type LossSpec, type StepOptions } from './train.js';
+export { CompiledForward, type ForwardSpec, type RunOptions } from './forward.js';
+export type { Counts, Inspection, Kernel } from './inspect.js';
+export type { InputData, InputDecl, InputDecls, InputTensors, ShapeDecl, TypedInputs } from './inputs.js';
+export { Captures, type QueuedResult, type RunResult, type StepResult } from './results.js';
+export { lr, type AdamConfig, type AdamWConfig, type LR, type OptimizerConfig, type SGDConfig } from './schedule.js';
+export type { ParamValues } from './session.js';
+export type { Counters, Sent } from './protocol.js';
+
+// Around it.
+export { configure, type Device, type Files } from './host.js';
+export { GradloomError, ShapeError, type ErrorKind, type ErrorValue, type Origin } from './errors.js';
+export { checkWebGPU, isWebGPUAvailable, type WebGPUProblem, type WebGPUStatus } from './webgpu.js';
+export { loadSafetensors, saveSafetensors, type SafetensorsData, type Saved } from './safetensors.js';
+export { singleFlight, type SingleFlightResult } from './single-flight.js';

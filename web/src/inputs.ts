@@ -1,0 +1,123 @@
+// Inputs. In: declarations of the user, and typed arrays. Out: names, dtypes and shapes in order; arrays that are checked against
+// them. What always holds: what reaches the worker has the right type and length.
+
+import { arrayOf, elements, type Data, type Dtype } from './dtype.js';
+import { fail } from './errors.js';
+import type { Tensor } from './tensor.js';
+
+/** Extents; null stands for the one that is known only when the program runs (`attach`, `compileForward`). */
+export type ShapeDecl = readonly (number | null)[];
+
+/** An input: its shape (f32), or shape and dtype. */
+export type InputDecl = ShapeDecl | { readonly shape: ShapeDecl; readonly dtype?: Dtype };
+
+/** Inputs by name. */
+export type InputDecls = Readonly<Record<string, InputDecl>>;
+
+/** The typed array that an input takes. */
+export type InputData<D extends InputDecl> =
+  D extends { readonly dtype: 'i32' } ? Int32Array
+  : D extends { readonly dtype: 'u32' } ? Uint32Array
+  : D extends { readonly dtype: 'bool' } ? Uint8Array
+  : Float32Array;
+
+/** What `step` and `run` take. */
+export type TypedInputs<D extends InputDecls> = { readonly [K in keyof D]: InputData<D[K]> };
+
+/** What loss and forward functions take. */
+export type InputTensors<D extends InputDecls> = { [K in keyof D]: Tensor };
+
+/** An input in order. */
+export interface Declared {
+  name: string;
+  dtype: Dtype;
+  shape: ShapeDecl;
+}
+
+/** An input without a wildcard. */
+export interface Resolved extends Declared {
+  shape: readonly number[];
+}
+
+/** Declarations in order. */
+export function declared(inputs: InputDecls): Declared[] {
+  return Object.entries(inputs).map(([name, decl]) => {
+    const isShape = Array.isArray(decl);
+    const shape = (isShape ? decl : (decl as { shape?: ShapeDecl }).shape) as ShapeDecl;
+    const dtype = (isShape ? 'f32' : (decl as { dtype?: Dtype }).dtype) ?? 'f32';
+    const fits = Array.isArray(shape) && shape.every((n) => n === null || (Number.isInteger(n) && n > 0));
+    if (!fits) throw fail('trace', `the input '${name}' has the shape [${String(shape)}]`, 'extents are whole numbers above 0');
+    if (!['f32', 'i32', 'u32', 'bool'].includes(dtype)) throw fail('trace', `the input '${name}' has the dtype '${String(dtype)}'`);
+    if (shape.filter((n) => n === null).length > 1) throw fail('trace', `the input '${name}' has more than one null`);
+    return { name, dtype, shape };
+  });
+}
+
+/** Inputs of a training step: no wildcards. */
+export function withoutWildcards(inputs: readonly Declared[]): Resolved[] {
+  return inputs.map(({ name, dtype, shape }) => {
+    if (shape.includes(null)) {
+      throw fail('trace', `the input '${name}' has a null extent`, 'a training step has fixed shapes; attach() takes a null');
+    }
+    return { name, dtype, shape: shape as readonly number[] };
+  });
+}
+
+/** Declarations with their wildcard filled in. */
+export function filled(inputs: readonly Declared[], extent: number | null): Resolved[] {
+  return inputs.map(({ name, dtype, shape }) => ({ name, dtype, shape: shape.map((n) => n ?? extent!) }));
+}
+
+function typed(input: Declared, value: unknown): Data {
+  const wanted = arrayOf(input.dtype);
+  // Also arrays of another window.
+  const tag = ArrayBuffer.isView(value) ? (value as unknown as { [Symbol.toStringTag]: string })[Symbol.toStringTag] : '';
+  if (value === undefined) throw fail('feed', `the input '${input.name}' is missing`);
+  if (tag !== wanted.name) {
+    const given = tag || (Array.isArray(value) ? 'an array' : typeof value);
+    throw fail('feed', `the input '${input.name}' is ${given}; ${input.dtype} is a ${wanted.name}`);
+  }
+  return value as Data;
+}
+
+/** The extent that a wildcard has with these arrays; null where there is no wildcard. */
+export function wildcard(inputs: readonly Declared[], given: Readonly<Record<string, unknown>>): number | null {
+  let found: { name: string; extent: number } | null = null;
+  for (const input of inputs) {
+    if (!input.shape.includes(null)) continue;
+    const data = typed(input, given[input.name]);
+    const rest = elements(input.shape.filter((n) => n !== null));
+    const extent = data.length / rest;
+    if (!Number.isInteger(extent) || extent === 0) {
+      throw fail('feed', `the input '${input.name}' has ${data.length} elements, which [${show(input.shape)}] does not divide`);
+    }
+    if (found && found.extent !== extent) {
+      throw fail('feed', `the null of '${found.name}' is ${found.extent}, and that of '${input.name}' is ${extent}`,
+        'all nulls of one run are the same extent');
+    }
+    found ??= { name: input.name, extent };
+  }
+  return found?.extent ?? null;
+}
+
+/** The arrays in order, checked. */
+export function arrays(inputs: readonly Resolved[], given: Readonly<Record<string, unknown>>): Data[] {
+  const data = inputs.map((input) => {
+    const array = typed(input, given[input.name]);
+    const count = elements(input.shape);
+    if (array.length !== count) {
+      throw fail('feed', `the input '${input.name}' has ${array.length} elements; [${show(input.shape)}] has ${count}`);
+    }
+    return array;
+  });
+  for (const name of Object.keys(given)) {
+    if (!inputs.some((input) => input.name === name)) {
+      throw fail('feed', `there is no input '${name}'`, `the inputs are: ${inputs.map((input) => input.name).join(', ')}`);
+    }
+  }
+  return data;
+}
+
+function show(shape: ShapeDecl): string {
+  return shape.map(String).join(', ');
+}

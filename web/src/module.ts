@@ -1,0 +1,206 @@
+// Models. In: a tree of `Module`s, arrays and plain objects with parameters at its leaves. Out: the parameters, named by their
+// paths, and the same as commands of a log. What always holds: the user's instance is never changed; a parameter (or a module)
+// in two places is one parameter under two names; a tree that contains itself is an error that names the path.
+
+import { elements } from './dtype.js';
+import type { Dtype } from './dtype.js';
+import { errorOf, fail } from './errors.js';
+import { init as inits, initNumbers, type Init } from './init.js';
+import { COMMAND, type Log } from './log.js';
+import { here } from './origin.js';
+import { Tensor } from './tensor.js';
+import type { Trace } from './trace.js';
+
+/** What `Module.param` can vary. */
+export interface ParamOptions {
+  /** Initial values; normal with standard deviation 0.02 if not given. */
+  init?: Init;
+  /** Whether weight decay applies; if not given, to all but parameters that start as zeros or ones. */
+  decay?: boolean;
+  /** Never trained; gradients end here. */
+  frozen?: boolean;
+  /** f32 only. */
+  dtype?: 'f32';
+}
+
+/** A parameter: a tensor in every trace of a model that contains it. */
+export class Param extends Tensor {
+  readonly #shape: readonly number[];
+  readonly #options: ParamOptions;
+
+  /** @internal */
+  constructor(shape: readonly number[], options: ParamOptions) {
+    super(null, -1);
+    this.#shape = [...shape];
+    this.#options = options;
+  }
+
+  /** The initial values. */
+  get init(): Init {
+    return this.#options.init ?? inits.randn();
+  }
+
+  /** Whether it is never trained. */
+  get frozen(): boolean {
+    return this.#options.frozen ?? false;
+  }
+
+  /** Whether weight decay applies, where the user said so. */
+  get decay(): boolean | undefined {
+    return this.#options.decay;
+  }
+
+  override idIn(trace: Trace): number {
+    return trace.use(this, `f32[${this.#shape.join(', ')}]`);
+  }
+
+  override type(): { dtype: Dtype; shape: readonly number[] } {
+    return { dtype: 'f32', shape: this.#shape };
+  }
+
+  override toString(): string {
+    return `Param f32[${this.#shape.join(', ')}]`;
+  }
+}
+
+/** A model or a part of one. Subclasses have parameters and other modules as fields, also in arrays and plain objects. */
+export class Module {
+  /** Declares a parameter. */
+  protected param(shape: readonly number[], options: ParamOptions = {}): Tensor {
+    const wrong = (message: string, ...help: string[]) => errorOf({ kind: 'trace', message, help, origin: here() });
+    if (!Array.isArray(shape) || !shape.every((n) => Number.isInteger(n) && n > 0)) {
+      throw wrong(`param: the shape [${String(shape)}] is not a list of whole numbers above 0`);
+    }
+    if (options.dtype !== undefined && options.dtype !== 'f32') {
+      throw wrong(`param: parameters are f32, not ${String(options.dtype)}`);
+    }
+    const literal = options.init?.kind === 'literal' ? options.init.values : null;
+    if (literal && literal.length !== elements(shape)) {
+      throw wrong(`param: ${literal.length} initial values for [${shape.join(', ')}]`,
+        `it has ${elements(shape)} elements`);
+    }
+    return new Param(shape, options);
+  }
+}
+
+/** A parameter of a model under its first name. */
+export interface NamedParam {
+  name: string;
+  shape: readonly number[];
+  frozen: boolean;
+}
+
+/** What was found in a model. */
+export interface Walk {
+  /** Each parameter once, under its first path, in the order of fields. */
+  params: { name: string; param: Param }[];
+  /** Further paths of parameters that were found before. */
+  aliases: { name: string; param: Param }[];
+}
+
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+/** The parameters of a model. */
+export function walk(model: object): Walk {
+  const found: Walk = { params: [], aliases: [] };
+  const seen = new Set<Param>();
+  // Objects between the root and here, with their paths.
+  const above = new Map<object, string>();
+  const visit = (value: unknown, path: string): void => {
+    if (value instanceof Param) {
+      (seen.has(value) ? found.aliases : found.params).push({ name: path, param: value });
+      seen.add(value);
+      return;
+    }
+    if (typeof value !== 'object' || value === null) return;
+    if (!(value instanceof Module || Array.isArray(value) || isPlain(value))) return;
+    const before = above.get(value);
+    if (before !== undefined) {
+      throw fail('trace', `the model contains itself: '${path}' is '${before || 'the model'}' again`,
+        'a field that points back to an owner can be made non-enumerable or private (#owner)');
+    }
+    above.set(value, path);
+    for (const [key, child] of Object.entries(value)) visit(child, path === '' ? key : `${path}.${key}`);
+    above.delete(value);
+  };
+  visit(model, '');
+  return found;
+}
+
+/** A model as it was declared in a log. */
+export interface Declared {
+  /** Ids of parameters. */
+  ids: ReadonlyMap<Tensor, number>;
+  /** Parameters in the order of their ids. */
+  params: NamedParam[];
+  /** Other names of parameters: [other, first]. */
+  aliases: [string, string][];
+}
+
+/** How a model is declared. */
+export interface DeclareOptions {
+  /** Decides about weight decay where a parameter does not say itself. */
+  decayFilter?: ((name: string) => boolean) | undefined;
+  /** Leaves initial values out: the session has the parameters already. */
+  withoutValues?: boolean;
+}
+
+/** Declares a model in a log; it becomes the current one. */
+export function declare(log: Log, model: object, options: DeclareOptions = {}): Declared {
+  const { params, aliases } = walk(model);
+  const ids = new Map<Tensor, number>();
+  const names = new Map<Param, string>();
+  log.command(COMMAND.model, []);
+  const named: NamedParam[] = [];
+  for (const { name, param } of params) {
+    const { init, shape, frozen } = param;
+    const blank = init.kind === 'zeros' || init.kind === 'ones';
+    const decay = param.decay ?? options.decayFilter?.(name) ?? !blank;
+    const literal = init.kind === 'literal';
+    const [kind, a, b] = literal && options.withoutValues ? [0, 0, 0] : initNumbers(init, shape);
+    const blob = literal && !options.withoutValues ? log.blob(init.values) : -1;
+    const id = log.command(COMMAND.param, [log.text(name), decay ? 1 : 0, frozen ? 1 : 0, kind, a, b, blob, ...shape]);
+    ids.set(param, id);
+    names.set(param, name);
+    named.push({ name, shape, frozen });
+  }
+  const also: [string, string][] = [];
+  for (const { name, param } of aliases) {
+    log.command(COMMAND.alias, [log.text(name), ids.get(param)!]);
+    also.push([name, names.get(param)!]);
+  }
+  return { ids, params: named, aliases: also };
+}
+
+/** The parameters' values in the form of the model: modules and plain objects become records, arrays become arrays. */
+export type ParamTree<M> =
+  M extends Tensor ? Float32Array
+  : M extends readonly (infer U)[] ? ParamTree<U>[]
+  : M extends Module ? { [K in keyof M as Holds<M[K]> extends true ? K : never]: ParamTree<M[K]> }
+  : M extends (...args: never[]) => unknown ? never
+  : M extends object ? { [K in keyof M as Holds<M[K]> extends true ? K : never]: ParamTree<M[K]> }
+  : M extends undefined | null ? M
+  : never;
+
+type Holds<T> =
+  [Extract<T, Tensor | Module | readonly (Tensor | Module)[] | Readonly<Record<string, Tensor | Module>>>] extends [never]
+    ? false : true;
+
+/** A tree of values in the form of the model. */
+export function treeOf(model: object, values: Readonly<Record<string, Float32Array>>): unknown {
+  const build = (value: unknown, path: string): unknown => {
+    if (value instanceof Param) return values[path];
+    if (typeof value !== 'object' || value === null) return undefined;
+    if (!(value instanceof Module || Array.isArray(value) || isPlain(value))) return undefined;
+    const entries = Object.entries(value)
+      .map(([key, child]) => [key, build(child, path === '' ? key : `${path}.${key}`)] as const)
+      .filter(([, child]) => child !== undefined);
+    if (Array.isArray(value)) return entries.map(([, child]) => child);
+    return entries.length > 0 ? Object.fromEntries(entries) : undefined;
+  };
+  return build(model, '') ?? {};
+}
+

@@ -1,0 +1,104 @@
+// Results of steps and runs. In: what the worker sent. Out: `completed`, `aborted` or `failed`, and what was captured. What always holds:
+// a promise of a result never rejects for what happens while the program runs; it says `failed` with the error.
+
+import type { Data } from './dtype.js';
+import { fail, GradloomError } from './errors.js';
+import type { Sent } from './protocol.js';
+
+/** What a training step gave. */
+export type StepResult =
+  | { kind: 'completed'; loss: number; gradientNorm: number | null; captures: Captures }
+  | { kind: 'aborted' }
+  | { kind: 'failed'; error: GradloomError };
+
+/** What a step that nobody reads gave: it was queued. */
+export type QueuedResult = { kind: 'queued' } | { kind: 'aborted' } | { kind: 'failed'; error: GradloomError };
+
+/** What a forward run gave. `output` is the first result; `outputs` has all by name (or number). */
+export type RunResult =
+  | {
+    kind: 'completed'; output: Float32Array; outputs: Record<string, Data>; shape: readonly number[];
+    shapes: Record<string, readonly number[]>; captures: Captures;
+  }
+  | { kind: 'aborted' }
+  | { kind: 'failed'; error: GradloomError };
+
+/** Tensors that were captured, by name. */
+export class Captures {
+  readonly #tensors: ReadonlyMap<string, Sent>;
+
+  /** @internal */
+  constructor(tensors: readonly Sent[]) {
+    this.#tensors = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  }
+
+  #tensor(name: string): Sent {
+    const tensor = this.#tensors.get(name);
+    if (tensor) return tensor;
+    throw fail('feed', `nothing was captured as '${name}'`, `there are: ${this.names().join(', ') || 'none'}`);
+  }
+
+  /** Elements, row-major; of the typed array class of the tensor's dtype. */
+  get<T extends Data = Float32Array>(name: string): T {
+    return this.#tensor(name).data as T;
+  }
+
+  /** Extents. */
+  shape(name: string): readonly number[] {
+    return this.#tensor(name).shape;
+  }
+
+  /** Whether there is one of this name. */
+  has(name: string): boolean {
+    return this.#tensors.has(name);
+  }
+
+  /** All names, in the order in which they were captured. */
+  names(): string[] {
+    return [...this.#tensors.keys()];
+  }
+
+  /** The parts of `[.., heads, rows, columns]`, one for each head (of each example, in order). */
+  perHead(name: string): Float32Array[] {
+    const { shape, data } = this.#tensor(name);
+    if (shape.length < 3) throw fail('feed', `'${name}' is [${shape.join(', ')}], which has no heads`);
+    const size = shape.at(-1)! * shape.at(-2)!;
+    return Array.from({ length: data.length / size }, (_, i) => (data as Float32Array).slice(i * size, (i + 1) * size));
+  }
+}
+
+/** An error as a result: what ended on purpose is 'aborted'. */
+export function failed(thrown: unknown): { kind: 'aborted' } | { kind: 'failed'; error: GradloomError } {
+  const error = thrown instanceof GradloomError ? thrown
+    : fail('internal', thrown instanceof Error ? thrown.message : String(thrown));
+  return error.kind === 'aborted' || error.kind === 'destroyed' ? { kind: 'aborted' } : { kind: 'failed', error };
+}
+
+/** The result of a training step. */
+export function stepResult(outputs: readonly Sent[], captures: readonly string[]): StepResult {
+  const first = (name: string) => outputs.find((output) => output.name === name)?.data[0];
+  const norm = first('gradient_norm');
+  return {
+    kind: 'completed', loss: first('loss') ?? NaN, gradientNorm: norm ?? null, captures: captured(outputs, captures),
+  };
+}
+
+/** The result of a forward run. */
+export function runResult(outputs: readonly Sent[], results: readonly string[], captures: readonly string[]): RunResult {
+  const all = results.map((name, i) => [name, outputs.find((output) => output.name === `result.${i}`)] as const);
+  const missing = all.findIndex(([, sent]) => sent === undefined);
+  if (missing >= 0) return { kind: 'failed', error: fail('internal', `the run gave no result ${missing}`) };
+  const named = all.map(([name, sent], i) => [name || String(i), sent!] as const);
+  const first = named[0]![1];
+  return {
+    kind: 'completed', output: first.data as Float32Array, shape: first.shape,
+    outputs: Object.fromEntries(named.map(([name, sent]) => [name, sent.data])),
+    shapes: Object.fromEntries(named.map(([name, sent]) => [name, sent.shape])),
+    captures: captured(outputs, captures),
+  };
+}
+
+function captured(outputs: readonly Sent[], names: readonly string[]): Captures {
+  // Ours come first, should one of the user's have the same name.
+  return new Captures(names.flatMap((name) => outputs.filter((output) => output.name === name).slice(-1)));
+}

@@ -1,0 +1,107 @@
+// A session seen from the page: a model's parameters in a worker. In: a host, a declared model. Out: reading and writing parameters.
+// What always holds: names are the model's paths; what is uploaded is checked here, and then all of it is written, or nothing.
+
+import { elements, type Data } from './dtype.js';
+import { fail } from './errors.js';
+import type { Host } from './host.js';
+import { treeOf, type Module, type NamedParam, type ParamTree } from './module.js';
+import type { Counters, Sent } from './protocol.js';
+
+/** A model that a worker has. */
+export interface Model {
+  instance: object;
+  params: readonly NamedParam[];
+  /** Other names of parameters: [other, first]. */
+  aliases: readonly (readonly [string, string])[];
+  session: number;
+  seed: number;
+}
+
+/** Values by name, or in the form of the model. */
+export type ParamValues = { readonly [name: string]: Float32Array | ParamValues | readonly (Float32Array | ParamValues)[] };
+
+/** A seed that nobody chose. */
+export function randomSeed(): number {
+  return Math.floor(Math.random() * 2 ** 32);
+}
+
+/** A tree of values with one name for each, as 'layers.0.W'. */
+export function flattened(values: ParamValues): Record<string, Float32Array> {
+  const flat: Record<string, Float32Array> = {};
+  const visit = (value: unknown, path: string): void => {
+    if (value === null || value === undefined) return;
+    if (ArrayBuffer.isView(value)) {
+      flat[path] = value as Float32Array;
+    } else if (typeof value === 'object') {
+      for (const [key, child] of Object.entries(value)) visit(child, path === '' ? key : `${path}.${key}`);
+    } else {
+      throw fail('store', `'${path}' is ${typeof value}, not a Float32Array`);
+    }
+  };
+  visit(values, '');
+  return flat;
+}
+
+/** Copies of what is handed over, so that the caller keeps its own. */
+export function copied(data: readonly Data[]): { data: Data[]; transfer: Transferable[] } {
+  const copies = data.map((array) => array.slice());
+  return { data: copies, transfer: copies.map(({ buffer }) => buffer as ArrayBuffer) };
+}
+
+/** Uploads parameters. */
+export async function upload(host: Host, model: Model, values: ParamValues, partial: boolean, site: Error): Promise<void> {
+  const given = flattened(values);
+  const named = new Map<string, Float32Array>();
+  const first = new Map(model.aliases);
+  const known = new Map(model.params.map((param) => [param.name, param]));
+  for (const [name, data] of Object.entries(given)) {
+    const target = first.get(name) ?? name;
+    const param = known.get(target);
+    if (!param) {
+      throw fail('store', `there is no parameter '${name}'`, `there are: ${model.params.map((p) => p.name).join(', ')}`);
+    }
+    if (!(data instanceof Float32Array) && Object.prototype.toString.call(data) !== '[object Float32Array]') {
+      throw fail('store', `'${name}' is no Float32Array`);
+    }
+    const count = elements(param.shape);
+    if (data.length !== count) {
+      throw fail('store', `'${name}' has ${data.length} elements; [${param.shape.join(', ')}] has ${count}`);
+    }
+    // The first name of a tied parameter says what it is.
+    if (target === name || !named.has(target)) named.set(target, data);
+  }
+  if (!partial) {
+    const missing = model.params.filter(({ name }) => !named.has(name)).map(({ name }) => name);
+    if (missing.length > 0) {
+      throw fail('store', `${missing.length} parameters are missing: ${missing.slice(0, 8).join(', ')}${missing.length > 8 ? ', ..' : ''}`,
+        'upload a part with { partial: true }');
+    }
+  }
+  const names = [...named.keys()];
+  const { data, transfer } = copied([...named.values()]);
+  const tensors = names.map((name, i): [string, Data] => [name, data[i]!]);
+  await host.client.ask('upload', { session: model.session, strict: !partial, tensors }, transfer, site);
+}
+
+/** The parameters, by first name. */
+export async function downloadFlat(host: Host, model: Model, site: Error): Promise<Record<string, Float32Array>> {
+  const sent = await host.client.ask('download', { session: model.session, states: false }, [], site);
+  return Object.fromEntries(sent.map(({ name, data }) => [name, data as Float32Array]));
+}
+
+/** The parameters in the form of the model. */
+export async function downloadTree<M extends Module>(host: Host, model: Model, site: Error): Promise<ParamTree<M>> {
+  const flat = await downloadFlat(host, model, site);
+  for (const [other, name] of model.aliases) flat[other] = flat[name]!;
+  return treeOf(model.instance, flat) as ParamTree<M>;
+}
+
+/** Parameters and what the optimizer keeps. */
+export function downloadState(host: Host, model: Model, site: Error): Promise<Sent[]> {
+  return host.client.ask('download', { session: model.session, states: true }, [], site);
+}
+
+/** What is alive in the worker. */
+export function counters(host: Host): Promise<Counters> {
+  return host.client.ask('counters', {});
+}

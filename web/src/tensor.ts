@@ -1,0 +1,112 @@
+// `Tensor`: a handle of a value in a trace. In: a trace and an id. Out: methods, one for each op of the generated table, that trace
+// an op and give its result. What always holds: a tensor has no elements; it is usable only in the trace that made it.
+
+import type { Dtype } from './dtype.js';
+import { fail } from './errors.js';
+export type { TensorOps } from './generated/ops.js';
+import { OPS, type TensorOps } from './generated/ops.js';
+import { currentTrace, type OpEntry, type Trace } from './trace.js';
+
+const TABLE: Readonly<Record<string, OpEntry>> = OPS;
+
+/** The type of the elements of a tensor. */
+export type DType = Dtype;
+
+/** What stands beside a tensor: another, or a number that takes its dtype. */
+export type Operand = Tensor | number;
+
+/** What `attention` can vary. */
+export interface AttentionOptions {
+  /** A query sees the keys at and before its own position. */
+  causal?: boolean;
+  /** Factor on the scores; `1 / sqrt(depth)` if not given. */
+  scale?: number;
+  /** Position of the first query among the keys (i32 scalar). */
+  queryOffset?: Tensor;
+  /** Number of keys that are there (i32 scalar). */
+  keyLength?: Tensor;
+}
+
+/** Traces the op of this name: its tensor first if it is a method. */
+export function call(name: string, ...args: unknown[]): Tensor {
+  const trace = currentTrace(name);
+  const op = Object.hasOwn(TABLE, name) ? TABLE[name] : undefined;
+  if (!op) throw fail('unsupported', `this build of gradloom has no op \`${name}\``);
+  return op.method ? trace.op(name, op, args[0], args.slice(1)) : trace.op(name, op, undefined, args);
+}
+
+/** The names of the table's ops. */
+export function opNames(): string[] {
+  return Object.keys(TABLE);
+}
+
+/** A value in a trace: it has a shape and a dtype, and elements only when the compiled program runs. */
+export class Tensor {
+  readonly #trace: Trace | null;
+  readonly #id: number;
+  #type: { dtype: Dtype; shape: readonly number[] } | undefined;
+
+  /** @internal */
+  constructor(trace: Trace | null, id: number) {
+    this.#trace = trace;
+    this.#id = id;
+  }
+
+  /** The extents. */
+  get shape(): readonly number[] {
+    return this.type().shape;
+  }
+
+  /** The type of the elements. */
+  get dtype(): Dtype {
+    return this.type().dtype;
+  }
+
+  /** The number of axes. */
+  get rank(): number {
+    return this.shape.length;
+  }
+
+  /** The number of elements. */
+  get size(): number {
+    return this.shape.reduce((a, b) => a * b, 1);
+  }
+
+  /** The same tensor, read back under this name whenever the program runs. */
+  capture(name: string): Tensor {
+    return currentTrace('capture').capture(this, name);
+  }
+
+  /** @internal The id in this trace, if the tensor is one of it. */
+  idIn(trace: Trace): number | undefined {
+    return this.#trace === trace ? this.#id : undefined;
+  }
+
+  /** @internal Dtype and shape. */
+  type(): { dtype: Dtype; shape: readonly number[] } {
+    if (!this.#type) {
+      const trace = currentTrace('shape');
+      this.#type = trace.describe(trace.id(this, 'shape'));
+    }
+    return this.#type;
+  }
+
+  /** As `Tensor f32[2, 3]`. */
+  toString(): string {
+    return this.#type ? `Tensor ${this.#type.dtype}[${this.#type.shape.join(', ')}]` : 'Tensor';
+  }
+}
+
+/** The methods of the generated table. */
+export interface Tensor extends TensorOps {}
+
+for (const [name, op] of Object.entries(TABLE)) {
+  if (!op.method || name in Tensor.prototype) continue;
+  Object.defineProperty(Tensor.prototype, name, {
+    value(this: Tensor, ...args: unknown[]): Tensor {
+      return currentTrace(name).op(name, op, this, args);
+    },
+    writable: true,
+    configurable: true,
+  });
+}

@@ -1,0 +1,248 @@
+// A trace in the making. In: the user's function, the model's parameters, the declared inputs. Out: tensors, as the ids of the
+// tracing instance. What always holds: at most one trace is open, and it is closed or abandoned when the user's function is
+// done; every op carries the user's line.
+
+import { DTYPES, dtypeCode, elements, type Dtype } from './dtype.js';
+import { errorOf, errorValue, fail, GradloomError, type Origin } from './errors.js';
+import { COMMAND, type Log } from './log.js';
+import { here } from './origin.js';
+import { Tensor, type AttentionOptions } from './tensor.js';
+
+/** How a parameter of an op is written in a command. */
+export type ParamKind =
+  | 'tensor' | 'operand' | 'number' | 'integer' | 'bool' | 'dtype' | 'shape' | 'axes' | 'integers' | 'tensors' | 'range'
+  | 'attention';
+
+/** An op of the generated table. */
+export interface OpEntry {
+  readonly code: number;
+  /** A method of its first tensor, which is not among the parameters. */
+  readonly method: boolean;
+  readonly params: readonly { readonly name: string; readonly kind: ParamKind }[];
+}
+
+const RECEIVER = { name: 'the tensor', kind: 'tensor' } as const;
+
+let current: Trace | null = null;
+
+/** The open trace, or an error that says that there is none. */
+export function currentTrace(what: string): Trace {
+  if (current) return current;
+  throw fail('trace', `\`${what}\` outside of a trace`,
+    'tensors exist while a loss or forward function runs inside compile(), attach() or trace(); there are no values before');
+}
+
+/** One open trace over a declared model. */
+export class Trace {
+  readonly #log: Log;
+  /** Ids of the model's parameters. */
+  readonly #params: ReadonlyMap<Tensor, number>;
+  /** Parameters that were used, as tensors. */
+  readonly #used = new Map<Tensor, number>();
+  #origin: Origin | null = null;
+  /** Whether a training loss is traced. */
+  readonly training: boolean;
+  /** Names that were captured, in order. */
+  readonly captures: string[] = [];
+
+  constructor(log: Log, params: ReadonlyMap<Tensor, number>, training: boolean) {
+    if (current) {
+      throw fail('trace', 'a trace is open already',
+        'a loss or forward function cannot call compile(), attach() or trace()');
+    }
+    this.#log = log;
+    this.#params = params;
+    this.training = training;
+    log.command(COMMAND.open, [training ? 1 : 0]);
+    current = this;
+  }
+
+  /** Closes the trace with these results; gives its id. */
+  close(results: readonly Tensor[]): number {
+    const ids = results.map((tensor) => this.id(tensor, 'the result'));
+    const trace = this.#command(COMMAND.close, ids);
+    current = null;
+    return trace;
+  }
+
+  /** Ends the trace if it is still open. */
+  end(): void {
+    if (current !== this) return;
+    current = null;
+    try {
+      this.#log.command(COMMAND.abandon, []);
+    } catch {
+      // The next log begins with a forgotten instance anyhow.
+    }
+  }
+
+  /** A declared input. */
+  input(name: string, dtype: Dtype, shape: readonly number[]): Tensor {
+    return this.#tensor(this.#command(COMMAND.input, [this.#log.text(name), dtypeCode(dtype), ...shape]));
+  }
+
+  /** Values that are part of the program. */
+  constant(values: Float32Array, dtype: Dtype, shape: readonly number[]): Tensor {
+    return this.#tensor(this.#command(COMMAND.constant, [this.#log.blob(values), dtypeCode(dtype), ...shape]));
+  }
+
+  /** Marks a tensor to be read back under a name. */
+  capture(tensor: Tensor, name: string): Tensor {
+    if (this.captures.includes(name)) {
+      throw this.#explained(fail('trace', `capture: the name '${name}' is used twice`, 'give each its own, as `attn.${i}`'));
+    }
+    const id = this.#command(COMMAND.capture, [this.id(tensor, 'capture'), this.#log.text(name)]);
+    this.captures.push(name);
+    return this.#tensor(id);
+  }
+
+  /** A tensor's id in this trace. */
+  id(tensor: Tensor, what: string): number {
+    if (!(tensor instanceof Tensor)) {
+      throw this.#explained(fail('trace', `\`${what}\` of ${describeValue(tensor)}: a tensor was expected`));
+    }
+    const id = tensor.idIn(this);
+    if (id !== undefined) return id;
+    throw this.#explained(fail('trace', `\`${what}\` uses a tensor of another trace`,
+      'a tensor lives while the function that made it is traced; keep numbers, not tensors, outside of it'));
+  }
+
+  /** A parameter as a tensor of this trace. */
+  use(param: Tensor, described: string): number {
+    let id = this.#used.get(param);
+    if (id === undefined) {
+      const index = this.#params.get(param);
+      if (index === undefined) {
+        throw this.#explained(fail('trace', `the parameter ${described} is not part of the model that is traced`,
+          'it must be reachable through the fields of the model given to compile()'));
+      }
+      id = this.#command(COMMAND.use, [index]);
+      this.#used.set(param, id);
+    }
+    return id;
+  }
+
+  /** What a tensor is. */
+  describe(id: number): { dtype: Dtype; shape: number[] } {
+    return this.#log.describe(id);
+  }
+
+  /** One op of the table; `receiver` is the tensor whose method it is. */
+  op(name: string, op: OpEntry, receiver: unknown, args: readonly unknown[]): Tensor {
+    const { params } = op;
+    // Options at the end may be left out.
+    const optional = params.at(-1)?.kind === 'attention' ? 1 : 0;
+    if (args.length > params.length || args.length < params.length - optional) {
+      const wanted = params.map((param) => param.name).join(', ');
+      throw this.#explained(fail('trace', `\`${name}\` takes (${wanted}), and got ${args.length} of ${params.length}`));
+    }
+    const numbers: number[] = [];
+    if (op.method) this.#encode(name, RECEIVER, receiver, receiver, numbers);
+    for (let i = 0; i < params.length; i++) this.#encode(name, params[i]!, args[i], receiver, numbers);
+    return this.#tensor(this.#command(op.code, numbers));
+  }
+
+  #encode(op: string, { name, kind }: OpEntry['params'][number], value: unknown, first: unknown, out: number[]): void {
+    const wrong = (wanted: string) =>
+      this.#explained(fail('trace', `\`${op}\`: ${name} is ${describeValue(value)}; ${wanted} was expected`));
+    switch (kind) {
+      case 'tensor':
+        if (!(value instanceof Tensor)) throw wrong('a tensor');
+        out.push(this.id(value, op));
+        return;
+      case 'operand':
+        if (value instanceof Tensor) out.push(0, this.id(value, op));
+        else if (typeof value === 'number') out.push(1, value);
+        else throw wrong('a tensor or a number');
+        return;
+      case 'number':
+        if (typeof value !== 'number') throw wrong('a number');
+        out.push(value);
+        return;
+      case 'integer':
+        if (!Number.isInteger(value)) throw wrong('a whole number');
+        out.push(value as number);
+        return;
+      case 'bool':
+        out.push(value ? 1 : 0);
+        return;
+      case 'dtype': {
+        const code = DTYPES.indexOf(value as Dtype);
+        if (code < 0) throw wrong("'f32', 'i32', 'u32' or 'bool'");
+        out.push(code);
+        return;
+      }
+      case 'tensors':
+        if (!Array.isArray(value)) throw wrong('an array of tensors');
+        out.push(value.length, ...value.map((tensor) => this.id(tensor as Tensor, op)));
+        return;
+      case 'range':
+        if (!Array.isArray(value) || value.length !== 2 || !value.every(Number.isInteger)) throw wrong('[start, end]');
+        out.push(value[0] as number, value[1] as number);
+        return;
+      case 'attention': {
+        const { causal = false, scale = NaN, queryOffset, keyLength } = (value ?? {}) as AttentionOptions;
+        const id = (tensor: Tensor | undefined) => (tensor ? this.id(tensor, op) : -1);
+        out.push(causal ? 1 : 0, scale, id(queryOffset), id(keyLength));
+        return;
+      }
+      case 'shape': case 'axes': case 'integers': {
+        let list = typeof value === 'number' ? [value] : value;
+        if (!Array.isArray(list) || !list.every(Number.isInteger)) throw wrong('an array of whole numbers');
+        if (kind === 'shape') list = this.#inferred(op, list as number[], first);
+        out.push((list as number[]).length, ...(list as number[]));
+      }
+    }
+  }
+
+  /** A shape with its one -1 filled in from the number of elements. */
+  #inferred(op: string, shape: number[], of: unknown): number[] {
+    const holes = shape.filter((n) => n < 0).length;
+    if (holes === 0) return shape;
+    const known = elements(shape.filter((n) => n >= 0));
+    const all = of instanceof Tensor ? elements(of.shape) : 0;
+    if (holes > 1 || !shape.every((n) => n >= -1) || known === 0 || all % known !== 0 || !(of instanceof Tensor)) {
+      const from = of instanceof Tensor ? ` of [${of.shape.join(', ')}]` : '';
+      throw this.#explained(fail('trace', `\`${op}\`${from} to [${shape.join(', ')}]: the -1 has no fitting extent`,
+        'one extent may be -1; the others must divide the number of elements'));
+    }
+    return shape.map((n) => (n < 0 ? all / known : n));
+  }
+
+  #tensor(id: number): Tensor {
+    return new Tensor(this, id);
+  }
+
+  /** Executes a command with the user's place; an error gets it too. */
+  #command(code: number, args: readonly number[]): number {
+    if (current !== this) throw fail('trace', 'this trace is over');
+    const origin = here();
+    const before = this.#origin;
+    if (origin?.line !== before?.line || origin?.column !== before?.column || origin?.file !== before?.file) {
+      this.#origin = origin;
+      this.#log.command(COMMAND.origin, [
+        this.#log.text(origin?.file ?? ''), origin?.line ?? 0, origin?.column ?? 0,
+      ]);
+    }
+    try {
+      return this.#log.command(code, args);
+    } catch (thrown) {
+      throw thrown instanceof GradloomError ? this.#explained(thrown) : thrown;
+    }
+  }
+
+  /** An error with the user's place. */
+  #explained(error: GradloomError): GradloomError {
+    // Without a place of ours the module names its own source, which helps nobody.
+    const known = error.origin !== null && !error.origin.file.endsWith('.rs');
+    return known ? error : errorOf({ ...errorValue(error), origin: here(), rendered: '' });
+  }
+}
+
+function describeValue(value: unknown): string {
+  if (value === null || value === undefined) return String(value);
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value);
+  if (typeof value === 'string') return `'${value}'`;
+  if (Array.isArray(value)) return `an array of ${value.length}`;
+  return typeof value === 'function' ? 'a function' : `an object (${value.constructor?.name ?? 'no class'})`;
+}

@@ -1,0 +1,408 @@
+// The wasm module. In: its bytes, an address, or a compiled module; the imports that it calls. Out: `Core`, a typed wrapper over
+// its exports. What always holds: a failing export throws a `GradloomError` made of the JSON that it left; memory is looked at
+// anew after every call; after a trap the instance is never entered again.
+
+import { DTYPES, type Dtype } from './dtype.js';
+import { errorOf, fail, type ErrorValue } from './errors.js';
+
+/** The raw exports (docs: the interface of `gradloom-web`). */
+interface Exports {
+  memory: WebAssembly.Memory;
+  alloc(len: number): number;
+  free(ptr: number, len: number): void;
+  output_ptr(): number;
+  output_len(): number;
+  text(ptr: number, len: number): number;
+  blob(ptr: number, len: number): number;
+  command(code: number, ptr: number, count: number): number;
+  describe(tensor: number): number;
+  release(kind: number, id: number): number;
+  reset(): void;
+  session(seedLow: number, seedHigh: number, device: number): number;
+  limits(ptr: number, count: number): number;
+  train(session: number, trace: number, ptr: number, count: number): number;
+  forward(session: number, trace: number): number;
+  feed(program: number, input: number, ptr: number, len: number): number;
+  step(program: number): number;
+  run(program: number): number;
+  rate(program: number, ptr: number, count: number): number;
+  lr(program: number): number;
+  ticket(step: number): number;
+  deliver(step: number, ptr: number, len: number): number;
+  result(step: number): number;
+  drop_step(step: number): void;
+  store(session: number): number;
+  upload(session: number, strict: number, ptr: number, count: number): number;
+  described(program: number): number;
+  lose(ptr: number, len: number): void;
+  reset_session(session: number, parameters: number, optimizer: number): number;
+  inspect(program: number, what: number): number;
+}
+
+/** The functions of import module `gpu`. */
+export interface GpuImports {
+  buffer(bytes: number): number;
+  drop_buffer(id: number): void;
+  write(buffer: number, offset: number, ptr: number, len: number): void;
+  program(): number;
+  drop_program(id: number): void;
+  dispatch(
+    program: number, once: number, sourcePtr: number, sourceLen: number, labelPtr: number, labelLen: number,
+    x: number, y: number, z: number, entriesPtr: number, count: number,
+  ): void;
+  copy(program: number, buffer: number, offset: number, bytes: number, to: number, late: number): void;
+  staging(program: number, bytes: number): void;
+  pause(program: number, dispatch: number): void;
+  clear(program: number, buffer: number, offset: number, bytes: number): void;
+  submit(program: number): number;
+  drop_ticket(ticket: number): void;
+}
+
+/** Kinds of things that `release` frees. */
+export const RELEASE = { trace: 0, program: 1, session: 2 } as const;
+/** Devices of a session. */
+export const DEVICE = { none: 0, gpu: 1, cpu: 2 } as const;
+/** What `inspect` can give. */
+export const INSPECT = { graph: 0, passes: 1, plan: 2, kernels: 3, counts: 4, planText: 5 } as const;
+
+/** A result of a step: where its elements lie in wasm memory. */
+export interface Output {
+  name: string;
+  dtype: Dtype;
+  shape: number[];
+  at: number;
+  bytes: number;
+}
+
+/** A tensor of a session's store: in a GPU buffer, or (`buffer` null) in wasm memory. */
+export interface Stored {
+  name: string;
+  dtype: Dtype;
+  shape: number[];
+  kind: 'param' | 'state';
+  buffer: number | null;
+  at: number;
+  bytes: number;
+}
+
+/** Where a wasm module comes from. */
+export type WasmSource = string | URL | ArrayBuffer | ArrayBufferView<ArrayBuffer> | WebAssembly.Module;
+
+/** Fetches and compiles a module; bytes and modules are taken as they are. */
+export async function loadModule(source: WasmSource): Promise<WebAssembly.Module> {
+  if (source instanceof WebAssembly.Module) return source;
+  if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return WebAssembly.compile(source);
+  const response = await fetch(source).catch((cause: unknown) => {
+    throw fail('network', `could not fetch ${source}: ${cause instanceof Error ? cause.message : cause}`);
+  });
+  if (!response.ok) {
+    throw fail('network', `could not fetch ${source}: status ${response.status}`,
+      'serve gradloom.wasm and worker.js beside the script, or give their addresses in `files`');
+  }
+  // Streaming wants the right content type, which plain file servers do not always give.
+  if (response.headers.get('content-type')?.startsWith('application/wasm') && WebAssembly.compileStreaming) {
+    return WebAssembly.compileStreaming(response);
+  }
+  return WebAssembly.compile(await response.arrayBuffer());
+}
+
+const utf8 = new TextEncoder();
+const fromUtf8 = new TextDecoder();
+
+/** One instance of the module. */
+export class Core {
+  readonly #exports: Exports;
+  #panic = '';
+  #dead = '';
+  /** A block of wasm memory for what is handed over by pointer. */
+  #scratch = 0;
+  #scratchBytes = 0;
+  #numbers = new Float64Array(256);
+
+  private constructor(instance: WebAssembly.Instance) {
+    this.#exports = instance.exports as unknown as Exports;
+  }
+
+  /** An instance; `gpu` makes the GPU's imports once the instance is there (they read its memory). */
+  static async create(module: WebAssembly.Module, gpu?: (core: () => Core) => GpuImports): Promise<Core> {
+    let core: Core | undefined;
+    const self = () => core!;
+    const none = new Proxy({}, {
+      get: (_, name) => () => { throw fail('internal', `gpu.${String(name)} was called where there is no GPU`); },
+    });
+    const host = {
+      panic: (ptr: number, len: number) => { core!.#panic = core!.string(ptr, len); },
+      log: (ptr: number, len: number) => { console.info(core!.string(ptr, len)); },
+    };
+    const imports = { host, gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
+    const instance = await WebAssembly.instantiate(module, imports as WebAssembly.Imports);
+    core = new Core(instance);
+    return core;
+  }
+
+  /** Whether it has trapped. */
+  get dead(): boolean {
+    return this.#dead !== '';
+  }
+
+  /** Bytes of wasm memory in use. */
+  get memoryBytes(): number {
+    return this.#exports.memory.buffer.byteLength;
+  }
+
+  // Memory.
+
+  /** Bytes of memory, valid until the next call. */
+  bytes(ptr: number, len: number): Uint8Array<ArrayBuffer> {
+    return new Uint8Array(this.#exports.memory.buffer as ArrayBuffer, ptr, len);
+  }
+
+  /** A text in memory. */
+  string(ptr: number, len: number): string {
+    return fromUtf8.decode(this.bytes(ptr, len));
+  }
+
+  /** Words of memory, copied. */
+  words(ptr: number, count: number): Uint32Array {
+    return new Uint32Array((this.#exports.memory.buffer as ArrayBuffer).slice(ptr, ptr + 4 * count));
+  }
+
+  /** Puts bytes where an export can read them; valid until the next `place`. */
+  place(data: ArrayBufferView): number {
+    return this.#place(data.byteLength, (to) => to.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)));
+  }
+
+  #place(bytes: number, fill: (to: Uint8Array) => void): number {
+    if (bytes > this.#scratchBytes) {
+      if (this.#scratchBytes > 0) this.#exports.free(this.#scratch, this.#scratchBytes);
+      this.#scratchBytes = 0;
+      const want = Math.max(4096, bytes);
+      this.#scratch = this.#enter(() => this.#exports.alloc(want));
+      this.#scratchBytes = want;
+    }
+    fill(this.bytes(this.#scratch, bytes));
+    return this.#scratch;
+  }
+
+  #placeNumbers(numbers: ArrayLike<number>): number {
+    if (numbers.length > this.#numbers.length) this.#numbers = new Float64Array(2 * numbers.length);
+    this.#numbers.set(numbers);
+    return this.place(this.#numbers.subarray(0, numbers.length));
+  }
+
+  // Calls.
+
+  #enter<R>(call: () => R): R {
+    if (this.#dead) throw fail('internal', `the compiler stopped before: ${this.#dead}`);
+    try {
+      return call();
+    } catch (thrown) {
+      if (thrown instanceof WebAssembly.RuntimeError) {
+        this.#dead = this.#panic || thrown.message;
+        throw fail('internal', `the compiler stopped: ${this.#dead}`,
+          'this is a defect of gradloom; please report it with the model that caused it');
+      }
+      throw thrown;
+    }
+  }
+
+  #check(call: () => number): number {
+    const result = this.#enter(call);
+    if (result >= 0) return result;
+    throw this.error();
+  }
+
+  /** The error that the last call left. */
+  error(): Error {
+    const text = this.output();
+    try {
+      return errorOf(JSON.parse(text) as ErrorValue);
+    } catch {
+      return fail('internal', `an error that cannot be read: ${text}`);
+    }
+  }
+
+  /** The output of the last call, as text. */
+  output(): string {
+    return this.string(this.#exports.output_ptr(), this.#exports.output_len());
+  }
+
+  #json<T>(): T {
+    return JSON.parse(this.output()) as T;
+  }
+
+  // Tracing.
+
+  /** Interns a text. */
+  text(text: string): number {
+    const bytes = utf8.encode(text);
+    const ptr = this.place(bytes);
+    return this.#check(() => this.#exports.text(ptr, bytes.length));
+  }
+
+  /** Keeps f32 elements. */
+  blob(values: Float32Array): number {
+    const ptr = this.place(values);
+    return this.#check(() => this.#exports.blob(ptr, values.byteLength));
+  }
+
+  /** One command. */
+  command(code: number, args: ArrayLike<number>): number {
+    const ptr = this.#placeNumbers(args);
+    return this.#check(() => this.#exports.command(code, ptr, args.length));
+  }
+
+  /** What a tensor is. */
+  describe(tensor: number): { dtype: Dtype; shape: number[] } {
+    const rank = this.#check(() => this.#exports.describe(tensor));
+    const [dtype, ...shape] = this.words(this.#exports.output_ptr(), rank + 1);
+    return { dtype: DTYPES[dtype!]!, shape };
+  }
+
+  /** Frees a trace, a program or a session. */
+  release(what: keyof typeof RELEASE, id: number): void {
+    this.#check(() => this.#exports.release(RELEASE[what], id) ?? 0);
+  }
+
+  /** Forgets texts, blobs, models and traces. */
+  reset(): void {
+    this.#enter(() => this.#exports.reset());
+  }
+
+  // Sessions and programs.
+
+  /** What the GPU can do, before `session`. */
+  limits(numbers: ArrayLike<number>): void {
+    const ptr = this.#placeNumbers(numbers);
+    this.#check(() => this.#exports.limits(ptr, numbers.length) ?? 0);
+  }
+
+  /** A session over the current model. */
+  session(seed: number, device: keyof typeof DEVICE): number {
+    const low = seed >>> 0;
+    const high = Math.floor(seed / 2 ** 32) >>> 0;
+    return this.#check(() => this.#exports.session(low, high, DEVICE[device]));
+  }
+
+  /** A training program: the optimizer as numbers. */
+  train(session: number, trace: number, optimizer: ArrayLike<number>): number {
+    const ptr = this.#placeNumbers(optimizer);
+    return this.#check(() => this.#exports.train(session, trace, ptr, optimizer.length));
+  }
+
+  /** A forward program. */
+  forward(session: number, trace: number): number {
+    return this.#check(() => this.#exports.forward(session, trace));
+  }
+
+  /** Gives an input its elements. */
+  feed(program: number, input: number, data: ArrayBufferView): void {
+    const ptr = this.place(data);
+    this.#check(() => this.#exports.feed(program, input, ptr, data.byteLength));
+  }
+
+  /** Queues a training step. */
+  step(program: number): number {
+    return this.#check(() => this.#exports.step(program));
+  }
+
+  /** Queues a forward run. */
+  run(program: number): number {
+    return this.#check(() => this.#exports.run(program));
+  }
+
+  /** A new schedule. */
+  rate(program: number, schedule: ArrayLike<number>): void {
+    const ptr = this.#placeNumbers(schedule);
+    this.#check(() => this.#exports.rate(program, ptr, schedule.length));
+  }
+
+  /** The learning rate of the next step. */
+  lr(program: number): number {
+    return this.#enter(() => this.#exports.lr(program));
+  }
+
+  /** The number of a program in the `gpu` imports. */
+  described(program: number): number {
+    return this.#enter(() => this.#exports.described(program));
+  }
+
+  /** Says that the device is lost. */
+  lose(why: string): void {
+    const bytes = utf8.encode(why);
+    const ptr = this.place(bytes);
+    this.#enter(() => this.#exports.lose(ptr, bytes.length));
+  }
+
+  /** What must be waited for before `result`; -1: nothing. */
+  ticket(step: number): number {
+    return this.#enter(() => this.#exports.ticket(step));
+  }
+
+  /** The bytes that a ticket's staging buffer held. */
+  deliver(step: number, data: ArrayBufferView): void {
+    const ptr = this.place(data);
+    this.#check(() => this.#exports.deliver(step, ptr, data.byteLength) ?? 0);
+  }
+
+  /** What a step gave. */
+  result(step: number): Output[] {
+    this.#check(() => this.#exports.result(step));
+    return this.#json();
+  }
+
+  /** Forgets a step. */
+  dropStep(step: number): void {
+    this.#enter(() => this.#exports.drop_step(step));
+  }
+
+  /** What a session keeps, and where. */
+  store(session: number): Stored[] {
+    this.#check(() => this.#exports.store(session));
+    return this.#json();
+  }
+
+  /** Overwrites tensors of the store: all or nothing. */
+  upload(session: number, strict: boolean, tensors: readonly (readonly [string, ArrayBufferView])[]): void {
+    const names = tensors.map(([name]) => this.text(name));
+    // The elements one after another, each aligned to 16 bytes, then the table.
+    const starts: number[] = [];
+    let bytes = 0;
+    for (const [, data] of tensors) {
+      starts.push(bytes);
+      bytes += Math.ceil(data.byteLength / 16) * 16;
+    }
+    const table = bytes;
+    const total = table + 12 * tensors.length;
+    if (total === 0) {
+      this.#check(() => this.#exports.upload(session, strict ? 1 : 0, 0, 0));
+      return;
+    }
+    const ptr = this.#enter(() => this.#exports.alloc(total));
+    try {
+      const memory = this.bytes(ptr, total);
+      const rows = new DataView(memory.buffer, ptr + table, 12 * tensors.length);
+      tensors.forEach(([, data], i) => {
+        memory.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), starts[i]!);
+        rows.setUint32(12 * i, names[i]!, true);
+        rows.setUint32(12 * i + 4, ptr + starts[i]!, true);
+        rows.setUint32(12 * i + 8, data.byteLength, true);
+      });
+      this.#check(() => this.#exports.upload(session, strict ? 1 : 0, ptr + table, tensors.length));
+    } finally {
+      this.#exports.free(ptr, total);
+    }
+  }
+
+  /** Initial values again. */
+  resetSession(session: number, parameters: boolean, optimizer: boolean): void {
+    this.#check(() => this.#exports.reset_session(session, parameters ? 1 : 0, optimizer ? 1 : 0));
+  }
+
+  /** A text about a program. */
+  inspect(program: number, what: keyof typeof INSPECT): string {
+    this.#check(() => this.#exports.inspect(program, INSPECT[what]));
+    return this.output();
+  }
+}
+

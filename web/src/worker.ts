@@ -1,0 +1,362 @@
+// The worker. In: requests of the page (protocol.ts). Out: a reply for each. What always holds: requests of a session happen in the order in which
+// they came, each step with its own scalars; at most `IN_FLIGHT` submitted steps are not known to be done; what was
+// cancelled before it began is answered with 'aborted'; a lost device answers everything with kind 'lost'.
+
+import { dataOf } from './dtype.js';
+import { errorValue, fail, type GradloomError } from './errors.js';
+import { Gpu, requestDevice } from './gpu.js';
+import { replay } from './log.js';
+import type { Compiled, Counters, FromWorker, Request, Requests, Sent, StepReply, ToWorker } from './protocol.js';
+import { Core } from './wasm.js';
+
+/** Steps that may be submitted and unread. */
+const IN_FLIGHT = 4;
+
+/** What the worker needs of its scope; tests give another. */
+export interface Scope {
+  postMessage(message: FromWorker, transfer: Transferable[]): void;
+  onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
+}
+
+interface Session {
+  id: number;
+  /** What was asked of it so far, in order. */
+  chain: Promise<unknown>;
+  /** Submitted steps that are not known to be done, oldest first. */
+  flying: Promise<unknown>[];
+  programs: Set<number>;
+  /** Programs that are being compiled. */
+  making: Set<Promise<unknown>>;
+  dropped: boolean;
+}
+
+/** How the server comes by what it stands on; tests give others. */
+export interface Makers {
+  device(portable: boolean): Promise<Gpu>;
+  core(module: WebAssembly.Module, gpu: Gpu | null): Promise<Core>;
+}
+
+const MAKERS: Makers = {
+  device: async (portable) => {
+    const { adapter, device } = await requestDevice(portable);
+    return new Gpu(adapter, device);
+  },
+  core: (module, gpu) => Core.create(module, gpu ? (core) => gpu.imports(core) : undefined),
+};
+
+/** Gives messages their turn. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}
+
+/** Serves a scope. */
+export class Server {
+  readonly #scope: Scope;
+  readonly #makers: Makers;
+  #device: Promise<Gpu | null> | null = null;
+  #gpu: Gpu | null = null;
+  #core: Core | null = null;
+  readonly #sessions = new Map<number, Session>();
+  readonly #owners = new Map<number, Session>();
+  /** Requests that came and are not answered. */
+  readonly #open = new Set<number>();
+  readonly #cancelled = new Set<number>();
+
+  constructor(scope: Scope, makers: Makers = MAKERS) {
+    this.#scope = scope;
+    this.#makers = makers;
+    scope.onmessage = ({ data }) => this.#receive(data);
+  }
+
+  #receive(message: ToWorker): void {
+    if (message.kind === 'cancel') {
+      if (this.#open.has(message.of)) this.#cancelled.add(message.of);
+      return;
+    }
+    const { id } = message;
+    this.#open.add(id);
+    const transfer: Transferable[] = [];
+    this.#serve(message, transfer).then(
+      (value) => this.#reply({ id, ok: true, value }, transfer),
+      (thrown: unknown) => this.#reply({ id, ok: false, error: errorValue(this.#gpu?.lostError ?? thrown) }, []),
+    );
+  }
+
+  #reply(message: FromWorker & { id: number }, transfer: Transferable[]): void {
+    if (!this.#open.delete(message.id)) return;
+    this.#cancelled.delete(message.id);
+    this.#scope.postMessage(message, transfer);
+  }
+
+  async #serve(request: Request, transfer: Transferable[]): Promise<Requests[Request['kind']]['answer']> {
+    switch (request.kind) {
+      case 'start': return this.#start(request.device, request.portable);
+      case 'load': return this.#load(request.module);
+      case 'compile': return this.#compile(request);
+      case 'attach': return this.#attach(request);
+      case 'step': case 'run': return this.#step(request, transfer);
+      case 'upload': return this.#inOrder(this.#session(request.session), () => {
+        this.#ready().upload(request.session, request.strict, request.tensors);
+        return null;
+      });
+      case 'download': return this.#download(request, transfer);
+      case 'reset': return this.#inOrder(this.#session(request.session), () => {
+        this.#ready().resetSession(request.session, request.params, request.optimizer);
+        return null;
+      });
+      case 'rate': return this.#inOrder(this.#owner(request.program), () => {
+        this.#ready().rate(request.program, request.schedule);
+        return null;
+      });
+      case 'lr': return this.#inOrder(this.#owner(request.program), () => this.#ready().lr(request.program));
+      case 'inspect': this.#owner(request.program); return this.#ready().inspect(request.program, request.what);
+      case 'release': return this.#release(request.program);
+      case 'drop': return this.#drop(request.session);
+      case 'counters': return this.#counters();
+      case 'destroy': return this.#destroy();
+    }
+  }
+
+  async #start(device: 'webgpu' | 'cpu', portable: boolean): Promise<{ device: string }> {
+    this.#device = device === 'cpu' ? Promise.resolve(null) : this.#makers.device(portable);
+    const gpu = await this.#device;
+    this.#gpu = gpu;
+    void gpu?.lost.then((error) => this.#lose(error));
+    return { device: gpu ? gpu.name : 'CPU' };
+  }
+
+  async #load(module: WebAssembly.Module): Promise<null> {
+    const gpu = await this.#device;
+    const core = await this.#makers.core(module, gpu);
+    if (gpu) core.limits(gpu.limits());
+    this.#core = core;
+    return null;
+  }
+
+  /** Answers everything that is open, and tells the page. */
+  #lose(error: GradloomError): void {
+    const value = errorValue(error);
+    if (this.#core && !this.#core.dead) this.#core.lose(error.message);
+    for (const id of [...this.#open]) this.#reply({ id, ok: false, error: value }, []);
+    this.#scope.postMessage({ event: 'lost', error: value }, []);
+  }
+
+  #ready(): Core {
+    if (!this.#core) throw fail('internal', 'the worker was not loaded');
+    if (this.#gpu?.lostError) throw this.#gpu.lostError;
+    return this.#core;
+  }
+
+  #session(id: number): Session {
+    const session = this.#sessions.get(id);
+    if (!session || session.dropped) throw fail('aborted', 'the model was replaced');
+    return session;
+  }
+
+  #owner(program: number): Session {
+    const session = this.#owners.get(program);
+    if (!session || session.dropped) throw fail('aborted', 'the program is gone');
+    return session;
+  }
+
+  /** Does something after all that was asked of a session before. */
+  #inOrder<R>(session: Session, job: () => R | Promise<R>): Promise<R> {
+    const done = session.chain.then(() => {
+      if (session.dropped) throw fail('aborted', 'the model was replaced');
+      return job();
+    });
+    session.chain = done.catch(() => undefined);
+    return done;
+  }
+
+  /** Makes a program with its pipelines, or leaves nothing. */
+  async #prepared(describe: (core: Core) => number): Promise<number> {
+    const core = this.#ready();
+    const gpu = this.#gpu;
+    if (!gpu) return describe(core);
+    let program = -1;
+    try {
+      await gpu.guarded(() => { program = describe(core); });
+      const kernels = program < 0 ? -1 : core.described(program);
+      if (kernels >= 0) await gpu.prepare(kernels);
+    } catch (thrown) {
+      if (program >= 0) core.release('program', program);
+      throw thrown;
+    }
+    return program;
+  }
+
+  async #compile({ log, seed, optimizer }: Requests['compile']['ask']): Promise<Compiled> {
+    const core = this.#ready();
+    let id = -1;
+    try {
+      const program = await this.#prepared(() => {
+        const trace = replay(core, log);
+        id = core.session(seed, this.#gpu ? 'gpu' : 'cpu');
+        return optimizer ? core.train(id, trace, optimizer) : -1;
+      });
+      const session: Session = {
+        id, chain: Promise.resolve(), flying: [], programs: new Set(), making: new Set(), dropped: false,
+      };
+      this.#sessions.set(id, session);
+      if (program >= 0) {
+        session.programs.add(program);
+        this.#owners.set(program, session);
+      }
+      return { session: id, program };
+    } catch (thrown) {
+      if (id >= 0) core.release('session', id);
+      throw thrown;
+    }
+  }
+
+  async #attach({ session: id, log }: Requests['attach']['ask']): Promise<Compiled> {
+    const core = this.#ready();
+    const session = this.#session(id);
+    const making = this.#prepared(() => core.forward(id, replay(core, log))).then((program) => {
+      session.programs.add(program);
+      return program;
+    });
+    // Whoever drops the session waits for this, and drops the program with it.
+    session.making.add(making);
+    let program: number;
+    try {
+      program = await making;
+    } finally {
+      session.making.delete(making);
+    }
+    if (session.dropped) throw fail('aborted', 'the model was replaced');
+    this.#owners.set(program, session);
+    return { session: id, program };
+  }
+
+  async #step(
+    request: Extract<Request, { kind: 'step' | 'run' }>, transfer: Transferable[],
+  ): Promise<StepReply> {
+    const session = this.#owners.get(request.program);
+    if (!session) return { kind: 'aborted' };
+    const read = request.kind === 'run' || request.read;
+    // The inner promise is the reading, which the next request does not wait for.
+    const queued = session.chain.then(async (): Promise<{ reply: Promise<StepReply> }> => {
+      const gone = () =>
+        session.dropped || this.#cancelled.has(request.id) || !this.#owners.has(request.program);
+      if (!this.#gpu) await turn();
+      while (session.flying.length >= IN_FLIGHT && !gone()) await session.flying[0];
+      if (gone()) return { reply: Promise.resolve({ kind: 'aborted' }) };
+      const core = this.#ready();
+      request.inputs.forEach((data, i) => core.feed(request.program, i, data));
+      const step = request.kind === 'step' ? core.step(request.program) : core.run(request.program);
+      const reply = this.#finish(step, read, transfer);
+      const flight: Promise<unknown> = (read ? reply : this.#gpu?.done() ?? Promise.resolve())
+        .catch(() => undefined)
+        .then(() => { session.flying.splice(session.flying.indexOf(flight), 1); });
+      session.flying.push(flight);
+      // Nobody may be listening yet.
+      reply.catch(() => undefined);
+      return { reply };
+    });
+    session.chain = queued.catch(() => undefined);
+    return (await queued).reply;
+  }
+
+  /** What a submitted step gave. */
+  async #finish(step: number, read: boolean, transfer: Transferable[]): Promise<StepReply> {
+    const core = this.#ready();
+    try {
+      if (!read && this.#gpu) return { kind: 'queued' };
+      const ticket = core.ticket(step);
+      if (ticket >= 0) await this.#gpu!.read(ticket, (bytes) => core.deliver(step, bytes));
+      const outputs = core.result(step);
+      if (!read) return { kind: 'queued' };
+      return { kind: 'completed', outputs: outputs.map((output) => this.#sent(core, output, transfer)) };
+    } finally {
+      core.dropStep(step);
+    }
+  }
+
+  #sent(core: Core, { name, dtype, shape, at, bytes }: Omit<Sent, 'data'> & { at: number; bytes: number }, transfer: Transferable[]): Sent {
+    const memory = core.bytes(at, bytes);
+    const data = dataOf(dtype, memory.buffer, memory.byteOffset, bytes);
+    transfer.push(data.buffer);
+    return { name, dtype, shape, data };
+  }
+
+  async #download({ session: id, states }: Requests['download']['ask'], transfer: Transferable[]): Promise<Sent[]> {
+    const session = this.#session(id);
+    const copied = await this.#inOrder(session, () => {
+      const core = this.#ready();
+      const wanted = core.store(id).filter(({ kind }) => states || kind === 'param');
+      const gpu = this.#gpu;
+      if (!gpu) return { done: Promise.resolve(wanted.map((tensor) => this.#sent(core, tensor, transfer))) };
+      // The copies are submitted here, in order; only the reading is left for later.
+      const done = gpu.ranges(wanted.map(({ buffer, at, bytes }) => ({ buffer: buffer ?? -1, at, bytes }))).then((buffers) => wanted.map(({ name, dtype, shape }, i): Sent => {
+        const data = dataOf(dtype, buffers[i]!, 0, buffers[i]!.byteLength);
+        transfer.push(data.buffer);
+        return { name, dtype, shape, data };
+      }));
+      done.catch(() => undefined);
+      return { done };
+    });
+    return copied.done;
+  }
+
+  async #release(program: number): Promise<null> {
+    const session = this.#owners.get(program);
+    if (!session) return null;
+    // Runs that were asked for before still happen.
+    await session.chain;
+    this.#owners.delete(program);
+    await Promise.all(session.flying);
+    // The session may have been dropped meanwhile, with its programs.
+    if (session.programs.delete(program) && !session.dropped) this.#ready().release('program', program);
+    return null;
+  }
+
+  async #drop(id: number): Promise<null> {
+    const session = this.#sessions.get(id);
+    if (!session) return null;
+    session.dropped = true;
+    this.#sessions.delete(id);
+    await this.#idle(session);
+    const core = this.#ready();
+    for (const program of session.programs) {
+      this.#owners.delete(program);
+      core.release('program', program);
+    }
+    core.release('session', id);
+    return null;
+  }
+
+  /** Waits until nothing that was asked of a session is under way. */
+  async #idle(session: Session): Promise<void> {
+    await session.chain;
+    await Promise.all(session.flying);
+    await Promise.allSettled(session.making);
+  }
+
+  #counters(): Counters {
+    const none = { liveBuffers: 0, liveBytes: 0, livePrograms: 0, livePipelines: 0, liveTickets: 0, submits: 0 };
+    return {
+      ...(this.#gpu?.counters() ?? none),
+      sessions: this.#sessions.size, programs: this.#owners.size, wasmBytes: this.#core?.memoryBytes ?? 0,
+    };
+  }
+
+  async #destroy(): Promise<Counters> {
+    await Promise.all([...this.#sessions.keys()].map((id) => this.#drop(id)));
+    const counters = this.#counters();
+    this.#gpu?.destroy();
+    return counters;
+  }
+}
+
+// In a worker, serve it. In tests, which import this file elsewhere, do nothing.
+const scope = globalThis as unknown as Scope & { WorkerGlobalScope?: unknown };
+if (scope.WorkerGlobalScope !== undefined) new Server(scope);

@@ -1,0 +1,50 @@
+// A headless Chromium with WebGPU on SwiftShader, and a server of this folder. In: a function of the page. Out: what it returns.
+// CHROMIUM names another browser than Debian's.
+
+import { createServer } from 'node:http';
+import { readFile } from 'node:fs/promises';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { extname, join, normalize } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chromium } from 'playwright-core';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const TYPES = { '.js': 'text/javascript', '.mjs': 'text/javascript', '.html': 'text/html', '.wasm': 'application/wasm', '.css': 'text/css' };
+
+/** Serves a folder; gives its address and a function that ends it. */
+export async function serve(root = ROOT) {
+  const server = createServer(async (request, response) => {
+    const path = normalize(decodeURIComponent(new URL(request.url, 'http://x').pathname));
+    try {
+      const body = path === '/' ? '<!doctype html><link rel=icon href="data:,"><title>test</title>' : await readFile(join(root, path));
+      response.writeHead(200, { 'content-type': path === '/' ? 'text/html' : TYPES[extname(path)] ?? 'application/octet-stream' });
+      response.end(body);
+    } catch {
+      response.writeHead(404).end();
+    }
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { url: `http://127.0.0.1:${server.address().port}`, close: () => new Promise((resolve) => server.close(resolve)) };
+}
+
+/** Opens a page of a server in a fresh browser; `gpu: false` leaves WebGPU out. */
+export async function open(url, { gpu = true } = {}) {
+  const profile = mkdtempSync(join(tmpdir(), 'gradloom-chromium-'));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', headless: true,
+    args: ['--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update',
+      '--disable-sync', ...(gpu ? ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'] : [])],
+  });
+  const page = context.pages()[0] ?? await context.newPage();
+  page.on('console', (message) => console.log(`[page] ${message.text()}`));
+  page.on('pageerror', (error) => console.log(`[page] ${error.stack ?? error}`));
+  await page.goto(url);
+  return {
+    page,
+    close: async () => {
+      await context.close();
+      rmSync(profile, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,12 @@
+// Turns src into JavaScript, a file for a file, in .test/src, so that tests import what they test.
+
+import { readdirSync, rmSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+
+const at = (name) => fileURLToPath(new URL(name, import.meta.url));
+rmSync(at('../.test'), { recursive: true, force: true });
+const files = readdirSync(at('../src'), { recursive: true }).filter((name) => name.endsWith('.ts'));
+await build({
+  entryPoints: files.map((name) => at(`../src/${name}`)), outdir: at('../.test/src'), format: 'esm', target: 'es2022',
+});

@@ -1,0 +1,49 @@
+// Builds the wasm modules. In: crates/gradloom-web. Out: target/web/gradloom.wasm, target/web/gradloom-cpu.wasm, and
+// src/generated/ops.ts, the op table, which the crate's build script reads from the Rust methods of `Tensor`.
+// Options: --without-cpu.
+
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync, existsSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const at = (name) => fileURLToPath(new URL(name, import.meta.url));
+const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target');
+const TRIPLE = 'wasm32-unknown-unknown';
+
+/** Builds the crate and gives what cargo says of it: the module, and the build script's folder. */
+function cargo(targetDir, features, flags) {
+  const args = ['build', '--profile', 'web', '-p', 'gradloom-web', '--target', TRIPLE, '--target-dir', targetDir,
+    '--message-format', 'json-render-diagnostics', ...features];
+  // Panics name source files: what they are called on the machine that builds is nobody's business, and makes the module larger.
+  const home = process.env.CARGO_HOME ?? join(homedir(), '.cargo');
+  const std = join(execFileSync('rustc', ['--print', 'sysroot'], { cwd: root, encoding: 'utf8' }).trim(), 'lib/rustlib/src/rust/library');
+  const remap = [[root, ''], [join(home, 'registry/src'), 'crates'], [targetDir, 'target'], [std, 'std']]
+    .map(([from, to]) => `--remap-path-prefix=${from}=${to}`);
+  const env = { ...process.env, RUSTFLAGS: [process.env.RUSTFLAGS ?? '', ...remap, ...flags].join(' ').trim() };
+  const out = execFileSync('cargo', args, { cwd: root, env, encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'inherit'] });
+  const messages = out.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+  const mine = messages.filter(({ package_id: id }) => id?.includes('gradloom-web'));
+  const artifacts = mine.filter(({ reason }) => reason === 'compiler-artifact').flatMap(({ filenames }) => filenames);
+  return {
+    wasm: artifacts.find((name) => name.endsWith('.wasm')),
+    tables: mine.find(({ reason }) => reason === 'build-script-executed').out_dir,
+  };
+}
+
+const folder = join(target, 'web');
+mkdirSync(folder, { recursive: true });
+mkdirSync(at('src/generated'), { recursive: true });
+
+const gpu = cargo(target, [], []);
+copyFileSync(gpu.wasm, join(folder, 'gradloom.wasm'));
+// Left alone if it is the same, so that nothing is built again for it.
+const [ops, table] = [readFileSync(join(gpu.tables, 'ops.ts'), 'utf8'), at('src/generated/ops.ts')];
+if (!existsSync(table) || readFileSync(table, 'utf8') !== ops) writeFileSync(table, ops);
+
+if (!process.argv.includes('--without-cpu')) {
+  const cpu = cargo(join(target, 'web-cpu'), ['--features', 'cpu'], ['-C', 'target-feature=+simd128']);
+  copyFileSync(cpu.wasm, join(folder, 'gradloom-cpu.wasm'));
+}
