@@ -9,12 +9,12 @@ use super::body::{Nodes, Place};
 use super::operands::Operand;
 use super::source::{Source, WORKGROUP, type_name};
 use super::{Context, Dispatch, Operands, Shaders, checked};
+use gradloom_core::collections::SortedMap;
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{
     Access, Body, Kernel, Launch, Layout, Level, NodeId, NodeKind, Part, Phase, Store,
 };
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// Elements of a workgroup: a few for each invocation, so that finding the part is a small share of the work.
@@ -303,15 +303,16 @@ fn columns(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp,
 
 /// Bytes of scratch that the parts of a group need which run together.
 pub(super) fn workspace(parts: &[Part], reads: &[Access], writes: &[Access]) -> usize {
-    let mut bytes: HashMap<String, usize> = HashMap::new();
+    let mut bytes: SortedMap<String, usize> = SortedMap::new();
     for part in parts {
         let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
         let Some(class) = class else { continue };
         if let Some(form @ Form::Total(..)) = Form::of(body_of(part)) {
-            *bytes.entry(class).or_default() += 4 * form.groups(body_of(part));
+            let before = bytes.get(&class).copied().unwrap_or(0);
+            bytes.insert(class, before + 4 * form.groups(body_of(part)));
         }
     }
-    bytes.into_values().max().unwrap_or(0)
+    bytes.iter().map(|(_, &bytes)| bytes).max().unwrap_or(0)
 }
 
 /// Each chunk's share of its part's total, to the scratch.

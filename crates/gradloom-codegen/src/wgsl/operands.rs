@@ -116,9 +116,9 @@ impl Operands {
             .map(|access| (!empty(access)).then(|| span(access, context)))
             .collect();
         let mut spans: Vec<(Region, Range<usize>)> = needed.iter().flatten().cloned().collect();
-        merge(&mut spans, cuts, |a, b| a.start < b.end && b.start < a.end);
+        merge(&mut spans, cuts, &|a, b| a.start < b.end && b.start < a.end);
         if together {
-            merge(&mut spans, cuts, |_, _| true);
+            merge(&mut spans, cuts, &|_, _| true);
         }
         // In the order of their use, so that equal kernels are equal shaders wherever their values lie.
         let mut used: Vec<(Region, Range<usize>)> = Vec::new();
@@ -189,7 +189,7 @@ pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<usi
 fn merge(
     spans: &mut Vec<(Region, Range<usize>)>,
     cuts: &Cuts,
-    together: impl Fn(&Range<usize>, &Range<usize>) -> bool,
+    together: &dyn Fn(&Range<usize>, &Range<usize>) -> bool,
 ) {
     let segment = |region: Region, range: &Range<usize>| cuts.segment(region, range.start);
     sort_by_key(spans, |(region, range)| (*region, range.start, range.end));

@@ -62,7 +62,7 @@ impl Machine<'_> {
         let buffer = self.buffers.get_or_insert_with(access.buffer, empty);
         let mut numbers: Vec<Number> = (0..buffer.len()).map(|i| buffer.get(i)).collect();
         let mut next = 0;
-        indices::each_index(&access.layout.shape, |index| {
+        indices::each_index(&access.layout.shape, &mut |index| {
             numbers[access.layout.offset + indices::position(index, &access.layout.strides)] =
                 content.get(next);
             next += 1;

@@ -11,6 +11,9 @@ use super::staged::{Staged, pipeline};
 use super::tile::{Choice, CooperativeTile};
 use crate::wgsl::{Limits, Shader, Writer};
 
+/// Whether there are adapters with such matrices: the extension is wgpu's own, no browser has it. A page's module has no code for them.
+pub(super) const IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
+
 /// The shader for the product, or for its parts.
 pub(super) fn product(
     kernel: &DotKernel<'_>,
