@@ -11,6 +11,7 @@ mod arguments;
 mod browser;
 mod commands;
 mod gpu;
+mod ids;
 mod model;
 mod optimizer;
 mod report;

@@ -15,7 +15,7 @@ impl Source<'_> {
             DType::F32 => {
                 let value = value as f32;
                 // The shortest decimal of the largest ones is above them, which not every compiler rounds back.
-                if !(value.abs() < 3.4e38) || value.is_subnormal() {
+                if value.is_nan() || value.abs() >= 3.4e38 || value.is_subnormal() {
                     let from_bits = self.function(Function::FromBits);
                     return format!("{from_bits}({:#x}u)", value.to_bits());
                 }
