@@ -4,7 +4,8 @@
 import { colour, surface } from './canvas.js';
 
 const MOST = 1200;
-const SMOOTH = 0.88;
+/** The moving mean reaches over this share of the curve. */
+const SMOOTH = 1 / 24;
 
 export class LossChart {
   #points = [];
@@ -91,11 +92,10 @@ export class LossChart {
     context.lineJoin = 'round';
     line(context, points.map(({ step }, i) => [x(step), y(logs[i])]), colour('accent-faint'), 1);
     let smooth = logs[0];
-    let weight = 1;
+    const reach = Math.max(1, Math.min(20, SMOOTH * points.length));
     line(context, points.map(({ step }, i) => {
-      // The mean forgets nothing at first, so that it does not lag behind the first fall.
-      weight = Math.min(weight + 1, 1 / (1 - SMOOTH));
-      smooth += (logs[i] - smooth) / Math.min(weight, i + 1);
+      // The mean forgets at once what was first, so that it does not lag behind the first fall.
+      smooth += (logs[i] - smooth) / Math.min(reach, i + 1);
       return [x(step), y(smooth)];
     }), colour('accent'), 2);
   }
