@@ -129,15 +129,23 @@ export function line(context, points, style, width) {
 /** Round numbers between two powers of ten, at most about six. */
 function ticks(low, high) {
   const decades = high - low;
-  const steps = decades > 3 ? [1] : decades > 1.2 ? [1, 3] : [1, 1.5, 2, 3, 5, 7];
   const found = [];
+  if (decades < 0.7) {
+    // So narrow a range is all but linear: equal distances.
+    const [from, to] = [10 ** low, 10 ** high];
+    const power = 10 ** Math.floor(Math.log10((to - from) / 4));
+    const step = power * [1, 2, 5, 10].find((n) => n * power >= (to - from) / 5);
+    for (let n = Math.ceil(from / step); n * step <= to; n++) found.push(n * step);
+    return found;
+  }
+  const steps = decades > 3 ? [1] : decades > 1.4 ? [1, 3] : [1, 2, 5];
   for (let power = Math.floor(low); power <= Math.ceil(high); power++) {
     for (const step of steps) {
       const log = power + Math.log10(step);
       if (log >= low && log <= high) found.push(10 ** log);
     }
   }
-  const every = Math.ceil(found.length / 6);
+  const every = Math.ceil(found.length / 7);
   return found.filter((_, i) => i % every === 0);
 }
 

@@ -10,7 +10,7 @@ const CONTEXT = 8;
 const DIGITS = 3;
 const PLUS = 10;
 const EQUALS = 11;
-const SHOWN = 20;
+const SHOWN = 28;
 
 const characters = (a, b) => {
   const s = a + b;

@@ -154,11 +154,12 @@ export class Picture {
     stage.append(
       el('div', { class: 'pictures' },
         el('figure', {}, output, el('figcaption', {}, el('span', {}, 'The network'), score)),
-        el('figure', {}, target, el('figcaption', {}, 'The target'))),
-      el('div', { class: 'row', role: 'group', 'aria-label': 'Targets' },
-        Object.keys(PICTURES).map((name) => button(name, () => choose(name), { class: 'chip' })),
-        button('Your picture…', () => file.click(), { class: 'chip' }), file),
-      note);
+        el('div', { class: 'target' },
+          el('figure', {}, target, el('figcaption', {}, 'The target')),
+          el('div', { class: 'row', role: 'group', 'aria-label': 'Targets' },
+            Object.keys(PICTURES).map((name) => button(name, () => choose(name), { class: 'chip' })),
+            button('Your picture…', () => file.click(), { class: 'chip' }), file),
+          note)));
     paint(target, this.#target, this.#side);
     paint(output, new Float32Array(3 * this.#side ** 2).fill(0.5), this.#side);
   }
