@@ -33,7 +33,7 @@ enum State {
     /// A training program, which has the session; its id.
     Training(usize),
     /// A session without training.
-    Forward(Session<Model>),
+    Forward(Box<Session<Model>>),
 }
 
 /// A compiled program.
@@ -133,10 +133,7 @@ impl Sessions {
         };
         let (device, browser) = match device {
             0 => on(&self.paper, (Limits::portable(), 256 << 20)),
-            1 => on(
-                &self.browser,
-                self.limits.clone().ok_or_else(|| misuse("the GPU's limits are not known"))?,
-            ),
+            1 => on(&self.browser, self.limits.ok_or_else(|| misuse("the GPU's limits are not known"))?),
             #[cfg(feature = "cpu")]
             2 => (Device::cpu(), None),
             _ => {
@@ -186,7 +183,7 @@ impl Sessions {
         let id = self.id();
         let open = self.open.get_mut(session).ok_or_else(|| misuse("there is no such session"))?;
         if let State::New(model) = &open.state {
-            open.state = State::Forward(Session::new(model.tie(), &open.device, open.seed)?);
+            open.state = State::Forward(Box::new(Session::new(model.tie(), &open.device, open.seed)?));
         }
         let Trace { inputs, mut traced } = trace;
         let text = traced.graph.to_string();
