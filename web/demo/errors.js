@@ -17,10 +17,12 @@ export function showError(place, error) {
   if (kind === 'lost') help.push('start again: it is compiled anew');
   place.replaceChildren(el('section', { class: 'error' },
     el('header', {}, el('strong', {}, TITLES[kind] ?? 'Something went wrong'), el('code', { class: 'kind' }, kind),
-      button('Dismiss', () => place.replaceChildren(), { class: 'quiet' })),
+      button('×', () => place.replaceChildren(), { class: 'quiet', 'aria-label': 'Dismiss' })),
     el('p', {}, message),
     (error?.notes ?? []).map((note) => el('p', { class: 'note' }, note)),
     help.length > 0 && el('ul', {}, help.map((text) => el('li', {}, text))),
     error?.origin && el('p', { class: 'note' }, `line ${error.origin.line} of ${error.origin.file.replace(/^.*\/demo\//, '')}`),
     from >= 0 && lines.length > from + 1 && el('pre', { tabIndex: 0 }, lines.slice(from + 1).join('\n'))));
+  // On a phone the form may be out of sight when something goes wrong.
+  place.scrollIntoView({ block: 'nearest' });
 }

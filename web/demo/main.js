@@ -30,6 +30,12 @@ function number(name, otherwise) {
   return Number.isFinite(value) && value >= 0 ? value : otherwise;
 }
 
+/** Sizes are whole numbers above 0. */
+function size(name, otherwise) {
+  const value = number(name, otherwise);
+  return Number.isInteger(value) && value > 0 ? value : otherwise;
+}
+
 function choice(name, values) {
   return values.includes(query.get(name)) ? query.get(name) : values[0];
 }
@@ -125,7 +131,7 @@ function open(Chosen) {
   $('error').replaceChildren();
   chart.clear();
   Sample = Chosen;
-  const settings = Object.fromEntries(Sample.settings.map(({ name, value }) => [name, number(name, value)]));
+  const settings = Object.fromEntries(Sample.settings.map(({ name, value }) => [name, size(name, value)]));
   options = { ...options, lr: number('lr', Sample.lr) };
   sample = new Sample(settings, generator(options.seed));
   session = new Session(sample, options, listener);

@@ -36,11 +36,15 @@ export function memory({ plan }, bytes) {
   let drawn = [];
   const { request } = surface(canvas, (context, width, height) => {
     drawn = boxes(width, height);
-    for (const { buffer, x, y, w, h } of drawn) {
-      context.fillStyle = colour(ROLES.find(([role]) => role === roleOf(buffer))[2]);
-      context.globalAlpha = over === null ? 0.78 : over === buffer ? 1 : 0.28;
+    drawn.forEach(({ buffer, x, y, w, h }, i) => {
+      // Opaque: where a value takes the place of one that dies in the same launch, the later one is seen. Two shades tell neighbours apart.
+      context.globalAlpha = 1;
+      context.fillStyle = colour('sunken');
       context.fillRect(x, y, w, h);
-    }
+      context.fillStyle = colour(ROLES.find(([role]) => role === roleOf(buffer))[2]);
+      context.globalAlpha = over === buffer ? 1 : over !== null ? 0.25 : i % 2 === 0 ? 0.8 : 0.6;
+      context.fillRect(x, y, w, h);
+    });
     context.globalAlpha = 1;
   });
   canvas.addEventListener('pointermove', ({ offsetX, offsetY }) => {

@@ -32,6 +32,9 @@ export class Session {
   #loop = Promise.resolve();
   #burst = 1;
   #rates = [];
+  /** Changes of size and resets, one after another. */
+  #queue = Promise.resolve();
+  #gone = false;
   #shown = { at: 0, took: 0 };
 
   /** `options`: lr, seed, device, limit (steps after which it pauses). `listener`: change, loss,
@@ -44,7 +47,7 @@ export class Session {
 
   #set(state) {
     this.state = state;
-    this.#listener.change();
+    if (!this.#gone) this.#listener.change();
   }
 
   #optimizer() {
@@ -113,7 +116,11 @@ export class Session {
   }
 
   /** Initial values again; it stays compiled. */
-  async reset() {
+  reset() {
+    return this.#queued(() => this.#reset());
+  }
+
+  async #reset() {
     await this.pause();
     try {
       await this.train?.reset();
@@ -133,7 +140,18 @@ export class Session {
   }
 
   /** Other sizes. `inputs`: whether the shapes of a step's inputs change too, which needs another program; otherwise the model is replaced. */
-  async resize(settings, { inputs }) {
+  resize(settings, how) {
+    return this.#queued(() => this.#resize(settings, how));
+  }
+
+  #queued(work) {
+    const done = this.#queue.then(work);
+    this.#queue = done.catch(() => undefined);
+    return done;
+  }
+
+  async #resize(settings, { inputs }) {
+    if (this.#gone) return false;
     const before = this.#sample.settings;
     if (!this.train) {
       this.#sample.settings = settings;
@@ -147,6 +165,10 @@ export class Session {
         const kept = await this.train.downloadState();
         const made = await this.#compile(settings);
         // Where only the batch changed, it goes on from exactly here.
+        if (this.#gone) {
+          await made.train.destroy();
+          return false;
+        }
         const same = await made.train.uploadState(kept).then(() => true, () => false);
         await this.train.destroy();
         this.#sample.settings = settings;
@@ -167,6 +189,7 @@ export class Session {
       }
       return true;
     } catch (thrown) {
+      if (this.#gone) return false;
       this.#sample.settings = before;
       this.#listener.failed(thrown);
       if (this.state === 'compiling') this.#set('paused');
@@ -178,6 +201,7 @@ export class Session {
   /** Ends it: the worker and all it had on the GPU go. */
   async destroy() {
     this.#turn++;
+    this.#gone = true;
     const { train } = this;
     this.train = null;
     this.#infer = null;
@@ -185,6 +209,7 @@ export class Session {
   }
 
   #fail(error) {
+    if (this.#gone) return;
     this.#turn++;
     if (error?.kind === 'lost') {
       // Nothing of it can be used any more: the next start compiles again.
@@ -201,7 +226,11 @@ export class Session {
     const infer = this.#infer;
     if (!infer || !this.train) return;
     const begin = performance.now();
-    await this.#sample.refresh(infer, this.step);
+    try {
+      await this.#sample.refresh(infer, this.step);
+    } catch (thrown) {
+      return this.#fail(thrown);
+    }
     // The first one compiles: that says nothing about the next.
     this.#shown = { at: performance.now(), took: Math.min(SLOWEST, performance.now() - begin) };
   }

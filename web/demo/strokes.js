@@ -7,7 +7,7 @@ export const SIDE = 16;
 
 /** Part of an ellipse, angles in degrees, clockwise from the right as y points down. */
 function arc(cx, cy, rx, ry, from, to) {
-  const n = Math.ceil(Math.abs(to - from) / 20);
+  const n = Math.ceil(Math.abs(to - from) / 12);
   return Array.from({ length: n + 1 }, (_, i) => {
     const angle = (from + (to - from) * i / n) * Math.PI / 180;
     return [cx + rx * Math.cos(angle), cy + ry * Math.sin(angle)];

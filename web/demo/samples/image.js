@@ -30,7 +30,7 @@ class Painter extends Module {
 export class Picture {
   static id = 'image';
   static title = 'A picture';
-  static line = 'A network becomes an image';
+  static line = 'A network paints it';
   static about = 'The network is asked for the colour at a place, and nothing else. Random pixels of the target teach it, and the picture comes out of the fog.';
   static unit = 'pixels';
   static lr = 0.003;

@@ -13,7 +13,7 @@ const TIME = 1500;
 export class Text {
   static id = 'text';
   static title = 'Text';
-  static line = 'A small GPT on what you paste';
+  static line = 'A small GPT on your text';
   static about = 'A small GPT learns the text below, one character after another, and writes its own from time to time. Paste any other text.';
   static unit = 'tokens';
   static lr = 0.003;

@@ -105,6 +105,8 @@ test('pause rests, going on goes on, reset begins again, the learning rate acts 
   await stepsFrom(40);
   await page.click('#start');
   await state('paused');
+  // The steps that were on their way arrive.
+  await page.waitForTimeout(600);
   const rest = await number('step');
   await page.waitForTimeout(400);
   assert.equal(await number('step'), rest);
@@ -154,6 +156,29 @@ test('a model that does not fit is told in place, with its line, and the one bef
   const at = await number('step');
   await stepsFrom(at + 3);
   await picture('error');
+  clean();
+});
+
+test('an error is shown with its kind, what helps and the line of the sample', async () => {
+  await visit('sample=sin');
+  const text = await page.evaluate(async () => {
+    const { Linear, Module, matmul, mean, trace } = await import('/dist/index.js');
+    const { showError } = await import('/demo/errors.js');
+    // A sample with a mistake, as a module of its own: errors name lines of files.
+    const source = `export const loss = ({ matmul, mean }) => (m, { x }) =>\n  mean(matmul(m.l.fwd(x), x));`;
+    const { loss } = await import(URL.createObjectURL(new Blob([source], { type: 'text/javascript' })));
+    class M extends Module { l = new Linear(1, 1); }
+    const error = await trace({ model: new M(), loss: loss({ matmul, mean }), inputs: { x: [4, 1] }, optimizer: { kind: 'adam', lr: 0.01 } })
+      .then(() => null, (thrown) => thrown);
+    showError(document.getElementById('error'), error);
+    return document.getElementById('error').textContent;
+  });
+  assert.match(text, /trace/);
+  assert.match(text, /`matmul` of \[4, 1\] and \[4, 1\]/);
+  assert.match(text, /transposed/);
+  assert.match(text, /line 2 of/);
+  await page.click('.error button');
+  assert.equal(await page.textContent('#error'), '');
   clean();
 });
 
