@@ -16,3 +16,5 @@ mod model;
 mod optimizer;
 mod report;
 mod sessions;
+#[cfg(test)]
+mod tests;
