@@ -95,7 +95,7 @@ function counts({ inspection, session }) {
     item('Launches', many(c.launches), 'fused operations of a step'),
     item('Dispatches', many(c.dispatches), c.passes > 0 ? `${c.passes} pass, ${c.submits} submit a step` : 'no GPU: loops on the CPU'),
     item('Pipelines', many(c.pipelines), `${all.length} kernels`),
-    item('Memory', bytes(c.bytes), `parameters and optimizer ${bytes(c.store)}`),
+    item('Memory', bytes(c.bytes), `${bytes(c.store)} of it parameters and optimizer`),
     item('Arithmetic', `${(inspection.plan.totals.flops / 1e6).toFixed(1)} M`, 'operations of a step'),
     item('Compiled in', time(timing.compile), 'worker, tracing, passes, shaders'),
     item('First step', time(timing.first), `seed ${train.seed}`));

@@ -58,9 +58,9 @@ export class Session {
     const { model, loss, inputs } = this.#sample.program(settings);
     const begin = performance.now();
     const train = await compile({ model, loss, inputs, optimizer: this.#optimizer(), seed: this.#options.seed, device: this.#options.device });
+    this.timing = { compile: performance.now() - begin, first: NaN };
     try {
       const infer = await train.attach(this.#sample.forward(settings));
-      this.timing = { compile: performance.now() - begin, first: NaN };
       return { train, infer };
     } catch (thrown) {
       await train.destroy();
