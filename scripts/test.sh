@@ -54,3 +54,5 @@ if [ -e "$swiftshader" ]; then
   VK_ICD_FILENAMES="$swiftshader" VK_DRIVER_FILES="$swiftshader" \
     cargo test --workspace --test wgpu --test gpt_oracle -- table:: random:: index:: steps_that a_step what_is a_gpu
 fi
+step "the npm package"
+bash scripts/test-web.sh

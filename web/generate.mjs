@@ -1,16 +1,14 @@
-// Writes src/generated/functions.ts, a free function for each op. In: src/generated/ops.ts, the table that `cargo xtask web` writes
-// (where it is missing, ops.example.ts, a part of it made by hand, is taken). Out: functions with the types and documentation of
-// `TensorOps` and `FunctionOps`.
+// Writes src/generated/functions.ts, a free function for each op. In: src/generated/ops.ts, the table that wasm.mjs writes. Out: functions with the types
+// and documentation of `TensorOps` and `FunctionOps`.
 
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
 const table = at('src/generated/ops.ts');
-mkdirSync(at('src/generated'), { recursive: true });
 if (!existsSync(table)) {
-  copyFileSync(at('ops.example.ts'), table);
-  console.log('src/generated/ops.ts is missing: the example table is used');
+  console.error('src/generated/ops.ts is missing: run `npm run wasm`, which makes it of the Rust sources');
+  process.exit(1);
 }
 const text = readFileSync(table, 'utf8');
 

@@ -4,6 +4,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync, existsSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -16,7 +17,12 @@ const TRIPLE = 'wasm32-unknown-unknown';
 function cargo(targetDir, features, flags) {
   const args = ['build', '--profile', 'web', '-p', 'gradloom-web', '--target', TRIPLE, '--target-dir', targetDir,
     '--message-format', 'json-render-diagnostics', ...features];
-  const env = { ...process.env, RUSTFLAGS: [process.env.RUSTFLAGS ?? '', ...flags].join(' ').trim() };
+  // Panics name source files: what they are called on the machine that builds is nobody's business, and makes the module larger.
+  const home = process.env.CARGO_HOME ?? join(homedir(), '.cargo');
+  const std = join(execFileSync('rustc', ['--print', 'sysroot'], { cwd: root, encoding: 'utf8' }).trim(), 'lib/rustlib/src/rust/library');
+  const remap = [[root, ''], [join(home, 'registry/src'), 'crates'], [targetDir, 'target'], [std, 'std']]
+    .map(([from, to]) => `--remap-path-prefix=${from}=${to}`);
+  const env = { ...process.env, RUSTFLAGS: [process.env.RUSTFLAGS ?? '', ...remap, ...flags].join(' ').trim() };
   const out = execFileSync('cargo', args, { cwd: root, env, encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'inherit'] });
   const messages = out.split('\n').filter(Boolean).map((line) => JSON.parse(line));
   const mine = messages.filter(({ package_id: id }) => id?.includes('gradloom-web'));

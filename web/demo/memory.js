@@ -10,7 +10,7 @@ const ROLES = [
 ];
 const roleOf = ({ role }) => (ROLES.some(([name]) => name === role) ? role : 'other');
 
-export function memory({ plan, planText }, bytes) {
+export function memory({ plan }, bytes) {
   const { totals } = plan;
   // What is written over its own predecessor ('next') has no memory of its own.
   const buffers = plan.buffers.filter(({ role }) => role !== 'next');
@@ -66,5 +66,5 @@ export function memory({ plan, planText }, bytes) {
     el('ul', { class: 'roles' }, bars),
     el('p', { class: 'small' }, `${step.length} values of a step, ${bytes(shared)} together, share ${bytes(totals.step)}: a place is used again as soon as its value is dead.`),
     canvas, tip,
-    el('details', {}, el('summary', {}, 'The plan as text'), el('pre', { class: 'code tall', tabIndex: 0 }, planText)));
+    el('details', {}, el('summary', {}, 'The plan as JSON'), el('pre', { class: 'code tall', tabIndex: 0 }, JSON.stringify(plan, null, 1))));
 }

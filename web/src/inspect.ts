@@ -29,24 +29,22 @@ export interface Counts {
 
 /** What a program is. */
 export interface Inspection {
-  /** The graph as it was traced, with the backward pass and the optimizer. */
+  /** The graph as it was traced. */
   graph: string;
-  /** The graph after the passes. */
+  /** The graph with the backward pass and the optimizer, after the passes. */
   passes: string;
   /** The plan, as a value. */
   plan: unknown;
-  /** The plan, to read. */
-  planText: string;
   kernels: Kernel[];
   counts: Counts;
 }
 
-const PARTS = ['graph', 'passes', 'plan', 'kernels', 'counts', 'planText'] as const;
+const PARTS = ['graph', 'passes', 'plan', 'kernels', 'counts'] as const;
 
 function assembled(texts: readonly string[]): Inspection {
-  const [graph, passes, plan, kernels, counts, planText] = texts as [string, string, string, string, string, string];
+  const [graph, passes, plan, kernels, counts] = texts as [string, string, string, string, string];
   return {
-    graph, passes, planText, plan: JSON.parse(plan) as unknown,
+    graph, passes, plan: JSON.parse(plan) as unknown,
     kernels: JSON.parse(kernels) as Kernel[], counts: JSON.parse(counts) as Counts,
   };
 }

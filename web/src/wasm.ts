@@ -63,7 +63,7 @@ export const RELEASE = { trace: 0, program: 1, session: 2 } as const;
 /** Devices of a session. */
 export const DEVICE = { none: 0, gpu: 1, cpu: 2 } as const;
 /** What `inspect` can give. */
-export const INSPECT = { graph: 0, passes: 1, plan: 2, kernels: 3, counts: 4, planText: 5 } as const;
+export const INSPECT = { graph: 0, passes: 1, plan: 2, kernels: 3, counts: 4 } as const;
 
 /** A result of a step: where its elements lie in wasm memory. */
 export interface Output {

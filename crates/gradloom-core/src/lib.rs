@@ -2,6 +2,7 @@
 
 extern crate self as gradloom;
 
+pub mod collections;
 pub mod error;
 pub mod fuse;
 pub mod grad;

@@ -9,11 +9,12 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Lowered};
 use gradloom_core::plan::Plan;
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 /// A device that programs can be loaded on.
-pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
+pub(crate) trait Backend: Send + Sync {
     /// Short name: `cpu`, `null`.
     fn name(&self) -> &'static str;
     /// Model of the device, for reports.
@@ -129,13 +130,26 @@ pub(crate) trait Deferred {
 }
 
 /// A step that was queued. Dropping it forgets its results; the step takes effect or not all the same.
-pub(crate) trait Pending: std::fmt::Debug + Send {
+pub(crate) trait Pending: Send {
     /// Number of the step among all that its program was asked for, from 0.
     fn run(&self) -> u64;
     /// Whether [`Pending::wait`] would not have to wait; the waker is woken when that is so.
     fn poll(&mut self, waker: &Waker) -> Poll<()>;
     /// Waits for the device.
     fn wait(self: Box<Self>) -> Result<Finished>;
+}
+
+// By hand: derived for the backends, it would bring a text of everything that they hold, graph and plan included.
+impl fmt::Debug for dyn Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for dyn Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}", self.run())
+    }
 }
 
 /// What a step left.

@@ -5,10 +5,10 @@
 
 use crate::device::Device;
 use crate::memory::{Allocate, Memory};
+use gradloom_core::collections::SortedSet;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type};
 use gradloom_core::plan::{StoreEntry, StoreLayout};
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -192,13 +192,14 @@ impl Store {
         let _turn = self.take_turn();
         let mut content = self.write_lock();
         content.check(entries)?;
-        let given: HashSet<&str> = entries.iter().map(|(name, ..)| *name).collect();
+        let mut given = SortedSet::new();
+        entries.iter().for_each(|(name, ..)| _ = given.insert(*name));
         let missing: Vec<&str> = content
             .layout
             .entries()
             .iter()
             .map(|e| e.name.as_str())
-            .filter(|name| !given.contains(name))
+            .filter(|name| !given.contains(*name))
             .collect();
         if let Some(first) = missing.first() {
             return Err(Error::new(ErrorKind::Store, format!("`{first}` is missing")).note(format!(
@@ -316,7 +317,7 @@ impl Content {
     }
 
     fn check(&self, entries: &[(&str, &Type, &[u8])]) -> Result<()> {
-        let mut seen = HashSet::new();
+        let mut seen = SortedSet::new();
         for (name, ty, bytes) in entries {
             let entry = self.entry(name)?;
             if !seen.insert(*name) {

@@ -301,6 +301,12 @@ pub extern "C" fn lr(program: usize) -> f64 {
     with(|module| module.sessions.lr(program)).unwrap_or(f64::NAN)
 }
 
+/// Steps that a training program was asked for so far; as many as are given, if that is not negative.
+#[unsafe(no_mangle)]
+pub extern "C" fn steps(program: usize, set: f64) -> i32 {
+    answer(|module| module.sessions.steps(program, set))
+}
+
 /// Where parameters and states are, as JSON.
 #[unsafe(no_mangle)]
 pub extern "C" fn store(session: usize) -> i32 {
@@ -334,7 +340,7 @@ pub extern "C" fn reset_session(session: usize, parameters: u32, optimizer: u32)
     answer(|module| module.sessions.reset(session, parameters != 0, optimizer != 0))
 }
 
-/// Looks at a program: 0 the graph as traced, 1 after the passes, 2 the plan as JSON, 3 kernels as JSON, 4 numbers as JSON, 5 the plan as text.
+/// Looks at a program: 0 the graph as traced, 1 after the passes, 2 the plan as JSON, 3 kernels as JSON, 4 numbers as JSON.
 #[unsafe(no_mangle)]
 pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
     tell(|module| module.sessions.inspect(program, what))

@@ -1,8 +1,8 @@
 //! The page's GPU, through functions that the script gives to the module.
 
 use crate::gpu;
+use crate::ids::Ids;
 use gradloom_runtime::{WebCopy, WebHost, WebKernel, WebRange};
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A kernel as people see it.
@@ -23,9 +23,9 @@ pub(crate) struct Browser {
 
 #[derive(Debug, Default)]
 struct State {
-    programs: HashMap<u32, Described>,
+    programs: Ids<Described>,
     /// Results that arrived, by ticket.
-    arrived: HashMap<u32, Vec<u8>>,
+    arrived: Ids<Vec<u8>>,
     last: u32,
     last_program: u32,
     trouble: Option<String>,
@@ -52,7 +52,7 @@ impl Browser {
 
     /// A program's kernels in order.
     pub(crate) fn kernels(&self, program: u32) -> Vec<Listed> {
-        self.state().programs.get(&program).map(|program| program.kernels.clone()).unwrap_or_default()
+        self.state().programs.get(program as usize).map(|program| program.kernels.clone()).unwrap_or_default()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -66,7 +66,7 @@ impl Browser {
 
     /// Takes a submission's results.
     pub(crate) fn deliver(&self, ticket: u32, bytes: Vec<u8>) {
-        self.state().arrived.insert(ticket, bytes);
+        self.state().arrived.insert(ticket as usize, bytes);
     }
 
     /// Notes that the device is lost.
@@ -96,7 +96,7 @@ impl WebHost for Browser {
         let mut state = self.state();
         let program = if self.real { gpu::program() } else { state.last_program + 1 };
         state.last_program = program;
-        state.programs.insert(program, Described::default());
+        state.programs.insert(program as usize, Described::default());
         if self.real {
             gpu::staging(program, results);
             gpu::clear(program, cleared);
@@ -105,7 +105,7 @@ impl WebHost for Browser {
     }
 
     fn drop_program(&self, program: u32) {
-        self.state().programs.remove(&program);
+        self.state().programs.remove(program as usize);
         if self.real {
             gpu::drop_program(program);
         }
@@ -114,7 +114,7 @@ impl WebHost for Browser {
     fn kernel(&self, program: u32, kernel: &WebKernel<'_>) {
         let WebKernel { once, late, label, source, workgroups, .. } = *kernel;
         let mut state = self.state();
-        let described = state.programs.entry(program).or_default();
+        let described = state.programs.get_mut(program as usize).expect("it was made first");
         if late && !described.paused {
             described.paused = true;
             if self.real {
@@ -141,11 +141,11 @@ impl WebHost for Browser {
     }
 
     fn results(&self, ticket: u32) -> Option<Vec<u8>> {
-        self.state().arrived.remove(&ticket)
+        self.state().arrived.remove(ticket as usize)
     }
 
     fn drop_results(&self, ticket: u32) {
-        self.state().arrived.remove(&ticket);
+        self.state().arrived.remove(ticket as usize);
         if self.real {
             gpu::drop_ticket(ticket);
         }

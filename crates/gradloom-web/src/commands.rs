@@ -7,7 +7,7 @@
 use crate::arguments::Arguments;
 use crate::model::Model;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{Origin, Type};
+use gradloom_core::ir::{DType, Origin, Type};
 use gradloom_core::nn::{Init, Param};
 use gradloom_core::trace::{self, Input, Recording, Tensor, Traced};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
@@ -100,6 +100,11 @@ impl Commands {
             4 => {
                 let (name, dtype) = (arguments.text()?.to_string(), arguments.dtype()?);
                 let shape = arguments.rest(Arguments::index)?;
+                if dtype == DType::Bool {
+                    let message = format!("the input `{name}` is bool");
+                    return Err(Error::new(ErrorKind::Trace, message)
+                        .help("declare it as i32, and compare it: `ne(x, 0)`"));
+                }
                 let input = Input { name, ty: Type::new(dtype, shape) };
                 let tensor = open.recording.input(&input)?;
                 declared = Some(input);

@@ -35,6 +35,7 @@ mod script {
 
 /// Outside of a browser there is no script, and nobody opens its GPU.
 #[cfg(not(target_arch = "wasm32"))]
+#[allow(clippy::too_many_arguments)]
 mod script {
     macro_rules! nobody {
         ($($(#[$unsafe:ident])? $name:ident($($ty:ty),*) $(-> $result:ty)?;)*) => {$(

@@ -5,6 +5,7 @@
 use crate::arguments::{Arguments, DTYPES};
 use crate::browser::Browser;
 use crate::commands::{Commands, Trace};
+use crate::ids::Ids;
 use crate::model::Model;
 use crate::{optimizer, report};
 use gradloom_codegen::wgsl::Limits;
@@ -14,7 +15,6 @@ use gradloom_core::json::{Json, text};
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::Input;
 use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, StorePlace, Train, Trainer, WebHost};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A model on a device.
@@ -33,7 +33,7 @@ enum State {
     /// A training program, which has the session; its id.
     Training(usize),
     /// A session without training.
-    Forward(Session<Model>),
+    Forward(Box<Session<Model>>),
 }
 
 /// A compiled program.
@@ -55,6 +55,7 @@ enum Kind {
 
 /// A step that was queued.
 struct Queued {
+    session: usize,
     program: usize,
     step: Step,
     ticket: Option<u32>,
@@ -66,9 +67,9 @@ pub(crate) struct Sessions {
     paper: Arc<Browser>,
     limits: Option<(Limits, usize)>,
     next: usize,
-    open: HashMap<usize, Open>,
-    programs: HashMap<usize, Compiled>,
-    steps: HashMap<usize, Queued>,
+    open: Ids<Open>,
+    programs: Ids<Compiled>,
+    steps: Ids<Queued>,
 }
 
 impl Default for Sessions {
@@ -78,9 +79,9 @@ impl Default for Sessions {
             paper: Arc::new(Browser::new(false)),
             limits: None,
             next: 0,
-            open: HashMap::new(),
-            programs: HashMap::new(),
-            steps: HashMap::new(),
+            open: Ids::default(),
+            programs: Ids::default(),
+            steps: Ids::default(),
         }
     }
 }
@@ -109,7 +110,7 @@ impl Sessions {
     }
 
     /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding, workgroups along an axis, bytes of a buffer,
-    /// alignment of offsets, whether it has f16, whether it is software.
+    /// whether it is software.
     pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
         let limits = Limits {
             invocations: arguments.index()? as u32,
@@ -120,8 +121,6 @@ impl Sessions {
             ..Limits::portable()
         };
         let buffer_bytes = arguments.index()?;
-        // Offsets are multiples of 256, which is what any GPU grants; f16 is not used in pages yet.
-        let (_alignment, _f16) = (arguments.index()?, arguments.bool()?);
         let software = arguments.bool()?;
         self.limits = Some((Limits { software, ..limits }, buffer_bytes));
         Ok(0)
@@ -134,10 +133,7 @@ impl Sessions {
         };
         let (device, browser) = match device {
             0 => on(&self.paper, (Limits::portable(), 256 << 20)),
-            1 => on(
-                &self.browser,
-                self.limits.clone().ok_or_else(|| misuse("the GPU's limits are not known"))?,
-            ),
+            1 => on(&self.browser, self.limits.ok_or_else(|| misuse("the GPU's limits are not known"))?),
             #[cfg(feature = "cpu")]
             2 => (Device::cpu(), None),
             _ => {
@@ -153,10 +149,10 @@ impl Sessions {
     /// The session itself.
     fn session(&self, id: usize) -> Result<&Session<Model>> {
         let unknown = || misuse("there is no such session");
-        match &self.open.get(&id).ok_or_else(unknown)?.state {
+        match &self.open.get(id).ok_or_else(unknown)?.state {
             State::New(_) => Err(misuse("the session has no program yet")),
             State::Forward(session) => Ok(session),
-            State::Training(program) => match &self.programs.get(program).ok_or_else(unknown)?.kind {
+            State::Training(program) => match &self.programs.get(*program).ok_or_else(unknown)?.kind {
                 Kind::Train(train) => Ok(train.session()),
                 Kind::Forward(_) => Err(unknown()),
             },
@@ -171,7 +167,7 @@ impl Sessions {
         arguments: &mut Arguments<'_>,
     ) -> Result<usize> {
         let id = self.id();
-        let open = self.open.get_mut(&session).ok_or_else(|| misuse("there is no such session"))?;
+        let open = self.open.get_mut(session).ok_or_else(|| misuse("there is no such session"))?;
         let State::New(model) = &open.state else { return Err(misuse("the session has a program already")) };
         let Trace { inputs, traced } = trace;
         let text = traced.graph.to_string();
@@ -185,9 +181,9 @@ impl Sessions {
     /// Compiles a forward program.
     pub(crate) fn forward(&mut self, session: usize, trace: Trace) -> Result<usize> {
         let id = self.id();
-        let open = self.open.get_mut(&session).ok_or_else(|| misuse("there is no such session"))?;
+        let open = self.open.get_mut(session).ok_or_else(|| misuse("there is no such session"))?;
         if let State::New(model) = &open.state {
-            open.state = State::Forward(Session::new(model.tie(), &open.device, open.seed)?);
+            open.state = State::Forward(Box::new(Session::new(model.tie(), &open.device, open.seed)?));
         }
         let Trace { inputs, mut traced } = trace;
         let text = traced.graph.to_string();
@@ -204,7 +200,7 @@ impl Sessions {
 
     fn insert(&mut self, id: usize, session: usize, inputs: Vec<Input>, kind: Kind, traced: String) {
         let fed = inputs.iter().map(|input| vec![0; input.ty.bytes()]).collect();
-        let browser = self.open.get(&session).and_then(|open| open.browser.clone());
+        let browser = self.open.get(session).and_then(|open| open.browser.clone());
         let described = browser.map(|browser| (Arc::clone(&browser), browser.last_program()));
         self.programs.insert(id, Compiled { session, inputs, fed, kind, traced, described });
     }
@@ -215,7 +211,7 @@ impl Sessions {
     }
 
     fn program(&mut self, id: usize) -> Result<&mut Compiled> {
-        self.programs.get_mut(&id).ok_or_else(|| misuse("there is no such program"))
+        self.programs.get_mut(id).ok_or_else(|| misuse("there is no such program"))
     }
 
     /// Data of an input for the steps that follow.
@@ -249,15 +245,15 @@ impl Sessions {
             Kind::Train(train) => train.step_with(&data)?,
             Kind::Forward(forward) => forward.queue(&data)?,
         };
-        let queued = program.program().work().is_some();
+        let (queued, session) = (program.program().work().is_some(), program.session);
         let ticket = queued.then(|| self.browser.last());
         let step_id = self.id();
-        self.steps.insert(step_id, Queued { program: id, step, ticket });
+        self.steps.insert(step_id, Queued { session, program: id, step, ticket });
         Ok(step_id)
     }
 
     fn queued(&self, step: usize) -> Result<&Queued> {
-        self.steps.get(&step).ok_or_else(|| misuse("there is no such step"))
+        self.steps.get(step).ok_or_else(|| misuse("there is no such step"))
     }
 
     /// The ticket under which a step's results will arrive.
@@ -276,7 +272,7 @@ impl Sessions {
     pub(crate) fn result(&self, step: usize) -> Result<String> {
         let queued = self.queued(step)?;
         queued.step.result()?;
-        let plan = self.programs.get(&queued.program).ok_or_else(|| misuse("the program is gone"))?.plan();
+        let plan = self.programs.get(queued.program).ok_or_else(|| misuse("the program is gone"))?.plan();
         let outputs = queued.step.outputs().zip(&plan.outputs).map(|((name, dtype, bytes), (_, access))| {
             let ty = gradloom_core::ir::Type::new(dtype, access.layout.shape.clone());
             let rest = [("at", Json::Number(bytes.as_ptr() as usize)), ("bytes", Json::Number(bytes.len()))];
@@ -287,7 +283,7 @@ impl Sessions {
 
     /// Forgets a step.
     pub(crate) fn drop_step(&mut self, step: usize) {
-        self.steps.remove(&step);
+        self.steps.remove(step);
     }
 
     /// A learning rate from the next step on; one that changes over time starts there.
@@ -307,6 +303,17 @@ impl Sessions {
             Kind::Train(train) => Ok(train.lr()),
             Kind::Forward(_) => Err(misuse("the program does not train")),
         }
+    }
+
+    /// Steps so far, which the schedule and random numbers follow; as many as are given, if that is not negative.
+    pub(crate) fn steps(&mut self, program: usize, set: f64) -> Result<usize> {
+        let Kind::Train(train) = &mut self.program(program)?.kind else {
+            return Err(misuse("the program does not train"));
+        };
+        if set >= 0.0 {
+            train.set_attempted_steps(set as u64);
+        }
+        Ok(train.attempted_steps() as usize)
     }
 
     /// Where parameters and states are.
@@ -366,8 +373,8 @@ impl Sessions {
             self.session(session)?.reset_states("")?;
         }
         if optimizer
-            && let Some(Open { state: State::Training(program), .. }) = self.open.get(&session)
-            && let Some(Compiled { kind: Kind::Train(train), .. }) = self.programs.get_mut(program)
+            && let Some(Open { state: State::Training(program), .. }) = self.open.get(session)
+            && let Some(Compiled { kind: Kind::Train(train), .. }) = self.programs.get_mut(*program)
         {
             train.reset_optimizer()?;
             train.set_attempted_steps(0);
@@ -389,23 +396,21 @@ impl Sessions {
                 report::kernels(&listed.unwrap_or_default())
             }
             4 => report::counts(loaded),
-            5 => loaded.plan().report(loaded.graph()),
             _ => return Err(misuse("there is no such view")),
         })
     }
 
     /// Gives a session and its programs back.
     pub(crate) fn close(&mut self, session: usize) {
-        self.open.remove(&session);
-        let mine: Vec<usize> =
-            self.programs.iter().filter(|(_, p)| p.session == session).map(|(&id, _)| id).collect();
-        mine.into_iter().for_each(|program| self.drop_program(program));
+        self.open.remove(session);
+        self.programs.retain(|program| program.session != session);
+        self.steps.retain(|step| step.session != session);
     }
 
     /// Gives a program back, with its steps.
     pub(crate) fn drop_program(&mut self, program: usize) {
-        self.steps.retain(|_, step| step.program != program);
-        self.programs.remove(&program);
+        self.steps.retain(|step| step.program != program);
+        self.programs.remove(program);
     }
 
     /// Says that the device is lost.

@@ -31,7 +31,7 @@ pub(crate) fn rust(ops: &[Op]) -> String {
 /// The table as a TypeScript module: `OPS` for running, `TensorOps` and `FunctionOps` for types and documentation.
 pub(crate) fn typescript(ops: &[Op]) -> String {
     let mut out = String::from(
-        "// Made by `cargo xtask web` from the methods of `Tensor` in gradloom-core. Do not edit.\n\
+        "// Made by wasm.mjs from the methods of `Tensor` in gradloom-core. Do not edit.\n\
          import type { AttentionOptions, DType, Operand, Tensor } from '../tensor.js'\n\n\
          export const OPS = {\n",
     );

@@ -114,7 +114,7 @@ impl<'b> Nodes<'b> {
                     Level::Element => position(self.body, place),
                 };
                 if !place.exists.is_empty() {
-                    source.line(format!("if ({}) {{", place.exists));
+                    source.line(format_args!("if ({}) {{", place.exists));
                 }
                 let index = source.check_index(operand(0), *extent, &position);
                 if !place.exists.is_empty() {
@@ -128,7 +128,7 @@ impl<'b> Nodes<'b> {
         };
         let suffix = if node.level == Level::Element { place.suffix } else { "" };
         let name = format!("{id}{suffix}");
-        source.line(format!("let {name} = {expression};"));
+        source.line(format_args!("let {name} = {expression};"));
         self.name(id, name.clone());
         name
     }

@@ -5,9 +5,9 @@
 use super::Context;
 use super::group::class;
 use super::operands::span;
+use gradloom_core::collections::SortedMap;
 use gradloom_core::kernel::{Access, Launch, Part};
 use gradloom_core::plan::Region;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Parts that run together, by their numbers; a part that runs alone has its own list.
@@ -36,12 +36,12 @@ struct Covers {
     /// Region and segment of each operand and result: the same for all parts.
     places: Vec<(Region, usize)>,
     /// Bytes from the first to the last of each of these.
-    ranges: BTreeMap<(Region, usize), Range<usize>>,
+    ranges: SortedMap<(Region, usize), Range<usize>>,
 }
 
 impl Covers {
     fn new<'a>(accesses: impl Iterator<Item = &'a Access>, context: &Context<'_>) -> Self {
-        let mut covers = Self { places: Vec::new(), ranges: BTreeMap::new() };
+        let mut covers = Self { places: Vec::new(), ranges: SortedMap::new() };
         for access in accesses {
             let (region, range) = span(access, context);
             let place = (region, context.cuts.segment(region, range.start));
@@ -52,8 +52,8 @@ impl Covers {
     }
 
     fn cover(&mut self, place: (Region, usize), range: &Range<usize>) {
-        let own = self.ranges.entry(place).or_insert_with(|| range.clone());
-        *own = own.start.min(range.start)..own.end.max(range.end);
+        let own = self.ranges.get(&place).unwrap_or(range);
+        self.ranges.insert(place, own.start.min(range.start)..own.end.max(range.end));
     }
 
     fn takes(&self, other: &Self, context: &Context<'_>) -> bool {

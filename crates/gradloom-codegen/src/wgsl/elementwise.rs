@@ -12,12 +12,12 @@ pub(crate) fn elementwise(mut source: Source<'_>, kind: &OpKind, label: &str) ->
         return Vec::new();
     }
     let gate = if source.gated { "committed && " } else { "" };
-    source.line(format!("let position = group * {WORKGROUP}u + local;"));
-    source.line(format!("if ({gate}position < {elements}u) {{"));
+    source.line(format_args!("let position = group * {WORKGROUP}u + local;"));
+    source.line(format_args!("if ({gate}position < {elements}u) {{"));
     let mut values = Vec::new();
     for (i, read) in source.operands.reads.iter().enumerate() {
         let value = source.load(read, &index_at(&read.layout, "position"));
-        source.line(format!("let x{i} = {value};"));
+        source.line(format_args!("let x{i} = {value};"));
         values.push(format!("x{i}"));
     }
     let dtype = source.operands.reads[0].dtype;
@@ -33,7 +33,7 @@ pub(crate) fn elementwise(mut source: Source<'_>, kind: &OpKind, label: &str) ->
         OpKind::Cast { dtype: to } => source.cast(dtype, *to, &values[0]),
         other => unreachable!("{} is not elementwise", other.name()),
     };
-    source.line(format!("let y = {value};"));
+    source.line(format_args!("let y = {value};"));
     source.store(&write, &index_at(&write.layout, "position"), "y");
     source.line("}");
     vec![source.finish(label, WORKGROUP, elements.div_ceil(WORKGROUP as usize))]

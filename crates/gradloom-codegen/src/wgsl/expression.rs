@@ -14,7 +14,8 @@ impl Source<'_> {
         match dtype {
             DType::F32 => {
                 let value = value as f32;
-                if !value.is_finite() || value.is_subnormal() {
+                // The shortest decimal of the largest ones is above them, which not every compiler rounds back.
+                if value.is_nan() || value.abs() >= 3.4e38 || value.is_subnormal() {
                     let from_bits = self.function(Function::FromBits);
                     return format!("{from_bits}({:#x}u)", value.to_bits());
                 }

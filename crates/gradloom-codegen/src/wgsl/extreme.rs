@@ -22,14 +22,14 @@ pub(crate) fn arg_reduce(mut source: Source<'_>, op: ArgReduceOp, axis: usize, l
     source.global(key_function(read.dtype, op));
     let key_at = |source: &mut Source<'_>, i: &str| {
         let value = source.load(&read, &format!("first + {i} * {stride}u"));
-        source.line(format!("let key = key_of({value});"));
+        source.line(format_args!("let key = key_of({value});"));
     };
     if extent < SHARED {
         each(&mut source, elements, |source| {
-            source.line(format!("let first = {};", index_at(&outer, "position")));
+            source.line(format_args!("let first = {};", index_at(&outer, "position")));
             source.line("var best = 0u;");
             source.line("var place = 0u;");
-            source.line(format!("for (var i = 0u; i < {extent}u; i++) {{"));
+            source.line(format_args!("for (var i = 0u; i < {extent}u; i++) {{"));
             key_at(source, "i");
             source.line("if (i == 0u || key > best) {");
             source.line("best = key;");
@@ -43,13 +43,13 @@ pub(crate) fn arg_reduce(mut source: Source<'_>, op: ArgReduceOp, axis: usize, l
     if elements == 0 {
         return Vec::new();
     }
-    source.global(format!("var<workgroup> keys: array<u32, {WORKGROUP}>;"));
-    source.global(format!("var<workgroup> places: array<u32, {WORKGROUP}>;"));
-    source.line(format!("let first = {};", index_at(&outer, "group")));
+    source.global(format_args!("var<workgroup> keys: array<u32, {WORKGROUP}>;"));
+    source.global(format_args!("var<workgroup> places: array<u32, {WORKGROUP}>;"));
+    source.line(format_args!("let first = {};", index_at(&outer, "group")));
     // Of an invocation without elements: below all others, and behind them.
     source.line("var best = 0u;");
-    source.line(format!("var place = {extent}u;"));
-    source.line(format!("for (var i = local; i < {extent}u; i += {WORKGROUP}u) {{"));
+    source.line(format_args!("var place = {extent}u;"));
+    source.line(format_args!("for (var i = local; i < {extent}u; i += {WORKGROUP}u) {{"));
     key_at(&mut source, "i");
     source.line("if (i == local || key > best) {");
     source.line("best = key;");
@@ -59,7 +59,7 @@ pub(crate) fn arg_reduce(mut source: Source<'_>, op: ArgReduceOp, axis: usize, l
     source.line("keys[local] = best;");
     source.line("places[local] = place;");
     source.line("workgroupBarrier();");
-    source.line(format!("for (var half = {}u; half > 0u; half /= 2u) {{", WORKGROUP / 2));
+    source.line(format_args!("for (var half = {}u; half > 0u; half /= 2u) {{", WORKGROUP / 2));
     source.line("if (local < half) {");
     source.line("let key = keys[local + half];");
     source.line("let at = places[local + half];");
@@ -71,7 +71,7 @@ pub(crate) fn arg_reduce(mut source: Source<'_>, op: ArgReduceOp, axis: usize, l
     source.line("workgroupBarrier();");
     source.line("}");
     let gate = if source.gated { " && committed" } else { "" };
-    source.line(format!("if (local == 0u{gate}) {{"));
+    source.line(format_args!("if (local == 0u{gate}) {{"));
     source.store(&write, &index_at(&write.layout, "group"), "i32(places[0])");
     source.line("}");
     vec![source.finish(label, WORKGROUP, elements)]

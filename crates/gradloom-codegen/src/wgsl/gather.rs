@@ -18,15 +18,15 @@ pub(crate) fn gather(mut source: Source<'_>, batch: usize) -> Vec<Dispatch> {
     let per_batch = index.layout.shape.elements() / shape[..batch].iter().product::<usize>().max(1);
     let elements = write.layout.shape.elements();
     each(&mut source, elements, |source| {
-        source.line(format!("let number = position / {row_elements}u;"));
-        source.line(format!("let column = position % {row_elements}u;"));
+        source.line(format_args!("let number = position / {row_elements}u;"));
+        source.line(format_args!("let column = position % {row_elements}u;"));
         let value = source.load(&index, &index_at(&index.layout, "number"));
-        source.line(format!("let index = {value};"));
+        source.line(format_args!("let index = {value};"));
         let index = source.check_index("index", shape[batch], "number");
         if shape[batch] == 0 {
             return source.store(&write, &index_at(&write.layout, "position"), zero(x.dtype));
         }
-        source.line(format!("let row = u32({index});"));
+        source.line(format_args!("let row = u32({index});"));
         let before = index_at(&axes(&x.layout, 0, batch), &format!("(number / {per_batch}u)"));
         let within = index_at(&axes(&x.layout, batch + 1, shape.rank()), "column");
         let place =

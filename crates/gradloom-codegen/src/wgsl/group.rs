@@ -9,12 +9,12 @@ use super::body::{Nodes, Place};
 use super::operands::Operand;
 use super::source::{Source, WORKGROUP, type_name};
 use super::{Context, Dispatch, Operands, Shaders, checked};
+use gradloom_core::collections::SortedMap;
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{
     Access, Body, Kernel, Launch, Layout, Level, NodeId, NodeKind, Part, Phase, Store,
 };
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// Elements of a workgroup: a few for each invocation, so that finding the part is a small share of the work.
@@ -213,9 +213,9 @@ impl Table {
 
     /// Names the starts of a part's operands.
     fn starts(&self, source: &mut Source<'_>, table: &str) {
-        source.line(format!("let entry = part * {}u;", self.width));
+        source.line(format_args!("let entry = part * {}u;", self.width));
         for i in 0..self.width - HEADER {
-            source.line(format!("let start_{i} = {table}[entry + {}u];", HEADER + i));
+            source.line(format_args!("let start_{i} = {table}[entry + {}u];", HEADER + i));
         }
     }
 
@@ -223,10 +223,10 @@ impl Table {
     fn find_part(&self, source: &mut Source<'_>, parts: usize) -> &'static str {
         let table = source.table(self.numbers.clone());
         source.line("var part = 0u;");
-        source.line(format!("var beyond = {parts}u;"));
+        source.line(format_args!("var beyond = {parts}u;"));
         source.line("while (beyond - part > 1u) {");
         source.line("let middle = (part + beyond) / 2u;");
-        source.line(format!("if ({table}[middle * {}u] <= group) {{", self.width));
+        source.line(format_args!("if ({table}[middle * {}u] <= group) {{", self.width));
         source.line("part = middle;");
         source.line("} else {");
         source.line("beyond = middle;");
@@ -239,10 +239,10 @@ impl Table {
     /// Opens a loop over the positions of the workgroup's chunk.
     fn each_position(&self, source: &mut Source<'_>, parts: usize) {
         let table = self.find_part(source, parts);
-        source.line(format!("let elements = {table}[entry + 1u] * {table}[entry + 2u];"));
-        source.line(format!("let first = (group - {table}[entry]) * {CHUNK}u;"));
-        source.line(format!("let last = min(first + {CHUNK}u, elements);"));
-        source.line(format!(
+        source.line(format_args!("let elements = {table}[entry + 1u] * {table}[entry + 2u];"));
+        source.line(format_args!("let first = (group - {table}[entry]) * {CHUNK}u;"));
+        source.line(format_args!("let last = min(first + {CHUNK}u, elements);"));
+        source.line(format_args!(
             "for (var position = first + local; position < last; position += {WORKGROUP}u) {{"
         ));
     }
@@ -272,28 +272,28 @@ fn columns(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp,
     let body = body_of(parts[0]);
     let dtype = body.node(node).dtype;
     let numbers = table.find_part(&mut source, parts.len());
-    source.line(format!("let rows = {numbers}[entry + 1u];"));
-    source.line(format!("let columns = {numbers}[entry + 2u];"));
-    source.line(format!("let lane = local / {COLUMNS}u;"));
-    source.line(format!("let column = (group - {numbers}[entry]) * {COLUMNS}u + local % {COLUMNS}u;"));
+    source.line(format_args!("let rows = {numbers}[entry + 1u];"));
+    source.line(format_args!("let columns = {numbers}[entry + 2u];"));
+    source.line(format_args!("let lane = local / {COLUMNS}u;"));
+    source.line(format_args!("let column = (group - {numbers}[entry]) * {COLUMNS}u + local % {COLUMNS}u;"));
     let identity = source.identity(op, dtype);
-    source.line(format!("var sum = {identity};"));
+    source.line(format_args!("var sum = {identity};"));
     source.line("if (column < columns) {");
-    source.line(format!("for (var row = lane; row < rows; row += {LANES}u) {{"));
+    source.line(format_args!("for (var row = lane; row < rows; row += {LANES}u) {{"));
     source.line("let position = row * columns + column;");
     let value = Nodes::new(body).compute(&mut source, node, PLACE);
     let sum = source.combine(op, dtype, "sum", &value);
-    source.line(format!("sum = {sum};"));
+    source.line(format_args!("sum = {sum};"));
     source.line("}");
     source.line("}");
-    source.global(format!("var<workgroup> shares: array<{}, {WORKGROUP}>;", type_name(dtype)));
+    source.global(format_args!("var<workgroup> shares: array<{}, {WORKGROUP}>;", type_name(dtype)));
     source.line("shares[local] = sum;");
     source.line("workgroupBarrier();");
     let gate = if source.gated { " && committed" } else { "" };
-    source.line(format!("if (lane == 0u && column < columns{gate}) {{"));
-    source.line(format!("for (var other = 1u; other < {LANES}u; other++) {{"));
+    source.line(format_args!("if (lane == 0u && column < columns{gate}) {{"));
+    source.line(format_args!("for (var other = 1u; other < {LANES}u; other++) {{"));
     let all = source.combine(op, dtype, "sum", &format!("shares[other * {COLUMNS}u + local]"));
-    source.line(format!("sum = {all};"));
+    source.line(format_args!("sum = {all};"));
     source.line("}");
     let write = table.operands.writes[0].clone();
     source.store(&write, "column", "sum");
@@ -303,15 +303,16 @@ fn columns(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp,
 
 /// Bytes of scratch that the parts of a group need which run together.
 pub(super) fn workspace(parts: &[Part], reads: &[Access], writes: &[Access]) -> usize {
-    let mut bytes: HashMap<String, usize> = HashMap::new();
+    let mut bytes: SortedMap<String, usize> = SortedMap::new();
     for part in parts {
         let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
         let Some(class) = class else { continue };
         if let Some(form @ Form::Total(..)) = Form::of(body_of(part)) {
-            *bytes.entry(class).or_default() += 4 * form.groups(body_of(part));
+            let before = bytes.get(&class).copied().unwrap_or(0);
+            bytes.insert(class, before + 4 * form.groups(body_of(part)));
         }
     }
-    bytes.into_values().max().unwrap_or(0)
+    bytes.iter().map(|(_, &bytes)| bytes).max().unwrap_or(0)
 }
 
 /// Each chunk's share of its part's total, to the scratch.
@@ -320,15 +321,15 @@ fn shares(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp, 
     let dtype = body.node(node).dtype;
     let scratch = source.workspace(0..4 * table.groups, dtype);
     let identity = source.identity(op, dtype);
-    source.line(format!("var sum = {identity};"));
+    source.line(format_args!("var sum = {identity};"));
     table.each_position(&mut source, parts.len());
     let value = Nodes::new(body).compute(&mut source, node, PLACE);
     let sum = source.combine(op, dtype, "sum", &value);
-    source.line(format!("sum = {sum};"));
+    source.line(format_args!("sum = {sum};"));
     source.line("}");
     across(&mut source, op, dtype);
     source.line("if (local == 0u) {");
-    source.line(format!("{scratch}[group] = shares[0];"));
+    source.line(format_args!("{scratch}[group] = shares[0];"));
     source.line("}");
     source.finish(&format!("{} kernels: shares of totals", parts.len()), WORKGROUP, table.groups)
 }
@@ -341,11 +342,11 @@ fn totals(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp, 
     let identity = source.identity(op, dtype);
     source.line("let part = group;");
     table.starts(&mut source, numbers);
-    source.line(format!("let last = {numbers}[entry + {}u];", table.width));
-    source.line(format!("var sum = {identity};"));
-    source.line(format!("for (var i = {numbers}[entry] + local; i < last; i += {WORKGROUP}u) {{"));
+    source.line(format_args!("let last = {numbers}[entry + {}u];", table.width));
+    source.line(format_args!("var sum = {identity};"));
+    source.line(format_args!("for (var i = {numbers}[entry] + local; i < last; i += {WORKGROUP}u) {{"));
     let sum = source.combine(op, dtype, "sum", &format!("{scratch}[i]"));
-    source.line(format!("sum = {sum};"));
+    source.line(format_args!("sum = {sum};"));
     source.line("}");
     across(&mut source, op, dtype);
     source.line(if source.gated { "if (local == 0u && committed) {" } else { "if (local == 0u) {" });
@@ -360,7 +361,7 @@ fn across(source: &mut Source<'_>, op: ReduceOp, dtype: DType) {
     let together = source.subgroup(WORKGROUP as usize).unwrap_or(1);
     source.across_subgroup(op, dtype, "sum", together);
     let count = WORKGROUP as usize / together;
-    source.global(format!("var<workgroup> shares: array<{}, {count}>;", type_name(dtype)));
+    source.global(format_args!("var<workgroup> shares: array<{}, {count}>;", type_name(dtype)));
     if together > 1 {
         source.line("if (place == 0u) {");
         source.line("shares[subgroup] = sum;");
@@ -369,10 +370,10 @@ fn across(source: &mut Source<'_>, op: ReduceOp, dtype: DType) {
         source.line("shares[local] = sum;");
     }
     source.line("workgroupBarrier();");
-    source.line(format!("for (var half = {}u; half > 0u; half /= 2u) {{", count / 2));
+    source.line(format_args!("for (var half = {}u; half > 0u; half /= 2u) {{", count / 2));
     source.line("if (local < half) {");
     let both = source.combine(op, dtype, "shares[local]", "shares[local + half]");
-    source.line(format!("shares[local] = {both};"));
+    source.line(format_args!("shares[local] = {both};"));
     source.line("}");
     source.line("workgroupBarrier();");
     source.line("}");

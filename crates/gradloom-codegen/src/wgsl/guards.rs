@@ -39,10 +39,10 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
     source.line("workgroupBarrier();");
     for (guard, read) in operands.reads[..plan.guards.len()].iter().enumerate() {
         let elements = read.layout.shape.elements();
-        source.line(format!("for (var i = local; i < {elements}u; i += 64u) {{"));
+        source.line(format_args!("for (var i = local; i < {elements}u; i += 64u) {{"));
         let value = source.load(read, &index_at(&read.layout, "i"));
-        source.line(format!("if ((bitcast<u32>({value}) & 0x7f800000u) == 0x7f800000u) {{"));
-        source.line(format!("atomicMin(&verdict, {}u);", FIRST_GUARD + guard as u32));
+        source.line(format_args!("if ((bitcast<u32>({value}) & 0x7f800000u) == 0x7f800000u) {{"));
+        source.line(format_args!("atomicMin(&verdict, {}u);", FIRST_GUARD + guard as u32));
         source.line("}");
         source.line("}");
     }
@@ -53,13 +53,13 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
         let value = source.load(start, &index_at(&start.layout, "0u"));
         source.launch = number;
         source.line("{");
-        source.line(format!("let start = {value};"));
+        source.line(format_args!("let start = {value};"));
         source.check_index("start", room + 1, &format!("{axis}u"));
         source.line("}");
     }
     source.uses_status();
     source.line("if (atomicLoad(&status[1]) != 0u) {");
-    source.line(format!("atomicStore(&status[0], {TRAPPED}u);"));
+    source.line(format_args!("atomicStore(&status[0], {TRAPPED}u);"));
     source.line("} else if (atomicLoad(&verdict) != 0xffffffffu) {");
     source.line("atomicStore(&status[0], atomicLoad(&verdict));");
     source.line("}");

@@ -8,7 +8,7 @@ use gradloom_core::kernel::{Body, Level};
 /// The shader of a body that reduces nothing.
 pub(crate) fn map(mut source: Source<'_>, body: &Body, label: &str) -> Dispatch {
     let positions = body.rows * body.columns;
-    source.line(format!("let position = group * {WORKGROUP}u + local;"));
+    source.line(format_args!("let position = group * {WORKGROUP}u + local;"));
     let inside =
         if positions.is_multiple_of(WORKGROUP as usize) { "" } else { &format!("position < {positions}u") };
     let guard = match (inside, source.gated) {
@@ -18,10 +18,10 @@ pub(crate) fn map(mut source: Source<'_>, body: &Body, label: &str) -> Dispatch 
         (inside, true) => format!("committed && {inside}"),
     };
     if !guard.is_empty() {
-        source.line(format!("if ({guard}) {{"));
+        source.line(format_args!("if ({guard}) {{"));
     }
-    source.line(format!("let row = position / {}u;", body.columns));
-    source.line(format!("let column = position % {}u;", body.columns));
+    source.line(format_args!("let row = position / {}u;", body.columns));
+    source.line(format_args!("let column = position % {}u;", body.columns));
     let place = Place { row: "row", column: "column", position: Some("position"), suffix: "", exists: "" };
     let mut nodes = Nodes::new(body);
     for id in Level::ALL.into_iter().flat_map(|level| checks_of(body, level)) {

@@ -55,7 +55,7 @@ pub(crate) fn pad(mut source: Source<'_>, low: &[usize], interior: &[usize], val
         for (axis, &extent) in read.layout.shape.iter().enumerate() {
             // Unsigned: what lies before the first element is far behind the last.
             let pitch = interior[axis] + 1;
-            source.line(format!("let d{axis} = c{axis} - {}u;", low[axis]));
+            source.line(format_args!("let d{axis} = c{axis} - {}u;", low[axis]));
             let room = if extent == 0 { 0 } else { (extent - 1) * pitch + 1 };
             inside.push(format!("d{axis} < {room}u"));
             if pitch > 1 {
@@ -64,11 +64,11 @@ pub(crate) fn pad(mut source: Source<'_>, low: &[usize], interior: &[usize], val
             from.push(format!("d{axis} / {pitch}u"));
         }
         let outside = source.constant(value, write.dtype);
-        source.line(format!("var value = {outside};"));
+        source.line(format_args!("var value = {outside};"));
         if read.layout.shape.elements() > 0 {
-            source.line(format!("if ({}) {{", inside.join(" && ")));
+            source.line(format_args!("if ({}) {{", inside.join(" && ")));
             let element = source.load(&read, &index_of(&read.layout, &from));
-            source.line(format!("value = {element};"));
+            source.line(format_args!("value = {element};"));
             source.line("}");
         }
         source.store(&write, &index_at(&write.layout, "position"), "value");
@@ -125,7 +125,7 @@ pub(crate) fn write_region(mut source: Source<'_>, label: &str) -> Vec<Dispatch>
         for axis in 0..write.layout.shape.rank() {
             let start = source.operands.reads[1 + axis].clone();
             let value = source.load(&start, &index_at(&start.layout, "0u"));
-            source.line(format!("let s{axis} = u32({value});"));
+            source.line(format_args!("let s{axis} = u32({value});"));
         }
         coordinates(source, &window.layout.shape, "position");
         let to: Vec<String> =
@@ -139,8 +139,8 @@ pub(crate) fn write_region(mut source: Source<'_>, label: &str) -> Vec<Dispatch>
 /// Runs `f` at each position below `elements`.
 pub(crate) fn each(source: &mut Source<'_>, elements: usize, f: impl FnOnce(&mut Source<'_>)) {
     let gate = if source.gated { "committed && " } else { "" };
-    source.line(format!("let position = group * {WORKGROUP}u + local;"));
-    source.line(format!("if ({gate}position < {elements}u) {{"));
+    source.line(format_args!("let position = group * {WORKGROUP}u + local;"));
+    source.line(format_args!("if ({gate}position < {elements}u) {{"));
     f(source);
     source.line("}");
 }
@@ -162,7 +162,7 @@ pub(crate) fn coordinates(source: &mut Source<'_>, shape: &Shape, position: &str
             0 => format!("{position} / {inner}u"),
             _ => format!("({position} / {inner}u) % {extent}u"),
         };
-        source.line(format!("let c{axis} = {expression};"));
+        source.line(format_args!("let c{axis} = {expression};"));
         inner *= extent;
     }
 }
@@ -173,8 +173,8 @@ fn starts(source: &mut Source<'_>, whole: &Shape, window: &Shape, first: usize) 
         let start = source.operands.reads[first + axis].clone();
         let value = source.load(&start, &index_at(&start.layout, "0u"));
         let room = whole[axis] - window[axis];
-        source.line(format!("let start_{axis} = {value};"));
+        source.line(format_args!("let start_{axis} = {value};"));
         let start = source.check_index(&format!("start_{axis}"), room + 1, &format!("{axis}u"));
-        source.line(format!("let s{axis} = u32({start});"));
+        source.line(format_args!("let s{axis} = u32({start});"));
     }
 }

@@ -4,10 +4,10 @@
 //! written; so a result that takes an operand's place shares its binding. A binding of a region that the launch does not write is read-only.
 
 use super::{Context, Limits};
+use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Access, Launch, Layout};
 use gradloom_core::plan::{ALIGNMENT, Region, Role};
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// How a binding's elements are declared.
@@ -70,18 +70,22 @@ pub struct Operand {
 }
 
 /// Where regions of memory are cut into buffers: a binding never reaches across. A value lies on one side.
+/// Sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cuts(BTreeSet<(Region, usize)>);
+pub struct Cuts(Vec<(Region, usize)>);
 
 impl Cuts {
     /// Cuts a region before a byte, which is a multiple of [`ALIGNMENT`] and the first one of a value.
     pub fn add(&mut self, region: Region, offset: usize) {
-        self.0.insert((region, offset));
+        if let Err(place) = self.0.binary_search(&(region, offset)) {
+            self.0.insert(place, (region, offset));
+        }
     }
 
     /// Number of the part of its region that a byte lies in.
     pub fn segment(&self, region: Region, offset: usize) -> usize {
-        self.0.range((region, 0)..=(region, offset)).count()
+        let first = self.0.partition_point(|cut| *cut < (region, 0));
+        self.0.partition_point(|cut| *cut <= (region, offset)) - first
     }
 }
 
@@ -112,9 +116,9 @@ impl Operands {
             .map(|access| (!empty(access)).then(|| span(access, context)))
             .collect();
         let mut spans: Vec<(Region, Range<usize>)> = needed.iter().flatten().cloned().collect();
-        merge(&mut spans, cuts, |a, b| a.start < b.end && b.start < a.end);
+        merge(&mut spans, cuts, &|a, b| a.start < b.end && b.start < a.end);
         if together {
-            merge(&mut spans, cuts, |_, _| true);
+            merge(&mut spans, cuts, &|_, _| true);
         }
         // In the order of their use, so that equal kernels are equal shaders wherever their values lie.
         let mut used: Vec<(Region, Range<usize>)> = Vec::new();
@@ -185,10 +189,10 @@ pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<usi
 fn merge(
     spans: &mut Vec<(Region, Range<usize>)>,
     cuts: &Cuts,
-    together: impl Fn(&Range<usize>, &Range<usize>) -> bool,
+    together: &dyn Fn(&Range<usize>, &Range<usize>) -> bool,
 ) {
     let segment = |region: Region, range: &Range<usize>| cuts.segment(region, range.start);
-    spans.sort_by_key(|(region, range)| (*region, range.start, range.end));
+    sort_by_key(spans, |(region, range)| (*region, range.start, range.end));
     let mut merged: Vec<(Region, Range<usize>)> = Vec::new();
     for (region, range) in spans.drain(..) {
         match merged.last_mut() {

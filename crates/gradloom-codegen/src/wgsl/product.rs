@@ -114,8 +114,10 @@ fn chosen<'a>(
             store: &|writer, element| {
                 let mut sources = sources.borrow_mut();
                 let source: &mut Source<'_> = sources.last_mut().expect("declarations come first");
-                source
-                    .line(format!("let product_row = {} * {}u + {};", element.batch, problem.m, element.row));
+                source.line(format_args!(
+                    "let product_row = {} * {}u + {};",
+                    element.batch, problem.m, element.row
+                ));
                 finish(source, epilogue, element.column, element.index, element.value);
                 writer.lines(&source.take_lines());
             },

@@ -19,22 +19,22 @@ pub(crate) fn random_bits(mut source: Source<'_>, site: u32) -> Vec<Dispatch> {
         for (name, read) in [("k0", 0), ("k1", 1), ("step", 2)] {
             let scalar = source.operands.reads[read].clone();
             let value = source.load(&scalar, &index_at(&scalar.layout, "0u"));
-            source.line(format!("var {name} = {value};"));
+            source.line(format_args!("var {name} = {value};"));
         }
         // The counter's second word stays 0: a result has fewer than 2^34 elements.
-        source.line(format!("var c = vec4<u32>(position, 0u, step, {site}u);"));
+        source.line(format_args!("var c = vec4<u32>(position, 0u, step, {site}u);"));
         source.line("for (var round = 0u; round < 10u; round++) {");
-        source.line(format!("let p0 = product(c.x, {m0}u);"));
-        source.line(format!("let p1 = product(c.z, {m1}u);"));
+        source.line(format_args!("let p0 = product(c.x, {m0}u);"));
+        source.line(format_args!("let p1 = product(c.z, {m1}u);"));
         source.line("c = vec4<u32>(p1.y ^ c.y ^ k0, p1.x, p0.y ^ c.w ^ k1, p0.x);");
-        source.line(format!("k0 += {w0}u;"));
-        source.line(format!("k1 += {w1}u;"));
+        source.line(format_args!("k0 += {w0}u;"));
+        source.line(format_args!("k1 += {w1}u;"));
         source.line("}");
         for word in 0..4.min(elements) {
             // Only the last counter may have words to spare.
             let last_has = (elements - 1) % 4;
             if word > last_has {
-                source.line(format!("if (position < {}u) {{", counters - 1));
+                source.line(format_args!("if (position < {}u) {{", counters - 1));
             }
             let index = index_at(&write.layout, &format!("(4u * position + {word}u)"));
             source.store(&write, &index, &format!("c[{word}]"));

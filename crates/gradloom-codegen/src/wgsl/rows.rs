@@ -15,6 +15,12 @@ use std::ops::Range;
 const UNROLLED: usize = 8;
 /// Partial results of a column, at most.
 const MOST_PARTIALS: usize = 128;
+/// The same on a software device, which has few threads.
+const FEW_PARTIALS: usize = 16;
+/// Rows from which on an invocation of a software device takes whole ones.
+const ROWS_ALONE: usize = 32;
+/// Invocations that a software device runs at once: lanes of its vectors.
+const VECTOR: usize = 8;
 /// Lanes that add up the partial results of a column.
 const FINISHING_LANES: usize = 8;
 
@@ -36,10 +42,20 @@ pub(crate) struct RowSchedule {
 impl RowSchedule {
     pub(crate) fn new(body: &Body, limits: &Limits) -> Self {
         let workgroup = WORKGROUP.min(limits.invocations) as usize;
-        let lanes = body.columns.div_ceil(4).next_power_of_two().clamp(1, workgroup);
-        let slots = workgroup / lanes;
+        // A software device runs a workgroup's invocations one after the other, a few at a time, and goes from one to the next at each barrier: there,
+        // invocations that share nothing are many times faster, as long as there are enough rows for all of its vectors and threads.
+        let alone = limits.software && body.rows >= ROWS_ALONE;
+        let lanes = match alone {
+            true => 1,
+            false => body.columns.div_ceil(4).next_power_of_two().clamp(1, workgroup),
+        };
+        let sums = reduces_columns(body);
+        let (slots, partials) = match alone && sums {
+            true => (VECTOR, FEW_PARTIALS),
+            false => (workgroup / lanes, MOST_PARTIALS),
+        };
         let turns = body.rows.div_ceil(slots);
-        let steps = if reduces_columns(body) { turns.div_ceil(MOST_PARTIALS).max(1) } else { 1 };
+        let steps = if sums { turns.div_ceil(partials).max(1) } else { 1 };
         Self { lanes, slots, steps, each: body.columns.div_ceil(lanes), groups: turns.div_ceil(steps) }
     }
 
@@ -133,18 +149,27 @@ impl<'a, 'b> Rows<'a, 'b> {
     fn write(mut self, label: &str) -> Dispatch {
         let RowSchedule { lanes, slots, steps, each, groups } = self.schedule;
         let (rows, columns) = (self.body.rows, self.body.columns);
-        self.source.line(format!("let lane = local % {lanes}u;"));
-        self.source.line(format!("let slot = local / {lanes}u;"));
+        // Written so that compilers see that all invocations of a lane's loops make as many turns.
+        match lanes {
+            1 => {
+                self.source.line("let lane = 0u;");
+                self.source.line("let slot = local;");
+            }
+            _ => {
+                self.source.line(format!("let lane = local % {lanes}u;"));
+                self.source.line(format!("let slot = local / {lanes}u;"));
+            }
+        }
         if self.schedule.unrolled() {
             for k in 0..each {
                 let column = format!("lane + {}u", k * lanes);
                 let column = if k == 0 { "lane".to_string() } else { column };
                 match self.is_ragged(k) {
                     true => {
-                        self.source.line(format!("let column_{k} = min({column}, {}u);", columns - 1));
-                        self.source.line(format!("let inside_{k} = {column} < {columns}u;"));
+                        self.source.line(format_args!("let column_{k} = min({column}, {}u);", columns - 1));
+                        self.source.line(format_args!("let inside_{k} = {column} < {columns}u;"));
                     }
-                    false => self.source.line(format!("let column_{k} = {column};")),
+                    false => self.source.line(format_args!("let column_{k} = {column};")),
                 }
             }
         }
@@ -160,16 +185,16 @@ impl<'a, 'b> Rows<'a, 'b> {
         }
         self.declare_sums();
         if steps > 1 {
-            self.source.line(format!("for (var step = 0u; step < {steps}u; step++) {{"));
+            self.source.line(format_args!("for (var step = 0u; step < {steps}u; step++) {{"));
         }
         let turn = if steps > 1 { format!("(group * {steps}u + step)") } else { "group".to_string() };
         let raw = if slots > 1 { format!("{turn} * {slots}u + slot") } else { turn };
         match self.has_spare_rows() {
             true => {
-                self.source.line(format!("let row = min({raw}, {}u);", rows - 1));
-                self.source.line(format!("let live = {raw} < {rows}u;"));
+                self.source.line(format_args!("let row = min({raw}, {}u);", rows - 1));
+                self.source.line(format_args!("let live = {raw} < {rows}u;"));
             }
-            false => self.source.line(format!("let row = {raw};")),
+            false => self.source.line(format_args!("let row = {raw};")),
         }
         let depth = self.depths.iter().max().copied().unwrap_or(0);
         for depth in 1..=depth {
@@ -221,7 +246,7 @@ impl<'a, 'b> Rows<'a, 'b> {
     }
 
     /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level `Element` live for one turn.
-    fn for_each(&mut self, mut f: impl FnMut(&mut Self, Place<'_>, usize)) {
+    fn for_each(&mut self, f: &mut dyn FnMut(&mut Self, Place<'_>, usize)) {
         let RowSchedule { lanes, each, .. } = self.schedule;
         if self.schedule.unrolled() {
             for k in 0..each {
@@ -236,7 +261,7 @@ impl<'a, 'b> Rows<'a, 'b> {
             return;
         }
         let columns = self.body.columns;
-        self.source.line(format!("for (var column = lane; column < {columns}u; column += {lanes}u) {{"));
+        self.source.line(format_args!("for (var column = lane; column < {columns}u; column += {lanes}u) {{"));
         let exists = self.exists(0);
         f(self, Place { row: "row", column: "column", position: None, suffix: "", exists: &exists }, 0);
         self.source.line("}");
@@ -259,15 +284,15 @@ impl<'a, 'b> Rows<'a, 'b> {
         let mut identities = Vec::new();
         for &(id, op, _, dtype) in &all {
             let identity = self.source.identity(op, dtype);
-            self.source.line(format!("var sum_{id} = {identity};"));
+            self.source.line(format_args!("var sum_{id} = {identity};"));
             identities.push(identity);
         }
-        self.for_each(|this, place, k| {
+        self.for_each(&mut |this, place, k| {
             for (&(id, op, operand, dtype), identity) in all.iter().zip(&identities) {
                 let value = this.nodes.compute(&mut this.source, operand, place);
                 let value = this.guarded(&value, identity, k, false);
                 let sum = this.source.combine(op, dtype, &format!("sum_{id}"), &value);
-                this.source.line(format!("sum_{id} = {sum};"));
+                this.source.line(format_args!("sum_{id} = {sum};"));
             }
         });
         self.across_lanes(&all);
@@ -290,7 +315,7 @@ impl<'a, 'b> Rows<'a, 'b> {
         }
         if together == lanes {
             for &(id, ..) in all {
-                self.source.line(format!("let {id} = sum_{id};"));
+                self.source.line(format_args!("let {id} = sum_{id};"));
                 self.nodes.name(id, id.to_string());
             }
             return;
@@ -301,21 +326,21 @@ impl<'a, 'b> Rows<'a, 'b> {
         let arrays: Vec<String> =
             all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, number)).collect();
         for (&(id, ..), array) in all.iter().zip(&arrays) {
-            self.source.line(format!("{array}[local] = sum_{id};"));
+            self.source.line(format_args!("{array}[local] = sum_{id};"));
         }
         self.source.line("workgroupBarrier();");
-        self.source.line(format!("for (var half = {}u; half > 0u; half /= 2u) {{", lanes / 2));
+        self.source.line(format_args!("for (var half = {}u; half > 0u; half /= 2u) {{", lanes / 2));
         self.source.line("if (lane < half) {");
         for (&(_, op, _, dtype), array) in all.iter().zip(&arrays) {
             let (a, b) = (format!("{array}[local]"), format!("{array}[local + half]"));
             let sum = self.source.combine(op, dtype, &a, &b);
-            self.source.line(format!("{a} = {sum};"));
+            self.source.line(format_args!("{a} = {sum};"));
         }
         self.source.line("}");
         self.source.line("workgroupBarrier();");
         self.source.line("}");
         for (&(id, ..), array) in all.iter().zip(&arrays) {
-            self.source.line(format!("let {id} = {array}[slot * {lanes}u];"));
+            self.source.line(format_args!("let {id} = {array}[slot * {lanes}u];"));
             self.nodes.name(id, id.to_string());
         }
         self.source.line("workgroupBarrier();");
@@ -325,20 +350,20 @@ impl<'a, 'b> Rows<'a, 'b> {
     fn across_subgroups(&mut self, all: &[(NodeId, ReduceOp, NodeId, DType)], shares: usize, size: usize) {
         let arrays: Vec<String> =
             all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, number)).collect();
-        self.source.line(format!("if (lane % {size}u == 0u) {{"));
+        self.source.line(format_args!("if (lane % {size}u == 0u) {{"));
         for (&(id, ..), array) in all.iter().zip(&arrays) {
-            self.source.line(format!("{array}[local / {size}u] = sum_{id};"));
+            self.source.line(format_args!("{array}[local / {size}u] = sum_{id};"));
         }
         self.source.line("}");
         self.source.line("workgroupBarrier();");
         for (&(id, op, _, dtype), array) in all.iter().zip(&arrays) {
-            self.source.line(format!("var all_{id} = {array}[slot * {shares}u];"));
+            self.source.line(format_args!("var all_{id} = {array}[slot * {shares}u];"));
             for share in 1..shares {
                 let other = format!("{array}[slot * {shares}u + {share}u]");
                 let sum = self.source.combine(op, dtype, &format!("all_{id}"), &other);
-                self.source.line(format!("all_{id} = {sum};"));
+                self.source.line(format_args!("all_{id} = {sum};"));
             }
-            self.source.line(format!("let {id} = all_{id};"));
+            self.source.line(format_args!("let {id} = all_{id};"));
             self.nodes.name(id, id.to_string());
         }
         self.source.line("workgroupBarrier();");
@@ -350,7 +375,7 @@ impl<'a, 'b> Rows<'a, 'b> {
         if !self.scratch.contains(&(dtype, number)) {
             self.scratch.push((dtype, number));
             let (ty, size) = (type_name(dtype), self.schedule.workgroup());
-            self.source.global(format!("var<workgroup> {name}: array<{ty}, {size}>;"));
+            self.source.global(format_args!("var<workgroup> {name}: array<{ty}, {size}>;"));
         }
         name
     }
@@ -381,9 +406,9 @@ impl<'a, 'b> Rows<'a, 'b> {
         if !(elements.is_empty() && columns.is_empty() && checks.is_empty()) {
             // Of all positions first: a result may lie where an operand does.
             if self.schedule.unrolled() {
-                self.for_each(|this, place, _| this.compute_stored(&elements, &columns, &checks, place));
+                self.for_each(&mut |this, place, _| this.compute_stored(&elements, &columns, &checks, place));
             }
-            self.for_each(|this, place, k| {
+            self.for_each(&mut |this, place, k| {
                 this.compute_stored(&elements, &columns, &checks, place);
                 this.add_to_columns(&columns, place, k);
                 this.store_elements(&elements, place, k);
@@ -400,8 +425,8 @@ impl<'a, 'b> Rows<'a, 'b> {
             if level == Level::Uniform && self.schedule.steps > 1 {
                 condition.push_str(" && step == 0u");
             }
-            self.when(&condition, |this| {
-                for (node, write) in stores {
+            self.when(&condition, &mut |this| {
+                for &(node, write) in &stores {
                     let value = this.nodes.compute(&mut this.source, node, place);
                     this.nodes.store(&mut this.source, write, level, place, &value);
                 }
@@ -427,7 +452,7 @@ impl<'a, 'b> Rows<'a, 'b> {
         if elements.is_empty() {
             return;
         }
-        self.when(&self.exists(k), |this| {
+        self.when(&self.exists(k), &mut |this| {
             for &(node, write) in elements {
                 let value = this.nodes.compute(&mut this.source, node, place);
                 this.nodes.store(&mut this.source, write, Level::Element, place, &value);
@@ -436,13 +461,13 @@ impl<'a, 'b> Rows<'a, 'b> {
     }
 
     /// Runs `f` in a block of its own, if there is a condition or the step may not commit.
-    fn when(&mut self, condition: &str, f: impl FnOnce(&mut Self)) {
+    fn when(&mut self, condition: &str, f: &mut dyn FnMut(&mut Self)) {
         let gate = if self.source.gated { "committed" } else { "" };
         let all: Vec<&str> = [condition, gate].into_iter().filter(|c| !c.is_empty()).collect();
         if all.is_empty() {
             return f(self);
         }
-        self.source.line(format!("if ({}) {{", all.join(" && ")));
+        self.source.line(format_args!("if ({}) {{", all.join(" && ")));
         f(self);
         self.source.line("}");
     }
@@ -462,14 +487,14 @@ impl<'a, 'b> Rows<'a, 'b> {
             if self.schedule.unrolled() {
                 for k in 0..self.schedule.each {
                     let name = self.sum_name(number, k);
-                    self.source.line(format!("var {name} = {identity};"));
+                    self.source.line(format_args!("var {name} = {identity};"));
                 }
                 continue;
             }
             let (ty, each) = (type_name(dtype), self.schedule.each);
-            self.source.line(format!("var column_sums_{number}: array<{ty}, {each}>;"));
-            self.source.line(format!("for (var i = 0u; i < {each}u; i++) {{"));
-            self.source.line(format!("column_sums_{number}[i] = {identity};"));
+            self.source.line(format_args!("var column_sums_{number}: array<{ty}, {each}>;"));
+            self.source.line(format_args!("for (var i = 0u; i < {each}u; i++) {{"));
+            self.source.line(format_args!("column_sums_{number}[i] = {identity};"));
             self.source.line("}");
         }
     }
@@ -482,7 +507,7 @@ impl<'a, 'b> Rows<'a, 'b> {
             let value = self.guarded(&value, &identity, k, true);
             let name = self.sum_name(number, k);
             let sum = self.source.combine(op, dtype, &name, &value);
-            self.source.line(format!("{name} = {sum};"));
+            self.source.line(format_args!("{name} = {sum};"));
         }
     }
 
@@ -501,10 +526,10 @@ impl<'a, 'b> Rows<'a, 'b> {
             let result = self.source.operands.writes[write].clone();
             let gated = self.source.gated && partials.is_none();
             let array = if slots > 1 { self.array(dtype, 0) } else { String::new() };
-            self.for_each_sum(|this, k, column| {
+            self.for_each_sum(&mut |this, k, column| {
                 let own = this.sum_name(number, k);
                 if slots > 1 {
-                    this.source.line(format!("{array}[local] = {own};"));
+                    this.source.line(format_args!("{array}[local] = {own};"));
                     this.source.line("workgroupBarrier();");
                 }
                 let conditions = [
@@ -514,14 +539,14 @@ impl<'a, 'b> Rows<'a, 'b> {
                 ];
                 let condition = conditions.into_iter().flatten().collect::<Vec<_>>().join(" && ");
                 if !condition.is_empty() {
-                    this.source.line(format!("if ({condition}) {{"));
+                    this.source.line(format_args!("if ({condition}) {{"));
                 }
-                this.source.line(format!("var all = {own};"));
+                this.source.line(format_args!("var all = {own};"));
                 if slots > 1 {
-                    this.source.line(format!("for (var other = 1u; other < {slots}u; other++) {{"));
+                    this.source.line(format_args!("for (var other = 1u; other < {slots}u; other++) {{"));
                     let sum =
                         this.source.combine(op, dtype, "all", &format!("{array}[other * {lanes}u + lane]"));
-                    this.source.line(format!("all = {sum};"));
+                    this.source.line(format_args!("all = {sum};"));
                     this.source.line("}");
                 }
                 let at = match this.schedule.groups {
@@ -529,7 +554,7 @@ impl<'a, 'b> Rows<'a, 'b> {
                     _ => format!("group * {columns}u + {column}"),
                 };
                 match &partials {
-                    Some(partials) => this.source.line(format!("{partials}[{at}] = all;")),
+                    Some(partials) => this.source.line(format_args!("{partials}[{at}] = all;")),
                     None => this.source.store(&result, &at, "all"),
                 }
                 if !condition.is_empty() {
@@ -543,7 +568,7 @@ impl<'a, 'b> Rows<'a, 'b> {
     }
 
     /// Runs `f` for each of the invocation's sums. A loop has barriers only if all invocations make as many turns.
-    fn for_each_sum(&mut self, mut f: impl FnMut(&mut Self, usize, &str)) {
+    fn for_each_sum(&mut self, f: &mut dyn FnMut(&mut Self, usize, &str)) {
         let RowSchedule { lanes, each, .. } = self.schedule;
         if self.schedule.unrolled() {
             for k in 0..each {
@@ -553,9 +578,9 @@ impl<'a, 'b> Rows<'a, 'b> {
             }
             return;
         }
-        // More than 8 positions of a lane: so there is one slot, and no barrier.
+        // More than 8 positions of a lane: so there is one slot, and no barrier, or one lane, and all make as many turns.
         let columns = self.body.columns;
-        self.source.line(format!("for (var column = lane; column < {columns}u; column += {lanes}u) {{"));
+        self.source.line(format_args!("for (var column = lane; column < {columns}u; column += {lanes}u) {{"));
         f(self, 0, "column");
         self.source.line("}");
     }
@@ -566,27 +591,27 @@ fn sums(mut source: Source<'_>, body: &Body, schedule: &RowSchedule, label: &str
     let (columns, count) = (body.columns, schedule.groups);
     let (lanes, wide) = (FINISHING_LANES, WORKGROUP as usize / FINISHING_LANES);
     let gate = if source.gated { " && committed" } else { "" };
-    source.line(format!("let lane = local / {wide}u;"));
-    source.line(format!("let column = group * {wide}u + local % {wide}u;"));
+    source.line(format_args!("let lane = local / {wide}u;"));
+    source.line(format_args!("let column = group * {wide}u + local % {wide}u;"));
     for (number, op, node, write) in columns_of(body) {
         let dtype = body.node(node).dtype;
         let scratch = source.workspace(partials(body, schedule, number), dtype);
         let (identity, shares) = (source.identity(op, dtype), format!("shares_{number}"));
-        source.global(format!("var<workgroup> {shares}: array<{}, {WORKGROUP}>;", type_name(dtype)));
-        source.line(format!("var sum_{number} = {identity};"));
-        source.line(format!("if (column < {columns}u) {{"));
-        source.line(format!("for (var i = lane; i < {count}u; i += {lanes}u) {{"));
+        source.global(format_args!("var<workgroup> {shares}: array<{}, {WORKGROUP}>;", type_name(dtype)));
+        source.line(format_args!("var sum_{number} = {identity};"));
+        source.line(format_args!("if (column < {columns}u) {{"));
+        source.line(format_args!("for (var i = lane; i < {count}u; i += {lanes}u) {{"));
         let sum = format!("sum_{number}");
         let share = source.combine(op, dtype, &sum, &format!("{scratch}[i * {columns}u + column]"));
-        source.line(format!("{sum} = {share};"));
+        source.line(format_args!("{sum} = {share};"));
         source.line("}");
         source.line("}");
-        source.line(format!("{shares}[local] = {sum};"));
+        source.line(format_args!("{shares}[local] = {sum};"));
         source.line("workgroupBarrier();");
-        source.line(format!("if (lane == 0u && column < {columns}u{gate}) {{"));
-        source.line(format!("for (var other = 1u; other < {lanes}u; other++) {{"));
+        source.line(format_args!("if (lane == 0u && column < {columns}u{gate}) {{"));
+        source.line(format_args!("for (var other = 1u; other < {lanes}u; other++) {{"));
         let all = source.combine(op, dtype, &sum, &format!("{shares}[other * {wide}u + local]"));
-        source.line(format!("{sum} = {all};"));
+        source.line(format_args!("{sum} = {all};"));
         source.line("}");
         let operand = source.operands.writes[write].clone();
         source.store(&operand, &index_at(&operand.layout, "column"), &sum);

@@ -135,14 +135,14 @@ fn prepare(mut source: Source<'_>, problem: &Problem, role: Role) -> Vec<Dispatc
     if sorting + copying == 0 {
         return Vec::new();
     }
-    source.line(format!("if (group < {sorting}u) {{"));
+    source.line(format_args!("if (group < {sorting}u) {{"));
     if sorting > 0 {
         sort(&mut source, problem);
     }
     source.line("} else {");
     let gate = if source.gated { "committed && " } else { "" };
-    source.line(format!("let position = (group - {sorting}u) * {WORKGROUP}u + local;"));
-    source.line(format!("if ({gate}position < {copied}u) {{"));
+    source.line(format_args!("let position = (group - {sorting}u) * {WORKGROUP}u + local;"));
+    source.line(format_args!("if ({gate}position < {copied}u) {{"));
     if copied > 0 {
         let value = source.load(&x, &index_at(&x.layout, "position"));
         source.store(&write, &index_at(&write.layout, "position"), &value);
@@ -151,7 +151,7 @@ fn prepare(mut source: Source<'_>, problem: &Problem, role: Role) -> Vec<Dispatc
     if role == Role::Copy {
         let order = source.workspace(problem.scratch()[0].clone(), DType::U32);
         source.line("if (position == 0u) {");
-        source.line(format!("{order}[{}u] = 0u;", problem.counters()[0]));
+        source.line(format_args!("{order}[{}u] = 0u;", problem.counters()[0]));
         source.line("}");
     }
     source.line("}");
@@ -167,52 +167,52 @@ fn sort(source: &mut Source<'_>, problem: &Problem) {
     let blocks = width.div_ceil(SORTED);
     // Numbers of those before, of those with the same row, and of both.
     for name in ["before", "alike", "earlier"] {
-        source.global(format!("var<workgroup> {name}: array<u32, {WORKGROUP}>;"));
+        source.global(format_args!("var<workgroup> {name}: array<u32, {WORKGROUP}>;"));
     }
     match problem.chunks() {
-        1 => source.line(format!("let start = (group / {blocks}u) * {updates}u;")),
+        1 => source.line(format_args!("let start = (group / {blocks}u) * {updates}u;")),
         _ => {
             let [now, next] = problem.counters();
-            source.line(format!("let chunk = {order}[{now}u];"));
+            source.line(format_args!("let chunk = {order}[{now}u];"));
             source.line("if (group == 0u && local == 0u) {");
-            source.line(format!("{order}[{next}u] = chunk + 1u;"));
+            source.line(format_args!("{order}[{next}u] = chunk + 1u;"));
             source.line("}");
-            source.line(format!("let start = (group / {blocks}u) * {updates}u + chunk * {width}u;"));
+            source.line(format_args!("let start = (group / {blocks}u) * {updates}u + chunk * {width}u;"));
         }
     }
     let here = problem.here("chunk");
-    source.line(format!("let here = {here};"));
-    source.line(format!("let update = (group % {blocks}u) * {SORTED}u + local / {LANES}u;"));
-    source.line(format!("let lane = local % {LANES}u;"));
+    source.line(format_args!("let here = {here};"));
+    source.line(format_args!("let update = (group % {blocks}u) * {SORTED}u + local / {LANES}u;"));
+    source.line(format_args!("let lane = local % {LANES}u;"));
     // Workgroups are whole: those behind the last do the work of the last.
     source.line("let number = start + min(update, here - 1u);");
     let mine = source.load(&index, &index_at(&index.layout, "number"));
-    source.line(format!("let raw = {mine};"));
-    source.line(format!("let row = clamp(raw, 0, {});", problem.rows.max(1) - 1));
+    source.line(format_args!("let raw = {mine};"));
+    source.line(format_args!("let row = clamp(raw, 0, {});", problem.rows.max(1) - 1));
     for name in ["before", "alike", "earlier"] {
-        source.line(format!("var {name}_here = 0u;"));
+        source.line(format_args!("var {name}_here = 0u;"));
     }
-    source.line(format!("for (var other = start + lane; other < start + here; other += {LANES}u) {{"));
+    source.line(format_args!("for (var other = start + lane; other < start + here; other += {LANES}u) {{"));
     let value = source.load(&index, &index_at(&index.layout, "other"));
-    source.line(format!("let other_row = clamp({value}, 0, {});", problem.rows.max(1) - 1));
+    source.line(format_args!("let other_row = clamp({value}, 0, {});", problem.rows.max(1) - 1));
     source.line("before_here += u32(other_row < row);");
     source.line("alike_here += u32(other_row == row);");
     source.line("earlier_here += u32(other_row == row && other < number);");
     source.line("}");
     for name in ["before", "alike", "earlier"] {
-        source.line(format!("{name}[local] = {name}_here;"));
+        source.line(format_args!("{name}[local] = {name}_here;"));
     }
     source.line("workgroupBarrier();");
     source.line("if (lane == 0u && update < here) {");
     source.check_index("raw", problem.rows, "number");
-    source.line(format!("for (var other = local + 1u; other < local + {LANES}u; other++) {{"));
+    source.line(format_args!("for (var other = local + 1u; other < local + {LANES}u; other++) {{"));
     for name in ["before", "alike", "earlier"] {
-        source.line(format!("{name}_here += {name}[other];"));
+        source.line(format_args!("{name}_here += {name}[other];"));
     }
     source.line("}");
-    source.line(format!("let place = (group / {blocks}u) * {width}u + before_here + earlier_here;"));
-    source.line(format!("{order}[place] = number;"));
-    source.line(format!("{lengths}[place] = select(0u, alike_here, earlier_here == 0u);"));
+    source.line(format_args!("let place = (group / {blocks}u) * {width}u + before_here + earlier_here;"));
+    source.line(format_args!("{order}[place] = number;"));
+    source.line(format_args!("{lengths}[place] = select(0u, alike_here, earlier_here == 0u);"));
     source.line("}");
 }
 
@@ -237,15 +237,15 @@ fn add(mut source: Source<'_>, problem: &Problem) -> Vec<Dispatch> {
     let columns = row_elements.max(1);
     let places = batches * problem.width();
     each(&mut source, places * columns, |source| {
-        source.line(format!("let place = position / {columns}u;"));
-        source.line(format!("let column = position % {columns}u;"));
+        source.line(format_args!("let place = position / {columns}u;"));
+        source.line(format_args!("let column = position % {columns}u;"));
         if problem.is_sorted() {
             source.line("let number = place;");
-            source.line(format!("let raw = {row_of};"));
+            source.line(format_args!("let raw = {row_of};"));
             source.check_index("raw", rows, "number");
             if rows > 0 && row_elements > 0 {
                 let to = result_index(&write.layout, problem);
-                source.line(format!("let to = {to};"));
+                source.line(format_args!("let to = {to};"));
                 let sum = source.load(&write, "to");
                 source.store(&write, "to", &format!("{sum} + {value_at}"));
             }
@@ -253,42 +253,44 @@ fn add(mut source: Source<'_>, problem: &Problem) -> Vec<Dispatch> {
         }
         let [order, lengths] = problem.scratch().map(|bytes| source.workspace(bytes, DType::U32));
         match problem.chunks() {
-            1 => source.line(format!("let count = {lengths}[place];")),
+            1 => source.line(format_args!("let count = {lengths}[place];")),
             _ => {
                 let [now, next] = problem.counters();
-                source.line(format!("let chunk = {order}[{next}u] - 1u;"));
+                source.line(format_args!("let chunk = {order}[{next}u] - 1u;"));
                 source.line("if (position == 0u) {");
-                source.line(format!("{order}[{now}u] = chunk + 1u;"));
+                source.line(format_args!("{order}[{now}u] = chunk + 1u;"));
                 source.line("}");
                 let (width, here) = (problem.width(), problem.here("chunk"));
-                source.line(format!("let count = select(0u, {lengths}[place], place % {width}u < {here});"));
+                source.line(format_args!(
+                    "let count = select(0u, {lengths}[place], place % {width}u < {here});"
+                ));
             }
         }
         source.line("if (count > 0u) {");
         source.line("var to = 0u;");
         source.line("{");
-        source.line(format!("let number = {order}[place];"));
-        source.line(format!("let raw = {row_of};"));
-        source.line(format!("to = {};", result_index(&write.layout, problem)));
+        source.line(format_args!("let number = {order}[place];"));
+        source.line(format_args!("let raw = {row_of};"));
+        source.line(format_args!("to = {};", result_index(&write.layout, problem)));
         source.line("}");
         let first = source.load(&write, "to");
-        source.line(format!("var sum = {first};"));
+        source.line(format_args!("var sum = {first};"));
         source.line("var done = 0u;");
-        source.line(format!("for (; done + {AHEAD}u <= count; done += {AHEAD}u) {{"));
+        source.line(format_args!("for (; done + {AHEAD}u <= count; done += {AHEAD}u) {{"));
         for i in 0..AHEAD {
-            source.line(format!("let number_{i} = {order}[place + done + {i}u];"));
+            source.line(format_args!("let number_{i} = {order}[place + done + {i}u];"));
         }
         for i in 0..AHEAD {
             let value = value_at.replace("number", &format!("number_{i}"));
-            source.line(format!("let value_{i} = {value};"));
+            source.line(format_args!("let value_{i} = {value};"));
         }
         for i in 0..AHEAD {
-            source.line(format!("sum += value_{i};"));
+            source.line(format_args!("sum += value_{i};"));
         }
         source.line("}");
         source.line("for (; done < count; done++) {");
-        source.line(format!("let number = {order}[place + done];"));
-        source.line(format!("sum += {value_at};"));
+        source.line(format_args!("let number = {order}[place + done];"));
+        source.line(format_args!("sum += {value_at};"));
         source.line("}");
         source.store(&write, "to", "sum");
         source.line("}");

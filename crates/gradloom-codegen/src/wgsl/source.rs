@@ -7,10 +7,10 @@ use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
 use super::status::STATUS_WORDS;
 use super::{Bound, Dispatch, Limits};
+use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::Layout;
-use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::ops::Range;
 
 /// Invocations of a workgroup of the kernels that need no other number.
@@ -25,7 +25,7 @@ pub(crate) struct Source<'a> {
     /// Number of the launch, for traps.
     pub(crate) launch: usize,
     globals: String,
-    functions: BTreeSet<Function>,
+    functions: SortedSet<Function>,
     body: String,
     indent: usize,
     workspace: Vec<(Range<usize>, String, String)>,
@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
             gated,
             launch,
             globals: String::new(),
-            functions: BTreeSet::new(),
+            functions: SortedSet::new(),
             body: String::new(),
             indent: 1,
             workspace: Vec::new(),
@@ -54,25 +54,31 @@ impl<'a> Source<'a> {
     }
 
     /// Adds a line to the body of `main`; `{` at its end opens a block, `}` at its start closes one.
-    pub(crate) fn line(&mut self, text: impl AsRef<str>) {
-        let text = text.as_ref();
-        if text.starts_with('}') {
+    pub(crate) fn line(&mut self, text: impl Display) {
+        self.add_line(&text);
+    }
+
+    fn add_line(&mut self, text: &dyn Display) {
+        let start = self.body.len();
+        write!(self.body, "{text}").expect(TEXT);
+        if self.body[start..].starts_with('}') {
             self.indent -= 1;
         }
-        for _ in 0..self.indent {
-            self.body.push_str("    ");
-        }
-        self.body.push_str(text);
+        let opens = self.body[start..].ends_with('{');
+        self.body.insert_str(start, &"    ".repeat(self.indent));
         self.body.push('\n');
-        if text.ends_with('{') {
+        if opens {
             self.indent += 1;
         }
     }
 
     /// Adds a declaration outside of `main`.
-    pub(crate) fn global(&mut self, text: impl AsRef<str>) {
-        self.globals.push_str(text.as_ref());
-        self.globals.push('\n');
+    pub(crate) fn global(&mut self, text: impl Display) {
+        self.add_global(&text);
+    }
+
+    fn add_global(&mut self, text: &dyn Display) {
+        writeln!(self.globals, "{text}").expect(TEXT);
     }
 
     /// Name of a helper function, which the module then has.
@@ -130,7 +136,7 @@ impl<'a> Source<'a> {
         let mut half = lanes / 2;
         while half > 0 {
             let all = self.combine(op, dtype, sum, &format!("subgroupShuffleXor({sum}, {half}u)"));
-            self.line(format!("{sum} = {all};"));
+            self.line(format_args!("{sum} = {all};"));
             half /= 2;
         }
     }
@@ -153,14 +159,14 @@ impl<'a> Source<'a> {
             } else {
                 value.into()
             };
-            return self.line(format!("set_{name}({index}, {value});"));
+            return self.line(format_args!("set_{name}({index}, {value});"));
         }
         if operand.dtype == DType::Bool {
             // The other bytes of the word belong to other invocations.
             let byte = based(index, operand.base);
             let shift = format!("(8u * (({byte}) % 4u))");
-            self.line(format!("atomicAnd(&{name}[({byte}) / 4u], ~(255u << {shift}));"));
-            self.line(format!("atomicOr(&{name}[({byte}) / 4u], u32({value}) << {shift});"));
+            self.line(format_args!("atomicAnd(&{name}[({byte}) / 4u], ~(255u << {shift}));"));
+            self.line(format_args!("atomicOr(&{name}[({byte}) / 4u], u32({value}) << {shift});"));
             return;
         }
         let index = started(index, operand);
@@ -177,11 +183,11 @@ impl<'a> Source<'a> {
     pub(crate) fn check_index(&mut self, index: &str, extent: usize, position: &str) -> String {
         self.traps = true;
         let launch = self.launch + 1;
-        self.line(format!("if ({index} < 0 || {index} >= {extent}) {{"));
-        self.line(format!("if (atomicCompareExchangeWeak(&status[1], 0u, {launch}u).exchanged) {{"));
-        self.line(format!("atomicStore(&status[2], {position});"));
-        self.line(format!("atomicStore(&status[3], bitcast<u32>({index}));"));
-        self.line(format!("atomicStore(&status[4], {extent}u);"));
+        self.line(format_args!("if ({index} < 0 || {index} >= {extent}) {{"));
+        self.line(format_args!("if (atomicCompareExchangeWeak(&status[1], 0u, {launch}u).exchanged) {{"));
+        self.line(format_args!("atomicStore(&status[2], {position});"));
+        self.line(format_args!("atomicStore(&status[3], bitcast<u32>({index}));"));
+        self.line(format_args!("atomicStore(&status[4], {extent}u);"));
         self.line("}");
         self.line("}");
         format!("clamp({index}, 0, {})", extent.max(1) - 1)
@@ -192,10 +198,10 @@ impl<'a> Source<'a> {
         self.traps = true;
         let launch = self.launch + 1;
         let zero = format!("{divisor} == 0");
-        self.line(format!(
+        self.line(format_args!(
             "if ({zero} && atomicCompareExchangeWeak(&status[1], 0u, {launch}u).exchanged) {{"
         ));
-        self.line(format!("atomicStore(&status[2], {position});"));
+        self.line(format_args!("atomicStore(&status[2], {position});"));
         self.line("}");
     }
 

@@ -7,6 +7,7 @@
 //! record of the first failures that the host was not told of, and of the last one.
 
 use super::source::Source;
+use gradloom_core::collections::sort_by_key;
 
 /// Words that are of one step.
 pub const STEP_WORDS: usize = 8;
@@ -113,7 +114,7 @@ impl Status {
             (number >= told).then(|| Failure { number, step: record[1], verdict: Verdict::new(&record[2..]) })
         };
         let mut failures: Vec<Failure> = records.filter_map(failure).collect();
-        failures.sort_by_key(|failure| failure.number);
+        sort_by_key(&mut failures, |failure| failure.number);
         // The last one may be among the first ones, too.
         failures.dedup();
         failures
@@ -133,13 +134,15 @@ fn record(at: u32, failure: u32, run: u32) {
 }",
     );
     let (first, last) = (RECORDS, RECORDS + FIRST_RECORDS * RECORD_WORDS);
-    source.line(format!("let run = atomicAdd(&status[{STEPS}], 1u);"));
+    source.line(format_args!("let run = atomicAdd(&status[{STEPS}], 1u);"));
     source.line("if (atomicLoad(&status[0]) != 0u) {");
-    source.line(format!("let failure = atomicAdd(&status[{FAILURES}], 1u);"));
-    source.line(format!("if (failure - atomicLoad(&status[{TOLD}]) < {FIRST_RECORDS}u) {{"));
-    source.line(format!("record({first}u + {RECORD_WORDS}u * (failure % {FIRST_RECORDS}u), failure, run);"));
+    source.line(format_args!("let failure = atomicAdd(&status[{FAILURES}], 1u);"));
+    source.line(format_args!("if (failure - atomicLoad(&status[{TOLD}]) < {FIRST_RECORDS}u) {{"));
+    source.line(format_args!(
+        "record({first}u + {RECORD_WORDS}u * (failure % {FIRST_RECORDS}u), failure, run);"
+    ));
     source.line("}");
-    source.line(format!("record({last}u, failure, run);"));
+    source.line(format_args!("record({last}u, failure, run);"));
     source.line("}");
 }
 

@@ -1,5 +1,7 @@
 //! Indented text.
 
+use std::fmt::{Display, Write};
+
 /// Collects lines of a shader, indented by the blocks that are open.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
@@ -14,11 +16,15 @@ impl Writer {
     }
 
     /// Adds a line; an empty one separates paragraphs.
-    pub fn line(&mut self, line: impl AsRef<str>) {
-        let line = line.as_ref();
-        if !line.is_empty() {
-            self.text.extend(std::iter::repeat_n("    ", self.depth));
-            self.text.push_str(line);
+    pub fn line(&mut self, line: impl Display) {
+        self.add_line(&line);
+    }
+
+    fn add_line(&mut self, line: &dyn Display) {
+        let start = self.text.len();
+        write!(self.text, "{line}").expect("a string takes all text");
+        if self.text.len() > start {
+            self.text.insert_str(start, &"    ".repeat(self.depth));
         }
         self.text.push('\n');
     }
@@ -29,8 +35,8 @@ impl Writer {
     }
 
     /// Opens a block: `head {`.
-    pub fn open(&mut self, head: impl AsRef<str>) {
-        self.line(format!("{} {{", head.as_ref()));
+    pub fn open(&mut self, head: impl Display) {
+        self.line(format_args!("{head} {{"));
         self.depth += 1;
     }
 
@@ -44,7 +50,7 @@ impl Writer {
     }
 
     /// Writes `body` in a block `head { .. }`.
-    pub fn block(&mut self, head: impl AsRef<str>, body: impl FnOnce(&mut Self)) {
+    pub fn block(&mut self, head: impl Display, body: impl FnOnce(&mut Self)) {
         self.open(head);
         body(self);
         self.close();
@@ -53,7 +59,7 @@ impl Writer {
     /// Writes `body` in a block `if (condition) { .. }`, or without one where there is no condition.
     pub fn when(&mut self, condition: Option<String>, body: impl FnOnce(&mut Self)) {
         match condition {
-            Some(condition) => self.block(format!("if ({condition})"), body),
+            Some(condition) => self.block(format_args!("if ({condition})"), body),
             None => body(self),
         }
     }

@@ -6,6 +6,7 @@
 use super::domain::Domain;
 use super::facts::{Class, Facts};
 use super::link::Link;
+use crate::collections::sort;
 
 /// What a cluster becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +215,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
         let (depth, reduces) = (self.all[first].depth, self.all[first].reduces_columns);
         let into = &mut self.all[second];
         into.nodes.extend(nodes);
-        into.nodes.sort_unstable();
+        sort(&mut into.nodes);
         into.depth = into.depth.max(depth);
         into.reduces_columns |= reduces;
         (into.domain, into.shape) = (domain, shape);

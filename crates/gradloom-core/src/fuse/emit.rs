@@ -8,9 +8,9 @@ use super::domain::Domain;
 use super::facts::{Class, Facts, Source};
 use super::link::{Link, row_layout};
 use super::stored::lines_up;
+use crate::collections::IdMap;
 use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ValueId};
 use crate::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Node, NodeId, NodeKind, Store};
-use std::collections::HashMap;
 
 /// The kernels in an order in which they can run.
 pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lowered) -> Vec<KernelSpec> {
@@ -76,9 +76,9 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
         memory,
         body: Body { rows, columns, nodes: Vec::new(), stores: Vec::new() },
         reads: Vec::new(),
-        known: HashMap::new(),
-        loads: HashMap::new(),
-        numbers: HashMap::new(),
+        known: IdMap::new(),
+        loads: IdMap::new(),
+        numbers: Vec::new(),
     };
     let mut op = facts.nodes[first].op;
     if let Some(product) = product {
@@ -145,10 +145,10 @@ struct Builder<'a, 'g> {
     body: Body,
     reads: Vec<Access>,
     /// Nodes of the body by the value that they compute.
-    known: HashMap<ValueId, NodeId>,
+    known: IdMap<ValueId, NodeId>,
     /// Loads by what they read, how, and at which level.
-    loads: HashMap<(ValueId, Layout, Level), NodeId>,
-    numbers: HashMap<(Number, DType), NodeId>,
+    loads: IdMap<ValueId, Vec<(Layout, Level, NodeId)>>,
+    numbers: Vec<(Number, DType, NodeId)>,
 }
 
 impl Builder<'_, '_> {
@@ -244,11 +244,12 @@ impl Builder<'_, '_> {
     }
 
     fn number(&mut self, number: Number, dtype: DType) -> NodeId {
-        if let Some(&known) = self.numbers.get(&(number, dtype)) {
+        let same = |known: &&(Number, DType, NodeId)| (known.0, known.1) == (number, dtype);
+        if let Some(&(.., known)) = self.numbers.iter().find(same) {
             return known;
         }
         let node = self.push(NodeKind::Constant(number), dtype, Level::Uniform);
-        self.numbers.insert((number, dtype), node);
+        self.numbers.push((number, dtype, node));
         node
     }
 
@@ -282,13 +283,13 @@ impl Builder<'_, '_> {
     fn load(&mut self, source: &Source, dtype: DType) -> NodeId {
         let Access { buffer, layout, .. } = access(source, self.memory, dtype);
         let (level, layout) = self.level_of(layout);
-        let key = (buffer, layout.clone(), level);
-        if let Some(&known) = self.loads.get(&key) {
+        let same = |known: &&(Layout, Level, NodeId)| known.0 == layout && known.1 == level;
+        if let Some(&(.., known)) = self.loads.get(&buffer).and_then(|loads| loads.iter().find(same)) {
             return known;
         }
         let node = self.push(NodeKind::Load(self.reads.len()), dtype, level);
-        self.reads.push(Access { buffer, dtype, layout });
-        self.loads.insert(key, node);
+        self.reads.push(Access { buffer, dtype, layout: layout.clone() });
+        self.loads.get_or_insert_with(buffer, Vec::new).push((layout, level, node));
         node
     }
 

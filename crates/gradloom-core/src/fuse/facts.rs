@@ -4,12 +4,12 @@
 //! operand the value behind its views and its layout there; for each value its users.
 
 use super::link::Link;
+use crate::collections::IdMap;
 use crate::ir::{
     BinaryOp, DType, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp, Shape,
     UnaryOp, ValueId, inverse_permutation,
 };
 use crate::kernel::{Layout, Lowered};
-use std::collections::HashMap;
 
 /// What an op is to fusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl<'g> Facts<'g> {
         true
     }
 
-    fn node(&mut self, id: OpId, fuse: bool, commit: bool, orders: &HashMap<ValueId, Option<Vec<usize>>>) {
+    fn node(&mut self, id: OpId, fuse: bool, commit: bool, orders: &IdMap<ValueId, Option<Vec<usize>>>) {
         let op = &self.graph.ops[id];
         let number = self.nodes.len();
         let class = if fuse { self.class(id) } else { unfused(&op.kind) };
@@ -337,8 +337,8 @@ impl<'g> Facts<'g> {
 
 /// For each result of attention that is only ever permuted in one way (heads back beside each other): that way. It can be written so
 /// at once.
-fn wanted_orders(graph: &Graph) -> HashMap<ValueId, Option<Vec<usize>>> {
-    let mut orders: HashMap<ValueId, Option<Vec<usize>>> = HashMap::new();
+fn wanted_orders(graph: &Graph) -> IdMap<ValueId, Option<Vec<usize>>> {
+    let mut orders: IdMap<ValueId, Option<Vec<usize>>> = IdMap::new();
     for (_, op) in graph.entry_ops() {
         let OpKind::Permute { perm } = &op.kind else { continue };
         let value = op.operands[0];
@@ -347,7 +347,7 @@ fn wanted_orders(graph: &Graph) -> HashMap<ValueId, Option<Vec<usize>>> {
             .is_some_and(|op| matches!(op.kind, OpKind::Attention(_) | OpKind::AttentionGrad(_)));
         // Rows stay whole.
         if attention && perm.len() == 4 && perm[3] == 3 {
-            let known = orders.entry(value).or_insert_with(|| Some(perm.clone()));
+            let known = orders.get_or_insert_with(value, || Some(perm.clone()));
             if known.as_ref() != Some(perm) {
                 *known = None;
             }

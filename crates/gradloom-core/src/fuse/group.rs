@@ -5,24 +5,24 @@
 //! keys and values) share an operand and are ready at the same time.
 
 use super::KernelSpec;
+use crate::collections::{IdMap, IdSet, sort, sort_by_key};
 use crate::ir::{OpKind, ValueId, inverse_permutation};
 use crate::kernel::{Access, Kernel, Layout, Part};
-use std::collections::{HashMap, HashSet};
 
 /// `watched` are the values that something outside of the kernels reads, and `targets` the parameters and states whose next values they
 /// are, both behind their views.
 pub(super) fn group(
-    watched: &HashSet<ValueId>,
-    targets: &HashMap<ValueId, ValueId>,
+    watched: &IdSet<ValueId>,
+    targets: &IdMap<ValueId, ValueId>,
     kernels: Vec<KernelSpec>,
 ) -> Vec<KernelSpec> {
     products(joined(watched, updates(targets, kernels)))
 }
 
 /// Loops of the commit that are equally far from its start.
-fn updates(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
+fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let (commit, mut compute): (Vec<_>, Vec<_>) = kernels.into_iter().partition(|kernel| kernel.commit);
-    let mut level_of: HashMap<ValueId, usize> = HashMap::new();
+    let mut level_of: IdMap<ValueId, usize> = IdMap::new();
     let mut levels: Vec<Vec<KernelSpec>> = Vec::new();
     for kernel in commit {
         let level =
@@ -45,10 +45,10 @@ fn updates(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec
 
 /// Splits kernels so that none reads a parameter or state whose next value another of its crew writes: the group could not write it
 /// in place.
-fn crews(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
+fn crews(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
     struct Crew {
-        reads: HashSet<ValueId>,
-        overwrites: HashSet<ValueId>,
+        reads: IdSet<ValueId>,
+        overwrites: IdSet<ValueId>,
         members: Vec<KernelSpec>,
     }
     let mut crews: Vec<Crew> = Vec::new();
@@ -60,7 +60,7 @@ fn crews(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<V
                 && !kernel.reads.iter().any(|read| crew.overwrites.contains(&read.buffer))
         };
         let at = crews.iter().position(free).unwrap_or_else(|| {
-            crews.push(Crew { reads: HashSet::new(), overwrites: HashSet::new(), members: Vec::new() });
+            crews.push(Crew { reads: IdSet::new(), overwrites: IdSet::new(), members: Vec::new() });
             crews.len() - 1
         });
         crews[at].reads.extend(kernel.reads.iter().map(|read| read.buffer));
@@ -71,7 +71,7 @@ fn crews(targets: &HashMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<V
 }
 
 /// A `concat` goes where those that compute its operands can write it: the sums of one group of loops, or the gradients of attention.
-fn joined(watched: &HashSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
+fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let mut at = 0;
     while at < kernels.len() {
         let Some(join) = Join::find(&kernels, at, watched) else {
@@ -89,11 +89,13 @@ fn joined(watched: &HashSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<Kerne
                 }
             }
         }
-        let members: HashSet<usize> = join.parts.iter().map(|part| part.kernel).collect();
+        let mut members: Vec<usize> = join.parts.iter().map(|part| part.kernel).collect();
+        sort(&mut members);
+        members.dedup();
         let mut group = Vec::new();
         let mut kept = Vec::with_capacity(kernels.len());
         for (i, kernel) in kernels.into_iter().enumerate() {
-            let is_member = members.contains(&i);
+            let is_member = members.binary_search(&i).is_ok();
             match () {
                 () if i == at => kept.extend(as_one(std::mem::take(&mut group))),
                 () if is_member && join.wait => group.push(kernel),
@@ -123,7 +125,7 @@ struct Piece {
 }
 
 impl Join {
-    fn find(kernels: &[KernelSpec], at: usize, watched: &HashSet<ValueId>) -> Option<Self> {
+    fn find(kernels: &[KernelSpec], at: usize, watched: &IdSet<ValueId>) -> Option<Self> {
         let join = &kernels[at];
         let Kernel::Op(OpKind::Concat { axis }) = join.kernel else { return None };
         let whole = &join.writes[0].layout;
@@ -181,7 +183,9 @@ fn within(window: &Layout, read: &Access, write: &Access) -> Option<Layout> {
     }
     // The result's axes in the order of its memory.
     let mut order: Vec<usize> = (0..write.layout.shape.rank()).collect();
-    order.sort_by_key(|&axis| std::cmp::Reverse((write.layout.strides[axis], write.layout.shape[axis])));
+    sort_by_key(&mut order, |&axis| {
+        std::cmp::Reverse((write.layout.strides[axis], write.layout.shape[axis]))
+    });
     let in_memory: Vec<usize> = order.iter().map(|&axis| write.layout.shape[axis]).collect();
     let placed = window.reshape(&in_memory.into())?;
     Some(placed.permute(&inverse_permutation(&order)))

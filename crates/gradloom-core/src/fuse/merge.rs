@@ -18,12 +18,12 @@ use crate::ir::ValueId;
 const FEW: usize = 8;
 
 pub(super) fn merge(clusters: &mut Clusters<'_, '_>) {
-    with_producers(clusters, |clusters, a, b| {
+    with_producers(clusters, &|clusters, a, b| {
         let map = |c: usize| clusters.get(c).shape == Shape::Loop && is_map(clusters, c);
         map(a) && map(b)
     });
     products(clusters);
-    with_producers(clusters, |clusters, a, b| match (clusters.get(a).shape, clusters.get(b).shape) {
+    with_producers(clusters, &|clusters, a, b| match (clusters.get(a).shape, clusters.get(b).shape) {
         (Shape::Loop, Shape::Loop) => true,
         (Shape::Dot(_), Shape::Loop) => only_sums_over_rows(clusters, b),
         _ => false,
@@ -32,7 +32,7 @@ pub(super) fn merge(clusters: &mut Clusters<'_, '_>) {
 }
 
 /// Merges clusters with those that compute their operands, where `wanted`.
-fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: impl Fn(&Clusters<'_, '_>, usize, usize) -> bool) {
+fn with_producers(clusters: &mut Clusters<'_, '_>, wanted: &dyn Fn(&Clusters<'_, '_>, usize, usize) -> bool) {
     for node in 0..clusters.facts.nodes.len() {
         for position in 0..clusters.facts.op(node).operands.len() {
             let operand = clusters.facts.op(node).operands[position];

@@ -88,7 +88,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
     }
     for value in watched(graph) {
         let found = emit::access(facts.source(value), &memory, graph.ty(value).dtype);
-        memory.access.entry(value).or_insert(found);
+        memory.access.get_or_insert_with(value, || found);
     }
     Ok(Fused { kernels, memory })
 }

@@ -14,8 +14,8 @@ use super::cut::Network;
 use super::domain::Domain;
 use super::facts::{Class, Facts, Once, Use};
 use super::link::Link;
+use crate::collections::IdMap;
 use crate::ir::{Id, ValueId};
-use std::collections::HashMap;
 
 /// How often a value could be read for what it costs to keep it in memory between the passes.
 const KEPT: u64 = 5;
@@ -115,7 +115,7 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
         stored,
         read: &read,
         network: Network::default(),
-        vertex: HashMap::new(),
+        vertex: IdMap::new(),
     };
     for &value in &wanted {
         let vertex = search.visit(value);
@@ -143,7 +143,7 @@ struct Search<'a, 'g> {
     /// What the cluster reads anyway.
     read: &'a [ValueId],
     network: Network,
-    vertex: HashMap<ValueId, usize>,
+    vertex: IdMap<ValueId, usize>,
 }
 
 impl Search<'_, '_> {

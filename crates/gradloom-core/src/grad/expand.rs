@@ -4,8 +4,8 @@
 //! `checkpoint`. Always holds: a value of the entry block keeps its id and meaning, so that the caller's handles stay
 //! valid; inlined ops keep their origins.
 
+use crate::collections::{IdMap, IdSet};
 use crate::ir::{BlockId, Builder, Definition, Graph, OpId, OpKind, ValueId};
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Positions in the entry block of the ops of one `checkpoint`. Two segments are nested or apart.
@@ -40,7 +40,7 @@ fn replace(graph: &mut Graph, id: OpId, segments: &mut Vec<Segment>) {
     let first = graph.blocks[graph.entry].ops.len();
     let inlined = inline(graph, id, &operands, segments);
     // A result gets its old id only where an inlined op defines it and no other result claimed it before.
-    let mut claimed: HashSet<ValueId> = HashSet::new();
+    let mut claimed: IdSet<ValueId> = IdSet::new();
     let inlined: Vec<_> = inlined
         .into_iter()
         .map(|value| {
@@ -48,7 +48,7 @@ fn replace(graph: &mut Graph, id: OpId, segments: &mut Vec<Segment>) {
             if new { value } else { copy(graph, id, value) }
         })
         .collect();
-    let mut renamed = HashMap::new();
+    let mut renamed = IdMap::new();
     for (old, new) in old.into_iter().zip(inlined) {
         swap_definitions(graph, old, new);
         renamed.insert(new, old);
@@ -104,8 +104,7 @@ fn repeat(graph: &mut Graph, id: OpId, operands: &[ValueId], segments: &mut Vec<
 /// Appends the ops of a block with the given values for its parameters; returns its results.
 fn run(graph: &mut Graph, block: BlockId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
     let body = graph.blocks[block].clone();
-    let mut values: HashMap<ValueId, ValueId> =
-        body.params.into_iter().zip(operands.iter().copied()).collect();
+    let mut values: IdMap<ValueId, ValueId> = body.params.into_iter().zip(operands.iter().copied()).collect();
     for id in body.ops {
         let op = graph.ops[id].clone();
         let operands: Vec<_> = op.operands.iter().map(|v| values[v]).collect();

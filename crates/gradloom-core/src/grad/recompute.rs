@@ -7,8 +7,8 @@
 //! hence their numbers; the copies of a nested segment are copied again.
 
 use super::expand::Segment;
+use crate::collections::{IdMap, IdSet};
 use crate::ir::{Builder, Graph, Op, OpId, OpKind, ValueId};
-use std::collections::{HashMap, HashSet};
 
 /// The copies that the walk over the forward ops, last to first, is using.
 pub(super) struct Recomputation<'f> {
@@ -19,19 +19,19 @@ pub(super) struct Recomputation<'f> {
     /// The segments that the walk is in and that have been computed again, from the outermost inwards.
     entered: Vec<Copies>,
     /// All ops that were added.
-    added: HashSet<OpId>,
+    added: IdSet<OpId>,
 }
 
 /// One segment, computed again.
 struct Copies {
     segment: Segment,
     /// The copy of each value that the segment defines.
-    values: HashMap<ValueId, ValueId>,
+    values: IdMap<ValueId, ValueId>,
 }
 
 impl<'f> Recomputation<'f> {
     pub(super) fn new(forward: &'f [OpId], segments: Vec<Segment>) -> Self {
-        Self { forward, segments, entered: Vec::new(), added: HashSet::new() }
+        Self { forward, segments, entered: Vec::new(), added: IdSet::new() }
     }
 
     /// An op of the forward pass with the values that its rule may read. `cotangent` arrives at the op.
@@ -62,8 +62,8 @@ impl<'f> Recomputation<'f> {
     /// Appends the ops of a segment once more.
     fn enter(&mut self, graph: &mut Graph, segment: Segment, cotangent: ValueId) {
         let first_new = graph.blocks[graph.entry].ops.len();
-        let mut values: HashMap<ValueId, ValueId> = HashMap::new();
-        let mut outside: HashMap<ValueId, ValueId> = HashMap::new();
+        let mut values: IdMap<ValueId, ValueId> = IdMap::new();
+        let mut outside: IdMap<ValueId, ValueId> = IdMap::new();
         for &id in &self.forward[segment.clone()] {
             let op = graph.ops[id].clone();
             if is_constant(&op.kind) {
@@ -76,7 +76,7 @@ impl<'f> Recomputation<'f> {
                 .iter()
                 .map(|operand| match values.get(operand) {
                     Some(&copy) => copy,
-                    None => *outside.entry(*operand).or_insert_with(|| {
+                    None => *outside.get_or_insert_with(*operand, || {
                         let value = self.present(*operand);
                         let constant =
                             builder.graph.defining_op(value).is_some_and(|op| is_constant(&op.kind));
@@ -93,7 +93,7 @@ impl<'f> Recomputation<'f> {
 
     /// Removes the copies that no rule has read.
     pub(super) fn remove_unused(self, graph: &mut Graph, gradients: &[Option<ValueId>]) {
-        let mut read: HashSet<ValueId> = gradients.iter().flatten().copied().collect();
+        let mut read: IdSet<ValueId> = gradients.iter().flatten().copied().collect();
         let entry = graph.entry;
         let mut ops = std::mem::take(&mut graph.blocks[entry].ops);
         ops.reverse();

@@ -3,6 +3,7 @@
 use super::{
     AttentionSpec, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, Shape, Type, TypeError, ValueId,
 };
+use crate::collections::sort;
 
 type Result<T> = std::result::Result<T, TypeError>;
 
@@ -150,7 +151,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         }
         OpKind::Permute { perm } => {
             let mut sorted = perm.clone();
-            sorted.sort_unstable();
+            sort(&mut sorted);
             if sorted != (0..t[0].shape.rank()).collect::<Vec<_>>() {
                 return fail(format!("{perm:?} is not an order of the axes of {}", t[0].shape));
             }
@@ -367,7 +368,7 @@ fn dot(axes: &DotAxes, a: &Type, b: &Type) -> Result<Type> {
     }
     let used = |batch: &[usize], contract: &[usize], ty: &Type| -> Result<()> {
         let mut all = [batch, contract].concat();
-        all.sort_unstable();
+        sort(&mut all);
         distinct_axes("dot", &all, ty)
     };
     used(&axes.lhs_batch, &axes.lhs_contract, a)?;

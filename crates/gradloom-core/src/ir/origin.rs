@@ -4,11 +4,11 @@
 //! JavaScript.
 
 use super::{Arena, OriginId};
-use std::collections::HashMap;
+use crate::collections::SortedMap;
 use std::fmt;
 
 /// A position in a source file. Lines and columns count from 1.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// Path as the compiler or the script engine reports it.
     pub file: String,
@@ -42,7 +42,7 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, Default)]
 pub struct Origins {
     entries: Arena<OriginId, Origin>,
-    ids: HashMap<Origin, OriginId>,
+    ids: SortedMap<Origin, OriginId>,
 }
 
 impl Origins {

@@ -30,7 +30,7 @@ mod kind;
 mod literal;
 
 use super::{BlockId, Graph, OpId, OriginId, ValueId};
-use std::collections::{HashMap, HashSet};
+use crate::collections::{IdMap, IdSet};
 use std::fmt;
 
 pub(super) use literal::{DIGITS_32, DIGITS_64};
@@ -83,9 +83,9 @@ fn quote(text: &str) -> String {
 /// The numbers that things have in the text.
 #[derive(Default)]
 struct Numbers {
-    values: HashMap<ValueId, usize>,
-    blocks: HashMap<BlockId, usize>,
-    origins: HashMap<OriginId, usize>,
+    values: IdMap<ValueId, usize>,
+    blocks: IdMap<BlockId, usize>,
+    origins: IdMap<OriginId, usize>,
 }
 
 struct Printer<'g> {
@@ -94,7 +94,7 @@ struct Printer<'g> {
     elide: bool,
     numbers: Numbers,
     /// For each op of the entry block, the blocks that stand before it.
-    blocks_before: HashMap<OpId, Vec<BlockId>>,
+    blocks_before: IdMap<OpId, Vec<BlockId>>,
     /// Origins in the order of their numbers.
     origins: Vec<OriginId>,
 }
@@ -105,7 +105,7 @@ impl<'g> Printer<'g> {
             graph,
             elide,
             numbers: Numbers::default(),
-            blocks_before: HashMap::new(),
+            blocks_before: IdMap::new(),
             origins: Vec::new(),
         };
         printer.number();
@@ -115,7 +115,7 @@ impl<'g> Printer<'g> {
     /// Walks over everything in the order in which it is printed.
     fn number(&mut self) {
         let graph = self.graph;
-        let mut placed = HashSet::from([graph.entry]);
+        let mut placed = IdSet::from([graph.entry]);
         for &id in ops_of(graph, graph.entry) {
             let blocks = unplaced_blocks(graph, id, &mut placed);
             for &block in &blocks {
@@ -147,7 +147,7 @@ impl<'g> Printer<'g> {
     fn number_values(&mut self, values: &[ValueId]) {
         for &value in values {
             let next = self.numbers.values.len();
-            self.numbers.values.entry(value).or_insert(next);
+            self.numbers.values.get_or_insert_with(value, || next);
         }
     }
 
@@ -257,7 +257,7 @@ fn ops_of(graph: &Graph, block: BlockId) -> &[OpId] {
 }
 
 /// The blocks that an op reaches and that do not stand yet, each after those that it runs itself.
-fn unplaced_blocks(graph: &Graph, id: OpId, placed: &mut HashSet<BlockId>) -> Vec<BlockId> {
+fn unplaced_blocks(graph: &Graph, id: OpId, placed: &mut IdSet<BlockId>) -> Vec<BlockId> {
     let callee = |id: OpId| {
         let block = graph.ops.get(id)?.kind.block()?;
         graph.blocks.get(block).map(|_| block)

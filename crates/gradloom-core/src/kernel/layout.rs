@@ -3,6 +3,7 @@
 //! Always holds for what the functions here return: two layouts of one shape that name the same elements are equal, because the
 //! strides of axes of extent 1, which no element depends on, are set to what row-major order would have there.
 
+use crate::collections::sort_by;
 use crate::ir::Shape;
 
 /// Which elements of a buffer a tensor has, in which order: element `(i0, i1, ..)` is at `offset + i0·strides[0] + ..`.
@@ -122,7 +123,7 @@ impl Layout {
     fn by_stride(&self) -> Vec<(usize, usize)> {
         let mut axes: Vec<(usize, usize)> =
             self.shape.iter().zip(&self.strides).filter(|&(&n, _)| n != 1).map(|(&n, &s)| (s, n)).collect();
-        axes.sort_unstable_by(|a, b| b.cmp(a));
+        sort_by(&mut axes, |a, b| b.cmp(a));
         let mut merged: Vec<(usize, usize)> = Vec::new();
         for (stride, extent) in axes {
             match merged.last_mut() {

@@ -1,8 +1,8 @@
 //! What lowering gives: launches, and where each value's elements are.
 
 use super::{Access, Launch, Layout};
+use crate::collections::IdMap;
 use crate::ir::{Graph, Id, OpKind, Type, ValueId};
-use std::collections::HashMap;
 
 /// A graph lowered for one target.
 #[derive(Clone, Debug)]
@@ -10,9 +10,9 @@ pub struct Lowered {
     /// Launches in an order in which they can run; all in the compute phase until the plan decides.
     pub launches: Vec<Launch>,
     /// Where the elements of each value of the entry block are.
-    pub access: HashMap<ValueId, Access>,
+    pub access: IdMap<ValueId, Access>,
     /// The type of the bytes behind each value that owns some. Constants may own fewer elements than they have.
-    pub buffers: HashMap<ValueId, Type>,
+    pub buffers: IdMap<ValueId, Type>,
     next: usize,
 }
 
@@ -21,8 +21,8 @@ impl Lowered {
     pub fn leaves(graph: &Graph) -> Self {
         let mut lowered = Self {
             launches: Vec::new(),
-            access: HashMap::new(),
-            buffers: HashMap::new(),
+            access: IdMap::new(),
+            buffers: IdMap::new(),
             next: graph.values.len(),
         };
         for (_, op) in graph.entry_ops() {

@@ -1,6 +1,7 @@
 //! Kernels as text: one line each, and what a fused kernel computes.
 
 use super::{Body, Kernel, Part};
+use crate::collections::sort;
 use std::fmt::Write;
 
 impl Kernel {
@@ -38,7 +39,7 @@ fn group(parts: &[Part]) -> String {
     let mut text = String::new();
     for (listing, mut titles) in different {
         let number = titles.len();
-        titles.sort();
+        sort(&mut titles);
         titles.dedup();
         let parts = if number == 1 { "1 part".to_string() } else { format!("{number} parts") };
         writeln!(text, "{parts}: {}", titles.join(", ")).expect("a string takes all text");

@@ -29,9 +29,9 @@ pub use clip::{clip_by_global_norm, global_norm};
 pub use schedule::Schedule;
 pub use sgd::Sgd;
 
+use crate::collections::SortedMap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BinaryOp, Builder, DType, Graph, Guard, Number, OpKind, Output, Type, Update, ValueId};
-use std::collections::BTreeMap;
 
 /// Prefix of the names of all optimizer states; a reset fills them with their initial values.
 pub const STATE_PREFIX: &str = "optim.";
@@ -41,7 +41,7 @@ pub const APPLIED_STEP: &str = "optim.applied_step";
 pub const GRADIENT_NORM: &str = "gradient_norm";
 
 /// The optimizer's numbers by name (`lr`, `beta1`, ..): they may change at every step.
-pub type Hyperparameters = BTreeMap<String, f64>;
+pub type Hyperparameters = SortedMap<String, f64>;
 
 /// A parameter to train.
 #[derive(Clone, Debug)]
@@ -82,8 +82,8 @@ pub struct StepBuilder<'b, 'g> {
     pub builder: &'b mut Builder<'g>,
     /// Number of this step among those that take effect, from 1, as f32.
     pub step: ValueId,
-    scalars: BTreeMap<String, ValueId>,
-    derived: BTreeMap<&'static str, ValueId>,
+    scalars: SortedMap<String, ValueId>,
+    derived: SortedMap<&'static str, ValueId>,
 }
 
 impl StepBuilder<'_, '_> {
@@ -188,7 +188,7 @@ pub fn attach(
     let gradients: Vec<ValueId> = parameters.iter().map(|p| p.gradient).collect();
     let norm = global_norm(&mut builder, &gradients);
     let mut state =
-        StepBuilder { builder: &mut builder, step, scalars: BTreeMap::new(), derived: BTreeMap::new() };
+        StepBuilder { builder: &mut builder, step, scalars: SortedMap::new(), derived: SortedMap::new() };
     let clipped = if clip {
         let max_norm = state.scalar("max_norm");
         clip_by_global_norm(state.builder, &gradients, norm, max_norm)

@@ -4,6 +4,7 @@
 //! their sites and keys are, since the generator is a function of those.
 
 use super::rewriter::{Candidate, rebuild};
+use crate::collections::sort;
 use crate::ir::{BlockId, CompareOp, Graph, OpKind, ValueId};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -32,8 +33,8 @@ type Key = (BlockId, OpKind, Vec<ValueId>);
 fn key(block: BlockId, op: &Candidate<'_>) -> Key {
     let (mut kind, mut operands) = (op.kind.clone(), op.operands.to_vec());
     match kind {
-        OpKind::Binary(binary) if binary.is_commutative() => operands.sort_unstable(),
-        OpKind::Compare(CompareOp::Eq | CompareOp::Ne) => operands.sort_unstable(),
+        OpKind::Binary(binary) if binary.is_commutative() => sort(&mut operands),
+        OpKind::Compare(CompareOp::Eq | CompareOp::Ne) => sort(&mut operands),
         OpKind::Compare(CompareOp::Gt) => {
             kind = OpKind::Compare(CompareOp::Lt);
             operands.reverse();

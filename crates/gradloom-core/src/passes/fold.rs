@@ -8,7 +8,8 @@
 use super::rewriter::{Candidate, rebuild};
 use super::splat_of;
 use crate::ir::{Builder, Graph, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
-use crate::reference::{HostTensor, evaluate_values};
+use crate::reference::{HostTensor, apply};
+use crate::verify::verify;
 
 /// Elements that a folded op may read in one operand, or write in one result.
 pub const MAX_ELEMENTS: usize = 4096;
@@ -96,13 +97,16 @@ fn uniform_result(graph: &Graph, op: &Candidate<'_>) -> Option<Number> {
 fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, Literal)>> {
     let mut graph = Graph::new();
     let mut builder = Builder::new(&mut graph, None);
-    let operands: Vec<_> = operands
+    let leaves: Vec<_> = operands
         .iter()
         .map(|&(ty, data)| builder.op(OpKind::Constant { ty: ty.clone(), data: data.clone() }, &[]))
         .collect();
-    let results = builder.all(kind.clone(), &operands);
-    let values = evaluate_values(&graph, &|_| None).ok()?;
-    let constants: Vec<_> = results.into_iter().map(|v| literal(&values[v])).collect();
+    builder.all(kind.clone(), &leaves);
+    verify(&graph).ok()?;
+    let (_, op) = graph.entry_ops().last()?;
+    let values: Vec<_> = operands.iter().map(|(ty, data)| HostTensor::from_literal(ty, data)).collect();
+    let results = apply(&graph, op, &values.iter().collect::<Vec<_>>()).ok()?;
+    let constants: Vec<_> = results.iter().map(literal).collect();
     // A number that float32 cannot hold would overflow on a device, and what follows with it: leave that to the device.
     let overflows = |number| matches!(number, Number::Float(v) if v.is_finite() && !(v as f32).is_finite());
     let fits = |(ty, data): &(Type, Literal)| match data {

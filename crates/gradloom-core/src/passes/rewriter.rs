@@ -4,10 +4,10 @@
 //! each op. Always holds: values that the rule sees are values of the new graph, whose ops are already rewritten; what
 //! the old graph does not reach is gone; ids are compact.
 
+use crate::collections::IdMap;
 use crate::ir::{
     Arena, Block, BlockId, Builder, Graph, Guard, Id, Op, OpId, OpKind, Output, Update, ValueId,
 };
-use std::collections::HashMap;
 
 /// An op of the old graph, about to enter the new one.
 pub(super) struct Candidate<'a> {
@@ -32,7 +32,7 @@ pub(super) fn rebuild(
         stays: &stays,
         rule: &mut rule,
         values: vec![None; old.values.len()],
-        blocks: HashMap::new(),
+        blocks: IdMap::new(),
     };
     walk.ops(&mut new, old.entry);
     new.outputs = old.outputs.iter().map(|o| Output { value: walk.value(o.value), ..o.clone() }).collect();
@@ -59,7 +59,7 @@ struct Walk<'a> {
     /// What stands for each value of the old graph.
     values: Vec<Option<ValueId>>,
     /// What stands for each block that an op runs.
-    blocks: HashMap<BlockId, BlockId>,
+    blocks: IdMap<BlockId, BlockId>,
 }
 
 impl Walk<'_> {

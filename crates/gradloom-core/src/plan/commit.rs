@@ -5,15 +5,15 @@
 
 use super::copies;
 use super::order::CommitOrder;
+use crate::collections::{IdMap, IdSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, Type, Update, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Phase};
-use std::collections::{HashMap, HashSet};
 
 /// What [`place`] decided.
 pub(super) struct Committed {
     /// Buffers that are the bytes of a parameter or state: buffer to target.
-    pub(super) in_place: HashMap<ValueId, ValueId>,
+    pub(super) in_place: IdMap<ValueId, ValueId>,
     /// Where the caller reads each output.
     pub(super) outputs: Vec<(String, Access)>,
     /// What must be finite before the commit.
@@ -22,8 +22,8 @@ pub(super) struct Committed {
 
 /// Decides for each update, and adds the copies that are needed to `launches`.
 pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Launch>) -> Result<Committed> {
-    let targets: HashSet<ValueId> = graph.updates.iter().map(|u| u.target).collect();
-    let mut snapshots = Snapshots { targets: &targets, copies: HashMap::new(), launches: Vec::new() };
+    let targets: IdSet<ValueId> = graph.updates.iter().map(|u| u.target).collect();
+    let mut snapshots = Snapshots { targets: &targets, copies: IdMap::new(), launches: Vec::new() };
 
     let outputs: Vec<(String, Access)> = graph
         .outputs
@@ -34,10 +34,10 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
     let guards: Vec<(String, Access)> =
         graph.guards.iter().map(|g| (g.name.clone(), lowered.access[&g.value].clone())).collect();
     // Buffers that must stay where they are: read after the commit, or already the bytes of another target.
-    let mut kept: HashSet<ValueId> = outputs.iter().map(|(_, access)| access.buffer).collect();
+    let mut kept: IdSet<ValueId> = outputs.iter().map(|(_, access)| access.buffer).collect();
 
     let mut order = CommitOrder::new(launches);
-    let mut in_place = HashMap::new();
+    let mut in_place = IdMap::new();
     let mut copying = Vec::new();
     for update in &graph.updates {
         let source = &lowered.access[&update.value];
@@ -88,8 +88,8 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
 
 /// Copies of values whose bytes the commit overwrites while something still reads them.
 struct Snapshots<'t> {
-    targets: &'t HashSet<ValueId>,
-    copies: HashMap<ValueId, Access>,
+    targets: &'t IdSet<ValueId>,
+    copies: IdMap<ValueId, Access>,
     launches: Vec<Launch>,
 }
 

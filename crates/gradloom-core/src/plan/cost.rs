@@ -230,10 +230,10 @@ fn in_place(plan: &Plan, read: &Access, write: &Access) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collections::IdMap;
     use crate::ir::{BinaryOp, Id, Number, OpId, ReduceOp, Shape, Type, UnaryOp, ValueId};
     use crate::kernel::{Level, Node, NodeId, Part, Phase};
     use crate::plan::{Buffer, Role, Totals};
-    use std::collections::HashMap;
 
     /// A contiguous f32 access of its own buffer.
     fn f32(buffer: usize, shape: &[usize]) -> Access {
@@ -256,7 +256,7 @@ mod tests {
             hoisted: Vec::new(),
             launches: Vec::new(),
             buffers: Vec::new(),
-            buffer_of: HashMap::new(),
+            buffer_of: IdMap::new(),
             outputs: Vec::new(),
             guards: Vec::new(),
             totals: Totals::default(),

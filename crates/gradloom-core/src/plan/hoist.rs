@@ -4,23 +4,23 @@
 //! holds: what is hoisted cannot trap, so that loading cannot fail on values; no step writes what it wrote, and what it wrote is no
 //! update's next value (the commit would have to copy that, instead of computing it in place).
 
+use crate::collections::{IdMap, IdSet};
 use crate::ir::{Graph, OpKind, ValueId};
 use crate::kernel::{Kernel, Launch, Lowered};
-use std::collections::{HashMap, HashSet};
 
 /// The launches to hoist, and those that stay.
 pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> (Vec<Launch>, Vec<Launch>) {
-    let mut constant: HashSet<ValueId> = graph
+    let mut constant: IdSet<ValueId> = graph
         .entry_ops()
         .filter(|(_, op)| matches!(op.kind, OpKind::Constant { .. } | OpKind::Iota { .. }))
         .map(|(_, op)| op.results[0])
         .collect();
-    let next: HashSet<ValueId> = graph.updates.iter().map(|u| lowered.access[&u.value].buffer).collect();
+    let next: IdSet<ValueId> = graph.updates.iter().map(|u| lowered.access[&u.value].buffer).collect();
     // Several launches may fill one buffer together; one that waits for the step keeps the others.
-    let mut writers: HashMap<ValueId, usize> = HashMap::new();
+    let mut writers: IdMap<ValueId, usize> = IdMap::new();
     for launch in &launches {
-        let written: HashSet<ValueId> = launch.writes.iter().map(|write| write.buffer).collect();
-        written.into_iter().for_each(|buffer| *writers.entry(buffer).or_default() += 1);
+        let written: IdSet<ValueId> = launch.writes.iter().map(|write| write.buffer).collect();
+        written.iter().for_each(|buffer| *writers.get_or_insert_with(*buffer, || 0) += 1);
     }
     launches.into_iter().partition(|launch| {
         let alike = launch.reads.iter().all(|read| constant.contains(&read.buffer))

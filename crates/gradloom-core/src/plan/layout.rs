@@ -5,6 +5,7 @@
 //! Management for Deep Neural Net Inference", 2020.)
 
 use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
+use crate::collections::{sort, sort_by_key};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::Graph;
 
@@ -21,7 +22,7 @@ pub(super) fn place(plan: &mut Plan, segment: usize) {
     place_constants(plan, segment);
     let scalars = place_scalars(plan);
     let mut groups = groups(plan);
-    groups.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.first, g.members[0]));
+    sort_by_key(&mut groups, |g| (std::cmp::Reverse(g.bytes), g.first, g.members[0]));
     let mut placed: Vec<(usize, &Group)> = Vec::new();
     let mut end = scalars;
     let mut offsets = vec![0; plan.buffers.len()];
@@ -31,7 +32,7 @@ pub(super) fn place(plan: &mut Plan, segment: usize) {
             .filter(|(_, other)| group.first <= other.last && other.first <= group.last)
             .map(|(offset, other)| (*offset, offset + other.bytes))
             .collect();
-        busy.sort_unstable();
+        sort(&mut busy);
         let mut offset = fit(scalars, group.bytes, segment);
         for (start, stop) in busy {
             if offset + group.bytes <= start {

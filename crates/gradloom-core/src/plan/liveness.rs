@@ -1,8 +1,8 @@
 //! From which launch to which launch each buffer holds something that is still needed.
 
 use super::{Buffer, Role};
+use crate::collections::IdMap;
 use crate::kernel::{Access, Launch, Phase};
-use std::collections::HashMap;
 
 /// Sets `first` and `last` of each buffer.
 pub(super) fn set(
@@ -11,7 +11,7 @@ pub(super) fn set(
     outputs: &[(String, Access)],
     guards: &[(String, Access)],
 ) {
-    let index: HashMap<_, usize> = buffers.iter().enumerate().map(|(i, b)| (b.value, i)).collect();
+    let index: IdMap<_, usize> = buffers.iter().enumerate().map(|(i, b)| (b.value, i)).collect();
     let end = launches.len();
     for buffer in buffers.iter_mut() {
         (buffer.first, buffer.last) = match buffer.role {

@@ -27,10 +27,10 @@ pub use types::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, Totals}
 pub use verify::{verify, verify_commit};
 pub use view::{LaunchView, PlanView};
 
+use crate::collections::{IdMap, IdSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpKind, ValueId};
 use crate::kernel::{Launch, Lowered};
-use std::collections::{HashMap, HashSet};
 
 /// Schedules launches and places buffers.
 ///
@@ -80,8 +80,8 @@ fn used_buffers(
     launches: &[Launch],
     committed: &commit::Committed,
 ) -> Vec<Buffer> {
-    let updated: HashSet<ValueId> = graph.updates.iter().map(|u| u.target).collect();
-    let mut roles: HashMap<ValueId, Role> = HashMap::new();
+    let updated: IdSet<ValueId> = graph.updates.iter().map(|u| u.target).collect();
+    let mut roles: IdMap<ValueId, Role> = IdMap::new();
     let mut order = Vec::new();
     for (_, op) in graph.entry_ops() {
         let (role, always) = match op.kind {
@@ -102,8 +102,8 @@ fn used_buffers(
     let accessed = hoisted.iter().chain(launches).flat_map(|l| l.reads.iter().chain(&l.writes));
     let watched = committed.outputs.iter().chain(&committed.guards).map(|(_, access)| access);
     order.extend(accessed.chain(watched).map(|a| a.buffer));
-    let read_back: HashSet<ValueId> = committed.outputs.iter().map(|(_, access)| access.buffer).collect();
-    let mut seen = HashSet::new();
+    let read_back: IdSet<ValueId> = committed.outputs.iter().map(|(_, access)| access.buffer).collect();
+    let mut seen = IdSet::new();
     order.retain(|value| seen.insert(*value));
     order
         .into_iter()
@@ -126,7 +126,7 @@ fn place_in_store(
     graph: &Graph,
     plan: &mut Plan,
     store: &StoreLayout,
-    in_place: &HashMap<ValueId, ValueId>,
+    in_place: &IdMap<ValueId, ValueId>,
 ) -> Result<()> {
     for buffer in &mut plan.buffers {
         let target = in_place.get(&buffer.value).copied().unwrap_or(buffer.value);

@@ -3,18 +3,19 @@
 //! In: launches, those of the commit last, in an order in which they can run. Out: another such order. Always holds: the accepted
 //! writes and the data flow together have no cycle.
 
+use crate::collections::IdMap;
 use crate::ir::ValueId;
 use crate::kernel::{Launch, Phase};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 /// What must precede what among the launches of the commit, which are numbered from the first of them.
 pub(super) struct CommitOrder {
     first: usize,
     /// Launches that must come later.
     successors: Vec<Vec<usize>>,
-    producer: HashMap<ValueId, usize>,
-    readers: HashMap<ValueId, Vec<usize>>,
+    producer: IdMap<ValueId, usize>,
+    readers: IdMap<ValueId, Vec<usize>>,
 }
 
 impl CommitOrder {
@@ -24,12 +25,12 @@ impl CommitOrder {
         let mut order = Self {
             first,
             successors: vec![Vec::new(); launches.len() - first],
-            producer: HashMap::new(),
-            readers: HashMap::new(),
+            producer: IdMap::new(),
+            readers: IdMap::new(),
         };
         for (i, launch) in launches[first..].iter().enumerate() {
             for read in &launch.reads {
-                order.readers.entry(read.buffer).or_default().push(i);
+                order.readers.get_or_insert_with(read.buffer, Vec::new).push(i);
                 if let Some(&producer) = order.producer.get(&read.buffer) {
                     order.successors[producer].push(i);
                 }

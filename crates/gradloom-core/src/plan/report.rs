@@ -2,6 +2,7 @@
 
 use super::view::Names;
 use super::{Buffer, Plan};
+use crate::collections::sort_by_key;
 use crate::ir::{Graph, Id};
 use crate::kernel::{Access, Launch, Layout};
 use std::fmt::{self, Write};
@@ -25,7 +26,7 @@ pub fn label(graph: &Graph, buffer: &Buffer) -> String {
 pub fn at_peak(plan: &Plan) -> Vec<&Buffer> {
     let timeline = plan.timeline();
     let mut alive: Vec<&Buffer> = timeline.at(timeline.peak()).map(|i| &plan.buffers[i]).collect();
-    alive.sort_by_key(|b| (std::cmp::Reverse(b.bytes), b.offset));
+    sort_by_key(&mut alive, |b| (std::cmp::Reverse(b.bytes), b.offset));
     alive
 }
 
@@ -104,7 +105,7 @@ impl Plan {
         }
         writeln!(out, "\nlaunches:")?;
         for (i, launch) in self.launches.iter().enumerate() {
-            line(out, i, &format!("{:?}", launch.phase).to_lowercase(), launch)?;
+            line(out, i, &format!("{:?}", launch.phase).to_ascii_lowercase(), launch)?;
         }
         for (what, list) in [("outputs", &self.outputs), ("guards", &self.guards)] {
             if !list.is_empty() {

@@ -3,14 +3,14 @@
 //! Whatever outputs, guards and traps depend on is computed before the commit, so that a failure finds nothing written. What
 //! only updates need runs in the commit, where it can write in place.
 
+use crate::collections::{IdMap, sort_by_key};
 use crate::ir::{Graph, ValueId};
 use crate::kernel::{Launch, Lowered, Phase};
-use std::collections::HashMap;
 
 /// The launches that are needed, with their phases, compute before commit, otherwise in the given order.
 pub(super) fn order(graph: &Graph, lowered: &mut Lowered) -> Vec<Launch> {
     let launches = std::mem::take(&mut lowered.launches);
-    let producer: HashMap<ValueId, usize> =
+    let producer: IdMap<ValueId, usize> =
         launches.iter().enumerate().flat_map(|(i, l)| l.writes.iter().map(move |w| (w.buffer, i))).collect();
     let buffer = |value: &ValueId| lowered.access[value].buffer;
     let mut phases: Vec<Option<Phase>> = vec![None; launches.len()];
@@ -45,12 +45,12 @@ pub(super) fn order(graph: &Graph, lowered: &mut Lowered) -> Vec<Launch> {
         .zip(phases)
         .filter_map(|(launch, phase)| phase.map(|phase| Launch { phase, ..launch }))
         .collect();
-    ordered.sort_by_key(|launch| launch.phase);
+    sort_by_key(&mut ordered, |launch| launch.phase);
     ordered
 }
 
 /// Launches that the given ones depend on, themselves among them.
-fn reachable(launches: &[Launch], producer: &HashMap<ValueId, usize>, roots: &[usize]) -> Vec<usize> {
+fn reachable(launches: &[Launch], producer: &IdMap<ValueId, usize>, roots: &[usize]) -> Vec<usize> {
     let mut seen = vec![false; launches.len()];
     let mut stack = roots.to_vec();
     while let Some(i) = stack.pop() {

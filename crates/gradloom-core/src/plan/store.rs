@@ -1,8 +1,8 @@
 //! The layout of a store: names, types and offsets of parameters and states, stable while programs come and go.
 
 use super::ALIGNMENT;
+use crate::collections::SortedMap;
 use crate::ir::{Graph, Number, OpKind, Type};
-use std::collections::HashMap;
 
 /// One parameter or state.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct StoreEntry {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreLayout {
     entries: Vec<StoreEntry>,
-    by_name: HashMap<String, usize>,
+    by_name: SortedMap<String, usize>,
     bytes: usize,
 }
 

@@ -5,6 +5,7 @@
 //! operand that dies there, the bytes are the result's.
 
 use super::{Buffer, Plan, Region, Role};
+use crate::collections::sort_by_key;
 use std::ops::Range;
 
 /// How long a buffer has its bytes of the step arena for itself.
@@ -64,7 +65,9 @@ impl Plan {
             .filter(in_arena)
             .map(|(buffer, b)| Stay { buffer, moments: b.first..b.last + 1 })
             .collect();
-        stays.sort_by_key(|stay| (self.buffers[stay.buffer].offset, stay.moments.start, stay.moments.end));
+        sort_by_key(&mut stays, |stay| {
+            (self.buffers[stay.buffer].offset, stay.moments.start, stay.moments.end)
+        });
         for i in 1..stays.len() {
             let start = stays[i].moments.start;
             let offset = |stay: &Stay| self.buffers[stay.buffer].offset;

@@ -1,8 +1,8 @@
 //! The plan as a value.
 
+use crate::collections::IdMap;
 use crate::ir::{Type, ValueId};
 use crate::kernel::{Access, Launch, Phase};
-use std::collections::HashMap;
 
 /// Alignment of every buffer but the scalars, in bytes: what every WebGPU device takes as the start of a binding, and more than the widest vector
 /// registers ask for.
@@ -145,7 +145,7 @@ pub struct Plan {
     /// All buffers.
     pub buffers: Vec<Buffer>,
     /// The buffer of each value that owns bytes.
-    pub buffer_of: HashMap<ValueId, usize>,
+    pub buffer_of: IdMap<ValueId, usize>,
     /// Where the caller reads each output, by name.
     pub outputs: Vec<(String, Access)>,
     /// What must be finite before the commit, by name.

@@ -3,9 +3,9 @@
 //! In: a [`Plan`] and the graph that it was made of. Out: [`LaunchView`]s, which the text, JSON and HTML forms of a plan are written from.
 
 use super::{Buffer, Cost, Plan, cost, report};
+use crate::collections::{IdMap, sort};
 use crate::ir::{Graph, Id, Op, Origin, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Phase};
-use std::collections::HashMap;
 
 /// A plan and the graph that it was made of.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Plan {
     pub fn view<'p>(&'p self, graph: &'p Graph) -> PlanView<'p> {
         let mut producers = vec![Vec::new(); self.launches.len()];
         let mut consumers = vec![Vec::new(); self.launches.len()];
-        let mut writer: HashMap<ValueId, usize> = HashMap::new();
+        let mut writer: IdMap<ValueId, usize> = IdMap::new();
         for (i, launch) in self.launches.iter().enumerate() {
             for producer in launch.reads.iter().filter_map(|read| writer.get(&read.buffer).copied()) {
                 if !producers[i].contains(&producer) {
@@ -30,7 +30,7 @@ impl Plan {
                     consumers[producer].push(i);
                 }
             }
-            producers[i].sort_unstable();
+            sort(&mut producers[i]);
             writer.extend(launch.writes.iter().map(|write| (write.buffer, i)));
         }
         PlanView { plan: self, graph, names: Names::new(graph), producers, consumers }
@@ -155,7 +155,7 @@ impl<'v> LaunchView<'v> {
 /// Numbers of values as in the text form of a graph without blocks; `copy 0`, `copy 1`, .. for the plan's own.
 #[derive(Debug)]
 pub(super) struct Names {
-    numbers: HashMap<ValueId, usize>,
+    numbers: IdMap<ValueId, usize>,
     values: usize,
 }
 

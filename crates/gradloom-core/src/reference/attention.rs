@@ -100,7 +100,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Calls `visit` with every query's row in q and the keys that it sees.
-    fn each_query(&self, mut visit: impl FnMut(usize, &[Key])) {
+    fn each_query(&self, visit: &mut dyn FnMut(usize, &[Key])) {
         let [batch, heads, queries, _] = self.q.ty.shape[..] else { unreachable!("queries have rank 4") };
         for sequence in 0..batch {
             for head in 0..heads {
@@ -139,7 +139,7 @@ pub(super) fn attention(
     let keys = Keys::new(spec, operands)?;
     let mut output = vec![0.0; types[0].elements()];
     let mut log_sums = Vec::with_capacity(types[1].elements());
-    keys.each_query(|query, seen| {
+    keys.each_query(&mut |query, seen| {
         // Any shift gives the same result; the greatest score keeps the exponentials in range.
         let greatest = seen.iter().map(|key| key.score).fold(f64::NEG_INFINITY, f64::max);
         let shift = if greatest.is_finite() { greatest } else { 0.0 };
@@ -162,7 +162,7 @@ pub(super) fn attention_grad(spec: &AttentionSpec, operands: &[&HostTensor]) -> 
     let n = 3 + spec.extra_operands();
     let (output, log_sums, cotangent) = (operands[n], operands[n + 1].floats(), operands[n + 2]);
     let [mut dq, mut dk, mut dv] = [q, k, v].map(|x| vec![0.0; x.len()]);
-    keys.each_query(|query, seen| {
+    keys.each_query(&mut |query, seen| {
         let d_out = row_of(cotangent, query);
         let mean = dot(d_out, row_of(output, query));
         for key in seen {

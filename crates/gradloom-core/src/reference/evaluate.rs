@@ -2,10 +2,10 @@
 
 use super::error::in_op;
 use super::{HostTensor, movement, op, update};
+use crate::collections::IdMap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Block, BlockId, Graph, Op, OpKind, Shape, Type, ValueId};
 use crate::verify::verify;
-use std::collections::HashMap;
 
 /// Gives the value of an input, parameter, state or scalar.
 pub type Leaves<'a> = dyn Fn(&OpKind) -> Option<HostTensor> + 'a;
@@ -53,7 +53,7 @@ fn find<'a>(list: &'a [(String, HostTensor)], name: &str) -> Option<&'a HostTens
 /// The values of the entry block.
 #[derive(Clone, Debug)]
 pub struct EntryValues {
-    values: HashMap<ValueId, HostTensor>,
+    values: IdMap<ValueId, HostTensor>,
 }
 
 impl EntryValues {
@@ -83,7 +83,7 @@ pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
 }
 
 /// Values of the entry block.
-pub(super) type Memory = HashMap<ValueId, HostTensor>;
+pub(super) type Memory = IdMap<ValueId, HostTensor>;
 
 /// What a step gives and leaves behind, from the values that it computed.
 pub(super) fn finish(graph: &Graph, values: Memory) -> Result<Evaluation> {
@@ -102,16 +102,16 @@ pub(super) fn finish(graph: &Graph, values: Memory) -> Result<Evaluation> {
 /// As [`evaluate`].
 pub fn evaluate_values(graph: &Graph, leaves: &Leaves<'_>) -> Result<EntryValues> {
     verify(graph)?;
-    let values = run_ops(graph, &graph.blocks[graph.entry], HashMap::new(), leaves)?;
+    let values = run_ops(graph, &graph.blocks[graph.entry], IdMap::new(), leaves)?;
     Ok(EntryValues { values })
 }
 
 fn run_ops(
     graph: &Graph,
     block: &Block,
-    mut values: HashMap<ValueId, HostTensor>,
+    mut values: IdMap<ValueId, HostTensor>,
     leaves: &Leaves<'_>,
-) -> Result<HashMap<ValueId, HostTensor>> {
+) -> Result<IdMap<ValueId, HostTensor>> {
     for &id in &block.ops {
         let op = &graph.ops[id];
         let operands: Vec<&HostTensor> = op.operands.iter().map(|v| &values[v]).collect();

@@ -5,18 +5,18 @@
 
 use super::evaluate::{Memory, finish, leaf_value};
 use super::{Evaluation, HostTensor, Leaves, elementwise, indices, matmul, movement, op, reduce};
+use crate::collections::IdMap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fuse::{Fused, KernelSpec};
 use crate::ir::{DType, Graph, Number, Op, OpId, OpKind, Type, ValueId};
 use crate::kernel::{Access, Body, Kernel, Level, NodeId, NodeKind, Store};
-use std::collections::HashMap;
 
 /// Runs one step of a fused graph in float64.
 ///
 /// # Errors
 /// As [`evaluate`](super::evaluate), and when a kernel reads what nothing wrote.
 pub fn evaluate_fused(graph: &Graph, fused: &Fused, leaves: &Leaves<'_>) -> Result<Evaluation> {
-    let mut machine = Machine { graph, buffers: HashMap::new() };
+    let mut machine = Machine { graph, buffers: IdMap::new() };
     for (_, op) in graph.entry_ops() {
         let Some(&value) = op.results.first() else { continue };
         let Some(ty) = fused.memory.buffers.get(&value) else { continue };
@@ -31,8 +31,8 @@ pub fn evaluate_fused(graph: &Graph, fused: &Fused, leaves: &Leaves<'_>) -> Resu
     for spec in &fused.kernels {
         machine.kernel(spec, fused)?;
     }
-    let mut values: Memory = HashMap::new();
-    for (&value, access) in &fused.memory.access {
+    let mut values: Memory = IdMap::new();
+    for (&value, access) in fused.memory.access.iter() {
         if machine.buffers.contains_key(&access.buffer) {
             values.insert(value, machine.read(access)?);
         }
@@ -43,7 +43,7 @@ pub fn evaluate_fused(graph: &Graph, fused: &Fused, leaves: &Leaves<'_>) -> Resu
 struct Machine<'g> {
     graph: &'g Graph,
     /// Contents of memory.
-    buffers: HashMap<ValueId, HostTensor>,
+    buffers: IdMap<ValueId, HostTensor>,
 }
 
 impl Machine<'_> {
@@ -59,10 +59,10 @@ impl Machine<'_> {
     fn write(&mut self, access: &Access, content: &HostTensor, fused: &Fused) {
         let ty = fused.memory.buffers[&access.buffer].clone();
         let empty = || HostTensor::from_f64(ty.clone(), std::iter::repeat_n(0.0, ty.elements()));
-        let buffer = self.buffers.entry(access.buffer).or_insert_with(empty);
+        let buffer = self.buffers.get_or_insert_with(access.buffer, empty);
         let mut numbers: Vec<Number> = (0..buffer.len()).map(|i| buffer.get(i)).collect();
         let mut next = 0;
-        indices::each_index(&access.layout.shape, |index| {
+        indices::each_index(&access.layout.shape, &mut |index| {
             numbers[access.layout.offset + indices::position(index, &access.layout.strides)] =
                 content.get(next);
             next += 1;

@@ -2,7 +2,7 @@
 
 /// Calls `visit` with the index of every element of a tensor of these extents, in row-major order. Rank 0 has one
 /// element with an empty index.
-pub(super) fn each_index(extents: &[usize], mut visit: impl FnMut(&[usize])) {
+pub(super) fn each_index(extents: &[usize], visit: &mut dyn FnMut(&[usize])) {
     if extents.contains(&0) {
         return;
     }
@@ -27,6 +27,6 @@ pub(super) fn positions(extents: &[usize], strides: &[usize], axes: &[usize]) ->
     let pick = |values: &[usize]| axes.iter().map(|&axis| values[axis]).collect::<Vec<_>>();
     let strides = pick(strides);
     let mut all = Vec::new();
-    each_index(&pick(extents), |index| all.push(position(index, &strides)));
+    each_index(&pick(extents), &mut |index| all.push(position(index, &strides)));
     all
 }

@@ -20,4 +20,5 @@ mod update;
 
 pub use evaluate::{EntryValues, Evaluation, Leaves, evaluate, evaluate_values};
 pub use fused::evaluate_fused;
+pub(crate) use op::apply;
 pub use tensor::{HostData, HostTensor};

@@ -9,7 +9,7 @@ use crate::ir::{Number, Type};
 /// The tensor of type `ty` whose element at an index is that of `x` at `base` plus the index times `strides`.
 pub(super) fn strided(x: &HostTensor, ty: &Type, base: usize, strides: &[usize]) -> HostTensor {
     let mut elements = Vec::with_capacity(ty.elements());
-    each_index(&ty.shape, |index| elements.push(x.get(base + position(index, strides))));
+    each_index(&ty.shape, &mut |index| elements.push(x.get(base + position(index, strides))));
     HostTensor::from_numbers(ty.clone(), elements)
 }
 
@@ -35,7 +35,7 @@ pub(super) fn slice(x: &HostTensor, start: &[usize], step: &[usize], ty: &Type) 
 /// Writes `part` into `whole`, its element at an index to `base` plus the index times `strides`.
 fn scatter(whole: &mut [Number], part: &HostTensor, base: usize, strides: &[usize]) {
     let mut next = 0;
-    each_index(&part.ty.shape, |index| {
+    each_index(&part.ty.shape, &mut |index| {
         whole[base + position(index, strides)] = part.get(next);
         next += 1;
     });

@@ -8,7 +8,7 @@ use crate::ir::{CustomOp, Graph, Op, OpKind, Type};
 use crate::philox::random_word;
 
 /// Results of an op that is neither an external leaf nor runs a block; those are the business of `evaluate`.
-pub(super) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
+pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let ty = |i: usize| graph.ty(op.results[i]);
     let one = |tensor: HostTensor| Ok(vec![tensor]);
     match &op.kind {
@@ -53,7 +53,7 @@ pub(super) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
 
 fn iota(ty: &Type, axis: usize) -> HostTensor {
     let mut values = Vec::with_capacity(ty.elements());
-    indices::each_index(&ty.shape, |index| values.push(index[axis] as f64));
+    indices::each_index(&ty.shape, &mut |index| values.push(index[axis] as f64));
     HostTensor::from_f64(ty.clone(), values)
 }
 

@@ -10,7 +10,7 @@ pub(super) fn reduce(op: ReduceOp, axes: &[usize], x: &HostTensor, ty: &Type) ->
     let kept = strides_without(ty, axes, x.ty.shape.rank());
     let targets = || {
         let mut targets = Vec::with_capacity(x.len());
-        each_index(&x.ty.shape, |index| targets.push(position(index, &kept)));
+        each_index(&x.ty.shape, &mut |index| targets.push(position(index, &kept)));
         targets
     };
     let data = match &x.data {
@@ -79,7 +79,7 @@ pub(super) fn arg_reduce(op: ArgReduceOp, axis: usize, x: &HostTensor, ty: &Type
     let mut best = vec![f64::NAN; ty.elements()];
     let mut indices = vec![0; ty.elements()];
     let mut next = 0;
-    each_index(&x.ty.shape, |index| {
+    each_index(&x.ty.shape, &mut |index| {
         let (target, value) = (position(index, &kept), values[next]);
         next += 1;
         // Strictly better, so that the first of equals stays; nothing is better than a NaN.

@@ -38,7 +38,10 @@ impl HostTensor {
 
     /// A tensor from its elements in row-major order, of which there must be as many as `ty` has.
     pub(super) fn from_numbers(ty: Type, numbers: impl IntoIterator<Item = Number>) -> Self {
-        let numbers = numbers.into_iter();
+        Self::collect(ty, &mut numbers.into_iter())
+    }
+
+    fn collect(ty: Type, numbers: &mut dyn Iterator<Item = Number>) -> Self {
         let data = match ty.dtype {
             DType::F32 => HostData::Float(numbers.map(Number::as_f64).collect()),
             DType::I32 | DType::U32 => HostData::Int(

@@ -114,7 +114,11 @@ impl Tensor {
         // A number takes the dtype of the other branch.
         let probe = yes.tensor(float);
         let no = no.tensor(probe);
-        let yes = yes.tensor(no);
+        self.one_of(yes.tensor(no), no)
+    }
+
+    #[track_caller]
+    fn one_of(self, yes: Tensor, no: Tensor) -> Tensor {
         let Some((yes, no)) = unify("select", yes, no) else { return yes };
         let Some(shape) = self.shape().broadcast(&yes.shape()) else {
             super::tensor::fail(

@@ -10,7 +10,11 @@ impl Tensor {
     /// right, and its axis vanishes.
     #[track_caller]
     pub fn matmul(self, right: impl Operand) -> Tensor {
-        let right = right.tensor(self);
+        self.matmul_tensor(right.tensor(self))
+    }
+
+    #[track_caller]
+    fn matmul_tensor(self, right: Tensor) -> Tensor {
         let (a, b) = (self.shape(), right.shape());
         let (ra, rb) = (a.rank(), b.rank());
         if ra == 0 || rb == 0 {

@@ -112,7 +112,12 @@ fn clash(a: &Shape, b: &Shape) -> String {
 
 #[track_caller]
 pub(super) fn binary(op: BinaryOp, token: &str, a: Tensor, b: impl Operand) -> Tensor {
-    match unify(token, a, b.tensor(a)) {
+    binary_of_tensors(op, token, a, b.tensor(a))
+}
+
+#[track_caller]
+fn binary_of_tensors(op: BinaryOp, token: &str, a: Tensor, b: Tensor) -> Tensor {
+    match unify(token, a, b) {
         Some((a, b)) => emit(OpKind::Binary(op), &[a, b], token),
         None => a,
     }

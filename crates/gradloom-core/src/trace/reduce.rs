@@ -2,6 +2,7 @@
 
 use super::Tensor;
 use super::tensor::{emit, fail, full, placeholder};
+use crate::collections::sort;
 use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
 
 /// One axis or several; negative numbers count from the last axis (-1).
@@ -45,10 +46,10 @@ pub(super) fn resolve_axis(token: &str, axis: isize, shape: &Shape) -> Option<us
 }
 
 #[track_caller]
-fn reduce(op: ReduceOp, token: &str, x: Tensor, axes: impl Axes, keep: bool) -> Tensor {
+fn reduce(op: ReduceOp, token: &str, x: Tensor, axes: Vec<isize>, keep: bool) -> Tensor {
     let shape = x.shape();
     let mut resolved = Vec::new();
-    for axis in axes.list() {
+    for axis in axes {
         let Some(axis) = resolve_axis(token, axis, &shape) else { return x };
         if resolved.contains(&axis) {
             fail(token, format!("`{token}`: axis {axis} is given twice"), None);
@@ -56,7 +57,7 @@ fn reduce(op: ReduceOp, token: &str, x: Tensor, axes: impl Axes, keep: bool) -> 
         }
         resolved.push(axis);
     }
-    resolved.sort_unstable();
+    sort(&mut resolved);
     let kept: Vec<usize> =
         shape.iter().enumerate().map(|(a, &n)| if resolved.contains(&a) { 1 } else { n }).collect();
     let reduced =
@@ -75,19 +76,19 @@ macro_rules! reductions {
             ///
             /// Over all axes; gives rank 0.
             #[track_caller] pub fn $all(self) -> Tensor {
-                reduce(ReduceOp::$op, stringify!($all), self, &all_axes(self)[..], false)
+                reduce(ReduceOp::$op, stringify!($all), self, all_axes(self), false)
             }
             $(#[$doc])*
             ///
             /// Over the given axes, which vanish.
             #[track_caller] pub fn $some(self, axes: impl Axes) -> Tensor {
-                reduce(ReduceOp::$op, stringify!($some), self, axes, false)
+                reduce(ReduceOp::$op, stringify!($some), self, axes.list(), false)
             }
             $(#[$doc])*
             ///
             /// Over the given axes, which stay with extent 1.
             #[track_caller] pub fn $keep(self, axes: impl Axes) -> Tensor {
-                reduce(ReduceOp::$op, stringify!($keep), self, axes, true)
+                reduce(ReduceOp::$op, stringify!($keep), self, axes.list(), true)
             })*
         }
     };

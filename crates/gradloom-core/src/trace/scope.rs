@@ -1,13 +1,13 @@
 //! The open trace: a thread-local stack of graphs under construction.
 
 use super::{Input, ParamTable, Tensor};
+use crate::collections::IdMap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{
     BlockId, Definition, Graph, Literal, Number, OpKind, Origin, OriginId, Output, Type, ValueId,
 };
 use crate::nn::{Module, Param, ParamId, StateId};
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -41,9 +41,9 @@ pub(crate) struct Scope {
     generation: u32,
     pub(crate) training: bool,
     pub(super) table: ParamTable,
-    used: HashMap<ParamId, ValueId>,
+    used: IdMap<ParamId, ValueId>,
     /// The leaf of each state that was read or updated.
-    pub(super) used_states: HashMap<StateId, ValueId>,
+    pub(super) used_states: IdMap<StateId, ValueId>,
     error: Option<Error>,
     sites: u32,
     /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a library.
@@ -52,7 +52,7 @@ pub(crate) struct Scope {
     foreign: Option<Origin>,
     pub(super) frames: Vec<Frame>,
     /// The block of each value that is not in the entry block.
-    pub(super) owners: HashMap<ValueId, BlockId>,
+    pub(super) owners: IdMap<ValueId, BlockId>,
 }
 
 thread_local! {
@@ -205,14 +205,14 @@ impl Scope {
             generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
             training,
             table,
-            used: HashMap::new(),
-            used_states: HashMap::new(),
+            used: IdMap::new(),
+            used_states: IdMap::new(),
             error: None,
             sites: 0,
             root,
             foreign: None,
             frames: Vec::new(),
-            owners: HashMap::new(),
+            owners: IdMap::new(),
         }
     }
 

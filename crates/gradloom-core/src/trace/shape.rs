@@ -10,7 +10,12 @@ impl Tensor {
     /// The same elements, in row-major order, in another shape.
     #[track_caller]
     pub fn reshape(self, shape: impl Into<Shape>) -> Tensor {
-        let (from, shape) = (self.ty(), shape.into());
+        self.in_shape(shape.into())
+    }
+
+    #[track_caller]
+    fn in_shape(self, shape: Shape) -> Tensor {
+        let from = self.ty();
         if from.shape == shape {
             return self;
         }
@@ -59,7 +64,12 @@ impl Tensor {
     /// Repeats axes of extent 1, and missing leading axes, to `shape`.
     #[track_caller]
     pub fn broadcast_to(self, shape: impl Into<Shape>) -> Tensor {
-        let (from, shape) = (self.ty(), shape.into());
+        self.repeated_to(shape.into())
+    }
+
+    #[track_caller]
+    fn repeated_to(self, shape: Shape) -> Tensor {
+        let from = self.ty();
         if from.shape == shape {
             return self;
         }

@@ -1,17 +1,17 @@
 //! What a model has in the store, and under which names.
 
+use crate::collections::{IdMap, SortedSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::nn::{Found, Module, Param, ParamId, State, StateId, Visitor};
-use std::collections::{HashMap, HashSet};
 
 /// The parameters and states of a model, by identity, with the names under which the store keeps them.
 #[derive(Debug, Default)]
 pub struct ParamTable {
     params: Vec<ParamUse>,
-    by_id: HashMap<ParamId, usize>,
+    by_id: IdMap<ParamId, usize>,
     states: Vec<StateUse>,
-    state_by_id: HashMap<StateId, usize>,
-    names: HashSet<String>,
+    state_by_id: IdMap<StateId, usize>,
+    names: SortedSet<String>,
 }
 
 /// One parameter of a model.

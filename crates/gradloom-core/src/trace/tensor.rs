@@ -113,10 +113,13 @@ impl Tensor {
 /// Records an error of the open trace at the caller's place.
 #[track_caller]
 pub(super) fn fail(token: &str, message: impl Into<String>, help: Option<String>) {
-    let caller = Origin::caller();
+    fail_at(Origin::caller(), token, message.into(), help);
+}
+
+fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
     with_scope(|scope| {
         let origin = scope.origin_of(caller);
-        let mut error = Error::new(ErrorKind::Trace, message.into()).at(origin, token);
+        let mut error = Error::new(ErrorKind::Trace, message).at(origin, token);
         if let Some(help) = help {
             error = error.help(help);
         }
@@ -128,6 +131,10 @@ pub(super) fn fail(token: &str, message: impl Into<String>, help: Option<String>
 #[track_caller]
 pub(super) fn placeholder(dtype: DType, shape: impl Into<Shape>) -> Tensor {
     let ty = Type::new(dtype, shape);
+    placeholder_of(ty)
+}
+
+fn placeholder_of(ty: Type) -> Tensor {
     with_scope(|scope| {
         let value = scope.placeholder(ty);
         scope.tensor(value)
@@ -189,7 +196,11 @@ pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
 /// A constant f32 tensor with these elements, row-major.
 #[track_caller]
 pub fn literal(elements: &[f32], shape: impl Into<Shape>) -> Tensor {
-    let ty = Type::new(DType::F32, shape);
+    literal_of(elements, Type::new(DType::F32, shape))
+}
+
+#[track_caller]
+fn literal_of(elements: &[f32], ty: Type) -> Tensor {
     if ty.elements() != elements.len() {
         let message = format!("{} elements for a constant {ty} of {}", elements.len(), ty.elements());
         fail("literal", message, None);

@@ -1,14 +1,14 @@
 //! What leaves the graph: outputs, updates and guards.
 
 use super::{Homes, VerifyError};
+use crate::collections::{IdMap, SortedSet};
 use crate::ir::{DType, Definition, Graph, OpId, OpKind, Type, Update, ValueId};
-use std::collections::{HashMap, HashSet};
 
 pub(super) fn check(graph: &Graph, homes: &Homes) -> Result<(), VerifyError> {
     let commit = Commit { graph, homes };
-    let mut names = HashSet::new();
+    let mut names = SortedSet::new();
     for output in &graph.outputs {
-        if !names.insert(&output.name) {
+        if !names.insert(output.name.as_str()) {
             return Err(VerifyError::new(format!("two outputs are named {:?}", output.name)));
         }
         commit.ty(output.value, || format!("output {:?}", output.name))?;
@@ -20,7 +20,7 @@ pub(super) fn check(graph: &Graph, homes: &Homes) -> Result<(), VerifyError> {
         }
     }
     // Whether the updates of a target seen so far are of regions.
-    let mut regional: HashMap<ValueId, bool> = HashMap::new();
+    let mut regional: IdMap<ValueId, bool> = IdMap::new();
     for update in &graph.updates {
         let name = commit.update(update)?;
         let is_regional = update.region.is_some();

@@ -1,14 +1,14 @@
 //! Names of leaves: what the caller feeds, what the store keeps, and what the per-step block holds.
 
 use super::VerifyError;
+use crate::collections::{SortedMap, SortedSet};
 use crate::ir::{DType, Graph, OpKind};
-use std::collections::{HashMap, HashSet};
 
 /// Inputs are named once; parameters and states share the store's namespace; scalars of one name have one dtype.
 pub(super) fn check(graph: &Graph) -> Result<(), VerifyError> {
-    let mut inputs = HashSet::new();
-    let mut stored = HashSet::new();
-    let mut scalars: HashMap<&str, DType> = HashMap::new();
+    let mut inputs = SortedSet::new();
+    let mut stored = SortedSet::new();
+    let mut scalars: SortedMap<&str, DType> = SortedMap::new();
     for (id, op) in graph.entry_ops() {
         let fail = |message: String| Err(VerifyError::in_op(graph, id, message));
         let (name, names, what) = match &op.kind {
@@ -17,7 +17,8 @@ pub(super) fn check(graph: &Graph) -> Result<(), VerifyError> {
                 (name, &mut stored, "parameters or states")
             }
             OpKind::Scalar { name, dtype } => {
-                let first = *scalars.entry(name).or_insert(*dtype);
+                let first = scalars.get(name.as_str()).copied().unwrap_or(*dtype);
+                scalars.insert(name, first);
                 if first != *dtype {
                     return fail(format!(
                         "the scalar {name:?} is {first} in one place and {dtype} in another"
@@ -27,7 +28,7 @@ pub(super) fn check(graph: &Graph) -> Result<(), VerifyError> {
             }
             _ => continue,
         };
-        if !names.insert(name) {
+        if !names.insert(name.as_str()) {
             return fail(format!("two {what} are named {name:?}"));
         }
     }

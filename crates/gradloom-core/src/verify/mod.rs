@@ -14,14 +14,14 @@ mod structure;
 pub use error::VerifyError;
 pub(crate) use extents::{check_extents, check_type};
 
+use crate::collections::IdMap;
 use crate::ir::{BlockId, Graph, ValueId};
-use std::collections::HashMap;
 
 /// How deep blocks may nest: an op of the entry block that runs a block counts as one. Stages may recurse over blocks.
 pub const MAX_BLOCK_DEPTH: usize = 64;
 
 /// The block that defines each value that a reachable block defines.
-type Homes = HashMap<ValueId, BlockId>;
+type Homes = IdMap<ValueId, BlockId>;
 
 /// Checks every invariant that [`Graph`] and [`crate::ir::OpKind`] state.
 ///

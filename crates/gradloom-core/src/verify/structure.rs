@@ -1,12 +1,12 @@
 //! Ids, order, closedness and types of the ops in the blocks that the entry block reaches.
 
 use super::{Homes, MAX_BLOCK_DEPTH, VerifyError, check_extents, check_type};
+use crate::collections::{IdMap, IdSet};
 use crate::ir::{BlockId, Definition, Graph, Op, OpId, Type, ValueId, infer};
-use std::collections::{HashMap, HashSet};
 
 /// Checks all reachable blocks, each after those that it runs, because the shape rule of an op reads its block.
 pub(super) fn check(graph: &Graph) -> Result<Homes, VerifyError> {
-    let mut check = Structure { graph, homes: HashMap::new(), listed: HashSet::new() };
+    let mut check = Structure { graph, homes: IdMap::new(), listed: IdSet::new() };
     for block in callees_first(graph)? {
         check.block(block)?;
     }
@@ -24,7 +24,7 @@ fn callees_first(graph: &Graph) -> Result<Vec<BlockId>, VerifyError> {
     // A stack of its own, not recursion: the depth is what is being checked. Each entry is a block and how many of its ops are done.
     let mut path: Vec<(BlockId, usize)> = vec![(graph.entry, 0)];
     let mut done = Vec::new();
-    let mut seen = HashSet::from([graph.entry]);
+    let mut seen = IdSet::from([graph.entry]);
     while let Some((block, next)) = path.last_mut() {
         let block = *block;
         let Some(&id) = graph.blocks[block].ops.get(*next) else {
@@ -59,7 +59,7 @@ struct Structure<'g> {
     graph: &'g Graph,
     homes: Homes,
     /// Ops seen so far: each stands in one block, once.
-    listed: HashSet<OpId>,
+    listed: IdSet<OpId>,
 }
 
 impl Structure<'_> {

@@ -3,15 +3,15 @@
 use super::generate::generate;
 use super::meaning::{Leaf, assert_gives};
 use super::{count, graph};
+use gradloom_core::collections::IdSet;
 use gradloom_core::ir::{Graph, OpId, OpKind, ValueId, parse};
 use gradloom_core::passes::cse::cse;
 use gradloom_core::passes::remat::{candidates, recompute};
 use gradloom_core::passes::run;
 use gradloom_core::verify::verify;
-use std::collections::HashSet;
 
 /// The first `count` sets of candidates together.
-fn first(sets: &[Vec<OpId>], count: usize) -> HashSet<OpId> {
+fn first(sets: &[Vec<OpId>], count: usize) -> IdSet<OpId> {
     sets[..count].iter().flatten().copied().collect()
 }
 

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// step, shorter than a scheduler's time slice.
 const SPIN: Duration = Duration::from_micros(20);
 
+/// Whether this kind of system starts threads; where it does not, the code for them can be left out.
+const CAN_START_THREADS: bool = cfg!(not(target_family = "wasm"));
+
 thread_local! {
     /// Number of this thread among those of the run that it takes part in.
     static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
@@ -85,6 +88,7 @@ impl Pool {
             wake_caller: Condvar::new(),
             panic: Mutex::new(None),
         });
+        let threads = if CAN_START_THREADS { threads } else { 1 };
         let workers = (1..threads)
             .map_while(|worker| {
                 let shared = shared.clone();
@@ -118,7 +122,7 @@ impl Pool {
     /// As [`Pool::run`].
     pub fn run_with_worker(&self, tasks: usize, task: &(dyn Fn(usize, usize) + Sync)) {
         let nested = WORKER.get();
-        let claimed = if tasks <= 1 || self.workers.is_empty() || nested.is_some() {
+        let claimed = if !CAN_START_THREADS || tasks <= 1 || self.workers.is_empty() || nested.is_some() {
             None
         } else {
             match self.running.try_lock() {

@@ -1,11 +1,11 @@
 //! What a page's script does for programs.
 
-use std::fmt::Debug;
+use std::fmt;
 
 /// WebGPU behind a script. Ids are the script's own.
 ///
 /// What a script is told of a program is in order: kernels, then [`WebHost::submit`] as often as the program is run.
-pub trait WebHost: Debug + Send + Sync {
+pub trait WebHost: Send + Sync {
     /// A zeroed storage buffer that can be copied from and to.
     fn buffer(&self, bytes: usize) -> u32;
     /// Gives a buffer back. Submissions before this one may still use it.
@@ -28,6 +28,12 @@ pub trait WebHost: Debug + Send + Sync {
     fn drop_results(&self, ticket: u32);
     /// Why the device cannot be relied on, if so.
     fn trouble(&self) -> Option<String>;
+}
+
+impl fmt::Debug for dyn WebHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a page's script")
+    }
 }
 
 /// Bytes of a buffer.

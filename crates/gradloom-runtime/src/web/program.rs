@@ -9,11 +9,11 @@ use crate::webgpu::{
     Part, Regions, Results, STATUS_BYTES, STEP_BYTES, Shader, Tables, Unit, pause, places, units,
 };
 use gradloom_codegen::wgsl::{Choices, Context, Limits};
+use gradloom_core::collections::sort;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -102,7 +102,10 @@ impl WebProgram {
             readbacks: 0,
             extra_bytes: 0,
         };
-        let unique = shaders.iter().map(|shader| &shader.dispatch.source).collect::<HashSet<_>>().len();
+        let mut sources: Vec<&str> = shaders.iter().map(|shader| &shader.dispatch.source[..]).collect();
+        sort(&mut sources);
+        sources.dedup();
+        let unique = sources.len();
         Ok(Self {
             host: Arc::clone(host),
             id,

@@ -6,8 +6,7 @@ use super::regions::{Regions, allocate};
 use super::status::STATUS_BYTES;
 use crate::memory::{Allocate, Memory};
 use gradloom_codegen::wgsl::{Bound, Context, Dispatch, Operands, Shaders, guards, shaders};
-use gradloom_core::error::{Error, Result};
-use gradloom_core::ir::Graph;
+use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel, Launch};
 use gradloom_core::plan::{Plan, Region};
 
@@ -22,8 +21,8 @@ pub(crate) enum Part {
     Guards,
 }
 
-#[cfg(feature = "wgpu")]
 impl Part {
+    #[cfg(feature = "wgpu")]
     fn launch(self, plan: &Plan) -> Option<&Launch> {
         match self {
             Self::Hoisted(i) => Some(&plan.hoisted[i]),
@@ -33,7 +32,13 @@ impl Part {
     }
 
     /// An error of a kernel, with the place in the user's source that it computes.
-    pub(crate) fn blame(self, plan: &Plan, graph: &Graph, error: Error) -> Error {
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn blame(
+        self,
+        plan: &Plan,
+        graph: &gradloom_core::ir::Graph,
+        error: gradloom_core::error::Error,
+    ) -> gradloom_core::error::Error {
         let op = self.launch(plan).map(|launch| &graph.ops[launch.op]);
         match op.and_then(|op| Some((graph.origin(op)?, op))) {
             Some((origin, op)) => error.at(origin.clone(), op.kind.name()),

@@ -49,40 +49,47 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     tile.declare_shares(s);
     problem.open_queries(s, &tile);
     let last = problem.queries - 1;
-    s.line(format!("let end = {};", problem.limit(&format!("min(first + {}u, {last}u)", tile.rows() - 1))));
+    s.line(format_args!(
+        "let end = {};",
+        problem.limit(&format!("min(first + {}u, {last}u)", tile.rows() - 1))
+    ));
     let all = format!("{}u", problem.queries);
     for (operand, block) in [(&q, &held), (&cotangent, &slopes)] {
-        block.fill(s, threads, operand, ("first", &all, problem.queries), |_, at| {
+        block.fill(s, threads, operand, ("first", &all, problem.queries), &|_, at| {
             row(operand, "sequence", "head", at)
         });
     }
     for i in 0..tile.rows_each {
-        s.line(format!("let query_there_{i} = min(query_{i}, {last}u);"));
+        s.line(format_args!("let query_there_{i} = min(query_{i}, {last}u);"));
         let query = format!("query_there_{i}");
         let value = s.load(&log_sum, &row(&log_sum, "sequence", "head", &query));
-        s.line(format!("let log_sum_{i} = {value};"));
+        s.line(format_args!("let log_sum_{i} = {value};"));
         for (name, operand) in [("o", &output), ("g", &cotangent)] {
-            s.line(format!("let {name}_from_{i} = {};", row(operand, "sequence", "head", &query)));
+            s.line(format_args!("let {name}_from_{i} = {};", row(operand, "sequence", "head", &query)));
         }
-        s.line(format!("var share_{i} = 0.0;"));
+        s.line(format_args!("var share_{i} = 0.0;"));
     }
-    s.line(format!("for (var d = across; d < {}u; d += {}u) {{", problem.value_depth, tile.column_threads));
+    s.line(format_args!(
+        "for (var d = across; d < {}u; d += {}u) {{",
+        problem.value_depth, tile.column_threads
+    ));
     for i in 0..tile.rows_each {
         let o = s.load(&output, &column(&output, &format!("o_from_{i}"), "d"));
         let g = s.load(&cotangent, &column(&cotangent, &format!("g_from_{i}"), "d"));
-        s.line(format!("share_{i} = fma({o}, {g}, share_{i});"));
+        s.line(format_args!("share_{i} = fma({o}, {g}, share_{i});"));
     }
     s.line("}");
-    tile.combine(s, "share", "mean", |a, b| format!("{a} + {b}"));
+    tile.combine(s, "share", "mean", &|a, b| format!("{a} + {b}"));
     for i in 0..tile.rows_each {
-        s.line(format!("if (across == 0u && query_{i} < {all}) {{"));
-        s.line(format!("{means}[{}] = mean_{i};", query_number(problem, &format!("query_{i}"))));
+        s.line(format_args!("if (across == 0u && query_{i} < {all}) {{"));
+        s.line(format_args!("{means}[{}] = mean_{i};", query_number(problem, &format!("query_{i}"))));
         s.line("}");
     }
     tile.declare_sums(s, "dq", &held);
-    s.line(format!("for (var start = 0u; start < end; start += {}u) {{", tile.columns()));
+    s.line(format_args!("for (var start = 0u; start < end; start += {}u) {{", tile.columns()));
     for (read, operand, block) in [(1, &k, &keys), (2, &v, &values)] {
-        block.fill(s, threads, operand, ("start", "end", problem.keys), |s, at| problem.key_row(s, read, at));
+        block
+            .fill(s, threads, operand, ("start", "end", problem.keys), &|s, at| problem.key_row(s, read, at));
     }
     s.line("workgroupBarrier();");
     tile.products(s, "s", &held, &keys);
@@ -94,7 +101,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
             let d = format!("exp(s_{i}_{j} * {scale} - log_sum_{i}) * (d_{i}_{j} - mean_{i}) * {scale}");
             let seen = format!("start + across + {}u < limit_{i}", j * tile.column_threads);
             let d = if masked { format!("select(0.0, {d}, {seen})") } else { d };
-            s.line(format!("d_{i}_{j} = {d};"));
+            s.line(format_args!("d_{i}_{j} = {d};"));
         }
     }
     tile.put_scores(s, "scores", "d");
@@ -102,7 +109,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     tile.accumulate(s, "dq", "scores", &keys);
     s.line("workgroupBarrier();");
     s.line("}");
-    tile.store(s, &write, ("dq", ""), &held, |i| {
+    tile.store(s, &write, ("dq", ""), &held, &|i| {
         let query = format!("query_{i}");
         (format!("{query} < {all}{gate}"), row(&write, "sequence", "head", &query))
     });
@@ -127,41 +134,47 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
     tile.declare_scores(s, "weights");
     tile.declare_scores(s, "scores");
     // The first keys have most queries.
-    s.line(format!("let block = group / {pairs}u;"));
-    s.line(format!("let key_head = group % {pairs}u % {}u;", problem.key_heads));
-    s.line(format!("let sequence = group % {pairs}u / {}u;", problem.key_heads));
+    s.line(format_args!("let block = group / {pairs}u;"));
+    s.line(format_args!("let key_head = group % {pairs}u % {}u;", problem.key_heads));
+    s.line(format_args!("let sequence = group % {pairs}u / {}u;", problem.key_heads));
     tile.open(s);
     problem.bounds(s, true);
-    s.line(format!("let first = block * {}u;", tile.rows()));
-    s.line(format!("let begin = {} / {1}u * {1}u;", problem.first_query("first"), tile.columns()));
+    s.line(format_args!("let first = block * {}u;", tile.rows()));
+    s.line(format_args!("let begin = {} / {1}u * {1}u;", problem.first_query("first"), tile.columns()));
     let all = format!("{}u", problem.keys);
     for (operand, block) in [(&k, &keys), (&v, &values)] {
-        block.fill(s, threads, operand, ("first", &all, problem.keys), |_, at| {
+        block.fill(s, threads, operand, ("first", &all, problem.keys), &|_, at| {
             row(operand, "sequence", "key_head", at)
         });
     }
     for i in 0..tile.rows_each {
-        s.line(format!("let key_{i} = first + row_{i};"));
-        s.line(format!("let own_{i} = {};", problem.first_query(&format!("key_{i}"))));
+        s.line(format_args!("let key_{i} = first + row_{i};"));
+        s.line(format_args!("let own_{i} = {};", problem.first_query(&format!("key_{i}"))));
     }
     tile.declare_sums(s, "dk", &keys);
     tile.declare_sums(s, "dv", &values);
     let sharing = problem.sharing();
-    s.line(format!("for (var head = key_head * {sharing}u; head < (key_head + 1u) * {sharing}u; head++) {{"));
-    s.line(format!("for (var start = begin; start < {}u; start += {}u) {{", problem.queries, tile.columns()));
+    s.line(format_args!(
+        "for (var head = key_head * {sharing}u; head < (key_head + 1u) * {sharing}u; head++) {{"
+    ));
+    s.line(format_args!(
+        "for (var start = begin; start < {}u; start += {}u) {{",
+        problem.queries,
+        tile.columns()
+    ));
     let end = format!("{}u", problem.queries);
     for (operand, block) in [(&q, &queries), (&cotangent, &slopes)] {
-        block.fill(s, threads, operand, ("start", &end, problem.queries), |_, at| {
+        block.fill(s, threads, operand, ("start", &end, problem.queries), &|_, at| {
             row(operand, "sequence", "head", at)
         });
     }
     for j in 0..tile.columns_each {
-        s.line(format!("let query_{j} = start + across + {}u;", j * tile.column_threads));
-        s.line(format!("let query_there_{j} = min(query_{j}, {}u);", problem.queries - 1));
+        s.line(format_args!("let query_{j} = start + across + {}u;", j * tile.column_threads));
+        s.line(format_args!("let query_there_{j} = min(query_{j}, {}u);", problem.queries - 1));
         let query = format!("query_there_{j}");
         let value = s.load(&log_sum, &row(&log_sum, "sequence", "head", &query));
-        s.line(format!("let log_sum_{j} = {value};"));
-        s.line(format!("let mean_{j} = {means}[{}];", query_number(problem, &query)));
+        s.line(format_args!("let log_sum_{j} = {value};"));
+        s.line(format_args!("let mean_{j} = {means}[{}];", query_number(problem, &query)));
     }
     s.line("workgroupBarrier();");
     tile.products(s, "s", &keys, &queries);
@@ -174,9 +187,9 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
             let seen = format!("query_{j} >= own_{i} && query_{j} < {end}");
             // Both: what lies in a key that no query sees may be no number.
             let shown = |x: String| if masked { format!("select(0.0, {x}, {seen})") } else { x };
-            s.line(format!("s_{i}_{j} = {};", shown(p)));
+            s.line(format_args!("s_{i}_{j} = {};", shown(p)));
             let d = format!("s_{i}_{j} * (d_{i}_{j} - mean_{j}) * {scale}");
-            s.line(format!("d_{i}_{j} = {};", shown(d)));
+            s.line(format_args!("d_{i}_{j} = {};", shown(d)));
         }
     }
     tile.put_scores(s, "weights", "s");
@@ -188,7 +201,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
     s.line("}");
     s.line("}");
     for (write, sum, block) in [(&dk, "dk", &keys), (&dv, "dv", &values)] {
-        tile.store(s, write, (sum, ""), block, |i| {
+        tile.store(s, write, (sum, ""), block, &|i| {
             let key = format!("key_{i}");
             (format!("{key} < {all}{gate}"), row(write, "sequence", "key_head", &key))
         });

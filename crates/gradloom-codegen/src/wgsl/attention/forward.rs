@@ -35,22 +35,25 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     problem.open_queries(s, &tile);
     problem.check_table(s, "head == 0u && block == 0u", ("local", tile.threads()));
     let last = problem.queries - 1;
-    s.line(format!("let end = {};", problem.limit(&format!("min(first + {}u, {last}u)", tile.rows() - 1))));
+    s.line(format_args!(
+        "let end = {};",
+        problem.limit(&format!("min(first + {}u, {last}u)", tile.rows() - 1))
+    ));
     held.fill(
         s,
         tile.threads(),
         &q,
         ("first", &format!("{}u", problem.queries), problem.queries),
-        |_, at| row(&q, "sequence", "head", at),
+        &|_, at| row(&q, "sequence", "head", at),
     );
     for i in 0..tile.rows_each {
-        s.line(format!("var maximum_{i} = {LOWEST};"));
-        s.line(format!("var sum_{i} = 0.0;"));
+        s.line(format_args!("var maximum_{i} = {LOWEST};"));
+        s.line(format_args!("var sum_{i} = 0.0;"));
     }
     tile.declare_sums(s, "o", &values);
-    s.line(format!("for (var start = 0u; start < end; start += {}u) {{", tile.columns()));
+    s.line(format_args!("for (var start = 0u; start < end; start += {}u) {{", tile.columns()));
     for (read, operand, block) in [(1, &k, &keys), (2, &v, &values)] {
-        block.fill(s, tile.threads(), operand, ("start", "end", problem.keys), |s, at| {
+        block.fill(s, tile.threads(), operand, ("start", "end", problem.keys), &|s, at| {
             problem.key_row(s, read, at)
         });
     }
@@ -62,17 +65,17 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     tile.accumulate(s, "o", "scores", &values);
     s.line("workgroupBarrier();");
     s.line("}");
-    tile.combine(s, "sum", "total", |a, b| format!("{a} + {b}"));
+    tile.combine(s, "sum", "total", &|a, b| format!("{a} + {b}"));
     let from_bits = s.function(Function::FromBits);
     for i in 0..tile.rows_each {
-        s.line(format!("let factor_{i} = select(0.0, 1.0 / total_{i}, limit_{i} > 0u);"));
-        s.line(format!("if (across == 0u && query_{i} < {}u{gate}) {{", problem.queries));
+        s.line(format_args!("let factor_{i} = select(0.0, 1.0 / total_{i}, limit_{i} > 0u);"));
+        s.line(format_args!("if (across == 0u && query_{i} < {}u{gate}) {{", problem.queries));
         let value = format!("maximum_{i} + log(total_{i})");
         let value = format!("select({from_bits}(0xff800000u), {value}, limit_{i} > 0u)");
         s.store(&log_sum, &row(&log_sum, "sequence", "head", &format!("query_{i}")), &value);
         s.line("}");
     }
-    tile.store(s, &output, ("o", "factor"), &values, |i| {
+    tile.store(s, &output, ("o", "factor"), &values, &|i| {
         let query = format!("query_{i}");
         (format!("{query} < {}u{gate}", problem.queries), row(&output, "sequence", "head", &query))
     });
@@ -88,26 +91,26 @@ fn softmax(source: &mut Source<'_>, problem: &Problem, tile: &Tile, values: &Blo
         for j in 0..tile.columns_each {
             let score = format!("s_{i}_{j} * {}", problem.scale());
             let score = if masked { format!("select({LOWEST}, {score}, {})", seen(i, j)) } else { score };
-            source.line(format!("s_{i}_{j} = {score};"));
+            source.line(format_args!("s_{i}_{j} = {score};"));
             greatest = if j == 0 { format!("s_{i}_{j}") } else { format!("max({greatest}, s_{i}_{j})") };
         }
-        source.line(format!("let greatest_{i} = {greatest};"));
+        source.line(format_args!("let greatest_{i} = {greatest};"));
     }
-    tile.combine(source, "greatest", "next", |a, b| format!("max({a}, {b})"));
+    tile.combine(source, "greatest", "next", &|a, b| format!("max({a}, {b})"));
     for i in 0..tile.rows_each {
-        source.line(format!("next_{i} = max(next_{i}, maximum_{i});"));
-        source.line(format!("let keep_{i} = exp(maximum_{i} - next_{i});"));
-        source.line(format!("maximum_{i} = next_{i};"));
+        source.line(format_args!("next_{i} = max(next_{i}, maximum_{i});"));
+        source.line(format_args!("let keep_{i} = exp(maximum_{i} - next_{i});"));
+        source.line(format_args!("maximum_{i} = next_{i};"));
         let mut sum = format!("sum_{i} * keep_{i}");
         for j in 0..tile.columns_each {
             let p = format!("exp(s_{i}_{j} - next_{i})");
             let p = if masked { format!("select(0.0, {p}, {})", seen(i, j)) } else { p };
-            source.line(format!("s_{i}_{j} = {p};"));
+            source.line(format_args!("s_{i}_{j} = {p};"));
             sum = format!("{sum} + s_{i}_{j}");
         }
-        source.line(format!("sum_{i} = {sum};"));
+        source.line(format_args!("sum_{i} = {sum};"));
         for c in 0..tile.vectors_each(values) {
-            source.line(format!("o_{i}_{c} *= keep_{i};"));
+            source.line(format_args!("o_{i}_{c} *= keep_{i};"));
         }
     }
 }

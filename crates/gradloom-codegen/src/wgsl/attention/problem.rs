@@ -103,7 +103,7 @@ impl Problem {
         if together && any {
             let given =
                 |name: &str, read: Option<usize>| read.map_or("0".into(), |_| format!("given_{name}"));
-            source.line(format!(
+            source.line(format_args!(
                 "bounds = vec2<i32>({}, {});",
                 given("offset", offset),
                 given("length", length)
@@ -117,13 +117,15 @@ impl Problem {
         };
         if offset.is_some() {
             let (least, most) = (self.queries, self.keys);
-            source.line(format!("let offset = clamp({}, -{least}, {most});", name("x", "offset")));
+            source.line(format_args!("let offset = clamp({}, -{least}, {most});", name("x", "offset")));
         }
         match length {
-            Some(_) => {
-                source.line(format!("let length = u32(clamp({}, 0, {}));", name("y", "length"), self.keys))
-            }
-            None => source.line(format!("let length = {}u;", self.keys)),
+            Some(_) => source.line(format_args!(
+                "let length = u32(clamp({}, 0, {}));",
+                name("y", "length"),
+                self.keys
+            )),
+            None => source.line(format_args!("let length = {}u;", self.keys)),
         }
     }
 
@@ -137,17 +139,17 @@ impl Problem {
     pub(super) fn open_queries(&self, source: &mut Source<'_>, tile: &Tile) {
         let (pairs, blocks) = (self.pairs(), self.queries.div_ceil(tile.rows()));
         // The last queries see most keys.
-        source.line(format!("let block = {}u - group / {pairs}u;", blocks - 1));
-        source.line(format!("let head = group % {pairs}u % {}u;", self.heads));
-        source.line(format!("let sequence = group % {pairs}u / {}u;", self.heads));
-        source.line(format!("let key_head = head / {}u;", self.sharing()));
+        source.line(format_args!("let block = {}u - group / {pairs}u;", blocks - 1));
+        source.line(format_args!("let head = group % {pairs}u % {}u;", self.heads));
+        source.line(format_args!("let sequence = group % {pairs}u / {}u;", self.heads));
+        source.line(format_args!("let key_head = head / {}u;", self.sharing()));
         tile.open(source);
         self.bounds(source, true);
-        source.line(format!("let first = block * {}u;", tile.rows()));
+        source.line(format_args!("let first = block * {}u;", tile.rows()));
         for i in 0..tile.rows_each {
-            source.line(format!("let query_{i} = first + row_{i};"));
+            source.line(format_args!("let query_{i} = first + row_{i};"));
             let limit = self.limit(&format!("query_{i}"));
-            source.line(format!("let limit_{i} = select(0u, {limit}, query_{i} < {}u);", self.queries));
+            source.line(format_args!("let limit_{i} = select(0u, {limit}, query_{i} < {}u);", self.queries));
         }
     }
 
@@ -177,12 +179,12 @@ impl Problem {
         let table = source.operands.reads[read].clone();
         let k = source.operands.reads[1].layout.shape.clone();
         let columns = table.layout.shape[1];
-        source.line(format!("if ({condition}) {{"));
-        source.line(format!("for (var i = {from}; i < {columns}u; i += {step}u) {{"));
-        source.line(format!("let position = sequence * {columns}u + i;"));
+        source.line(format_args!("if ({condition}) {{"));
+        source.line(format_args!("for (var i = {from}; i < {columns}u; i += {step}u) {{"));
+        source.line(format_args!("let position = sequence * {columns}u + i;"));
         let entry = source.load(&table, &index_at(&table.layout, "position"));
-        source.line(format!("let entry = {entry};"));
-        source.line(format!("if (i * {}u < length) {{", k[2]));
+        source.line(format_args!("let entry = {entry};"));
+        source.line(format_args!("if (i * {}u < length) {{", k[2]));
         source.check_index("entry", k[0], "position");
         source.line("}");
         source.line("}");

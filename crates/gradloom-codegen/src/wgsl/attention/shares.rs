@@ -55,25 +55,25 @@ impl Shares {
         let rest = match self.together {
             true => {
                 let blocks = count.div_ceil(block);
-                source.line(format!("let first = (group % {blocks}u) * {block}u;"));
-                source.line(format!("let last = min(first + {}u, {}u);", block - 1, count - 1));
+                source.line(format_args!("let first = (group % {blocks}u) * {block}u;"));
+                source.line(format_args!("let last = min(first + {}u, {}u);", block - 1, count - 1));
                 format!("(group / {blocks}u)")
             }
             false => {
-                source.line(format!("let position = group * {size}u + local;"));
-                source.line(format!("let first = position % {count}u;"));
+                source.line(format_args!("let position = group * {size}u + local;"));
+                source.line(format_args!("let first = position % {count}u;"));
                 source.line("let last = first;");
                 format!("(position / {count}u)")
             }
         };
         for r in 0..each {
             let at = if self.together { format!("first + local + {}u", r * size) } else { "first".into() };
-            source.line(format!("let {name}_{r} = {at};"));
-            source.line(format!("let there_{r} = min({name}_{r}, {}u);", count - 1));
+            source.line(format_args!("let {name}_{r} = {at};"));
+            source.line(format_args!("let there_{r} = min({name}_{r}, {}u);", count - 1));
         }
-        source.line(format!("let part = {rest} % {parts}u;"));
-        source.line(format!("let {head} = ({rest} / {parts}u) % {heads}u;"));
-        source.line(format!("let sequence = {rest} / {}u;", parts * heads));
+        source.line(format_args!("let part = {rest} % {parts}u;"));
+        source.line(format_args!("let {head} = ({rest} / {parts}u) % {heads}u;"));
+        source.line(format_args!("let sequence = {rest} / {}u;", parts * heads));
         let gate = if source.gated { "committed && " } else { "" };
         source.line(match self.together {
             true => format!("if ({gate}{name}_0 < {count}u) {{"),
@@ -84,9 +84,9 @@ impl Shares {
     /// For queries: names the `limit` of each, and the `end` of the keys that any of the workgroup sees.
     pub(super) fn limits(&self, source: &mut Source<'_>, problem: &Problem) {
         for r in 0..self.each {
-            source.line(format!("let limit_{r} = {};", problem.limit(&format!("there_{r}"))));
+            source.line(format_args!("let limit_{r} = {};", problem.limit(&format!("there_{r}"))));
         }
-        source.line(format!("let end = {};", problem.limit("last")));
+        source.line(format_args!("let end = {};", problem.limit("last")));
     }
 
     /// Names an index for each row.
@@ -94,11 +94,11 @@ impl Shares {
         &self,
         source: &mut Source<'_>,
         name: &str,
-        index: impl Fn(usize) -> String,
+        index: &dyn Fn(usize) -> String,
     ) -> Vec<String> {
         let names: Vec<String> = (0..self.each).map(|r| format!("{name}_{r}")).collect();
         for (r, name) in names.iter().enumerate() {
-            source.line(format!("let {name} = {};", index(r)));
+            source.line(format_args!("let {name} = {};", index(r)));
         }
         names
     }
@@ -113,7 +113,7 @@ impl Shares {
 
     /// Opens a block for row `r`, if it exists.
     pub(super) fn open_result(&self, source: &mut Source<'_>, name: &str, r: usize) {
-        source.line(format!("if ({name}_{r} < {}u) {{", self.count));
+        source.line(format_args!("if ({name}_{r} < {}u) {{", self.count));
     }
 }
 
@@ -140,7 +140,7 @@ impl Own {
             for (r, row) in rows.iter().enumerate() {
                 for d in 0..width {
                     let value = source.load(operand, &column(operand, row, &format!("{d}u")));
-                    source.line(format!("let {name}{r}_{d} = {value};"));
+                    source.line(format_args!("let {name}{r}_{d} = {value};"));
                 }
             }
         }
@@ -150,24 +150,24 @@ impl Own {
     /// Declares `{sum}_{r}`: the products with a row of another operand.
     pub(super) fn products(&self, source: &mut Source<'_>, other: &Operand, row: &str, sum: &str) {
         let all = 0..self.rows.len();
-        all.clone().for_each(|r| source.line(format!("var {sum}_{r} = 0.0;")));
+        all.clone().for_each(|r| source.line(format_args!("var {sum}_{r} = 0.0;")));
         let width = self.operand.layout.shape[3];
         if self.registers {
             for d in 0..width {
                 let value = source.load(other, &column(other, row, &format!("{d}u")));
-                source.line(format!("let {sum}_with_{d} = {value};"));
+                source.line(format_args!("let {sum}_with_{d} = {value};"));
                 for r in all.clone() {
-                    source.line(format!("{sum}_{r} += {}{r}_{d} * {sum}_with_{d};", self.name));
+                    source.line(format_args!("{sum}_{r} += {}{r}_{d} * {sum}_with_{d};", self.name));
                 }
             }
             return;
         }
-        source.line(format!("for (var d = 0u; d < {width}u; d++) {{"));
+        source.line(format_args!("for (var d = 0u; d < {width}u; d++) {{"));
         let value = source.load(other, &column(other, row, "d"));
-        source.line(format!("let other = {value};"));
+        source.line(format_args!("let other = {value};"));
         for r in all {
             let own = source.load(&self.operand, &column(&self.operand, &self.rows[r], "d"));
-            source.line(format!("{sum}_{r} += {own} * other;"));
+            source.line(format_args!("{sum}_{r} += {own} * other;"));
         }
         source.line("}");
     }
@@ -182,11 +182,11 @@ impl Own {
     ) {
         let width = self.operand.layout.shape[3];
         for (r, (mine, theirs)) in self.rows.iter().zip(rows).enumerate() {
-            source.line(format!("var {sum}_{r} = 0.0;"));
-            source.line(format!("for (var d = 0u; d < {width}u; d++) {{"));
+            source.line(format_args!("var {sum}_{r} = 0.0;"));
+            source.line(format_args!("for (var d = 0u; d < {width}u; d++) {{"));
             let own = source.load(&self.operand, &column(&self.operand, mine, "d"));
             let other = source.load(other, &column(other, theirs, "d"));
-            source.line(format!("{sum}_{r} += {own} * {other};"));
+            source.line(format_args!("{sum}_{r} += {own} * {other};"));
             source.line("}");
         }
     }
@@ -205,10 +205,11 @@ impl Part {
     pub(super) fn new(source: &mut Source<'_>, name: &'static str, width: usize, rows: usize) -> Self {
         let here = width.min(REGISTERS);
         for c in 0..here {
-            (0..rows).for_each(|r| source.line(format!("var {name}{r}_{c} = 0.0;")));
+            (0..rows).for_each(|r| source.line(format_args!("var {name}{r}_{c} = 0.0;")));
             if width > REGISTERS {
                 let last = width - 1;
-                source.line(format!("let {name}_column_{c} = min(part * {REGISTERS}u + {c}u, {last}u);"));
+                source
+                    .line(format_args!("let {name}_column_{c} = min(part * {REGISTERS}u + {c}u, {last}u);"));
             }
         }
         Self { name, width, here, rows }
@@ -230,11 +231,11 @@ impl Part {
         let name = self.name;
         for c in 0..self.here {
             let value = source.load(operand, &column(operand, row, &self.column(c)));
-            source.line(format!("let {name}_with_{c} = {value};"));
+            source.line(format_args!("let {name}_with_{c} = {value};"));
             for r in 0..self.rows {
                 let sum = format!("{name}{r}_{c}");
                 let kept = keep.map_or(sum.clone(), |keep| format!("{sum} * {keep}_{r}"));
-                source.line(format!("{sum} = {kept} + {factor}_{r} * {name}_with_{c};"));
+                source.line(format_args!("{sum} = {kept} + {factor}_{r} * {name}_with_{c};"));
             }
         }
     }
@@ -244,7 +245,7 @@ impl Part {
         for c in 0..self.here {
             let ragged = !self.width.is_multiple_of(REGISTERS) && self.width > REGISTERS;
             if ragged {
-                source.line(format!("if (part * {REGISTERS}u + {c}u < {}u) {{", self.width));
+                source.line(format_args!("if (part * {REGISTERS}u + {c}u < {}u) {{", self.width));
             }
             let value = format!("{}{r}_{c}{factor}", self.name);
             source.store(write, &column(write, row, &self.column(c)), &value);

@@ -35,11 +35,11 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, each: usize, la
     let s = &mut source;
     problem.bounds(s, false);
     shares.open(s, "query", "head");
-    s.line(format!("let key_head = head / {}u;", problem.sharing()));
+    s.line(format_args!("let key_head = head / {}u;", problem.sharing()));
     shares.limits(s, problem);
     let [q_rows, o_rows, g_rows] =
         [("q_row", &q), ("o_row", &output), ("g_row", &cotangent)].map(|(name, operand)| {
-            shares.rows(s, name, |r| row(operand, "sequence", "head", &format!("there_{r}")))
+            shares.rows(s, name, &|r| row(operand, "sequence", "head", &format!("there_{r}")))
         });
     let own_q = Own::new(s, &q, "q", q_rows);
     let own_g = Own::new(s, &cotangent, "g", g_rows);
@@ -48,31 +48,31 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, each: usize, la
     for r in 0..shares.each {
         shares.open_result(s, "query", r);
         s.line("if (part == 0u) {");
-        s.line(format!("{means}[{}] = mean_{r};", query_number(problem, &format!("query_{r}"))));
+        s.line(format_args!("{means}[{}] = mean_{r};", query_number(problem, &format!("query_{r}"))));
         s.line("}");
         s.line("}");
         let value = s.load(&log_sum, &row(&log_sum, "sequence", "head", &format!("there_{r}")));
-        s.line(format!("let log_sum_{r} = {value};"));
+        s.line(format_args!("let log_sum_{r} = {value};"));
     }
     if problem.keys > 0 {
         s.line("for (var key = 0u; key < end; key++) {");
         for (read, name) in [(1, "k_row"), (2, "v_row")] {
             let at = problem.key_row(s, read, "key");
-            s.line(format!("let {name} = {at};"));
+            s.line(format_args!("let {name} = {at};"));
         }
         own_q.products(s, &k, "k_row", "s");
         own_g.products(s, &v, "v_row", "d");
         let scale = problem.scale();
         for r in 0..shares.each {
             let p = format!("exp(s_{r} * {scale} - log_sum_{r}) * (d_{r} - mean_{r}) * {scale}");
-            s.line(format!("let p_{r} = {};", shares.shown(&p, "0.0", r)));
+            s.line(format_args!("let p_{r} = {};", shares.shown(&p, "0.0", r)));
         }
         part.add(s, None, &k, "k_row", "p");
         s.line("}");
     }
     for r in 0..shares.each {
         shares.open_result(s, "query", r);
-        s.line(format!("let to = {};", row(&write, "sequence", "head", &format!("query_{r}"))));
+        s.line(format_args!("let to = {};", row(&write, "sequence", "head", &format!("query_{r}"))));
         part.store(s, &write, "to", r, "");
         s.line("}");
     }
@@ -95,34 +95,36 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, each: usize, label
     problem.bounds(s, false);
     shares.open(s, "key", "key_head");
     let [k_rows, v_rows] = [("k_row", &k), ("v_row", &v)].map(|(name, operand)| {
-        shares.rows(s, name, |r| row(operand, "sequence", "key_head", &format!("there_{r}")))
+        shares.rows(s, name, &|r| row(operand, "sequence", "key_head", &format!("there_{r}")))
     });
     let own_k = Own::new(s, &k, "k", k_rows);
     let own_v = Own::new(s, &v, "v", v_rows);
     let part_k = Part::new(s, "dk", problem.depth, shares.each);
     let part_v = Part::new(s, "dv", problem.value_depth, shares.each);
     for r in 0..shares.each {
-        s.line(format!("let own_{r} = {};", problem.first_query(&format!("there_{r}"))));
+        s.line(format_args!("let own_{r} = {};", problem.first_query(&format!("there_{r}"))));
     }
-    s.line(format!("let begin = {};", problem.first_query("first")));
+    s.line(format_args!("let begin = {};", problem.first_query("first")));
     let sharing = problem.sharing();
-    s.line(format!("for (var head = key_head * {sharing}u; head < (key_head + 1u) * {sharing}u; head++) {{"));
-    s.line(format!("for (var query = begin; query < {}u; query++) {{", problem.queries));
+    s.line(format_args!(
+        "for (var head = key_head * {sharing}u; head < (key_head + 1u) * {sharing}u; head++) {{"
+    ));
+    s.line(format_args!("for (var query = begin; query < {}u; query++) {{", problem.queries));
     for (name, operand) in [("q_row", &q), ("g_row", &cotangent)] {
-        s.line(format!("let {name} = {};", row(operand, "sequence", "head", "query")));
+        s.line(format_args!("let {name} = {};", row(operand, "sequence", "head", "query")));
     }
     let value = s.load(&log_sum, &row(&log_sum, "sequence", "head", "query"));
-    s.line(format!("let log_sum = {value};"));
-    s.line(format!("let mean = {means}[{}];", query_number(problem, "query")));
+    s.line(format_args!("let log_sum = {value};"));
+    s.line(format_args!("let mean = {means}[{}];", query_number(problem, "query")));
     own_k.products(s, &q, "q_row", "s");
     own_v.products(s, &cotangent, "g_row", "d");
     let scale = problem.scale();
     for r in 0..shares.each {
         // Both: what lies in a key that no query sees may be no number.
         let p = format!("exp(s_{r} * {scale} - log_sum)");
-        s.line(format!("let p_{r} = select(0.0, {p}, query >= own_{r});"));
+        s.line(format_args!("let p_{r} = select(0.0, {p}, query >= own_{r});"));
         let d = format!("p_{r} * (d_{r} - mean) * {scale}");
-        s.line(format!("let w_{r} = select(0.0, {d}, query >= own_{r});"));
+        s.line(format_args!("let w_{r} = select(0.0, {d}, query >= own_{r});"));
     }
     part_v.add(s, None, &cotangent, "g_row", "p");
     part_k.add(s, None, &q, "q_row", "w");
@@ -132,7 +134,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, each: usize, label
         shares.open_result(s, "key", r);
         for (write, part) in [(&dk, &part_k), (&dv, &part_v)] {
             s.line("{");
-            s.line(format!("let to = {};", row(write, "sequence", "key_head", &format!("key_{r}"))));
+            s.line(format_args!("let to = {};", row(write, "sequence", "key_head", &format!("key_{r}"))));
             part.store(s, write, "to", r, "");
             s.line("}");
         }

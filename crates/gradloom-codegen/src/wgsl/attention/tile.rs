@@ -60,22 +60,25 @@ impl Tile {
 
     /// Names the thread's place, and where its rows start in a block of scores.
     pub(super) fn open(&self, source: &mut Source<'_>) {
-        source.line(format!("let down = local / {}u;", self.column_threads));
-        source.line(format!("let across = local % {}u;", self.column_threads));
+        source.line(format_args!("let down = local / {}u;", self.column_threads));
+        source.line(format_args!("let across = local % {}u;", self.column_threads));
         for i in 0..self.rows_each {
-            source.line(format!("let row_{i} = down + {}u;", i * self.row_threads));
+            source.line(format_args!("let row_{i} = down + {}u;", i * self.row_threads));
         }
     }
 
     /// Declares a block of scores.
     pub(super) fn declare_scores(&self, source: &mut Source<'_>, name: &str) {
         let (width, size) = (self.columns_each, self.rows() * (self.column_threads + 1));
-        source.global(format!("var<workgroup> {name}: array<vec{width}<f32>, {size}>;"));
+        source.global(format_args!("var<workgroup> {name}: array<vec{width}<f32>, {size}>;"));
     }
 
     /// Declares numbers for each row and thread across.
     pub(super) fn declare_shares(&self, source: &mut Source<'_>) {
-        source.global(format!("var<workgroup> shares: array<f32, {}>;", self.rows() * self.column_threads));
+        source.global(format_args!(
+            "var<workgroup> shares: array<f32, {}>;",
+            self.rows() * self.column_threads
+        ));
     }
 
     /// Combines `value_{i}` of the threads of each row into `result_{i}`. All must come here, and nobody may be in the shares still.
@@ -84,18 +87,18 @@ impl Tile {
         source: &mut Source<'_>,
         value: &str,
         result: &str,
-        f: impl Fn(&str, &str) -> String,
+        f: &dyn Fn(&str, &str) -> String,
     ) {
         let width = self.column_threads;
         for i in 0..self.rows_each {
-            source.line(format!("shares[row_{i} * {width}u + across] = {value}_{i};"));
+            source.line(format_args!("shares[row_{i} * {width}u + across] = {value}_{i};"));
         }
         source.line("workgroupBarrier();");
         for i in 0..self.rows_each {
-            source.line(format!("var {result}_{i} = shares[row_{i} * {width}u];"));
+            source.line(format_args!("var {result}_{i} = shares[row_{i} * {width}u];"));
             for t in 1..width {
                 let share = format!("shares[row_{i} * {width}u + {t}u]");
-                source.line(format!("{result}_{i} = {};", f(&format!("{result}_{i}"), &share)));
+                source.line(format_args!("{result}_{i} = {};", f(&format!("{result}_{i}"), &share)));
             }
         }
     }
@@ -106,7 +109,7 @@ impl Tile {
         for i in 0..self.rows_each {
             let all: Vec<String> = (0..width).map(|j| format!("{value}_{i}_{j}")).collect();
             let place = format!("row_{i} * {}u + across", self.column_threads + 1);
-            source.line(format!("{name}[{place}] = vec{width}<f32>({});", all.join(", ")));
+            source.line(format_args!("{name}[{place}] = vec{width}<f32>({});", all.join(", ")));
         }
     }
 
@@ -114,23 +117,23 @@ impl Tile {
     pub(super) fn products(&self, source: &mut Source<'_>, sum: &str, rows: &Block, columns: &Block) {
         for i in 0..self.rows_each {
             for j in 0..self.columns_each {
-                source.line(format!("var {sum}_{i}_{j} = 0.0;"));
+                source.line(format_args!("var {sum}_{i}_{j} = 0.0;"));
             }
         }
         let (a, b, pitch) = (&rows.name, &columns.name, rows.pitch());
-        source.line(format!("for (var d = 0u; d < {}u; d++) {{", rows.vectors()));
+        source.line(format_args!("for (var d = 0u; d < {}u; d++) {{", rows.vectors()));
         for i in 0..self.rows_each {
-            source.line(format!("let a_{i} = {a}[row_{i} * {pitch}u + d];"));
+            source.line(format_args!("let a_{i} = {a}[row_{i} * {pitch}u + d];"));
         }
         for j in 0..self.columns_each {
             let at = j * self.column_threads * pitch;
-            source.line(format!("let b_{j} = {b}[across * {pitch}u + d + {at}u];"));
+            source.line(format_args!("let b_{j} = {b}[across * {pitch}u + d + {at}u];"));
         }
         for component in COMPONENTS {
             for i in 0..self.rows_each {
                 for j in 0..self.columns_each {
                     let (a, b) = (format!("a_{i}.{component}"), format!("b_{j}.{component}"));
-                    source.line(format!("{sum}_{i}_{j} = fma({a}, {b}, {sum}_{i}_{j});"));
+                    source.line(format_args!("{sum}_{i}_{j} = fma({a}, {b}, {sum}_{i}_{j});"));
                 }
             }
         }
@@ -141,7 +144,7 @@ impl Tile {
     pub(super) fn declare_sums(&self, source: &mut Source<'_>, sum: &str, block: &Block) {
         for i in 0..self.rows_each {
             for c in 0..self.vectors_each(block) {
-                source.line(format!("var {sum}_{i}_{c} = vec4<f32>(0.0);"));
+                source.line(format_args!("var {sum}_{i}_{c} = vec4<f32>(0.0);"));
             }
         }
     }
@@ -164,19 +167,19 @@ impl Tile {
     pub(super) fn accumulate(&self, source: &mut Source<'_>, sum: &str, scores: &str, block: &Block) {
         let (name, pitch, each) = (&block.name, block.pitch(), self.vectors_each(block));
         for c in 0..each {
-            source.line(format!("let {sum}_at_{c} = {};", self.vector(block, c)));
+            source.line(format_args!("let {sum}_at_{c} = {};", self.vector(block, c)));
         }
-        source.line(format!("for (var t = 0u; t < {}u; t++) {{", self.column_threads));
+        source.line(format_args!("for (var t = 0u; t < {}u; t++) {{", self.column_threads));
         for i in 0..self.rows_each {
-            source.line(format!("let p_{i} = {scores}[row_{i} * {}u + t];", self.column_threads + 1));
+            source.line(format_args!("let p_{i} = {scores}[row_{i} * {}u + t];", self.column_threads + 1));
         }
         for (j, component) in COMPONENTS[..self.columns_each].iter().enumerate() {
             for c in 0..each {
                 let at = j * self.column_threads * pitch;
-                source.line(format!("let v_{j}_{c} = {name}[t * {pitch}u + {sum}_at_{c} + {at}u];"));
+                source.line(format_args!("let v_{j}_{c} = {name}[t * {pitch}u + {sum}_at_{c} + {at}u];"));
                 for i in 0..self.rows_each {
                     let (p, v) = (format!("vec4<f32>(p_{i}.{component})"), format!("v_{j}_{c}"));
-                    source.line(format!("{sum}_{i}_{c} = fma({p}, {v}, {sum}_{i}_{c});"));
+                    source.line(format_args!("{sum}_{i}_{c} = fma({p}, {v}, {sum}_{i}_{c});"));
                 }
             }
         }
@@ -190,21 +193,21 @@ impl Tile {
         write: &Operand,
         (sum, factor): (&str, &str),
         block: &Block,
-        row: impl Fn(usize) -> (String, String),
+        row: &dyn Fn(usize) -> (String, String),
     ) {
         for i in 0..self.rows_each {
             let (condition, start) = row(i);
-            source.line(format!("if ({condition}) {{"));
-            source.line(format!("let to = {start};"));
+            source.line(format_args!("if ({condition}) {{"));
+            source.line(format_args!("let to = {start};"));
             for c in 0..self.vectors_each(block) {
                 let factor = if factor.is_empty() { String::new() } else { format!(" * {factor}_{i}") };
-                source.line(format!("let at_{c} = 4u * (across + {}u);", c * self.column_threads));
-                source.line(format!("let value_{c} = {sum}_{i}_{c}{factor};"));
+                source.line(format_args!("let at_{c} = 4u * (across + {}u);", c * self.column_threads));
+                source.line(format_args!("let value_{c} = {sum}_{i}_{c}{factor};"));
                 for (k, component) in COMPONENTS.iter().enumerate() {
                     // Whole vectors of whole rows of threads need no look.
                     let sure = (c + 1) * self.column_threads * 4 <= block.width;
                     if !sure {
-                        source.line(format!("if (at_{c} + {k}u < {}u) {{", block.width));
+                        source.line(format_args!("if (at_{c} + {k}u < {}u) {{", block.width));
                     }
                     let place = column(write, "to", &format!("at_{c} + {k}u"));
                     source.store(write, &place, &format!("value_{c}.{component}"));
@@ -231,7 +234,7 @@ impl Block {
     /// Declares the array.
     pub(super) fn new(source: &mut Source<'_>, name: &str, rows: usize, width: usize) -> Self {
         let block = Self { name: name.into(), rows, width };
-        source.global(format!("var<workgroup> {name}: array<vec4<f32>, {}>;", rows * block.pitch()));
+        source.global(format_args!("var<workgroup> {name}: array<vec4<f32>, {}>;", rows * block.pitch()));
         block
     }
 
@@ -257,7 +260,7 @@ impl Block {
         threads: usize,
         operand: &Operand,
         (first, end, count): (&str, &str, usize),
-        start: impl Fn(&mut Source<'_>, &str) -> String,
+        start: &dyn Fn(&mut Source<'_>, &str) -> String,
     ) {
         let (vectors, total) = (self.vectors(), self.rows * self.vectors());
         let turns: Vec<usize> = (0..total.div_ceil(threads)).collect();
@@ -268,25 +271,25 @@ impl Block {
                     true => format!("min(local + {}u, {}u)", n * threads, total - 1),
                     false => format!("local + {}u", n * threads),
                 };
-                source.line(format!("let at_{n} = {at};"));
-                source.line(format!("let there_{n} = {first} + at_{n} / {vectors}u;"));
+                source.line(format_args!("let at_{n} = {at};"));
+                source.line(format_args!("let there_{n} = {first} + at_{n} / {vectors}u;"));
                 let row = start(source, &format!("min(there_{n}, {}u)", count - 1));
-                source.line(format!("let from_{n} = {row};"));
+                source.line(format_args!("let from_{n} = {row};"));
                 let elements: Vec<String> =
                     (0..4).map(|k| self.element(source, operand, n, k, vectors)).collect();
-                source.line(format!("let value_{n} = vec4<f32>({});", elements.join(", ")));
+                source.line(format_args!("let value_{n} = vec4<f32>({});", elements.join(", ")));
             }
             for &n in turns {
                 let ragged = (n + 1) * threads > total;
                 if ragged {
-                    source.line(format!("if (local + {}u < {total}u) {{", n * threads));
+                    source.line(format_args!("if (local + {}u < {total}u) {{", n * threads));
                 }
                 let place = match self.pitch() == vectors {
                     true => format!("at_{n}"),
                     false => format!("at_{n} / {vectors}u * {}u + at_{n} % {vectors}u", self.pitch()),
                 };
                 let value = format!("select(vec4<f32>(0.0), value_{n}, there_{n} < {end})");
-                source.line(format!("{}[{place}] = {value};", self.name));
+                source.line(format_args!("{}[{place}] = {value};", self.name));
                 if ragged {
                     source.line("}");
                 }

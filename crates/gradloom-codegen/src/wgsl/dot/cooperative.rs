@@ -11,6 +11,9 @@ use super::staged::{Staged, pipeline};
 use super::tile::{Choice, CooperativeTile};
 use crate::wgsl::{Limits, Shader, Writer};
 
+/// Whether there are adapters with such matrices: the extension is wgpu's own, no browser has it. A page's module has no code for them.
+pub(super) const IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
+
 /// The shader for the product, or for its parts.
 pub(super) fn product(
     kernel: &DotKernel<'_>,
@@ -37,15 +40,15 @@ pub(super) fn product(
     writer.line("enable wgpu_cooperative_matrix;");
     writer.line("enable f16;");
     header(&mut writer, kernel, choice);
-    writer.line(format!(
+    writer.line(format_args!(
         "// Tiles of {} x {}, {} x {} a subgroup, in cooperative matrices.",
         tile.m, tile.n, tile.subgroup_m, tile.subgroup_n
     ));
     lhs.declare(&mut writer);
     rhs.declare(&mut writer);
-    writer.line(format!("var<workgroup> result_tile: array<f32, {}>;", tile.subgroups() * 256));
+    writer.line(format_args!("var<workgroup> result_tile: array<f32, {}>;", tile.subgroups() * 256));
     writer.line("");
-    writer.line(format!("@compute @workgroup_size({threads})"));
+    writer.line(format_args!("@compute @workgroup_size({threads})"));
     writer.line("fn main(");
     writer.line("    @builtin(workgroup_id) workgroup: vec3<u32>,");
     writer.line("    @builtin(local_invocation_index) thread: u32,");
@@ -79,11 +82,12 @@ impl Body<'_, '_> {
 
     fn write(&self, writer: &mut Writer) {
         let across = self.tile.n / self.tile.subgroup_n;
-        writer.line(format!("let subgroup_row = (subgroup / {across}u) * {}u;", self.tile.subgroup_m));
-        writer.line(format!("let subgroup_column = (subgroup % {across}u) * {}u;", self.tile.subgroup_n));
+        writer.line(format_args!("let subgroup_row = (subgroup / {across}u) * {}u;", self.tile.subgroup_m));
+        writer
+            .line(format_args!("let subgroup_column = (subgroup % {across}u) * {}u;", self.tile.subgroup_n));
         for i in 0..self.rows() {
             for j in 0..self.columns() {
-                writer.line(format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();"));
+                writer.line(format_args!("var sum_{i}_{j} = coop_mat16x16<f32, C>();"));
             }
         }
         if self.kernel.problem.k > 0 {
@@ -111,13 +115,13 @@ impl Body<'_, '_> {
         writer.open("");
         for i in 0..self.rows() {
             let load = load(self.lhs, "A", "subgroup_row", i, step);
-            writer.line(format!("let lhs_{i} = {load};"));
+            writer.line(format_args!("let lhs_{i} = {load};"));
         }
         for j in 0..self.columns() {
             let load = load(self.rhs, "B", "subgroup_column", j, step);
-            writer.line(format!("let rhs_{j} = {load};"));
+            writer.line(format_args!("let rhs_{j} = {load};"));
             for i in 0..self.rows() {
-                writer.line(format!("sum_{i}_{j} = coopMultiplyAdd(lhs_{i}, rhs_{j}, sum_{i}_{j});"));
+                writer.line(format_args!("sum_{i}_{j} = coopMultiplyAdd(lhs_{i}, rhs_{j}, sum_{i}_{j});"));
             }
         }
         writer.close();
@@ -129,14 +133,14 @@ impl Body<'_, '_> {
         let lanes = result_lanes(self.kernel, self.choice.parts);
         let row_edge = !problem.m.is_multiple_of(self.tile.m as usize);
         let column_edge = !problem.n.is_multiple_of(self.tile.n as usize);
-        writer.line(format!("coopStoreT(sum_{i}_{j}, &result_tile[subgroup * 256u], 16u);"));
+        writer.line(format_args!("coopStoreT(sum_{i}_{j}, &result_tile[subgroup * 256u], 16u);"));
         writer.line("workgroupBarrier();");
         let step = self.subgroup * lanes;
         writer.block(
-            format!("for (var place = lane * {lanes}u; place < 256u; place += {step}u)"),
+            format_args!("for (var place = lane * {lanes}u; place < 256u; place += {step}u)"),
             |writer| {
-                writer.line(format!("let row = first_row + subgroup_row + {}u + place / 16u;", 16 * i));
-                writer.line(format!(
+                writer.line(format_args!("let row = first_row + subgroup_row + {}u + place / 16u;", 16 * i));
+                writer.line(format_args!(
                     "let column = first_column + subgroup_column + {}u + place % 16u;",
                     16 * j
                 ));
@@ -151,7 +155,7 @@ impl Body<'_, '_> {
                         4 => format!("vec4<f32>({}, {}, {}, {})", at(0), at(1), at(2), at(3)),
                         _ => at(0),
                     };
-                    writer.line(format!("let value = {value};"));
+                    writer.line(format_args!("let value = {value};"));
                     finish(writer, self.kernel, self.choice.parts, lanes, "value");
                 });
             },

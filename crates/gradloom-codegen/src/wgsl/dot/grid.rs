@@ -48,26 +48,27 @@ impl Grid {
         // Where there is nothing to do, the text has to be valid all the same.
         let (tiles, batch, columns) = (self.tiles().max(1), self.batch.max(1), self.columns.max(1));
         let (per_batch, per_part) = (format!("group % {tiles}u"), format!("(group / {tiles}u) % {batch}u"));
-        writer.line(format!("let tile = {};", if batch * self.parts == 1 { "group" } else { &per_batch }));
-        writer.line(format!("let batch = {};", if batch == 1 { "0u" } else { &per_part }));
+        writer
+            .line(format_args!("let tile = {};", if batch * self.parts == 1 { "group" } else { &per_batch }));
+        writer.line(format_args!("let batch = {};", if batch == 1 { "0u" } else { &per_part }));
         let part = format!("group / {}u", tiles * batch);
-        writer.line(format!("let part = {};", if self.parts == 1 { "0u" } else { &part }));
+        writer.line(format_args!("let part = {};", if self.parts == 1 { "0u" } else { &part }));
         let (row, column) = if self.rows == 1 || columns == 1 {
             (format!("tile / {}u", columns), format!("tile % {}u", columns))
         } else {
-            writer.line(format!("let band = tile / {}u;", BAND * columns));
-            writer.line(format!("let in_band = tile % {}u;", BAND * columns));
+            writer.line(format_args!("let band = tile / {}u;", BAND * columns));
+            writer.line(format_args!("let in_band = tile % {}u;", BAND * columns));
             writer.line(match self.rows.is_multiple_of(BAND) {
                 true => format!("let band_rows = {BAND}u;"),
                 false => format!("let band_rows = min({BAND}u, {}u - band * {BAND}u);", self.rows),
             });
             (format!("band * {BAND}u + in_band % band_rows"), "in_band / band_rows".into())
         };
-        writer.line(format!("let first_row = ({row}) * {}u;", tile.0));
-        writer.line(format!("let first_column = ({column}) * {}u;", tile.1));
+        writer.line(format_args!("let first_row = ({row}) * {}u;", tile.0));
+        writer.line(format_args!("let first_column = ({column}) * {}u;", tile.1));
         let (lhs, rhs) = batch_starts(problem);
-        writer.line(format!("let lhs_start = {lhs};"));
-        writer.line(format!("let rhs_start = {rhs};"));
+        writer.line(format_args!("let lhs_start = {lhs};"));
+        writer.line(format_args!("let rhs_start = {rhs};"));
     }
 }
 
@@ -84,9 +85,9 @@ pub(super) fn write_fold(writer: &mut Writer, name: &str, count: usize, limits: 
     let [x, y, z] = fold(count, limits);
     let row = (y > 1).then(|| format!("workgroup.y * {x}u"));
     let plane = (z > 1).then(|| format!("workgroup.z * {}u", u64::from(x) * u64::from(y)));
-    writer.line(format!("let {name} = {};", sum([Some("workgroup.x".into()), row, plane])));
+    writer.line(format_args!("let {name} = {};", sum([Some("workgroup.x".into()), row, plane])));
     if (x as usize) * (y as usize) * (z as usize) > count {
-        writer.block(format!("if ({name} >= {count}u)"), |writer| writer.line("return;"));
+        writer.block(format_args!("if ({name} >= {count}u)"), |writer| writer.line("return;"));
     }
 }
 

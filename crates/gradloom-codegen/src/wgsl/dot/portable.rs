@@ -20,17 +20,17 @@ pub(super) fn product(kernel: &DotKernel<'_>, tile: &Tile, choice: &Choice, limi
         writer.line("enable f16;");
     }
     header(&mut writer, kernel, choice);
-    writer.line(format!(
+    writer.line(format_args!(
         "// Tiles of {} x {}, {} x {} a thread.",
         tile.m, tile.n, tile.thread_m, tile.thread_n
     ));
-    let body = Body::new(kernel, tile, choice);
+    let body = Body::new(kernel, tile, choice, limits.software);
     if let Some((lhs, rhs)) = body.staged() {
         lhs.declare(&mut writer);
         rhs.declare(&mut writer);
     }
     writer.line("");
-    writer.line(format!("@compute @workgroup_size({})", tile.threads()));
+    writer.line(format_args!("@compute @workgroup_size({})", tile.threads()));
     writer.line("fn main(");
     writer.line("    @builtin(workgroup_id) workgroup: vec3<u32>,");
     writer.line("    @builtin(local_invocation_index) thread: u32,");
@@ -44,7 +44,7 @@ pub(super) fn product(kernel: &DotKernel<'_>, tile: &Tile, choice: &Choice, limi
 /// Writes what every shader of a product begins with.
 pub(super) fn header(writer: &mut Writer, kernel: &DotKernel<'_>, choice: &Choice) {
     let problem = kernel.problem;
-    writer.line(format!(
+    writer.line(format_args!(
         "// {} products [{}, {}] x [{}, {}].",
         problem.batch_count(),
         problem.m,
@@ -59,8 +59,8 @@ pub(super) fn header(writer: &mut Writer, kernel: &DotKernel<'_>, choice: &Choic
 pub(super) fn terms(writer: &mut Writer, choice: &Choice, k: usize) {
     let length = choice.part_length(k);
     let part = |text: String, whole: &str| if choice.parts > 1 { text } else { whole.into() };
-    writer.line(format!("let first_term = {};", part(format!("min(part * {length}u, {k}u)"), "0u")));
-    writer.line(format!(
+    writer.line(format_args!("let first_term = {};", part(format!("min(part * {length}u, {k}u)"), "0u")));
+    writer.line(format_args!(
         "let end_term = {};",
         part(format!("min(first_term + {length}u, {k}u)"), &format!("{k}u"))
     ));
@@ -71,11 +71,11 @@ pub(super) fn finish(writer: &mut Writer, kernel: &DotKernel<'_>, parts: u32, la
     let problem = kernel.problem;
     let index = format!("(batch * {}u + row) * {}u + column", problem.m, problem.n);
     let results = problem.batch_count() * problem.m * problem.n;
-    writer.line(format!("let index = {index};"));
+    writer.line(format_args!("let index = {index};"));
     if parts > 1 {
         let place = format!("part * {results}u + index");
         let item = if lanes == 4 { format!("({place}) >> 2u") } else { place };
-        writer.line(format!("workspace[{item}] = {value};"));
+        writer.line(format_args!("workspace[{item}] = {value};"));
         return;
     }
     let element = Element { batch: "batch", row: "row", column: "column", index: "index", value };
@@ -148,7 +148,7 @@ impl Reader<'_> {
             };
             let start = Some(format!("{}_start", self.side.name));
             let at = sum([start, scaled(&free, self.side.view.free_stride)]);
-            writer.line(format!("let {}_at_{i} = {at};", self.side.name));
+            writer.line(format_args!("let {}_at_{i} = {at};", self.side.name));
         }
     }
 
@@ -176,7 +176,7 @@ impl Reader<'_> {
                     let lanes: Vec<String> = (0..4).map(|t| self.side.element(&global(i, t))).collect();
                     format!("vec4<f32>({})", lanes.join(", "))
                 };
-                writer.line(format!("let {name}_{i} = {value};"));
+                writer.line(format_args!("let {name}_{i} = {value};"));
             }
             return;
         }
@@ -197,7 +197,7 @@ impl Reader<'_> {
                 } else {
                     self.side.element(&global(i, t))
                 };
-                writer.line(format!("let {name}_{i}_{t} = {value};"));
+                writer.line(format_args!("let {name}_{i}_{t} = {value};"));
             }
         }
     }
@@ -231,10 +231,12 @@ struct Body<'a, 'b> {
     choice: &'b Choice,
     lhs: Reader<'a>,
     rhs: Reader<'a>,
+    /// Whether loops are left to be loops: a software device compiles for longer than it runs, and has its registers in memory anyway.
+    short: bool,
 }
 
 impl<'a, 'b> Body<'a, 'b> {
-    fn new(kernel: &'b DotKernel<'a>, tile: &'b Tile, choice: &'b Choice) -> Self {
+    fn new(kernel: &'b DotKernel<'a>, tile: &'b Tile, choice: &'b Choice, short: bool) -> Self {
         let strip = tile.thread_m.min(4);
         let lhs = Reader {
             side: Side::lhs(kernel),
@@ -256,7 +258,7 @@ impl<'a, 'b> Body<'a, 'b> {
             first: "first_column",
             staging: tile.staging,
         };
-        Self { kernel, tile, choice, lhs, rhs }
+        Self { kernel, tile, choice, lhs, rhs, short }
     }
 
     fn staged(&self) -> Option<(Staged<'a>, Staged<'a>)> {
@@ -277,7 +279,7 @@ impl<'a, 'b> Body<'a, 'b> {
         self.places(writer);
         for i in 0..self.lhs.count() {
             for j in 0..self.rhs.strips {
-                writer.line(format!("var sum_{i}_{j} = vec4<f32>();"));
+                writer.line(format_args!("var sum_{i}_{j} = vec4<f32>();"));
             }
         }
         let k = self.kernel.problem.k;
@@ -296,11 +298,14 @@ impl<'a, 'b> Body<'a, 'b> {
         let (rows, columns) = (self.lhs.threads, self.rhs.threads);
         if rows.is_multiple_of(4) && columns.is_multiple_of(8) && columns > 8 {
             let blocks = columns / 8;
-            writer.line(format!("let thread_row = (thread / {}u) * 4u + (thread / 8u) % 4u;", 32 * blocks));
-            writer.line(format!("let thread_column = ((thread / 32u) % {blocks}u) * 8u + thread % 8u;"));
+            writer.line(format_args!(
+                "let thread_row = (thread / {}u) * 4u + (thread / 8u) % 4u;",
+                32 * blocks
+            ));
+            writer.line(format_args!("let thread_column = ((thread / 32u) % {blocks}u) * 8u + thread % 8u;"));
         } else {
-            writer.line(format!("let thread_row = thread / {columns}u;"));
-            writer.line(format!("let thread_column = thread % {columns}u;"));
+            writer.line(format_args!("let thread_row = thread / {columns}u;"));
+            writer.line(format_args!("let thread_column = thread % {columns}u;"));
         }
     }
 
@@ -323,13 +328,22 @@ impl<'a, 'b> Body<'a, 'b> {
         self.lhs.prepare(writer);
         self.rhs.prepare(writer);
         writer.line("var term = first_term;");
-        let odd = !self.kernel.problem.k.is_multiple_of(4);
-        for terms in if odd { &[4, 1][..] } else { &[4][..] } {
-            writer.block(format!("for (; term + {}u < end_term; term += {terms}u)", terms - 1), |writer| {
-                self.lhs.load(writer, "term", *terms, 0);
-                self.rhs.load(writer, "term", *terms, 0);
-                self.multiply(writer, *terms);
-            });
+        let k = self.kernel.problem.k;
+        let vectors = [&self.lhs, &self.rhs].iter().any(|reader| reader.side.along == Along::Contract);
+        let turns = match k.is_multiple_of(4) {
+            _ if self.short && (k < 4 || !vectors) => &[1][..],
+            true => &[4],
+            false => &[4, 1],
+        };
+        for terms in turns {
+            writer.block(
+                format_args!("for (; term + {}u < end_term; term += {terms}u)", terms - 1),
+                |writer| {
+                    self.lhs.load(writer, "term", *terms, 0);
+                    self.rhs.load(writer, "term", *terms, 0);
+                    self.multiply(writer, *terms);
+                },
+            );
         }
     }
 
@@ -340,7 +354,7 @@ impl<'a, 'b> Body<'a, 'b> {
                 let left = self.lhs.value(i, t, terms);
                 for j in 0..self.rhs.strips {
                     let right = self.rhs.four(4 * j, t, terms);
-                    writer.line(format!("sum_{i}_{j} = fma(vec4<f32>({left}), {right}, sum_{i}_{j});"));
+                    writer.line(format_args!("sum_{i}_{j} = fma(vec4<f32>({left}), {right}, sum_{i}_{j});"));
                 }
             }
         }
@@ -350,6 +364,9 @@ impl<'a, 'b> Body<'a, 'b> {
         let parts = self.choice.parts;
         let lanes = result_lanes(self.kernel, parts);
         let columns = self.kernel.problem.n;
+        if self.short {
+            return self.results_in_a_loop(writer, lanes);
+        }
         for i in 0..self.lhs.count() {
             let inside =
                 self.lhs.edge().then(|| format!("{} < {}u", self.lhs.position(i), self.lhs.side.free));
@@ -360,16 +377,47 @@ impl<'a, 'b> Body<'a, 'b> {
                         let value = format!("sum_{i}_{j}");
                         let inside = self.rhs.edge().then(|| format!("{column} < {columns}u"));
                         writer.open(inside.map_or_else(String::new, |inside| format!("if ({inside})")));
-                        writer.line(format!("let row = {};", self.lhs.position(i)));
-                        writer.line(format!("let column = {column};"));
+                        writer.line(format_args!("let row = {};", self.lhs.position(i)));
+                        writer.line(format_args!("let column = {column};"));
                         let value =
                             if lanes == 4 { value } else { format!("{value}.{}", COMPONENTS[c as usize]) };
-                        writer.line(format!("let value = {value};"));
+                        writer.line(format_args!("let value = {value};"));
                         finish(writer, self.kernel, parts, lanes, "value");
                         writer.close();
                     }
                 }
             });
         }
+    }
+
+    /// The same with the results in an array.
+    fn results_in_a_loop(&self, writer: &mut Writer, lanes: u32) {
+        let (lhs, rhs) = (&self.lhs, &self.rhs);
+        let (count, strips, pieces) = (lhs.count(), rhs.strips, 4 / lanes);
+        let sums: Vec<String> =
+            (0..count).flat_map(|i| (0..strips).map(move |j| format!("sum_{i}_{j}"))).collect();
+        writer.line(format_args!("var sums = array<vec4<f32>, {}>({});", sums.len(), sums.join(", ")));
+        writer.block(format_args!("for (var i = 0u; i < {count}u; i++)"), |writer| {
+            let place = format!("({} + i / {}u * {}u) * {}u", lhs.place, lhs.strip, lhs.threads, lhs.strip);
+            writer.line(format_args!("let row = {} + {place} + i % {}u;", lhs.first, lhs.strip));
+            let inside = lhs.edge().then(|| format!("row < {}u", lhs.side.free));
+            writer.when(inside, |writer| {
+                let turns = strips * pieces;
+                writer.block(format_args!("for (var j = 0u; j < {turns}u; j++)"), |writer| {
+                    let place = format!("({} + j / {pieces}u * {}u) * 4u", rhs.place, rhs.threads);
+                    writer.line(format_args!(
+                        "let column = {} + {place} + j % {pieces}u * {lanes}u;",
+                        rhs.first
+                    ));
+                    let inside = rhs.edge().then(|| format!("column < {}u", self.kernel.problem.n));
+                    writer.when(inside, |writer| {
+                        let sum = format!("sums[i * {strips}u + j / {pieces}u]");
+                        let value = if lanes == 4 { sum } else { format!("{sum}[j % {pieces}u]") };
+                        writer.line(format_args!("let value = {value};"));
+                        finish(writer, self.kernel, self.choice.parts, lanes, "value");
+                    });
+                });
+            });
+        });
     }
 }

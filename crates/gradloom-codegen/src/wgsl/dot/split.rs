@@ -13,18 +13,18 @@ pub(super) fn sum(kernel: &DotKernel<'_>, parts: u32, limits: &Limits) -> Shader
     let threads = limits.invocations.min(if limits.software { 64 } else { 128 });
     let count = (results / lanes as usize).div_ceil(threads as usize);
     let mut writer = Writer::new();
-    writer.line(format!("// Adds {parts} parts of {results} sums."));
+    writer.line(format_args!("// Adds {parts} parts of {results} sums."));
     writer.lines(&(kernel.declarations)(Stage::Sum));
     writer.line("");
-    writer.line(format!("@compute @workgroup_size({threads})"));
+    writer.line(format_args!("@compute @workgroup_size({threads})"));
     writer.line("fn main(");
     writer.line("    @builtin(workgroup_id) workgroup: vec3<u32>,");
     writer.line("    @builtin(local_invocation_index) thread: u32,");
     writer.open(")");
     write_fold(&mut writer, "group", count, limits);
-    writer.line(format!("let place = (group * {threads}u + thread) * {lanes}u;"));
+    writer.line(format_args!("let place = (group * {threads}u + thread) * {lanes}u;"));
     if !results.is_multiple_of((threads * lanes) as usize) {
-        writer.block(format!("if (place >= {results}u)"), |writer| writer.line("return;"));
+        writer.block(format_args!("if (place >= {results}u)"), |writer| writer.line("return;"));
     }
     let fours = workspace_item(problem) != "f32";
     let part = |part: u32| {
@@ -35,12 +35,12 @@ pub(super) fn sum(kernel: &DotKernel<'_>, parts: u32, limits: &Limits) -> Shader
             (false, _) => format!("workspace[{at}]"),
         }
     };
-    writer.line(format!("var value = {};", part(0)));
-    (1..parts).for_each(|p| writer.line(format!("value += {};", part(p))));
+    writer.line(format_args!("var value = {};", part(0)));
+    (1..parts).for_each(|p| writer.line(format_args!("value += {};", part(p))));
     let (m, n) = (problem.m.max(1), problem.n.max(1));
-    writer.line(format!("let column = place % {n}u;"));
-    writer.line(format!("let row = (place / {n}u) % {m}u;"));
-    writer.line(format!("let batch = place / {}u;", m * n));
+    writer.line(format_args!("let column = place % {n}u;"));
+    writer.line(format_args!("let row = (place / {n}u) % {m}u;"));
+    writer.line(format_args!("let batch = place / {}u;", m * n));
     writer.block("", |writer| finish(writer, kernel, 1, lanes, "value"));
     writer.close();
     Shader { source: writer.finish(), workgroups: fold(count, limits) }

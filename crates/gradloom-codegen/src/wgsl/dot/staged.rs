@@ -36,19 +36,19 @@ pub(super) fn pipeline(
         writer.line("workgroupBarrier();");
         writer.line("var buffer = 0u;");
     }
-    writer.open(format!("for (var term = first_term; term < end_term; term += {depth}u)"));
+    writer.open(format_args!("for (var term = first_term; term < end_term; term += {depth}u)"));
     if !double {
         sides.iter().for_each(|side| side.store(writer, "0u"));
         writer.line("workgroupBarrier();");
     }
     let more = format!("if (term + {depth}u < end_term)");
     writer.block(&more, |writer| {
-        writer.line(format!("let next_term = term + {depth}u;"));
+        writer.line(format_args!("let next_term = term + {depth}u;"));
         sides.iter().for_each(|side| side.fetch(writer, "next_term"));
     });
     for side in sides {
         let start = if double { format!("buffer * {}u", side.size()) } else { "0u".into() };
-        writer.line(format!("let {}_buffer = {start};", side.side.name));
+        writer.line(format_args!("let {}_buffer = {start};", side.side.name));
     }
     body(writer);
     if double {
@@ -99,7 +99,7 @@ impl Staged<'_> {
     /// Declares the tile in workgroup memory.
     pub(super) fn declare(&self, writer: &mut Writer) {
         let (name, count) = (self.side.name, self.buffers * self.size());
-        writer.line(format!("var<workgroup> {name}_tile: array<{}, {count}>;", self.item()));
+        writer.line(format_args!("var<workgroup> {name}_tile: array<{}, {count}>;", self.item()));
     }
 
     fn items(&self) -> u32 {
@@ -135,8 +135,8 @@ impl Staged<'_> {
                 Along::Free => self.extent / 4,
             };
             let (position, other) = (format!("{number} % {along}u"), format!("{number} / {along}u"));
-            writer.line(format!("let {name}_along_{round} = {position};"));
-            writer.line(format!("let {name}_other_{round} = {other};"));
+            writer.line(format_args!("let {name}_along_{round} = {position};"));
+            writer.line(format_args!("let {name}_other_{round} = {other};"));
             let (free, contract, row) = match self.side.along {
                 Along::Contract => (
                     format!("{first} + {name}_other_{round}"),
@@ -149,14 +149,14 @@ impl Staged<'_> {
                     format!("{name}_other_{round}"),
                 ),
             };
-            writer.line(format!("let {name}_free_{round} = {free};"));
-            writer.line(format!("let {name}_term_{round} = {contract};"));
+            writer.line(format_args!("let {name}_free_{round} = {free};"));
+            writer.line(format_args!("let {name}_term_{round} = {contract};"));
             let slot = sum([
                 scaled(&format!("({row})"), self.pitch() as usize),
                 Some(format!("{name}_along_{round}")),
             ]);
-            writer.line(format!("let {name}_slot_{round} = {slot};"));
-            writer.line(format!("var {name}_next_{round} = {}();", self.item()));
+            writer.line(format_args!("let {name}_slot_{round} = {slot};"));
+            writer.line(format_args!("var {name}_next_{round} = {}();", self.item()));
         }
     }
 
@@ -166,7 +166,7 @@ impl Staged<'_> {
         for round in 0..self.rounds() {
             writer.when(self.active(round), |writer| {
                 let value = self.value(round, term);
-                writer.line(format!("{name}_next_{round} = {value};"));
+                writer.line(format_args!("{name}_next_{round} = {value};"));
             });
         }
     }
@@ -176,7 +176,8 @@ impl Staged<'_> {
         let name = self.side.name;
         for round in 0..self.rounds() {
             writer.when(self.active(round), |writer| {
-                writer.line(format!("{name}_tile[{start} + {name}_slot_{round}] = {name}_next_{round};"));
+                writer
+                    .line(format_args!("{name}_tile[{start} + {name}_slot_{round}] = {name}_next_{round};"));
             });
         }
     }

@@ -59,7 +59,7 @@ fn shaders(
         }
     };
     let store = |writer: &mut crate::wgsl::Writer, element: &Element<'_>| {
-        writer.line(format!("result[{} / {result}u] = 2.0 * {};", element.index, element.value));
+        writer.line(format_args!("result[{} / {result}u] = 2.0 * {};", element.index, element.value));
     };
     let kernel = DotKernel {
         problem,

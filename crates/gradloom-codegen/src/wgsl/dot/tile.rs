@@ -1,5 +1,6 @@
 //! How a product is cut into tiles.
 
+use super::cooperative;
 use crate::wgsl::Limits;
 
 /// How the threads of a workgroup get the operands' elements.
@@ -97,7 +98,8 @@ impl CooperativeTile {
         let sixteens =
             [self.k, self.subgroup_m, self.subgroup_n].iter().all(|&x| x > 0 && x.is_multiple_of(16));
         let Some(subgroup) = limits.subgroup else { return false };
-        limits.cooperative
+        cooperative::IS_POSSIBLE
+            && limits.cooperative
             && sixteens
             && self.m.is_multiple_of(self.subgroup_m)
             && self.n.is_multiple_of(self.subgroup_n)

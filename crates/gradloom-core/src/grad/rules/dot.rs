@@ -1,6 +1,7 @@
 //! The generalised matrix product: each operand's cotangent is a product of `g` with the other operand.
 
 use super::{Rule, Site, both};
+use crate::collections::sort;
 use crate::ir::{Builder, DotAxes, ValueId, inverse_permutation};
 use std::ops::Range;
 
@@ -50,7 +51,7 @@ fn cotangent(b: &mut Builder<'_>, g: ValueId, target: &Side<'_>, other: &Side<'_
     let free_of_other: Vec<_> = other.free_in_g.clone().collect();
     // What a product leaves of `other` are its contracted axes in ascending order; each is paired with one of `target`.
     let mut pairs: Vec<_> = other.contract.iter().zip(target.contract).collect();
-    pairs.sort_unstable();
+    sort(&mut pairs);
     let contracted: Vec<_> = pairs.into_iter().map(|(_, &axis)| axis).collect();
 
     // The axes of `target` in the order in which a product gives them. The product that needs no permutation is better.

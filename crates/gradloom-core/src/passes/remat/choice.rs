@@ -9,8 +9,8 @@
 
 use super::cost::{is_expensive, operations};
 use super::live::{Forward, is_constant};
+use crate::collections::IdSet;
 use crate::ir::OpId;
-use std::collections::HashSet;
 
 /// What is kept rather than computed again has at most this share of the bytes that it helps to save.
 const SMALL: f64 = 1.0 / 16.0;
@@ -27,7 +27,7 @@ struct Chain {
 
 /// The sets in the order in which to add them.
 pub(super) fn order(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
-    let mut choice = Choice { forward, kept: forward.kept(), chosen: HashSet::new() };
+    let mut choice = Choice { forward, kept: forward.kept(), chosen: IdSet::new() };
     let mut sets = Vec::new();
     for expensive in [false, true] {
         while let Some(chain) = choice.cheapest(expensive) {
@@ -45,9 +45,9 @@ pub(super) fn order(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
 struct Choice<'f, 'g> {
     forward: &'f Forward<'g>,
     /// Ops whose results stay alive until the backward pass reads them.
-    kept: HashSet<OpId>,
+    kept: IdSet<OpId>,
     /// Ops to compute again.
-    chosen: HashSet<OpId>,
+    chosen: IdSet<OpId>,
 }
 
 impl Choice<'_, '_> {
@@ -67,7 +67,7 @@ impl Choice<'_, '_> {
         }
         let bytes = forward.bytes(op);
         let (mut ops, mut kept) = (vec![op], Vec::new());
-        let mut seen = HashSet::from([op]);
+        let mut seen = IdSet::from([op]);
         let (mut cost, mut saved, mut next) = (0.0, bytes, 0);
         while let Some(&op) = ops.get(next) {
             next += 1;

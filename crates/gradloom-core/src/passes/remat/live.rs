@@ -3,8 +3,8 @@
 //! In: a graph without block ops and the last op of its forward pass. Out: [`Forward`]. Views own no bytes: a reader of a
 //! view reads the op behind it, its source.
 
+use crate::collections::IdSet;
 use crate::ir::{Definition, Graph, Id, Op, OpId, OpKind, ValueId};
-use std::collections::HashSet;
 
 /// The ops of a graph, with where the forward pass ends.
 pub(super) struct Forward<'g> {
@@ -14,7 +14,7 @@ pub(super) struct Forward<'g> {
     /// Position of the op that ends the forward pass.
     end: usize,
     /// Ops whose results are read by name or persist.
-    pinned: HashSet<OpId>,
+    pinned: IdSet<OpId>,
 }
 
 impl<'g> Forward<'g> {
@@ -24,7 +24,7 @@ impl<'g> Forward<'g> {
         for (i, (id, _)) in graph.entry_ops().enumerate() {
             position[id.index()] = i;
         }
-        let mut forward = Self { graph, position, end: 0, pinned: HashSet::new() };
+        let mut forward = Self { graph, position, end: 0, pinned: IdSet::new() };
         forward.end = forward.position[forward.definition(last).index()];
         let read = graph.outputs.iter().map(|o| o.value).chain(graph.guards.iter().map(|g| g.value));
         let next = graph.updates.iter().flat_map(|u| u.region.iter().flatten().copied().chain([u.value]));
@@ -80,7 +80,7 @@ impl<'g> Forward<'g> {
     }
 
     /// The ops of the forward pass that own bytes which are read later.
-    pub(super) fn kept(&self) -> HashSet<OpId> {
+    pub(super) fn kept(&self) -> IdSet<OpId> {
         let late = self.graph.entry_ops().filter(|(id, op)| self.is_late(*id) && !op.kind.is_view());
         let read = late.flat_map(|(_, op)| self.reads(op));
         read.chain(self.pinned.iter().copied()).filter(|&op| !self.is_late(op)).collect()

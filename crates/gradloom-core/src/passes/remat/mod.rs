@@ -11,11 +11,11 @@ mod cost;
 mod live;
 mod rewrite;
 
+use crate::collections::IdSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, ValueId};
 use crate::plan::{Plan, report};
 use live::Forward;
-use std::collections::HashSet;
 
 /// How many numbers of given-up values are planned before the search narrows down.
 const PROBES: usize = 16;
@@ -28,7 +28,7 @@ pub fn candidates(graph: &Graph, last: ValueId) -> Vec<Vec<OpId>> {
 
 /// The graph in which everything after the forward pass reads copies of what the `chosen` ops compute. They must be some first
 /// sets of [`candidates`], together.
-pub fn recompute(graph: &Graph, last: ValueId, chosen: &HashSet<OpId>) -> Graph {
+pub fn recompute(graph: &Graph, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
     rewrite::rewrite(&Forward::new(graph, last), last, chosen)
 }
 
@@ -50,7 +50,7 @@ pub fn fit(
     let forward = Forward::new(graph, last);
     let sets = choice::order(&forward);
     let mut attempt = |count: usize| -> Result<(Graph, Plan)> {
-        let chosen: HashSet<OpId> = sets[..count].iter().flatten().copied().collect();
+        let chosen: IdSet<OpId> = sets[..count].iter().flatten().copied().collect();
         let graph = rewrite::rewrite(&forward, last, &chosen);
         let plan = plan(&graph)?;
         Ok((graph, plan))

@@ -5,24 +5,19 @@
 //! [`OpKind::Barrier`], so that no pass merges it with the original.
 
 use super::live::{Forward, is_constant};
+use crate::collections::{IdMap, IdSet, sort_by_key};
 use crate::ir::{Builder, Graph, Id, OpId, OpKind, ValueId};
 use crate::passes::dce::dce;
-use std::collections::{HashMap, HashSet};
 
 /// Lets all ops after the forward pass read copies of the `chosen` ops' results. `last` ends the forward pass.
-pub(super) fn rewrite(forward: &Forward<'_>, last: ValueId, chosen: &HashSet<OpId>) -> Graph {
+pub(super) fn rewrite(forward: &Forward<'_>, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
     let mut graph = forward.graph.clone();
     graph.cursor = graph.entry;
     let entry = graph.entry;
     let old = std::mem::take(&mut graph.blocks[entry].ops);
     let repeated = with_views(forward, &old, chosen);
-    let mut copies = Copies {
-        forward,
-        repeated,
-        values: HashMap::new(),
-        barriers: HashMap::new(),
-        products: [last, last],
-    };
+    let mut copies =
+        Copies { forward, repeated, values: IdMap::new(), barriers: IdMap::new(), products: [last, last] };
     for id in old {
         if forward.is_late(id) {
             for i in 0..forward.graph.ops[id].operands.len() {
@@ -40,7 +35,7 @@ pub(super) fn rewrite(forward: &Forward<'_>, last: ValueId, chosen: &HashSet<OpI
 }
 
 /// The chosen ops, and the views of what they compute.
-fn with_views(forward: &Forward<'_>, ops: &[OpId], chosen: &HashSet<OpId>) -> Vec<bool> {
+fn with_views(forward: &Forward<'_>, ops: &[OpId], chosen: &IdSet<OpId>) -> Vec<bool> {
     let mut repeated = vec![false; forward.graph.ops.len()];
     for &id in ops.iter().filter(|&&id| !forward.is_late(id)) {
         let op = &forward.graph.ops[id];
@@ -55,9 +50,9 @@ struct Copies<'f, 'g> {
     /// Which ops are computed again, by id.
     repeated: Vec<bool>,
     /// The copy of each value that has one.
-    values: HashMap<ValueId, ValueId>,
+    values: IdMap<ValueId, ValueId>,
     /// What copies read instead of a value that is kept.
-    barriers: HashMap<ValueId, ValueId>,
+    barriers: IdMap<ValueId, ValueId>,
     /// Results of the last two products of the backward pass. Copies wait for the earlier one: the later may be what their reader
     /// reads, too, and could not be fused with it if they had to come between.
     products: [ValueId; 2],
@@ -66,7 +61,7 @@ struct Copies<'f, 'g> {
 impl Copies<'_, '_> {
     /// Appends the copy of a value and of what it is computed from, as far as that is computed again and not there yet.
     fn make(&mut self, graph: &mut Graph, value: ValueId) {
-        let mut needed: HashSet<OpId> = HashSet::new();
+        let mut needed: IdSet<OpId> = IdSet::new();
         let mut waiting = vec![value];
         while let Some(value) = waiting.pop() {
             let id = self.forward.definition(value);
@@ -74,8 +69,8 @@ impl Copies<'_, '_> {
                 waiting.extend(&self.forward.graph.ops[id].operands);
             }
         }
-        let mut needed: Vec<OpId> = needed.into_iter().collect();
-        needed.sort_by_key(|&id| self.forward.position(id));
+        let mut needed: Vec<OpId> = needed.iter().copied().collect();
+        sort_by_key(&mut needed, |&id| self.forward.position(id));
         for id in needed {
             let op = &self.forward.graph.ops[id];
             let mut builder = Builder::new(graph, op.origin);
@@ -95,6 +90,6 @@ impl Copies<'_, '_> {
             return operand;
         }
         let after = self.products[0];
-        *self.barriers.entry(operand).or_insert_with(|| builder.op(OpKind::Barrier, &[operand, after]))
+        *self.barriers.get_or_insert_with(operand, || builder.op(OpKind::Barrier, &[operand, after]))
     }
 }

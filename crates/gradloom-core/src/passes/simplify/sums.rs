@@ -3,6 +3,7 @@
 use super::super::rewriter::Candidate;
 use super::super::splat_of;
 use super::{definition, emit};
+use crate::collections::sort_by_key;
 use crate::ir::{BinaryOp, Builder, Id, Number, OpKind, ValueId};
 
 /// `pad(a) + pad(b) + ..` with zeros, where the parts do not overlap and together fill one axis: `concat(a, b, ..)`.
@@ -56,7 +57,7 @@ fn collect_summands(b: &Builder<'_>, value: ValueId, summands: &mut Vec<ValueId>
 /// The summands that are padded along `axis` alone, in order, if together they fill the axis exactly.
 fn parts_along(b: &Builder<'_>, axis: usize, summands: &[ValueId]) -> Option<Vec<Part>> {
     let mut parts: Vec<Part> = summands.iter().filter_map(|&s| part_along(b, axis, s)).collect();
-    parts.sort_by_key(|part| part.from);
+    sort_by_key(&mut parts, |part| part.from);
     let extent = b.graph.ty(summands[0]).shape[axis];
     let mut reached = 0;
     for part in &parts {

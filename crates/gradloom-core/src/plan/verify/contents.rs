@@ -2,10 +2,10 @@
 
 use super::super::{Buffer, Plan, Region, Role};
 use super::broken;
+use crate::collections::{IdMap, SortedMap, sort_by_key};
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::{Access, Kernel, Launch, Phase};
-use std::collections::{BTreeMap, HashMap};
 
 /// What a stretch of bytes holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) enum Content {
 pub(super) struct Contents<'p> {
     plan: &'p Plan,
     /// Disjoint stretches: region and first byte to end and content.
-    stretches: BTreeMap<(Region, usize), (usize, Content)>,
+    stretches: SortedMap<(Region, usize), (usize, Content)>,
 }
 
 /// Runs through all launches.
@@ -28,7 +28,7 @@ pub(super) struct Contents<'p> {
 /// # Errors
 /// When something that is read is not there (any more), or a launch writes where it still reads.
 pub(super) fn replay(plan: &Plan) -> Result<Contents<'_>> {
-    let mut contents = Contents { plan, stretches: BTreeMap::new() };
+    let mut contents = Contents { plan, stretches: SortedMap::new() };
     for buffer in &plan.buffers {
         if !buffer.role.exists_before() || buffer.role == Role::Hoisted {
             continue;
@@ -77,13 +77,10 @@ impl Contents<'_> {
         }
         let (region, start, end) = (buffer.region, buffer.offset, buffer.offset + buffer.bytes);
         let mut before = None;
-        while let Some((&at, &(other_end, other))) =
-            self.stretches.range((region, 0)..(region, end)).next_back()
-        {
-            if other_end <= start {
-                break;
-            }
-            self.stretches.remove(&at);
+        let shares = |other: &(Region, usize), (other_end, _): &(usize, Content)| {
+            other.0 == region && *other_end > start
+        };
+        while let Some((_, (_, other))) = self.stretches.take_before(&(region, end), shares) {
             before = Some(other);
         }
         self.stretches.insert((region, start), (end, content));
@@ -112,7 +109,7 @@ impl Contents<'_> {
     fn check_operands_kept(&self, launch: &Launch, name: &str) -> Result<()> {
         let mut operands: Vec<&Buffer> = launch.reads.iter().map(|read| self.buffer(read.buffer)).collect();
         operands.retain(|buffer| buffer.bytes > 0);
-        operands.sort_unstable_by_key(|buffer| (buffer.region, buffer.offset));
+        sort_by_key(&mut operands, |buffer| (buffer.region, buffer.offset));
         operands.dedup_by_key(|buffer| buffer.value);
         for (w, write) in launch.writes.iter().enumerate() {
             let to = self.buffer(write.buffer);
@@ -135,7 +132,7 @@ impl Contents<'_> {
         let mut results: Vec<(&Buffer, &Access)> =
             launch.writes.iter().map(|write| (self.buffer(write.buffer), write)).collect();
         results.retain(|(buffer, _)| buffer.bytes > 0);
-        results.sort_by_key(|(buffer, _)| (buffer.region, buffer.offset));
+        sort_by_key(&mut results, |(buffer, _)| (buffer.region, buffer.offset));
         for (i, (buffer, write)) in results.iter().enumerate() {
             for (other, also) in results[i + 1..].iter().take_while(|(other, _)| overlap(other, buffer)) {
                 if other.value != buffer.value || !also.layout.is_disjoint(&write.layout) {
@@ -153,9 +150,9 @@ impl Contents<'_> {
         }
         self.check_operands_kept(launch, name)?;
         self.check_results_apart(launch, name)?;
-        let mut elements: HashMap<ValueId, usize> = HashMap::new();
+        let mut elements: IdMap<ValueId, usize> = IdMap::new();
         for write in &launch.writes {
-            *elements.entry(write.buffer).or_default() += write.layout.shape.elements();
+            *elements.get_or_insert_with(write.buffer, || 0) += write.layout.shape.elements();
         }
         for write in &launch.writes {
             let to = self.buffer(write.buffer).clone();

@@ -113,6 +113,7 @@ pub(super) enum Stream {
 
 /// What a pass fetches on the way.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) struct Fetched {
     pub(super) stream: Stream,
     /// Rows from the ones that the pass is at.

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Builds the npm package and runs its tests: without a browser, and in a headless Chromium with WebGPU in software. Called by test.sh.
+# Where Node.js, the package registry or Chromium cannot be had, it says what was left out, and fails only if GRADLOOM_NEEDS_WEB is set.
+set -euo pipefail
+cd "$(dirname "$0")/../web"
+
+without() {
+  echo "left out: $*" >&2
+  [ -z "${GRADLOOM_NEEDS_WEB:-}" ] || exit 1
+  exit 0
+}
+
+if ! command -v npm >/dev/null && command -v apt-get >/dev/null; then
+  sudo=$([ "$(id -u)" = 0 ] || echo sudo)
+  { $sudo apt-get update -q && $sudo apt-get install -y -q --no-install-recommends nodejs npm; } || true
+fi
+command -v npm >/dev/null || without "the tests of the npm package, as there is no Node.js"
+rustup target list --installed | grep -q wasm32-unknown-unknown || rustup target add wasm32-unknown-unknown ||
+  without "the tests of the npm package, as Rust's wasm32-unknown-unknown is not there"
+npm ci --no-audit --no-fund --loglevel=error || without "the tests of the npm package, as its tools could not be downloaded"
+
+npm run wasm
+npm run build
+npm run check
+npm test
+chromium=${CHROMIUM:-/usr/bin/chromium}
+[ -x "$chromium" ] || without "the tests in a browser, as there is no $chromium"
+CHROMIUM="$chromium" npm run test:browser

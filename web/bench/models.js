@@ -1,0 +1,80 @@
+// The two models that gradloom and tensorgrad are timed on, as tensorgrad's samples have them: a sine fitted by an MLP, and sums of two digits by a
+// transformer. In: the package. Out: what `compile` takes, and a batch.
+
+/** 1-64-64-1, ReLU, batch 256, Adam. */
+export function sine(g) {
+  const BATCH = 256;
+  class Mlp extends g.Module {
+    l1 = new g.Linear(1, 64, { init: g.init.fanIn() });
+    l2 = new g.Linear(64, 64, { init: g.init.fanIn() });
+    l3 = new g.Linear(64, 1, { init: g.init.fanIn() });
+  }
+  const forward = (m, { x }) => m.l3.fwd(g.relu(m.l2.fwd(g.relu(m.l1.fwd(x)))));
+  const x = Float32Array.from({ length: BATCH }, (_, i) => (i / (BATCH - 1) * 2 - 1) * Math.PI);
+  return {
+    spec: {
+      model: new Mlp(), seed: 1,
+      loss: (m, { x, y }) => g.mean(g.square(g.sub(forward(m, { x }), y))),
+      inputs: { x: [BATCH, 1], y: [BATCH, 1] },
+      optimizer: { kind: 'adam', lr: 0.005 },
+    },
+    batch: { x, y: x.map(Math.sin) },
+  };
+}
+
+const VOCABULARY = 12;
+const TIME = 8;
+// Characters are 0-9, + and =; the sum's digits are the last three of nine characters.
+const MASK = Float32Array.from([0, 0, 0, 0, 0, 1, 1, 1]);
+
+/** 3 layers of width 64, 4 heads, batch 128, AdamW with a linear schedule, clipped. */
+export function addition(g) {
+  const [BATCH, WIDTH, HEADS, LAYERS] = [128, 64, 4, 3];
+  class Block extends g.Module {
+    ln1 = new g.LayerNorm(WIDTH);
+    query = new g.Linear(WIDTH, WIDTH, { bias: false });
+    key = new g.Linear(WIDTH, WIDTH, { bias: false });
+    value = new g.Linear(WIDTH, WIDTH, { bias: false });
+    output = new g.Linear(WIDTH, WIDTH, { bias: false });
+    ln2 = new g.LayerNorm(WIDTH);
+    up = new g.Linear(WIDTH, 4 * WIDTH);
+    down = new g.Linear(4 * WIDTH, WIDTH);
+    fwd(x) {
+      const normal = this.ln1.fwd(x);
+      const [q, k, v] = [this.query, this.key, this.value].map((linear) => g.splitHeads(linear.fwd(normal), HEADS));
+      const y = x.add(this.output.fwd(g.mergeHeads(g.attention(q, k, v, { causal: true }))));
+      return y.add(this.down.fwd(g.relu(this.up.fwd(this.ln2.fwd(y)))));
+    }
+  }
+  class Transformer extends g.Module {
+    tokens = new g.Embedding(VOCABULARY, WIDTH);
+    positions = new g.Embedding(TIME + 1, WIDTH);
+    blocks = Array.from({ length: LAYERS }, () => new Block());
+    norm = new g.LayerNorm(WIDTH);
+    fwd(ids) {
+      let x = this.tokens.fwd(ids).add(g.narrow(this.positions.W, 0, 0, TIME));
+      for (const block of this.blocks) x = block.fwd(x);
+      return g.matmul(this.norm.fwd(x), g.swapAxes(this.tokens.W, 0, 1));
+    }
+  }
+  const ids = new Int32Array(BATCH * TIME);
+  const targets = new Int32Array(BATCH * TIME);
+  for (let row = 0; row < BATCH; row++) {
+    const [a, b] = [(row * 37) % 100, (row * 59 + 13) % 100];
+    const text = `${String(a).padStart(2, '0')}+${String(b).padStart(2, '0')}=${String(a + b).padStart(3, '0')}`;
+    const codes = [...text].map((c) => '0123456789+='.indexOf(c));
+    ids.set(codes.slice(0, TIME), row * TIME);
+    targets.set(codes.slice(1), row * TIME);
+  }
+  return {
+    spec: {
+      model: new Transformer(), seed: 1,
+      loss: (m, { ids, targets, mask }) =>
+        g.sum(g.crossEntropy(m.fwd(ids), targets, { reduction: 'none' }).mul(mask)).mul(1 / (BATCH * 3)),
+      inputs: { ids: { shape: [BATCH, TIME], dtype: 'i32' }, targets: { shape: [BATCH, TIME], dtype: 'i32' }, mask: [TIME] },
+      optimizer: { kind: 'adamw', lr: g.lr.linear({ peak: 0.005, final: 0.0005, steps: 1500 }), weightDecay: 0.01, clipGradNorm: 1 },
+      memoryBudget: 14_000_000,
+    },
+    batch: { ids, targets, mask: MASK },
+  };
+}
