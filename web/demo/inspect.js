@@ -2,6 +2,7 @@
 // it is asked for only while the panel can be seen, once for each compiled program, and only the tab that is open is built.
 
 import { el } from './dom.js';
+import { showError } from './errors.js';
 import { kernels } from './kernels.js';
 import { memory } from './memory.js';
 
@@ -62,10 +63,14 @@ export class Inspector {
     const session = this.#session();
     if (this.#shown || !session?.train) return;
     const asked = ++this.#asked;
-    const inspection = await session.train.inspect().catch(() => null);
-    if (!inspection || asked !== this.#asked) return;
-    this.#shown = { inspection, session };
-    this.#build();
+    try {
+      const inspection = await session.train.inspect();
+      if (asked !== this.#asked) return;
+      this.#shown = { inspection, session };
+      this.#build();
+    } catch (thrown) {
+      if (asked === this.#asked) showError(this.#panel, thrown);
+    }
   }
 
   #choose(id) {
@@ -109,6 +114,6 @@ function graph({ inspection }) {
   show('passes');
   return el('div', {},
     el('fieldset', { class: 'row choices' }, el('legend', { class: 'hidden' }, 'Which graph'),
-      option('passes', 'After the passes: forward, backward, optimizer', true), option('graph', 'As it was traced', false)),
+      option('passes', 'With backward and optimizer, after the passes', true), option('graph', 'As it was traced', false)),
     text);
 }
