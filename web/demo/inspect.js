@@ -2,6 +2,7 @@
 // it is asked for only while the panel can be seen, once for each compiled program, and only the tab that is open is built.
 
 import { el } from './dom.js';
+import { showError } from './errors.js';
 import { kernels } from './kernels.js';
 import { memory } from './memory.js';
 
@@ -62,10 +63,14 @@ export class Inspector {
     const session = this.#session();
     if (this.#shown || !session?.train) return;
     const asked = ++this.#asked;
-    const inspection = await session.train.inspect().catch(() => null);
-    if (!inspection || asked !== this.#asked) return;
-    this.#shown = { inspection, session };
-    this.#build();
+    try {
+      const inspection = await session.train.inspect();
+      if (asked !== this.#asked) return;
+      this.#shown = { inspection, session };
+      this.#build();
+    } catch (thrown) {
+      if (asked === this.#asked) showError(this.#panel, thrown);
+    }
   }
 
   #choose(id) {
@@ -95,7 +100,7 @@ function counts({ inspection, session }) {
     item('Launches', many(c.launches), 'fused operations of a step'),
     item('Dispatches', many(c.dispatches), c.passes > 0 ? `${c.passes} pass, ${c.submits} submit a step` : 'no GPU: loops on the CPU'),
     item('Pipelines', many(c.pipelines), `${all.length} kernels`),
-    item('Memory', bytes(c.bytes), `parameters and optimizer ${bytes(c.store)}`),
+    item('Memory', bytes(c.bytes), `${bytes(c.store)} of it parameters and optimizer`),
     item('Arithmetic', `${(inspection.plan.totals.flops / 1e6).toFixed(1)} M`, 'operations of a step'),
     item('Compiled in', time(timing.compile), 'worker, tracing, passes, shaders'),
     item('First step', time(timing.first), `seed ${train.seed}`));
@@ -109,6 +114,6 @@ function graph({ inspection }) {
   show('passes');
   return el('div', {},
     el('fieldset', { class: 'row choices' }, el('legend', { class: 'hidden' }, 'Which graph'),
-      option('passes', 'After the passes: forward, backward, optimizer', true), option('graph', 'As it was traced', false)),
+      option('passes', 'With backward and optimizer, after the passes', true), option('graph', 'As it was traced', false)),
     text);
 }

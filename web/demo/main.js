@@ -79,7 +79,7 @@ async function showDevice() {
   const status = await webgpu;
   if (train && train !== session.train) return;
   if (train) {
-    const why = train.device === 'cpu' && !status.ok ? ` (${status.message})` : '';
+    const why = train.device === 'cpu' && !status.ok ? ` (${status.message})` : status.ok && status.software ? ' (software)' : '';
     tell(train.device, `${train.device === 'webgpu' ? 'WebGPU' : 'CPU'} · ${train.deviceName}${why}`);
   } else if (options.device === 'cpu') {
     tell('cpu', 'CPU, as chosen');
@@ -192,4 +192,9 @@ $('lr').addEventListener('input', () => {
 });
 
 themes($('theme'));
+// On a phone the picker is wider than the screen.
+{
+  const chosen = $('picker').querySelector(':checked').parentElement;
+  $('picker').scrollLeft = chosen.offsetLeft - $('picker').offsetLeft - 24;
+}
 open(Sample);

@@ -60,11 +60,32 @@ export function memory({ plan }, bytes) {
     over = null;
     request();
   });
+  // Long for a large model: written when somebody opens it.
+  const pre = el('pre', { class: 'code tall', tabIndex: 0, 'aria-label': 'The plan' });
+  const text = el('details', { ontoggle: () => { pre.textContent ||= planText(plan); } }, el('summary', {}, 'The plan as text'), pre);
   return el('div', { class: 'memory' },
     el('div', { class: 'stack', 'aria-hidden': 'true' },
       part(sums.get('parameter'), 'role-a', 'parameters'), part(sums.get('state'), 'role-b', 'optimizer'), part(totals.step, 'role-c', 'a step')),
     el('ul', { class: 'roles' }, bars),
     el('p', { class: 'small' }, `${step.length} values of a step, ${bytes(shared)} together, share ${bytes(totals.step)}: a place is used again as soon as its value is dead.`),
     canvas, tip,
-    el('details', {}, el('summary', {}, 'The plan as JSON'), el('pre', { class: 'code tall', tabIndex: 0 }, JSON.stringify(plan, null, 1))));
+    text);
 }
+
+/** Every launch with what it reads and writes, then every value, the largest first. */
+function planText({ totals, launches, buffers }) {
+  const { store, constants, step, workspace, peak } = totals;
+  const place = (name) => name.replace(/ at https?:.*\/([^/]+:\d+):\d+$/, ' at $1');
+  const used = ({ buffer }) => `${buffers[buffer].value} @${buffers[buffer].region}+${buffers[buffer].offset}`;
+  const column = (value, width) => String(value).padStart(width);
+  const valueLine = ({ bytes, region, offset, first, last, role, dtype, shape, name }) =>
+    `${column(bytes, 10)}  ${`${region}+${offset}`.padEnd(16)}${column(first, 4)}..${String(last).padEnd(5)} ${role.padEnd(10)} ${dtype}[${shape.join(', ')}] ${place(name)}`;
+  return [
+    `${launches.length} launches; peak ${peak} bytes = store ${store} + constants ${constants} + step ${step} + workspace ${workspace}`, '',
+    ...launches.map(({ name, phase, reads, writes }, i) =>
+      `${column(i, 5)} ${phase.padEnd(8)} ${name}: ${reads.map(used).join(', ')} -> ${writes.map(used).join(', ')}`), '',
+    '     bytes  place           launches   role       value',
+    ...[...buffers].sort((a, b) => b.bytes - a.bytes).map(valueLine),
+  ].join('\n');
+}
+

@@ -58,9 +58,9 @@ export class Session {
     const { model, loss, inputs } = this.#sample.program(settings);
     const begin = performance.now();
     const train = await compile({ model, loss, inputs, optimizer: this.#optimizer(), seed: this.#options.seed, device: this.#options.device });
+    this.timing = { compile: performance.now() - begin, first: NaN };
     try {
       const infer = await train.attach(this.#sample.forward(settings));
-      this.timing = { compile: performance.now() - begin, first: NaN };
       return { train, infer };
     } catch (thrown) {
       await train.destroy();
@@ -112,7 +112,8 @@ export class Session {
     this.#turn++;
     this.#set('paused');
     await this.#loop;
-    await this.refresh();
+    // Meanwhile the visitor may have gone on.
+    if (this.state === 'paused') await this.refresh();
   }
 
   /** Initial values again; it stays compiled. */
@@ -122,6 +123,8 @@ export class Session {
 
   async #reset() {
     await this.pause();
+    // Steps that were on their way when it was paused have to arrive first.
+    await this.#loop;
     try {
       await this.train?.reset();
       await this.train?.setLR(this.#options.lr);
@@ -161,6 +164,7 @@ export class Session {
     try {
       if (inputs) {
         if (going) await this.pause();
+        await this.#loop;
         this.#set('compiling');
         const kept = await this.train.downloadState();
         const made = await this.#compile(settings);

@@ -92,7 +92,8 @@ test('what is running: counts, kernels with WGSL, memory, graph; by keyboard', a
   await page.keyboard.press('Escape');
   await page.click('#tab-memory');
   assert.match(await page.textContent('.roles'), /parameters.*optimizer.*temporaries/s);
-  assert.match(await page.textContent('.memory details pre'), /launches; peak/);
+  await page.click('.memory summary');
+  await page.waitForFunction(() => /launches; peak/.test(document.querySelector('.memory details pre').textContent));
   await picture('memory', { fullPage: true });
   await page.click('#tab-graph');
   assert.match(await page.textContent('#inspect-panel pre'), /= dot /);
