@@ -70,6 +70,11 @@ impl<'a> Arguments<'a> {
         usize::try_from(number).map_err(|_| error())
     }
 
+    /// A number of bytes or of invocations that a device grants: more than this module can count is as much as it can count.
+    pub(crate) fn granted(&mut self) -> Result<usize> {
+        Ok(self.number()?.clamp(0.0, f64::from(u32::MAX)) as usize)
+    }
+
     pub(crate) fn bool(&mut self) -> Result<bool> {
         Ok(self.number()? != 0.0)
     }
@@ -102,9 +107,10 @@ impl<'a> Arguments<'a> {
     fn optional_tensor(&mut self) -> Result<Option<Tensor>> {
         match self.integer()? {
             -1 => Ok(None),
-            id => Ok(Some(
-                self.commands.tensor(id as usize).ok_or_else(|| self.misuse("there is no such tensor"))?,
-            )),
+            id => {
+                let tensor = usize::try_from(id).ok().and_then(|id| self.commands.tensor(id));
+                Ok(Some(tensor.ok_or_else(|| self.misuse("there is no such tensor"))?))
+            }
         }
     }
 
@@ -129,7 +135,7 @@ impl<'a> Arguments<'a> {
     }
 
     pub(crate) fn axes(&mut self) -> Result<Vec<isize>> {
-        self.list(|this| Ok(this.integer()? as isize))
+        self.list(|this| this.integer()?.try_into().map_err(|_| this.out_of_range()))
     }
 
     pub(crate) fn shape(&mut self) -> Result<Shape> {

@@ -112,15 +112,16 @@ impl Sessions {
     /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding, workgroups along an axis, bytes of a buffer,
     /// whether it is software.
     pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
+        let mut granted = || arguments.granted();
         let limits = Limits {
-            invocations: arguments.index()? as u32,
-            workgroup_memory: arguments.index()? as u32,
-            storage_buffers: arguments.index()?,
-            binding_bytes: arguments.index()?,
-            workgroups: arguments.index()? as u32,
+            invocations: granted()? as u32,
+            workgroup_memory: granted()? as u32,
+            storage_buffers: granted()?,
+            binding_bytes: granted()?,
+            workgroups: granted()? as u32,
             ..Limits::portable()
         };
-        let buffer_bytes = arguments.index()?;
+        let buffer_bytes = granted()?;
         let software = arguments.bool()?;
         self.limits = Some((Limits { software, ..limits }, buffer_bytes));
         Ok(0)
