@@ -92,7 +92,7 @@ test('what is running: counts, kernels with WGSL, memory, graph; by keyboard', a
   await page.keyboard.press('Escape');
   await page.click('#tab-memory');
   assert.match(await page.textContent('.roles'), /parameters.*optimizer.*temporaries/s);
-  assert.match(await page.textContent('.memory details pre'), /launches; peak/);
+  assert.match(await page.textContent('.memory details pre'), /"peak": \d+.*"launches"/s);
   await picture('memory', { fullPage: true });
   await page.click('#tab-graph');
   assert.match(await page.textContent('#inspect-panel pre'), /= dot /);
