@@ -26,3 +26,4 @@ npm test
 chromium=${CHROMIUM:-/usr/bin/chromium}
 [ -x "$chromium" ] || without "the tests in a browser, as there is no $chromium"
 CHROMIUM="$chromium" npm run test:browser
+CHROMIUM="$chromium" npm run test:package

@@ -1,5 +1,6 @@
 // Builds dist/. In: src, and the wasm modules that wasm.mjs leaves in target/web (or the folder given by --wasm). Out:
-// index.js and worker.js, minified; types; the modules after wasm-opt; the sizes of all, checked against the budget.
+// index.js and worker.js, minified; types; the modules after wasm-opt; the sizes of all, checked against the budget. The licenses of the repository
+// are copied beside dist/, where npm packs them.
 // Options: --wasm FOLDER, --without-wasm (face and types only), --no-opt (skips wasm-opt, for quick turns).
 
 import { execFileSync } from 'node:child_process';
@@ -23,6 +24,7 @@ const node = (...words) => execFileSync(process.execPath, words, { cwd: at('.'),
 node('generate.mjs');
 rmSync(at('dist'), { recursive: true, force: true });
 mkdirSync(at('dist'));
+for (const name of ['LICENSE-APACHE', 'LICENSE-MIT']) copyFileSync(at(`../${name}`), at(name));
 node('node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json');
 await build({
   entryPoints: [at('src/index.ts'), at('src/worker.ts')], outdir: at('dist'),

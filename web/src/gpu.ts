@@ -392,8 +392,10 @@ export class Gpu {
       try {
         await staging.mapAsync(READ);
       } catch (thrown) {
-        throw this.#lost ?? this.#fault ?? fail(this.#destroyed || !this.#programs.has(ticket.program) ? 'aborted' : 'device',
+        const ours = this.#destroyed || !this.#programs.has(ticket.program);
+        const error = this.#fault ?? fail(ours ? 'aborted' : 'device',
           `the results could not be read: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+        throw ours ? error : await this.#lostOr(error);
       }
       try {
         if (!this.#fault) use(new Uint8Array(staging.getMappedRange()));
@@ -408,6 +410,11 @@ export class Gpu {
     const fault = this.#fault;
     this.#fault = null;
     if (fault) throw fault;
+  }
+
+  /** Why a mapping failed: a device that is lost rejects its mappings first, and says that it is lost a moment later. */
+  #lostOr(error: GradloomError): Promise<GradloomError> {
+    return Promise.race([this.lost, new Promise<GradloomError>((resolve) => setTimeout(() => resolve(error), 100))]);
   }
 
   /** Settles when all that was submitted is done. */
@@ -432,8 +439,8 @@ export class Gpu {
         if (bytes > 0) encoder.copyBufferToBuffer(this.#buffer(buffer), at, staging, starts[i]!, Math.ceil(bytes / 4) * 4);
       });
       this.device.queue.submit([encoder.finish()]);
-      await staging.mapAsync(READ).catch((thrown: unknown) => {
-        throw this.#lost ?? fail('device', `the parameters could not be read: ${String(thrown)}`);
+      await staging.mapAsync(READ).catch(async (thrown: unknown) => {
+        throw await this.#lostOr(fail('device', `the parameters could not be read: ${String(thrown)}`));
       });
       const mapped = staging.getMappedRange();
       return list.map(({ bytes }, i) => mapped.slice(starts[i]!, starts[i]! + bytes));

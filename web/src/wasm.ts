@@ -95,12 +95,15 @@ export async function loadModule(source: WasmSource): Promise<WebAssembly.Module
   const response = await fetch(source).catch((cause: unknown) => {
     throw fail('network', `could not fetch ${source}: ${cause instanceof Error ? cause.message : cause}`);
   });
-  if (!response.ok) {
-    throw fail('network', `could not fetch ${source}: status ${response.status}`,
-      'serve gradloom.wasm and worker.js beside the script, or give their addresses in `files`');
+  const type = response.headers.get('content-type') ?? '';
+  // Servers of single-page sites answer with their page where a file is missing.
+  if (!response.ok || type.startsWith('text/html')) {
+    throw fail('network', `could not fetch ${source}: ${response.ok ? 'it is a page, not a module' : `status ${response.status}`}`,
+      'serve the .wasm files and worker.js beside the script, or say where they are with configure()',
+      "with Vite 7 or older: optimizeDeps: { exclude: ['gradloom'] }");
   }
   // Streaming wants the right content type, which plain file servers do not always give.
-  if (response.headers.get('content-type')?.startsWith('application/wasm') && WebAssembly.compileStreaming) {
+  if (type.startsWith('application/wasm') && WebAssembly.compileStreaming) {
     return WebAssembly.compileStreaming(response);
   }
   return WebAssembly.compile(await response.arrayBuffer());
@@ -197,8 +200,9 @@ export class Core {
     try {
       return call();
     } catch (thrown) {
+      // Whatever passes through the module leaves it in the middle of something, also what an import threw.
+      this.#dead = this.#panic || (thrown instanceof Error ? thrown.message : String(thrown));
       if (thrown instanceof WebAssembly.RuntimeError) {
-        this.#dead = this.#panic || thrown.message;
         throw fail('internal', `the compiler stopped: ${this.#dead}`,
           'this is a defect of gradloom; please report it with the model that caused it');
       }

@@ -32,13 +32,11 @@ impl Data<'_> {
 
     /// The elements as bytes, in native order.
     pub(crate) fn bytes(&self) -> &[u8] {
-        let (start, bytes) = match self {
-            Data::F32(v) => (v.as_ptr().cast::<u8>(), size_of_val(*v)),
-            Data::I32(v) => (v.as_ptr().cast::<u8>(), size_of_val(*v)),
-            Data::U32(v) => (v.as_ptr().cast::<u8>(), size_of_val(*v)),
-        };
-        // SAFETY: numbers have no padding, and the borrow lasts as long as the data's.
-        unsafe { std::slice::from_raw_parts(start, bytes) }
+        match self {
+            Data::F32(v) => bytes_of(v),
+            Data::I32(v) => bytes_of(v),
+            Data::U32(v) => bytes_of(v),
+        }
     }
 
     /// # Errors
@@ -67,6 +65,18 @@ impl Data<'_> {
         Ok(())
     }
 }
+
+/// Numbers as bytes, in native order.
+pub(crate) fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
+    // SAFETY: numbers have no padding, and the borrow lasts as long as theirs.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}
+
+/// Types of elements that callers pass.
+pub(crate) trait Number {}
+impl Number for f32 {}
+impl Number for i32 {}
+impl Number for u32 {}
 
 /// # Errors
 /// When there is not data for each input, of its dtype and size.

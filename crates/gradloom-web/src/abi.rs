@@ -1,7 +1,8 @@
 //! The functions that a script calls.
 //!
 //! In and out: numbers; bytes by address and length in the module's memory. A function that can fail gives -1, and leaves an error as JSON where
-//! [`output_ptr`] says. Always holds: the module has one thread, so its state is one value.
+//! [`output_ptr`] says. Always holds: the module has one thread, so its state is one value. The names are exported from the module alone: elsewhere, `free` is the
+//! system's.
 
 #![allow(clippy::missing_safety_doc)]
 
@@ -78,7 +79,7 @@ unsafe fn slice<'a, T>(at: *const T, count: usize) -> &'a [T] {
 }
 
 /// Room for bytes, aligned by 8.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
     Box::leak(vec![0_u64; bytes.div_ceil(8)].into_boxed_slice()).as_mut_ptr()
 }
@@ -87,20 +88,20 @@ pub extern "C" fn alloc(bytes: usize) -> *mut u64 {
 ///
 /// # Safety
 /// It is from [`alloc`], of so many bytes.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn free(at: *mut u64, bytes: usize) {
     // SAFETY: the caller says so.
     drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, bytes.div_ceil(8))) });
 }
 
 /// Where the output of the last call is.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn output_ptr() -> *const u8 {
     with(|module| module.output.as_ptr())
 }
 
 /// Bytes of the output.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn output_len() -> usize {
     with(|module| module.output.len())
 }
@@ -109,13 +110,17 @@ pub extern "C" fn output_len() -> usize {
 ///
 /// # Safety
 /// There are so many bytes.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn text(at: *const u8, bytes: usize) -> i32 {
     // SAFETY: the caller says so.
     let text = String::from_utf8_lossy(unsafe { slice(at, bytes) }).into_owned();
     answer(|module| {
-        module.commands.texts.push(text);
-        Ok(module.commands.texts.len() - 1)
+        let texts = &mut module.commands.texts;
+        if let Some(known) = texts.iter().position(|known| *known == text) {
+            return Ok(known);
+        }
+        texts.push(text);
+        Ok(texts.len() - 1)
     })
 }
 
@@ -123,7 +128,7 @@ pub unsafe extern "C" fn text(at: *const u8, bytes: usize) -> i32 {
 ///
 /// # Safety
 /// There are so many bytes.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn blob(at: *const u8, bytes: usize) -> i32 {
     // SAFETY: the caller says so.
     let elements: Arc<[f32]> = unsafe { slice(at, bytes) }
@@ -140,7 +145,7 @@ pub unsafe extern "C" fn blob(at: *const u8, bytes: usize) -> i32 {
 ///
 /// # Safety
 /// There are so many numbers.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn command(code: u32, at: *const f64, count: usize) -> i32 {
     // SAFETY: the caller says so.
     let numbers = unsafe { slice(at, count) };
@@ -148,7 +153,7 @@ pub unsafe extern "C" fn command(code: u32, at: *const f64, count: usize) -> i32
 }
 
 /// Type of a tensor of the open trace: gives its rank; the output is dtype and extents as u32s.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn describe(tensor: usize) -> i32 {
     answer(|module| {
         let tensor = module
@@ -165,13 +170,13 @@ pub extern "C" fn describe(tensor: usize) -> i32 {
 }
 
 /// Forgets texts, blobs, models and traces, but no sessions and programs.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn reset() {
     with(|module| module.commands = Commands::default());
 }
 
 /// Gives back a trace (kind 0), a program (1) or a session (2).
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn release(kind: u32, id: usize) {
     with(|module| match kind {
         0 => drop(module.commands.traces.get_mut(id).map(Option::take)),
@@ -184,7 +189,7 @@ pub extern "C" fn release(kind: u32, id: usize) {
 ///
 /// # Safety
 /// There are so many numbers.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn limits(at: *const f64, count: usize) -> i32 {
     // SAFETY: the caller says so.
     let list = unsafe { slice(at, count) };
@@ -192,14 +197,15 @@ pub unsafe extern "C" fn limits(at: *const f64, count: usize) -> i32 {
 }
 
 /// A session over the current model.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn session(seed_low: u32, seed_high: u32, device: u32) -> i32 {
     let seed = u64::from(seed_low) | u64::from(seed_high) << 32;
     answer(|module| module.sessions.open(&module.commands, seed, device))
 }
 
-fn trace(module: &Module, id: usize) -> Result<crate::commands::Trace> {
-    let trace = module.commands.traces.get(id).and_then(Clone::clone);
+/// Takes a trace: a program is made of it once.
+fn trace(module: &mut Module, id: usize) -> Result<crate::commands::Trace> {
+    let trace = module.commands.traces.get_mut(id).and_then(Option::take);
     trace.ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such trace"))
 }
 
@@ -207,7 +213,7 @@ fn trace(module: &Module, id: usize) -> Result<crate::commands::Trace> {
 ///
 /// # Safety
 /// There are so many numbers.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn train(session: usize, of: usize, at: *const f64, count: usize) -> i32 {
     // SAFETY: the caller says so.
     let list = unsafe { slice(at, count) };
@@ -218,7 +224,7 @@ pub unsafe extern "C" fn train(session: usize, of: usize, at: *const f64, count:
 }
 
 /// Compiles a forward program.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn forward(session: usize, of: usize) -> i32 {
     answer(|module| {
         let trace = trace(module, of)?;
@@ -227,7 +233,7 @@ pub extern "C" fn forward(session: usize, of: usize) -> i32 {
 }
 
 /// The number under which the script knows a program's kernels; -1 without an error if it does not.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn described(program: usize) -> i32 {
     with(|module| module.sessions.described(program)).ok().flatten().map_or(-1, |number| number as i32)
 }
@@ -236,7 +242,7 @@ pub extern "C" fn described(program: usize) -> i32 {
 ///
 /// # Safety
 /// There are so many bytes.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn feed(program: usize, input: usize, at: *const u8, bytes: usize) -> i32 {
     // SAFETY: the caller says so.
     let bytes = unsafe { slice(at, bytes) };
@@ -244,19 +250,19 @@ pub unsafe extern "C" fn feed(program: usize, input: usize, at: *const u8, bytes
 }
 
 /// Queues a step.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn step(program: usize) -> i32 {
     answer(|module| module.sessions.step(program))
 }
 
 /// The same, of a forward program.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn run(program: usize) -> i32 {
     step(program)
 }
 
 /// The ticket of a step's results; -1 if they are there.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn ticket(step: usize) -> i32 {
     with(|module| module.sessions.ticket(step)).ok().flatten().map_or(-1, |ticket| ticket as i32)
 }
@@ -265,7 +271,7 @@ pub extern "C" fn ticket(step: usize) -> i32 {
 ///
 /// # Safety
 /// There are so many bytes.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn deliver(step: usize, at: *const u8, bytes: usize) -> i32 {
     // SAFETY: the caller says so.
     let bytes = unsafe { slice(at, bytes) }.to_vec();
@@ -273,13 +279,13 @@ pub unsafe extern "C" fn deliver(step: usize, at: *const u8, bytes: usize) -> i3
 }
 
 /// What a step left, as JSON.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn result(step: usize) -> i32 {
     tell(|module| module.sessions.result(step))
 }
 
 /// Forgets a step.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn drop_step(step: usize) {
     with(|module| module.sessions.drop_step(step));
 }
@@ -288,7 +294,7 @@ pub extern "C" fn drop_step(step: usize) {
 ///
 /// # Safety
 /// There are so many numbers.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i32 {
     // SAFETY: the caller says so.
     let list = unsafe { slice(at, count) };
@@ -296,19 +302,19 @@ pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i
 }
 
 /// The learning rate of the next step; NaN for a program that does not train.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn lr(program: usize) -> f64 {
     with(|module| module.sessions.lr(program)).unwrap_or(f64::NAN)
 }
 
 /// Steps that a training program was asked for so far; as many as are given, if that is not negative.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn steps(program: usize, set: f64) -> i32 {
     answer(|module| module.sessions.steps(program, set))
 }
 
 /// Where parameters and states are, as JSON.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn store(session: usize) -> i32 {
     tell(|module| module.sessions.store(session))
 }
@@ -317,7 +323,7 @@ pub extern "C" fn store(session: usize) -> i32 {
 ///
 /// # Safety
 /// There are so many triples, and at each address so many bytes.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, count: usize) -> i32 {
     // SAFETY: the caller says so.
     let triples = unsafe { slice(at, 3 * count) };
@@ -335,13 +341,13 @@ pub unsafe extern "C" fn upload(session: usize, strict: u32, at: *const u32, cou
 }
 
 /// Sets parameters or the optimizer back.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn reset_session(session: usize, parameters: u32, optimizer: u32) -> i32 {
     answer(|module| module.sessions.reset(session, parameters != 0, optimizer != 0))
 }
 
 /// Looks at a program: 0 the graph as traced, 1 after the passes, 2 the plan as JSON, 3 kernels as JSON, 4 numbers as JSON.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
     tell(|module| module.sessions.inspect(program, what))
 }
@@ -350,7 +356,7 @@ pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
 ///
 /// # Safety
 /// There are so many bytes.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub unsafe extern "C" fn lose(at: *const u8, bytes: usize) {
     // SAFETY: the caller says so.
     let why = String::from_utf8_lossy(unsafe { slice(at, bytes) });

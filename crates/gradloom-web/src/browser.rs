@@ -45,6 +45,11 @@ impl Browser {
         Self { real, state: Mutex::default() }
     }
 
+    /// Whether programs run.
+    pub(crate) fn is_real(&self) -> bool {
+        self.real
+    }
+
     /// The last program that was described.
     pub(crate) fn last_program(&self) -> u32 {
         self.state().last_program

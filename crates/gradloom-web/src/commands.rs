@@ -2,7 +2,7 @@
 //!
 //! In: numbers, with texts and blobs interned before. Out: ids, counted from 0 in the order of the commands, so that the same commands give the same
 //! ids: the page traces, and sends the worker its commands, which traces the same. Always holds: a command that fails changes nothing but the open trace,
-//! which is spoilt.
+//! which comes to nothing if the error is of an op; after the others, the script gives it up.
 
 use crate::arguments::Arguments;
 use crate::model::Model;
@@ -129,6 +129,13 @@ impl Commands {
             }
             10 => {
                 let (data, dtype) = (arguments.blob()?, arguments.dtype()?);
+                // Elements cross as f32, which has every whole number up to 2^24.
+                let inexact = |element: &&f32| element.fract() != 0.0 || element.abs() > 16_777_216.0;
+                if let Some(element) = data.iter().find(inexact).filter(|_| dtype != DType::F32) {
+                    let message = format!("{element} in a constant of dtype {dtype}");
+                    return Err(Error::new(ErrorKind::Trace, message)
+                        .help("whole numbers up to 16777216 can be constants; pass others as an input"));
+                }
                 let shape = arguments.rest(Arguments::index)?;
                 trace::literal(&data, shape).cast(dtype)
             }

@@ -53,6 +53,9 @@ enum Kind {
     Forward(Box<Infer<0, ()>>),
 }
 
+/// Errors of other steps that a step may come with, at most: as many as the device remembers.
+const UNTOLD: usize = 8;
+
 /// A step that was queued.
 struct Queued {
     session: usize,
@@ -183,18 +186,26 @@ impl Sessions {
     pub(crate) fn forward(&mut self, session: usize, trace: Trace) -> Result<usize> {
         let id = self.id();
         let open = self.open.get_mut(session).ok_or_else(|| misuse("there is no such session"))?;
-        if let State::New(model) = &open.state {
-            open.state = State::Forward(Box::new(Session::new(model.tie(), &open.device, open.seed)?));
-        }
-        let Trace { inputs, mut traced } = trace;
+        // A new session is the session's only once the program is there.
+        let new = match &open.state {
+            State::New(model) => Some(Box::new(Session::new(model.tie(), &open.device, open.seed)?)),
+            _ => None,
+        };
+        let Trace { inputs, traced } = trace;
         let text = traced.graph.to_string();
-        let session_of = self.session(session)?;
-        // Parameters that were recorded again are those of the session, by name.
-        for (name, _, param) in &mut traced.params {
-            let known = session_of.params().iter().find(|used| used.name == *name);
-            *param = known.ok_or_else(|| unknown_parameter(name))?.param.id();
+        let over = match &new {
+            Some(new) => new,
+            None => self.session(session)?,
+        };
+        let unknown = |(name, ..): &&(String, _, _)| !over.params().iter().any(|used| used.name == *name);
+        if let Some((name, ..)) = traced.params.iter().find(unknown) {
+            let message = format!("the session's model has no parameter `{name}`");
+            return Err(Error::new(ErrorKind::Trace, message));
         }
-        let forward = session_of.infer_recorded(inputs.clone(), traced)?;
+        let forward = over.infer_recorded(inputs.clone(), traced)?;
+        if let (Some(new), Some(open)) = (new, self.open.get_mut(session)) {
+            open.state = State::Forward(new);
+        }
         self.insert(id, session, inputs, Kind::Forward(Box::new(forward)), text);
         Ok(id)
     }
@@ -242,12 +253,16 @@ impl Sessions {
             .zip(&program.fed)
             .map(|(input, bytes)| typed(input.ty.dtype, bytes))
             .collect();
+        let on = program.described.as_ref().map(|(browser, _)| Arc::clone(browser));
+        if on.as_ref().is_some_and(|browser| !browser.is_real()) {
+            return Err(misuse("the program is there to be looked at only"));
+        }
         let step = match &mut program.kind {
             Kind::Train(train) => train.step_with(&data)?,
             Kind::Forward(forward) => forward.queue(&data)?,
         };
-        let (queued, session) = (program.program().work().is_some(), program.session);
-        let ticket = queued.then(|| self.browser.last());
+        let session = program.session;
+        let ticket = on.map(|browser| browser.last());
         let step_id = self.id();
         self.steps.insert(step_id, Queued { session, program: id, step, ticket });
         Ok(step_id)
@@ -257,14 +272,15 @@ impl Sessions {
         self.steps.get(step).ok_or_else(|| misuse("there is no such step"))
     }
 
-    /// The ticket under which a step's results will arrive.
+    /// The ticket under which a step's results will arrive; none if they are there.
     pub(crate) fn ticket(&self, step: usize) -> Result<Option<usize>> {
         Ok(self.queued(step)?.ticket.map(|ticket| ticket as usize))
     }
 
     /// Takes the results of a step.
-    pub(crate) fn deliver(&self, step: usize, bytes: Vec<u8>) -> Result<usize> {
-        let ticket = self.queued(step)?.ticket.ok_or_else(|| misuse("the step is done already"))?;
+    pub(crate) fn deliver(&mut self, step: usize, bytes: Vec<u8>) -> Result<usize> {
+        let queued = self.steps.get_mut(step).ok_or_else(|| misuse("there is no such step"))?;
+        let ticket = queued.ticket.take().ok_or_else(|| misuse("the step is done already"))?;
         self.browser.deliver(ticket, bytes);
         Ok(0)
     }
@@ -272,7 +288,16 @@ impl Sessions {
     /// What a step left: where its outputs lie in the module's memory, until the step is dropped.
     pub(crate) fn result(&self, step: usize) -> Result<String> {
         let queued = self.queued(step)?;
-        queued.step.result()?;
+        // The error of a step before this one, which nobody read, is told once each and is not this step's: who queues steps without reading them
+        // does not want to know. Its own error comes every time.
+        let mut outcome = queued.step.result();
+        for _ in 0..UNTOLD {
+            if outcome.is_ok() {
+                break;
+            }
+            outcome = queued.step.result();
+        }
+        outcome?;
         let plan = self.programs.get(queued.program).ok_or_else(|| misuse("the program is gone"))?.plan();
         let outputs = queued.step.outputs().zip(&plan.outputs).map(|((name, dtype, bytes), (_, access))| {
             let ty = gradloom_core::ir::Type::new(dtype, access.layout.shape.clone());
@@ -412,6 +437,8 @@ impl Sessions {
     pub(crate) fn drop_program(&mut self, program: usize) {
         self.steps.retain(|step| step.program != program);
         self.programs.remove(program);
+        // A training program is its session.
+        self.open.retain(|open| !matches!(open.state, State::Training(id) if id == program));
     }
 
     /// Says that the device is lost.
@@ -420,13 +447,16 @@ impl Sessions {
     }
 }
 
-fn unknown_parameter(name: &str) -> Error {
-    Error::new(ErrorKind::Trace, format!("the session's model has no parameter `{name}`"))
-}
-
 /// Bytes as elements. They are aligned, as vectors of bytes from this allocator are.
 fn typed(dtype: DType, bytes: &[u8]) -> Data<'_> {
     let count = bytes.len() / 4;
+    if count == 0 {
+        return match dtype {
+            DType::I32 => Data::I32(&[]),
+            DType::U32 => Data::U32(&[]),
+            _ => Data::F32(&[]),
+        };
+    }
     assert!(bytes.as_ptr().cast::<u32>().is_aligned(), "the allocator aligns by 8");
     // SAFETY: aligned, as just checked; any bits are a number; the length is that of whole elements.
     unsafe {

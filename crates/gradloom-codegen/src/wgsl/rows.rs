@@ -19,6 +19,8 @@ const MOST_PARTIALS: usize = 128;
 const FEW_PARTIALS: usize = 16;
 /// Rows from which on an invocation of a software device takes whole ones.
 const ROWS_ALONE: usize = 32;
+/// Sums of columns that such an invocation keeps, at most: they are in memory of its own, of which there is little.
+const SUMS_ALONE: usize = 512;
 /// Invocations that a software device runs at once: lanes of its vectors.
 const VECTOR: usize = 8;
 /// Lanes that add up the partial results of a column.
@@ -43,14 +45,14 @@ impl RowSchedule {
     pub(crate) fn new(body: &Body, limits: &Limits) -> Self {
         let workgroup = WORKGROUP.min(limits.invocations) as usize;
         // A software device runs a workgroup's invocations one after the other, a few at a time, and goes from one to the next at each barrier: there,
-        // invocations that share nothing are many times faster, as long as there are enough rows for all of its vectors and threads.
-        let alone = limits.software && body.rows >= ROWS_ALONE;
+        // invocations that share nothing are many times faster, as long as there are some rows for each of its threads.
+        let sums = reduces_columns(body);
+        let alone = limits.software && body.rows >= ROWS_ALONE && (!sums || body.columns <= SUMS_ALONE);
         let lanes = match alone {
             true => 1,
             false => body.columns.div_ceil(4).next_power_of_two().clamp(1, workgroup),
         };
-        let sums = reduces_columns(body);
-        let (slots, partials) = match alone && sums {
+        let (slots, partials) = match alone {
             true => (VECTOR, FEW_PARTIALS),
             false => (workgroup / lanes, MOST_PARTIALS),
         };
@@ -156,8 +158,8 @@ impl<'a, 'b> Rows<'a, 'b> {
                 self.source.line("let slot = local;");
             }
             _ => {
-                self.source.line(format!("let lane = local % {lanes}u;"));
-                self.source.line(format!("let slot = local / {lanes}u;"));
+                self.source.line(format_args!("let lane = local % {lanes}u;"));
+                self.source.line(format_args!("let slot = local / {lanes}u;"));
             }
         }
         if self.schedule.unrolled() {

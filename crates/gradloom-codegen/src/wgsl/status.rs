@@ -100,11 +100,6 @@ impl Status {
         Verdict::trap(&self.0)
     }
 
-    /// How many steps have failed, this one included.
-    pub fn failures(&self) -> u32 {
-        self.0[FAILURES]
-    }
-
     /// The failures that have a record, from number `told` on, in order. The last one of all is among them, and the first four behind those that the host
     /// had told the device that it knows.
     pub fn failures_from(&self, told: u32) -> Vec<Failure> {
@@ -162,7 +157,7 @@ mod tests {
         }
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let status = Status::new(&bytes);
-        assert_eq!((status.verdict(), status.trap(), status.failures()), (Verdict::Committed, None, 9));
+        assert_eq!((status.verdict(), status.trap()), (Verdict::Committed, None));
         let failure = |number, step| Failure { number, step, verdict: Verdict::NotFinite(1) };
         assert_eq!(status.failures_from(4), [failure(4, 20), failure(5, 21), failure(8, 40)]);
         assert_eq!(status.failures_from(8), [failure(8, 40)]);

@@ -1,12 +1,23 @@
 //! Failures of steps that nobody was told of.
 //!
 //! In: what the results of steps say, in any order: of the step itself, and of those before it that nobody read. Out: errors, the first one first. Always
-//! holds: each is given once; what the caller read from a step itself is not given again.
+//! holds: other steps give each once; a step itself gives its own whenever it is read, and what was read there first is not given again.
 
 use super::step::Done;
 use crate::backend::Failure;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// An error that stands for others, too.
+pub(super) fn with_others(error: Error, others: u32) -> Error {
+    match others {
+        0 => error,
+        1 => error.note("1 step before this one failed, too, and is not told of by itself"),
+        _ => {
+            error.note(format!("{others} steps before this one failed, too, and are not told of one by one"))
+        }
+    }
+}
 
 /// The failures of a training program.
 #[derive(Debug, Default)]
@@ -57,20 +68,20 @@ impl Failures {
         self.lock().insert(run, error);
     }
 
-    /// Notes what a device remembered.
-    pub(super) fn extend(&self, failures: Vec<Failure>) {
+    /// Notes what a device remembered, as it was read from a run; gives the number of failures before that run that it knows nothing else of.
+    pub(super) fn extend(&self, own: u64, failures: Vec<Failure>) -> u32 {
         let mut state = self.lock();
+        let mut before_own = 0;
         for Failure { run, outcome, others } in failures {
             let done = Done::new(state.step(run), outcome, Vec::new());
             let Some(mut error) = done.map_or_else(Some, |done| done.error) else { continue };
-            if others > 0 {
-                let steps = if others == 1 { "step" } else { "steps" };
-                error = error.note(format!(
-                    "{others} {steps} before this one failed, too, and are not told of one by one"
-                ));
+            error = with_others(error, others);
+            if run == own {
+                before_own = others;
             }
             state.insert(run, error);
         }
+        before_own
     }
 
     /// Forgets a run's errors: the caller has them from the step.

@@ -1,5 +1,6 @@
 //! Forward programs.
 
+use super::failures::Failures;
 use super::{Session, Step};
 use crate::feed::{Data, Feed, check_all};
 use crate::outputs::{Outputs, to_f32};
@@ -12,6 +13,7 @@ use gradloom_core::passes;
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor, Traced, trace};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// Keeps random numbers of forward programs apart from those of training steps: the letters of "infer".
 const DOMAIN: u64 = 0x69_6e66_6572;
@@ -25,6 +27,8 @@ pub struct Infer<const K: usize, R> {
     outputs: Vec<Vec<u8>>,
     seed: u64,
     runs: u64,
+    /// Of queued runs that nobody read.
+    failures: Arc<Failures>,
     results: PhantomData<fn() -> R>,
 }
 
@@ -41,11 +45,19 @@ impl<const K: usize, R> Infer<K, R> {
         verify_stage(&traced.graph, "trace")?;
         let (graph, _) = passes::run(traced.graph);
         let program = session.load(graph)?;
-        Ok(Self { inputs, program, outputs: Vec::new(), seed: session.seed(), runs: 0, results: PhantomData })
+        Ok(Self {
+            inputs,
+            program,
+            outputs: Vec::new(),
+            seed: session.seed(),
+            runs: 0,
+            failures: Arc::default(),
+            results: PhantomData,
+        })
     }
 
     /// Queues a run on a list of data whose length is not known before the program runs. Its outputs are read as those of a training step are; the results
-    /// are called `result.0`, `result.1`, ..
+    /// are called `result.0`, `result.1`, .. The error of a run that nobody reads comes with the next one that is read, unless [`Infer::run`] comes between.
     ///
     /// # Errors
     /// When there is not data of the declared dtype and size for each input; when the store or the device is lost.
@@ -55,7 +67,7 @@ impl<const K: usize, R> Infer<K, R> {
             self.program.set_input(&input.name, data.bytes());
         }
         self.program.set_scalars(random_key(self.seed ^ DOMAIN, self.runs))?;
-        let step = Step::queued(&mut self.program, self.runs)?;
+        let step = Step::queued(&mut self.program, self.runs, &self.failures)?;
         self.runs += 1;
         Ok(step)
     }
@@ -90,9 +102,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// When data does not have the declared dtype or size; a trap, such as an index out of range.
     pub fn run<'a>(&mut self, data: impl Feed<'a, K>) -> Result<R::Read> {
         let data = data.feed();
-        for (input, data) in self.inputs.iter().zip(&data) {
-            data.check(input)?;
-        }
+        check_all(&self.inputs, &data)?;
         for (input, data) in self.inputs.iter().zip(&data) {
             self.program.set_input(&input.name, data.bytes());
         }
@@ -127,9 +137,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// As [`Train::debug_run`](super::Train::debug_run).
     pub fn debug_run<'a>(&self, data: impl Feed<'a, K>, retention: Retention) -> Result<DebugRun> {
         let data = data.feed();
-        for (input, data) in self.inputs.iter().zip(&data) {
-            data.check(input)?;
-        }
+        check_all(&self.inputs, &data)?;
         let fed: Vec<(&str, &[u8])> =
             self.inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
         self.program.debug_run(&fed, random_key(self.seed ^ DOMAIN, self.runs), retention)

@@ -3,7 +3,6 @@
 use super::Infer;
 use crate::cpu::{InitialKey, fill_initial};
 use crate::device::Device;
-use crate::feed::Data;
 use crate::outputs::Outputs;
 use crate::program::Program;
 use crate::store::Store;
@@ -109,12 +108,18 @@ impl<M: Module> Session<M> {
     /// # Errors
     /// On the null device, which keeps no bytes; on a device that is lost.
     pub fn reset_parameters(&self) -> Result<()> {
-        for entry in self.store.entries().iter().filter(|entry| entry.init.is_none()) {
+        let entries = self.store.entries();
+        let mut initial = Vec::new();
+        for entry in entries.iter().filter(|entry| entry.init.is_none()) {
             let mut elements = vec![0.0; entry.ty.elements()];
             self.initial(&entry.name, &entry.ty, &mut elements)?;
-            self.store.write(&[(&entry.name, &entry.ty, Data::F32(&elements).bytes())])?;
+            initial.push((entry, elements));
         }
-        Ok(())
+        let all: Vec<_> = initial
+            .iter()
+            .map(|(entry, elements)| (entry.name.as_str(), &entry.ty, crate::feed::bytes_of(elements)))
+            .collect();
+        self.store.write(&all)
     }
 
     /// The plan that a graph would have over the session's store; nothing is allocated, and no limit is applied.

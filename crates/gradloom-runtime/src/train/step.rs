@@ -1,6 +1,6 @@
 //! A step that was submitted, and what can be read of it.
 
-use super::failures::Failures;
+use super::failures::{Failures, with_others};
 use crate::backend::Pending;
 use crate::outputs::to_f32;
 use crate::program::{Outcome, Program};
@@ -59,8 +59,9 @@ impl Slot {
             let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
             let pending = pending.expect("a run is pending or done");
             let done = pending.wait().and_then(|finished| {
-                self.failures.extend(finished.failures);
-                Done::new(self.step, finished.outcome, finished.outputs)
+                let others = self.failures.extend(self.run, finished.failures);
+                let done = Done::new(self.step, finished.outcome, finished.outputs)?;
+                Ok(Done { error: done.error.map(|error| with_others(error, others)), ..done })
             });
             done.unwrap_or_else(|error| {
                 self.failures.add(self.run, error.clone());
@@ -86,12 +87,16 @@ pub struct Step {
 
 impl Step {
     /// Queues a run of a program, or runs it, where there is no queue.
-    pub(super) fn queued(program: &mut Program, step: u64) -> Result<Self> {
+    pub(super) fn queued(program: &mut Program, step: u64, failures: &Arc<Failures>) -> Result<Self> {
         let names =
             program.plan().outputs.iter().map(|(name, access)| (name.clone(), access.dtype)).collect();
-        let mut slot = Slot { step, run: step, names, ..Slot::default() };
+        let mut slot = Slot { step, run: step, names, failures: Arc::clone(failures), ..Slot::default() };
         match program.submit()? {
-            Some(pending) => slot.pending = Mutex::new(Some(pending)),
+            Some(pending) => {
+                slot.run = pending.run();
+                failures.number(slot.run, step);
+                slot.pending = Mutex::new(Some(pending));
+            }
             None => {
                 let mut values = Vec::new();
                 let outcome = program.run(&mut values);

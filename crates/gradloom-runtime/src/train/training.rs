@@ -180,9 +180,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// null device.
     pub fn debug_run<'a>(&self, data: impl Feed<'a, N>, retention: Retention) -> Result<DebugRun> {
         let data = data.feed();
-        for (input, data) in self.inputs.iter().zip(&data) {
-            data.check(input)?;
-        }
+        check_all(&self.inputs, &data)?;
         let mut numbers = self.numbers.clone();
         set_number(&mut numbers, "lr", self.lr());
         self.optimizer.derive(&mut numbers)?;

@@ -14,6 +14,16 @@ use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::{ALIGNMENT, Plan};
 use std::sync::Arc;
 
+/// # Errors
+/// When the device cannot be relied on.
+pub(super) fn check(host: &dyn WebHost) -> Result<()> {
+    let lost = |why| {
+        Error::new(ErrorKind::Lost, format!("the GPU was lost: {why}"))
+            .help("compile the model again, and upload the parameters that were downloaded last")
+    };
+    host.trouble().map_or(Ok(()), |why| Err(lost(why)))
+}
+
 /// A page's GPU.
 #[derive(Debug)]
 pub(crate) struct WebBackend {
@@ -65,11 +75,7 @@ impl Backend for WebBackend {
     }
 
     fn check(&self) -> Result<()> {
-        let lost = |why| {
-            Error::new(ErrorKind::Lost, format!("the GPU was lost: {why}"))
-                .help("compile the model again, and upload the parameters that were downloaded last")
-        };
-        self.host.trouble().map_or(Ok(()), |why| Err(lost(why)))
+        check(&*self.host)
     }
 
     fn lower(&self, graph: &Graph) -> Result<Lowered> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// WebGPU behind a script. Ids are the script's own.
 ///
-/// What a script is told of a program is in order: kernels, then [`WebHost::submit`] as often as the program is run.
+/// What a script is told of a program is in order: kernels, then copies, then [`WebHost::submit`] as often as the program is run.
 pub trait WebHost: Send + Sync {
     /// A zeroed storage buffer that can be copied from and to.
     fn buffer(&self, bytes: usize) -> u32;

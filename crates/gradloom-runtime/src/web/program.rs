@@ -1,5 +1,6 @@
 //! A program that a page's script runs.
 
+use super::backend::check;
 use super::host::{WebCopy, WebHost, WebKernel, WebRange};
 use super::memory::WebMemory;
 use crate::backend::{Deferred, Finished, Loaded, Pending, Work};
@@ -140,6 +141,7 @@ impl Deferred for WebProgram {
     }
 
     fn submit(&mut self) -> Result<Box<dyn Pending>> {
+        check(&*self.host)?;
         if !self.scalars.is_empty() {
             let (arena, start) = self.memory.place(Region::Step, 0);
             on_page(arena).write(start, &self.scalars);
@@ -226,9 +228,11 @@ impl Pending for WebPending {
     }
 
     fn wait(self: Box<Self>) -> Result<Finished> {
-        let bytes = self.host.results(self.ticket).ok_or_else(|| {
-            Error::new(ErrorKind::Internal, "results were asked for before the device gave them")
-        })?;
+        let Some(bytes) = self.host.results(self.ticket) else {
+            check(&*self.host)?;
+            let message = "results were asked for before the device gave them";
+            return Err(Error::new(ErrorKind::Internal, message));
+        };
         Ok(self.results.finished(&bytes))
     }
 }

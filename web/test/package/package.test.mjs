@@ -1,0 +1,84 @@
+// What npm packs is a package that works where it is installed: in a plain page and with Vite, built and served. Needs dist/ (npm run build).
+
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { createServer } from 'vite';
+import { serve } from '../browser/chromium.mjs';
+import { assertLearnt, learn, modules } from './learn.mjs';
+import { install, tool, WEB } from './pack.mjs';
+
+let installed;
+before(async () => { installed = await install(); });
+after(() => installed?.close());
+
+/** Serves a folder while a page of it learns. */
+async function learnFrom(folder, path, options) {
+  const server = await serve(folder);
+  try {
+    return { seen: await learn(server.url, path, options), origin: server.url };
+  } finally {
+    await server.close();
+  }
+}
+
+test('it has what it needs, and nothing else', () => {
+  const { files } = installed;
+  const others = files.filter((name) => !name.startsWith('dist/'));
+  assert.deepEqual(others.sort(), ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json']);
+  const code = files.filter((name) => name.startsWith('dist/') && !name.endsWith('.d.ts'));
+  assert.deepEqual(code.sort(), ['dist/gradloom-cpu.wasm', 'dist/gradloom.wasm', 'dist/index.js', 'dist/worker.js']);
+
+  const manifest = JSON.parse(readFileSync(join(installed.package, 'package.json'), 'utf8'));
+  assert.equal(manifest.dependencies, undefined);
+  const targets = Object.values(manifest.exports).flatMap((to) => (typeof to === 'string' ? to : Object.values(to)));
+  for (const target of [manifest.types, ...targets]) assert.ok(existsSync(join(installed.package, target)), target);
+  // Nothing tells where it was built.
+  for (const name of files) assert.ok(!readFileSync(join(installed.package, name)).includes(WEB), name);
+});
+
+test('a plain page imports it by its address', async () => {
+  const { seen, origin } = await learnFrom(installed.project, '/plain.html');
+  assertLearnt(seen, origin);
+  assert.equal(seen.device, 'webgpu');
+  assert.deepEqual(seen.asked.map((url) => url.slice(origin.length)), [
+    '/plain.html', ...['index.js', 'worker.js', 'gradloom.wasm'].map((name) => `/node_modules/gradloom/dist/${name}`),
+  ]);
+});
+
+test("a project's TypeScript finds its types", async () => {
+  await tool(installed.project, 'typescript/bin/tsc', '--noEmit', '--strict', '--target', 'es2022', '--module', 'esnext',
+    '--moduleResolution', 'bundler', '--types', '', '--lib', 'es2023,dom', 'main.ts');
+});
+
+test('Vite builds it, without configuration', async () => {
+  const { project } = installed;
+  await tool(project, 'vite/bin/vite.js', 'build');
+  const { seen, origin } = await learnFrom(join(project, 'dist'), '/index.html');
+  assertLearnt(seen, origin);
+  assert.equal(seen.device, 'webgpu');
+  assert.deepEqual(modules(seen), ['gradloom']);
+
+  const cpu = await learnFrom(join(project, 'dist'), '/index.html', { gpu: false });
+  assertLearnt(cpu.seen, cpu.origin);
+  assert.equal(cpu.seen.device, 'cpu');
+  // Whether an adapter is there is only known when it is asked for: until then the GPU's module is wanted.
+  assert.deepEqual(modules(cpu.seen).at(-1), 'gradloom-cpu');
+});
+
+test("Vite's development server serves it, without configuration", async () => {
+  const server = await createServer({ root: installed.project, server: { host: '127.0.0.1', port: 0 }, logLevel: 'warn' });
+  try {
+    await server.listen();
+    const origin = `http://127.0.0.1:${server.httpServer.address().port}`;
+    const seen = await learn(origin, '/index.html');
+    assertLearnt(seen, origin);
+    assert.equal(seen.device, 'webgpu');
+    // It was bundled ahead, as all dependencies are, and finds its other files from there.
+    assert.ok(seen.asked.some((url) => url.includes('/.vite/deps/gradloom.js')), `${seen.asked}`);
+    assert.deepEqual(modules(seen), ['gradloom']);
+  } finally {
+    await server.close();
+  }
+});
