@@ -10,13 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An error that stands for others, too.
 pub(super) fn with_others(error: Error, others: u32) -> Error {
-    match others {
-        0 => error,
-        1 => error.note("1 step before this one failed, too, and is not told of by itself"),
-        _ => {
-            error.note(format!("{others} steps before this one failed, too, and are not told of one by one"))
-        }
+    if others == 0 {
+        return error;
     }
+    let steps = if others == 1 { "step" } else { "steps" };
+    error.note(format!("{others} {steps} before this one failed, too, and are not told of one by one"))
 }
 
 /// The failures of a training program.

@@ -193,6 +193,17 @@ fn failures_that_the_device_cannot_remember_are_counted() {
     counted(&error, Some("3 steps before"));
     train.wait().unwrap();
 
+    // Who reads the last one of many learns of the others, too.
+    let mut many = compiled(&device());
+    let last = queue(&mut many, 10, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[]);
+    let error = last.loss().unwrap_err();
+    is_not_finite(&error, 9);
+    counted(&error, Some("5 steps before"));
+    for number in 0..4 {
+        is_not_finite(&many.wait().unwrap_err(), number);
+    }
+    many.wait().unwrap();
+
     // Steps 10 to 13 fail and fill the records, 14 is read while 15 to 17 are in flight, two of which fail.
     let read = queue(&mut train, 5, &[0, 1, 2, 3], &[]);
     queue(&mut train, 3, &[0], &[2]);
