@@ -47,7 +47,7 @@ test('trains, with steps that nobody awaits', async () => {
     const train = await g.compile(spec({ device: 'webgpu' }));
     const first = await train.step(batch());
     const ready = performance.now() - begin;
-    const all = await Promise.all(Array.from({ length: 300 }, () => train.step(batch())));
+    const all = await Promise.all(Array.from({ length: 1000 }, () => train.step(batch())));
     const queued = await train.step(batch(), { read: false });
     const last = await train.step(batch());
     const lr = await train.currentLR();
@@ -179,9 +179,9 @@ test('a standalone function with a wildcard has parameters before it runs', asyn
   assert.equal(names.length, 4);
 });
 
-test('compiling and ending again and again leaves no worker', async () => {
-  const pending = await inPage(async () => {
-    for (let i = 0; i < 5; i++) {
+test('compiling and ending again and again leaves no worker, and no memory', async () => {
+  const cycles = (count) => inPage(async (count) => {
+    for (let i = 0; i < count; i++) {
       const train = await g.compile(spec());
       const last = train.step(batch());
       await train.destroy();
@@ -189,8 +189,17 @@ test('compiling and ending again and again leaves no worker', async () => {
       if (train.pending !== 0) return train.pending;
     }
     return 0;
-  });
-  assert.equal(pending, 0);
+  }, count);
+  const devtools = await browser.page.context().newCDPSession(browser.page);
+  const heap = async () => {
+    await devtools.send('HeapProfiler.collectGarbage');
+    return (await devtools.send('Runtime.getHeapUsage')).usedSize;
+  };
+  assert.equal(await cycles(4), 0);
+  const before = await heap();
+  assert.equal(await cycles(20), 0);
+  const grown = (await heap()) - before;
+  assert.ok(grown < 500_000, `${grown} bytes more after 20 programs`);
   // The browser says so a little later.
   for (let i = 0; i < 20 && browser.page.workers().length > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal(browser.page.workers().length, 0);
