@@ -24,7 +24,6 @@ interface Exports {
   forward(session: number, trace: number): number;
   feed(program: number, input: number, ptr: number, len: number): number;
   step(program: number): number;
-  run(program: number): number;
   rate(program: number, ptr: number, count: number): number;
   lr(program: number): number;
   ticket(step: number): number;
@@ -135,7 +134,6 @@ export class Core {
     });
     const host = {
       panic: (ptr: number, len: number) => { core!.#panic = core!.string(ptr, len); },
-      log: (ptr: number, len: number) => { console.info(core!.string(ptr, len)); },
     };
     const imports = { host, gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
     const instance = await WebAssembly.instantiate(module, imports as WebAssembly.Imports);
@@ -305,14 +303,9 @@ export class Core {
     this.#check(() => this.#exports.feed(program, input, ptr, data.byteLength));
   }
 
-  /** Queues a training step. */
+  /** Queues a training step, or a forward run. */
   step(program: number): number {
     return this.#check(() => this.#exports.step(program));
-  }
-
-  /** Queues a forward run. */
-  run(program: number): number {
-    return this.#check(() => this.#exports.run(program));
   }
 
   /** A new schedule. */

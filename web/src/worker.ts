@@ -252,7 +252,7 @@ export class Server {
       if (gone()) return { reply: Promise.resolve({ kind: 'aborted' }) };
       const core = this.#ready();
       request.inputs.forEach((data, i) => core.feed(request.program, i, data));
-      const step = request.kind === 'step' ? core.step(request.program) : core.run(request.program);
+      const step = core.step(request.program);
       const reply = this.#finish(step, read, transfer);
       const flight: Promise<unknown> = (read ? reply : this.#gpu?.done() ?? Promise.resolve())
         .catch(() => undefined)

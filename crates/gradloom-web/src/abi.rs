@@ -249,16 +249,10 @@ pub unsafe extern "C" fn feed(program: usize, input: usize, at: *const u8, bytes
     answer(|module| module.sessions.feed(program, input, bytes))
 }
 
-/// Queues a step.
+/// Queues a step of training, or a run of a forward program.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn step(program: usize) -> i32 {
     answer(|module| module.sessions.step(program))
-}
-
-/// The same, of a forward program.
-#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
-pub extern "C" fn run(program: usize) -> i32 {
-    step(program)
 }
 
 /// The ticket of a step's results; -1 if they are there.
@@ -305,12 +299,6 @@ pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn lr(program: usize) -> f64 {
     with(|module| module.sessions.lr(program)).unwrap_or(f64::NAN)
-}
-
-/// Steps that a training program was asked for so far; as many as are given, if that is not negative.
-#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
-pub extern "C" fn steps(program: usize, set: f64) -> i32 {
-    answer(|module| module.sessions.steps(program, set))
 }
 
 /// Where parameters and states are, as JSON.

@@ -331,17 +331,6 @@ impl Sessions {
         }
     }
 
-    /// Steps so far, which the schedule and random numbers follow; as many as are given, if that is not negative.
-    pub(crate) fn steps(&mut self, program: usize, set: f64) -> Result<usize> {
-        let Kind::Train(train) = &mut self.program(program)?.kind else {
-            return Err(misuse("the program does not train"));
-        };
-        if set >= 0.0 {
-            train.set_attempted_steps(set as u64);
-        }
-        Ok(train.attempted_steps() as usize)
-    }
-
     /// Where parameters and states are.
     pub(crate) fn store(&self, session: usize) -> Result<String> {
         let entries = self.session(session)?.store().places();

@@ -23,7 +23,6 @@ class StepCore extends FakeCore {
     this.fed[input] = data[0];
   }
   step() { this.steps.push([this.fed[0], this.rateNow]); return this.steps.length - 1; }
-  run() { return this.step(); }
   ticket(step) { return this.gpu ? step : -1; }
   deliver() {}
   result(step) {
