@@ -7,7 +7,7 @@ use crate::backend::{Deferred, Finished, Loaded, Pending, Work};
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
 use crate::webgpu::{
-    Part, Regions, Results, STATUS_BYTES, STEP_BYTES, Shader, Tables, Unit, pause, places, units,
+    Part, Regions, Results, STATUS_BYTES, STEP_BYTES, Shader, Tables, Unit, pause, places, units, writable,
 };
 use gradloom_codegen::wgsl::{Choices, Context, Limits};
 use gradloom_core::collections::sort;
@@ -74,7 +74,8 @@ impl WebProgram {
             let places = places(shader, &memory, &mut next_table);
             let bindings: Vec<(WebRange, bool)> = places
                 .iter()
-                .map(|place| (on_page(place.memory).range(place.start, place.bytes), place.writable))
+                .map(|place| on_page(place.memory).range(place.start, place.bytes))
+                .zip(writable(shader.operands, shader.dispatch))
                 .collect();
             host.kernel(
                 id,

@@ -14,4 +14,4 @@ pub(crate) use results::gather;
 pub(crate) use status::{STATUS_BYTES, STEP_BYTES};
 #[cfg(feature = "wgpu")]
 pub(crate) use units::Place;
-pub(crate) use units::{Part, Shader, Tables, Unit, pause, places, units};
+pub(crate) use units::{Part, Shader, Tables, Unit, pause, places, units, writable};

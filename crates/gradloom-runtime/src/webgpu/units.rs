@@ -113,7 +113,6 @@ pub(crate) struct Place<'a> {
     pub(crate) start: usize,
     /// A multiple of 4, and not 0.
     pub(crate) bytes: usize,
-    pub(crate) writable: bool,
 }
 
 /// The tables that kernels have of their own, in memory.
@@ -152,22 +151,33 @@ pub(crate) fn places<'m>(
 ) -> Vec<Place<'m>> {
     let operands = shader.operands;
     let mut place = |bound: &Bound| {
-        let ((memory, start), bytes, writable) = match bound {
+        let ((memory, start), bytes) = match bound {
             Bound::Operand(i) => {
                 let binding = &operands.bindings[*i];
-                (memory.place(binding.region, binding.range.start), binding.range.len(), binding.writable)
+                (memory.place(binding.region, binding.range.start), binding.range.len())
             }
             Bound::Piece(i, bytes) => {
                 let binding = &operands.bindings[*i];
                 let (memory, start) = memory.place(binding.region, binding.range.start);
-                ((memory, start + bytes.start), bytes.len(), binding.writable)
+                ((memory, start + bytes.start), bytes.len())
             }
-            Bound::Workspace(range) => (memory.scratch(range.start), range.len(), true),
-            Bound::Table(numbers) => ((tables.next().expect("each has memory"), 0), 4 * numbers.len(), false),
-            Bound::Status { writable } => ((&**memory.status(), 0), STATUS_BYTES, *writable),
+            Bound::Workspace(range) => (memory.scratch(range.start), range.len()),
+            Bound::Table(numbers) => ((tables.next().expect("each has memory"), 0), 4 * numbers.len()),
+            Bound::Status { .. } => ((&**memory.status(), 0), STATUS_BYTES),
         };
         assert!(bytes > 0, "bindings are not empty");
-        Place { memory, start, bytes: bytes.next_multiple_of(4), writable }
+        Place { memory, start, bytes: bytes.next_multiple_of(4) }
     };
     shader.dispatch.bindings.iter().map(&mut place).collect()
+}
+
+/// Which bindings of a shader may be written.
+pub(crate) fn writable(operands: &Operands, dispatch: &Dispatch) -> Vec<bool> {
+    let writable = |bound: &Bound| match bound {
+        Bound::Operand(i) | Bound::Piece(i, _) => operands.bindings[*i].writable,
+        Bound::Workspace(_) => true,
+        Bound::Table(_) => false,
+        Bound::Status { writable } => *writable,
+    };
+    dispatch.bindings.iter().map(writable).collect()
 }

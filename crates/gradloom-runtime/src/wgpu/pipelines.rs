@@ -2,7 +2,8 @@
 
 use super::gpu::Gpu;
 use super::kept::KeptPipelines;
-use gradloom_codegen::wgsl::{Bound, Dispatch, Operands};
+use crate::webgpu::writable;
+use gradloom_codegen::wgsl::{Dispatch, Operands};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -26,17 +27,6 @@ pub(crate) struct Pipelines {
     made: Mutex<HashMap<String, Weak<Pipeline>>>,
     layouts: Mutex<HashMap<Vec<bool>, (BindGroupLayout, PipelineLayout)>>,
     kept: Option<KeptPipelines>,
-}
-
-/// Which bindings of a shader may be written.
-fn access(operands: &Operands, dispatch: &Dispatch) -> Vec<bool> {
-    let writable = |bound: &Bound| match bound {
-        Bound::Operand(i) | Bound::Piece(i, _) => operands.bindings[*i].writable,
-        Bound::Workspace(_) => true,
-        Bound::Table(_) => false,
-        Bound::Status { writable } => *writable,
-    };
-    dispatch.bindings.iter().map(writable).collect()
 }
 
 /// What is said of a kernel that the driver or the validation refuses.
@@ -123,7 +113,7 @@ impl Pipelines {
     }
 
     fn make(&self, gpu: &Gpu, operands: &Operands, dispatch: &Dispatch) -> Result<Pipeline> {
-        let (bindings, layout) = self.layout(gpu, access(operands, dispatch));
+        let (bindings, layout) = self.layout(gpu, writable(operands, dispatch));
         let made = gpu.validated(|| {
             let descriptor = ShaderModuleDescriptor {
                 label: Some(&dispatch.label),
