@@ -9,7 +9,7 @@ use super::source::{Source, WORKGROUP, index_at};
 use gradloom_core::ir::{ArgReduceOp, DType};
 use gradloom_core::kernel::Layout;
 
-/// From this extent on, a workgroup goes through each axis together.
+/// From this extent on, a workgroup goes through each axis together; but not on a software device, where sharing costs more than it saves.
 const SHARED: usize = 128;
 
 /// The shader of `ArgReduce`.
@@ -24,7 +24,7 @@ pub(crate) fn arg_reduce(mut source: Source<'_>, op: ArgReduceOp, axis: usize, l
         let value = source.load(&read, &format!("first + {i} * {stride}u"));
         source.line(format_args!("let key = key_of({value});"));
     };
-    if extent < SHARED {
+    if extent < SHARED || source.limits.software {
         each(&mut source, elements, |source| {
             source.line(format_args!("let first = {};", index_at(&outer, "position")));
             source.line("var best = 0u;");

@@ -8,7 +8,7 @@
 use super::body::{Nodes, Place};
 use super::operands::Operand;
 use super::source::{Source, WORKGROUP, type_name};
-use super::{Context, Dispatch, Operands, Shaders, checked};
+use super::{Context, Dispatch, Limits, Operands, Shaders, checked};
 use gradloom_core::collections::SortedMap;
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, ReduceOp};
@@ -22,9 +22,8 @@ const CHUNK: usize = 4 * WORKGROUP as usize;
 
 /// Rows of columns that one workgroup adds up.
 const SHORT: usize = 128;
-/// Columns of a workgroup, and lanes of each.
-const COLUMNS: usize = 32;
-const LANES: usize = WORKGROUP as usize / COLUMNS;
+/// Lanes of a column.
+const LANES: usize = 8;
 
 /// What the parts of a class have in common.
 #[derive(Clone, Copy, PartialEq)]
@@ -56,12 +55,22 @@ impl Form {
     }
 
     /// Workgroups of a part.
-    fn groups(self, body: &Body) -> usize {
+    fn groups(self, body: &Body, limits: &Limits) -> usize {
         match self {
-            Self::Columns(..) => body.columns.div_ceil(COLUMNS),
-            Self::Map | Self::Total(..) => (body.rows * body.columns).div_ceil(CHUNK),
+            Self::Columns(..) => body.columns.div_ceil(column_sharing(limits).1),
+            Self::Map | Self::Total(..) => chunks(body),
         }
     }
+}
+
+fn chunks(body: &Body) -> usize {
+    (body.rows * body.columns).div_ceil(CHUNK)
+}
+
+/// Lanes of a column, and columns of a workgroup.
+fn column_sharing(limits: &Limits) -> (usize, usize) {
+    let lanes = if limits.software { 1 } else { LANES };
+    (lanes, limits.sharing() / lanes)
 }
 
 /// Whether each result of a body is made from what stands at its position.
@@ -138,17 +147,27 @@ pub(super) fn together(
     };
     // One name stands for the operands of all parts.
     let operands = Operands::new(&all, context, parts.len() > 1);
-    let table = Table::new(&operands, parts);
+    let table = Table::new(&operands, parts, context.limits);
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&table.operands, context.limits, gated, number);
     let dispatches = match table.form {
         Form::Map => vec![map(&table, source(), parts)],
+        Form::Total(op, node) if parts.iter().all(|part| is_short_total(part, context.limits)) => {
+            vec![short_totals(&table, source(), parts, op, node)]
+        }
         Form::Total(op, node) => {
             vec![shares(&table, source(), parts, op, node), totals(&table, source(), parts, op, node)]
         }
         Form::Columns(op, node) => vec![columns(&table, source(), parts, op, node)],
     };
     checked(Shaders { operands, dispatches }, launch, context)
+}
+
+/// Whether one workgroup adds up all elements of a part: on a software device up to more of them, as it has little to do at the same time, and would
+/// compile a second shader for longer than that takes.
+fn is_short_total(part: &Part, limits: &Limits) -> bool {
+    let most = if limits.software { 64 * CHUNK } else { CHUNK };
+    body_of(part).rows * body_of(part).columns <= most
 }
 
 pub(super) fn body_of(part: &Part) -> &Body {
@@ -175,7 +194,7 @@ struct Table {
 }
 
 impl Table {
-    fn new(operands: &Operands, parts: &[&Part]) -> Self {
+    fn new(operands: &Operands, parts: &[&Part], limits: &Limits) -> Self {
         let form = Form::of(body_of(parts[0])).expect("parts of a class have a form");
         let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
         let mut numbers: Vec<u32> = Vec::new();
@@ -186,7 +205,7 @@ impl Table {
             let own =
                 operands.reads[i * reads..][..reads].iter().chain(&operands.writes[i * writes..][..writes]);
             numbers.extend(own.map(|operand| (operand.base / 4 + operand.layout.offset) as u32));
-            groups += form.groups(body);
+            groups += form.groups(body, limits);
         }
         numbers.push(groups as u32);
         // Indexed by the position, also if the first part has but one.
@@ -211,12 +230,25 @@ impl Table {
         Self { form, numbers, width: HEADER + reads + writes, groups, operands }
     }
 
-    /// Names the starts of a part's operands.
+    /// Names the starts of a part's operands; those that are the same for all parts, as of a learning rate, are not looked up.
     fn starts(&self, source: &mut Source<'_>, table: &str) {
         source.line(format_args!("let entry = part * {}u;", self.width));
-        for i in 0..self.width - HEADER {
-            source.line(format_args!("let start_{i} = {table}[entry + {}u];", HEADER + i));
+        for i in HEADER..self.width {
+            let first = self.numbers[i];
+            let same = self.numbers.chunks_exact(self.width).all(|part| part[i] == first);
+            let start = if same { format!("{first}u") } else { format!("{table}[entry + {i}u]") };
+            source.line(format_args!("let start_{} = {start};", i - HEADER));
         }
+    }
+
+    /// Ends a shader in which each workgroup's `sum`s are of one part's total.
+    fn store_total(&self, mut source: Source<'_>, parts: &[&Part], op: ReduceOp, dtype: DType) -> Dispatch {
+        across(&mut source, op, dtype);
+        source.line(if source.gated { "if (local == 0u && committed) {" } else { "if (local == 0u) {" });
+        source.store(&self.operands.writes[0], "0u", "shares[0]");
+        source.line("}");
+        let workgroup = source.limits.sharing() as u32;
+        source.finish(&format!("{} kernels: totals", parts.len()), workgroup, parts.len())
     }
 
     /// Finds the workgroup's part; gives the name of the table.
@@ -236,14 +268,14 @@ impl Table {
         table
     }
 
-    /// Opens a loop over the positions of the workgroup's chunk.
-    fn each_position(&self, source: &mut Source<'_>, parts: usize) {
+    /// Opens a loop over the positions of the chunk of a workgroup of so many invocations.
+    fn each_position(&self, source: &mut Source<'_>, parts: usize, workgroup: usize) {
         let table = self.find_part(source, parts);
         source.line(format_args!("let elements = {table}[entry + 1u] * {table}[entry + 2u];"));
         source.line(format_args!("let first = (group - {table}[entry]) * {CHUNK}u;"));
         source.line(format_args!("let last = min(first + {CHUNK}u, elements);"));
         source.line(format_args!(
-            "for (var position = first + local; position < last; position += {WORKGROUP}u) {{"
+            "for (var position = first + local; position < last; position += {workgroup}u) {{"
         ));
     }
 }
@@ -255,7 +287,7 @@ const PLACE: Place<'_> =
 fn map(table: &Table, mut source: Source<'_>, parts: &[&Part]) -> Dispatch {
     let body = body_of(parts[0]);
     let gated = source.gated;
-    table.each_position(&mut source, parts.len());
+    table.each_position(&mut source, parts.len(), WORKGROUP as usize);
     if gated {
         source.line("if (committed) {");
     }
@@ -274,45 +306,42 @@ fn columns(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp,
     let numbers = table.find_part(&mut source, parts.len());
     source.line(format_args!("let rows = {numbers}[entry + 1u];"));
     source.line(format_args!("let columns = {numbers}[entry + 2u];"));
-    source.line(format_args!("let lane = local / {COLUMNS}u;"));
-    source.line(format_args!("let column = (group - {numbers}[entry]) * {COLUMNS}u + local % {COLUMNS}u;"));
+    let (lanes, wide) = column_sharing(source.limits);
+    source.line(format_args!("let lane = local / {wide}u;"));
+    source.line(format_args!("let column = (group - {numbers}[entry]) * {wide}u + local % {wide}u;"));
     let identity = source.identity(op, dtype);
     source.line(format_args!("var sum = {identity};"));
     source.line("if (column < columns) {");
-    source.line(format_args!("for (var row = lane; row < rows; row += {LANES}u) {{"));
+    source.line(format_args!("for (var row = lane; row < rows; row += {lanes}u) {{"));
     source.line("let position = row * columns + column;");
     let value = Nodes::new(body).compute(&mut source, node, PLACE);
     let sum = source.combine(op, dtype, "sum", &value);
     source.line(format_args!("sum = {sum};"));
     source.line("}");
     source.line("}");
-    source.global(format_args!("var<workgroup> shares: array<{}, {WORKGROUP}>;", type_name(dtype)));
-    source.line("shares[local] = sum;");
-    source.line("workgroupBarrier();");
+    source.across_columns(op, dtype, ("sum", "shares"), (lanes, wide));
     let gate = if source.gated { " && committed" } else { "" };
     source.line(format_args!("if (lane == 0u && column < columns{gate}) {{"));
-    source.line(format_args!("for (var other = 1u; other < {LANES}u; other++) {{"));
-    let all = source.combine(op, dtype, "sum", &format!("shares[other * {COLUMNS}u + local]"));
-    source.line(format_args!("sum = {all};"));
-    source.line("}");
     let write = table.operands.writes[0].clone();
     source.store(&write, "column", "sum");
     source.line("}");
-    source.finish(&format!("{} kernels: sums of columns", parts.len()), WORKGROUP, table.groups)
+    source.finish(&format!("{} kernels: sums of columns", parts.len()), (lanes * wide) as u32, table.groups)
 }
 
 /// Bytes of scratch that the parts of a group need which run together.
-pub(super) fn workspace(parts: &[Part], reads: &[Access], writes: &[Access]) -> usize {
-    let mut bytes: SortedMap<String, usize> = SortedMap::new();
+pub(super) fn workspace(parts: &[Part], reads: &[Access], writes: &[Access], limits: &Limits) -> usize {
+    // Of each class the bytes, and whether some part needs them.
+    let mut classes: SortedMap<String, (usize, bool)> = SortedMap::new();
     for part in parts {
         let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
         let Some(class) = class else { continue };
-        if let Some(form @ Form::Total(..)) = Form::of(body_of(part)) {
-            let before = bytes.get(&class).copied().unwrap_or(0);
-            bytes.insert(class, before + 4 * form.groups(body_of(part)));
+        if matches!(Form::of(body_of(part)), Some(Form::Total(..))) {
+            let (bytes, long) = classes.get(&class).copied().unwrap_or_default();
+            let bytes = bytes + 4 * chunks(body_of(part));
+            classes.insert(class, (bytes, long || !is_short_total(part, limits)));
         }
     }
-    bytes.iter().map(|(_, &bytes)| bytes).max().unwrap_or(0)
+    classes.iter().filter(|(_, (_, long))| *long).map(|(_, &(bytes, _))| bytes).max().unwrap_or(0)
 }
 
 /// Each chunk's share of its part's total, to the scratch.
@@ -322,7 +351,8 @@ fn shares(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp, 
     let scratch = source.workspace(0..4 * table.groups, dtype);
     let identity = source.identity(op, dtype);
     source.line(format_args!("var sum = {identity};"));
-    table.each_position(&mut source, parts.len());
+    let workgroup = source.limits.sharing();
+    table.each_position(&mut source, parts.len(), workgroup);
     let value = Nodes::new(body).compute(&mut source, node, PLACE);
     let sum = source.combine(op, dtype, "sum", &value);
     source.line(format_args!("sum = {sum};"));
@@ -331,7 +361,7 @@ fn shares(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp, 
     source.line("if (local == 0u) {");
     source.line(format_args!("{scratch}[group] = shares[0];"));
     source.line("}");
-    source.finish(&format!("{} kernels: shares of totals", parts.len()), WORKGROUP, table.groups)
+    source.finish(&format!("{} kernels: shares of totals", parts.len()), workgroup as u32, table.groups)
 }
 
 /// The total of each part: a workgroup each.
@@ -344,23 +374,45 @@ fn totals(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp, 
     table.starts(&mut source, numbers);
     source.line(format_args!("let last = {numbers}[entry + {}u];", table.width));
     source.line(format_args!("var sum = {identity};"));
-    source.line(format_args!("for (var i = {numbers}[entry] + local; i < last; i += {WORKGROUP}u) {{"));
+    let workgroup = source.limits.sharing();
+    source.line(format_args!("for (var i = {numbers}[entry] + local; i < last; i += {workgroup}u) {{"));
     let sum = source.combine(op, dtype, "sum", &format!("{scratch}[i]"));
     source.line(format_args!("sum = {sum};"));
     source.line("}");
-    across(&mut source, op, dtype);
-    source.line(if source.gated { "if (local == 0u && committed) {" } else { "if (local == 0u) {" });
-    let write = table.operands.writes[0].clone();
-    source.store(&write, "0u", "shares[0]");
+    table.store_total(source, parts, op, dtype)
+}
+
+/// The total of each part that is short: a workgroup each.
+fn short_totals(
+    table: &Table,
+    mut source: Source<'_>,
+    parts: &[&Part],
+    op: ReduceOp,
+    node: NodeId,
+) -> Dispatch {
+    let body = body_of(parts[0]);
+    let dtype = body.node(node).dtype;
+    let numbers = source.table(table.numbers.clone());
+    let workgroup = source.limits.sharing();
+    let identity = source.identity(op, dtype);
+    source.line("let part = group;");
+    table.starts(&mut source, numbers);
+    source.line(format_args!("let elements = {numbers}[entry + 1u] * {numbers}[entry + 2u];"));
+    source.line(format_args!("var sum = {identity};"));
+    source.line(format_args!("for (var position = local; position < elements; position += {workgroup}u) {{"));
+    let value = Nodes::new(body).compute(&mut source, node, PLACE);
+    let sum = source.combine(op, dtype, "sum", &value);
+    source.line(format_args!("sum = {sum};"));
     source.line("}");
-    source.finish(&format!("{} kernels: totals", parts.len()), WORKGROUP, parts.len())
+    table.store_total(source, parts, op, dtype)
 }
 
 /// Combines the invocations' `sum`s into `shares[0]`.
 fn across(source: &mut Source<'_>, op: ReduceOp, dtype: DType) {
-    let together = source.subgroup(WORKGROUP as usize).unwrap_or(1);
+    let workgroup = source.limits.sharing();
+    let together = source.subgroup(workgroup).unwrap_or(1);
     source.across_subgroup(op, dtype, "sum", together);
-    let count = WORKGROUP as usize / together;
+    let count = workgroup / together;
     source.global(format_args!("var<workgroup> shares: array<{}, {count}>;", type_name(dtype)));
     if together > 1 {
         source.line("if (place == 0u) {");

@@ -81,7 +81,7 @@ impl Target for Wgsl<'_> {
     }
 
     fn group_workspace(&self, parts: &[Part], reads: &[Access], writes: &[Access]) -> usize {
-        super::group::workspace(parts, reads, writes)
+        super::group::workspace(parts, reads, writes, self.limits)
     }
 
     fn may_replace(&self, _: &Kernel, level: Level) -> bool {

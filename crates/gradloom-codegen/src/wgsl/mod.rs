@@ -190,7 +190,7 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
     let Context { graph, limits, choices, .. } = *context;
     let mut operands = Operands::new(launch, context, together);
     if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
-        product::vectorise(&mut operands, axes);
+        product::vectorise(&mut operands, axes, limits);
     }
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&operands, limits, gated, number);

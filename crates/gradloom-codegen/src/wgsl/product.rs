@@ -40,9 +40,9 @@ fn elements(problem: &DotProblem) -> usize {
 }
 
 /// Declares the operands as vectors of four where the kernels can load them so.
-pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes) {
+pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes, limits: &Limits) {
     let problem = problem(axes, &operands.reads[0].layout, &operands.reads[1].layout);
-    for (side, lanes) in dot::lanes(&problem).into_iter().enumerate() {
+    for (side, lanes) in dot::lanes(&problem, limits).into_iter().enumerate() {
         let binding = operands.reads[side].binding;
         if lanes == 4 && binding != NONE && operands.bindings[binding].element == Element::Plain(DType::F32) {
             operands.bindings[binding].element = Element::Vector;
@@ -63,7 +63,7 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
 /// The shaders of a product that nothing follows from, to be measured: bindings are the left operand, the right one and the results.
 pub(super) fn alone(problem: &DotProblem, choice: &Choice, limits: &Limits) -> Alone {
     let [lhs, rhs] = dot::last_elements(problem).map(|last| last + 1);
-    let lanes = dot::lanes(problem);
+    let lanes = dot::lanes(problem, limits);
     let value = |count: usize, lanes: u32| {
         let element = if lanes == 4 { Element::Vector } else { Element::Plain(DType::F32) };
         Value { element, dtype: DType::F32, layout: Layout::contiguous(&Shape::from([count])) }

@@ -43,19 +43,20 @@ pub(crate) struct RowSchedule {
 
 impl RowSchedule {
     pub(crate) fn new(body: &Body, limits: &Limits) -> Self {
-        let workgroup = WORKGROUP.min(limits.invocations) as usize;
         // A software device runs a workgroup's invocations one after the other, a few at a time, and goes from one to the next at each barrier: there,
         // invocations that share nothing are many times faster, as long as there are some rows for each of its threads.
         let sums = reduces_columns(body);
-        let alone = limits.software && body.rows >= ROWS_ALONE && (!sums || body.columns <= SUMS_ALONE);
+        let along = body.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)));
+        let long = sums && body.columns > SUMS_ALONE;
+        let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
+        // Lanes of rows that are only added up meet nobody.
+        let most = if along && !long { limits.sharing() } else { WORKGROUP.min(limits.invocations) as usize };
         let lanes = match alone {
             true => 1,
-            false => body.columns.div_ceil(4).next_power_of_two().clamp(1, workgroup),
+            false => body.columns.div_ceil(4).next_power_of_two().clamp(1, most),
         };
-        let (slots, partials) = match alone {
-            true => (VECTOR, FEW_PARTIALS),
-            false => (workgroup / lanes, MOST_PARTIALS),
-        };
+        let slots = if alone { VECTOR } else { limits.sharing().max(lanes) / lanes };
+        let partials = if limits.software { FEW_PARTIALS } else { MOST_PARTIALS };
         let turns = body.rows.div_ceil(slots);
         let steps = if sums { turns.div_ceil(partials).max(1) } else { 1 };
         Self { lanes, slots, steps, each: body.columns.div_ceil(lanes), groups: turns.div_ceil(steps) }
@@ -591,33 +592,28 @@ impl<'a, 'b> Rows<'a, 'b> {
 /// The second shader of column reductions: adds up the partial results, a few lanes to a column.
 fn sums(mut source: Source<'_>, body: &Body, schedule: &RowSchedule, label: &str) -> Dispatch {
     let (columns, count) = (body.columns, schedule.groups);
-    let (lanes, wide) = (FINISHING_LANES, WORKGROUP as usize / FINISHING_LANES);
-    let gate = if source.gated { " && committed" } else { "" };
+    let workgroup = source.limits.sharing();
+    let lanes = if source.limits.software { 1 } else { FINISHING_LANES };
+    let wide = workgroup / lanes;
     source.line(format_args!("let lane = local / {wide}u;"));
     source.line(format_args!("let column = group * {wide}u + local % {wide}u;"));
     for (number, op, node, write) in columns_of(body) {
         let dtype = body.node(node).dtype;
         let scratch = source.workspace(partials(body, schedule, number), dtype);
-        let (identity, shares) = (source.identity(op, dtype), format!("shares_{number}"));
-        source.global(format_args!("var<workgroup> {shares}: array<{}, {WORKGROUP}>;", type_name(dtype)));
-        source.line(format_args!("var sum_{number} = {identity};"));
+        let (identity, sum) = (source.identity(op, dtype), format!("sum_{number}"));
+        source.line(format_args!("var {sum} = {identity};"));
         source.line(format_args!("if (column < {columns}u) {{"));
         source.line(format_args!("for (var i = lane; i < {count}u; i += {lanes}u) {{"));
-        let sum = format!("sum_{number}");
         let share = source.combine(op, dtype, &sum, &format!("{scratch}[i * {columns}u + column]"));
         source.line(format_args!("{sum} = {share};"));
         source.line("}");
         source.line("}");
-        source.line(format_args!("{shares}[local] = {sum};"));
-        source.line("workgroupBarrier();");
+        source.across_columns(op, dtype, (&sum, &format!("shares_{number}")), (lanes, wide));
+        let gate = if source.gated { " && committed" } else { "" };
         source.line(format_args!("if (lane == 0u && column < {columns}u{gate}) {{"));
-        source.line(format_args!("for (var other = 1u; other < {lanes}u; other++) {{"));
-        let all = source.combine(op, dtype, &sum, &format!("{shares}[other * {wide}u + local]"));
-        source.line(format_args!("{sum} = {all};"));
-        source.line("}");
         let operand = source.operands.writes[write].clone();
         source.store(&operand, &index_at(&operand.layout, "column"), &sum);
         source.line("}");
     }
-    source.finish(&format!("{label}: sums of columns"), WORKGROUP, columns.div_ceil(wide))
+    source.finish(&format!("{label}: sums of columns"), workgroup as u32, columns.div_ceil(wide))
 }

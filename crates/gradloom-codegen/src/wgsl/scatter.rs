@@ -18,10 +18,8 @@ use gradloom_core::kernel::Access;
 use gradloom_core::plan::ALIGNMENT;
 use std::ops::Range;
 
-/// Invocations that count what lies before one update.
+/// Invocations that count what lies before one update; on a software device it is one.
 const LANES: usize = 16;
-/// Updates that a workgroup sorts.
-const SORTED: usize = WORKGROUP as usize / LANES;
 /// Updates of a batch that are sorted together, at most.
 const CHUNK: usize = 8192;
 /// Updates of a run that are on their way at the same time.
@@ -129,7 +127,7 @@ fn prepare(mut source: Source<'_>, problem: &Problem, role: Role) -> Vec<Dispatc
     let copied = if in_place || role == Role::Sort { 0 } else { write.layout.shape.elements() };
     let sorting = match problem.is_sorted() || role == Role::Copy {
         true => 0,
-        false => problem.batches * problem.width().div_ceil(SORTED),
+        false => problem.batches * problem.width().div_ceil(sorted(source.limits)),
     };
     let copying = copied.div_ceil(WORKGROUP as usize).max(usize::from(role == Role::Copy));
     if sorting + copying == 0 {
@@ -159,16 +157,25 @@ fn prepare(mut source: Source<'_>, problem: &Problem, role: Role) -> Vec<Dispatc
     vec![source.finish(label, WORKGROUP, sorting + copying)]
 }
 
+/// Invocations that count for one update.
+fn lanes(limits: &Limits) -> usize {
+    if limits.software { 1 } else { LANES }
+}
+
+/// Updates that a workgroup sorts.
+fn sorted(limits: &Limits) -> usize {
+    WORKGROUP as usize / lanes(limits)
+}
+
 /// Finds the places of the workgroup's updates.
 fn sort(source: &mut Source<'_>, problem: &Problem) {
+    let (lanes, sorted) = (lanes(source.limits), sorted(source.limits));
     let index = source.operands.reads[1].clone();
     let [order, lengths] = problem.scratch().map(|bytes| source.workspace(bytes, DType::U32));
     let (updates, width) = (problem.updates, problem.width());
-    let blocks = width.div_ceil(SORTED);
+    let blocks = width.div_ceil(sorted);
     // Numbers of those before, of those with the same row, and of both.
-    for name in ["before", "alike", "earlier"] {
-        source.global(format_args!("var<workgroup> {name}: array<u32, {WORKGROUP}>;"));
-    }
+    let counts = ["before", "alike", "earlier"];
     match problem.chunks() {
         1 => source.line(format_args!("let start = (group / {blocks}u) * {updates}u;")),
         _ => {
@@ -182,34 +189,39 @@ fn sort(source: &mut Source<'_>, problem: &Problem) {
     }
     let here = problem.here("chunk");
     source.line(format_args!("let here = {here};"));
-    source.line(format_args!("let update = (group % {blocks}u) * {SORTED}u + local / {LANES}u;"));
-    source.line(format_args!("let lane = local % {LANES}u;"));
+    source.line(format_args!("let update = (group % {blocks}u) * {sorted}u + local / {lanes}u;"));
+    source.line(format_args!("let lane = local % {lanes}u;"));
     // Workgroups are whole: those behind the last do the work of the last.
     source.line("let number = start + min(update, here - 1u);");
     let mine = source.load(&index, &index_at(&index.layout, "number"));
     source.line(format_args!("let raw = {mine};"));
     source.line(format_args!("let row = clamp(raw, 0, {});", problem.rows.max(1) - 1));
-    for name in ["before", "alike", "earlier"] {
+    for name in counts {
         source.line(format_args!("var {name}_here = 0u;"));
     }
-    source.line(format_args!("for (var other = start + lane; other < start + here; other += {LANES}u) {{"));
+    source.line(format_args!("for (var other = start + lane; other < start + here; other += {lanes}u) {{"));
     let value = source.load(&index, &index_at(&index.layout, "other"));
     source.line(format_args!("let other_row = clamp({value}, 0, {});", problem.rows.max(1) - 1));
     source.line("before_here += u32(other_row < row);");
     source.line("alike_here += u32(other_row == row);");
     source.line("earlier_here += u32(other_row == row && other < number);");
     source.line("}");
-    for name in ["before", "alike", "earlier"] {
-        source.line(format_args!("{name}[local] = {name}_here;"));
+    if lanes > 1 {
+        for name in counts {
+            source.global(format_args!("var<workgroup> {name}: array<u32, {WORKGROUP}>;"));
+            source.line(format_args!("{name}[local] = {name}_here;"));
+        }
+        source.line("workgroupBarrier();");
     }
-    source.line("workgroupBarrier();");
     source.line("if (lane == 0u && update < here) {");
     source.check_index("raw", problem.rows, "number");
-    source.line(format_args!("for (var other = local + 1u; other < local + {LANES}u; other++) {{"));
-    for name in ["before", "alike", "earlier"] {
-        source.line(format_args!("{name}_here += {name}[other];"));
+    if lanes > 1 {
+        source.line(format_args!("for (var other = local + 1u; other < local + {lanes}u; other++) {{"));
+        for name in counts {
+            source.line(format_args!("{name}_here += {name}[other];"));
+        }
+        source.line("}");
     }
-    source.line("}");
     source.line(format_args!("let place = (group / {blocks}u) * {width}u + before_here + earlier_here;"));
     source.line(format_args!("{order}[place] = number;"));
     source.line(format_args!("{lengths}[place] = select(0u, alike_here, earlier_here == 0u);"));
@@ -276,18 +288,21 @@ fn add(mut source: Source<'_>, problem: &Problem) -> Vec<Dispatch> {
         let first = source.load(&write, "to");
         source.line(format_args!("var sum = {first};"));
         source.line("var done = 0u;");
-        source.line(format_args!("for (; done + {AHEAD}u <= count; done += {AHEAD}u) {{"));
-        for i in 0..AHEAD {
-            source.line(format_args!("let number_{i} = {order}[place + done + {i}u];"));
+        // A CPU waits for each anyway.
+        if !source.limits.software {
+            source.line(format_args!("for (; done + {AHEAD}u <= count; done += {AHEAD}u) {{"));
+            for i in 0..AHEAD {
+                source.line(format_args!("let number_{i} = {order}[place + done + {i}u];"));
+            }
+            for i in 0..AHEAD {
+                let value = value_at.replace("number", &format!("number_{i}"));
+                source.line(format_args!("let value_{i} = {value};"));
+            }
+            for i in 0..AHEAD {
+                source.line(format_args!("sum += value_{i};"));
+            }
+            source.line("}");
         }
-        for i in 0..AHEAD {
-            let value = value_at.replace("number", &format!("number_{i}"));
-            source.line(format_args!("let value_{i} = {value};"));
-        }
-        for i in 0..AHEAD {
-            source.line(format_args!("sum += value_{i};"));
-        }
-        source.line("}");
         source.line("for (; done < count; done++) {");
         source.line(format_args!("let number = {order}[place + done];"));
         source.line(format_args!("sum += {value_at};"));

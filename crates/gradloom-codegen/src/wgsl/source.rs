@@ -141,6 +141,29 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Adds the statements that combine `sum` over the lanes of each of a workgroup's `wide` columns; lane 0 has the result then. `shares` names the
+    /// workgroup memory in which they meet.
+    pub(crate) fn across_columns(
+        &mut self,
+        op: ReduceOp,
+        dtype: DType,
+        (sum, shares): (&str, &str),
+        (lanes, wide): (usize, usize),
+    ) {
+        if lanes == 1 {
+            return;
+        }
+        self.global(format_args!("var<workgroup> {shares}: array<{}, {}>;", type_name(dtype), lanes * wide));
+        self.line(format_args!("{shares}[local] = {sum};"));
+        self.line("workgroupBarrier();");
+        self.line("if (lane == 0u) {");
+        self.line(format_args!("for (var other = 1u; other < {lanes}u; other++) {{"));
+        let all = self.combine(op, dtype, sum, &format!("{shares}[other * {wide}u + local]"));
+        self.line(format_args!("{sum} = {all};"));
+        self.line("}");
+        self.line("}");
+    }
+
     /// See [`Operands::load`].
     pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
         self.operands.load(operand, index, self.limits)

@@ -105,9 +105,9 @@ impl Matrices {
     /// The shaders of a choice; the epilogue stores what it is given.
     pub(crate) fn shaders(&self, choice: &Choice, device: &Device) -> DotShaders {
         let problem = self.problem();
-        let items = lanes(&problem);
+        let items = lanes(&problem, &device.limits);
         let (lhs, rhs) = (|i: &str| format!("lhs[{i}]"), |i: &str| format!("rhs[{i}]"));
-        let result_lanes = if problem.n.is_multiple_of(4) { 4 } else { 1 };
+        let result_lanes = if problem.n.is_multiple_of(4) && !device.limits.software { 4 } else { 1 };
         let result = item(Scalar::F32, result_lanes);
         let declarations = |stage: Stage| {
             let array = |binding: u32, name: &str, access: &str, item: &str| {

@@ -147,7 +147,7 @@ impl Own {
         Self { operand: operand.clone(), name, rows, registers }
     }
 
-    /// Declares `{sum}_{r}`: the products with a row of another operand.
+    /// Declares `{sum}_{r}`: the products with a row of another operand; and, if own rows are in registers, that row as `{sum}_with_0`, ..
     pub(super) fn products(&self, source: &mut Source<'_>, other: &Operand, row: &str, sum: &str) {
         let all = 0..self.rows.len();
         all.clone().for_each(|r| source.line(format_args!("var {sum}_{r} = 0.0;")));
@@ -228,15 +228,34 @@ impl Part {
         row: &str,
         factor: &str,
     ) {
-        let name = self.name;
         for c in 0..self.here {
             let value = source.load(operand, &column(operand, row, &self.column(c)));
-            source.line(format_args!("let {name}_with_{c} = {value};"));
-            for r in 0..self.rows {
-                let sum = format!("{name}{r}_{c}");
-                let kept = keep.map_or(sum.clone(), |keep| format!("{sum} * {keep}_{r}"));
-                source.line(format_args!("{sum} = {kept} + {factor}_{r} * {name}_with_{c};"));
-            }
+            source.line(format_args!("let {}_with_{c} = {value};", self.name));
+            self.add_column(source, keep, c, self.name, factor);
+        }
+    }
+
+    /// The same without `keep`, for the row that made the products `product` with `own` rows, and may be in registers.
+    pub(super) fn add_again(
+        &self,
+        source: &mut Source<'_>,
+        (own, product): (&Own, &str),
+        operand: &Operand,
+        row: &str,
+        factor: &str,
+    ) {
+        if !own.registers {
+            return self.add(source, None, operand, row, factor);
+        }
+        (0..self.here).for_each(|c| self.add_column(source, None, c, product, factor));
+    }
+
+    /// Adds column c of the row `{from}_with_0`, ..
+    fn add_column(&self, source: &mut Source<'_>, keep: Option<&str>, c: usize, from: &str, factor: &str) {
+        for r in 0..self.rows {
+            let sum = format!("{}{r}_{c}", self.name);
+            let kept = keep.map_or(sum.clone(), |keep| format!("{sum} * {keep}_{r}"));
+            source.line(format_args!("{sum} = {kept} + {factor}_{r} * {from}_with_{c};"));
         }
     }
 

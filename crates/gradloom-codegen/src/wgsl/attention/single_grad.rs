@@ -67,7 +67,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, each: usize, la
             let p = format!("exp(s_{r} * {scale} - log_sum_{r}) * (d_{r} - mean_{r}) * {scale}");
             s.line(format_args!("let p_{r} = {};", shares.shown(&p, "0.0", r)));
         }
-        part.add(s, None, &k, "k_row", "p");
+        part.add_again(s, (&own_q, "s"), &k, "k_row", "p");
         s.line("}");
     }
     for r in 0..shares.each {
@@ -126,8 +126,8 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, each: usize, label
         let d = format!("p_{r} * (d_{r} - mean) * {scale}");
         s.line(format_args!("let w_{r} = select(0.0, {d}, query >= own_{r});"));
     }
-    part_v.add(s, None, &cotangent, "g_row", "p");
-    part_k.add(s, None, &q, "q_row", "w");
+    part_v.add_again(s, (&own_v, "d"), &cotangent, "g_row", "p");
+    part_k.add_again(s, (&own_k, "s"), &q, "q_row", "w");
     s.line("}");
     s.line("}");
     for r in 0..shares.each {

@@ -97,7 +97,10 @@ impl Choice {
     /// Whether a product can be computed so on an adapter with these limits, in a precision.
     pub fn suits(&self, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
         let fits = match &self.method {
-            Method::Portable(tile) => tile.fits(limits),
+            // Sums in parts are vectors of four columns.
+            Method::Portable(tile) => {
+                tile.fits(limits) && (self.parts == 1 || tile.thread_n.is_multiple_of(4))
+            }
             Method::Cooperative(tile) => precision == Precision::F16 && tile.fits(limits),
         };
         // A problem may come from a file.

@@ -39,7 +39,7 @@ pub(super) fn product(
     let mut writer = Writer::new();
     writer.line("enable wgpu_cooperative_matrix;");
     writer.line("enable f16;");
-    header(&mut writer, kernel, choice);
+    header(&mut writer, kernel, choice.parts);
     writer.line(format_args!(
         "// Tiles of {} x {}, {} x {} a subgroup, in cooperative matrices.",
         tile.m, tile.n, tile.subgroup_m, tile.subgroup_n

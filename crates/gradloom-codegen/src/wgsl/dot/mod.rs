@@ -13,6 +13,7 @@ mod grid;
 mod portable;
 mod problem;
 mod record;
+mod scalar;
 mod split;
 mod staged;
 #[cfg(test)]
@@ -57,7 +58,10 @@ pub fn generate(kernel: &DotKernel<'_>, choice: &Choice, limits: &Limits) -> Dot
     let product = match &choice.method {
         Method::Portable(tile) => {
             assert!(tile.fits(limits), "{tile:?} does not fit {limits:?}");
-            portable::product(kernel, tile, choice, limits)
+            match limits.software && scalar::suits(kernel, tile, choice) {
+                true => scalar::product(kernel, tile, limits),
+                false => portable::product(kernel, tile, choice, limits),
+            }
         }
         Method::Cooperative(tile) => {
             assert!(tile.fits(limits), "{tile:?} does not fit {limits:?}");

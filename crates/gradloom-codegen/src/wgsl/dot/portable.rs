@@ -19,12 +19,12 @@ pub(super) fn product(kernel: &DotKernel<'_>, tile: &Tile, choice: &Choice, limi
     if [kernel.lhs, kernel.rhs].iter().any(|operand| operand.scalar == Scalar::F16) {
         writer.line("enable f16;");
     }
-    header(&mut writer, kernel, choice);
+    header(&mut writer, kernel, choice.parts);
     writer.line(format_args!(
         "// Tiles of {} x {}, {} x {} a thread.",
         tile.m, tile.n, tile.thread_m, tile.thread_n
     ));
-    let body = Body::new(kernel, tile, choice, limits.software);
+    let body = Body::new(kernel, tile, choice);
     if let Some((lhs, rhs)) = body.staged() {
         lhs.declare(&mut writer);
         rhs.declare(&mut writer);
@@ -42,7 +42,7 @@ pub(super) fn product(kernel: &DotKernel<'_>, tile: &Tile, choice: &Choice, limi
 }
 
 /// Writes what every shader of a product begins with.
-pub(super) fn header(writer: &mut Writer, kernel: &DotKernel<'_>, choice: &Choice) {
+pub(super) fn header(writer: &mut Writer, kernel: &DotKernel<'_>, parts: u32) {
     let problem = kernel.problem;
     writer.line(format_args!(
         "// {} products [{}, {}] x [{}, {}].",
@@ -52,7 +52,7 @@ pub(super) fn header(writer: &mut Writer, kernel: &DotKernel<'_>, choice: &Choic
         problem.k,
         problem.n
     ));
-    writer.lines(&(kernel.declarations)(if choice.parts > 1 { Stage::Parts } else { Stage::Whole }));
+    writer.lines(&(kernel.declarations)(if parts > 1 { Stage::Parts } else { Stage::Whole }));
 }
 
 /// Writes `first_term` and `end_term`: which terms of the sums this part has.
@@ -231,12 +231,10 @@ struct Body<'a, 'b> {
     choice: &'b Choice,
     lhs: Reader<'a>,
     rhs: Reader<'a>,
-    /// Whether loops are left to be loops: a software device compiles for longer than it runs, and has its registers in memory anyway.
-    short: bool,
 }
 
 impl<'a, 'b> Body<'a, 'b> {
-    fn new(kernel: &'b DotKernel<'a>, tile: &'b Tile, choice: &'b Choice, short: bool) -> Self {
+    fn new(kernel: &'b DotKernel<'a>, tile: &'b Tile, choice: &'b Choice) -> Self {
         let strip = tile.thread_m.min(4);
         let lhs = Reader {
             side: Side::lhs(kernel),
@@ -258,7 +256,7 @@ impl<'a, 'b> Body<'a, 'b> {
             first: "first_column",
             staging: tile.staging,
         };
-        Self { kernel, tile, choice, lhs, rhs, short }
+        Self { kernel, tile, choice, lhs, rhs }
     }
 
     fn staged(&self) -> Option<(Staged<'a>, Staged<'a>)> {
@@ -329,12 +327,7 @@ impl<'a, 'b> Body<'a, 'b> {
         self.rhs.prepare(writer);
         writer.line("var term = first_term;");
         let k = self.kernel.problem.k;
-        let vectors = [&self.lhs, &self.rhs].iter().any(|reader| reader.side.along == Along::Contract);
-        let turns = match k.is_multiple_of(4) {
-            _ if self.short && (k < 4 || !vectors) => &[1][..],
-            true => &[4],
-            false => &[4, 1],
-        };
+        let turns = if k.is_multiple_of(4) { &[4][..] } else { &[4, 1] };
         for terms in turns {
             writer.block(
                 format_args!("for (; term + {}u < end_term; term += {terms}u)", terms - 1),
@@ -364,9 +357,6 @@ impl<'a, 'b> Body<'a, 'b> {
         let parts = self.choice.parts;
         let lanes = result_lanes(self.kernel, parts);
         let columns = self.kernel.problem.n;
-        if self.short {
-            return self.results_in_a_loop(writer, lanes);
-        }
         for i in 0..self.lhs.count() {
             let inside =
                 self.lhs.edge().then(|| format!("{} < {}u", self.lhs.position(i), self.lhs.side.free));
@@ -388,36 +378,5 @@ impl<'a, 'b> Body<'a, 'b> {
                 }
             });
         }
-    }
-
-    /// The same with the results in an array.
-    fn results_in_a_loop(&self, writer: &mut Writer, lanes: u32) {
-        let (lhs, rhs) = (&self.lhs, &self.rhs);
-        let (count, strips, pieces) = (lhs.count(), rhs.strips, 4 / lanes);
-        let sums: Vec<String> =
-            (0..count).flat_map(|i| (0..strips).map(move |j| format!("sum_{i}_{j}"))).collect();
-        writer.line(format_args!("var sums = array<vec4<f32>, {}>({});", sums.len(), sums.join(", ")));
-        writer.block(format_args!("for (var i = 0u; i < {count}u; i++)"), |writer| {
-            let place = format!("({} + i / {}u * {}u) * {}u", lhs.place, lhs.strip, lhs.threads, lhs.strip);
-            writer.line(format_args!("let row = {} + {place} + i % {}u;", lhs.first, lhs.strip));
-            let inside = lhs.edge().then(|| format!("row < {}u", lhs.side.free));
-            writer.when(inside, |writer| {
-                let turns = strips * pieces;
-                writer.block(format_args!("for (var j = 0u; j < {turns}u; j++)"), |writer| {
-                    let place = format!("({} + j / {pieces}u * {}u) * 4u", rhs.place, rhs.threads);
-                    writer.line(format_args!(
-                        "let column = {} + {place} + j % {pieces}u * {lanes}u;",
-                        rhs.first
-                    ));
-                    let inside = rhs.edge().then(|| format!("column < {}u", self.kernel.problem.n));
-                    writer.when(inside, |writer| {
-                        let sum = format!("sums[i * {strips}u + j / {pieces}u]");
-                        let value = if lanes == 4 { sum } else { format!("{sum}[j % {pieces}u]") };
-                        writer.line(format_args!("let value = {value};"));
-                        finish(writer, self.kernel, self.choice.parts, lanes, "value");
-                    });
-                });
-            });
-        });
     }
 }

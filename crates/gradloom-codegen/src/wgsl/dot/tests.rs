@@ -118,7 +118,7 @@ fn shaders_are_valid_for_any_extents_and_layouts() {
         for by_columns in [[false, false], [false, true], [true, false], [true, true]] {
             let problem = problem(batch, extents, by_columns);
             for scalar in [Scalar::F32, Scalar::F16] {
-                let widest = lanes(&problem);
+                let widest = lanes(&problem, &everything());
                 for method in methods.iter().copied().chain([Method::Cooperative(COOPERATIVE)]) {
                     let portable = matches!(method, Method::Portable(_));
                     for parts in [1, 3] {
@@ -208,7 +208,7 @@ fn choices_fit_and_are_valid_everywhere() {
             for (scalar, half) in [(Scalar::F32, false), (Scalar::F16, true)] {
                 let choice = choose(&problem, half, &limits);
                 // `generate` refuses what does not fit.
-                let shaders = shaders(&problem, scalar, lanes(&problem), &choice, &limits);
+                let shaders = shaders(&problem, scalar, lanes(&problem, &limits), &choice, &limits);
                 check_all(&shaders, matches!(choice.method, Method::Portable(_)));
             }
         }
@@ -255,7 +255,7 @@ fn a_choice_has_no_more_parts_than_have_terms() {
         for precision in [Precision::F32, Precision::F16] {
             let choice = Choices::by_rule(precision).product(&problem, &everything());
             let scalar = Scalar::F32;
-            let made = shaders(&problem, scalar, lanes(&problem), &choice, &everything());
+            let made = shaders(&problem, scalar, lanes(&problem, &everything()), &choice, &everything());
             let counted = if choice.parts > 1 { choice.parts as usize * extents[0] * extents[1] } else { 0 };
             assert_eq!(made.workspace, counted, "{extents:?} {choice:?}");
         }
@@ -322,15 +322,15 @@ fn lines_of_choices_read_back() {
 #[test]
 fn items_of_four_need_aligned_strides() {
     let aligned = problem(2, [8, 12, 16], [false, false]);
-    assert_eq!(lanes(&aligned), [4, 4]);
+    assert_eq!(lanes(&aligned, &everything()), [4, 4]);
     // Seven columns: rows of the right operand start anywhere.
-    assert_eq!(lanes(&problem(2, [8, 7, 16], [false, false])), [4, 1]);
+    assert_eq!(lanes(&problem(2, [8, 7, 16], [false, false]), &everything()), [4, 1]);
     let mut shifted = aligned.clone();
     shifted.lhs.offset = 2;
-    assert_eq!(lanes(&shifted), [1, 4]);
+    assert_eq!(lanes(&shifted, &everything()), [1, 4]);
     let mut batched = aligned;
     batched.batch[0].rhs_stride += 1;
-    assert_eq!(lanes(&batched), [4, 1]);
+    assert_eq!(lanes(&batched, &everything()), [4, 1]);
 }
 
 /// What browsers will say: `tint` checks that barriers are in uniform control flow, which `naga` does not.
@@ -352,7 +352,7 @@ fn tint_accepts_portable_shaders() {
             {
                 let problem = problem(batch, extents, by_columns);
                 let choice = Choice { method: Method::Portable(tile), parts };
-                let shaders = shaders(&problem, scalar, lanes(&problem), &choice, &limits);
+                let shaders = shaders(&problem, scalar, lanes(&problem, &limits), &choice, &limits);
                 for shader in std::iter::once(&shaders.product).chain(&shaders.sum) {
                     let file = folder.join(format!("{count}.wgsl"));
                     count += 1;
