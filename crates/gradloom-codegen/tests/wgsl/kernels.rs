@@ -1,6 +1,7 @@
 //! Kernels of one op each, and how many shaders they are.
 
 use super::{adapters, checked, graph};
+use gradloom_codegen::wgsl::{Dispatch, Limits};
 
 /// Checks the shaders of a graph for all adapters; gives how many launches' shaders there are on the first.
 #[track_caller]
@@ -132,4 +133,44 @@ fn indices_are_checked_by_who_answers_for_them() {
             "{text}"
         );
     }
+}
+
+/// What a software device is slow to compile: vectors, and workgroup memory, which it clears by code for each element.
+#[test]
+fn a_software_device_shares_little_and_has_no_vectors() {
+    let graphs = [
+        // A loss and a gradient's norm, in few dispatches.
+        "%0: f32[40, 12] = input \"x\"\n%1: f32[40, 12] = mul %0, %0\n%2: f32[] = sum %1 {axes=[0, 1]}\n%3: f32[5000] = input \"y\"\n\
+         %4: f32[5000] = mul %3, %3\n%5: f32[] = sum %4 {axes=[0]}\n%6: f32[1] = reshape %2\n%7: f32[1] = reshape %5\n\
+         %8: f32[2] = concat %6, %7 {axis=0}\n%9: f32[] = sum %8 {axes=[0]}\noutput \"a\" %9",
+        "%0: f32[100, 64] = input \"x\"\n%1: f32[100] = sum %0 {axes=[1]}\n%2: f32[100, 1] = reshape %1\n\
+         %3: f32[100, 64] = broadcast %2\n%4: f32[100, 64] = mul %0, %3\n%5: f32[64] = sum %4 {axes=[0]}\noutput \"a\" %5",
+        "%0: f32[3, 2000] = input \"x\"\n%1: f32[3] = sum %0 {axes=[1]}\n%2: i32[3] = argmax %0 {axis=1}\noutput \"a\" %1\noutput \"b\" %2",
+        "%0: f32[50, 8] = input \"x\"\n%1: i32[700] = input \"i\"\n%2: f32[700, 8] = input \"u\"\n\
+         %3: f32[50, 8] = scatter_add %0, %1, %2 {batch=0}\noutput \"a\" %3",
+        "%0: f32[64, 32] = input \"x\"\n%1: f32[32, 48] = input \"y\"\n\
+         %2: f32[64, 48] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}\noutput \"a\" %2",
+    ];
+    let software = Limits { software: true, ..Limits::portable() };
+    for lines in graphs {
+        for Dispatch { label, source, .. } in checked(&graph(lines), &software) {
+            assert!(!source.contains("vec4<f32>"), "{label}\n{source}");
+            let arrays = source
+                .lines()
+                .filter_map(|line| line.strip_prefix("var<workgroup> ")?.split_once(": array<"));
+            for (name, rest) in arrays {
+                let count: usize = rest[rest.rfind(", ").unwrap() + 2..rest.len() - 2].parse().unwrap();
+                assert!(count <= 16, "{label}: {name} has {count}\n{source}");
+            }
+        }
+    }
+    let totals = |limits| -> Vec<String> {
+        checked(&graph(graphs[0]), &limits)
+            .into_iter()
+            .map(|d| d.label)
+            .filter(|l| l.contains("totals"))
+            .collect()
+    };
+    assert_eq!(totals(software), ["2 kernels: totals"]);
+    assert_eq!(totals(Limits::portable()), ["2 kernels: shares of totals", "2 kernels: totals"]);
 }

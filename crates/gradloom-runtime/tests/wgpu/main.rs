@@ -5,6 +5,7 @@ mod index;
 mod kept;
 mod random;
 mod refused;
+mod sums;
 mod table;
 mod tuned;
 

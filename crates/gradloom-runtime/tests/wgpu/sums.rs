@@ -1,0 +1,82 @@
+//! Sums along rows, across them, and of everything, for extents around each limit of how they are shared out.
+
+use crate::{agree, devices};
+use gradloom_testing::Leaves;
+
+/// Rows and columns: fewer and more rows than invocations take whole, columns of one lane and of more than there are, and of more sums than one keeps.
+const EXTENTS: [[usize; 2]; 12] = [
+    [1, 1],
+    [1, 1000],
+    [3, 700],
+    [20, 300],
+    [31, 65],
+    [32, 64],
+    [33, 17],
+    [40, 513],
+    [64, 1500],
+    [300, 5],
+    [1000, 1],
+    [257, 512],
+];
+
+#[test]
+fn sums_across_rows() {
+    if crate::skipped() {
+        return;
+    }
+    for device in devices() {
+        for [r, c] in EXTENTS {
+            let lines = format!(
+                "%0: f32[{r}, {c}] = input \"x\"\n%1: f32[{r}, {c}] = mul %0, %0\n%2: f32[{c}] = sum %1 {{axes=[0]}}\n\
+                 %3: f32[{c}] = reduce_max %0 {{axes=[0]}}\noutput \"sum\" %2\noutput \"max\" %3"
+            );
+            agree(&device, &lines, &Leaves::random(1), 1e-5);
+        }
+    }
+}
+
+#[test]
+fn sums_across_rows_of_what_needs_its_rows_sum() {
+    if crate::skipped() {
+        return;
+    }
+    for device in devices() {
+        for [r, c] in EXTENTS {
+            let lines = format!(
+                "%0: f32[{r}, {c}] = input \"x\"\n%1: f32[{r}] = sum %0 {{axes=[1]}}\n%2: f32[{r}, 1] = reshape %1\n\
+                 %3: f32[{r}, {c}] = broadcast %2\n%4: f32[{r}, {c}] = mul %0, %3\n%5: f32[{c}] = sum %4 {{axes=[0]}}\n\
+                 output \"rows\" %1\noutput \"all\" %4\noutput \"columns\" %5"
+            );
+            agree(&device, &lines, &Leaves::random(2), 1e-5);
+        }
+    }
+}
+
+#[test]
+fn totals_of_several_values() {
+    if crate::skipped() {
+        return;
+    }
+    // One workgroup has the totals of the first two; the third is too long for that, also on a software device.
+    for device in devices() {
+        for extents in [&[7, 1000][..], &[7, 1024, 1025, 3], &[5, 65_537, 100]] {
+            let (mut lines, mut totals) = (String::new(), Vec::new());
+            for (i, n) in extents.iter().enumerate() {
+                let [x, square, sum, total] = [0, 1, 2, 3].map(|k| 4 * i + k);
+                lines += &format!(
+                    "%{x}: f32[{n}] = input \"x{i}\"\n%{square}: f32[{n}] = mul %{x}, %{x}\n\
+                     %{sum}: f32[] = sum %{square} {{axes=[0]}}\n%{total}: f32[1] = reshape %{sum}\n"
+                );
+                totals.push(format!("%{total}"));
+            }
+            // Joined, they are one launch, as the norm of all gradients is.
+            let (all, norm, count) = (4 * extents.len(), 4 * extents.len() + 1, extents.len());
+            let totals = totals.join(", ");
+            lines += &format!(
+                "%{all}: f32[{count}] = concat {totals} {{axis=0}}\n%{norm}: f32[] = sum %{all} {{axes=[0]}}\n\
+                 output \"totals\" %{all}\noutput \"norm\" %{norm}"
+            );
+            agree(&device, &lines, &Leaves::random(3), 1e-5);
+        }
+    }
+}
