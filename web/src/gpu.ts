@@ -134,7 +134,7 @@ export class Gpu {
     return [
       limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupStorageSize,
       limits.maxStorageBuffersPerShaderStage, limits.maxStorageBufferBindingSize,
-      limits.maxComputeWorkgroupsPerDimension, limits.maxBufferSize, software ? 1 : 0,
+      limits.maxComputeWorkgroupsPerDimension, limits.maxBufferSize, software ? 1 : 0, /swiftshader/i.test(this.name) ? 1 : 0,
     ];
   }
 

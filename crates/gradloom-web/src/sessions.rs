@@ -113,7 +113,7 @@ impl Sessions {
     }
 
     /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding, workgroups along an axis, bytes of a buffer,
-    /// whether it is software.
+    /// whether it is software, whether it takes vectors apart.
     pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
         let mut granted = || arguments.granted();
         let limits = Limits {
@@ -125,8 +125,8 @@ impl Sessions {
             ..Limits::portable()
         };
         let buffer_bytes = granted()?;
-        let software = arguments.bool()?;
-        self.limits = Some((Limits { software, ..limits }, buffer_bytes));
+        let (software, scalar) = (arguments.bool()?, arguments.bool()?);
+        self.limits = Some((Limits { software, scalar, ..limits }, buffer_bytes));
         Ok(0)
     }
 

@@ -114,7 +114,7 @@ fn tuned(options: &WgpuOptions) -> (Vec<f32>, Vec<f32>, Option<Tuning>) {
 
 /// The adapter as it is, and as if it were no software: with tiles in workgroup memory, and sums in parts.
 fn adapters() -> [WgpuOptions; 2] {
-    [options(), options().limit(|limits| limits.software = false)]
+    [options(), options().limit(|limits| (limits.software, limits.scalar) = (false, false))]
 }
 
 #[test]

@@ -21,6 +21,9 @@ pub struct Limits {
     pub cooperative: bool,
     /// Whether the device computes on a CPU: workgroup memory and barriers cost more than they save there.
     pub software: bool,
+    /// Whether it takes a load of a vector apart, into its elements' for each invocation: so does SwiftShader, where loads are most of what a kernel
+    /// costs, to run and to compile.
+    pub scalar: bool,
 }
 
 impl Default for Limits {
@@ -42,6 +45,7 @@ impl Limits {
             f16: false,
             cooperative: false,
             software: false,
+            scalar: false,
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn text([b, h, g, t, s, d, e]: Extents, flags: &str, gradient: bool) 
     lines
 }
 
-fn shaders(lines: &str) -> [Vec<Dispatch>; 3] {
+fn shaders(lines: &str) -> [Vec<Dispatch>; 4] {
     let graph = graph(lines);
     adapters().map(|limits| {
         let all = checked(&graph, &limits).into_iter();

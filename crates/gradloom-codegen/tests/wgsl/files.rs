@@ -6,7 +6,7 @@ use std::path::Path;
 /// Compares the only shader of a graph for the large GPU with a file.
 #[track_caller]
 fn is_as_reviewed(name: &str, lines: &str) {
-    let [_, _, large] = adapters();
+    let [_, _, large, _] = adapters();
     let shaders = checked(&graph(lines), &large);
     let [shader, _] = &shaders[..] else { panic!("{} shaders", shaders.len()) };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/files/wgsl").join(name);

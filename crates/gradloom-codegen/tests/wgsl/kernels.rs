@@ -1,7 +1,7 @@
 //! Kernels of one op each, and how many shaders they are.
 
 use super::{adapters, checked, graph};
-use gradloom_codegen::wgsl::{Dispatch, Limits};
+use gradloom_codegen::wgsl::Dispatch;
 
 /// Checks the shaders of a graph for all adapters; gives how many launches' shaders there are on the first.
 #[track_caller]
@@ -135,9 +135,9 @@ fn indices_are_checked_by_who_answers_for_them() {
     }
 }
 
-/// What a software device is slow to compile: vectors, and workgroup memory, which it clears by code for each element.
+/// What SwiftShader is slow to compile: vectors, and workgroup memory, which it clears by code for each element.
 #[test]
-fn a_software_device_shares_little_and_has_no_vectors() {
+fn a_scalar_device_shares_little_and_has_no_vectors() {
     let graphs = [
         // A loss and a gradient's norm, in few dispatches.
         "%0: f32[40, 12] = input \"x\"\n%1: f32[40, 12] = mul %0, %0\n%2: f32[] = sum %1 {axes=[0, 1]}\n%3: f32[5000] = input \"y\"\n\
@@ -151,9 +151,9 @@ fn a_software_device_shares_little_and_has_no_vectors() {
         "%0: f32[64, 32] = input \"x\"\n%1: f32[32, 48] = input \"y\"\n\
          %2: f32[64, 48] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}\noutput \"a\" %2",
     ];
-    let software = Limits { software: true, ..Limits::portable() };
+    let [portable, .., scalar] = adapters();
     for lines in graphs {
-        for Dispatch { label, source, .. } in checked(&graph(lines), &software) {
+        for Dispatch { label, source, .. } in checked(&graph(lines), &scalar) {
             assert!(!source.contains("vec4<f32>"), "{label}\n{source}");
             let arrays = source
                 .lines()
@@ -171,6 +171,6 @@ fn a_software_device_shares_little_and_has_no_vectors() {
             .filter(|l| l.contains("totals"))
             .collect()
     };
-    assert_eq!(totals(software), ["2 kernels: totals"]);
-    assert_eq!(totals(Limits::portable()), ["2 kernels: shares of totals", "2 kernels: totals"]);
+    assert_eq!(totals(scalar), ["2 kernels: totals"]);
+    assert_eq!(totals(portable), ["2 kernels: shares of totals", "2 kernels: totals"]);
 }

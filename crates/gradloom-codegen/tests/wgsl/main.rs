@@ -71,7 +71,7 @@ fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispat
 }
 
 /// The adapters that shaders are made for: what WebGPU grants everywhere, a CPU's driver, and a large GPU.
-fn adapters() -> [Limits; 3] {
+fn adapters() -> [Limits; 4] {
     let software =
         Limits { workgroup_memory: 32 << 10, subgroup: Some(8), software: true, ..Limits::portable() };
     let large = Limits {
@@ -84,5 +84,6 @@ fn adapters() -> [Limits; 3] {
         cooperative: true,
         ..Limits::portable()
     };
-    [Limits::portable(), software, large]
+    let scalar = Limits { software: true, scalar: true, ..Limits::portable() };
+    [Limits::portable(), software, large, scalar]
 }

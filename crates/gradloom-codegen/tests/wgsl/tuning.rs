@@ -9,9 +9,9 @@ use gradloom_core::fuse::{Fusion, fuse};
 use gradloom_core::ir::{AttentionSpec, Graph};
 
 /// The least GPU, a CPU's driver, the same driver as if it were a GPU, and a large GPU.
-fn limits() -> [Limits; 4] {
-    let [portable, software, large] = adapters();
-    [portable, software, Limits { software: false, ..software }, large]
+fn limits() -> [Limits; 5] {
+    let [portable, software, large, scalar] = adapters();
+    [portable, software, Limits { software: false, ..software }, large, scalar]
 }
 
 fn problem([batch, heads, key_heads, queries, keys, depth, value_depth]: Extents) -> attention::Problem {

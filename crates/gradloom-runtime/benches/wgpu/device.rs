@@ -91,6 +91,7 @@ impl Device {
             subgroup,
             cooperative: cooperative(&adapter),
             software: info.device_type == wgpu::DeviceType::Cpu,
+            scalar: info.name.contains("SwiftShader"),
             ..Limits::portable()
         };
         let buffer = |usage| {

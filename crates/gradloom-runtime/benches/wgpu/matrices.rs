@@ -107,7 +107,7 @@ impl Matrices {
         let problem = self.problem();
         let items = lanes(&problem, &device.limits);
         let (lhs, rhs) = (|i: &str| format!("lhs[{i}]"), |i: &str| format!("rhs[{i}]"));
-        let result_lanes = if problem.n.is_multiple_of(4) && !device.limits.software { 4 } else { 1 };
+        let result_lanes = if problem.n.is_multiple_of(4) && !device.limits.scalar { 4 } else { 1 };
         let result = item(Scalar::F32, result_lanes);
         let declarations = |stage: Stage| {
             let array = |binding: u32, name: &str, access: &str, item: &str| {

@@ -106,6 +106,7 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
                     && matrix.cr_type == CooperativeScalarType::F32
             }),
         software: info.device_type == DeviceType::Cpu,
+        scalar: info.name.contains("SwiftShader"),
     }
 }
 

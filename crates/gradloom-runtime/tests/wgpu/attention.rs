@@ -93,7 +93,7 @@ fn blocks_in_workgroup_memory_agree_with_the_reference() {
     if crate::skipped() {
         return;
     }
-    let [own, large, small] = devices();
+    let [own, large, small, _] = devices();
     if std::env::var_os("GRADLOOM_EVERY_BLOCK").is_some() {
         return [own, large, small].iter().for_each(check_all);
     }

@@ -43,18 +43,20 @@ fn random_graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
 }
 
-/// The device under test as it is, and with kernels that are made for other limits: those of a GPU, and the least that there are.
-fn devices() -> [Device; 3] {
+/// The device under test as it is, and with kernels that are made for other limits: those of a GPU, the least that there are, and those of a device that
+/// takes vectors apart.
+fn devices() -> [Device; 4] {
     let name = gradloom_testing::adapter::name();
     let limited =
         |limit| Device::wgpu_limited(&name, limit, Fusion::On).unwrap_or_else(|error| panic!("{error}"));
     [
         device(),
-        limited(|limits| limits.software = false),
+        limited(|limits| (limits.software, limits.scalar) = (false, false)),
         limited(|limits| {
             (limits.software, limits.invocations, limits.workgroup_memory) = (false, 256, 16 << 10);
-            limits.storage_buffers = 8;
+            (limits.scalar, limits.storage_buffers) = (false, 8);
         }),
+        limited(|limits| (limits.software, limits.scalar) = (true, true)),
     ]
 }
 

@@ -29,7 +29,9 @@ fn a_small_adapter_agrees_too() {
         return;
     }
     let name = gradloom_testing::adapter::name();
-    let small = |limits: &mut Limits| *limits = Limits { software: limits.software, ..Limits::portable() };
+    let small = |limits: &mut Limits| {
+        *limits = Limits { software: limits.software, scalar: limits.scalar, ..Limits::portable() };
+    };
     let device = Device::wgpu_limited(&name, small, Fusion::On).unwrap();
     assert!(compare_all(&device, 1000..1000 + random_graphs() / 5).steps > 0);
 }

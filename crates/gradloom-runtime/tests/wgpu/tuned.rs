@@ -73,7 +73,8 @@ fn blocks_in_workgroup_memory_are_measured() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let options = || options(folder.path(), |_| {}).limit(|limits| limits.software = false);
+    let options =
+        || options(folder.path(), |_| {}).limit(|limits| (limits.software, limits.scalar) = (false, false));
     let first = tuned(&options());
     assert_eq!((first.read, first.measured, first.notes.len()), (0, 3, 0), "{first:?}");
     let again = tuned(&options());

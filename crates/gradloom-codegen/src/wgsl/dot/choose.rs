@@ -17,8 +17,10 @@ const COOPERATIVE: usize = 32;
 /// The numbers in the rules were measured on an H100 with the products of two GPT training steps (`docs/webgpu-experiments.md`); the
 /// choice for each of them is within a fifth of the best of many.
 pub fn choose(problem: &DotProblem, half: bool, limits: &Limits) -> Choice {
-    if limits.software {
-        return software(problem);
+    match (limits.software, limits.scalar) {
+        (_, true) => return scalar(problem),
+        (true, false) => return software(problem),
+        _ => {}
     }
     let cooperative = if half { cooperative(problem, limits) } else { None };
     cooperative.unwrap_or_else(|| portable(problem, limits))
@@ -36,13 +38,33 @@ fn parts(workgroups: usize, k: usize) -> u32 {
     [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1) as u32
 }
 
+/// Registers alone: there is no nearer memory, and a barrier stops everything.
+fn software(problem: &DotProblem) -> Choice {
+    let rows = match problem.m {
+        0..=1 => 1,
+        2..=3 => 2,
+        4..=7 => 4,
+        _ => 8,
+    };
+    let columns = if problem.n > 4 { 8 } else { 4 };
+    // Fewer threads where there would be too few workgroups for the processor's cores.
+    let threads = if tiles(problem, 64, 64) < 16 { 4 } else { 8 };
+    registers([threads, threads], [rows, columns])
+}
+
+fn registers(threads: [u32; 2], [thread_m, thread_n]: [u32; 2]) -> Choice {
+    let (m, n) = (threads[0] * thread_m, threads[1] * thread_n);
+    let tile = Tile { m, n, k: 4, thread_m, thread_n, staging: Staging::Registers };
+    Choice { method: Method::Portable(tile), parts: 1 }
+}
+
 /// Products of a sum below which a software device compiles a kernel for longer than it will run it; and those from which only the run counts.
 const LITTLE: usize = 2 << 20;
 const MUCH: usize = 8 << 20;
 
-/// Registers alone: there is no nearer memory, and a barrier stops everything. A larger tile of a thread loads less, and compiles for longer: 4 x 4,
+/// The same element by element. A larger tile of a thread loads less, and compiles for longer: 4 x 4,
 /// 8 x 4 and 8 x 8 took 16, 22 and 31 ms in SwiftShader, and 14, 11 and 8 ms to run for `[1024, 64] x [64, 256]`.
-fn software(problem: &DotProblem) -> Choice {
+fn scalar(problem: &DotProblem) -> Choice {
     let (rows, columns) = match problem.batch_count() * problem.m * problem.n * problem.k {
         ..LITTLE => (4, 4),
         LITTLE..MUCH => (8, 4),
@@ -53,16 +75,7 @@ fn software(problem: &DotProblem) -> Choice {
     // A workgroup is one task of the device's thread pool: 16 threads, or 64 where that leaves enough tasks.
     let threads: u32 = if tiles(problem, 64, 64) < 16 { 16 } else { 64 };
     let across = (problem.n.div_ceil(thread_n as usize).next_power_of_two() as u32).clamp(1, threads.isqrt());
-    let along = threads / across;
-    let tile = Tile {
-        m: along * thread_m,
-        n: across * thread_n,
-        k: 4,
-        thread_m,
-        thread_n,
-        staging: Staging::Registers,
-    };
-    Choice { method: Method::Portable(tile), parts: 1 }
+    registers([threads / across, across], [thread_m, thread_n])
 }
 
 /// Cooperative matrices, where the adapter has them.
@@ -103,10 +116,9 @@ fn portable(problem: &DotProblem, limits: &Limits) -> Choice {
     Choice { method: Method::Portable(tile.unwrap_or(staged([32, 32, 16, 4, 4]))), parts }
 }
 
-/// Elements of either operand that are best loaded together on an adapter with these limits: 4 neighbours where that is possible, or 1. A software device
-/// takes a vector apart.
+/// Elements of either operand that are best loaded together on an adapter with these limits: 4 neighbours where that is possible, or 1.
 pub fn lanes(problem: &DotProblem, limits: &Limits) -> [u32; 2] {
-    if limits.software {
+    if limits.scalar {
         return [1, 1];
     }
     let load = |_: &str| String::new();

@@ -58,7 +58,7 @@ pub fn generate(kernel: &DotKernel<'_>, choice: &Choice, limits: &Limits) -> Dot
     let product = match &choice.method {
         Method::Portable(tile) => {
             assert!(tile.fits(limits), "{tile:?} does not fit {limits:?}");
-            match limits.software && scalar::suits(kernel, tile, choice) {
+            match limits.scalar && scalar::suits(kernel, tile, choice) {
                 true => scalar::product(kernel, tile, limits),
                 false => portable::product(kernel, tile, choice, limits),
             }

@@ -1,6 +1,6 @@
-//! The product of register tiles, element by element: for devices that compute on a CPU.
+//! The product of register tiles, element by element: for devices that take vectors apart.
 //!
-//! Such a device takes a vector apart, and spends its time on loads: on running them, and, as each is many instructions, on compiling them.
+//! Such a device spends its time on loads: on running them, and, as each is many instructions, on compiling them.
 //! So there is one load for each row and column of a thread, in a loop over single terms, and the results are finished in a loop over an array.
 
 use super::grid::Grid;

@@ -194,8 +194,9 @@ fn parts_without_terms_are_left_out() {
 #[test]
 fn choices_fit_and_are_valid_everywhere() {
     let software = Limits { software: true, ..Limits::default() };
+    let scalar = Limits { scalar: true, ..software };
     let smallest = Limits { workgroup_memory: 8 << 10, invocations: 128, ..Limits::default() };
-    for limits in [Limits::default(), smallest, everything(), software] {
+    for limits in [Limits::default(), smallest, everything(), software, scalar] {
         for extents in [
             [1, 1536, 384],
             [1024, 128, 128],
@@ -265,8 +266,9 @@ fn a_choice_has_no_more_parts_than_have_terms() {
 #[test]
 fn candidates_suit_are_different_and_have_valid_shaders() {
     let software = Limits { software: true, ..Limits::default() };
+    let scalar = Limits { scalar: true, ..software };
     let smallest = Limits { workgroup_memory: 8 << 10, invocations: 128, ..Limits::default() };
-    for limits in [Limits::default(), smallest, everything(), software] {
+    for limits in [Limits::default(), smallest, everything(), software, scalar] {
         for (batch, extents) in
             [(1, [1, 1536, 384]), (1, [128, 384, 1024]), (3, [64, 65, 70]), (1, [4096, 4096, 64])]
         {

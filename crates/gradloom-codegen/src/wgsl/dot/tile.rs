@@ -6,7 +6,7 @@ use crate::wgsl::Limits;
 /// How the threads of a workgroup get the operands' elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Staging {
-    /// Each thread loads what it needs into registers; no barriers. On a software device, element by element.
+    /// Each thread loads what it needs into registers; no barriers. Element by element on a device that takes vectors apart.
     Registers,
     /// Tiles go through workgroup memory, in this many buffers: 1, or 2 so that one is filled while the other is read.
     Workgroup(u32),
@@ -23,7 +23,7 @@ pub struct Tile {
     pub k: u32,
     /// Rows of a thread: 1, 2 or a multiple of 4.
     pub thread_m: u32,
-    /// Columns of a thread: a multiple of 4, or on a software device as rows.
+    /// Columns of a thread: a multiple of 4, or on a device that takes vectors apart as rows.
     pub thread_n: u32,
     /// Where the operands' elements wait.
     pub staging: Staging,
@@ -47,7 +47,7 @@ impl Tile {
     pub fn fits(&self, limits: &Limits) -> bool {
         let whole = self.m.is_multiple_of(self.thread_m) && self.n.is_multiple_of(self.thread_n);
         let few = |count: u32| matches!(count, 1 | 2) || count.is_multiple_of(4);
-        let scalar = limits.software && self.staging == Staging::Registers;
+        let scalar = limits.scalar && self.staging == Staging::Registers;
         let columns = self.thread_n.is_multiple_of(4) || scalar && few(self.thread_n);
         let lanes = columns && self.k.is_multiple_of(4) && self.k > 0;
         let rows = few(self.thread_m);
