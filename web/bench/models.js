@@ -41,7 +41,8 @@ export function addition(g) {
     down = new g.Linear(4 * WIDTH, WIDTH);
     fwd(x) {
       const normal = this.ln1.fwd(x);
-      const [q, k, v] = [this.query, this.key, this.value].map((linear) => g.splitHeads(linear.fwd(normal), HEADS));
+      // In the order of the model in Rust, so that its kernels are the same.
+      const [k, v, q] = [this.key, this.value, this.query].map((linear) => g.splitHeads(linear.fwd(normal), HEADS));
       const y = x.add(this.output.fwd(g.mergeHeads(g.attention(q, k, v, { causal: true }))));
       return y.add(this.down.fwd(g.relu(this.up.fwd(this.ln2.fwd(y)))));
     }

@@ -1,49 +1,70 @@
-// The same steps as natively. The numbers are those of `gradloom bench --config mnist-mlp --steps 20 --device wgpu --adapter SwiftShader --json`
-// (`first_loss`, `final_loss`): the same model, seed and data, on the same kind of device through Vulkan.
+// The same steps as natively: equal kernels, equal results. The models of bench/models.js train here with the least limits of WebGPU; what came of it goes
+// to a folder, and crates/gradloom/tests/browser_run.rs does the same natively, on the same kind of device through Vulkan, and compares.
 
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { open, serve } from './chromium.mjs';
 
-const NATIVE = { first: 2.3090553, last: 2.208404 };
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const DRIVER = '/usr/lib/chromium/vk_swiftshader_icd.json';
 
-test('losses are those of the native program', async () => {
+/** Trains a model of bench/models.js in the page; gives files' texts and bytes (base64). */
+async function run(page, name, steps) {
+  return page.evaluate(async ({ name, steps }) => {
+    const g = await import('/dist/index.js');
+    const models = await import('/bench/models.js');
+    const { spec, batch } = models[name](g);
+    const train = await g.compile({ ...spec, device: 'webgpu', portable: true });
+    const file = (tensors) => {
+      let text = '';
+      for (const byte of new Uint8Array(g.saveSafetensors(tensors))) text += String.fromCharCode(byte);
+      return btoa(text);
+    };
+    // Numbered, so that the order of names is that of the model.
+    const numbered = (tensors) => Object.fromEntries(Object.values(tensors).map((data, i) => [String(i).padStart(3, '0'), data]));
+    const parameters = async () => {
+      const flat = await train.downloadParamsFlat();
+      return file(numbered(Object.fromEntries(train.paramNames.map((name) => [name, flat[name]]))));
+    };
+    const { kernels } = await train.inspect();
+    const before = await parameters();
+    const losses = [];
+    for (let i = 0; i < steps; i++) losses.push((await train.step(batch)).loss);
+    const after = await parameters();
+    await train.destroy();
+    return {
+      'kernels.txt': kernels.map(({ label, source, workgroups }) => `${label} ${workgroups.join(' ')}\n${source}`).join('\n=====\n'),
+      'before.safetensors': before, 'after.safetensors': after,
+      'losses.safetensors': file({ losses: Float32Array.from(losses) }), 'inputs.safetensors': file(numbered(batch)),
+    };
+  }, { name, steps });
+}
+
+test('kernels, losses and parameters are those of the native program', { timeout: 900_000, skip: !existsSync(DRIVER) && `there is no ${DRIVER}` }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'gradloom-run-'));
   const server = await serve();
   const browser = await open(server.url);
   try {
-    const losses = await browser.page.evaluate(async () => {
-      const g = await import('/dist/index.js');
-      const [BATCH, PIXELS, WIDTH, CLASSES] = [128, 784, 256, 10];
-      class Digits extends g.Module {
-        constructor() {
-          super();
-          const bias = (inputs, outputs) => this.param([outputs], { init: g.init.uniform(-1 / Math.sqrt(inputs), 1 / Math.sqrt(inputs)) });
-          this.w1 = this.param([PIXELS, WIDTH], { init: g.init.fanIn() });
-          this.b1 = bias(PIXELS, WIDTH);
-          this.w2 = this.param([WIDTH, CLASSES], { init: g.init.fanIn() });
-          this.b2 = bias(WIDTH, CLASSES);
-        }
+    for (const [name, steps] of [['sine', 20], ['addition', 3]]) {
+      mkdirSync(join(folder, name));
+      for (const [file, text] of Object.entries(await run(browser.page, name, steps))) {
+        writeFileSync(join(folder, name, file), text, file.endsWith('.txt') ? 'utf8' : 'base64');
       }
-      const train = await g.compile({
-        model: new Digits(), seed: 0, device: 'webgpu',
-        loss: (m, { pixels, classes }) =>
-          g.crossEntropy(g.relu(g.matmul(pixels, m.w1).add(m.b1)).matmul(m.w2).add(m.b2), classes),
-        inputs: { pixels: [BATCH, PIXELS], classes: { shape: [BATCH], dtype: 'i32' } },
-        optimizer: { kind: 'adam', lr: 0.001 },
-      });
-      const batch = {
-        pixels: Float32Array.from({ length: BATCH * PIXELS }, (_, i) => (Math.imul(i, 2654435769) >>> 8) / (1 << 24)),
-        classes: Int32Array.from({ length: BATCH }, (_, i) => i % CLASSES),
-      };
-      const losses = [];
-      for (let i = 0; i < 20; i++) losses.push((await train.step(batch)).loss);
-      await train.destroy();
-      return losses;
-    });
-    assert.ok(Math.abs(losses[0] - NATIVE.first) < 1e-5, `first: ${losses[0]}`);
-    assert.ok(Math.abs(losses.at(-1) - NATIVE.last) < 1e-5, `last: ${losses.at(-1)}`);
+    }
+    // With the features of the whole workspace, as the tests in Rust were built.
+    const env = { ...process.env, GRADLOOM_BROWSER_RUN: folder, VK_ICD_FILENAMES: DRIVER, VK_DRIVER_FILES: DRIVER };
+    const said = execFileSync('cargo', ['test', '--workspace', '--test', 'browser_run', '--', '--nocapture'], { cwd: ROOT, env, encoding: 'utf8' });
+    console.log(said.split('\n').filter((line) => line.startsWith(folder)).map((line) => line.slice(folder.length + 1)).join('\n'));
+    assert.match(said, /1 passed/);
+    assert.doesNotMatch(said, /skipped/);
   } finally {
     await browser.close();
     await server.close();
+    rmSync(folder, { recursive: true, force: true });
   }
 });
