@@ -4,6 +4,7 @@
 //! stride for the free and one for the contracted index of each operand, or, from [`dot_copies`], which operands have to be
 //! copied first and in which order of axes.
 
+use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::{DotAxes, Shape, inverse_permutation};
 use gradloom_core::kernel::Layout;
 
@@ -166,7 +167,7 @@ fn contract_order(contract: &[usize], layout: &Layout) -> Vec<usize> {
         1 => usize::MAX,
         _ => layout.strides[contract[i]],
     };
-    order.sort_by_key(|&i| std::cmp::Reverse(stride(i)));
+    sort_by_key(&mut order, |&i| std::cmp::Reverse(stride(i)));
     order
 }
 

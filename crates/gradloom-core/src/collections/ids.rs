@@ -2,9 +2,11 @@
 //!
 //! One hash table, that of [`Places`], serves them all: a map of its own for each pair of types is 2 KB of machine code a pair.
 
+use super::hash::Mixer;
 use crate::ir::Id;
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasherDefault;
 use std::ops::Index;
 
 /// What maps and sets of this module have as keys.
@@ -19,9 +21,15 @@ impl<I: Id> Key for I {
     }
 }
 
+impl Key for u64 {
+    fn number(self) -> u64 {
+        self
+    }
+}
+
 /// Where in a list the entry of an id is.
 #[derive(Clone, Debug, Default)]
-struct Places(HashMap<u64, usize>);
+struct Places(HashMap<u64, usize, BuildHasherDefault<Mixer>>);
 
 impl Places {
     fn get(&self, id: u64) -> Option<usize> {

@@ -4,26 +4,26 @@
 //! their sites and keys are, since the generator is a function of those.
 
 use super::rewriter::{Candidate, rebuild};
-use crate::collections::sort;
+use crate::collections::{IdMap, hash, sort};
 use crate::ir::{BlockId, CompareOp, Graph, OpKind, ValueId};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 /// Merges equal ops within each block.
 pub fn cse(graph: &Graph) -> Graph {
-    let mut seen: HashMap<Key, Vec<ValueId>> = HashMap::new();
+    // What was seen, by the hash of its key.
+    let mut seen: IdMap<u64, Vec<(Key, Vec<ValueId>)>> = IdMap::new();
     rebuild(
         graph,
         |_| true,
         |builder, op| {
             // A value of one block cannot be used in another.
-            match seen.entry(key(builder.graph.cursor, op)) {
-                Entry::Occupied(first) => Some(first.get().clone()),
-                Entry::Vacant(slot) => {
-                    let results = builder.all(op.kind.clone(), op.operands);
-                    Some(slot.insert(results).clone())
-                }
+            let key = key(builder.graph.cursor, op);
+            let alike = seen.get_or_insert_with(hash(&key), Vec::new);
+            if let Some((_, first)) = alike.iter().find(|(known, _)| *known == key) {
+                return Some(first.clone());
             }
+            let results = builder.all(op.kind.clone(), op.operands);
+            alike.push((key, results.clone()));
+            Some(results)
         },
     )
 }

@@ -6,7 +6,6 @@
 use super::{Choice, Problem};
 use crate::cpu::DotProblem;
 use crate::wgsl::{Limits, attention, dot};
-use std::collections::HashMap;
 
 /// Type in which matrix products multiply. Sums, and everything else, are `f32` in either case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,16 +20,27 @@ pub enum Precision {
 }
 
 /// The choices for products and attention.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Choices {
     precision: Precision,
-    measured: HashMap<Problem, Choice>,
+    /// They are few, and each program asks once for each of its problems.
+    measured: Vec<(Problem, Choice)>,
+}
+
+/// Whatever the order in which they were set.
+impl PartialEq for Choices {
+    fn eq(&self, other: &Self) -> bool {
+        let has = |(problem, choice): (&Problem, &Choice)| other.measured_for(problem) == Some(choice);
+        self.precision == other.precision
+            && self.measured.len() == other.measured.len()
+            && self.measured().all(has)
+    }
 }
 
 impl Choices {
     /// What the rules say, for everything.
     pub fn by_rule(precision: Precision) -> Self {
-        Self { precision, measured: HashMap::new() }
+        Self { precision, measured: Vec::new() }
     }
 
     /// Type in which products may multiply.
@@ -41,22 +51,29 @@ impl Choices {
     /// Sets the choice for a problem, which must suit the limits that shaders are made for ([`Choice::suits`]). Programs that were lowered before
     /// need their own value.
     pub fn insert(&mut self, problem: Problem, choice: Choice) {
-        self.measured.insert(problem, choice);
+        match self.measured.iter_mut().find(|(known, _)| *known == problem) {
+            Some((_, known)) => *known = choice,
+            None => self.measured.push((problem, choice)),
+        }
     }
 
     /// Whether a problem has a choice of its own.
     pub fn is_measured(&self, problem: &Problem) -> bool {
-        self.measured.contains_key(problem)
+        self.measured_for(problem).is_some()
     }
 
-    /// The problems that have a choice of their own, in no order.
+    /// The problems that have a choice of their own, in the order in which they first got one.
     pub fn measured(&self) -> impl ExactSizeIterator<Item = (&Problem, &Choice)> {
-        self.measured.iter()
+        self.measured.iter().map(|(problem, choice)| (problem, choice))
+    }
+
+    fn measured_for(&self, problem: &Problem) -> Option<&Choice> {
+        self.measured().find_map(|(known, choice)| (known == problem).then_some(choice))
     }
 
     /// How to compute a product on an adapter with these limits.
     pub fn product(&self, problem: &DotProblem, limits: &Limits) -> dot::Choice {
-        let choice = match self.measured.get(&Problem::Product(problem.clone())) {
+        let choice = match self.measured_for(&Problem::Product(problem.clone())) {
             Some(Choice::Product(choice)) => *choice,
             _ => dot::choose(problem, self.precision == Precision::F16, limits),
         };
@@ -70,7 +87,7 @@ impl Choices {
         problem: &attention::Problem,
         limits: &Limits,
     ) -> attention::Choice {
-        match self.measured.get(&Problem::Attention(kernel, *problem)) {
+        match self.measured_for(&Problem::Attention(kernel, *problem)) {
             Some(Choice::Attention(choice)) => *choice,
             _ => attention::choose(kernel, problem, limits),
         }
