@@ -15,7 +15,7 @@ pub struct Linear {
 impl Linear {
     /// With a bias. Weights and bias start uniform within ±1/sqrt(in), as in PyTorch.
     pub fn new(inputs: usize, outputs: usize) -> Self {
-        let bound = 1.0 / libm::sqrt(inputs.max(1) as f64);
+        let bound = 1.0 / (inputs.max(1) as f64).sqrt();
         let bias = Param::new([outputs], Init::Uniform { low: -bound, high: bound });
         Self { weight: Param::new([inputs, outputs], Init::FanIn), bias: Some(bias) }
     }

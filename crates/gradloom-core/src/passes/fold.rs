@@ -2,13 +2,14 @@
 //!
 //! The reference evaluator computes them in float64 and nothing is rounded: like every number in the IR, the result meets
 //! float32 only when a backend fills its buffer, so a chain of folded ops is rounded once.
+//! Products, attention and lookups of constants stay: like all that depends on constants alone, they run once, when a program is loaded.
 //! Always holds: an op that would trap, or overflow float32, stays, so that it traps when the step runs; no constant of more than
 //! [`MAX_ELEMENTS`] elements comes into being, unless all its elements are one number.
 
 use super::rewriter::{Candidate, rebuild};
 use super::splat_of;
 use crate::ir::{Builder, Graph, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
-use crate::reference::{HostTensor, apply};
+use crate::reference::{HostTensor, apply_simple, is_simple};
 use crate::verify::verify;
 
 /// Elements that a folded op may read in one operand, or write in one result.
@@ -32,7 +33,7 @@ fn constant_results(graph: &Graph, op: &Candidate<'_>) -> Option<Vec<(Type, Lite
     if let OpKind::Constant { ty, data: Literal::Dense(numbers) } = op.kind {
         return uniform(ty, numbers).map(|data| vec![(ty.clone(), data)]);
     }
-    if op.operands.is_empty() || !is_foldable(op.kind) {
+    if op.operands.is_empty() || !is_simple(op.kind) {
         return None;
     }
     let operands: Vec<(&Type, &Literal)> =
@@ -46,18 +47,6 @@ fn constant_results(graph: &Graph, op: &Candidate<'_>) -> Option<Vec<(Type, Lite
         return None;
     }
     evaluate(op.kind, &operands)
-}
-
-/// Randomness and users' code are not run at compile time, blocks are expanded before, and a barrier is there to stay.
-fn is_foldable(kind: &OpKind) -> bool {
-    !matches!(
-        kind,
-        OpKind::RandomBits { .. }
-            | OpKind::Custom(_)
-            | OpKind::Repeat { .. }
-            | OpKind::Checkpoint { .. }
-            | OpKind::Barrier
-    )
 }
 
 fn constant(graph: &Graph, value: ValueId) -> Option<(&Type, &Literal)> {
@@ -105,7 +94,7 @@ fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, 
     verify(&graph).ok()?;
     let (_, op) = graph.entry_ops().last()?;
     let values: Vec<_> = operands.iter().map(|(ty, data)| HostTensor::from_literal(ty, data)).collect();
-    let results = apply(&graph, op, &values.iter().collect::<Vec<_>>()).ok()?;
+    let results = apply_simple(&graph, op, &values.iter().collect::<Vec<_>>()).ok()?;
     let constants: Vec<_> = results.iter().map(literal).collect();
     // A number that float32 cannot hold would overflow on a device, and what follows with it: leave that to the device.
     let overflows = |number| matches!(number, Number::Float(v) if v.is_finite() && !(v as f32).is_finite());

@@ -36,13 +36,13 @@ fn unary_float(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Abs => x.abs(),
         UnaryOp::Sign if x == 0.0 || x.is_nan() => x,
         UnaryOp::Sign => x.signum(),
-        UnaryOp::Floor => libm::floor(x),
+        UnaryOp::Floor => x.floor(),
         UnaryOp::Exp => libm::exp(x),
         UnaryOp::Expm1 => libm::expm1(x),
         UnaryOp::Log => libm::log(x),
         UnaryOp::Log1p => libm::log1p(x),
-        UnaryOp::Sqrt => libm::sqrt(x),
-        UnaryOp::Rsqrt => 1.0 / libm::sqrt(x),
+        UnaryOp::Sqrt => x.sqrt(),
+        UnaryOp::Rsqrt => 1.0 / x.sqrt(),
         UnaryOp::Sin => libm::sin(x),
         UnaryOp::Cos => libm::cos(x),
         UnaryOp::Tanh => libm::tanh(x),
@@ -122,7 +122,7 @@ fn binary_float(op: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Min => min_float(a, b),
         BinaryOp::Max => max_float(a, b),
         BinaryOp::Pow => libm::pow(a, b),
-        BinaryOp::Rem => libm::fmod(a, b),
+        BinaryOp::Rem => a % b,
         BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => {
             unreachable!("{} of floats is ill-typed", op.name())
         }

@@ -20,5 +20,5 @@ mod update;
 
 pub use evaluate::{EntryValues, Evaluation, Leaves, evaluate, evaluate_values};
 pub use fused::evaluate_fused;
-pub(crate) use op::apply;
+pub(crate) use op::{apply_simple, is_simple};
 pub use tensor::{HostData, HostTensor};

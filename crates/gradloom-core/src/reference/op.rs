@@ -21,6 +21,47 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Constant { ty, data } => one(HostTensor::from_literal(ty, data)),
         OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
         OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
+        OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
+        OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
+        OpKind::Barrier => one(x[0].clone()),
+        OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
+        OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),
+        OpKind::ScatterAdd { batch } => index::scatter_add(x[0], x[1], x[2], *batch).and_then(one),
+        OpKind::Attention(spec) => attention::attention(spec, x, [ty(0), ty(1)]),
+        OpKind::AttentionGrad(spec) => attention::attention_grad(spec, x),
+        OpKind::Custom(id) => {
+            let types: Vec<&Type> = op.results.iter().map(|&v| graph.ty(v)).collect();
+            custom(&*graph.customs[*id], x, &types)
+        }
+        _ => apply_simple(graph, op, x),
+    }
+}
+
+/// Whether an op computes elements one by one, moves them, or reduces axes.
+pub(crate) fn is_simple(kind: &OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Cast { .. }
+            | OpKind::Reduce { .. }
+            | OpKind::ArgReduce { .. }
+            | OpKind::Reshape { .. }
+            | OpKind::Permute { .. }
+            | OpKind::Broadcast { .. }
+            | OpKind::Slice { .. }
+            | OpKind::Pad { .. }
+            | OpKind::Concat { .. }
+    )
+}
+
+/// Results of an op that [`is_simple`]. These alone run at compile time, so a compiler that travels to browsers has the others not with it.
+pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
+    let ty = |i: usize| graph.ty(op.results[i]);
+    let one = |tensor: HostTensor| Ok(vec![tensor]);
+    match &op.kind {
         OpKind::Unary(op) => one(elementwise::unary(*op, x[0])),
         OpKind::Binary(op) => elementwise::binary(*op, x[0], x[1]).and_then(one),
         OpKind::Compare(op) => one(elementwise::compare(*op, x[0], x[1])),
@@ -36,18 +77,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
             one(movement::pad(x[0], low, interior, *value, ty(0)))
         }
         OpKind::Concat { axis } => one(movement::concat(x, *axis, ty(0))),
-        OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
-        OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
-        OpKind::Barrier => one(x[0].clone()),
-        OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
-        OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),
-        OpKind::ScatterAdd { batch } => index::scatter_add(x[0], x[1], x[2], *batch).and_then(one),
-        OpKind::Attention(spec) => attention::attention(spec, x, [ty(0), ty(1)]),
-        OpKind::AttentionGrad(spec) => attention::attention_grad(spec, x),
-        OpKind::Custom(id) => {
-            let types: Vec<&Type> = op.results.iter().map(|&v| graph.ty(v)).collect();
-            custom(&*graph.customs[*id], x, &types)
-        }
+        kind => unreachable!("{} is no simple op", kind.name()),
     }
 }
 

@@ -64,19 +64,17 @@ fn what_overflows_float32_is_left_to_the_device() {
 
 #[test]
 fn nothing_large_comes_into_being() {
-    // The outer product of two small tables.
+    // A small table, several times.
     let n = MAX_ELEMENTS / 8;
     let row: Vec<String> = (0..n).map(|i| format!("{i}.0")).collect();
-    let product = |m: usize| {
-        let column: Vec<String> = (0..m).map(|i| format!("{i}.0")).collect();
+    let rows = |m: usize| {
         graph(&format!(
-            "%0: f32[{m}] = constant [{}]\n%1: f32[{n}] = constant [{}]\n%2: f32[{m}, {n}] = dot %0, %1\noutput \"y\" %2",
-            column.join(", "),
+            "%0: f32[1, {n}] = constant [{}]\n%1: f32[{m}, {n}] = broadcast %0\noutput \"y\" %1",
             row.join(", ")
         ))
     };
-    assert_eq!(count(&fold(&product(8)), "dot"), 0);
-    assert_eq!(count(&fold(&product(9)), "dot"), 1);
+    assert_eq!(count(&fold(&rows(8)), "broadcast"), 0);
+    assert_eq!(count(&fold(&rows(9)), "broadcast"), 1);
 }
 
 #[test]
@@ -97,6 +95,19 @@ fn what_traps_or_is_random_or_depends_on_a_leaf_stays() {
          output \"b\" %5
          output \"c\" %7
          output \"d\" %9",
+    );
+}
+
+#[test]
+fn products_and_lookups_are_left_to_the_device() {
+    stays(
+        fold,
+        "%0: f32[2] = constant [1.0, 2.0]
+         %1: f32[] = dot %0, %0 {lhs_contract=[0], rhs_contract=[0]}
+         %2: i32[] = constant 1
+         %3: f32[] = gather %0, %2 {batch=0}
+         output \"a\" %1
+         output \"b\" %3",
     );
 }
 
