@@ -11,7 +11,7 @@ use crate::commands::Commands;
 use crate::report;
 use crate::sessions::Sessions;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
 #[derive(Default)]
@@ -22,7 +22,8 @@ struct Module {
 }
 
 thread_local! {
-    static MODULE: RefCell<Module> = RefCell::default();
+    // Never freed, as the module is there until the page is gone; so it can be borrowed by one function, not by a copy of it in each export.
+    static MODULE: &'static RefCell<Module> = Box::leak(Box::default());
 }
 
 #[cfg(target_arch = "wasm32")]
@@ -44,31 +45,43 @@ fn watch_panics() {
     });
 }
 
-fn with<R>(f: impl FnOnce(&mut Module) -> R) -> R {
+fn module() -> RefMut<'static, Module> {
     #[cfg(target_arch = "wasm32")]
     watch_panics();
-    MODULE.with(|module| f(&mut module.borrow_mut()))
+    MODULE.with(|module| module.borrow_mut())
 }
 
 /// An id, or -1 with the error as output.
 fn answer(f: impl FnOnce(&mut Module) -> Result<usize>) -> i32 {
-    with(|module| {
-        f(module)
-            .and_then(|id| i32::try_from(id).map_err(|_| Error::new(ErrorKind::Internal, "too many ids")))
-            .unwrap_or_else(|error| {
-                module.output = report::error(&error).into_bytes();
-                -1
-            })
-    })
+    let mut module = module();
+    let result = f(&mut module);
+    module.answer(result)
 }
 
 /// 0 with a text as output, or -1 with the error.
 fn tell(f: impl FnOnce(&mut Module) -> Result<String>) -> i32 {
-    answer(|module| {
-        let text = f(module)?;
-        module.output = text.into_bytes();
-        Ok(0)
-    })
+    let mut module = module();
+    let result = f(&mut module);
+    module.tell(result)
+}
+
+impl Module {
+    fn answer(&mut self, result: Result<usize>) -> i32 {
+        result
+            .and_then(|id| i32::try_from(id).map_err(|_| Error::new(ErrorKind::Internal, "too many ids")))
+            .unwrap_or_else(|error| {
+                self.output = report::error(&error).into_bytes();
+                -1
+            })
+    }
+
+    fn tell(&mut self, result: Result<String>) -> i32 {
+        let told = result.map(|text| {
+            self.output = text.into_bytes();
+            0
+        });
+        self.answer(told)
+    }
 }
 
 /// # Safety
@@ -97,13 +110,13 @@ pub unsafe extern "C" fn free(at: *mut u64, bytes: usize) {
 /// Where the output of the last call is.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn output_ptr() -> *const u8 {
-    with(|module| module.output.as_ptr())
+    module().output.as_ptr()
 }
 
 /// Bytes of the output.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn output_len() -> usize {
-    with(|module| module.output.len())
+    module().output.len()
 }
 
 /// Interns a text.
@@ -172,17 +185,18 @@ pub extern "C" fn describe(tensor: usize) -> i32 {
 /// Forgets texts, blobs, models and traces, but no sessions and programs.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn reset() {
-    with(|module| module.commands = Commands::default());
+    module().commands = Commands::default();
 }
 
 /// Gives back a trace (kind 0), a program (1) or a session (2).
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn release(kind: u32, id: usize) {
-    with(|module| match kind {
+    let mut module = module();
+    match kind {
         0 => drop(module.commands.traces.get_mut(id).map(Option::take)),
         1 => module.sessions.drop_program(id),
         _ => module.sessions.close(id),
-    });
+    }
 }
 
 /// What the GPU allows.
@@ -235,7 +249,7 @@ pub extern "C" fn forward(session: usize, of: usize) -> i32 {
 /// The number under which the script knows a program's kernels; -1 without an error if it does not.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn described(program: usize) -> i32 {
-    with(|module| module.sessions.described(program)).ok().flatten().map_or(-1, |number| number as i32)
+    module().sessions.described(program).ok().flatten().map_or(-1, |number| number as i32)
 }
 
 /// Data of an input.
@@ -258,7 +272,7 @@ pub extern "C" fn step(program: usize) -> i32 {
 /// The ticket of a step's results; -1 if they are there.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn ticket(step: usize) -> i32 {
-    with(|module| module.sessions.ticket(step)).ok().flatten().map_or(-1, |ticket| ticket as i32)
+    module().sessions.ticket(step).ok().flatten().map_or(-1, |ticket| ticket as i32)
 }
 
 /// Takes a step's results.
@@ -281,7 +295,7 @@ pub extern "C" fn result(step: usize) -> i32 {
 /// Forgets a step.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn drop_step(step: usize) {
-    with(|module| module.sessions.drop_step(step));
+    module().sessions.drop_step(step);
 }
 
 /// Sets the learning rate.
@@ -298,7 +312,7 @@ pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i
 /// The learning rate of the next step; NaN for a program that does not train.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn lr(program: usize) -> f64 {
-    with(|module| module.sessions.lr(program)).unwrap_or(f64::NAN)
+    module().sessions.lr(program).unwrap_or(f64::NAN)
 }
 
 /// Where parameters and states are, as JSON.
@@ -348,5 +362,5 @@ pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
 pub unsafe extern "C" fn lose(at: *const u8, bytes: usize) {
     // SAFETY: the caller says so.
     let why = String::from_utf8_lossy(unsafe { slice(at, bytes) });
-    with(|module| module.sessions.lose(&why));
+    module().sessions.lose(&why);
 }
