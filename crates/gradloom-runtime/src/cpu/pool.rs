@@ -88,14 +88,12 @@ impl Pool {
             wake_caller: Condvar::new(),
             panic: Mutex::new(None),
         });
-        let threads = if CAN_START_THREADS { threads } else { 1 };
-        let workers = (1..threads)
-            .map_while(|worker| {
-                let shared = shared.clone();
-                let builder = std::thread::Builder::new().name(format!("gradloom-{worker}"));
-                builder.spawn(move || shared.work(worker)).ok()
-            })
-            .collect();
+        let start = |worker| {
+            let shared = shared.clone();
+            let builder = std::thread::Builder::new().name(format!("gradloom-{worker}"));
+            builder.spawn(move || shared.work(worker)).ok()
+        };
+        let workers = if CAN_START_THREADS { (1..threads).map_while(start).collect() } else { Vec::new() };
         Self { shared, workers, running: Mutex::new(()) }
     }
 
