@@ -6,23 +6,43 @@ use std::fmt::Write;
 /// Codes below are commands that are no ops.
 pub(crate) const FIRST_CODE: u32 = 32;
 
-/// `fn op(code, arguments) -> Result<Tensor>`, which calls the op of a code.
+/// `fn call(code, arguments) -> Result<Tensor>`, which calls the op of a code. Ops that take the same share the code that reads it.
 pub(crate) fn rust(ops: &[Op]) -> String {
     let mut out = String::from(
         "/// Calls the op with a code on arguments that crossed.\n\
          fn call(code: u32, arguments: &mut Arguments<'_>) -> Result<Tensor> {\n    Ok(match code {\n",
     );
+    let mut groups: Vec<Vec<(u32, &Op)>> = Vec::new();
     for (code, op) in (FIRST_CODE..).zip(ops) {
-        let _ = write!(out, "        {code} => {{ ");
-        if op.method {
+        match groups.iter_mut().find(|group| group[0].1.takes_the_same(op)) {
+            Some(group) => group.push((code, op)),
+            None => groups.push(vec![(code, op)]),
+        }
+    }
+    for group in groups {
+        let (_, first) = group[0];
+        let codes: Vec<String> = group.iter().map(|(code, _)| code.to_string()).collect();
+        let _ = write!(out, "        {} => {{ ", codes.join(" | "));
+        let mut list = Vec::new();
+        if first.method {
             out += "let this = arguments.tensor()?; ";
+            list.push("this".to_string());
         }
-        for (i, (_, kind)) in op.params.iter().enumerate() {
+        for (i, (_, kind)) in first.params.iter().enumerate() {
             let _ = write!(out, "let a{i} = arguments.{}()?; ", kind.name());
+            list.push(kind.passed(i));
         }
-        let list: Vec<String> = op.params.iter().enumerate().map(|(i, (_, kind))| kind.passed(i)).collect();
-        let path = if op.method { format!("this.{}", op.name) } else { format!("trace::{}", op.name) };
-        let _ = writeln!(out, "{path}({}) }}", list.join(", "));
+        let path = |op: &Op| format!("{}::{}", if op.method { "Tensor" } else { "trace" }, op.name);
+        let [others @ .., (_, last)] = &group[..] else { unreachable!("a group has an op") };
+        if others.is_empty() {
+            let _ = writeln!(out, "{}({}) }}", path(last), list.join(", "));
+            continue;
+        }
+        let _ = write!(out, "let op: fn({}) -> Tensor = match code {{ ", vec!["_"; list.len()].join(", "));
+        for (code, op) in others {
+            let _ = write!(out, "{code} => {}, ", path(op));
+        }
+        let _ = writeln!(out, "_ => {} }}; op({}) }}", path(last), list.join(", "));
     }
     out += "        _ => return Err(arguments.unknown(code)),\n    })\n}\n";
     out
@@ -99,6 +119,14 @@ fn camel(name: &str) -> String {
         all.extend(letters.next().map(|c| c.to_ascii_uppercase()));
         all + letters.as_str()
     })
+}
+
+impl Op {
+    /// Whether both are called alike. Integers are handed over as the type that the op has there, which is not known here.
+    fn takes_the_same(&self, other: &Op) -> bool {
+        let kinds = |op: &Op| -> Vec<Kind> { op.params.iter().map(|(_, kind)| *kind).collect() };
+        self.method == other.method && kinds(self) == kinds(other) && !kinds(self).contains(&Kind::Integer)
+    }
 }
 
 impl Kind {
