@@ -16,6 +16,9 @@ use std::ops::Range;
 /// Invocations of a workgroup of the kernels that need no other number.
 pub(crate) const WORKGROUP: u32 = 256;
 
+/// Whether there are devices that say the size of their subgroups: the browser's backend asks for none yet, so a page's module has no code for them.
+const SUBGROUPS_ARE_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
+
 /// A shader in the making.
 pub(crate) struct Source<'a> {
     pub(crate) operands: &'a Operands,
@@ -124,6 +127,9 @@ impl<'a> Source<'a> {
     /// The size of subgroups, if the adapter has some whose operations a workgroup of so many invocations can use; `local` is numbered subgroup by
     /// subgroup then. Subgroups are taken to be full where they divide the workgroup, as the known drivers have it.
     pub(crate) fn subgroup(&mut self, workgroup: usize) -> Option<usize> {
+        if !SUBGROUPS_ARE_POSSIBLE {
+            return None;
+        }
         let size = self.limits.subgroup?;
         let whole = size > 1 && size.is_power_of_two() && workgroup.is_multiple_of(size as usize);
         self.subgroup = whole.then_some(size);
