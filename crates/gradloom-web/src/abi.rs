@@ -23,7 +23,11 @@ struct Module {
 
 thread_local! {
     // Never freed, as the module is there until the page is gone; so it can be borrowed by one function, not by a copy of it in each export.
-    static MODULE: &'static RefCell<Module> = Box::leak(Box::default());
+    static MODULE: &'static RefCell<Module> = {
+        #[cfg(target_arch = "wasm32")]
+        watch_panics();
+        Box::leak(Box::default())
+    };
 }
 
 #[cfg(target_arch = "wasm32")]
@@ -35,19 +39,14 @@ unsafe extern "C" {
 /// Tells the script what a panic says, before the module stops.
 #[cfg(target_arch = "wasm32")]
 fn watch_panics() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|info| {
-            let message = info.to_string();
-            // SAFETY: the script reads the text before it returns.
-            unsafe { panic(message.as_ptr(), message.len()) };
-        }));
-    });
+    std::panic::set_hook(Box::new(|info| {
+        let message = info.to_string();
+        // SAFETY: the script reads the text before it returns.
+        unsafe { panic(message.as_ptr(), message.len()) };
+    }));
 }
 
 fn module() -> RefMut<'static, Module> {
-    #[cfg(target_arch = "wasm32")]
-    watch_panics();
     MODULE.with(|module| module.borrow_mut())
 }
 
