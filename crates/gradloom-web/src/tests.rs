@@ -123,7 +123,7 @@ fn the_table_has_every_kind_of_op() {
 fn what_a_device_grants_may_be_more_than_a_module_counts() {
     let (commands, mut sessions) = (Commands::default(), Sessions::default());
     for bytes in [4_294_967_292.0, 4_294_967_296.0, 9_007_199_254_740_991.0, f64::INFINITY] {
-        let granted = [1024.0, 49_152.0, 32.0, bytes, 65_535.0, bytes, 0.0];
+        let granted = [1024.0, 49_152.0, 32.0, bytes, 65_535.0, bytes, 0.0, 0.0];
         sessions.limit(&mut Arguments::new(&commands, 0, &granted)).unwrap();
     }
 }
