@@ -19,7 +19,7 @@ const PASSES = ['-O1', '--rse', '--vacuum', '--optimize-level=2', '--shrink-leve
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
 const args = process.argv.slice(2);
 const option = (name) => (args.includes(name) ? args[args.indexOf(name) + 1] : undefined);
-const wasm = option('--wasm') ?? at('../target/web');
+const wasm = option('--wasm') ?? join(process.env.CARGO_TARGET_DIR ?? at('../target'), 'web');
 const node = (...words) => execFileSync(process.execPath, words, { cwd: at('.'), stdio: 'inherit' });
 
 node('generate.mjs');
