@@ -1,5 +1,5 @@
-// Light and dark. In: the toggle. What always holds: the system's choice counts until the visitor makes another, which is remembered
-// where the browser allows it.
+// Light and dark. In: the toggle, and what index.html has chosen before anything was painted. What always holds: the system's choice counts until the
+// visitor makes another, which is remembered where the browser allows it.
 
 import { repaint } from './canvas.js';
 
@@ -14,19 +14,19 @@ const store = (theme) => {
 };
 
 export function themes(toggle) {
-  const now = () => document.documentElement.dataset.theme ?? (dark.matches ? 'dark' : 'light');
-  const show = () => {
-    toggle.setAttribute('aria-label', now() === 'dark' ? 'Use the light theme' : 'Use the dark theme');
+  const { dataset } = document.documentElement;
+  const use = (theme) => {
+    dataset.theme = theme;
+    toggle.setAttribute('aria-label', theme === 'dark' ? 'Use the light theme' : 'Use the dark theme');
     repaint();
   };
-  const before = stored();
-  if (before === 'dark' || before === 'light') document.documentElement.dataset.theme = before;
   toggle.addEventListener('click', () => {
-    const next = now() === 'dark' ? 'light' : 'dark';
-    document.documentElement.dataset.theme = next;
+    const next = dataset.theme === 'dark' ? 'light' : 'dark';
     store(next);
-    show();
+    use(next);
   });
-  dark.addEventListener('change', show);
-  show();
+  dark.addEventListener('change', () => {
+    if (stored() === null) use(dark.matches ? 'dark' : 'light');
+  });
+  use(dataset.theme);
 }

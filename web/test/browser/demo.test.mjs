@@ -219,6 +219,14 @@ test('on a phone nothing sticks out, and both themes are there', async () => {
   await page.reload();
   assert.equal(await ground(), dark);
   await page.click('#theme');
+  // What was chosen counts, and where nothing was, what the system says, also when that changes.
+  await page.emulateMedia({ colorScheme: 'dark' });
+  assert.equal(await ground(), light);
+  await page.evaluate(() => localStorage.clear());
+  await page.reload();
+  assert.equal(await ground(), dark);
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.waitForFunction((light) => getComputedStyle(document.body).backgroundColor === light, light);
   await page.setViewportSize({ width: 1280, height: 800 });
   clean();
 });
