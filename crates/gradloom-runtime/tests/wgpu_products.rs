@@ -74,6 +74,31 @@ fn products_of_any_extents_and_layouts_are_right() {
     }
 }
 
+/// Element by element, as on devices that take vectors apart; thin ones besides.
+#[test]
+fn scalar_products_are_right() {
+    let Some(mut device) = device() else { return };
+    (device.limits.software, device.limits.scalar) = (true, true);
+    let extents = [
+        [1, 1, 1],
+        [17, 2, 3],
+        [2, 17, 1],
+        [3, 5, 0],
+        [1, 300, 20],
+        [300, 1, 20],
+        [40, 40, 33],
+        [200, 130, 128],
+    ];
+    for (batch, extents) in [1, 3].into_iter().flat_map(|batch| extents.map(|extents| (batch, extents))) {
+        for by_columns in [[false, false], [false, true], [true, false], [true, true]] {
+            let shape = Matrices::new("shape", batch, extents, by_columns, Scalar::F32);
+            let choice = choose(&shape.problem(), false, &device.limits);
+            assert!(!shape.shaders(&choice, &device).product.source.contains("vec4"), "{shape:?} {choice:?}");
+            check(&device, &shape, &choice);
+        }
+    }
+}
+
 #[test]
 fn batches_and_split_sums_are_right() {
     let Some(device) = device() else { return };

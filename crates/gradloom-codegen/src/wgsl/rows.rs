@@ -21,6 +21,8 @@ const FEW_PARTIALS: usize = 16;
 const ROWS_ALONE: usize = 32;
 /// Sums of columns that such an invocation keeps, at most: they are in memory of its own, of which there is little.
 const SUMS_ALONE: usize = 512;
+/// The same of one that shares its row.
+const SUMS_OF_A_LANE: usize = 64;
 /// Invocations that a software device runs at once: lanes of its vectors.
 const VECTOR: usize = 8;
 /// Lanes that add up the partial results of a column.
@@ -49,8 +51,10 @@ impl RowSchedule {
         let along = body.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)));
         let long = sums && body.columns > SUMS_ALONE;
         let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
-        // Lanes of rows that are only added up meet nobody.
-        let most = if along && !long { limits.sharing() } else { WORKGROUP.min(limits.invocations) as usize };
+        // Lanes of rows that are only added up meet nobody. Those that meet have sums of columns to keep besides.
+        let all = WORKGROUP.min(limits.invocations) as usize;
+        let kept = if sums { body.columns.div_ceil(SUMS_OF_A_LANE).next_power_of_two() } else { 1 };
+        let most = if along { limits.sharing().max(kept).min(all) } else { all };
         let lanes = match alone {
             true => 1,
             false => body.columns.div_ceil(4).next_power_of_two().clamp(1, most),

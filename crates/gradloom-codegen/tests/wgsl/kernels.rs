@@ -145,6 +145,9 @@ fn a_scalar_device_shares_little_and_has_no_vectors() {
          %8: f32[2] = concat %6, %7 {axis=0}\n%9: f32[] = sum %8 {axes=[0]}\noutput \"a\" %9",
         "%0: f32[100, 64] = input \"x\"\n%1: f32[100] = sum %0 {axes=[1]}\n%2: f32[100, 1] = reshape %1\n\
          %3: f32[100, 64] = broadcast %2\n%4: f32[100, 64] = mul %0, %3\n%5: f32[64] = sum %4 {axes=[0]}\noutput \"a\" %5",
+        // The gradient of a LayerNorm is of this kind.
+        "%0: f32[100, 768] = input \"x\"\n%1: f32[100] = sum %0 {axes=[1]}\n%2: f32[100, 1] = reshape %1\n\
+         %3: f32[100, 768] = broadcast %2\n%4: f32[100, 768] = mul %0, %3\n%5: f32[768] = sum %4 {axes=[0]}\noutput \"a\" %5",
         "%0: f32[3, 2000] = input \"x\"\n%1: f32[3] = sum %0 {axes=[1]}\n%2: i32[3] = argmax %0 {axis=1}\noutput \"a\" %1\noutput \"b\" %2",
         "%0: f32[50, 8] = input \"x\"\n%1: i32[700] = input \"i\"\n%2: f32[700, 8] = input \"u\"\n\
          %3: f32[50, 8] = scatter_add %0, %1, %2 {batch=0}\noutput \"a\" %3",

@@ -2,7 +2,7 @@
 //!
 //! The reference evaluator computes them in float64 and nothing is rounded: like every number in the IR, the result meets
 //! float32 only when a backend fills its buffer, so a chain of folded ops is rounded once.
-//! Products, attention and lookups of constants stay: like all that depends on constants alone, they run once, when a program is loaded.
+//! Products and attention of constants stay: they run once, when a program is loaded.
 //! Always holds: an op that would trap, or overflow float32, stays, so that it traps when the step runs; no constant of more than
 //! [`MAX_ELEMENTS`] elements comes into being, unless all its elements are one number.
 

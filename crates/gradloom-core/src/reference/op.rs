@@ -1,4 +1,4 @@
-//! What one op computes: the match that a new primitive must extend.
+//! What one op computes: the matches that a new primitive must extend.
 
 use super::error::trap;
 use super::{HostData, HostTensor};
@@ -21,12 +21,8 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Constant { ty, data } => one(HostTensor::from_literal(ty, data)),
         OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
         OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
-        OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
-        OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
         OpKind::Barrier => one(x[0].clone()),
         OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
-        OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),
-        OpKind::ScatterAdd { batch } => index::scatter_add(x[0], x[1], x[2], *batch).and_then(one),
         OpKind::Attention(spec) => attention::attention(spec, x, [ty(0), ty(1)]),
         OpKind::AttentionGrad(spec) => attention::attention_grad(spec, x),
         OpKind::Custom(id) => {
@@ -39,22 +35,39 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
 
 /// Whether an op computes elements one by one, moves them, or reduces axes.
 pub(crate) fn is_simple(kind: &OpKind) -> bool {
-    matches!(
-        kind,
+    match kind {
         OpKind::Unary(_)
-            | OpKind::Binary(_)
-            | OpKind::Compare(_)
-            | OpKind::Select
-            | OpKind::Cast { .. }
-            | OpKind::Reduce { .. }
-            | OpKind::ArgReduce { .. }
-            | OpKind::Reshape { .. }
-            | OpKind::Permute { .. }
-            | OpKind::Broadcast { .. }
-            | OpKind::Slice { .. }
-            | OpKind::Pad { .. }
-            | OpKind::Concat { .. }
-    )
+        | OpKind::Binary(_)
+        | OpKind::Compare(_)
+        | OpKind::Select
+        | OpKind::Cast { .. }
+        | OpKind::Reduce { .. }
+        | OpKind::ArgReduce { .. }
+        | OpKind::Reshape { .. }
+        | OpKind::Permute { .. }
+        | OpKind::Broadcast { .. }
+        | OpKind::Slice { .. }
+        | OpKind::Pad { .. }
+        | OpKind::Concat { .. }
+        | OpKind::DynamicSlice { .. }
+        | OpKind::DynamicUpdateSlice
+        | OpKind::Gather { .. }
+        | OpKind::ScatterAdd { .. } => true,
+        OpKind::Input { .. }
+        | OpKind::Param { .. }
+        | OpKind::State { .. }
+        | OpKind::Scalar { .. }
+        | OpKind::Constant { .. }
+        | OpKind::Iota { .. }
+        | OpKind::RandomBits { .. }
+        | OpKind::Barrier
+        | OpKind::Dot(_)
+        | OpKind::Attention(_)
+        | OpKind::AttentionGrad(_)
+        | OpKind::Repeat { .. }
+        | OpKind::Checkpoint { .. }
+        | OpKind::Custom(_) => false,
+    }
 }
 
 /// Results of an op that [`is_simple`]. These alone run at compile time, so a compiler that travels to browsers has the others not with it.
@@ -77,6 +90,10 @@ pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<
             one(movement::pad(x[0], low, interior, *value, ty(0)))
         }
         OpKind::Concat { axis } => one(movement::concat(x, *axis, ty(0))),
+        OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
+        OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
+        OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),
+        OpKind::ScatterAdd { batch } => index::scatter_add(x[0], x[1], x[2], *batch).and_then(one),
         kind => unreachable!("{} is no simple op", kind.name()),
     }
 }

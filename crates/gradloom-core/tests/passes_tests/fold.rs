@@ -99,16 +99,32 @@ fn what_traps_or_is_random_or_depends_on_a_leaf_stays() {
 }
 
 #[test]
-fn products_and_lookups_are_left_to_the_device() {
+fn products_are_left_to_the_device() {
     stays(
         fold,
         "%0: f32[2] = constant [1.0, 2.0]
          %1: f32[] = dot %0, %0 {lhs_contract=[0], rhs_contract=[0]}
-         %2: i32[] = constant 1
-         %3: f32[] = gather %0, %2 {batch=0}
-         output \"a\" %1
-         output \"b\" %3",
+         output \"a\" %1",
     );
+}
+
+/// What may trap is not computed once at load, so it must not stay.
+#[test]
+fn lookups_of_constants_are_folded() {
+    let folded = fold(&graph(
+        "%0: f32[3] = constant [1.0, 2.0, 4.0]
+         %1: i32[] = constant 2
+         %2: f32[] = gather %0, %1 {batch=0}
+         %3: f32[1] = dynamic_slice %0, %1
+         %4: f32[1] = reshape %2
+         %5: f32[3] = dynamic_update_slice %0, %4, %1
+         output \"a\" %2
+         output \"b\" %3
+         output \"c\" %5",
+    ));
+    for op in ["gather", "dynamic_slice", "dynamic_update_slice"] {
+        assert_eq!(count(&folded, op), 0, "{op}");
+    }
 }
 
 #[test]

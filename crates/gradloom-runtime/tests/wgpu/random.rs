@@ -36,6 +36,18 @@ fn a_small_adapter_agrees_too() {
     assert!(compare_all(&device, 1000..1000 + random_graphs() / 5).steps > 0);
 }
 
+/// Kernels that load element by element, whatever the adapter does best.
+#[test]
+fn a_device_that_takes_vectors_apart_agrees_too() {
+    if crate::skipped() {
+        return;
+    }
+    let name = gradloom_testing::adapter::name();
+    let scalar = |limits: &mut Limits| (limits.software, limits.scalar) = (true, true);
+    let device = Device::wgpu_limited(&name, scalar, Fusion::On).unwrap();
+    assert!(compare_all(&device, 3000..3000 + random_graphs() / 5).steps > 0);
+}
+
 /// Memory in many buffers, where kernels with more values than bindings bind a buffer at a time.
 #[test]
 fn small_buffers_agree_too() {

@@ -58,24 +58,31 @@ fn registers(threads: [u32; 2], [thread_m, thread_n]: [u32; 2]) -> Choice {
     Choice { method: Method::Portable(tile), parts: 1 }
 }
 
-/// Products of a sum below which a software device compiles a kernel for longer than it will run it; and those from which only the run counts.
-const LITTLE: usize = 2 << 20;
-const MUCH: usize = 8 << 20;
+/// Multiplications below which a software device compiles a kernel for longer than it will run it; and those from which only the run counts.
+const LITTLE: u64 = 2 << 20;
+const MUCH: u64 = 8 << 20;
 
-/// The same element by element. A larger tile of a thread loads less, and compiles for longer: 4 x 4,
-/// 8 x 4 and 8 x 8 took 16, 22 and 31 ms in SwiftShader, and 14, 11 and 8 ms to run for `[1024, 64] x [64, 256]`.
+/// The same element by element. A larger tile of a thread loads less, and compiles for longer: 4 x 4, 8 x 4 and 8 x 8 took 16, 22 and 31 ms in SwiftShader, and 14, 11 and 8 ms to run for `[1024, 64] x [64, 256]`.
 fn scalar(problem: &DotProblem) -> Choice {
-    let (rows, columns) = match problem.batch_count() * problem.m * problem.n * problem.k {
+    let extents = [problem.batch_count(), problem.m, problem.n, problem.k];
+    let (rows, columns) = match extents.into_iter().map(|extent| extent as u64).fold(1, u64::saturating_mul) {
         ..LITTLE => (4, 4),
         LITTLE..MUCH => (8, 4),
         _ => (8, 8),
     };
     let thread_m = rows.min(problem.m.max(1).next_power_of_two() as u32);
     let thread_n = columns.min(problem.n.max(1).next_power_of_two() as u32);
-    // A workgroup is one task of the device's thread pool: 16 threads, or 64 where that leaves enough tasks.
+    // A workgroup is one task of the device's thread pool: 16 threads, or 64 where that leaves enough tasks. They stand in a square, or in as many rows or
+    // columns as a thin product has.
     let threads: u32 = if tiles(problem, 64, 64) < 16 { 16 } else { 64 };
-    let across = (problem.n.div_ceil(thread_n as usize).next_power_of_two() as u32).clamp(1, threads.isqrt());
-    registers([threads / across, across], [thread_m, thread_n])
+    let needed = |extent: usize, each: u32| extent.div_ceil(each as usize).next_power_of_two().min(64) as u32;
+    let (rows, columns, side) = (needed(problem.m, thread_m), needed(problem.n, thread_n), threads.isqrt());
+    let (along, across) = match (rows < side, columns < side) {
+        (true, _) => (rows, columns.min(threads / rows)),
+        (false, true) => (rows.min(threads / columns), columns),
+        (false, false) => (side, side),
+    };
+    registers([along, across], [thread_m, thread_n])
 }
 
 /// Cooperative matrices, where the adapter has them.

@@ -14,6 +14,7 @@ const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
 /// The shader for the product, or for its parts.
 pub(super) fn product(kernel: &DotKernel<'_>, tile: &Tile, choice: &Choice, limits: &Limits) -> Shader {
     let problem = kernel.problem;
+    assert!(tile.thread_n.is_multiple_of(4), "vectors of four columns");
     let grid = Grid::new(problem, (tile.m, tile.n), choice.parts);
     let mut writer = Writer::new();
     if [kernel.lhs, kernel.rhs].iter().any(|operand| operand.scalar == Scalar::F16) {

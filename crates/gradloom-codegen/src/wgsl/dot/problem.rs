@@ -73,7 +73,7 @@ pub struct DotKernel<'a> {
     /// Declarations of bindings, constants and functions for a stage. `workspace` is an array of [`workspace_item`].
     ///
     /// Inside of the shaders, names are taken that begin with `lhs_`, `rhs_`, `sum_`, `first_`, `thread`, `band`, `subgroup` or `workgroup`, and `group`,
-    /// `tile`, `batch`, `part`, `term`, `next_term`, `end_term`, `buffer`, `lane`, `place`, `row`, `column`, `index`, `value`, `result_tile`.
+    /// `tile`, `batch`, `part`, `term`, `next_term`, `end_term`, `buffer`, `lane`, `place`, `row`, `column`, `index`, `value`, `result_tile`, `sums`, `i`, `j`.
     pub declarations: &'a dyn Fn(Stage) -> String,
 }
 

@@ -43,7 +43,7 @@ fn shaders(
     limits: &Limits,
 ) -> DotShaders {
     let (lhs, rhs) = (|i: &str| format!("lhs[{i}]"), |i: &str| format!("rhs[{i}]"));
-    let result = if problem.n.is_multiple_of(4) { 4 } else { 1 };
+    let result = if problem.n.is_multiple_of(4) && !limits.scalar { 4 } else { 1 };
     let array = |binding: u32, name: &str, item: &str| {
         format!("@group(0) @binding({binding}) var<storage, read_write> {name}: array<{item}>;\n")
     };
@@ -127,6 +127,10 @@ fn shaders_are_valid_for_any_extents_and_layouts() {
                             let shaders = shaders(&problem, scalar, lanes, &choice, &everything());
                             check_all(&shaders, portable);
                         }
+                        if portable {
+                            let limits = Limits { software: true, scalar: true, ..everything() };
+                            check_all(&shaders(&problem, scalar, [1, 1], &choice, &limits), true);
+                        }
                     }
                 }
             }
@@ -204,6 +208,9 @@ fn choices_fit_and_are_valid_everywhere() {
             [4096, 4096, 64],
             [2048, 2048, 96],
             [0, 4, 4],
+            [300, 1, 20],
+            [1, 300, 20],
+            [17, 2, 0],
         ] {
             let problem = problem(1, extents, [false, true]);
             for (scalar, half) in [(Scalar::F32, false), (Scalar::F16, true)] {

@@ -23,7 +23,7 @@ pub enum Precision {
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
     precision: Precision,
-    /// They are few, and each program asks once for each of its problems.
+    /// They are few.
     measured: Vec<(Problem, Choice)>,
 }
 
