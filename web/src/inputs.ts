@@ -89,7 +89,7 @@ export function wildcard(inputs: readonly Declared[], given: Readonly<Record<str
     const rest = elements(input.shape.filter((n) => n !== null));
     const extent = data.length / rest;
     if (!Number.isInteger(extent) || extent === 0) {
-      throw fail('feed', `the input '${input.name}' has ${data.length} elements, which [${show(input.shape)}] does not divide`);
+      throw fail('feed', `the input '${input.name}' has ${data.length} elements; [${show(input.shape)}] has a multiple of ${rest}, and one at least`);
     }
     if (found && found.extent !== extent) {
       throw fail('feed', `the null of '${found.name}' is ${found.extent}, and that of '${input.name}' is ${extent}`,
