@@ -1,5 +1,6 @@
 //! `cargo xtask`: tasks for developers.
 
+mod chains;
 mod fuzz;
 mod mutants;
 mod options;
@@ -13,6 +14,9 @@ cargo xtask fuzz [--graphs 2000] [--seed S] [--from K] [--failures 1]
 cargo xtask fuzz --device wgpu [--adapter NAME] ..
     Runs random training steps on a GPU, before and after the passes, and compares them with the float64 evaluator: on the best adapter whose
     name contains NAME. The built program, target/*/xtask, needs nothing of this folder.
+cargo xtask chains [--only tanh] [--shortest N] [--longest N] [--smallest N] [--largest N]
+    Applies each of twelve functions 900 to 20,000 times to 1 to 1,000,000 elements, with the gradient, and compares machine code with the
+    interpreter, bit for bit, and both with float64. All of it takes an hour or two; the options leave out lengths and sizes.
 cargo xtask mutants [--sample 150] [--seed S] [--only 3,17]
     Changes single places of the compiler, in a copy, and says which changes no test notices. Takes a second to a minute for each.
     With --only, the changes of these numbers alone, as long as the compiler is the same: when a test was written for them.";
@@ -22,6 +26,7 @@ fn main() -> ExitCode {
     let command = arguments.next();
     let rest: Vec<String> = arguments.collect();
     let result = match command.as_deref() {
+        Some("chains") => chains::command(&rest),
         Some("fuzz") => fuzz::command(&rest),
         Some("mutants") => mutants::command(&rest),
         Some("help" | "--help") => {

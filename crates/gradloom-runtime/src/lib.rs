@@ -8,6 +8,8 @@ pub mod cpu;
 mod device;
 mod faults;
 mod feed;
+#[cfg(all(test, unix))]
+mod guarded;
 mod memory;
 mod null;
 mod outputs;

@@ -282,6 +282,7 @@ impl Program {
 /// # Errors
 /// When there are more or fewer inputs than leaves or one has the wrong size, or as [`Program::load`]; a trap.
 pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
+    verify_graph(&graph, "trace")?;
     let (graph, _) = gradloom_core::passes::run(graph);
     let store = Store::of(device);
     let no_parameters = |name: &str, _: &Type, _: &mut [f32]| {
@@ -330,7 +331,8 @@ pub(crate) fn verify_stage(graph: &Graph, stage: &str) -> Result<()> {
     if cfg!(debug_assertions) { verify_graph(graph, stage) } else { Ok(()) }
 }
 
-fn verify_graph(graph: &Graph, stage: &str) -> Result<()> {
+/// Runs the verifier between stages.
+pub(crate) fn verify_graph(graph: &Graph, stage: &str) -> Result<()> {
     gradloom_core::verify::verify(graph)
         .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
 }

@@ -3,6 +3,7 @@
 //! In: seeds. Out: graphs that verify, values for their leaves. Always holds: a seed gives the same graph on every machine.
 
 pub mod adapter;
+pub mod chains;
 pub mod compare;
 pub mod float32;
 pub mod generate;

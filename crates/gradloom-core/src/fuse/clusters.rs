@@ -6,7 +6,11 @@
 use super::domain::Domain;
 use super::facts::{Class, Facts};
 use super::link::Link;
-use crate::collections::sort;
+
+/// Ops of a cluster at most. Every stage behind fusion sees bodies of a bounded size: kernels that compile in time, on any device, and whose
+/// machine code fits a second-level cache. Chains that are longer have so much to compute for each element that storing one of them
+/// every so often costs next to nothing.
+pub const MOST_OPS: usize = 256;
 
 /// What a cluster becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +139,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
             (Shape::Loop, Shape::Dot(node)) if !a.reduces_columns => Shape::Dot(node),
             _ => return None,
         };
-        if (a.commit, a.once) != (b.commit, b.once) {
+        if (a.commit, a.once) != (b.commit, b.once) || a.nodes.len() + b.nodes.len() > MOST_OPS {
             return None;
         }
         let mut splits = Vec::new();
@@ -214,8 +218,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
         }
         let (depth, reduces) = (self.all[first].depth, self.all[first].reduces_columns);
         let into = &mut self.all[second];
-        into.nodes.extend(nodes);
-        sort(&mut into.nodes);
+        into.nodes = merged(&nodes, &into.nodes);
         into.depth = into.depth.max(depth);
         into.reduces_columns |= reduces;
         (into.domain, into.shape) = (domain, shape);
@@ -254,4 +257,18 @@ impl<'f, 'g> Clusters<'f, 'g> {
             }
         }
     }
+}
+
+/// The numbers of two sorted lists as one.
+fn merged(a: &[usize], b: &[usize]) -> Vec<usize> {
+    let mut merged = Vec::with_capacity(a.len() + b.len());
+    let mut rest = b;
+    for &number in a {
+        let before = rest.partition_point(|&other| other < number);
+        merged.extend_from_slice(&rest[..before]);
+        merged.push(number);
+        rest = &rest[before..];
+    }
+    merged.extend_from_slice(rest);
+    merged
 }

@@ -137,6 +137,15 @@ fn natural_split(facts: &Facts<'_>, node: usize, domain: Domain) -> (usize, usiz
     }
 }
 
+/// Where an operand of a node comes from.
+enum OperandSource<'a> {
+    Number(Number, DType),
+    /// The kernel computes it, for the first time or again.
+    Computed(ValueId),
+    /// Memory.
+    Read(&'a Source, DType),
+}
+
 struct Builder<'a, 'g> {
     facts: &'a Facts<'g>,
     cluster: &'a Cluster,
@@ -151,7 +160,7 @@ struct Builder<'a, 'g> {
     numbers: Vec<(Number, DType, NodeId)>,
 }
 
-impl Builder<'_, '_> {
+impl<'a> Builder<'a, '_> {
     fn store(&mut self, node: usize, write: usize) -> Store {
         let op = self.facts.op(node);
         let value = op.results[0];
@@ -188,38 +197,63 @@ impl Builder<'_, '_> {
         if present == level { node } else { self.push(NodeKind::Repeat(node), dtype, level) }
     }
 
-    /// The node that computes a value.
+    /// The node that computes a value, behind those that it is computed from. On a list of its own and not by recursion: bodies may be deep.
     fn value(&mut self, value: ValueId) -> NodeId {
-        if let Some(&known) = self.known.get(&value) {
-            return known;
+        let mut pending: Vec<(ValueId, Vec<NodeId>)> = vec![(value, Vec::new())];
+        while let Some((value, operands)) = pending.last_mut() {
+            let op = self.facts.op(self.facts.node_of(*value).expect("leaves are loaded"));
+            let position = operands.len();
+            let next = match op.kind {
+                _ if self.known.contains_key(value) => None,
+                // Its operands are those of the product.
+                OpKind::Dot(_) => None,
+                OpKind::ScatterAdd { .. } => [0, 2, 1].get(position).map(|&i| op.operands[i]),
+                _ => op.operands.get(position).copied(),
+            };
+            match next.map(|operand| self.operand_source(operand)) {
+                Some(OperandSource::Computed(value)) if !self.known.contains_key(&value) => {
+                    pending.push((value, Vec::new()));
+                }
+                Some(source) => {
+                    let node = self.operand_node(source);
+                    pending.last_mut().expect("it is looked at").1.push(node);
+                }
+                None => {
+                    let (value, operands) = pending.pop().expect("it is looked at");
+                    if !self.known.contains_key(&value) {
+                        let node = self.computed(value, &operands);
+                        self.known.insert(value, node);
+                    }
+                }
+            }
         }
+        self.known[&value]
+    }
+
+    /// The node that computes a value from its operands' nodes.
+    fn computed(&mut self, value: ValueId, x: &[NodeId]) -> NodeId {
         let number = self.facts.node_of(value).expect("leaves are loaded");
-        let op = self.facts.op(number);
+        let kind = &self.facts.op(number).kind;
         let dtype = self.facts.graph.ty(value).dtype;
-        let class = self.facts.nodes[number].class;
-        let node = match (&op.kind, class) {
+        match (kind, self.facts.nodes[number].class) {
             (OpKind::Dot(_), _) => self.push(NodeKind::Accumulator, DType::F32, Level::Element),
             (OpKind::Gather { .. }, Class::Pick { columns, .. }) => {
-                let x = self.operand(op.operands[0]);
-                let here = self.is_index(op.operands[1], columns);
+                let here = self.is_index(x[1], columns);
                 let zero = self.number(Number::of(dtype, 0.0), dtype);
-                let one = self.apply(NodeKind::Select([here, x, zero]), dtype);
+                let one = self.apply(NodeKind::Select([here, x[0], zero]), dtype);
                 self.push(NodeKind::Reduce(ReduceOp::Sum, one), dtype, Level::Row)
             }
             (OpKind::ScatterAdd { .. }, Class::Put { columns, .. }) => {
-                let (x, update) = (self.operand(op.operands[0]), self.operand(op.operands[2]));
-                let here = self.is_index(op.operands[1], columns);
-                let sum = self.apply(NodeKind::Binary(BinaryOp::Add, [x, update]), dtype);
-                self.apply(NodeKind::Select([here, sum, x]), dtype)
+                let here = self.is_index(x[2], columns);
+                let sum = self.apply(NodeKind::Binary(BinaryOp::Add, [x[0], x[1]]), dtype);
+                self.apply(NodeKind::Select([here, sum, x[0]]), dtype)
             }
             (OpKind::Reduce { op: reduce, .. }, _) => {
-                let x = self.operand(op.operands[0]);
-                let x = self.lifted(x, Level::Element);
+                let x = self.lifted(x[0], Level::Element);
                 self.push(NodeKind::Reduce(*reduce, x), dtype, Level::Row)
             }
-            (OpKind::Reshape { .. }, _) => self.operand(op.operands[0]),
+            (OpKind::Reshape { .. }, _) => x[0],
             (kind, _) => {
-                let x: Vec<NodeId> = op.operands.iter().map(|&operand| self.operand(operand)).collect();
                 let kind = match kind {
                     OpKind::Unary(op) => NodeKind::Unary(*op, x[0]),
                     OpKind::Binary(op) => NodeKind::Binary(*op, [x[0], x[1]]),
@@ -230,14 +264,11 @@ impl Builder<'_, '_> {
                 };
                 self.apply(kind, dtype)
             }
-        };
-        self.known.insert(value, node);
-        node
+        }
     }
 
     /// Whether the column is the one that an index of the row names.
-    fn is_index(&mut self, index: ValueId, columns: usize) -> NodeId {
-        let index = self.operand(index);
+    fn is_index(&mut self, index: NodeId, columns: usize) -> NodeId {
         let index = self.apply(NodeKind::CheckIndex { index, extent: columns }, DType::I32);
         let column = self.push(NodeKind::Column, DType::I32, Level::Element);
         self.apply(NodeKind::Compare(CompareOp::Eq, [column, index]), DType::Bool)
@@ -253,12 +284,29 @@ impl Builder<'_, '_> {
         node
     }
 
-    /// The node of an operand: computed here, or read.
+    /// The node of an operand.
     fn operand(&mut self, operand: ValueId) -> NodeId {
+        let source = self.operand_source(operand);
+        self.operand_node(source)
+    }
+
+    fn operand_node(&mut self, source: OperandSource<'_>) -> NodeId {
+        match source {
+            OperandSource::Number(number, dtype) => self.number(number, dtype),
+            OperandSource::Computed(value) => match self.known.get(&value) {
+                Some(&known) => known,
+                None => self.value(value),
+            },
+            OperandSource::Read(source, dtype) => self.load(source, dtype),
+        }
+    }
+
+    /// Where an operand comes from: computed here, or read.
+    fn operand_source(&self, operand: ValueId) -> OperandSource<'a> {
         let source = self.facts.source(operand);
         let ty = self.facts.graph.ty(source.value);
         if let Some(number) = self.facts.splat(operand) {
-            return self.number(number, ty.dtype);
+            return OperandSource::Number(number, ty.dtype);
         }
         if let Some(producer) = self.facts.node_of(source.value) {
             let here = self.cluster.nodes.binary_search(&producer).is_ok();
@@ -266,11 +314,11 @@ impl Builder<'_, '_> {
             if (here || !self.stored[source.value.index()])
                 && lines_up(self.facts, source.value, link, self.domain())
             {
-                return self.value(source.value);
+                return OperandSource::Computed(source.value);
             }
             assert!(self.stored[source.value.index()], "fusion forgot to store {}", source.value);
         }
-        self.load(source, ty.dtype)
+        OperandSource::Read(source, ty.dtype)
     }
 
     fn domain(&self) -> Domain {

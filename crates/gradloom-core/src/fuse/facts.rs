@@ -269,6 +269,7 @@ impl<'g> Facts<'g> {
             self.is_computed_in_place(operands[0]) && self.graph.ty(operands[0]).dtype != DType::Bool;
         (x.rank() == batch + 1 && index.rank() == batch && computed)
             .then(|| Class::Pick { rows: index.elements(), columns: x[batch] })
+            .filter(has_numbered_columns)
     }
 
     /// One number added to each row.
@@ -277,6 +278,7 @@ impl<'g> Facts<'g> {
         let known = self.splat(operands[0]).is_some() || self.is_computed_in_place(operands[0]);
         (x.rank() == batch + 1 && index.rank() == batch && known)
             .then(|| Class::Put { rows: index.elements(), columns: x[batch] })
+            .filter(has_numbered_columns)
     }
 
     /// Whether a fused kernel computes the operand, in the order in which it is used.
@@ -387,6 +389,11 @@ fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
         (true, false) => Class::ReduceRows { rows: reduced, columns: kept },
         (false, false) => Class::Opaque,
     }
+}
+
+/// Whether an i32 can number the columns, as [`NodeKind::Column`](crate::kernel::NodeKind::Column) does.
+fn has_numbered_columns(class: &Class) -> bool {
+    class.split().is_some_and(|(_, columns)| i32::try_from(columns).is_ok())
 }
 
 /// Columns of the product: the free extents of the right operand.

@@ -12,10 +12,14 @@
 use super::clusters::{Clusters, Shape};
 use super::facts::Class;
 use super::link::Link;
+use crate::collections::IdSet;
 use crate::ir::ValueId;
 
 /// Uniform values of more ops than this are computed once, by a kernel of their own.
 const FEW: usize = 8;
+
+/// Kernels that read a value, among which each looks for one to become one with: those that come before it.
+const SIBLINGS: usize = 64;
 
 pub(super) fn merge(clusters: &mut Clusters<'_, '_>) {
     with_producers(clusters, &|clusters, a, b| {
@@ -88,17 +92,18 @@ fn siblings(clusters: &mut Clusters<'_, '_>) {
     for value in values {
         let elements = clusters.facts.graph.ty(value).elements();
         let mut users: Vec<usize> = Vec::new();
+        let mut known = IdSet::new();
         for used in clusters.facts.uses_of_value(value) {
             let user = clusters.of(used.user);
             let whole =
                 used.fusible && used.link == Link::Same && clusters.get(user).domain.elements == elements;
-            if whole && clusters.get(user).shape == Shape::Loop && !users.contains(&user) {
+            if whole && clusters.get(user).shape == Shape::Loop && known.insert(user as u64) {
                 users.push(user);
             }
         }
         for i in 1..users.len() {
             // Those before it may have been merged already.
-            for j in (0..i).rev() {
+            for j in (i.saturating_sub(SIBLINGS)..i).rev() {
                 let (a, b) = (users[j], users[i]);
                 let (x, y) = (clusters.get(a), clusters.get(b));
                 let alike = !x.nodes.is_empty() && !y.nodes.is_empty() && x.depth == y.depth;

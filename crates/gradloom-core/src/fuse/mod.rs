@@ -26,6 +26,7 @@ mod stored;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, ValueId};
 use crate::kernel::{Access, Kernel, Lowered};
+pub use clusters::MOST_OPS;
 use facts::Facts;
 
 /// What a kernel computes and where its operands and results are.

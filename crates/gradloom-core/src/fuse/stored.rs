@@ -14,14 +14,17 @@ use super::cut::Network;
 use super::domain::Domain;
 use super::facts::{Class, Facts, Once, Use};
 use super::link::Link;
-use crate::collections::IdMap;
+use crate::collections::{IdMap, IdSet, sort_by_key};
 use crate::ir::{Id, ValueId};
 
 /// How often a value could be read for what it costs to keep it in memory between the passes.
 const KEPT: u64 = 5;
 
-/// More ops than this are not computed again.
-const MANY: usize = 64;
+/// Ops that are computed again for one value at most, beyond those that others have asked for already.
+const AGAIN: usize = 64;
+/// Ops that are computed again for each value of a kernel, on average: about what memory takes to write and read it, in the time of simple
+/// functions. The backward pass of a long chain wants so many of its values that it starts from one that is stored.
+const AGAIN_FOR_EACH: usize = 8;
 
 /// For each value, whether a kernel writes it. Leaves are not written.
 pub(super) fn decide(clusters: &Clusters<'_, '_>) -> Vec<bool> {
@@ -107,30 +110,22 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
     if wanted.is_empty() {
         return;
     }
+    // What values are computed from comes before them.
+    sort_by_key(&mut wanted, |&value| facts.node_of(value));
+    wanted.dedup();
     let mut search = Search {
         facts,
         domain: clusters.get(cluster).domain,
         commit: clusters.get(cluster).commit,
         depth: clusters.get(cluster).depth,
         stored,
-        read: &read,
-        network: Network::default(),
-        vertex: IdMap::new(),
+        read,
+        vertices: IdSet::new(),
     };
-    for &value in &wanted {
-        let vertex = search.visit(value);
-        search.network.drain(vertex);
-    }
-    let values: Vec<(ValueId, usize)> =
-        search.vertex.iter().map(|(&value, &vertex)| (value, vertex)).collect();
-    let cut = if values.len() > MANY { None } else { Some(search.network.minimum_cut()) };
-    match cut {
-        Some(cut) => {
-            for (value, _) in values.iter().filter(|(_, vertex)| cut.contains(vertex)) {
-                stored[value.index()] |= facts.node_of(*value).is_some();
-            }
-        }
-        None => wanted.iter().for_each(|value| stored[value.index()] = true),
+    let most = AGAIN + AGAIN_FOR_EACH * wanted.len();
+    wanted.retain(|&value| search.take(value, most));
+    if !wanted.is_empty() {
+        search.cut(&wanted);
     }
 }
 
@@ -139,31 +134,59 @@ struct Search<'a, 'g> {
     domain: Domain,
     commit: bool,
     depth: usize,
-    stored: &'a [bool],
+    stored: &'a mut [bool],
     /// What the cluster reads anyway.
-    read: &'a [ValueId],
-    network: Network,
-    vertex: IdMap<ValueId, usize>,
+    read: Vec<ValueId>,
+    /// Values that are computed again, or that those are computed from.
+    vertices: IdSet<ValueId>,
 }
 
 impl Search<'_, '_> {
-    /// The vertex of a value, with what it is computed from before it.
-    fn visit(&mut self, value: ValueId) -> usize {
-        if let Some(&known) = self.vertex.get(&value) {
-            return known;
-        }
-        let vertex = self.network.vertex(self.cost(value));
-        self.vertex.insert(value, vertex);
-        match self.operands(value) {
-            Some(operands) if self.vertex.len() <= MANY => {
-                for operand in operands {
-                    let before = self.visit(operand);
-                    self.network.edge(before, vertex);
+    /// Adds a value with all that it is computed from; stores it instead if that is too much.
+    fn take(&mut self, value: ValueId, most: usize) -> bool {
+        let mut found = IdSet::from([value]);
+        let mut pending = vec![value];
+        while let Some(value) = pending.pop() {
+            if self.vertices.contains(&value) {
+                continue;
+            }
+            for operand in self.operands(value).into_iter().flatten() {
+                if !self.vertices.contains(&operand) && found.insert(operand) {
+                    pending.push(operand);
                 }
             }
-            _ => self.network.feed(vertex),
+            if found.len() > AGAIN || self.vertices.len() + found.len() > most {
+                pending.clear();
+                found = IdSet::new();
+            }
         }
-        vertex
+        if found.is_empty() {
+            self.stored[value.index()] = true;
+            self.read.push(value);
+            return false;
+        }
+        self.vertices.extend(found.iter().copied());
+        true
+    }
+
+    /// Stores what is cheapest to read among all that the wanted values can be computed from.
+    fn cut(&mut self, wanted: &[ValueId]) {
+        let mut network = Network::default();
+        let vertex: IdMap<ValueId, usize> =
+            self.vertices.iter().map(|&value| (value, network.vertex(self.cost(value)))).collect();
+        for (value, &to) in vertex.iter() {
+            match self.operands(*value) {
+                Some(operands) => {
+                    operands.iter().for_each(|operand| network.edge(vertex[operand], to));
+                }
+                None => network.feed(to),
+            }
+        }
+        wanted.iter().for_each(|value| network.drain(vertex[value]));
+        let values: Vec<ValueId> = vertex.keys().copied().collect();
+        for vertex in network.minimum_cut() {
+            self.stored[values[vertex].index()] |= self.facts.node_of(values[vertex]).is_some();
+        }
     }
 
     /// What the value can be computed from; `None` if it must be read.

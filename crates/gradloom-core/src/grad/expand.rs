@@ -6,17 +6,21 @@
 
 use crate::collections::{IdMap, IdSet};
 use crate::ir::{BlockId, Builder, Definition, Graph, OpId, OpKind, ValueId};
+use crate::verify::check_expansion;
 use std::ops::Range;
 
 /// Positions in the entry block of the ops of one `checkpoint`. Two segments are nested or apart.
 pub(super) type Segment = Range<usize>;
 
-/// Inlines the `repeat` and `checkpoint` ops of the entry block, and those inside them.
+/// Inlines the `repeat` and `checkpoint` ops of the entry block, and those inside them. A graph whose blocks the verifier refuses for what they
+/// would become stays as it is.
 pub fn expand_blocks(graph: &mut Graph) {
-    expand_segments(graph);
+    if check_expansion(graph).is_ok() {
+        expand_segments(graph);
+    }
 }
 
-/// Like [`expand_blocks`]; returns where each `checkpoint` went, inner ones before those around them.
+/// Inlines the blocks of a graph that passed [`check_expansion`]; returns where each `checkpoint` went, inner ones before those around them.
 pub(super) fn expand_segments(graph: &mut Graph) -> Vec<Segment> {
     let mut segments = Vec::new();
     if !graph.entry_ops().any(|(_, op)| op.kind.block().is_some()) {

@@ -19,6 +19,7 @@ pub use rules::{Differentiability, differentiability};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Builder, DType, Graph, Id, Op, Type, ValueId};
+use crate::verify::check_expansion;
 use expand::Segment;
 use recompute::Recomputation;
 use rules::Site;
@@ -32,7 +33,7 @@ use rules::Site;
 ///
 /// # Errors
 /// [`ErrorKind::NotDifferentiable`] when the loss is not an `f32` scalar, or depends on `wrt` through an op that has no
-/// gradient; the graph may then have grown by ops that nothing uses.
+/// gradient; the graph may then have grown by ops that nothing uses. [`ErrorKind::Verify`] when its blocks make too many ops.
 pub fn append(
     graph: &mut Graph,
     loss: ValueId,
@@ -43,6 +44,7 @@ pub fn append(
     if let Some(seed) = seed {
         check_scalar(graph, seed, "the seed of the gradient")?;
     }
+    check_expansion(graph)?;
     let segments = expand::expand_segments(graph);
     let cursor = std::mem::replace(&mut graph.cursor, graph.entry);
     let gradients = backward(graph, loss, seed, wrt, segments);

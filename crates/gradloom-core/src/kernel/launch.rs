@@ -1,6 +1,7 @@
 //! One kernel's call: what it computes, what it reads and writes.
 
 use super::{Body, Layout};
+use crate::collections::IdMap;
 use crate::ir::{DType, DotAxes, OpId, OpKind, ValueId};
 use std::ops::Range;
 
@@ -109,13 +110,102 @@ pub struct Launch {
     pub phase: Phase,
 }
 
-impl Launch {
+/// The pairs of [`Launch::may_alias`], for many questions about one launch.
+#[derive(Clone, Debug, Default)]
+pub struct Aliases {
+    reads_of: Lists,
+    writes_of: Lists,
+}
+
+/// A list of numbers for each of the first numbers, in one vector.
+#[derive(Clone, Debug, Default)]
+struct Lists {
+    /// Where each list ends; it starts where the one before ends.
+    ends: Vec<usize>,
+    all: Vec<usize>,
+}
+
+impl Lists {
+    /// The second numbers by the first ones, in the order of the pairs.
+    fn new(pairs: impl Iterator<Item = (usize, usize)> + Clone) -> Self {
+        let mut ends = Vec::new();
+        for (key, _) in pairs.clone() {
+            ends.resize(ends.len().max(key + 1), 0);
+            ends[key] += 1;
+        }
+        let mut start = 0;
+        for end in &mut ends {
+            start += std::mem::replace(end, start);
+        }
+        let mut all = vec![0; start];
+        for (key, number) in pairs {
+            all[ends[key]] = number;
+            ends[key] += 1;
+        }
+        Self { ends, all }
+    }
+
+    fn get(&self, key: usize) -> &[usize] {
+        let Some(&end) = self.ends.get(key) else { return &[] };
+        let start = key.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[start..end]
+    }
+}
+
+impl Aliases {
+    /// Of these pairs (write, read).
+    pub fn new(pairs: &[(usize, usize)]) -> Self {
+        let reads_of = Lists::new(pairs.iter().copied());
+        let writes_of = Lists::new(pairs.iter().map(|&(write, read)| (read, write)));
+        Self { reads_of, writes_of }
+    }
+
+    /// Whether a write may take the place of a read.
+    pub fn contains(&self, write: usize, read: usize) -> bool {
+        self.reads_of(write).contains(&read)
+    }
+
+    /// The reads whose place a write may take.
+    pub fn reads_of(&self, write: usize) -> &[usize] {
+        self.reads_of.get(write)
+    }
+
+    /// The writes that may take the place of a read.
+    pub fn writes_of(&self, read: usize) -> &[usize] {
+        self.writes_of.get(read)
+    }
+}
+
+/// Which bytes a launch may overwrite, for many questions about one launch.
+#[derive(Debug)]
+pub struct Overwrites<'l> {
+    launch: &'l Launch,
+    aliases: Aliases,
+    reads: IdMap<ValueId, Vec<usize>>,
+}
+
+impl<'l> Overwrites<'l> {
+    /// Of a launch.
+    pub fn new(launch: &'l Launch) -> Self {
+        let mut reads: IdMap<ValueId, Vec<usize>> = IdMap::new();
+        for (r, read) in launch.reads.iter().enumerate() {
+            reads.get_or_insert_with(read.buffer, Vec::new).push(r);
+        }
+        Self { launch, aliases: Aliases::new(&launch.may_alias), reads }
+    }
+
+    /// The reads whose place a write may take, as far as that read is concerned.
+    pub fn reads_of(&self, write: usize) -> &[usize] {
+        self.aliases.reads_of(write)
+    }
+
     /// Whether a write may take the bytes of a buffer that the launch reads: every read of that buffer must allow it.
-    pub fn may_overwrite(&self, write: usize, buffer: ValueId) -> bool {
+    pub fn allow(&self, write: usize, buffer: ValueId) -> bool {
+        let layout = &self.launch.writes[write].layout;
         self.reads
-            .iter()
-            .enumerate()
-            .filter(|(_, read)| read.buffer == buffer)
-            .all(|(r, read)| self.may_alias.contains(&(write, r)) && read.layout == self.writes[write].layout)
+            .get(&buffer)
+            .into_iter()
+            .flatten()
+            .all(|&r| self.aliases.contains(write, r) && self.launch.reads[r].layout == *layout)
     }
 }

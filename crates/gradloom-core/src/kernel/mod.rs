@@ -10,6 +10,6 @@ mod lowered;
 mod print;
 
 pub use body::{Body, Level, Node, NodeId, NodeKind, Store};
-pub use launch::{Access, Kernel, Launch, Part, Phase};
+pub use launch::{Access, Aliases, Kernel, Launch, Overwrites, Part, Phase};
 pub use layout::Layout;
 pub use lowered::Lowered;

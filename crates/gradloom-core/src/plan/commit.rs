@@ -8,7 +8,7 @@ use super::order::CommitOrder;
 use crate::collections::{IdMap, IdSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, Type, Update, ValueId};
-use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Phase};
+use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Overwrites, Phase};
 
 /// What [`place`] decided.
 pub(super) struct Committed {
@@ -37,6 +37,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
     let mut kept: IdSet<ValueId> = outputs.iter().map(|(_, access)| access.buffer).collect();
 
     let mut order = CommitOrder::new(launches);
+    let mut overwrites = IdMap::new();
     let mut in_place = IdMap::new();
     let mut copying = Vec::new();
     for update in &graph.updates {
@@ -47,7 +48,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
         }
         if whole
             && !kept.contains(&source.buffer)
-            && can_write_in_place(lowered, launches, &order, update, source)
+            && can_write_in_place(lowered, launches, &order, &mut overwrites, update, source)
             && order.write_after_reads(source.buffer, update.target)
         {
             in_place.insert(source.buffer, update.target);
@@ -120,10 +121,11 @@ impl Snapshots<'_> {
 }
 
 /// Whether the bytes of the target can take the source, as far as the launch that computes it is concerned.
-fn can_write_in_place(
+fn can_write_in_place<'l>(
     lowered: &Lowered,
-    launches: &[Launch],
+    launches: &'l [Launch],
     order: &CommitOrder,
+    overwrites: &mut IdMap<u64, Overwrites<'l>>,
     update: &Update,
     source: &Access,
 ) -> bool {
@@ -134,9 +136,11 @@ fn can_write_in_place(
     {
         return false;
     }
-    let Some(launch) = order.producer(source.buffer).map(|i| &launches[i]) else { return false };
+    let Some(producer) = order.producer(source.buffer) else { return false };
+    let launch = &launches[producer];
+    let overwrites = overwrites.get_or_insert_with(producer as u64, || Overwrites::new(launch));
     let write = launch.writes.iter().position(|w| w.buffer == source.buffer).expect("it computes the source");
-    launch.may_overwrite(write, target.buffer)
+    overwrites.allow(write, target.buffer)
 }
 
 fn copied_error(graph: &Graph, update: &Update) -> Error {

@@ -8,6 +8,7 @@ use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
 use crate::collections::{sort, sort_by_key};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::Graph;
+use crate::kernel::Overwrites;
 
 /// Buffers that share bytes one after the other.
 struct Group {
@@ -152,20 +153,21 @@ fn groups(plan: &Plan) -> Vec<Group> {
         }
     }
     for (time, launch) in plan.launches.iter().enumerate() {
+        let overwrites = Overwrites::new(launch);
         for (w, write) in launch.writes.iter().enumerate() {
             let member = plan.buffer_of[&write.buffer];
             let buffer = &plan.buffers[member];
             if buffer.region != Region::Step || group_of[member].is_some() {
                 continue;
             }
-            let dying = launch.may_alias.iter().filter(|pair| pair.0 == w).find_map(|&(_, r)| {
+            let dying = overwrites.reads_of(w).iter().find_map(|&r| {
                 let operand = plan.buffer_of[&launch.reads[r].buffer];
                 let group = group_of[operand]?;
                 let dies = plan.buffers[operand].last == time
                     && plan.buffers[operand].bytes == buffer.bytes
                     // Nor has another result taken the bytes already.
                     && groups[group].members.last() == Some(&operand)
-                    && launch.may_overwrite(w, plan.buffers[operand].value);
+                    && overwrites.allow(w, plan.buffers[operand].value);
                 dies.then_some(group)
             });
             match dying {

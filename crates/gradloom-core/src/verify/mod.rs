@@ -9,10 +9,12 @@ mod commit;
 mod error;
 mod extents;
 mod leaves;
+mod size;
 mod structure;
 
 pub use error::VerifyError;
 pub(crate) use extents::{check_extents, check_type};
+pub use size::MAX_EXPANDED_OPS;
 
 use crate::collections::IdMap;
 use crate::ir::{BlockId, Graph, ValueId};
@@ -22,6 +24,14 @@ pub const MAX_BLOCK_DEPTH: usize = 64;
 
 /// The block that defines each value that a reachable block defines.
 type Homes = IdMap<ValueId, BlockId>;
+
+/// Checks that the blocks of a graph expand to a bounded number of ops.
+///
+/// # Errors
+/// When they make more than [`MAX_EXPANDED_OPS`] ops, nest deeper than [`MAX_BLOCK_DEPTH`], or run each other in a circle.
+pub(crate) fn check_expansion(graph: &Graph) -> Result<(), VerifyError> {
+    size::check(graph, &structure::callees_first(graph)?)
+}
 
 /// Checks every invariant that [`Graph`] and [`crate::ir::OpKind`] state.
 ///

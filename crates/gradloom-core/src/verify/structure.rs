@@ -1,15 +1,17 @@
 //! Ids, order, closedness and types of the ops in the blocks that the entry block reaches.
 
-use super::{Homes, MAX_BLOCK_DEPTH, VerifyError, check_extents, check_type};
+use super::{Homes, MAX_BLOCK_DEPTH, VerifyError, check_extents, check_type, size};
 use crate::collections::{IdMap, IdSet};
 use crate::ir::{BlockId, Definition, Graph, Op, OpId, Type, ValueId, infer};
 
 /// Checks all reachable blocks, each after those that it runs, because the shape rule of an op reads its block.
 pub(super) fn check(graph: &Graph) -> Result<Homes, VerifyError> {
     let mut check = Structure { graph, homes: IdMap::new(), listed: IdSet::new() };
-    for block in callees_first(graph)? {
+    let blocks = callees_first(graph)?;
+    for &block in &blocks {
         check.block(block)?;
     }
+    size::check(graph, &blocks)?;
     let entry = &graph.blocks[graph.entry];
     if !entry.params.is_empty() || !entry.results.is_empty() {
         return Err(VerifyError::new(
@@ -20,7 +22,7 @@ pub(super) fn check(graph: &Graph) -> Result<Homes, VerifyError> {
 }
 
 /// Reachable blocks in an order in which each comes after the blocks that its ops run.
-fn callees_first(graph: &Graph) -> Result<Vec<BlockId>, VerifyError> {
+pub(super) fn callees_first(graph: &Graph) -> Result<Vec<BlockId>, VerifyError> {
     // A stack of its own, not recursion: the depth is what is being checked. Each entry is a block and how many of its ops are done.
     let mut path: Vec<(BlockId, usize)> = vec![(graph.entry, 0)];
     let mut done = Vec::new();

@@ -5,6 +5,7 @@ mod custom;
 mod files;
 mod kernels;
 mod meaning;
+mod size;
 
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{Graph, parse};

@@ -8,7 +8,7 @@ use super::Loops;
 use super::kernel::{Call, PHASES, Prepared, Trap};
 use super::prepare::prepare_with;
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::{Launch, Part};
+use gradloom_core::kernel::{Aliases, Launch, Part};
 use std::ops::Range;
 
 /// Nanoseconds of one core that are worth a task.
@@ -20,7 +20,9 @@ pub(super) fn prepare_group(
     graph: &Graph,
     loops: Loops,
 ) -> Box<dyn Prepared> {
-    let members: Vec<Member> = parts.iter().map(|part| Member::new(launch, part, graph, loops)).collect();
+    let aliases = Aliases::new(&launch.may_alias);
+    let member = |part| Member::new(launch, &aliases, part, graph, loops);
+    let members: Vec<Member> = parts.iter().map(member).collect();
     let batches = [0, 1].map(|phase| batches(&members, phase));
     Box::new(Group { members, batches })
 }
@@ -46,17 +48,17 @@ struct Member {
 }
 
 impl Member {
-    fn new(launch: &Launch, part: &Part, graph: &Graph, loops: Loops) -> Self {
-        let own = |&(write, read): &(usize, usize)| {
-            let both = part.writes.contains(&write) && part.reads.contains(&read);
-            both.then(|| (write - part.writes.start, read - part.reads.start))
+    fn new(launch: &Launch, aliases: &Aliases, part: &Part, graph: &Graph, loops: Loops) -> Self {
+        let own = |write: usize| {
+            let reads = aliases.reads_of(write).iter().filter(|read| part.reads.contains(read));
+            reads.map(move |read| (write - part.writes.start, read - part.reads.start))
         };
         let launch = Launch {
             op: launch.op,
             kernel: part.kernel.clone(),
             reads: launch.reads[part.reads.clone()].to_vec(),
             writes: launch.writes[part.writes.clone()].to_vec(),
-            may_alias: launch.may_alias.iter().filter_map(own).collect(),
+            may_alias: part.writes.clone().flat_map(own).collect(),
             workspace: part.workspace.len(),
             phase: launch.phase,
         };

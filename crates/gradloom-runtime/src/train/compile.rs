@@ -1,7 +1,7 @@
 //! The stages of a training program: each a function from one public value to the next.
 
 use super::Session;
-use crate::program::{Program, verify_stage};
+use crate::program::{Program, verify_graph, verify_stage};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::grad;
 use gradloom_core::ir::{Builder, DType, Graph, Guard, Output, Type, ValueId};
@@ -59,7 +59,8 @@ pub(super) fn training<M: Module>(
         optim::check_max_norm(&numbers)?;
     }
     let trace = with_loss(traced)?;
-    verify_stage(&trace, "trace")?;
+    // In every build: the stages behind this one take their time and memory from what it says.
+    verify_graph(&trace, "trace")?;
     let scale = session.device().backend.loss_scale();
     let (grad, trainables) = differentiate_scaled(&trace, traced, session.params(), scale)?;
     verify_stage(&grad, "grad")?;

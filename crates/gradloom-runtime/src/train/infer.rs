@@ -5,7 +5,7 @@ use super::{Session, Step};
 use crate::feed::{Data, Feed, check_all};
 use crate::outputs::{Outputs, to_f32};
 use crate::profile::LaunchSpan;
-use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_stage};
+use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_graph};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Output;
 use gradloom_core::nn::Module;
@@ -42,7 +42,7 @@ impl<const K: usize, R> Infer<K, R> {
         for (i, &value) in traced.results.iter().enumerate() {
             traced.graph.outputs.insert(i, Output { name: format!("result.{i}"), value });
         }
-        verify_stage(&traced.graph, "trace")?;
+        verify_graph(&traced.graph, "trace")?;
         let (graph, _) = passes::run(traced.graph);
         let program = session.load(graph)?;
         Ok(Self {

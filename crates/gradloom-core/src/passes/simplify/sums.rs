@@ -15,9 +15,7 @@ pub(super) fn add_of_pads(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: Valu
     if op != BinaryOp::Add {
         return None;
     }
-    let mut summands = Vec::new();
-    collect_summands(b, x, &mut summands);
-    collect_summands(b, y, &mut summands);
+    let summands = summands(b, x, y);
     let rank = b.graph.ty(x).shape.rank();
     let (axis, parts) = (0..rank).find_map(|axis| Some((axis, parts_along(b, axis, &summands)?)))?;
     let others: Vec<_> = summands.into_iter().filter(|s| parts.iter().all(|p| p.summand != *s)).collect();
@@ -43,15 +41,21 @@ struct Part {
 /// More summands than this are not searched: the next add would search them again.
 const MAX_SUMMANDS: usize = 16;
 
-fn collect_summands(b: &Builder<'_>, value: ValueId, summands: &mut Vec<ValueId>) {
-    match definition(b, value) {
-        Some((OpKind::Binary(BinaryOp::Add), x)) if summands.len() < MAX_SUMMANDS => {
-            let (left, right) = (x[0], x[1]);
-            collect_summands(b, left, summands);
-            collect_summands(b, right, summands);
+/// What `x + y` is the sum of, in order; long sums are left in pieces.
+fn summands(b: &Builder<'_>, x: ValueId, y: ValueId) -> Vec<ValueId> {
+    let mut summands = Vec::new();
+    let mut pending = vec![y, x];
+    while let Some(value) = pending.pop() {
+        match definition(b, value) {
+            Some((OpKind::Binary(BinaryOp::Add), x))
+                if summands.len() + pending.len() + 2 <= MAX_SUMMANDS =>
+            {
+                pending.extend([x[1], x[0]]);
+            }
+            _ => summands.push(value),
         }
-        _ => summands.push(value),
     }
+    summands
 }
 
 /// The summands that are padded along `axis` alone, in order, if together they fill the axis exactly.

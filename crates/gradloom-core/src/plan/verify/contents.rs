@@ -5,7 +5,7 @@ use super::broken;
 use crate::collections::{IdMap, SortedMap, sort_by_key};
 use crate::error::Result;
 use crate::ir::ValueId;
-use crate::kernel::{Access, Kernel, Launch, Phase};
+use crate::kernel::{Access, Kernel, Launch, Overwrites, Phase};
 
 /// What a stretch of bytes holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +111,13 @@ impl Contents<'_> {
         operands.retain(|buffer| buffer.bytes > 0);
         sort_by_key(&mut operands, |buffer| (buffer.region, buffer.offset));
         operands.dedup_by_key(|buffer| buffer.value);
+        let overwrites = Overwrites::new(launch);
         for (w, write) in launch.writes.iter().enumerate() {
             let to = self.buffer(write.buffer);
             let behind = |from: &&Buffer| (from.region, from.offset + from.bytes) <= (to.region, to.offset);
             let near = operands.partition_point(behind);
             for from in operands[near..].iter().take_while(|from| overlap(from, to)) {
-                if from.offset != to.offset || !launch.may_overwrite(w, from.value) {
+                if from.offset != to.offset || !overwrites.allow(w, from.value) {
                     return Err(broken(format!(
                         "{name} writes {} over its operand {}",
                         to.value, from.value

@@ -20,7 +20,7 @@ use crate::cpu::elementwise::functions::{self, MapOp};
 use crate::cpu::source::Source;
 use gradloom_codegen::cpu::column_partials;
 use gradloom_core::ir::{BinaryOp, DType, Number, UnaryOp};
-use gradloom_core::kernel::{Access, Body, Launch, Level, Node, NodeId, NodeKind};
+use gradloom_core::kernel::{Access, Aliases, Body, Launch, Level, Node, NodeId, NodeKind};
 use std::collections::HashMap;
 
 /// Bytes that the tile registers take together: half of a first-level cache, the other half being for operands and results.
@@ -60,6 +60,7 @@ impl Program {
 pub(super) struct Compiler<'a> {
     pub(super) body: &'a Body,
     pub(super) launch: &'a Launch,
+    pub(super) aliases: Aliases,
     pub(super) level: InstructionSet,
     /// For each node: how many reductions come before it, one after the other.
     stages: Vec<usize>,
@@ -79,9 +80,27 @@ pub(super) struct Compiler<'a> {
     spread: HashMap<Slot, Slot>,
 }
 
+/// How an element-level node is computed.
+struct ElementStep {
+    /// What has to be computed before, in this order.
+    operands: Vec<NodeId>,
+    how: How,
+}
+
+#[derive(Clone, Copy)]
+enum How {
+    /// As its kind says.
+    Plain,
+    /// With the node before it, as one function of three operands.
+    Pair(MapOp),
+    /// As [`Instruction::Pick`].
+    Pick,
+}
+
 impl<'a> Compiler<'a> {
     fn compile(body: &'a Body, launch: &'a Launch, level: InstructionSet, whole_rows: bool) -> Program {
         let nodes = body.nodes.len();
+        let aliases = Aliases::new(&launch.may_alias);
         let program = Program {
             columns: body.columns,
             cuts_columns: !(whole_rows && body.has_row_reductions()),
@@ -94,7 +113,7 @@ impl<'a> Compiler<'a> {
             column_results: Vec::new(),
             uniform_results: Vec::new(),
             partials: column_partials(body),
-            large_results: large_results(launch),
+            large_results: large_results(launch, &aliases),
             streams: Vec::new(),
             can_trap: body.can_trap(),
             capacity: 0,
@@ -109,6 +128,7 @@ impl<'a> Compiler<'a> {
         let mut compiler = Self {
             body,
             launch,
+            aliases,
             level,
             stages: stages(body),
             uses: uses(body, &needed),
@@ -127,7 +147,7 @@ impl<'a> Compiler<'a> {
         compiler.row_stores();
         compiler.uniform_results();
         compiler.registers(whole_rows);
-        compiler.program.streams = streams(&compiler.program.slots, launch, body.rows);
+        compiler.program.streams = streams(&compiler.program.slots, &compiler.aliases, body.rows);
         compiler.program
     }
 
@@ -148,7 +168,7 @@ impl<'a> Compiler<'a> {
 
     /// Whether a result may overwrite what this node loads.
     fn is_overwritten(&self, read: usize) -> bool {
-        self.launch.may_alias.iter().any(|&(_, r)| r == read)
+        !self.aliases.writes_of(read).is_empty()
     }
 
     fn uniform_nodes(&mut self) {
@@ -347,57 +367,89 @@ impl<'a> Compiler<'a> {
 
     /// Emits an element-level node, and what it needs, unless that is done; a node of a lower level has its home already.
     pub(super) fn element(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
-        if self.homes[id.index()] != NONE {
-            return self.homes[id.index()];
+        // On a list of its own and not by recursion: bodies may be deep.
+        let mut pending = vec![id];
+        while let Some(&id) = pending.last() {
+            if self.homes[id.index()] != NONE {
+                pending.pop();
+                continue;
+            }
+            let step = self.element_step(id);
+            let missing = step.operands.iter().find(|operand| self.homes[operand.index()] == NONE);
+            match missing {
+                Some(&operand) => pending.push(operand),
+                None => {
+                    pending.pop();
+                    self.emit_element(id, &step, code);
+                }
+            }
         }
+        self.homes[id.index()]
+    }
+
+    /// How an element-level node is computed, and from which nodes.
+    fn element_step(&self, id: NodeId) -> ElementStep {
+        let kind = &self.node(id).kind;
+        let (operands, how) = match kind {
+            NodeKind::Binary(op, operands) if let Some((pair, op)) = self.pair(*op, *operands) => {
+                (pair.to_vec(), How::Pair(op))
+            }
+            NodeKind::Select(operands) if let Some(pick) = self.pick(*operands) => (pick.to_vec(), How::Pick),
+            kind => (kind.operands().to_vec(), How::Plain),
+        };
+        ElementStep { operands, how }
+    }
+
+    /// Emits an element-level node whose operands have their homes.
+    fn emit_element(&mut self, id: NodeId, step: &ElementStep, code: &mut Vec<Instruction>) {
         let node = self.node(id);
-        let home = match &node.kind {
-            NodeKind::Load(read) => self.element_load(*read, code),
-            NodeKind::Accumulator => self.slot(Place::Accumulator, node.dtype),
-            NodeKind::Column => {
+        let home = |operand: &NodeId| self.homes[operand.index()];
+        let home = match (&node.kind, step.how, &step.operands[..]) {
+            (_, How::Pair(op), [a, b, other]) => {
+                let mut slots = [a, b, other].map(home);
+                if self.ragged {
+                    slots.iter_mut().for_each(|slot| *slot = self.dense(*slot, code));
+                }
+                let target = self.fresh(Level::Element, DType::F32);
+                let function = op.function(self.level);
+                code.push(Instruction::Map { op, function, operands: slots, target });
+                target
+            }
+            (_, How::Pick, [index, chosen, others]) => {
+                let [index, chosen, others] = [index, chosen, others].map(home);
+                let target = self.fresh(Level::Element, node.dtype);
+                code.push(Instruction::Pick { index, chosen, others, target });
+                target
+            }
+            (NodeKind::Load(read), ..) => self.element_load(*read, code),
+            (NodeKind::Accumulator, ..) => self.slot(Place::Accumulator, node.dtype),
+            (NodeKind::Column, ..) => {
                 let target = self.fresh(Level::Element, node.dtype);
                 code.push(Instruction::Number { target });
                 target
             }
-            NodeKind::Repeat(a) => self.element(*a, code),
-            NodeKind::Binary(op, operands) if let Some(home) = self.pair(*op, *operands, code) => home,
-            NodeKind::Select(operands) if let Some(home) = self.pick(*operands, code) => home,
-            kind => {
-                for &operand in kind.operands() {
-                    self.element(operand, code);
-                }
-                self.computed(id, code)
-            }
+            (NodeKind::Repeat(a), ..) => home(a),
+            _ => self.computed(id, code),
         };
         self.homes[id.index()] = home;
         if self.keeps[id.index()] && matches!(self.program.slots[home as usize].place, Place::Pending) {
             self.program.slots[home as usize].place = Place::Kept(self.program.kept);
             self.program.kept += 1;
         }
-        home
     }
 
-    /// Emits two functions as one instruction: a function of f32 and the one that alone uses its result.
-    fn pair(&mut self, second: BinaryOp, operands: [NodeId; 2], code: &mut Vec<Instruction>) -> Option<Slot> {
-        let (op, [a, b], other) = [false, true].into_iter().find_map(|reversed| {
+    /// Two functions as one instruction: a function of f32 and the one that alone uses its result. Gives the operands of the first and the
+    /// other operand of the second.
+    fn pair(&self, second: BinaryOp, operands: [NodeId; 2]) -> Option<([NodeId; 3], MapOp)> {
+        [false, true].into_iter().find_map(|reversed| {
             let [inner, other] = if reversed { [operands[1], operands[0]] } else { operands };
             let node = self.node(inner);
-            let NodeKind::Binary(first, of) = node.kind else { return None };
+            let NodeKind::Binary(first, [a, b]) = node.kind else { return None };
             let alone = self.uses[inner.index()] == 1 && self.homes[inner.index()] == NONE;
             let fits = node.dtype == DType::F32 && node.level == Level::Element && alone;
-            (fits && functions::pair(first, second, reversed, self.level).is_some()).then_some((
-                MapOp::Pair { first, second, reversed },
-                of,
-                other,
-            ))
-        })?;
-        let mut slots = [self.element(a, code), self.element(b, code), self.element(other, code)];
-        if self.ragged {
-            slots.iter_mut().for_each(|slot| *slot = self.dense(*slot, code));
-        }
-        let target = self.fresh(Level::Element, DType::F32);
-        code.push(Instruction::Map { op, function: op.function(self.level), operands: slots, target });
-        Some(target)
+            (fits && functions::pair(first, second, reversed, self.level).is_some())
+                .then_some(([a, b, other], MapOp::Pair { first, second, reversed }))
+        })
     }
 
     fn element_load(&mut self, read: usize, code: &mut Vec<Instruction>) -> Slot {
@@ -503,11 +555,11 @@ pub(super) fn stages(body: &Body) -> Vec<usize> {
 }
 
 /// The results that are larger than the last-level cache, and take no operand's place.
-fn large_results(launch: &Launch) -> Vec<usize> {
+fn large_results(launch: &Launch, aliases: &Aliases) -> Vec<usize> {
     let is_large = |&write: &usize| {
         let access = &launch.writes[write];
         access.layout.shape.elements() * access.dtype.bytes() > last_level_cache()
-            && launch.may_alias.iter().all(|&(other, _)| other != write)
+            && aliases.reads_of(write).is_empty()
     };
     (0..launch.writes.len()).filter(is_large).collect()
 }

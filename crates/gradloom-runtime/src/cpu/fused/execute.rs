@@ -5,19 +5,12 @@
 //! Always holds: nothing is allocated once a thread has run the largest of its programs.
 
 use super::faults::Faults;
+use super::lines::{LINE, Lines};
 use super::native::{Native, Positions};
 use super::prefetch::{Ahead, WORTHWHILE};
 use super::program::{Place, Program};
 use std::cell::Cell;
 use std::ops::Range;
-
-/// A cache line of a thread's memory for tiles.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line(#[allow(dead_code)] [u32; LINE / 4]);
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Where a slot's elements are, in this task.
 #[derive(Clone, Copy)]
@@ -35,7 +28,7 @@ pub(super) struct Address {
 /// A thread's memory, kept from task to task.
 #[derive(Default)]
 pub(super) struct Memory {
-    lines: Vec<Line>,
+    lines: Lines,
     pub(super) addresses: Vec<Address>,
 }
 
@@ -113,10 +106,7 @@ impl Program {
         let frame_at = kept_at + self.kept * kept;
         let frame = self.native.as_ref().map_or(0, |native| native.frame_bytes);
         let lines = (frame_at + frame).div_ceil(LINE);
-        if task.memory.lines.len() < lines {
-            task.memory.lines.resize(lines, Line([0; LINE / 4]));
-        }
-        let memory: *mut u8 = task.memory.lines.as_mut_ptr().cast();
+        let memory = task.memory.lines.at_least(lines);
         task.frame = memory.wrapping_add(frame_at);
         task.memory.addresses.clear();
         task.memory.addresses.extend(self.slots.iter().map(|slot| {

@@ -12,6 +12,7 @@ mod execute;
 mod faults;
 mod finish;
 mod keep;
+mod lines;
 mod native;
 mod pick;
 mod prefetch;

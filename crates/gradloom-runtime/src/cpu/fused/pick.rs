@@ -11,21 +11,10 @@ use gradloom_core::ir::{CompareOp, DType, Number, ReduceOp};
 use gradloom_core::kernel::{Level, NodeId, NodeKind};
 
 impl Compiler<'_> {
-    /// Emits a selection, if its condition is that the column is the row's index.
-    pub(super) fn pick(
-        &mut self,
-        [condition, chosen, others]: [NodeId; 3],
-        code: &mut Vec<Instruction>,
-    ) -> Option<Slot> {
-        let (index, dtype) = (self.picking_index(condition)?, self.node(chosen).dtype);
-        if dtype.bytes() != 4 {
-            return None;
-        }
-        let index = self.element(index, code);
-        let (chosen, others) = (self.element(chosen, code), self.element(others, code));
-        let target = self.fresh(Level::Element, dtype);
-        code.push(Instruction::Pick { index, chosen, others, target });
-        Some(target)
+    /// Index, chosen and other elements of a selection, if its condition is that the column is the row's index.
+    pub(super) fn pick(&self, [condition, chosen, others]: [NodeId; 3]) -> Option<[NodeId; 3]> {
+        let index = self.picking_index(condition)?;
+        (self.node(chosen).dtype.bytes() == 4).then_some([index, chosen, others])
     }
 
     /// Emits a reduction into a row-level slot, if it is a sum of picked elements and zeros.

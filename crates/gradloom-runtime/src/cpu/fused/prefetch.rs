@@ -7,7 +7,8 @@
 use super::execute::{Task, Tile};
 use super::program::{Place, Program, Slot, SlotInfo};
 use crate::cpu::elementwise::Operand;
-use gradloom_core::kernel::Launch;
+use gradloom_core::kernel::Aliases;
+use std::collections::HashSet;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -17,22 +18,18 @@ const STREAMS: usize = 8;
 pub(super) const WORTHWHILE: usize = 4;
 
 /// The slots whose bytes are worth fetching: each operand and result with an element for each position once.
-pub(super) fn streams(slots: &[SlotInfo], launch: &Launch, rows: usize) -> Vec<Slot> {
-    let mut seen = Vec::new();
+pub(super) fn streams(slots: &[SlotInfo], aliases: &Aliases, rows: usize) -> Vec<Slot> {
+    let mut seen = HashSet::new();
     let wanted = |slot: &Slot| {
         let stream = match slots[*slot as usize].place {
             Place::Read(read, grid) if !grid.repeated && (grid.row_stride > 0 || rows == 1) => (false, read),
             // A result in an operand's place is there with the operand.
-            Place::Write(write, grid)
-                if !grid.repeated && launch.may_alias.iter().all(|&(other, _)| other != write) =>
-            {
+            Place::Write(write, grid) if !grid.repeated && aliases.reads_of(write).is_empty() => {
                 (true, write)
             }
             _ => return false,
         };
-        let new = !seen.contains(&stream);
-        seen.push(stream);
-        new
+        seen.insert(stream)
     };
     (0..slots.len() as Slot).filter(wanted).collect()
 }

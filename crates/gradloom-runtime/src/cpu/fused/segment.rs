@@ -7,12 +7,16 @@
 use super::execute::{Task, Tile};
 use super::native::{Fetched, Positions, Step, Stream};
 use super::program::{Instruction, NONE, Place, Program, Slot, SlotInfo};
-use crate::cpu::native::{Builder, Call, Compiled, Fetch, Pick, REDUCTIONS, Reduction, Routine, Source};
+use crate::cpu::native::{
+    Builder, Call, Compiled, Fetch, MOST_LINES, OperandNumber, Pick, REDUCTIONS, Reduction, Routine, Source,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Columns that a reduction takes at a time.
 const LONG: usize = 256;
+/// Instructions of a segment at most: longer lists are several segments, with what one computes for the next going through memory.
+const MOST_INSTRUCTIONS: usize = 4096;
 
 /// How often each slot is read, in all lists.
 pub(super) struct Uses(Vec<usize>);
@@ -51,7 +55,7 @@ pub(super) struct Segment {
 struct Streaming {
     code: Arc<Compiled>,
     /// Numbers of those results.
-    operands: Vec<u16>,
+    operands: Vec<OperandNumber>,
 }
 
 /// The steps of a list.
@@ -96,6 +100,7 @@ fn extent(program: &Program, list: &[Instruction]) -> usize {
             && can_compile(program, instruction)
             && instruction.operands().into_iter().chain(instruction.target()).all(&mut keeps_size)
     };
+    let list = &list[..list.len().min(MOST_INSTRUCTIONS)];
     list.iter().position(|instruction| !fits(instruction)).unwrap_or(list.len())
 }
 
@@ -125,11 +130,11 @@ struct Draft<'a> {
     builder: Builder,
     homes: HashMap<Slot, Source>,
     operands: Vec<Operand>,
-    numbers: HashMap<Operand, u16>,
+    numbers: HashMap<Operand, OperandNumber>,
     bytes: Vec<u8>,
     reductions: Vec<Reduction>,
     /// Operands with an index, what is picked, and operands that it is added to.
-    picks: Vec<(u16, Source, u16)>,
+    picks: Vec<(OperandNumber, Source, OperandNumber)>,
     flat: bool,
 }
 
@@ -158,8 +163,13 @@ impl<'a> Draft<'a> {
         let streams = self.streams();
         let all = self.builder.finish();
         let counts_columns = all.counts_columns() || !self.picks.is_empty();
-        let pick =
-            |&(index, source, target): &(u16, Source, u16)| Pick { index, lines: all.adding(source, target) };
+        if all.len() > MOST_LINES {
+            return None;
+        }
+        let pick = |&(index, source, target): &(OperandNumber, Source, OperandNumber)| Pick {
+            index,
+            lines: all.adding(source, target),
+        };
         let routine = Routine {
             lines: all.used(),
             picks: self.picks.iter().map(pick).collect(),
@@ -206,7 +216,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The operands that are large results, of 4-byte elements in rows, and that nobody reads.
-    fn streams(&self) -> Vec<u16> {
+    fn streams(&self) -> Vec<OperandNumber> {
         let is_stream = |&(_, operand): &(usize, &Operand)| {
             let Operand::Slot(slot) = *operand else { return false };
             let info = &self.program.slots[slot as usize];
@@ -215,7 +225,7 @@ impl<'a> Draft<'a> {
             info.bytes == 4 && !is_read && self.program.large_results.contains(&write)
         };
         let streams = self.operands.iter().enumerate().filter(is_stream);
-        streams.map(|(number, _)| number as u16).collect()
+        streams.map(|(number, _)| OperandNumber::new(number)).collect()
     }
 
     /// How often the segment's instructions read a slot.
@@ -223,12 +233,12 @@ impl<'a> Draft<'a> {
         self.list.iter().flat_map(Instruction::operands).filter(|&used| used == slot).count()
     }
 
-    fn operand(&mut self, operand: Operand, bytes: usize) -> u16 {
+    fn operand(&mut self, operand: Operand, bytes: usize) -> OperandNumber {
         let (operands, sizes) = (&mut self.operands, &mut self.bytes);
         *self.numbers.entry(operand).or_insert_with(|| {
             operands.push(operand);
             sizes.push(bytes as u8);
-            operands.len() as u16 - 1
+            OperandNumber::new(operands.len() - 1)
         })
     }
 
@@ -308,7 +318,7 @@ impl<'a> Draft<'a> {
                 let source = self.source(operand);
                 let target = self.operand(Operand::Slot(target), 4);
                 let super::reductions::Reduction { op, dtype, identity, .. } = reduction;
-                self.builder.reduce(self.reductions.len() as u16, source);
+                self.builder.reduce(self.reductions.len(), source);
                 self.reductions.push(Reduction { op, dtype, identity, target });
                 self.flat = false;
             }
@@ -381,14 +391,18 @@ impl Segment {
                             Positions::Tile => task.on_tile(slot, tile),
                             Positions::Rows => task.on_rows(slot, tile),
                         };
-                        call.operand(number, at.start, at.row_stride);
+                        call.operand(OperandNumber::new(number), at.start, at.row_stride);
                     }
                     Operand::Partials(offset) => {
-                        call.operand(number, tile.partials.wrapping_add(offset + 4 * tile.column), 0);
+                        call.operand(
+                            OperandNumber::new(number),
+                            tile.partials.wrapping_add(offset + 4 * tile.column),
+                            0,
+                        );
                     }
                 }
             }
-            let aligned = |&number: &u16| call.starts_at_vectors(number as usize, rows);
+            let aligned = |&number: &OperandNumber| call.starts_at_vectors(number, rows);
             match &self.streaming {
                 Some(Streaming { code, operands }) if operands.iter().all(aligned) => code.run(&call),
                 _ => self.code.run(&call),

@@ -61,7 +61,7 @@ impl Compiler<'_> {
             let home = self.element(node, code);
             // Another result may overwrite the operand before it is copied to this one, or the product, which may lie in its place.
             let overwritten = match self.program.slots[home as usize].place {
-                Place::Read(read, _) => self.launch.may_alias.iter().any(|&(w, r)| r == read && w != write),
+                Place::Read(read, _) => self.aliases.writes_of(read).iter().any(|&w| w != write),
                 Place::Accumulator => stores.len() > 1,
                 _ => false,
             };
@@ -110,7 +110,7 @@ impl Compiler<'_> {
         if !matches!(self.program.slots[slot as usize].place, Place::Pending) {
             return false;
         }
-        let overwrites = |read: usize| self.launch.may_alias.contains(&(write, read));
+        let overwrites = |read: usize| self.aliases.contains(write, read);
         let reads = |slot: Slot| match self.program.slots.get(slot as usize).map(|slot| &slot.place) {
             Some(Place::Read(read, _)) => overwrites(*read),
             // The result may be where the product lies until then.

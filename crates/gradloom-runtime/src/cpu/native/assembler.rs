@@ -2,6 +2,7 @@
 //!
 //! Always holds: all jumps and all references to the pool are resolved in what [`Assembler::finish`] gives.
 
+use super::bounds::Bounds;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 
 /// A place in the code.
@@ -16,16 +17,26 @@ pub(super) struct Assembler {
     jumps: Vec<(usize, Label)>,
     pool: Vec<u32>,
     pool_label: Label,
+    pub(super) bounds: Bounds,
 }
 
 impl Assembler {
-    pub(super) fn new(pool: Vec<u32>) -> Self {
-        let encoder = Encoder::new(64);
-        Self { encoder, length: 0, labels: vec![None], jumps: Vec::new(), pool, pool_label: Label(0) }
+    /// Code with these constants, for a frame of this size and operands with elements of these sizes.
+    pub(super) fn new(pool: Vec<u32>, frame_bytes: usize, operands: &[u8]) -> Self {
+        Self {
+            encoder: Encoder::new(64),
+            length: 0,
+            labels: vec![None],
+            jumps: Vec::new(),
+            bounds: Bounds::new(frame_bytes, 4 * pool.len(), operands),
+            pool,
+            pool_label: Label(0),
+        }
     }
 
     /// Appends an instruction.
     pub(super) fn push(&mut self, instruction: &Instruction) {
+        self.bounds.check(instruction);
         let length = self.encoder.encode(instruction, self.length as u64);
         self.length += length.unwrap_or_else(|error| panic!("gradloom emitted {instruction:?}: {error}"));
     }
@@ -38,6 +49,7 @@ impl Assembler {
     /// Makes a label stand for the next instruction.
     pub(super) fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.length);
+        self.bounds.join();
     }
 
     /// Appends a jump, one with a distance of 4 bytes.
@@ -55,7 +67,13 @@ impl Assembler {
     }
 
     /// The bytes, which run wherever they are put at a multiple of 64.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// The first instruction that may touch memory that is not its own.
+    pub(super) fn finish(mut self) -> Result<Vec<u8>, String> {
+        if let Some(broken) = self.bounds.broken {
+            return Err(broken);
+        }
         let mut bytes = self.encoder.take_buffer();
         // What follows a return is not executed.
         bytes.resize(bytes.len().next_multiple_of(64), 0xcc);
@@ -63,9 +81,9 @@ impl Assembler {
         bytes.extend(self.pool.iter().flat_map(|constant| constant.to_le_bytes()));
         for (end, label) in self.jumps {
             let to = self.labels[label.0].expect("every label was placed");
-            let distance = (to as i64 - end as i64) as i32;
+            let distance = i32::try_from(to as i64 - end as i64).expect("routines are bounded");
             bytes[end - 4..end].copy_from_slice(&distance.to_le_bytes());
         }
-        bytes
+        Ok(bytes)
     }
 }

@@ -7,6 +7,7 @@
 use super::assembler::Assembler;
 use super::frame::Frame;
 use super::ir::{Fetch, Lane, MaskOp, One, Op, SOURCES, Two};
+use super::numbers::{InvariantNumber, OperandNumber};
 use super::registers::{Place, Step};
 use gradloom_core::ir::{CompareOp, DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -63,7 +64,7 @@ pub(super) struct Places<'a> {
     /// For each invariant, whether it is in the pool and where.
     pub(super) pool: &'a [Option<usize>],
     /// Operands that are written past the caches.
-    pub(super) streams: &'a [u16],
+    pub(super) streams: &'a [OperandNumber],
 }
 
 fn memory(base: Register, displacement: usize, is_broadcast: bool) -> MemoryOperand {
@@ -275,23 +276,29 @@ impl Places<'_> {
     fn vector(&self, place: Place) -> Vector {
         match place {
             Place::Vector(number) => Vector::Register(vector(number)),
-            Place::Invariant(number) => self.invariant(number as usize),
+            Place::Invariant(number) => self.invariant(number),
             Place::Mask(_) => unreachable!("a mask is no vector"),
         }
     }
 
     /// Where an invariant without a register is.
-    pub(super) fn invariant(&self, number: usize) -> Vector {
-        match self.pool[number] {
+    pub(super) fn invariant(&self, number: InvariantNumber) -> Vector {
+        match self.pool[number.index()] {
             Some(constant) => Vector::Repeated(POOL, 4 * constant),
             None => Vector::Repeated(FRAME, self.frame.invariant(number)),
         }
     }
 
     /// An operand's elements.
-    fn elements(&self, asm: &mut Assembler, operand: u16, bytes: usize, part: Part) -> MemoryOperand {
-        let base = self.pointers[operand as usize].unwrap_or_else(|| {
-            emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand as usize)));
+    fn elements(
+        &self,
+        asm: &mut Assembler,
+        operand: OperandNumber,
+        bytes: usize,
+        part: Part,
+    ) -> MemoryOperand {
+        let base = self.pointers[operand.index()].unwrap_or_else(|| {
+            emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand)));
             Register::RAX
         });
         let ahead = (16 * part.ahead * bytes) as i64;
@@ -304,19 +311,19 @@ impl Places<'_> {
         asm: &mut Assembler,
         step: &Step,
         part: Part,
-        reduce: &mut dyn FnMut(&mut Assembler, u16, Register, usize),
+        reduce: &mut dyn FnMut(&mut Assembler, usize, Register, usize),
     ) {
         match *step {
             Step::Spill { register, to } => {
-                let to = at(FRAME, self.frame.spill(to as usize));
+                let to = at(FRAME, self.frame.spill(to));
                 emit!(asm, EVEX_Vmovaps_zmmm512_k1z_zmm, to, vector(register));
             }
             Step::Reload { register, from } => {
-                let from = at(FRAME, self.frame.spill(from as usize));
+                let from = at(FRAME, self.frame.spill(from));
                 emit!(asm, EVEX_Vmovaps_zmm_k1z_zmmm512, vector(register), from);
             }
             Step::Line { op, sources, target, ahead } => {
-                let part = Part { ahead: part.ahead + ahead as usize, ..part };
+                let part = Part { ahead: part.ahead + ahead, ..part };
                 self.line(asm, op, sources, target, part, reduce);
             }
         }
@@ -329,7 +336,7 @@ impl Places<'_> {
         sources: [Option<Place>; SOURCES],
         target: Option<u8>,
         part: Part,
-        reduce: &mut dyn FnMut(&mut Assembler, u16, Register, usize),
+        reduce: &mut dyn FnMut(&mut Assembler, usize, Register, usize),
     ) {
         let place = |i: usize| sources[i].expect("a line has its sources");
         let source = |i: usize| self.vector(place(i));
@@ -451,7 +458,7 @@ impl Places<'_> {
             }
             Op::AddFirst(operand) => {
                 let from = low(source(0).in_register(asm, SCRATCH[1]));
-                emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand as usize)));
+                emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand)));
                 let (sum, element) = (low(SCRATCH[0]), MemoryOperand::with_base(Register::RAX));
                 emit!(asm, EVEX_Vaddss_xmm_k1z_xmm_xmmm32_er, sum, from, element);
                 emit!(asm, EVEX_Vmovss_m32_k1_xmm, element, sum);

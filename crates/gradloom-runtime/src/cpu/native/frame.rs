@@ -1,5 +1,7 @@
 //! What machine code and its caller share: a few numbers, addresses, and room for vectors.
 
+use super::numbers::{InvariantNumber, OperandNumber, SpillNumber};
+
 /// Bytes of a vector.
 pub(super) const VECTOR: usize = 64;
 
@@ -21,14 +23,14 @@ impl Frame {
     const OPERANDS: usize = 2 * VECTOR;
 
     pub(super) fn new(operands: usize, reductions: usize, spills: usize) -> Self {
-        let buffers = Self::operand(operands).next_multiple_of(VECTOR);
+        let buffers = (Self::OPERANDS + 16 * operands).next_multiple_of(VECTOR);
         let spills_at = buffers + VECTOR * reductions;
         Self { buffers, spills: spills_at, invariants: spills_at + VECTOR * spills }
     }
 
     /// The address of an operand's element in the first column of the current row; the bytes to the next row follow it.
-    pub(super) fn operand(number: usize) -> usize {
-        Self::OPERANDS + 16 * number
+    pub(super) fn operand(number: OperandNumber) -> usize {
+        Self::OPERANDS + 16 * number.index()
     }
 
     /// The last elements of a row that is reduced.
@@ -36,17 +38,17 @@ impl Frame {
         self.buffers + VECTOR * reduction
     }
 
-    pub(super) fn spill(&self, number: usize) -> usize {
-        self.spills + VECTOR * number
+    pub(super) fn spill(&self, number: SpillNumber) -> usize {
+        self.spills + VECTOR * number.index()
     }
 
     /// The row's element of an invariant.
-    pub(super) fn invariant(&self, number: usize) -> usize {
-        self.invariants + 4 * number
+    pub(super) fn invariant(&self, number: InvariantNumber) -> usize {
+        self.invariants + 4 * number.index()
     }
 
     /// Bytes of the frame, for this many invariants.
     pub(super) fn bytes(&self, invariants: usize) -> usize {
-        self.invariant(invariants).next_multiple_of(VECTOR)
+        (self.invariants + 4 * invariants).next_multiple_of(VECTOR)
     }
 }

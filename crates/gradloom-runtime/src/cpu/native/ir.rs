@@ -4,18 +4,19 @@
 //! touches memory. A value is a vector of 4-byte lanes, or a mask with a bit for each lane.
 //! Always holds: lines that compute the same are one; a line's sources stand before it.
 
+use super::numbers::{InvariantNumber, OperandNumber, Value};
 use gradloom_core::ir::CompareOp;
 use std::collections::HashMap;
 
-/// Number of a value.
-pub(in crate::cpu) type Value = u16;
+/// Lines of a routine at most. Segments are cut far below it; what is longer all the same stays interpreted.
+pub(in crate::cpu) const MOST_LINES: usize = 1 << 18;
 
 /// What a line takes: the value of an earlier line, or something that is the same in all lanes and for all steps of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::cpu) enum Source {
     Value(Value),
     /// One of [`Lines::invariants`].
-    Invariant(u16),
+    Invariant(InvariantNumber),
 }
 
 /// A number that is the same for all columns of a row.
@@ -24,7 +25,7 @@ pub(in crate::cpu) enum Invariant {
     /// These bits.
     Constant(u32),
     /// The element of a row, of an operand with this number.
-    Row(u16),
+    Row(OperandNumber),
 }
 
 /// Functions of two vectors. Shifts are by less than 32.
@@ -95,7 +96,7 @@ pub(super) enum MaskOp {
 /// What is fetched of an operand with 4-byte elements, while other elements are worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::cpu) struct Fetch {
-    pub(in crate::cpu) operand: u16,
+    pub(in crate::cpu) operand: OperandNumber,
     /// Bytes from the current elements to those that are fetched.
     pub(in crate::cpu) distance: i32,
     /// Whether they are to be written.
@@ -119,19 +120,19 @@ pub(super) enum Op {
     /// Numbers of the columns.
     Columns,
     /// The next 4-byte elements of an operand.
-    Load(u16),
+    Load(OperandNumber),
     /// The next 1-byte elements of an operand, one in each lane.
-    LoadBytes(u16),
+    LoadBytes(OperandNumber),
     /// Writes a vector to an operand.
-    Store(u16),
+    Store(OperandNumber),
     /// Writes a mask to an operand, as bytes 0 and 1.
-    StoreBytes(u16),
+    StoreBytes(OperandNumber),
     /// Brings elements to the caches.
     Fetch(Fetch),
     /// Adds a vector to what a reduction has of the row.
-    Reduce(u16),
+    Reduce(usize),
     /// Adds a vector's first lane, an f32, to the row's element of an operand.
-    AddFirst(u16),
+    AddFirst(OperandNumber),
 }
 
 /// What becomes of a line.
@@ -165,7 +166,7 @@ pub(super) struct Line {
     /// The value that it makes.
     pub(super) target: Option<Value>,
     /// Vectors after the current column, of which it is.
-    pub(super) ahead: u8,
+    pub(super) ahead: usize,
 }
 
 impl Line {
@@ -191,7 +192,7 @@ impl Lines {
     /// The lines for several vectors, which take turns: each `apart` vectors after the one before.
     pub(super) fn interleaved(&self, vectors: usize, apart: usize) -> Self {
         let of = |line: &Line, number: usize| {
-            let renamed = |value: Value| value + (number * self.values) as Value;
+            let renamed = |value: Value| Value::new(value.index() + number * self.values);
             Line {
                 op: line.op,
                 sources: line.sources.map(|source| {
@@ -201,7 +202,7 @@ impl Lines {
                     })
                 }),
                 target: line.target.map(renamed),
-                ahead: (number * apart) as u8,
+                ahead: number * apart,
             }
         };
         let all = self.all.iter().flat_map(|line| (0..vectors).map(move |number| of(line, number)));
@@ -214,7 +215,7 @@ impl Lines {
     }
 
     /// The lines, but for those that fetch what is written to these operands.
-    pub(in crate::cpu) fn without_fetches(&self, operands: &[u16]) -> Self {
+    pub(in crate::cpu) fn without_fetches(&self, operands: &[OperandNumber]) -> Self {
         let stays = |line: &&Line| match line.op {
             Op::Fetch(fetch) => !(fetch.writes && operands.contains(&fetch.operand)),
             _ => true,
@@ -223,7 +224,7 @@ impl Lines {
     }
 
     /// The lines that make a value, and one that adds its first lane to the row's element of an operand.
-    pub(in crate::cpu) fn adding(&self, source: Source, operand: u16) -> Self {
+    pub(in crate::cpu) fn adding(&self, source: Source, operand: OperandNumber) -> Self {
         let mut lines = self.leading_to(|line| line.target.map(Source::Value) == Some(source));
         let sources = [Some(source), None, None];
         lines.all.push(Line { op: Op::AddFirst(operand), sources, target: None, ahead: 0 });
@@ -235,13 +236,18 @@ impl Lines {
         let mut needed = vec![false; self.values];
         let mut all: Vec<Line> = Vec::new();
         for line in self.all.iter().rev() {
-            if is_wanted(line) || line.target.is_some_and(|value| needed[value as usize]) {
-                line.values().for_each(|value| needed[value as usize] = true);
+            if is_wanted(line) || line.target.is_some_and(|value| needed[value.index()]) {
+                line.values().for_each(|value| needed[value.index()] = true);
                 all.push(*line);
             }
         }
         all.reverse();
         Self { all, ..self.clone() }
+    }
+
+    /// Number of lines.
+    pub(in crate::cpu) fn len(&self) -> usize {
+        self.all.len()
     }
 
     /// Whether there are none.
@@ -272,7 +278,7 @@ impl Builder {
         let invariants = &mut self.lines.invariants;
         *self.numbers.entry(invariant).or_insert_with(|| {
             invariants.push(invariant);
-            Source::Invariant(invariants.len() as u16 - 1)
+            Source::Invariant(InvariantNumber::new(invariants.len() - 1))
         })
     }
 
@@ -293,7 +299,7 @@ impl Builder {
         if let Some(&known) = self.known.get(&(op, all)) {
             return known;
         }
-        let target = self.lines.values as Value;
+        let target = Value::new(self.lines.values);
         self.lines.values += 1;
         self.lines.all.push(Line { op, sources: all, target: Some(target), ahead: 0 });
         self.known.insert((op, all), Source::Value(target));
@@ -305,7 +311,7 @@ impl Builder {
     }
 
     /// The next elements of an operand: of 4 bytes, or bools as a mask.
-    pub(in crate::cpu) fn load(&mut self, operand: u16, bytes: usize) -> Source {
+    pub(in crate::cpu) fn load(&mut self, operand: OperandNumber, bytes: usize) -> Source {
         if bytes == 4 {
             return self.value(Op::Load(operand), []);
         }
@@ -314,7 +320,7 @@ impl Builder {
     }
 
     /// The row's element of an operand.
-    pub(in crate::cpu) fn row(&mut self, operand: u16, bytes: usize) -> Source {
+    pub(in crate::cpu) fn row(&mut self, operand: OperandNumber, bytes: usize) -> Source {
         let lanes = self.invariant(Invariant::Row(operand));
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
     }
@@ -325,7 +331,7 @@ impl Builder {
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
     }
 
-    pub(in crate::cpu) fn store(&mut self, operand: u16, bytes: usize, source: Source) {
+    pub(in crate::cpu) fn store(&mut self, operand: OperandNumber, bytes: usize, source: Source) {
         self.effect(if bytes == 4 { Op::Store(operand) } else { Op::StoreBytes(operand) }, source);
     }
 
@@ -334,7 +340,7 @@ impl Builder {
         self.lines.all.push(Line { op: Op::Fetch(fetch), sources: [None; SOURCES], target: None, ahead: 0 });
     }
 
-    pub(in crate::cpu) fn reduce(&mut self, reduction: u16, source: Source) {
+    pub(in crate::cpu) fn reduce(&mut self, reduction: usize, source: Source) {
         self.effect(Op::Reduce(reduction), source);
     }
 

@@ -10,8 +10,11 @@ use super::avx512::{
     COLUMN, FRAME, LAST, MASKS, POOL, Part, Places, VECTORS, Vector, at, combine, emit, extreme,
     keep_ordered, load_repeated, mask, vector,
 };
+use super::bounds::Window;
+use super::check::check;
 use super::frame::Frame;
 use super::ir::{Fetch, Invariant, Lines, Op};
+use super::numbers::{InvariantNumber, OperandNumber};
 use super::registers::{Allocation, Step, allocate, allocate_beside};
 use gradloom_core::ir::{DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -25,6 +28,10 @@ const LANES: i32 = 16;
 const LONG: usize = 16;
 /// Columns that are reduced at a time.
 const CHUNK: usize = 256;
+/// Columns that there are where a vector of them is taken.
+const VECTOR_WINDOW: Window = Window::Columns(16);
+/// Columns that there are at the last of the four positions from which a chunk is reduced.
+const CHUNK_WINDOW: Window = Window::Columns(CHUNK - 3 * 16);
 /// Registers of a reduction: four vectors of running results, and two for what four elements give.
 const HELD: usize = 6;
 /// Columns of a row; ends of loops; what is left.
@@ -51,7 +58,7 @@ pub(in crate::cpu) struct Reduction {
     /// The bits of what an empty reduction gives.
     pub(in crate::cpu) identity: u32,
     /// The operand that it is combined with: an element for each row.
-    pub(in crate::cpu) target: u16,
+    pub(in crate::cpu) target: OperandNumber,
 }
 
 impl Reduction {
@@ -65,7 +72,7 @@ impl Reduction {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::cpu) struct Pick {
     /// The operand with the number of the column, an i32 for each row.
-    pub(in crate::cpu) index: u16,
+    pub(in crate::cpu) index: OperandNumber,
     /// What is done with the element, as the first lane; with the invariants of the routine's lines.
     pub(in crate::cpu) lines: Lines,
 }
@@ -82,11 +89,12 @@ pub(in crate::cpu) struct Routine {
     /// Whether a row can have as many columns as are reduced at a time.
     pub(in crate::cpu) long: bool,
     /// Operands, aligned to vectors in all rows, that are written past the caches.
-    pub(in crate::cpu) streams: Vec<u16>,
+    pub(in crate::cpu) streams: Vec<OperandNumber>,
 }
 
-/// A routine's bytes, and the size of the frame that it wants.
-pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
+/// A routine's bytes, and the size of the frame that it wants; none if it needs more mask registers than there are. An error is a mistake of
+/// this compiler that the checks of [`super::check`] and [`super::bounds`] found.
+pub(super) fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
     let lines = &routine.lines;
     let vectors = VECTORS - HELD * routine.reductions.len();
@@ -99,7 +107,7 @@ pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     };
     let pick = |pick: &Pick| allocate_beside(&pick.lines, vectors, masks, allocation.invariants.clone());
     let picks = routine.picks.iter().map(pick).collect::<Option<Vec<Allocation>>>()?;
-    let spills = picks.iter().map(|pick| pick.spills).fold(allocation.spills, u16::max);
+    let spills = picks.iter().map(|pick| pick.spills).fold(allocation.spills, usize::max);
     let mut pool = Vec::new();
     let mut in_pool = |bits: u32| {
         pool.iter().position(|&known| known == bits).unwrap_or_else(|| {
@@ -118,13 +126,32 @@ pub(super) fn assemble(routine: &Routine) -> Option<(Vec<u8>, usize)> {
     let identities: Vec<usize> =
         routine.reductions.iter().map(|reduction| in_pool(reduction.identity)).collect();
     let nan = in_pool(f32::NAN.to_bits());
-    let frame = Frame::new(routine.operands.len(), routine.reductions.len(), spills as usize);
+    let frame = Frame::new(routine.operands.len(), routine.reductions.len(), spills);
+    if let Err(what) = check_all(routine, wide.as_ref(), &allocation, &picks, [vectors, masks]) {
+        return Some(Err(what));
+    }
     let pointers = pointers(routine);
+    let frame_bytes = frame.bytes(lines.invariants.len());
     let places = Places { frame, pointers: &pointers, pool: &constants, streams: &routine.streams };
-    let asm = Assembler::new(pool);
+    let asm = Assembler::new(pool, frame_bytes, &routine.operands);
     let mut emitter = Emitter { asm, routine, allocation, wide, picks, flags, places, identities, nan };
     emitter.function();
-    Some((emitter.asm.finish(), frame.bytes(lines.invariants.len())))
+    Some(emitter.asm.finish().map(|code| (code, frame_bytes)))
+}
+
+/// Checks all steps of a routine against their lines.
+fn check_all(
+    routine: &Routine,
+    wide: Option<&Wide>,
+    one: &Allocation,
+    picks: &[Allocation],
+    [vectors, masks]: [usize; 2],
+) -> Result<(), String> {
+    if let Some(wide) = wide {
+        check(&wide.lines, &wide.allocation, vectors, masks)?;
+    }
+    check(&routine.lines, one, vectors, masks)?;
+    routine.picks.iter().zip(picks).try_for_each(|(pick, steps)| check(&pick.lines, steps, vectors, masks))
 }
 
 /// The lines of a routine's picks.
@@ -134,6 +161,7 @@ fn picked(routine: &Routine) -> impl Iterator<Item = &Lines> {
 
 /// Steps for several vectors at a time.
 struct Wide {
+    lines: Lines,
     allocation: Allocation,
     vectors: usize,
 }
@@ -150,7 +178,7 @@ fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide
         // A reduction takes elements that are four vectors apart.
         let lines = routine.lines.interleaved(vectors, if reduces { 4 } else { 1 });
         let allocation = allocate(&lines, picked(routine), registers, masks)?;
-        (allocation.spills == 0).then_some(Wide { allocation, vectors })
+        (allocation.spills == 0).then_some(Wide { lines, allocation, vectors })
     })
 }
 
@@ -179,9 +207,9 @@ fn pointers(routine: &Routine) -> Vec<Option<Register>> {
         | Op::Store(operand)
         | Op::StoreBytes(operand)
         | Op::Fetch(Fetch { operand, .. }) = line.op
-            && pointers[operand as usize].is_none()
+            && pointers[operand.index()].is_none()
         {
-            pointers[operand as usize] = free.next();
+            pointers[operand.index()] = free.next();
         }
     }
     pointers
@@ -228,7 +256,7 @@ impl Emitter<'_> {
             if let (Some(register), Some(_)) = (self.allocation.invariants[number], self.places.pool[number])
             {
                 let register = self.invariant_register(register);
-                load_repeated(&mut self.asm, register, self.places.invariant(number));
+                load_repeated(&mut self.asm, register, self.places.invariant(InvariantNumber::new(number)));
             }
         }
         let (row, end) = (self.asm.label(), self.asm.label());
@@ -237,7 +265,7 @@ impl Emitter<'_> {
         emit!(self.asm, Dec_rm64, at(FRAME, Frame::ROWS));
         self.asm.jump(Code::Je_rel32_64, end);
         for operand in 0..self.routine.operands.len() {
-            let address = Frame::operand(operand);
+            let address = Frame::operand(OperandNumber::new(operand));
             emit!(self.asm, Mov_r64_rm64, Register::RAX, at(FRAME, address + 8));
             emit!(self.asm, Add_rm64_r64, at(FRAME, address), Register::RAX);
         }
@@ -261,9 +289,9 @@ impl Emitter<'_> {
     fn row(&mut self) {
         for (number, invariant) in self.routine.lines.invariants.iter().enumerate() {
             let Invariant::Row(operand) = *invariant else { continue };
-            emit!(self.asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand as usize)));
+            emit!(self.asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand)));
             let element = MemoryOperand::with_base(Register::RAX);
-            match self.routine.operands[operand as usize] {
+            match self.routine.operands[operand.index()] {
                 1 => emit!(self.asm, Movzx_r32_rm8, Register::EAX, element),
                 _ => emit!(self.asm, Mov_r32_rm32, Register::EAX, element),
             }
@@ -273,14 +301,19 @@ impl Emitter<'_> {
                     emit!(self.asm, EVEX_Vpbroadcastd_zmm_k1z_r32, register, Register::EAX);
                 }
                 None => {
-                    let place = at(FRAME, self.places.frame.invariant(number));
+                    let place = at(FRAME, self.places.frame.invariant(InvariantNumber::new(number)));
                     emit!(self.asm, Mov_rm32_r32, place, Register::EAX);
                 }
             }
         }
         for (operand, pointer) in self.places.pointers.iter().enumerate() {
             if let Some(pointer) = pointer {
-                emit!(self.asm, Mov_r64_rm64, *pointer, at(FRAME, Frame::operand(operand)));
+                emit!(
+                    self.asm,
+                    Mov_r64_rm64,
+                    *pointer,
+                    at(FRAME, Frame::operand(OperandNumber::new(operand)))
+                );
             }
         }
         (0..self.picks.len()).for_each(|pick| self.pick(pick));
@@ -308,7 +341,7 @@ impl Emitter<'_> {
     /// Emits the lines of a pick, for one lane in the column that the row's index names.
     fn pick(&mut self, number: usize) {
         let end = self.asm.label();
-        let index = Frame::operand(self.routine.picks[number].index as usize);
+        let index = Frame::operand(self.routine.picks[number].index);
         emit!(self.asm, Mov_r64_rm64, Register::RAX, at(FRAME, index));
         // The upper half becomes 0: negative numbers are large ones.
         emit!(self.asm, Mov_r32_rm32, Register::ECX, MemoryOperand::with_base(Register::RAX));
@@ -317,21 +350,21 @@ impl Emitter<'_> {
         emit!(self.asm, Mov_r32_imm32, Register::EAX, 1);
         emit!(self.asm, VEX_Kmovw_kr_r32, LAST, Register::EAX);
         let steps = std::mem::take(&mut self.picks[number].steps);
-        self.steps(&steps, Part { ahead: 0, last: true }, Reducing::Last);
+        self.steps(&steps, Part { ahead: 0, last: true }, Reducing::Last, Window::Last);
         self.asm.place(end);
     }
 
     /// Emits the lines once.
-    fn step(&mut self, part: Part, reducing: Reducing) {
+    fn step(&mut self, part: Part, reducing: Reducing, window: Window) {
         let steps = std::mem::take(&mut self.allocation.steps);
-        self.steps(&steps, part, reducing);
+        self.steps(&steps, part, reducing, window);
         self.allocation.steps = steps;
     }
 
-    fn steps(&mut self, steps: &[Step], part: Part, reducing: Reducing) {
+    /// Emits steps where the row has the columns of the window.
+    fn steps(&mut self, steps: &[Step], part: Part, reducing: Reducing, window: Window) {
         let (routine, frame, flags) = (self.routine, self.places.frame, &self.flags);
-        let mut reduce = |asm: &mut Assembler, reduction: u16, from: Register, ahead: usize| {
-            let reduction = reduction as usize;
+        let mut reduce = |asm: &mut Assembler, reduction: usize, from: Register, ahead: usize| {
             let op = routine.reductions[reduction].op;
             let of = (routine.reductions[reduction].op, routine.reductions[reduction].dtype);
             let [running, first, second] = [0, 4, 5].map(|part| held(reduction, part));
@@ -361,9 +394,11 @@ impl Emitter<'_> {
                 }
             }
         };
+        self.asm.bounds.window = window;
         for step in steps {
             self.places.step(&mut self.asm, step, part, &mut reduce);
         }
+        self.asm.bounds.window = Window::None;
     }
 
     /// `END = COLUMNS rounded down to a multiple`.
@@ -381,11 +416,18 @@ impl Emitter<'_> {
         let (next, last) = (self.asm.label(), self.asm.label());
         if let Some(wide) = self.wide.take() {
             let (several, one) = (self.asm.label(), self.asm.label());
-            let elements = LANES * wide.vectors as i32;
+            let elements = 16 * wide.vectors;
+            let several_window = Window::Columns(elements);
+            let elements = i32::try_from(elements).expect("a few vectors");
             self.round_down(END, elements);
             self.asm.jump(Code::Je_rel32_64, one);
             self.asm.place(several);
-            self.steps(&wide.allocation.steps, Part { ahead: 0, last: false }, Reducing::Each);
+            self.steps(
+                &wide.allocation.steps,
+                Part { ahead: 0, last: false },
+                Reducing::Each,
+                several_window,
+            );
             emit!(self.asm, Add_rm64_imm8, COLUMN, elements);
             self.jump_if(Code::Jb_rel32_64, [COLUMN, END], several);
             self.asm.place(one);
@@ -396,7 +438,7 @@ impl Emitter<'_> {
             self.asm.jump(Code::Je_rel32_64, last);
         }
         self.asm.place(next);
-        self.step(Part { ahead: 0, last: false }, Reducing::Each);
+        self.step(Part { ahead: 0, last: false }, Reducing::Each, VECTOR_WINDOW);
         emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
         self.jump_if(Code::Jb_rel32_64, [COLUMN, END], next);
         self.asm.place(last);
@@ -413,7 +455,7 @@ impl Emitter<'_> {
         emit!(self.asm, Bts_rm32_r32, Register::EAX, Register::R8D);
         emit!(self.asm, Dec_rm32, Register::EAX);
         emit!(self.asm, VEX_Kmovw_kr_r32, Register::K1, Register::EAX);
-        self.step(Part { ahead: 0, last: true }, Reducing::Last);
+        self.step(Part { ahead: 0, last: true }, Reducing::Last, Window::Last);
         self.asm.place(end);
     }
 
@@ -424,10 +466,15 @@ impl Emitter<'_> {
             self.asm.jump(Code::Je_rel32_64, rest);
             self.asm.place(next);
             if let Some(wide) = self.wide.take() {
-                self.steps(&wide.allocation.steps, Part { ahead: 0, last: false }, Reducing::Fourths);
+                self.steps(
+                    &wide.allocation.steps,
+                    Part { ahead: 0, last: false },
+                    Reducing::Fourths,
+                    CHUNK_WINDOW,
+                );
             } else {
                 for fourth in 0..4 {
-                    self.step(Part { ahead: 4 * fourth, last: false }, Reducing::Fourths);
+                    self.step(Part { ahead: 4 * fourth, last: false }, Reducing::Fourths, CHUNK_WINDOW);
                 }
             }
             self.rotate();
@@ -444,7 +491,7 @@ impl Emitter<'_> {
         self.round_down(WHOLE, LANES);
         self.jump_if(Code::Jae_rel32_64, [COLUMN, WHOLE], last);
         self.asm.place(next);
-        self.step(Part { ahead: 0, last: false }, Reducing::Each);
+        self.step(Part { ahead: 0, last: false }, Reducing::Each, VECTOR_WINDOW);
         self.jump_if(Code::Jae_rel32_64, [COLUMN, END], stay);
         self.rotate();
         self.asm.place(stay);
@@ -515,7 +562,7 @@ impl Emitter<'_> {
         emit!(asm, Inc_rm32, Register::EAX);
         asm.jump(Code::Jmp_rel32_64, next);
         asm.place(end);
-        emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(target as usize)));
+        emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(target)));
         load_repeated(asm, other, Vector::Repeated(Register::RAX, 0));
         combine(asm, of, other, other, Vector::Register(a));
         emit!(asm, EVEX_Vmovss_m32_k1_xmm, MemoryOperand::with_base(Register::RAX), Register::XMM1);

@@ -3,24 +3,29 @@
 //! In: a [`Routine`]: lines of vector code ([`Builder`]), and what of its operands moves along. Out: [`Compiled`] code, called with a frame
 //! of addresses. Elements live in registers from the first line to the last, so that memory is read once and written once.
 //! Always holds: results are those of the interpreted loops (`cpu::elementwise`, `cpu::reduce`), bit for bit, but for which NaN a NaN is;
-//! equal routines are compiled once.
+//! equal routines are compiled once; what is run was proven to keep values apart ([`check`]) and to stay within its memory
+//! ([`bounds`]).
 
 mod assembler;
 mod avx512;
+mod bounds;
+mod check;
 mod frame;
 mod ir;
 mod loops;
 mod lower;
 mod math;
 mod memory;
+mod numbers;
 mod registers;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
 
 use frame::{Frame, VECTOR};
-pub(in crate::cpu) use ir::{Builder, Fetch, Source};
+pub(in crate::cpu) use ir::{Builder, Fetch, MOST_LINES, Source};
 pub(in crate::cpu) use loops::{Pick, REDUCTIONS, Reduction, Routine};
 use memory::Executable;
+pub(in crate::cpu) use numbers::OperandNumber;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -44,7 +49,14 @@ impl Compiled {
         if let Some(compiled) = known.get(&routine).and_then(Weak::upgrade) {
             return Some(compiled);
         }
-        let (code, frame_bytes) = loops::assemble(&routine)?;
+        let (code, frame_bytes) = match loops::assemble(&routine)? {
+            Ok(assembled) => assembled,
+            // A mistake of this compiler: what it made is not run.
+            Err(what) => {
+                debug_assert!(false, "machine code that is wrong: {what}\n{routine:?}");
+                return None;
+            }
+        };
         let compiled = Arc::new(Self { code: Executable::new(&code)?, frame_bytes });
         known.retain(|_, compiled| compiled.strong_count() > 0);
         known.insert(routine, Arc::downgrade(&compiled));
@@ -90,7 +102,7 @@ impl Call {
     /// # Safety
     /// The routine has an operand of this number.
     #[inline]
-    pub(in crate::cpu) unsafe fn operand(&self, number: usize, start: *const u8, row_stride: usize) {
+    pub(in crate::cpu) unsafe fn operand(&self, number: OperandNumber, start: *const u8, row_stride: usize) {
         // SAFETY: the caller's promise: the frame has room for it.
         unsafe {
             let place = self.frame.add(Frame::operand(number));
@@ -104,7 +116,7 @@ impl Call {
     /// # Safety
     /// The operand was filled in.
     #[inline]
-    pub(in crate::cpu) unsafe fn starts_at_vectors(&self, number: usize, rows: usize) -> bool {
+    pub(in crate::cpu) unsafe fn starts_at_vectors(&self, number: OperandNumber, rows: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             let place = self.frame.add(Frame::operand(number)).cast::<usize>();
@@ -119,7 +131,9 @@ impl Call {
     /// As [`Call::new`].
     #[inline]
     pub(in crate::cpu) unsafe fn first_column(&self, column: usize) {
-        let numbers: [i32; 16] = std::array::from_fn(|lane| (column + lane) as i32);
+        // Beyond what an i32 can count there is no column that an index could name.
+        let numbers: [i32; 16] =
+            std::array::from_fn(|lane| i32::try_from(column + lane).unwrap_or(i32::MAX));
         // SAFETY: every frame has room for them.
         unsafe { self.frame.add(Frame::NUMBERS).cast::<[i32; 16]>().write(numbers) };
     }

@@ -5,7 +5,8 @@
 //! most, if there are any left. Or none, where there are more masks at once than registers: code that has so many is rare.
 //! Always holds: a line's target may be in the register of a source that nobody uses afterwards.
 
-use super::ir::{Invariant, Kind, Lines, Op, SOURCES, Source, Value};
+use super::ir::{Invariant, Kind, Lines, Op, SOURCES, Source};
+use super::numbers::{InvariantNumber, SpillNumber, Value};
 
 /// Where something is when a line takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub(super) enum Place {
     /// Mask register, likewise.
     Mask(u8),
     /// An invariant without a register.
-    Invariant(u16),
+    Invariant(InvariantNumber),
 }
 
 /// A line over registers.
@@ -25,17 +26,17 @@ pub(super) enum Step {
         op: Op,
         sources: [Option<Place>; SOURCES],
         target: Option<u8>,
-        ahead: u8,
+        ahead: usize,
     },
     /// Writes a register to a place in memory.
     Spill {
         register: u8,
-        to: u16,
+        to: SpillNumber,
     },
     /// Reads it again.
     Reload {
         register: u8,
-        from: u16,
+        from: SpillNumber,
     },
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Allocation {
     /// For each invariant its register, if it has one.
     pub(super) invariants: Vec<Option<u8>>,
     /// Places in memory for vectors.
-    pub(super) spills: u16,
+    pub(super) spills: usize,
 }
 
 /// Assigns registers; see the module. The invariants leave enough of them for `others` too: lines that are run apart, once a row, over the same
@@ -93,8 +94,8 @@ fn uses(lines: &Lines) -> Vec<Vec<usize>> {
     let mut uses = vec![Vec::new(); lines.values];
     for (at, line) in lines.all.iter().enumerate().rev() {
         for value in line.values() {
-            if uses[value as usize].last() != Some(&at) {
-                uses[value as usize].push(at);
+            if uses[value.index()].last() != Some(&at) {
+                uses[value.index()].push(at);
             }
         }
     }
@@ -107,12 +108,12 @@ fn most_at_once(lines: &Lines, uses: &[Vec<usize>]) -> usize {
     let mut vectors = vec![false; lines.values];
     for (at, line) in lines.all.iter().enumerate() {
         let is_vector = line.op.kind() == Some(Kind::Vector);
-        line.target.iter().for_each(|&value| vectors[value as usize] = is_vector);
+        line.target.iter().for_each(|&value| vectors[value.index()] = is_vector);
         let mut dying: Vec<Value> =
-            line.values().filter(|&value| uses[value as usize].first() == Some(&at)).collect();
+            line.values().filter(|&value| uses[value.index()].first() == Some(&at)).collect();
         dying.sort_unstable();
         dying.dedup();
-        live = live.saturating_sub(dying.iter().filter(|&&value| vectors[value as usize]).count());
+        live = live.saturating_sub(dying.iter().filter(|&&value| vectors[value.index()]).count());
         live += usize::from(is_vector);
         most = most.max(live);
     }
@@ -126,7 +127,7 @@ fn invariants(lines: &Lines, free: usize) -> Vec<Option<u8>> {
         for (position, source) in line.sources.iter().enumerate() {
             if let Some(Source::Invariant(number)) = source {
                 // As a second operand it can be read from memory on the way.
-                used[*number as usize].0 += if position == 1 { 2 } else { 3 };
+                used[number.index()].0 += if position == 1 { 2 } else { 3 };
             }
         }
     }
@@ -135,7 +136,7 @@ fn invariants(lines: &Lines, free: usize) -> Vec<Option<u8>> {
     });
     let mut registers = vec![None; used.len()];
     for (register, &(_, number)) in used.iter().take(free).enumerate() {
-        registers[number] = Some(register as u8);
+        registers[number] = Some(register_number(register));
     }
     registers
 }
@@ -143,12 +144,12 @@ fn invariants(lines: &Lines, free: usize) -> Vec<Option<u8>> {
 struct Allocator {
     uses: Vec<Vec<usize>>,
     places: Vec<Option<Place>>,
-    spilled: Vec<Option<u16>>,
+    spilled: Vec<Option<SpillNumber>>,
     /// What each register has.
     vectors: Vec<Option<Value>>,
     masks: Vec<Option<Value>>,
     steps: Vec<Step>,
-    spills: u16,
+    spills: usize,
 }
 
 impl Allocator {
@@ -156,17 +157,17 @@ impl Allocator {
         let line = &lines.all[at];
         let mut wanted: Vec<Value> = line.values().collect();
         for value in line.values() {
-            if self.places[value as usize].is_none() {
+            if self.places[value.index()].is_none() {
                 let register = self.free_vector(&wanted);
-                let from = self.spilled[value as usize].expect("a value is in a register or in memory");
+                let from = self.spilled[value.index()].expect("a value is in a register or in memory");
                 self.steps.push(Step::Reload { register, from });
                 self.put(value, Place::Vector(register));
             }
         }
         let of = |source: &Source, places: &[Option<Place>], held: usize| match *source {
-            Source::Value(value) => places[value as usize].expect("sources were brought to registers"),
-            Source::Invariant(number) => match invariants[number as usize] {
-                Some(register) => Place::Vector((held + register as usize) as u8),
+            Source::Value(value) => places[value.index()].expect("sources were brought to registers"),
+            Source::Invariant(number) => match invariants[number.index()] {
+                Some(register) => Place::Vector(register_number(held + usize::from(register))),
                 None => Place::Invariant(number),
             },
         };
@@ -175,10 +176,10 @@ impl Allocator {
         wanted.sort_unstable();
         wanted.dedup();
         for value in wanted {
-            while self.uses[value as usize].last().is_some_and(|&next| next <= at) {
-                self.uses[value as usize].pop();
+            while self.uses[value.index()].last().is_some_and(|&next| next <= at) {
+                self.uses[value.index()].pop();
             }
-            if self.uses[value as usize].is_empty() {
+            if self.uses[value.index()].is_empty() {
                 self.release(value);
             }
         }
@@ -189,14 +190,14 @@ impl Allocator {
                     let held: Vec<Value> = line.values().collect();
                     Place::Vector(self.free_vector(&held))
                 }
-                Kind::Mask => Place::Mask(self.masks.iter().position(Option::is_none)? as u8),
+                Kind::Mask => Place::Mask(register_number(self.masks.iter().position(Option::is_none)?)),
             };
             self.put(value, place);
             target = Some(match place {
                 Place::Vector(register) | Place::Mask(register) => register,
                 Place::Invariant(_) => unreachable!("a target is a register"),
             });
-            if self.uses[value as usize].is_empty() {
+            if self.uses[value.index()].is_empty() {
                 self.release(value);
             }
         }
@@ -206,17 +207,17 @@ impl Allocator {
 
     fn put(&mut self, value: Value, place: Place) {
         match place {
-            Place::Vector(register) => self.vectors[register as usize] = Some(value),
-            Place::Mask(register) => self.masks[register as usize] = Some(value),
+            Place::Vector(register) => self.vectors[usize::from(register)] = Some(value),
+            Place::Mask(register) => self.masks[usize::from(register)] = Some(value),
             Place::Invariant(_) => {}
         }
-        self.places[value as usize] = Some(place);
+        self.places[value.index()] = Some(place);
     }
 
     fn release(&mut self, value: Value) {
-        match self.places[value as usize].take() {
-            Some(Place::Vector(register)) => self.vectors[register as usize] = None,
-            Some(Place::Mask(register)) => self.masks[register as usize] = None,
+        match self.places[value.index()].take() {
+            Some(Place::Vector(register)) => self.vectors[usize::from(register)] = None,
+            Some(Place::Mask(register)) => self.masks[usize::from(register)] = None,
             _ => {}
         }
     }
@@ -224,21 +225,27 @@ impl Allocator {
     /// A register for a vector; its present value, which is not one of `wanted`, goes to memory.
     fn free_vector(&mut self, wanted: &[Value]) -> u8 {
         if let Some(free) = self.vectors.iter().position(Option::is_none) {
-            return free as u8;
+            return register_number(free);
         }
-        let next_use = |value: Value| self.uses[value as usize].last().copied().unwrap_or(usize::MAX);
+        let next_use = |value: Value| self.uses[value.index()].last().copied().unwrap_or(usize::MAX);
         let candidates = self.vectors.iter().enumerate().filter_map(|(i, value)| Some((i, (*value)?)));
         let (register, value) = candidates
             .filter(|(_, value)| !wanted.contains(value))
             .max_by_key(|&(_, value)| next_use(value))
             .expect("there are more registers than a line has sources");
-        if self.spilled[value as usize].is_none() {
-            self.spilled[value as usize] = Some(self.spills);
-            self.steps.push(Step::Spill { register: register as u8, to: self.spills });
+        if self.spilled[value.index()].is_none() {
+            let to = SpillNumber::new(self.spills);
+            self.spilled[value.index()] = Some(to);
+            self.steps.push(Step::Spill { register: register_number(register), to });
             self.spills += 1;
         }
-        self.places[value as usize] = None;
+        self.places[value.index()] = None;
         self.vectors[register] = None;
-        register as u8
+        register_number(register)
     }
+}
+
+/// A register as instructions name it.
+fn register_number(position: usize) -> u8 {
+    u8::try_from(position).expect("there are fewer than 256 registers")
 }

@@ -1,7 +1,11 @@
 //! Machine code against the interpreter's loops, bit for bit, and its text.
 
+use super::bounds::{Bounds, Window};
+use super::check::check;
+use super::frame::Frame;
 use super::ir::{Builder, Source};
-use super::{Call, Compiled, Pick, Reduction, Routine, loops};
+use super::registers::{Place, Step, allocate};
+use super::{Call, Compiled, OperandNumber, Pick, Reduction, Routine, loops};
 use crate::cpu::Level;
 use crate::cpu::elementwise::functions::MapOp;
 use crate::cpu::elementwise::{OPERANDS, Operand, Target};
@@ -9,21 +13,25 @@ use crate::cpu::reduce::combine::{
     MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, row_body,
 };
 use crate::cpu::testing::Random;
+use crate::guarded::Guarded;
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
 
 const DTYPES: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
 
-/// Elements of 4 bytes, at a cache line's start, behind which there is room that must stay as it is.
-#[derive(Clone, PartialEq, Eq)]
-#[repr(align(64))]
-struct Line([u32; 16]);
-
-#[derive(Clone)]
-struct Memory(Vec<Line>);
+/// Elements at a cache line's start, between pages that cannot be touched; what is left of the last line must stay as it is.
+struct Memory {
+    bytes: Guarded,
+    words: usize,
+}
 
 impl Memory {
     fn new(bytes: usize) -> Self {
-        Self(vec![Line([0x5a5a_5a5a; 16]); bytes / 64 + 2])
+        let words = 16 * bytes.div_ceil(64);
+        let memory = Self { bytes: Guarded::new(4 * words).expect("the system has some memory"), words };
+        // SAFETY: there are as many words, and this alone knows of them.
+        unsafe { std::slice::from_raw_parts_mut(memory.bytes.start().cast::<u32>().as_ptr(), words) }
+            .fill(0x5a5a_5a5a);
+        memory
     }
 
     fn of(elements: &[u32], bytes: usize) -> Self {
@@ -41,11 +49,12 @@ impl Memory {
     }
 
     fn start(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
+        self.bytes.start().as_ptr()
     }
 
     fn elements(&self) -> Vec<u32> {
-        self.0.iter().flat_map(|line| line.0).collect()
+        // SAFETY: there are as many words, and nothing writes them meanwhile.
+        unsafe { std::slice::from_raw_parts(self.bytes.start().cast::<u32>().as_ptr(), self.words) }.to_vec()
     }
 }
 
@@ -124,14 +133,14 @@ fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
         .iter()
         .enumerate()
         .map(|(i, dtype)| match row == Some(i) {
-            true => builder.row(i as u16, dtype.bytes()),
-            false => builder.load(i as u16, dtype.bytes()),
+            true => builder.row(n(i), dtype.bytes()),
+            false => builder.load(n(i), dtype.bytes()),
         })
         .collect();
     let result = builder.map(op, &sources);
-    builder.store(from.len() as u16, to.bytes(), result);
+    builder.store(n(from.len()), to.bytes(), result);
     let operands = from.iter().chain([&to]).map(|dtype| dtype.bytes() as u8).collect();
-    let streams = if streams { vec![from.len() as u16] } else { Vec::new() };
+    let streams = if streams { vec![n(from.len())] } else { Vec::new() };
     Routine { lines: builder.finish(), operands, streams, ..Routine::default() }
 }
 
@@ -143,11 +152,16 @@ fn call(routine: &Routine, rows: usize, columns: usize, operands: &mut [(&mut Me
     unsafe {
         let call = Call::new(frame.start(), rows, columns);
         for (number, (memory, row_stride)) in operands.iter_mut().enumerate() {
-            call.operand(number, memory.start(), *row_stride);
+            call.operand(n(number), memory.start(), *row_stride);
         }
         call.first_column(0);
         compiled.run(&call);
     }
+}
+
+/// An operand.
+fn n(number: usize) -> OperandNumber {
+    OperandNumber::new(number)
 }
 
 fn has_level() -> bool {
@@ -251,12 +265,12 @@ fn rows_are_reduced_in_the_same_order() {
                 let routine = Routine {
                     lines: {
                         let mut builder = Builder::default();
-                        let source = builder.load(0, 4);
+                        let source = builder.load(n(0), 4);
                         builder.reduce(0, source);
                         builder.finish()
                     },
                     operands: vec![4, 4],
-                    reductions: vec![Reduction { op, dtype, identity, target: 1 }],
+                    reductions: vec![Reduction { op, dtype, identity, target: n(1) }],
                     long,
                     ..Routine::default()
                 };
@@ -294,12 +308,12 @@ fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
     for op in [ReduceOp::Max, ReduceOp::Min] {
         let identity = if op == ReduceOp::Max { f32::NEG_INFINITY } else { f32::INFINITY };
         let mut builder = Builder::default();
-        let source = builder.load(0, 4);
+        let source = builder.load(n(0), 4);
         builder.reduce(0, source);
         let routine = Routine {
             lines: builder.finish(),
             operands: vec![4, 4],
-            reductions: vec![Reduction { op, dtype: DType::F32, identity: identity.to_bits(), target: 1 }],
+            reductions: vec![Reduction { op, dtype: DType::F32, identity: identity.to_bits(), target: n(1) }],
             long: true,
             ..Routine::default()
         };
@@ -323,14 +337,14 @@ fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
     }
     // Adds twice the picked element to a sum, and writes the negated row in its own place.
     let mut builder = Builder::default();
-    let x = builder.load(0, 4);
+    let x = builder.load(n(0), 4);
     let two = builder.float(2.0);
     let doubled = builder.mul(x, two);
     let negated = builder.negated(x);
-    builder.store(0, 4, negated);
+    builder.store(n(0), 4, negated);
     let all = builder.finish();
     let routine = Routine {
-        picks: vec![Pick { index: 1, lines: all.adding(doubled, 2) }],
+        picks: vec![Pick { index: n(1), lines: all.adding(doubled, n(2)) }],
         lines: all.used(),
         operands: vec![4, 4, 4],
         ..Routine::default()
@@ -359,10 +373,10 @@ fn rows_with_more_values_than_registers_pick_too() {
     }
     let given = 40;
     let mut builder = Builder::default();
-    let x = builder.load(0, 4);
-    let of_rows: Vec<Source> = (0..given).map(|i| builder.row(3 + i, 4)).collect();
+    let x = builder.load(n(0), 4);
+    let of_rows: Vec<Source> = (0..given).map(|i| builder.row(n(3 + i), 4)).collect();
     let more = builder.add(x, of_rows[0]);
-    builder.store(0, 4, more);
+    builder.store(n(0), 4, more);
     // All at once: more than there are registers.
     let products: Vec<Source> = of_rows.iter().map(|&of_row| builder.mul(x, of_row)).collect();
     let mut chosen = products[0];
@@ -371,22 +385,22 @@ fn rows_with_more_values_than_registers_pick_too() {
     }
     let all = builder.finish();
     let routine = Routine {
-        picks: vec![Pick { index: 1, lines: all.adding(chosen, 2) }],
+        picks: vec![Pick { index: n(1), lines: all.adding(chosen, n(2)) }],
         lines: all.used(),
-        operands: vec![4; 3 + usize::from(given)],
+        operands: vec![4; 3 + given],
         ..Routine::default()
     };
     let (rows, columns) = (3, 21);
     let values: Vec<u32> = (0..rows * columns).map(|i| (i as f32).to_bits()).collect();
     let mut memories = vec![Memory::of(&values, 4), Memory::of(&[4, 20, 0], 4), Memory::of(&[0; 3], 4)];
     // A row's value with number i is i more than the row's number.
-    let of_row = |i: u16| [0, 1, 2].map(|row| f32::from(row + i).to_bits());
+    let of_row = |i: usize| [0, 1, 2].map(|row| ((row + i) as f32).to_bits());
     memories.extend((0..given).map(|i| Memory::of(&of_row(i), 4)));
-    let strides = [&[4 * columns][..], &vec![4; 2 + usize::from(given)]].concat();
+    let strides = [&[4 * columns][..], &vec![4; 2 + given]].concat();
     let mut operands: Vec<(&mut Memory, usize)> = memories.iter_mut().zip(strides).collect();
     call(&routine, rows, columns, &mut operands);
     for (row, picked) in [4, 20, 0].into_iter().enumerate() {
-        let factors = (0..usize::from(given)).map(|i| row + i).sum::<usize>();
+        let factors = (0..given).map(|i| row + i).sum::<usize>();
         let expected = (row * columns + picked) * factors;
         assert_eq!(f32::from_bits(memories[2].elements()[row]), expected as f32, "row {row}");
         let expected = (row * columns..(row + 1) * columns).map(|x| (x + row) as f32);
@@ -403,7 +417,7 @@ fn more_values_than_registers_go_through_memory() {
     // Sums of all pairs of values that all live to the end.
     let live = 50;
     let mut builder = Builder::default();
-    let x = builder.load(0, 4);
+    let x = builder.load(n(0), 4);
     let values: Vec<Source> = (0..live)
         .map(|i| {
             let factor = builder.float(1.0 + i as f32);
@@ -414,7 +428,7 @@ fn more_values_than_registers_go_through_memory() {
     for &value in values[1..].iter().chain(values.iter().rev()) {
         sum = builder.add(sum, value);
     }
-    builder.store(1, 4, sum);
+    builder.store(n(1), 4, sum);
     let routine = Routine { lines: builder.finish(), operands: vec![4, 4], ..Routine::default() };
     let numbers: Vec<u32> = (0..37).map(|i| (i as f32).to_bits()).collect();
     let (mut read, mut got) = (Memory::of(&numbers, 4), Memory::new(4 * numbers.len()));
@@ -424,14 +438,116 @@ fn more_values_than_registers_go_through_memory() {
     }
 }
 
+/// A routine of many lines whose values live long and short, with masks and invariants.
+fn tangled(random: &mut Random) -> Routine {
+    let mut builder = Builder::default();
+    let mut values = vec![builder.load(n(0), 4), builder.row(n(1), 4)];
+    for i in 0..120 {
+        let [a, b, c] = [0; 3].map(|_| values[values.len() - 1 - random.below(values.len().min(45))]);
+        let number = builder.float(i as f32);
+        values.push(match random.below(4) {
+            0 => builder.add(a, number),
+            1 => {
+                let mask = builder.compare(CompareOp::Lt, super::ir::Lane::Float, a, b);
+                builder.select(mask, b, c)
+            }
+            2 => builder.mul(a, b),
+            _ => builder.add(a, b),
+        });
+    }
+    let last = values.pop().expect("there are many");
+    let sum = values.into_iter().fold(last, |sum, value| builder.add(sum, value));
+    builder.store(n(2), 4, sum);
+    Routine { lines: builder.finish().used(), operands: vec![4; 3], ..Routine::default() }
+}
+
+/// Makes one register or place of a step another one; `false` if the step has none.
+fn confuse(step: &mut Step, random: &mut Random) -> bool {
+    let mut other = |register: &mut u8| *register = (*register + 1 + random.below(28) as u8) % 30;
+    match step {
+        Step::Spill { register, .. } | Step::Reload { register, .. } => other(register),
+        Step::Line { sources, target, .. } => {
+            let mut places = sources.iter_mut().flatten();
+            match (places.find(|place| matches!(place, Place::Vector(_))), target) {
+                (Some(Place::Vector(register)), _) | (_, Some(register)) => other(register),
+                _ => return false,
+            }
+        }
+    }
+    true
+}
+
+#[test]
+fn a_value_in_a_wrong_register_is_found() {
+    let mut random = Random(3);
+    let mut spilled = 0;
+    for _ in 0..20 {
+        let lines = tangled(&mut random).lines;
+        let mut allocation = allocate(&lines, std::iter::empty(), 30, 5).expect("few masks live at once");
+        check(&lines, &allocation, 30, 5).expect("it is right");
+        spilled += allocation.spills;
+        for at in 0..allocation.steps.len() {
+            let right = allocation.steps[at];
+            if confuse(&mut allocation.steps[at], &mut random) {
+                assert!(check(&lines, &allocation, 30, 5).is_err(), "step {at}, {:?}", allocation.steps[at]);
+            }
+            allocation.steps[at] = right;
+        }
+        let last = allocation.steps.pop().expect("there are many");
+        assert!(check(&lines, &allocation, 30, 5).is_err(), "a step is missing");
+        allocation.steps.extend([last, last]);
+        assert!(check(&lines, &allocation, 30, 5).is_err(), "a step too many");
+    }
+    assert!(spilled > 20, "{spilled} values went through memory");
+}
+
+#[test]
+fn an_instruction_outside_of_its_memory_is_found() {
+    use iced_x86::{Code, Instruction, MemoryOperand, Register};
+    let load = |base, index, scale, displacement| {
+        let memory = MemoryOperand::new(base, index, scale, displacement, 4, false, Register::None);
+        Instruction::with2(Code::EVEX_Vmovups_zmm_k1z_zmmm512, Register::ZMM2, memory).expect("a load")
+    };
+    let (frame, pool, column) = (Register::RDI, Register::RSI, Register::RCX);
+    let is_right = |window, instruction: &Instruction| {
+        // Operand 1 has elements of 4 bytes, and its row's address is in r10.
+        let mut bounds = Bounds::new(512, 64, &[1, 4]);
+        let address = MemoryOperand::with_base_displ(frame, Frame::operand(n(1)) as i64);
+        bounds.check(&Instruction::with2(Code::Mov_r64_rm64, Register::R10, address).expect("a move"));
+        bounds.window = window;
+        bounds.check(instruction);
+        bounds.broken.is_none()
+    };
+    let (none, two) = (Window::None, Window::Columns(32));
+    for (right, window, instruction) in [
+        (true, none, load(frame, Register::None, 1, 448)),
+        (false, none, load(frame, Register::None, 1, 449)),
+        (false, none, load(frame, Register::None, 1, -64)),
+        (true, none, load(pool, Register::None, 1, 0)),
+        (false, none, load(pool, Register::None, 1, 4)),
+        (true, two, load(Register::R10, column, 4, 64)),
+        (false, two, load(Register::R10, column, 4, 65)),
+        (false, two, load(Register::R10, column, 1, 0)),
+        (false, none, load(Register::R10, column, 4, 0)),
+        (false, Window::Last, load(Register::R10, column, 4, 0)),
+        (false, two, load(Register::R11, column, 4, 0)),
+        (false, two, load(Register::R10, Register::None, 1, 0)),
+    ] {
+        assert_eq!(is_right(window, &instruction), right, "{instruction:?}");
+    }
+    let mut masked = load(Register::R10, column, 4, 0);
+    masked.set_op_mask(Register::K1);
+    assert!(is_right(Window::Last, &masked));
+}
+
 #[test]
 fn rows_that_start_inside_a_vector_are_told_apart() {
     let mut frame = Memory::new(1024);
     // SAFETY: the frame has room for an operand; nothing is called.
     let mut starts = |address: usize, row_stride: usize, rows: usize| unsafe {
         let call = Call::new(frame.start(), rows, 16);
-        call.operand(0, std::ptr::without_provenance(address), row_stride);
-        call.starts_at_vectors(0, rows)
+        call.operand(n(0), std::ptr::without_provenance(address), row_stride);
+        call.starts_at_vectors(n(0), rows)
     };
     let cases = [(640, 64, 3), (640, 4, 1), (644, 64, 1), (640, 68, 2)];
     assert_eq!(
@@ -444,9 +560,9 @@ fn rows_that_start_inside_a_vector_are_told_apart() {
 fn equal_routines_are_compiled_once() {
     let of = |factor: f32| {
         let mut builder = Builder::default();
-        let (x, factor) = (builder.load(0, 4), builder.float(factor));
+        let (x, factor) = (builder.load(n(0), 4), builder.float(factor));
         let product = builder.mul(x, factor);
-        builder.store(1, 4, product);
+        builder.store(n(1), 4, product);
         Routine { lines: builder.finish(), operands: vec![4, 4], ..Routine::default() }
     };
     let [a, b, c] = [2.0, 2.0, 3.0].map(|factor| Compiled::new(of(factor)).expect("machine code"));
@@ -457,7 +573,8 @@ fn equal_routines_are_compiled_once() {
 fn the_text_of_a_small_routine() {
     use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
     let op = MapOp::Binary(BinaryOp::Add, DType::F32);
-    let (code, _) = loops::assemble(&routine(op, Some(1), false)).expect("registers for all masks");
+    let assembled = loops::assemble(&routine(op, Some(1), false)).expect("registers for all masks");
+    let (code, _) = assembled.expect("its memory is its own");
     let mut text = String::new();
     let mut formatter = IntelFormatter::new();
     for instruction in &mut Decoder::with_ip(64, &code, 0, DecoderOptions::NONE) {

@@ -1,0 +1,51 @@
+//! What the blocks of a graph become once they are expanded.
+//!
+//! In: a graph whose ops have passed their shape rules. Out: nothing, or the op whose block makes too many ops. Stages behind this one take time
+//! and memory in proportion to the ops, so a few lines of text must not stand for more than they can take.
+
+use super::VerifyError;
+use crate::collections::IdMap;
+use crate::ir::{BlockId, Graph, OpKind};
+
+/// Ops that all blocks of a graph together may become at most, each counted as often as it is run. Ops outside of blocks are not counted.
+pub const MAX_EXPANDED_OPS: usize = 1 << 18;
+
+/// Checks a graph whose reachable blocks these are, each after those that it runs.
+pub(super) fn check(graph: &Graph, callees_first: &[BlockId]) -> Result<(), VerifyError> {
+    let mut ops_of: IdMap<BlockId, usize> = IdMap::new();
+    for &block in callees_first {
+        let mut total: usize = 0;
+        for &id in &graph.blocks[block].ops {
+            let op = &graph.ops[id];
+            let Some(callee) = op.kind.block() else {
+                total = total.saturating_add(usize::from(block != graph.entry));
+                continue;
+            };
+            let once = ops_of[&callee];
+            let expanded = match op.kind {
+                // Each trip takes slices of what is stacked apart, and those that it leaves are put together.
+                OpKind::Repeat { trip, .. } => {
+                    let slices = op.operands.len().saturating_add(op.results.len());
+                    once.saturating_add(slices.saturating_mul(2)).max(1).saturating_mul(trip)
+                }
+                _ => once,
+            };
+            total = total.saturating_add(expanded);
+            if total > MAX_EXPANDED_OPS {
+                let times = match op.kind {
+                    OpKind::Repeat { trip, .. } => format!(" {trip} times"),
+                    _ => String::new(),
+                };
+                let message = format!(
+                    "{} runs block {}, which is {once} ops when the blocks in it are expanded,{times}: with it, the graph has more than \
+                     {MAX_EXPANDED_OPS} ops from blocks; take fewer trips or smaller blocks, or run the program several times",
+                    op.kind.name(),
+                    graph.block_text(callee),
+                );
+                return Err(VerifyError::in_op(graph, id, message));
+            }
+        }
+        ops_of.insert(block, total);
+    }
+    Ok(())
+}

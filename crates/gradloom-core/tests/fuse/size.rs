@@ -1,0 +1,55 @@
+//! Kernels of a bounded size: how long chains and wide sums are cut, and what is computed again.
+
+use super::fused;
+use gradloom_core::fuse::{Fusion, MOST_OPS};
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Kernel;
+use gradloom_core::reference::{evaluate, evaluate_fused};
+use gradloom_testing::Leaves;
+use gradloom_testing::chains::{self, CHAINS};
+use gradloom_testing::compare::{Tolerance, same};
+
+fn chain(name: &str, length: usize) -> Graph {
+    let (_, step) = CHAINS.into_iter().find(|(known, _)| *known == name).expect("there is such a chain");
+    chains::graph(step, length, 7).unwrap()
+}
+
+/// Nodes of each kernel's body.
+fn sizes(graph: &Graph) -> Vec<usize> {
+    let nodes = |kernel: &Kernel| match kernel {
+        Kernel::Loop(body) => body.nodes.len(),
+        other => panic!("{other:?}"),
+    };
+    fused(graph, Fusion::On).kernels.iter().map(|spec| nodes(&spec.kernel)).collect()
+}
+
+#[test]
+fn long_chains_are_several_kernels_of_one_size() {
+    // Forward two ops a step, backward five.
+    let graph = chain("tanh", 4_000);
+    let ops = graph.entry_ops().count();
+    let sizes = sizes(&graph);
+    assert!(sizes.len() <= ops / MOST_OPS + 8, "{} kernels of {ops} ops", sizes.len());
+    // A kernel of the backward pass computes again what it needs of the forward pass.
+    assert!(sizes.iter().all(|&size| size <= 2 * MOST_OPS), "{sizes:?}");
+}
+
+#[test]
+fn the_gradient_of_a_long_chain_stores_few_of_its_values() {
+    let graph = chain("tanh", 4_000);
+    let fused = fused(&graph, Fusion::On);
+    let stored: usize = fused.kernels.iter().map(|kernel| kernel.writes.len()).sum();
+    assert!(stored < 250, "{stored} values of 4,000 are in memory");
+}
+
+#[test]
+fn cut_chains_mean_what_they_did() {
+    for (name, step) in CHAINS {
+        let graph = chains::graph(step, 700, 5).unwrap();
+        let leaves = Leaves::random(5);
+        let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+        let got = evaluate_fused(&graph, &fused(&graph, Fusion::On), &|kind| leaves.value(kind)).unwrap();
+        same(&got, &want, Tolerance { relative: 1e-12, absolute: 1e-15 })
+            .unwrap_or_else(|what| panic!("{name}: {what}"));
+    }
+}

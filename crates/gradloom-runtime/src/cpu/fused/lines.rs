@@ -1,0 +1,44 @@
+//! A thread's memory for tiles, of whole cache lines.
+//!
+//! In tests it has exactly the lines that a program asked for, between pages that cannot be touched.
+
+#[cfg(all(test, unix))]
+use crate::guarded::Guarded;
+
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+#[cfg(not(all(test, unix)))]
+struct Line(#[allow(dead_code)] [u32; LINE / 4]);
+
+#[derive(Default)]
+#[cfg(not(all(test, unix)))]
+pub(super) struct Lines(Vec<Line>);
+
+#[cfg(not(all(test, unix)))]
+impl Lines {
+    /// The first of so many lines. What was in them may stay.
+    pub(super) fn at_least(&mut self, lines: usize) -> *mut u8 {
+        if self.0.len() < lines {
+            self.0.resize(lines, Line([0; LINE / 4]));
+        }
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+#[derive(Default)]
+#[cfg(all(test, unix))]
+pub(super) struct Lines(Option<(usize, Guarded)>);
+
+#[cfg(all(test, unix))]
+impl Lines {
+    pub(super) fn at_least(&mut self, lines: usize) -> *mut u8 {
+        if self.0.as_ref().is_none_or(|(known, _)| *known != lines) {
+            self.0 = Some((lines, Guarded::new(lines * LINE).expect("the system has some memory")));
+        }
+        let (_, memory) = self.0.as_ref().expect("it was just made");
+        memory.start().as_ptr()
+    }
+}

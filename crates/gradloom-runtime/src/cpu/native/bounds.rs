@@ -1,0 +1,134 @@
+//! Proof that no instruction touches memory outside of the frame, the constants, and the elements of operands.
+//!
+//! In: each instruction as it is emitted, and what the loops promise: how many columns of the current row there are from the current one on
+//! ([`Window`]). Out: the first instruction that may touch anything else. Which register has which operand's address is read off the
+//! instructions themselves.
+
+use super::avx512::{COLUMN, FRAME, LAST, POOL};
+use super::frame::{Frame, VECTOR};
+use super::numbers::OperandNumber;
+use iced_x86::{Code, Instruction, OpKind, Register};
+
+/// Which columns of the current row instructions may touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Window {
+    /// None.
+    None,
+    /// So many, from the current one on.
+    Columns(usize),
+    /// Those of the lanes of [`LAST`], from the current one on.
+    Last,
+}
+
+/// What instructions may touch, and the first that may touch something else.
+pub(super) struct Bounds {
+    frame_bytes: usize,
+    pool_bytes: usize,
+    /// Bytes of an element of each operand.
+    operands: Vec<u8>,
+    /// Which operand's address each general register has.
+    addresses: Vec<(Register, OperandNumber)>,
+    pub(super) window: Window,
+    pub(super) broken: Option<String>,
+}
+
+impl Bounds {
+    pub(super) fn new(frame_bytes: usize, pool_bytes: usize, operands: &[u8]) -> Self {
+        Self {
+            frame_bytes,
+            pool_bytes,
+            operands: operands.to_vec(),
+            addresses: Vec::new(),
+            window: Window::None,
+            broken: None,
+        }
+    }
+
+    /// Code can be reached from elsewhere: what scratch registers have is not known.
+    pub(super) fn join(&mut self) {
+        self.forget(Register::RAX);
+    }
+
+    fn forget(&mut self, register: Register) {
+        self.addresses.retain(|&(known, _)| known != register);
+    }
+
+    /// Takes note of an instruction.
+    pub(super) fn check(&mut self, instruction: &Instruction) {
+        if self.broken.is_none()
+            && instruction.memory_base() != Register::None
+            && let Err(what) = self.access(instruction)
+        {
+            self.broken = Some(format!("{what}: {instruction:?}"));
+        }
+        if instruction.op0_kind() == OpKind::Register {
+            // The one address that is also written by half.
+            let written = match instruction.op0_register() {
+                Register::EAX => Register::RAX,
+                register => register,
+            };
+            self.forget(written);
+            if instruction.code() == Code::Mov_r64_rm64
+                && instruction.memory_base() == FRAME
+                && let Some(operand) = self.operand_at(instruction.memory_displacement64())
+            {
+                self.addresses.push((written, operand));
+            }
+        }
+    }
+
+    /// The operand whose address is at this place of the frame.
+    fn operand_at(&self, displacement: u64) -> Option<OperandNumber> {
+        let number = |&number: &OperandNumber| Frame::operand(number) as u64 == displacement;
+        (0..self.operands.len()).map(OperandNumber::new).find(number)
+    }
+
+    fn access(&self, instruction: &Instruction) -> Result<(), &'static str> {
+        // Neither touches memory that it may not.
+        if matches!(
+            instruction.code(),
+            Code::Lea_r64_m | Code::Lea_r32_m | Code::Prefetchw_m8 | Code::Prefetcht1_m8
+        ) {
+            return Ok(());
+        }
+        let bytes = instruction.memory_size().size();
+        let start = usize::try_from(instruction.memory_displacement64()).map_err(|_| "a negative offset")?;
+        let end = start.checked_add(bytes).ok_or("an offset that is too large")?;
+        let inside = |end: usize, room: usize, what| if end <= room { Ok(()) } else { Err(what) };
+        match (instruction.memory_base(), instruction.memory_index()) {
+            (FRAME, Register::None) => inside(end, self.frame_bytes, "memory outside of the frame"),
+            // One of the last elements of a row, of which there are fewer than lanes.
+            (FRAME, Register::RAX) if instruction.memory_index_scale() == 4 => {
+                inside(start + VECTOR, self.frame_bytes, "memory outside of the frame")
+            }
+            (POOL, Register::None) => inside(end, self.pool_bytes, "memory outside of the constants"),
+            (base, index) => {
+                let known = self.addresses.iter().find(|(register, _)| *register == base);
+                let &(_, operand) = known.ok_or("an address that is no operand's")?;
+                let element = usize::from(self.operands[operand.index()]);
+                match index {
+                    Register::None => inside(end, element, "memory outside of a row's element"),
+                    COLUMN if instruction.memory_index_scale() as usize == element => {
+                        self.columns(instruction, start, end, element)
+                    }
+                    _ => Err("an index that is no column"),
+                }
+            }
+        }
+    }
+
+    /// Bytes from the current column's element on.
+    fn columns(
+        &self,
+        instruction: &Instruction,
+        start: usize,
+        end: usize,
+        element: usize,
+    ) -> Result<(), &'static str> {
+        match self.window {
+            Window::Columns(columns) if end <= columns * element => Ok(()),
+            Window::Last if start == 0 && instruction.op_mask() == LAST => Ok(()),
+            _ => Err("columns that the row may not have"),
+        }
+    }
+}

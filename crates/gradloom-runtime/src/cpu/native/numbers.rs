@@ -1,0 +1,35 @@
+//! Numbers of the parts of a routine, each of a type of its own.
+//!
+//! Always holds: a number stands for one part. Bodies are bounded, so numbers fit 32 bits by far; one that did not would stop the compilation
+//! and never be taken for another.
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(in crate::cpu) struct $name(u32);
+
+        impl $name {
+            /// The number of the part at this position.
+            pub(in crate::cpu) fn new(position: usize) -> Self {
+                Self(u32::try_from(position).expect("a routine has fewer than 2^32 parts"))
+            }
+
+            /// The position of the part.
+            pub(in crate::cpu) fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+
+numbers! {
+    /// What a line makes.
+    Value;
+    /// An operand of a routine.
+    OperandNumber;
+    /// One of [`super::ir::Lines::invariants`].
+    InvariantNumber;
+    /// A place in the frame for a vector that has no register.
+    SpillNumber;
+}
