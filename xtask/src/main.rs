@@ -11,6 +11,11 @@ const USAGE: &str = "\
 cargo xtask fuzz [--graphs 2000] [--seed S] [--from K] [--failures 1]
     Draws random graphs and compares every stage with the float64 evaluator, from passes to steps on the CPU.
     A failure prints a graph that is as small as could be found, and what to run to see it again. Ends at as many failures as --failures says.
+cargo xtask fuzz --deep 20000 ..
+    The same with graphs of 500 to 20,000 ops: long chains, wide sums, blocks in blocks, recurrences with their gradients.
+cargo xtask fuzz-text [--texts 10000] [--seed S] [--from K] [--device wgpu --adapter NAME]
+    Changes the text of graphs of tests/corpus and of random ones in a few places, and runs what is still a graph: with machine code and
+    interpreted, or on a GPU. Nothing may panic, abort, or take more than 10 seconds; build it with --profile fuzz for overflow checks.
 cargo xtask fuzz --device wgpu [--adapter NAME] ..
     Runs random training steps on a GPU, before and after the passes, and compares them with the float64 evaluator: on the best adapter whose
     name contains NAME. The built program, target/*/xtask, needs nothing of this folder.
@@ -26,6 +31,7 @@ fn main() -> ExitCode {
     let command = arguments.next();
     let rest: Vec<String> = arguments.collect();
     let result = match command.as_deref() {
+        Some("fuzz-text") => fuzz::text::command(&rest),
         Some("chains") => chains::command(&rest),
         Some("fuzz") => fuzz::command(&rest),
         Some("mutants") => mutants::command(&rest),

@@ -52,9 +52,21 @@ pub fn same(got: &Evaluation, want: &Evaluation, tolerance: Tolerance) -> Result
 /// # Errors
 /// The first value that differs.
 pub fn same_bits(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
+    same_as(got, want, &|a, b| a.to_bits() == b.to_bits())
+}
+
+/// Like [`same_bits`], where any NaN is as good as another: which one comes out of two may depend on the order of an instruction's operands.
+///
+/// # Errors
+/// The first that differs.
+pub fn same_numbers(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
+    same_as(got, want, &|a, b| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()))
+}
+
+fn same_as(got: &Evaluation, want: &Evaluation, is_same: &dyn Fn(f64, f64) -> bool) -> Result<(), String> {
     for ((name, got), (_, want)) in values(got).zip(values(want)) {
         for (at, (a, b)) in got.to_f64().into_iter().zip(want.to_f64()).enumerate() {
-            if a.to_bits() != b.to_bits() {
+            if !is_same(a, b) {
                 return Err(format!("element {at} of {name} is {a:e}, expected exactly {b:e}"));
             }
         }

@@ -5,6 +5,7 @@
 pub mod adapter;
 pub mod chains;
 pub mod compare;
+pub mod deep;
 pub mod float32;
 pub mod generate;
 pub mod leaves;
@@ -13,6 +14,7 @@ pub mod table;
 pub mod training;
 pub mod values;
 
+pub use deep::deep;
 pub use generate::generate;
 pub use leaves::Leaves;
 pub use random::Random;

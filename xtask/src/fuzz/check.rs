@@ -12,9 +12,10 @@ use gradloom_core::passes::PIPELINE;
 use gradloom_core::plan;
 use gradloom_core::reference::{Evaluation, evaluate, evaluate_fused};
 use gradloom_core::verify::verify;
+use gradloom_runtime::cpu::Loops;
 use gradloom_runtime::{Device, Program};
 use gradloom_testing::Leaves;
-use gradloom_testing::compare::{Tolerance, same, same_bits};
+use gradloom_testing::compare::{Tolerance, same, same_bits, same_numbers};
 use gradloom_testing::float32::{self, Found, largest};
 
 /// Steps that a program runs.
@@ -31,6 +32,9 @@ pub(super) struct Subject {
     pub(super) tame: bool,
 }
 
+/// How the results of two devices are compared.
+type Same = fn(&Evaluation, &Evaluation) -> Result<(), String>;
+
 /// What went wrong.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
@@ -44,6 +48,8 @@ pub(super) struct Failure {
 pub(super) struct Devices {
     fused: [Device; 2],
     unfused: [Device; 2],
+    /// Machine code, and interpreted loops.
+    loops: [Device; 2],
 }
 
 impl Devices {
@@ -51,7 +57,9 @@ impl Devices {
         let with = |fusion| {
             [1, 3].map(|threads| Device::cpu_with_fusion(threads, fusion).expect("a few threads are allowed"))
         };
-        Self { fused: with(Fusion::On), unfused: with(Fusion::Off) }
+        let loops = [Loops::Native, Loops::Interpreted]
+            .map(|loops| Device::cpu_with_loops(2, loops).expect("a few threads are allowed"));
+        Self { fused: with(Fusion::On), unfused: with(Fusion::Off), loops }
     }
 }
 
@@ -139,7 +147,12 @@ fn check_programs(
     devices: &Devices,
     counts: &mut Counts,
 ) -> Result<(), Failure> {
-    for (name, pair) in [("fused", &devices.fused), ("unfused", &devices.unfused)] {
+    let pairs: [(&str, &[Device; 2], Same); 3] = [
+        ("fused", &devices.fused, same_bits),
+        ("unfused", &devices.unfused, same_bits),
+        ("interpreted", &devices.loops, same_numbers),
+    ];
+    for (name, pair, same_results) in pairs {
         let stage = || format!("the {name} CPU program");
         let mut leaves = subject.leaves.clone();
         let mut programs = Vec::new();
@@ -166,7 +179,7 @@ fn check_programs(
                 }
             };
             let at = |message: String| format!("step {step}: {message}\n{plan}");
-            same_bits(three, one).map_err(|m| failure(format!("{} with three threads", stage()))(at(m)))?;
+            same_results(three, one).map_err(|m| failure(format!("{}, twice", stage()))(at(m)))?;
             if subject.tame {
                 let Ok(want) = want else { return Err(failure(stage())("it runs, but should trap")) };
                 let found = float32::compare(graph, &leaves, one, &want);

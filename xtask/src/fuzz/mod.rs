@@ -7,12 +7,13 @@
 mod check;
 mod on_device;
 mod shrink;
+pub(crate) mod text;
 
 use crate::options::{self, Slot};
 use check::{Devices, Failure, Subject};
 use gradloom_runtime::Device;
 use gradloom_testing::float32::Compared;
-use gradloom_testing::{Leaves, Random, generate, training_step};
+use gradloom_testing::{Leaves, Random, deep, generate, training_step};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ const RENEWED: u64 = 100;
 enum Target {
     /// Every stage, up to programs on the CPU.
     Stages(Devices),
+    /// The same with graphs of up to so many ops.
+    Deep(Devices, usize),
     /// Programs on one GPU.
     Gpu(Gpu),
 }
@@ -74,8 +77,12 @@ impl Target {
     ///
     /// # Errors
     /// When there is no such device.
-    fn new(device: &str, adapter: &str) -> Result<Self, String> {
+    fn new(device: &str, adapter: &str, deep: u64) -> Result<Self, String> {
         match device {
+            "cpu" if adapter.is_empty() && deep > 0 => {
+                let ops = usize::try_from(deep).map_err(|_| "--deep: that many ops fit no graph")?;
+                Ok(Self::Deep(Devices::new(), ops))
+            }
             "cpu" if adapter.is_empty() => Ok(Self::Stages(Devices::new())),
             "cpu" => Err("--adapter chooses a GPU: it goes with --device wgpu".into()),
             "wgpu" => {
@@ -94,10 +101,14 @@ impl Target {
 
     /// The graphs of a number.
     fn subjects(&self, drawn: u64) -> Vec<Subject> {
+        if let Self::Deep(_, ops) = self {
+            let graph = deep(drawn, *ops).expect("deep graphs can be traced");
+            return vec![Subject { graph, leaves: Leaves::random(drawn), tame: false }];
+        }
         let step = training_step(drawn);
         let step = Subject { graph: step.graph, leaves: step.leaves, tame: true };
         match self {
-            Self::Stages(_) => {
+            Self::Stages(_) | Self::Deep(..) => {
                 vec![Subject { graph: generate(drawn), leaves: Leaves::random(drawn), tame: false }, step]
             }
             Self::Gpu(..) => vec![step],
@@ -107,16 +118,17 @@ impl Target {
     /// The check, with a panic as a failure.
     fn check(&self, subject: &Subject, counts: &mut Counts) -> Result<(), Failure> {
         let checked = catch(|| match self {
-            Self::Stages(devices) => check::check(subject, devices, counts),
+            Self::Stages(devices) | Self::Deep(devices, _) => check::check(subject, devices, counts),
             Self::Gpu(gpu) => on_device::check(subject, &gpu.device.borrow(), counts),
         });
         checked.unwrap_or_else(|message| Err(Failure { stage: "a panic".into(), message }))
     }
 
-    fn options(&self) -> &str {
+    fn options(&self) -> String {
         match self {
-            Self::Stages(_) => "",
-            Self::Gpu(gpu) => &gpu.options,
+            Self::Stages(_) => String::new(),
+            Self::Deep(_, ops) => format!(" --deep {ops}"),
+            Self::Gpu(gpu) => gpu.options.clone(),
         }
     }
 
@@ -136,7 +148,7 @@ impl Target {
 /// When a graph fails; the failures are printed.
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let (mut graphs, mut seed, mut from, mut failures) = (2000, 1, 0, 1);
-    let (mut device, mut adapter) = ("cpu".to_string(), String::new());
+    let (mut device, mut adapter, mut deep) = ("cpu".to_string(), String::new(), 0);
     let known = &mut [
         ("--graphs", Slot::Number(&mut graphs)),
         ("--seed", Slot::Number(&mut seed)),
@@ -144,20 +156,15 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
         ("--failures", Slot::Number(&mut failures)),
         ("--device", Slot::Text(&mut device)),
         ("--adapter", Slot::Text(&mut adapter)),
+        ("--deep", Slot::Number(&mut deep)),
     ];
     options::read(arguments, known)?;
-    let target = Target::new(&device, &adapter)?;
+    let target = Target::new(&device, &adapter, deep)?;
     if let Target::Gpu(gpu) = &target {
         println!("on {}", gpu.device.borrow().description());
     }
     let start = Instant::now();
-    // A panic is a failure like others, found again many times while its graph is shrunk.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if !CAUGHT.get() {
-            hook(panic);
-        }
-    }));
+    hide_caught_panics();
     let (mut said, mut found) = (Instant::now(), 0);
     let mut report = |event: Event<'_>| match event {
         Event::Drawn(number, counts) => {
@@ -263,6 +270,16 @@ fn check_all(
 thread_local! {
     /// Whether a panic of this thread is caught, and need not be printed.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A panic is a failure like others, found again many times while its graph is shrunk: those that are caught are not printed.
+fn hide_caught_panics() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !CAUGHT.get() {
+            hook(panic);
+        }
+    }));
 }
 
 /// Calls a function; its panic's message is an error.

@@ -5,7 +5,7 @@
 //! Management for Deep Neural Net Inference", 2020.)
 
 use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
-use crate::collections::{sort, sort_by_key};
+use crate::collections::sort_by_key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::Graph;
 use crate::kernel::Overwrites;
@@ -18,34 +18,38 @@ struct Group {
     last: usize,
 }
 
+/// Bytes that a group has, and when; a list of them is in the order of `start`.
+struct Placed {
+    start: usize,
+    end: usize,
+    first: usize,
+    last: usize,
+}
+
 /// Sets the offsets of the regions `Constants` and `Step`, and the totals. No value reaches across a multiple of `segment`.
 pub(super) fn place(plan: &mut Plan, segment: usize) {
     place_constants(plan, segment);
     let scalars = place_scalars(plan);
     let mut groups = groups(plan);
     sort_by_key(&mut groups, |g| (std::cmp::Reverse(g.bytes), g.first, g.members[0]));
-    let mut placed: Vec<(usize, &Group)> = Vec::new();
+    let mut placed: Vec<Placed> = Vec::with_capacity(groups.len());
     let mut end = scalars;
     let mut offsets = vec![0; plan.buffers.len()];
     for group in &groups {
-        let mut busy: Vec<(usize, usize)> = placed
-            .iter()
-            .filter(|(_, other)| group.first <= other.last && other.first <= group.last)
-            .map(|(offset, other)| (*offset, offset + other.bytes))
-            .collect();
-        sort(&mut busy);
         let mut offset = fit(scalars, group.bytes, segment);
-        for (start, stop) in busy {
-            if offset + group.bytes <= start {
+        for other in placed.iter().filter(|other| group.first <= other.last && other.first <= group.last) {
+            if offset + group.bytes <= other.start {
                 break;
             }
-            offset = fit(offset.max(stop), group.bytes, segment);
+            offset = fit(offset.max(other.end), group.bytes, segment);
         }
-        end = end.max(offset + group.bytes);
+        let stop = offset + group.bytes;
+        end = end.max(stop);
         for &member in &group.members {
             offsets[member] = offset;
         }
-        placed.push((offset, group));
+        let at = placed.partition_point(|other| other.start <= offset);
+        placed.insert(at, Placed { start: offset, end: stop, first: group.first, last: group.last });
     }
     for (buffer, offset) in plan.buffers.iter_mut().zip(offsets) {
         if buffer.region == Region::Step && buffer.role != Role::Scalar {

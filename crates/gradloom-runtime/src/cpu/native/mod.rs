@@ -132,8 +132,7 @@ impl Call {
     #[inline]
     pub(in crate::cpu) unsafe fn first_column(&self, column: usize) {
         // Beyond what an i32 can count there is no column that an index could name.
-        let numbers: [i32; 16] =
-            std::array::from_fn(|lane| i32::try_from(column + lane).unwrap_or(i32::MAX));
+        let numbers: [i32; 16] = std::array::from_fn(|lane| i32::try_from(column + lane).unwrap_or(i32::MAX));
         // SAFETY: every frame has room for them.
         unsafe { self.frame.add(Frame::NUMBERS).cast::<[i32; 16]>().write(numbers) };
     }
