@@ -4,6 +4,7 @@ mod begin;
 mod interrupt;
 pub(crate) mod options;
 mod progress;
+mod rate;
 mod saving;
 pub(crate) mod settings;
 mod steps;
