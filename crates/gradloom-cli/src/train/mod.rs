@@ -55,6 +55,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     if let Some(file) = &arguments.config {
         options = options.or(Options::from_file(file)?);
     }
+    interrupt::listen()?;
     let run = match &arguments.resume {
         Some(folder) => begin::resume(folder, &options)?,
         None => begin::create(&options)?,
