@@ -32,7 +32,6 @@ fn noted(block: *mut u8, size: usize) -> *mut u8 {
 
 #[cold]
 fn refused(size: usize) {
-    #[cfg(unix)]
     if size <= SMALL {
         end();
     }
@@ -112,6 +111,10 @@ extern "C" fn aborted(_: libc::c_int) {
         end();
     }
 }
+
+/// Elsewhere the standard library ends the process, which is all that can be done there without memory.
+#[cfg(not(unix))]
+fn end() {}
 
 /// Ends the process for want of memory.
 #[cfg(unix)]

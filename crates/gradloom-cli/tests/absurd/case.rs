@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A command must have ended by then.
+/// A command must have ended by then; on a machine that is busy with other things, by the time that it has computed for as long.
 const LONGEST: Duration = Duration::from_secs(10);
+/// And this is the end of waiting for a command that does not compute.
+const BLOCKED: Duration = Duration::from_secs(60);
 
 /// A call.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +54,11 @@ impl Case {
 
     pub(crate) fn has(&self, name: &str) -> bool {
         self.arguments.iter().any(|argument| argument == name)
+    }
+
+    /// Bytes of all arguments.
+    pub(crate) fn bytes(&self) -> usize {
+        self.arguments.iter().map(|argument| argument.len()).sum()
     }
 
     /// For messages.
@@ -171,7 +178,20 @@ impl Bench {
         if let Some(limit) = &case.limit {
             limit.apply(&mut command);
         }
-        let mut child = command.spawn().unwrap();
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            // A small stack has no room for long arguments: the system does not start the program, which is not the command's doing.
+            Err(error) if error.raw_os_error() == Some(libc::E2BIG) => {
+                return Ended {
+                    code: Some(0),
+                    signal: None,
+                    late: false,
+                    stderr: String::new(),
+                    left: Vec::new(),
+                };
+            }
+            Err(error) => panic!("{}: {error}", case.line()),
+        };
         let reader = child.stderr.take().map(|mut stderr| {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
@@ -183,7 +203,8 @@ impl Bench {
             if let Some(status) = child.try_wait().unwrap() {
                 break (status, false);
             }
-            if began.elapsed() > LONGEST {
+            let waited = began.elapsed();
+            if waited > BLOCKED || waited > LONGEST && computed(child.id()) > LONGEST {
                 child.kill().unwrap();
                 break (child.wait().unwrap(), true);
             }
@@ -215,6 +236,16 @@ impl Bench {
             _ => std::os::unix::fs::symlink(instead, &place).unwrap(),
         }
     }
+}
+
+/// For how long all threads of a process have computed.
+fn computed(process: u32) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name in parentheses may have blanks; user and system time are the 14th and 15th field of all.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+    // The unit is 100 a second on every Linux.
+    Duration::from_millis(10 * ticks)
 }
 
 /// What is wrong about how a call ended.
