@@ -1,7 +1,8 @@
 //! The limits that a system sets a process, met as errors.
 //!
-//! In: nothing; `main` begins with it. Out: the effects on the process. Always holds: memory that the system refuses (`ulimit -v`), a file that
-//! may not grow (`ulimit -f`) and a small stack (`ulimit -s`) end in a message and exit code 1 at most, and not in a signal.
+//! In: nothing; `main` begins with it. Out: the effects on the process. Always holds: memory that the system
+//! refuses (`ulimit -v`), a file that may not grow (`ulimit -f`) and a small stack (`ulimit -s`) end in a
+//! message and exit code 1 at most, and not in a signal.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::ExitCode;
@@ -10,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Bytes of stack that the command has, whatever the shell grants: what is common.
 const STACK: usize = 8 << 20;
 
-/// Blocks that nothing can be done without. What depends on the user's sizes is larger, and asked for in ways that can fail with an error that
-/// knows more.
+/// Blocks that nothing can be done without. What depends on the user's sizes is larger, and asked for in ways
+/// that can fail with an error that knows more.
 const SMALL: usize = 1 << 20;
 
 /// Whether the system refused a larger block.
@@ -103,8 +104,8 @@ fn handle_signals() {
     }
 }
 
-/// Called when the process aborts itself, as it does where a block was refused that cannot be done without. Any other reason is a defect, whose
-/// signal is left to end the process.
+/// Called when the process aborts itself, as it does where a block was refused that cannot be done without.
+/// Any other reason is a defect, whose signal is left to end the process.
 #[cfg(unix)]
 extern "C" fn aborted(_: libc::c_int) {
     if REFUSED.load(Ordering::Relaxed) {

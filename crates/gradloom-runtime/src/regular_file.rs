@@ -1,8 +1,8 @@
 //! Regular files, opened so that nothing waits and read up to a limit.
 //!
-//! In: a path. Out: a handle, or the bytes, or an error that says what the path leads to instead. Always holds: no call waits for another
-//! process, as opening a named pipe does; no more is read than the limit, as a device may never end; what was checked is the handle, so a file
-//! that is exchanged in between is noticed.
+//! In: a path. Out: a handle, or the bytes, or an error that says what the path leads to instead. Always
+//! holds: no call waits for another process, as opening a named pipe does; no more is read than the limit, as
+//! a device may never end; what was checked is the handle, so a file that is exchanged in between is noticed.
 
 use std::error::Error;
 use std::fmt;
@@ -73,7 +73,8 @@ impl From<Refusal> for io::Error {
 /// # Errors
 /// The system's, or a [`Refusal`] where the path leads to a pipe, a device, a socket or a directory.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // Before it is opened, as opening a device may already do something. A file that is yet to be made is not there.
+    // Before it is opened, as opening a device may already do something. A file that is yet to be made is not
+    // there.
     match fs::metadata(path) {
         Ok(found) => check(found.file_type())?,
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -135,7 +136,8 @@ pub fn read_rest(file: &File, bytes: &mut Vec<u8>, limit: u64) -> io::Result<()>
     }
     let left = usize::try_from(size.saturating_sub(known)).map_err(|_| ErrorKind::OutOfMemory)?;
     bytes.try_reserve_exact(left).map_err(|_| ErrorKind::OutOfMemory)?;
-    // Files of the system (`/proc`) say that they have no bytes, and others may grow: one byte more than allowed shows it.
+    // Files of the system (`/proc`) say that they have no bytes, and others may grow: one byte more than
+    // allowed shows it.
     file.take((limit - known.min(limit)).saturating_add(1)).read_to_end(bytes)?;
     if bytes.len() as u64 > limit { Err(Refusal::TooLarge(limit).into()) } else { Ok(()) }
 }

@@ -1,5 +1,5 @@
-//! Ctrl-C: before there is anything to save it ends the process; then the first one asks the run to stop after its step, and the second one
-//! ends the process.
+//! Ctrl-C: before there is anything to save it ends the process; then the first one asks the run to stop
+//! after its step, and the second one ends the process.
 
 use crate::failure::{Failure, Result};
 use crate::output::tell;
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static SAVES: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Takes over interrupts and requests to terminate. This needs a thread, so it comes before everything that takes threads or leaves files.
+/// Takes over interrupts and requests to terminate. This needs a thread, so it comes before everything that
+/// takes threads or leaves files.
 pub(super) fn listen() -> Result<()> {
     let stop = || {
         if !SAVES.load(Ordering::Relaxed) {

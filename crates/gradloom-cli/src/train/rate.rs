@@ -1,8 +1,9 @@
 //! How long a step takes.
 //!
-//! In: the durations of the steps that were made, and of the work beside them. Out: what a step takes now, and the time that is left.
-//! Always holds: the first step, which meets cold caches and pages that the system has yet to hand out, does not count as soon as there is
-//! another one; neither does any step that is more than [`RECENT`] steps ago.
+//! In: the durations of the steps that were made, and of the work beside them. Out: what a step takes now,
+//! and the time that is left. Always holds: the first step, which meets cold caches and pages that the system
+//! has yet to hand out, does not count as soon as there is another one; neither does any step that is more
+//! than [`RECENT`] steps ago.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,7 +36,8 @@ impl Rate {
         self.recent.push_back(took);
     }
 
-    /// Work beside the steps, such as measuring and saving, took so long. It comes at intervals, so all of it is spread over all steps.
+    /// Work beside the steps, such as measuring and saving, took so long. It comes at intervals, so all of it
+    /// is spread over all steps.
     pub(super) fn aside(&mut self, took: Duration) {
         self.aside = self.aside.saturating_add(took);
     }
@@ -49,7 +51,8 @@ impl Rate {
         Some(sum / self.recent.len() as f64)
     }
 
-    /// What so many more steps will take; `None` while at most the first one is known, which tells nothing about others.
+    /// What so many more steps will take; `None` while at most the first one is known, which tells nothing
+    /// about others.
     pub(super) fn left(&self, steps: u64) -> Option<Duration> {
         let seconds = self.seconds().filter(|_| !self.recent.is_empty())?;
         let aside = self.aside.as_secs_f64() / self.made as f64;

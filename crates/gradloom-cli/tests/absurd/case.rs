@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A command must have ended by then; on a machine that is busy with other things, by the time that it has computed for as long.
+/// A command must have ended by then; on a machine that is busy with other things, by the time that it has
+/// computed for as long.
 const LONGEST: Duration = Duration::from_secs(10);
 /// And this is the end of waiting for a command that does not compute.
 const BLOCKED: Duration = Duration::from_secs(60);
@@ -171,7 +172,8 @@ impl Bench {
         let mut command = Command::new(self.path("gradloom"));
         command.arg(&case.command).args(&case.arguments).current_dir(&folder).stdin(Stdio::null());
         command.env("XDG_CACHE_HOME", cache).env_remove("RUST_BACKTRACE").stdout(full(case.full_output));
-        // No drivers of GPUs: they print errors of their own, and those that compute on the CPU take minutes to compile.
+        // No drivers of GPUs: they print errors of their own, and those that compute on the CPU take minutes
+        // to compile.
         command.env("VK_DRIVER_FILES", "/dev/null").env("VK_ICD_FILENAMES", "/dev/null");
         command.env("LIBGL_DRIVERS_PATH", "/dev/null").env("XDG_RUNTIME_DIR", &folder);
         command.stderr(if case.full_error { full(true) } else { Stdio::piped() });
@@ -180,7 +182,8 @@ impl Bench {
         }
         let mut child = match command.spawn() {
             Ok(child) => child,
-            // A small stack has no room for long arguments: the system does not start the program, which is not the command's doing.
+            // A small stack has no room for long arguments: the system does not start the program, which is
+            // not the command's doing.
             Err(error) if error.raw_os_error() == Some(libc::E2BIG) => {
                 return Ended {
                     code: Some(0),

@@ -4,10 +4,11 @@ use super::case::Bench;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Memory below which the system cannot even start the program: its code, the libraries and the first stack. A build for debugging has some
-/// 40 MiB of them.
+/// Memory below which the system cannot even start the program: its code, the libraries and the first stack.
+/// A build for debugging has some 40 MiB of them.
 const LEAST_MEMORY: u64 = 64 << 20;
-/// Stack below which the program is ended before its first instruction: the arguments and the environment lie there too.
+/// Stack below which the program is ended before its first instruction: the arguments and the environment lie
+/// there too.
 const LEAST_STACK: u64 = 64 << 10;
 /// Files that the system opens to start the program, and the three standard ones.
 const LEAST_FILES: u64 = 4;
@@ -17,7 +18,8 @@ const LEAST_FILES: u64 = 4;
 pub(crate) struct Limit {
     pub(crate) name: &'static str,
     pub(crate) value: u64,
-    /// The user that the process belongs to. The number of processes is counted for a user, and the first one's is not limited.
+    /// The user that the process belongs to. The number of processes is counted for a user, and the first
+    /// one's is not limited.
     pub(crate) user: Option<u32>,
 }
 
@@ -42,7 +44,8 @@ pub(crate) fn all(bench: &Bench) -> Vec<Limit> {
     limits
 }
 
-/// So many processes and threads in all, the command's first one included; `None` where this user cannot set that up.
+/// So many processes and threads in all, the command's first one included; `None` where this user cannot set
+/// that up.
 pub(crate) fn processes(bench: &Bench, value: u64) -> Option<Limit> {
     // SAFETY: it only tells a number.
     let is_root = unsafe { libc::geteuid() } == 0;

@@ -1,8 +1,8 @@
-//! Absurd values, special files and small limits: whatever is asked of it, the command ends within ten seconds, with exit code 0, 1 or 2, and a
-//! failure is one error message.
+//! Absurd values, special files and small limits: whatever is asked of it, the command ends within ten
+//! seconds, with exit code 0, 1 or 2, and a failure is one error message.
 //!
-//! Commands and options are read from the help texts, so that an option that is added is tried too. `GRADLOOM_ABSURD=N` tries N random
-//! combinations of options and values besides.
+//! Commands and options are read from the help texts, so that an option that is added is tried too.
+//! `GRADLOOM_ABSURD=N` tries N random combinations of options and values besides.
 #![cfg(target_os = "linux")]
 
 mod case;
