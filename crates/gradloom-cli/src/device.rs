@@ -3,6 +3,8 @@
 use crate::failure::{Failure, Result};
 #[cfg(feature = "wgpu")]
 use crate::format::count;
+#[cfg(feature = "wgpu")]
+use crate::output::tell;
 use crate::train::settings::check_threads;
 use gradloom::Device;
 #[cfg(feature = "wgpu")]
@@ -87,7 +89,7 @@ impl DeviceArguments {
                 .help("leave it out (a run that began with it: --tune=false), or use --device wgpu"));
         }
         Ok(match self.threads {
-            Some(threads) => Device::cpu_with_threads(threads)?,
+            Some(threads) => with_all_threads(Device::cpu_with_threads(threads)?, threads)?,
             None => Device::cpu(),
         })
     }
@@ -118,15 +120,27 @@ impl DeviceArguments {
     }
 }
 
+/// The device, if it got all threads that were asked for by number: who does so counts on them.
+fn with_all_threads(device: Device, wanted: usize) -> Result<Device> {
+    let started = device.threads();
+    if started >= wanted {
+        return Ok(device);
+    }
+    let message = format!("--threads {wanted}: the system lets this process start {started} of them");
+    Err(Failure::failed(message).help(format!(
+        "give --threads {started} or fewer, or raise the limit of processes (ulimit -u) or of memory (ulimit -v)"
+    )))
+}
+
 /// Tells on the standard error what measuring came to so far, if anything was to be measured.
 #[cfg(feature = "wgpu")]
 pub(crate) fn report_tuning(device: &Device) {
     let Some(tuning) = device.tuning() else { return };
     for note in &tuning.notes {
-        eprintln!("warning: {note}");
+        tell!("warning: {note}");
     }
     let (measured, read) = (count(tuning.measured, "kernel"), count(tuning.read, "kernel"));
-    eprintln!(
+    tell!(
         "tuned   {measured} measured in {:.1} s, {read} read from {}",
         tuning.took.as_secs_f64(),
         tuning.file.display()

@@ -1,5 +1,6 @@
 //! What goes wrong, as the user reads it.
 
+use crate::output::tell;
 use gradloom_models::checkpoint::CheckpointError;
 use gradloom_models::data::DataError;
 use gradloom_models::generate::SamplingError;
@@ -40,9 +41,9 @@ impl Failure {
 
     /// Prints the message and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("error: {}", self.message.trim_end());
+        tell!("error: {}", self.message.trim_end());
         if let Some(help) = &self.help {
-            eprintln!("  help: {help}");
+            tell!("  help: {help}");
         }
         ExitCode::from(if self.usage { 2 } else { 1 })
     }

@@ -9,6 +9,7 @@ mod devices;
 mod failure;
 mod format;
 mod inspect;
+mod limits;
 mod model;
 mod output;
 mod profile;
@@ -56,6 +57,10 @@ enum Command {
 
 fn main() -> ExitCode {
     bench::started();
+    limits::run(command)
+}
+
+fn command() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),

@@ -11,12 +11,20 @@ macro_rules! say {
     }};
 }
 
+/// Prints a line to the standard error, if it can be written: a message that is lost does not change how the command ends.
+macro_rules! tell {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 /// Prints a line that was asked for, or fails.
 macro_rules! print_line {
     ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
 }
 
-pub(crate) use {print_line, say};
+pub(crate) use {print_line, say, tell};
 
 /// See [`print_line`].
 pub(crate) fn line(text: std::fmt::Arguments<'_>) -> Result<()> {
@@ -36,7 +44,9 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
 
 /// How the user called this program, for command lines to copy: `target/release/gradloom` after `cargo run`.
 pub(crate) fn program() -> String {
-    std::env::args().next().map_or_else(|| "gradloom".to_string(), |name| quoted(&name))
+    // Names need not be Unicode; only the one that is must be copied right.
+    let name = std::env::args_os().next();
+    name.map_or_else(|| "gradloom".to_string(), |name| quoted(&name.to_string_lossy()))
 }
 
 /// A path for a command line: quoted for a shell if need be, and no flag.

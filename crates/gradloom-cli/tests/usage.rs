@@ -54,6 +54,76 @@ fn data_that_cannot_be_used() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn pipes_and_devices_are_no_files() {
+    let workspace = Workspace::new();
+    let pipe = |name: &str| {
+        let _ = fs::remove_file(workspace.path(name));
+        let made = std::process::Command::new("mkfifo").arg(workspace.path(name)).status();
+        assert!(made.expect("mkfifo is there").success());
+    };
+    pipe("pipe");
+    let remedy = "help: put a regular file in its place, or name another one";
+    for (line, code, message) in [
+        ("train --config pipe", 2, "--config pipe: cannot be read: it is a named pipe, not a regular file"),
+        (
+            "train --config /dev/zero",
+            2,
+            "--config /dev/zero: cannot be read: it is a device, not a regular file",
+        ),
+        ("sample pipe", 1, "pipe: cannot be read: it is a named pipe, not a regular file"),
+        ("sample /dev/zero", 1, "/dev/zero: cannot be read: it is a device, not a regular file"),
+        (
+            "inspect tiny --output pipe",
+            1,
+            "--output pipe: cannot be written: it is a named pipe, not a regular file",
+        ),
+    ] {
+        check(&workspace, line, code, &format!("error: {message}\n  {remedy}"));
+    }
+    workspace.succeed("train --config small.toml --data text.txt --steps 1 --out run");
+    for (name, line, message) in [
+        (
+            ".lock",
+            "train --resume run",
+            "run/.lock: cannot be written: it is a named pipe, not a regular file",
+        ),
+        (
+            "state.safetensors",
+            "train --resume run",
+            "run/state.safetensors: cannot be read: it is a named pipe, not a regular file",
+        ),
+        (
+            "state.safetensors",
+            "inspect run",
+            "run/state.safetensors: cannot be read: it is a named pipe, not a regular file",
+        ),
+        (
+            "model.safetensors",
+            "sample run",
+            "run/model.safetensors: cannot be read: it is a named pipe, not a regular file",
+        ),
+    ] {
+        let (whole, aside) = (workspace.path(&format!("run/{name}")), workspace.path("aside"));
+        fs::rename(&whole, &aside).unwrap();
+        pipe(&format!("run/{name}"));
+        check(&workspace, line, 1, &format!("error: {message}\n  {remedy}"));
+        fs::rename(&aside, &whole).unwrap();
+    }
+    let metrics = workspace.read("run/metrics.csv");
+    pipe("run/metrics.csv");
+    let resumed = workspace.succeed("train --resume run --steps 2");
+    let expected = "warning: run/metrics.csv: cannot be read: it is a named pipe, not a regular file; it is now metrics.damaged.csv,";
+    assert!(resumed.stderr.starts_with(expected), "{}", resumed.stderr);
+    assert!(workspace.read("run/metrics.csv").len() < metrics.len());
+    pipe("run/state.safetensors.partial");
+    let failed = workspace.run("train --resume run --steps 3");
+    let expected = "error: run/state.safetensors: cannot be written: its .partial file is a named pipe, not a regular file\n  \
+                    help: remove what has its name with .partial behind it\n";
+    assert_eq!((failed.code, failed.stderr.as_str()), (Some(1), expected));
+}
+
 #[test]
 fn sizes_and_numbers_that_cannot_be_used() {
     let workspace = Workspace::new();
@@ -66,6 +136,15 @@ fn sizes_and_numbers_that_cannot_be_used() {
         (
             "--width 130",
             "--width 130 --heads 4: width 130 is not divisible by 4 heads\n  help: take width 128 or 132, or 2 heads",
+        ),
+        (
+            "--heads 18446744073709551615 --width 8",
+            "--width 8 --heads 18446744073709551615: width 8 is not divisible by 18446744073709551615 heads\n  \
+             help: take 8 heads",
+        ),
+        (
+            "--heads 18446744073709551615 --width 18446744073709551614",
+            "--width 18446744073709551614: the MLP of this configuration is too large\n  help: take a smaller one",
         ),
         ("--layers 0", "--layers 0: layers is 0\n  help: set layers to 1 or more"),
         ("--lr 0", "--lr 0: must be above 0\n  help: try 0.001"),

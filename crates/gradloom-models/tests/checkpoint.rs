@@ -164,3 +164,30 @@ fn what_is_no_safetensors_file_is_told() {
     let missing = Checkpoint::open(&fixture.folder.path().join("none")).unwrap_err();
     assert!(matches!(missing, CheckpointError::Read { .. }));
 }
+
+/// What stands in a header may be any number: the sum of sizes must not overflow, and nothing is read or reserved on its word.
+#[test]
+fn sizes_that_no_file_has_are_refused_at_once() {
+    let fixture = Fixture::new();
+    for bytes in [u64::MAX, u64::MAX - 100, i64::MAX as u64, 1 << 40] {
+        let header = format!(r#"{{"a":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[0,{bytes}]}}}}"#);
+        let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+        fs::write(fixture.path(), file).unwrap();
+        assert!(Checkpoint::open(&fixture.path()).is_err());
+        fs::write(fixture.path(), bytes.to_le_bytes()).unwrap();
+        assert!(Checkpoint::open(&fixture.path()).is_err());
+    }
+    // A terabyte of nothing, which takes no place on the disk.
+    fs::File::create(fixture.path()).unwrap().set_len(1 << 40).unwrap();
+    assert!(Checkpoint::open(&fixture.path()).is_err());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_without_waiting() {
+    let fixture = Fixture::new();
+    assert!(std::process::Command::new("mkfifo").arg(fixture.path()).status().unwrap().success());
+    let error = Checkpoint::open(&fixture.path()).unwrap_err();
+    assert!(error.to_string().ends_with("cannot be read: it is a named pipe, not a regular file"), "{error}");
+    assert_eq!(error.remedy(), "put a regular file in its place, or name another one");
+}

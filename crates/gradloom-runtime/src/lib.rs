@@ -15,6 +15,8 @@ mod null;
 mod outputs;
 mod profile;
 mod program;
+#[doc(hidden)]
+pub mod regular_file;
 mod store;
 mod train;
 #[doc(hidden)]

@@ -2,6 +2,7 @@
 //!
 //! In: names and bytes. Out: the files, whole or not at all. Always holds: another process never reads half of one.
 
+use crate::regular_file;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // Beside the file first. Threads and processes write under names of their own.
     let mut beside = file.as_os_str().to_owned();
     beside.push(format!(".{}.{:?}.tmp", std::process::id(), std::thread::current().id()));
-    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, file));
+    let written = regular_file::write(beside.as_ref(), bytes).and_then(|()| fs::rename(&beside, file));
     if written.is_err() {
         // What is left beside the file is in nobody's way.
         let _ = fs::remove_file(&beside);

@@ -11,6 +11,7 @@ use crate::run::{STATE, Saved};
 use crate::train::options::Options;
 use crate::train::settings::Settings;
 use gradloom::Device;
+use gradloom::runtime::regular_file::{self, Refusal};
 use gradloom_models::gpt2::Preset;
 use std::path::{Path, PathBuf};
 
@@ -87,8 +88,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Format::Html => page::page(&title(&settings), &train.plan().to_json(&train.stages().passes)),
     };
     match &arguments.output {
-        Some(path) => std::fs::write(path, text + "\n")
-            .map_err(|error| Failure::failed(format!("{} cannot be written: {error}", path.display())))?,
+        Some(path) => regular_file::write(path, (text + "\n").as_bytes()).map_err(|error| {
+            let help = "name a file in a folder that is there and that you may write to";
+            Failure::failed(format!("--output {}: cannot be written: {error}", path.display()))
+                .help(Refusal::of(&error).map_or(help, Refusal::remedy))
+        })?,
         None => print_line!("{text}")?,
     }
     if arguments.verify {

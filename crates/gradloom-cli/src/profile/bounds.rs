@@ -5,14 +5,15 @@
 
 use gradloom::Device;
 use gradloom::runtime::cpu::Roofline;
-use gradloom::runtime::user_cache;
+use gradloom::runtime::{regular_file, user_cache};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// Rises when the way of measuring changes.
 const FORMAT: u32 = 1;
+/// Most bytes of the file.
+const LARGEST: u64 = 1 << 20;
 
 /// The file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,7 +43,9 @@ pub(super) fn of(device: &Device, remeasure: bool) -> Roofline {
 }
 
 fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Roofline {
-    let threads = device.threads();
+    // More threads than cores do not make the machine faster; but measuring takes memory and time for each.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = device.threads().min(cores);
     let key = format!("{}, {threads} threads used", device.description());
     let mut cache = file.map(read).unwrap_or_default();
     if let Some(Measured { flops_per_s, bandwidth }) = cache.machines.get(&key).filter(|_| !remeasure) {
@@ -60,7 +63,7 @@ fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Roofline {
 
 /// What the file holds, or nothing if it is of no use.
 fn read(file: &Path) -> Cache {
-    let text = fs::read_to_string(file).unwrap_or_default();
+    let text = regular_file::read_to_string(file, LARGEST).unwrap_or_default();
     let cache: Cache = serde_json::from_str(&text).unwrap_or_default();
     let positive = |rate: f64| rate.is_finite() && rate > 0.0;
     let sound = |measured: &Measured| {
@@ -81,6 +84,7 @@ fn write(file: &Path, cache: &Cache) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn measured() -> Measured {
         Measured { flops_per_s: 1e11, bandwidth: vec![(1 << 20, 5e10), (1 << 28, 1e10)] }

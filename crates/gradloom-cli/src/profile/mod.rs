@@ -10,6 +10,7 @@ use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::{print_line, written};
 use collect::Profile;
+use gradloom::runtime::regular_file::{self, Refusal};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -61,9 +62,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let warm = config.warm.min(steps / 2);
     let profile = Profile::collect(config.name, &mut *workload, (steps, warm), bounds)?;
     if let Some(path) = &arguments.trace {
-        std::fs::write(path, trace::json(&profile)).map_err(|error| {
+        regular_file::write(path, trace::json(&profile).as_bytes()).map_err(|error| {
+            let help = "name a file in a folder that is there and that you may write to";
             Failure::failed(format!("--trace {}: cannot be written: {error}", path.display()))
-                .help("name a file in a folder that is there and that you may write to")
+                .help(Refusal::of(&error).map_or(help, Refusal::remedy))
         })?;
     }
     if arguments.json {

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::quoted;
+use gradloom::runtime::regular_file::{self, Refusal};
 use gradloom_models::checkpoint::replace_file;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const STATE: &str = "state.safetensors";
 /// The weights alone.
 pub(crate) const MODEL: &str = "model.safetensors";
+/// Locked while a process writes to the folder.
+const LOCK: &str = ".lock";
 /// Every file that a run leaves behind.
 const FILES: [&str; 6] = [STATE, MODEL, "config.json", "metrics.csv", "loss.svg", "sample.txt"];
 
@@ -19,20 +22,47 @@ const FILES: [&str; 6] = [STATE, MODEL, "config.json", "metrics.csv", "loss.svg"
 pub(crate) struct RunFolder {
     path: PathBuf,
     _lock: Option<File>,
+    /// Folders that were made for it, the innermost first.
+    made: Vec<PathBuf>,
 }
 
 impl RunFolder {
     /// Makes the folder of a new run: the given one, or `runs/PRESET-N` with the first N that is free.
     pub(crate) fn create(given: Option<&Path>, preset: &str) -> Result<Self> {
         let Some(path) = given else {
-            return Self::lock(numbered(Path::new("runs"), preset)?);
+            let parent = Path::new("runs");
+            let mut made = missing(parent);
+            let path = numbered(parent, preset)?;
+            made.insert(0, path.clone());
+            return Self::locked(path, made);
         };
         Self::check_free(path)?;
-        fs::create_dir_all(path).map_err(|error| unusable(path, &error))?;
-        let folder = Self::lock(path.to_path_buf())?;
+        let made = missing(path);
+        fs::create_dir_all(path).map_err(|error| {
+            remove(&made);
+            unusable(path, &error)
+        })?;
+        let folder = Self::locked(path.to_path_buf(), made)?;
         // Another process may have come first, and be done by now.
         Self::check_free(path)?;
         Ok(folder)
+    }
+
+    /// Locks a folder that is new, or leaves nothing of it.
+    fn locked(path: PathBuf, made: Vec<PathBuf>) -> Result<Self> {
+        match Self::lock(path) {
+            Ok(folder) => Ok(Self { made, ..folder }),
+            Err(failure) => {
+                remove(&made);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Removes what [`create`](Self::create) made, for a run that came to nothing. A folder that has other files stays.
+    pub(crate) fn undo(self) {
+        let _ = fs::remove_file(self.path.join(LOCK));
+        remove(&self.made);
     }
 
     /// Refuses a folder with files that a run would overwrite.
@@ -74,18 +104,21 @@ impl RunFolder {
 
     /// Two processes that write one folder would mix their runs. The system lifts the lock when the process ends, however it ends.
     fn lock(path: PathBuf) -> Result<Self> {
-        let name = path.join(".lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
-        let file = file.map_err(|error| unusable(&path, &error))?;
+        let name = path.join(LOCK);
+        let file = regular_file::open(&name, OpenOptions::new().write(true).create(true).truncate(false));
+        let file = file.map_err(|error| {
+            // Of a pipe or the like, the file must be named; otherwise it is the folder that cannot be written.
+            unusable(if Refusal::of(&error).is_some() { &name } else { &path }, &error)
+        })?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: Some(file) }),
+            Ok(()) => Ok(Self { path, _lock: Some(file), made: Vec::new() }),
             Err(TryLockError::WouldBlock) => Err(Failure::failed(format!(
                 "{}: another gradloom is writing to this folder",
                 path.display()
             ))
             .help("wait for it to end, or choose another folder with --out")),
             // Some network file systems have no locks.
-            Err(TryLockError::Error(_)) => Ok(Self { path, _lock: None }),
+            Err(TryLockError::Error(_)) => Ok(Self { path, _lock: None, made: Vec::new() }),
         }
     }
 
@@ -106,6 +139,19 @@ impl RunFolder {
     }
 }
 
+/// The folders of a path that are not there, the innermost first.
+fn missing(path: &Path) -> Vec<PathBuf> {
+    let is_missing =
+        |part: &&Path| part.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
+    parts.take_while(is_missing).map(Path::to_path_buf).collect()
+}
+
+/// Removes folders that have nothing in them.
+fn remove(folders: &[PathBuf]) {
+    let _ = folders.iter().try_for_each(fs::remove_dir);
+}
+
 /// Makes the first folder PARENT/PRESET-N that is not there yet; of two processes that try at once, one gets the next number.
 fn numbered(parent: &Path, preset: &str) -> Result<PathBuf> {
     fs::create_dir_all(parent).map_err(|error| unusable(parent, &error))?;
@@ -123,6 +169,7 @@ fn numbered(parent: &Path, preset: &str) -> Result<PathBuf> {
 /// A folder or file that cannot be written, with a remedy for the likely reasons.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     let help = match error.kind() {
+        _ if let Some(refusal) = Refusal::of(error) => refusal.remedy(),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "choose a folder that you may write to with --out"
         }

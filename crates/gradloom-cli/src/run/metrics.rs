@@ -4,6 +4,7 @@ use super::chart::{Series, chart};
 use super::folder::{RunFolder, unusable};
 use crate::failure::Result;
 use crate::format::{number, thousands};
+use gradloom::runtime::regular_file;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ pub(crate) struct Row {
     pub(crate) held_out: Option<f32>,
     pub(crate) lr: f64,
 }
+
+/// Most bytes of a file that a run goes on with: some twenty million rows.
+const LARGEST: u64 = 1 << 30;
 
 const HEADER: &str = "step,training_loss,held_out_loss,learning_rate";
 
@@ -64,7 +68,8 @@ impl Metrics {
 
     fn append_to(folder: &RunFolder, rows: Vec<Row>) -> Result<Self> {
         let path = folder.file("metrics.csv");
-        let file = OpenOptions::new().append(true).open(&path).map_err(|error| unusable(&path, &error))?;
+        let file = regular_file::open(&path, OpenOptions::new().append(true))
+            .map_err(|error| unusable(&path, &error))?;
         Ok(Self { rows, path, file })
     }
 
@@ -114,7 +119,7 @@ fn line(row: &Row) -> String {
 
 /// The sound rows of a file, and what is wrong with it.
 fn read(path: &Path) -> (Vec<Row>, Option<String>) {
-    let bytes = match fs::read(path) {
+    let bytes = match regular_file::read(path, LARGEST) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return (Vec::new(), None),
         Err(error) => return (Vec::new(), Some(format!("cannot be read: {error}"))),

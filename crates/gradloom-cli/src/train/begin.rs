@@ -1,12 +1,13 @@
 //! Everything before the first step: settings, data, folder, compiled programs.
 
+use super::interrupt;
 use super::options::Options;
 use super::settings::{DataSource, Settings, Training};
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::format::{bytes, count, thousands};
-use crate::model::{self, Gpt2Train};
-use crate::output::say;
+use crate::model::{self, Evaluator, Gpt2Train};
+use crate::output::{say, tell};
 use crate::run::{Metrics, RunFolder, STATE, Saved, Snapshot};
 use gradloom_models::data::{Bytes, DataError, Split, Text, Tokenizer, load};
 use std::path::Path;
@@ -17,6 +18,7 @@ pub(super) struct Run {
     pub(super) data: Split,
     pub(super) folder: RunFolder,
     pub(super) train: Gpt2Train,
+    pub(super) evaluator: Evaluator,
     pub(super) metrics: Metrics,
     /// Steps that were made before.
     pub(super) steps: u64,
@@ -25,8 +27,8 @@ pub(super) struct Run {
 /// The text that ships with the program.
 const BUILT_IN: &str = include_str!("../../assets/corpus.txt");
 
-/// Begins a new run. The folder comes last, so that a mistake leaves none behind, and is written to at once, so that one that cannot hold the run
-/// is noticed before the first step.
+/// Begins a new run. The folder comes last, when all memory and threads are there, so that a failure leaves none behind, and is written to at
+/// once, so that one that cannot hold the run is noticed before the first step.
 pub(super) fn create(options: &Options) -> Result<Run> {
     let mut settings = Settings::resolve(options)?;
     if let Some(folder) = &options.out {
@@ -35,15 +37,20 @@ pub(super) fn create(options: &Options) -> Result<Run> {
     let (text, data) = read_data(&settings, if options.data.is_some() { "--data" } else { "built-in text" })?;
     settings.data = described(&settings, &text);
     announce(&settings, &text, &data);
-    let train = compiled(&settings)?;
-    let folder = RunFolder::create(options.out.as_deref(), &settings.preset)?;
+    let (train, evaluator) = compiled(&settings, &data)?;
     let beginning = Snapshot::of(&train.store(), 0)?;
-    beginning.write_state(&folder, &settings)?;
+    interrupt::save_first();
+    let folder = RunFolder::create(options.out.as_deref(), &settings.preset)?;
+    if let Err(failure) = beginning.write_state(&folder, &settings) {
+        // Without a state it is no run.
+        folder.undo();
+        return Err(failure);
+    }
     beginning.write_model(&folder, &settings)?;
     folder.write_text("config.json", &settings.to_json())?;
     let metrics = Metrics::create(&folder)?;
     say!("run     {}", folder.path().display());
-    Ok(Run { settings, data, folder, train, metrics, steps: 0 })
+    Ok(Run { settings, data, folder, train, evaluator, metrics, steps: 0 })
 }
 
 /// Goes on with a run. All that decides the result comes from the state file; flags may change what is allowed to change.
@@ -80,9 +87,10 @@ pub(super) fn resume(path: &Path, options: &Options) -> Result<Run> {
     }
     settings.data = found;
     announce(&settings, &text, &data);
-    let mut train = compiled(&settings)?;
+    let (mut train, evaluator) = compiled(&settings, &data)?;
     saved.restore(&train.store())?;
     train.set_attempted_steps(saved.steps);
+    interrupt::save_first();
     if settings != saved.settings {
         // At once, or a crash before the next saving would take the new settings back.
         Snapshot::of(&train.store(), saved.steps)?.write_state(&folder, &settings)?;
@@ -90,10 +98,10 @@ pub(super) fn resume(path: &Path, options: &Options) -> Result<Run> {
     folder.write_text("config.json", &settings.to_json())?;
     let (metrics, warning) = Metrics::resume(&folder, saved.steps)?;
     if let Some(warning) = warning {
-        eprintln!("warning: {warning}");
+        tell!("warning: {warning}");
     }
     say!("run     {}, from step {}", folder.path().display(), thousands(saved.steps));
-    Ok(Run { settings, data, folder, train, metrics, steps: saved.steps })
+    Ok(Run { settings, data, folder, train, evaluator, metrics, steps: saved.steps })
 }
 
 /// Reads and splits the text; `what` names it in a failure.
@@ -143,15 +151,17 @@ fn announce(settings: &Settings, text: &Text, data: &Split) {
     }
 }
 
-fn compiled(settings: &Settings) -> Result<Gpt2Train> {
+/// The programs of a run, with the threads and the memory that they need.
+fn compiled(settings: &Settings, data: &Split) -> Result<(Gpt2Train, Evaluator)> {
     let training = &settings.training;
     let &Training { device, precision, threads, .. } = training;
     let (adapter, tune) = (training.adapter.clone(), training.tune.unwrap_or(false));
     let device = DeviceArguments { device, adapter, precision, tune, threads }.open()?;
     let train = model::compile(settings, &device)?;
+    let evaluator = Evaluator::new(&train, &data.held_out, training.batch)?;
     report_tuning(&device);
     say!("device  {}, {}", device.description(), count(device.threads(), "thread"));
     let (batch, context) = (settings.training.batch, settings.model.context);
     say!("step    {batch} × {context} tokens, {}", bytes(train.plan().totals.peak() as u64));
-    Ok(train)
+    Ok((train, evaluator))
 }

@@ -4,6 +4,7 @@ mod begin;
 mod interrupt;
 pub(crate) mod options;
 mod progress;
+mod rate;
 mod saving;
 pub(crate) mod settings;
 mod steps;
@@ -54,6 +55,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     if let Some(file) = &arguments.config {
         options = options.or(Options::from_file(file)?);
     }
+    interrupt::listen()?;
     let run = match &arguments.resume {
         Some(folder) => begin::resume(folder, &options)?,
         None => begin::create(&options)?,

@@ -3,6 +3,7 @@
 use crate::device::{Precision, Target};
 use crate::failure::{Failure, Result};
 use crate::size::Size;
+use gradloom::runtime::regular_file::{self, Refusal};
 use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -91,12 +92,16 @@ pub(crate) struct Options {
     pub(crate) save_every: Option<u64>,
 }
 
+/// Most bytes of a configuration file.
+const LARGEST: u64 = 1 << 20;
+
 impl Options {
     /// Reads a TOML file whose keys are the flags' names.
     pub(crate) fn from_file(path: &Path) -> Result<Self> {
         let flag = format!("--config {}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::usage(format!("{flag}: cannot be read: {error}")).help("give a TOML file")
+        let text = regular_file::read_to_string(path, LARGEST).map_err(|error| {
+            Failure::usage(format!("{flag}: cannot be read: {error}"))
+                .help(Refusal::of(&error).map_or("give a TOML file", Refusal::remedy))
         })?;
         toml::from_str(&text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);

@@ -1,5 +1,6 @@
 //! How far the run is: a bar on a terminal, plain lines elsewhere.
 
+use super::rate::Rate;
 use crate::format::{duration, thousands};
 use crate::output::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,17 +12,11 @@ pub(super) struct Progress {
     bar: Option<ProgressBar>,
     total: u64,
     tokens_per_step: f64,
-    /// Seconds a step, averaged with more weight on the last ones.
-    seconds: Option<f64>,
+    rate: Rate,
     held_out: Option<f32>,
-    /// Time that was not spent on steps, since the beginning.
-    aside: Duration,
     began: Instant,
     first: u64,
 }
-
-/// Weight of the last step in the average duration: the last fifty or so count.
-const SMOOTHING: f64 = 0.02;
 
 impl Progress {
     pub(super) fn new(total: u64, done: u64, tokens_per_step: usize) -> Self {
@@ -36,9 +31,8 @@ impl Progress {
             bar,
             total,
             tokens_per_step: tokens_per_step as f64,
-            seconds: None,
+            rate: Rate::default(),
             held_out: None,
-            aside: Duration::ZERO,
             began: Instant::now(),
             first: done,
         }
@@ -46,16 +40,14 @@ impl Progress {
 
     /// A step was made.
     pub(super) fn step(&mut self, step: u64, loss: f32, took: Duration) {
-        let took = took.as_secs_f64();
-        self.seconds = Some(self.seconds.map_or(took, |s| s + SMOOTHING * (took - s)));
+        self.rate.step(took);
         if let Some(bar) = &self.bar {
             bar.set_position(step);
             let held_out = self.held_out.map_or_else(|| "-".to_string(), |loss| format!("{loss:.3}"));
             bar.set_message(format!(
-                "{step}/{} loss {loss:.3} held out {held_out} {} {}",
+                "{step}/{} loss {loss:.3} held out {held_out}{}",
                 self.total,
-                self.speed(),
-                self.left(step)
+                self.pace(step, " ")
             ));
         }
     }
@@ -66,9 +58,7 @@ impl Progress {
         let loss = loss.map_or_else(|| "   -  ".to_string(), |loss| format!("{loss:.4}"));
         let width = self.total.to_string().len();
         let mut line = format!("step {step:>width$}/{}  loss {loss}  held out {held_out:.4}", self.total);
-        if self.seconds.is_some() {
-            line.push_str(&format!("  {}  {}", self.speed(), self.left(step)));
-        }
+        line.push_str(&self.pace(step, "  "));
         self.say(&line);
     }
 
@@ -82,7 +72,7 @@ impl Progress {
 
     /// Work beside the steps, such as measuring, took this long.
     pub(super) fn aside(&mut self, took: Duration) {
-        self.aside += took;
+        self.rate.aside(took);
     }
 
     /// Removes the bar and says how long it took.
@@ -96,15 +86,14 @@ impl Progress {
         }
     }
 
-    fn speed(&self) -> String {
-        let tokens = self.seconds.map_or(0.0, |s| self.tokens_per_step / s.max(1e-9));
-        format!("{} tokens/s", thousands(tokens as u64))
+    /// Speed and time left, each after a gap; nothing while only the first step is known.
+    fn pace(&self, step: u64, gap: &str) -> String {
+        let Some(left) = self.rate.left(self.total - step) else { return String::new() };
+        format!("{gap}{}{gap}{} left", self.speed(), duration(left))
     }
 
-    fn left(&self, step: u64) -> String {
-        let made = (step - self.first).max(1) as f64;
-        let aside = self.aside.as_secs_f64() / made;
-        let seconds = (self.total - step) as f64 * (self.seconds.unwrap_or(0.0) + aside);
-        format!("{} left", duration(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
+    fn speed(&self) -> String {
+        let tokens = self.rate.seconds().map_or(0.0, |s| self.tokens_per_step / s.max(1e-9));
+        format!("{} tokens/s", thousands(tokens as u64))
     }
 }

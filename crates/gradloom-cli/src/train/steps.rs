@@ -6,7 +6,7 @@ use super::progress::Progress;
 use super::saving::{Saving, resume_line};
 use crate::failure::Result;
 use crate::format::thousands;
-use crate::model::{self, Evaluator, Writer};
+use crate::model::{self, Writer};
 use crate::output::{printable, program, quoted, say};
 use crate::run::Row;
 use gradloom::ErrorKind;
@@ -17,12 +17,9 @@ use std::time::Instant;
 
 /// Makes the steps that are left, then writes what the run leaves behind.
 pub(super) fn train(mut run: Run) -> Result<()> {
-    interrupt::listen()?;
     let training = &run.settings.training;
     let (steps, tokens) = (training.steps, training.batch * run.settings.model.context);
-    let evaluator = Evaluator::new(&run.train, &run.data.held_out, training.batch)?;
     let mut course = Course {
-        evaluator,
         progress: Progress::new(steps, run.steps, tokens),
         saving: Saving::after(run.steps),
         proven: run.steps,
@@ -40,7 +37,6 @@ pub(super) fn train(mut run: Run) -> Result<()> {
 
 /// What goes along with the steps.
 struct Course {
-    evaluator: Evaluator,
     progress: Progress,
     saving: Saving,
     /// The last step after which the held-out loss was found finite.
@@ -105,7 +101,7 @@ impl Course {
     }
 
     /// Saves the state after which no step follows: the held-out loss proves it instead.
-    fn save_last(&mut self, run: &Run) -> Result<()> {
+    fn save_last(&mut self, run: &mut Run) -> Result<()> {
         if self.proven != run.steps {
             self.held_out(run)?;
         }
@@ -114,8 +110,8 @@ impl Course {
     }
 
     /// The held-out loss of the weights as they are, which is finite.
-    fn held_out(&mut self, run: &Run) -> Result<f32> {
-        let loss = self.evaluator.loss()?;
+    fn held_out(&mut self, run: &mut Run) -> Result<f32> {
+        let loss = run.evaluator.loss()?;
         if !loss.is_finite() {
             return Err(self.saving.diverged(run, run.steps, "the held-out loss"));
         }

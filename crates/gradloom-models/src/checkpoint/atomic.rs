@@ -1,5 +1,6 @@
 //! Files that appear whole or not at all.
 
+use gradloom_runtime::regular_file::{self, Refusal};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -14,7 +15,10 @@ use std::path::{Path, PathBuf};
 /// The system's; the old file is then untouched, and the partial one removed.
 pub fn replace_file(path: &Path, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let partial = partial_path(path);
-    let written = write_synced(&partial, contents).and_then(|()| fs::rename(&partial, path));
+    // What is there under this name and is no file, is not ours to remove.
+    let file = regular_file::open(&partial, OpenOptions::new().write(true).create(true).truncate(true))
+        .map_err(|error| Refusal::of(&error).map_or(error, |refusal| refusal.beside().into()))?;
+    let written = write_synced(file, contents).and_then(|()| fs::rename(&partial, path));
     if let Err(error) = written {
         let _ = fs::remove_file(&partial);
         return Err(error);
@@ -28,8 +32,7 @@ fn partial_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn write_synced(path: &Path, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+fn write_synced(file: File, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut writer = BufWriter::with_capacity(1 << 20, file);
     contents(&mut writer)?;
     let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;

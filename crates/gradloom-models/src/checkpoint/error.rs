@@ -1,5 +1,6 @@
 //! What can be wrong with a checkpoint file.
 
+use gradloom_runtime::regular_file::Refusal;
 use std::io;
 use std::path::PathBuf;
 
@@ -74,8 +75,16 @@ impl CheckpointError {
     /// What to do about it.
     pub fn remedy(&self) -> &'static str {
         match self {
+            CheckpointError::Read { source, .. } | CheckpointError::Write { source, .. }
+                if let Some(refusal) = Refusal::of(source) =>
+            {
+                refusal.remedy()
+            }
             CheckpointError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 "check the path: a run's folder has model.safetensors and state.safetensors once training began"
+            }
+            CheckpointError::Read { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
+                "the file is larger than the memory that there is: use a smaller model, or raise the limit"
             }
             CheckpointError::Read { .. } => "check the permissions and the disk",
             CheckpointError::Write { source, .. } => match source.kind() {

@@ -4,9 +4,10 @@ use super::checksum::Checksum;
 use super::error::Differences;
 use super::{CheckpointError, Entries, Envelope, METADATA_KEY, safetensors_dtype};
 use gradloom_core::ir::Type;
+use gradloom_runtime::regular_file;
 use safetensors::tensor::{Metadata, SafeTensorError, SafeTensors, TensorInfo};
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A safetensors file in memory, found sound.
@@ -27,13 +28,10 @@ impl Checkpoint {
     /// # Errors
     /// When the file cannot be read, is no safetensors file, or is damaged.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
-        let file =
-            fs::read(path).map_err(|source| CheckpointError::Read { path: path.to_path_buf(), source })?;
-        let (header, metadata) =
-            SafeTensors::read_metadata(&file).map_err(|error| structural_error(path, file.len(), &error))?;
+        let (file, header, metadata) = contents(path)?;
         let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, info.clone())).collect();
         let mut checkpoint =
-            Self { path: path.to_path_buf(), data: 8 + header, file, tensors, entries: None };
+            Self { path: path.to_path_buf(), data: 8 + header as usize, file, tensors, entries: None };
         checkpoint.entries = checkpoint.verified_entries(&metadata)?;
         Ok(checkpoint)
     }
@@ -143,7 +141,43 @@ impl Checkpoint {
 /// A tensor's name, type and bytes.
 type TensorOf<'a> = (&'a str, &'a Type, &'a [u8]);
 
-fn structural_error(path: &Path, bytes: usize, error: &SafeTensorError) -> CheckpointError {
+/// The largest header that the safetensors format allows.
+const LARGEST_HEADER: u64 = 100_000_000;
+
+/// The bytes of a file, and its header. Of a file that has another size than its header says, however large, the header alone is read.
+fn contents(path: &Path) -> Result<(Vec<u8>, u64, Metadata), CheckpointError> {
+    let unreadable = |source| CheckpointError::Read { path: path.to_path_buf(), source };
+    let file = regular_file::open_to_read(path).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?.len();
+    let mut bytes = Vec::new();
+    (&file).take(8).read_to_end(&mut bytes).map_err(unreadable)?;
+    let header = bytes.as_slice().try_into().map_or(u64::MAX, u64::from_le_bytes);
+    if header <= LARGEST_HEADER {
+        (&file).take(header).read_to_end(&mut bytes).map_err(unreadable)?;
+    }
+    // The format's own reader says what is wrong with a header; it would also add up sizes that overflow.
+    let malformed = |bytes: &[u8]| {
+        let error = SafeTensors::read_metadata(bytes).err();
+        structural_error(path, size, &error.unwrap_or(SafeTensorError::InvalidHeaderLength))
+    };
+    if (bytes.len() as u64).checked_sub(8) != Some(header) {
+        return Err(malformed(&bytes));
+    }
+    let Ok(metadata) = serde_json::from_slice::<Metadata>(&bytes[8..]) else {
+        return Err(malformed(&bytes));
+    };
+    if (metadata.data_len() as u64).checked_add(8 + header) != Some(size) {
+        return Err(structural_error(path, size, &SafeTensorError::MetadataIncompleteBuffer));
+    }
+    regular_file::read_rest(&file, &mut bytes, size).map_err(unreadable)?;
+    if bytes.len() as u64 != size {
+        // It was cut short meanwhile.
+        return Err(structural_error(path, bytes.len() as u64, &SafeTensorError::MetadataIncompleteBuffer));
+    }
+    Ok((bytes, header, metadata))
+}
+
+fn structural_error(path: &Path, bytes: u64, error: &SafeTensorError) -> CheckpointError {
     let path = path.to_path_buf();
     match error {
         SafeTensorError::MetadataIncompleteBuffer => CheckpointError::Truncated {

@@ -1,5 +1,6 @@
 //! What can be wrong with training data.
 
+use gradloom_runtime::regular_file::Refusal;
 use std::path::PathBuf;
 
 /// Why there is nothing to train on.
@@ -83,7 +84,9 @@ impl DataError {
                     .to_string()
             }
             DataError::Pattern { .. } => "* ? [a-z] and ** (a whole folder name) are understood".to_string(),
-            DataError::Unreadable { .. } => "check the permissions".to_string(),
+            DataError::Unreadable { source, .. } => {
+                Refusal::of(source).map_or("check the permissions", Refusal::remedy).to_string()
+            }
             DataError::NoFile { .. } => "write the text to a file first".to_string(),
             DataError::Empty { .. } => "give a file with text in it".to_string(),
             DataError::Binary { .. } => {

@@ -2,9 +2,11 @@
 
 use super::text::binary_evidence;
 use super::{DataError, Skipped, Text};
+use gradloom_runtime::regular_file;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Reads every text file that the paths lead to: files, folders (all their files, hidden ones aside) and patterns such as `src/**/*.rs`.
@@ -65,7 +67,7 @@ impl Reader {
         if !self.seen.insert(path.canonicalize().map_err(unreadable)?) {
             return Ok(());
         }
-        let bytes = fs::read(path).map_err(unreadable)?;
+        let bytes = contents(path).map_err(unreadable)?;
         let problem = match binary_evidence(&bytes) {
             _ if bytes.is_empty() => Some(DataError::Empty { path: path.to_path_buf() }),
             Some(evidence) => Some(DataError::Binary { path: path.to_path_buf(), evidence }),
@@ -89,6 +91,22 @@ impl Reader {
     fn skip(&mut self, path: &Path, reason: String) {
         self.text.skipped.push(Skipped { path: path.to_path_buf(), reason });
     }
+}
+
+/// Most bytes of a file: tokens take four times as much memory.
+const LARGEST: u64 = 64 << 30;
+/// Bytes that tell most binary files from text.
+const BEGINNING: u64 = 1 << 16;
+
+/// The bytes of a file. Of one that turns out to be no text, the beginning is enough: it may be a disk image.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    let file = regular_file::open_to_read(path)?;
+    let mut bytes = Vec::new();
+    (&file).take(BEGINNING).read_to_end(&mut bytes)?;
+    if !bytes.contains(&0) {
+        regular_file::read_rest(&file, &mut bytes, LARGEST)?;
+    }
+    Ok(bytes)
 }
 
 fn is_hidden(name: &OsStr) -> bool {

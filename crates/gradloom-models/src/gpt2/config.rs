@@ -25,6 +25,14 @@ pub struct Gpt2Config {
 /// Most blocks of a model; the deepest published transformers have a thousand (Wang et al., 2022).
 pub const MOST_LAYERS: usize = 4096;
 
+/// Numbers of heads that are tried to find one that suits a width: more than the largest width that there can be.
+const SEARCHED: usize = 1 << 16;
+
+/// Whether a tensor has no more elements than 32-bit positions can count.
+fn countable(rows: usize, columns: usize) -> bool {
+    rows.checked_mul(columns).is_some_and(|n| n <= i32::MAX as usize)
+}
+
 /// Sizes that make no model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
@@ -70,11 +78,25 @@ impl ConfigError {
         match self {
             ConfigError::Zero { field } => format!("set {field} to 1 or more"),
             ConfigError::HeadsDoNotDivideWidth { width, heads } => {
-                let divisor = (1..=*heads).rev().find(|d| width % d == 0).unwrap_or(1);
+                // The heads may be any number, of which only those up to the width can divide it.
+                let divisor = (1..=*heads.min(width)).rev().take(SEARCHED).find(|d| width % d == 0);
+                let divisor =
+                    divisor.map(|divisor| format!("{divisor} head{}", if divisor == 1 { "" } else { "s" }));
                 let below = width / heads * heads;
-                let widths = if below == 0 { vec![*heads] } else { vec![below, below + heads] };
-                let widths: Vec<String> = widths.iter().map(usize::to_string).collect();
-                format!("take width {}, or {divisor} heads", widths.join(" or "))
+                let widths: Vec<String> = [Some(below).filter(|width| *width > 0), below.checked_add(*heads)]
+                    .into_iter()
+                    .flatten()
+                    .filter(|width| countable(*width, width.saturating_mul(4)))
+                    .map(|width| width.to_string())
+                    .collect();
+                let widths = Some(widths.join(" or ")).filter(|widths| !widths.is_empty());
+                let widths = widths.map(|widths| format!("width {widths}"));
+                let known: Vec<String> = [widths, divisor].into_iter().flatten().collect();
+                if known.is_empty() {
+                    "take fewer heads".into()
+                } else {
+                    format!("take {}", known.join(", or "))
+                }
             }
             ConfigError::Dropout { .. } => "take a probability such as 0.1, or 0 for none".to_string(),
             ConfigError::TooLarge { sizes, .. } => {
@@ -89,7 +111,7 @@ impl ConfigError {
 impl Gpt2Config {
     /// Length of the vectors between the two products of an MLP.
     pub fn mlp_width(&self) -> usize {
-        4 * self.width
+        self.width.saturating_mul(4)
     }
 
     /// Number of trainable numbers; the output embedding is the input embedding and counts once.
@@ -103,7 +125,7 @@ impl Gpt2Config {
         let square = self.width.checked_mul(self.width)?;
         let block = square.checked_mul(12)?.checked_add(self.width.checked_mul(13)?)?;
         let embeddings = self.vocabulary.checked_add(self.context)?.checked_mul(self.width)?;
-        block.checked_mul(self.layers)?.checked_add(embeddings)?.checked_add(2 * self.width)
+        block.checked_mul(self.layers)?.checked_add(embeddings)?.checked_add(self.width.checked_mul(2)?)
     }
 
     /// Whether there is a model of these sizes.
@@ -121,6 +143,15 @@ impl Gpt2Config {
         if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
             return Err(ConfigError::Zero { field });
         }
+        let width = ("width", self.width);
+        let too_large = |what, sizes: &[(&'static str, usize)]| {
+            Err(ConfigError::TooLarge { what, sizes: sizes.to_vec() })
+        };
+        // The width alone comes first: where it is the culprit, nothing else is named, and whatever is said about heads is said of a width
+        // that there can be.
+        if !countable(self.mlp_width(), self.width) {
+            return too_large("the MLP", &[width]);
+        }
         if !self.width.is_multiple_of(self.heads) {
             return Err(ConfigError::HeadsDoNotDivideWidth { width: self.width, heads: self.heads });
         }
@@ -130,20 +161,11 @@ impl Gpt2Config {
         if self.layers > MOST_LAYERS {
             return Err(ConfigError::TooDeep { layers: self.layers });
         }
-        let width = ("width", self.width);
-        let too_large = |what, sizes: &[(&'static str, usize)]| {
-            Err(ConfigError::TooLarge { what, sizes: sizes.to_vec() })
-        };
-        let countable = |rows: usize| rows.checked_mul(self.width).is_some_and(|n| n <= i32::MAX as usize);
-        // The width alone comes first: where it is the culprit, nothing else is named.
-        if !self.width.checked_mul(4).is_some_and(countable) {
-            return too_large("the MLP", &[width]);
-        }
         for (what, field, rows) in [
             ("the token embedding", "vocabulary", self.vocabulary),
             ("the position embedding", "context", self.context),
         ] {
-            if !countable(rows) {
+            if !countable(rows, self.width) {
                 return too_large(what, &[(field, rows), width]);
             }
         }
@@ -187,6 +209,23 @@ mod tests {
         assert_eq!(error.remedy(), "take width 128 or 132, or 2 heads");
         let error = Gpt2Config { width: 3, heads: 4, ..config() }.validate().unwrap_err();
         assert_eq!(error.remedy(), "take width 4, or 3 heads");
+    }
+
+    #[test]
+    fn a_remedy_is_found_at_once_for_any_sizes() {
+        let remedy = |width, heads| ConfigError::HeadsDoNotDivideWidth { width, heads }.remedy();
+        assert_eq!(remedy(8, usize::MAX), "take 8 heads");
+        assert_eq!(remedy(8, usize::MAX - 1), "take 8 heads");
+        assert_eq!(remedy(23_167, 23_166), "take width 23166, or 1 head");
+        assert_eq!(remedy(usize::MAX, usize::MAX - 1), "take fewer heads");
+        // 2^61 - 1 is a prime number, which a search would have to go through to the end.
+        assert_eq!(remedy((1 << 61) - 1, 1 << 60), "take fewer heads");
+        for heads in [7, 1 << 31, 1 << 63, usize::MAX] {
+            let error = Gpt2Config { width: 8, heads, ..config() }.validate().unwrap_err();
+            assert_eq!(error, ConfigError::HeadsDoNotDivideWidth { width: 8, heads });
+            let error = Gpt2Config { width: usize::MAX - 1, heads, ..config() }.validate().unwrap_err();
+            assert_eq!(error.remedy(), "take a smaller width");
+        }
     }
 
     #[test]

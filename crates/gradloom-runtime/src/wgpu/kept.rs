@@ -55,11 +55,7 @@ impl KeptPipelines {
 
 /// The driver's bytes in a file, if it is whole.
 fn read(file: &Path) -> Option<Vec<u8>> {
-    let size = std::fs::metadata(file).ok()?.len();
-    if size > LARGEST {
-        return None;
-    }
-    let mut bytes = std::fs::read(file).ok()?;
+    let mut bytes = crate::regular_file::read(file, LARGEST + HEADER as u64).ok()?;
     let header = bytes.get(..HEADER)?;
     let sum = u64::from_le_bytes(header[8..].try_into().ok()?);
     if header[..8] != MAGIC || checksum(&bytes[HEADER..]) != sum {

@@ -78,28 +78,30 @@ impl Pipelines {
         let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
         let new = Mutex::new(&mut known);
         std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    while let Some(&i) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-                    {
-                        let (operands, dispatch) = shaders[i];
-                        match self.make(gpu, operands, dispatch) {
-                            Ok(pipeline) => {
-                                let mut new = new.lock().unwrap_or_else(PoisonError::into_inner);
-                                new.insert(&dispatch.source, Arc::new(pipeline));
+            let make = || {
+                while let Some(&i) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                    let (operands, dispatch) = shaders[i];
+                    match self.make(gpu, operands, dispatch) {
+                        Ok(pipeline) => {
+                            let mut new = new.lock().unwrap_or_else(PoisonError::into_inner);
+                            new.insert(&dispatch.source, Arc::new(pipeline));
+                        }
+                        Err(error) => {
+                            // Of several, the first one is told, whoever found it.
+                            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                            if failed.as_ref().is_none_or(|(first, _)| i < *first) {
+                                *failed = Some((i, error));
                             }
-                            Err(error) => {
-                                // Of several, the first one is told, whoever found it.
-                                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                                if failed.as_ref().is_none_or(|(first, _)| i < *first) {
-                                    *failed = Some((i, error));
-                                }
-                                return;
-                            }
+                            return;
                         }
                     }
-                });
+                }
+            };
+            for _ in 1..threads {
+                // Where the system starts no more threads, fewer do it: this one at least.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, make);
             }
+            make();
         });
         if let Some((i, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(origin(i, error));

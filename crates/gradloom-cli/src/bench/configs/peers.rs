@@ -4,10 +4,13 @@
 use crate::failure::{Failure, Result};
 use gradloom::Store;
 use gradloom::ir::{DType, Type};
+use gradloom::runtime::regular_file::{self, Refusal};
 use gradloom_models::gpt2::Gpt2Config;
 use serde::Deserialize;
-use std::fs;
 use std::path::Path;
+
+/// Most bytes of a file: the weights of the largest configuration have half of them.
+const LARGEST: u64 = 1 << 30;
 
 /// What a configuration expects of its data.
 pub(super) struct Shape {
@@ -41,9 +44,10 @@ pub(super) struct Given {
 pub(super) fn load(folder: &Path, name: &str, shape: &Shape) -> Result<Given> {
     let read = |suffix: &str| {
         let path = folder.join(format!("{name}.{suffix}"));
-        fs::read(&path).map_err(|error| {
+        regular_file::read(&path, LARGEST).map_err(|error| {
+            let help = "make the files first, or leave it out for random weights";
             Failure::usage(format!("--data-dir: {} cannot be read: {error}", path.display()))
-                .help("make the files first, or leave it out for random weights")
+                .help(Refusal::of(&error).map_or(help, Refusal::remedy))
         })
     };
     let wrong = |suffix: &str, what: String| {
@@ -146,6 +150,7 @@ fn our_name(theirs: &str) -> Option<String> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use std::fs;
 
     fn config() -> Gpt2Config {
         Gpt2Config { vocabulary: 3, context: 2, width: 4, heads: 2, layers: 1, dropout: 0.0 }

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Rises when kernels change so that what was measured says nothing any more.
 const FORMAT: u32 = 2;
+/// Most bytes of a file: a line has some hundred, and a program some hundred different products.
+const LARGEST: u64 = 64 << 20;
 
 /// A device's file.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl Record {
     pub(super) fn read(&self) -> Result<Vec<(Problem, Choice)>, String> {
         let ignored =
             |why: &str| format!("{} was ignored: {why}; its kernels are measured again", self.path.display());
-        let text = match std::fs::read_to_string(&self.path) {
+        let text = match crate::regular_file::read_to_string(&self.path, LARGEST) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(ignored(&error.to_string())),

@@ -1,0 +1,85 @@
+//! Small limits of a process.
+
+use super::case::Bench;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Memory below which the system cannot even start the program: its code, the libraries and the first stack.
+/// A build for debugging has some 40 MiB of them.
+const LEAST_MEMORY: u64 = 64 << 20;
+/// Stack below which the program is ended before its first instruction: the arguments and the environment lie
+/// there too.
+const LEAST_STACK: u64 = 64 << 10;
+/// Files that the system opens to start the program, and the three standard ones.
+const LEAST_FILES: u64 = 4;
+
+/// A limit of the system's.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    pub(crate) name: &'static str,
+    pub(crate) value: u64,
+    /// The user that the process belongs to. The number of processes is counted for a user, and the first
+    /// one's is not limited.
+    pub(crate) user: Option<u32>,
+}
+
+/// A user of whom there are no processes.
+const OTHER_USER: u32 = 54_321;
+
+/// The limits that a command is tried under.
+pub(crate) fn all(bench: &Bench) -> Vec<Limit> {
+    let mib = |n: u64| n << 20;
+    let memory = [LEAST_MEMORY, mib(80), mib(100), mib(130), mib(200), mib(400), mib(1000)];
+    let files = [LEAST_FILES, 5, 6, 8, 12];
+    let stack = [LEAST_STACK, 128 << 10, 256 << 10, mib(1)];
+    let sizes = [0, 1, 1000, 20_000];
+    let mut limits = Vec::new();
+    let mut add =
+        |name, values: &[u64]| limits.extend(values.iter().map(|&value| Limit { name, value, user: None }));
+    add("memory", &memory);
+    add("files", &files);
+    add("stack", &stack);
+    add("size", &sizes);
+    limits.extend([1, 2, 3, 6].into_iter().filter_map(|n| processes(bench, n)));
+    limits
+}
+
+/// So many processes and threads in all, the command's first one included; `None` where this user cannot set
+/// that up.
+pub(crate) fn processes(bench: &Bench, value: u64) -> Option<Limit> {
+    // SAFETY: it only tells a number.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    // Another user's processes are not known, so that only 1 is sure to be too few.
+    let limit = Limit { name: "processes", value, user: is_root.then_some(OTHER_USER) };
+    let possible = if is_root { bench.can_become(OTHER_USER) } else { value == 1 };
+    possible.then_some(limit)
+}
+
+impl Limit {
+    /// Sets the limit for a process that is yet to be started.
+    pub(crate) fn apply(&self, command: &mut Command) {
+        let resource = match self.name {
+            "memory" => libc::RLIMIT_AS,
+            "files" => libc::RLIMIT_NOFILE,
+            "stack" => libc::RLIMIT_STACK,
+            "size" => libc::RLIMIT_FSIZE,
+            _ => libc::RLIMIT_NPROC,
+        };
+        let limit = libc::rlimit { rlim_cur: self.value, rlim_max: self.value };
+        let user = self.user;
+        // SAFETY: between `fork` and `exec` only calls of the system are made.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::setrlimit(resource, &raw const limit) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                match user {
+                    Some(user) if libc::setgid(user) != 0 || libc::setuid(user) != 0 => {
+                        Err(std::io::Error::last_os_error())
+                    }
+                    _ => Ok(()),
+                }
+            });
+        }
+    }
+}

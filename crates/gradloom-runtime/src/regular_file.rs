@@ -1,0 +1,234 @@
+//! Regular files, opened so that nothing waits and read up to a limit.
+//!
+//! In: a path. Out: a handle, or the bytes, or an error that says what the path leads to instead. Always
+//! holds: no call waits for another process, as opening a named pipe does; no more is read than the limit, as
+//! a device may never end; what was checked is the handle, so a file that is exchanged in between is noticed.
+
+use std::error::Error;
+use std::fmt;
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// Why a file was refused, inside of the [`io::Error`] of this module's functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The path leads to something else.
+    NotRegular(&'static str),
+    /// The file with `.partial` behind its name, through which it is replaced, is something else.
+    PartialNotRegular(&'static str),
+    /// The file has more bytes than this.
+    TooLarge(u64),
+}
+
+impl Refusal {
+    /// The refusal in an error, if it is one.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+
+    /// The refusal of a file's partial file, as one of the file.
+    pub fn beside(self) -> Self {
+        match self {
+            Self::NotRegular(what) => Self::PartialNotRegular(what),
+            other => other,
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::NotRegular(_) => "put a regular file in its place, or name another one",
+            Self::PartialNotRegular(_) => "remove what has its name with .partial behind it",
+            Self::TooLarge(_) => "check that this is the file you meant",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRegular(what) => write!(f, "it is {what}, not a regular file"),
+            Self::PartialNotRegular(what) => write!(f, "its .partial file is {what}, not a regular file"),
+            Self::TooLarge(limit) => write!(f, "it has more than {limit} bytes"),
+        }
+    }
+}
+
+impl Error for Refusal {}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal {
+            Refusal::NotRegular("a directory") => ErrorKind::IsADirectory,
+            Refusal::NotRegular(_) | Refusal::PartialNotRegular(_) => ErrorKind::InvalidInput,
+            Refusal::TooLarge(_) => ErrorKind::FileTooLarge,
+        };
+        io::Error::new(kind, refusal)
+    }
+}
+
+/// Opens a regular file, as the options say.
+///
+/// # Errors
+/// The system's, or a [`Refusal`] where the path leads to a pipe, a device, a socket or a directory.
+pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // Before it is opened, as opening a device may already do something. A file that is yet to be made is not
+    // there.
+    match fs::metadata(path) {
+        Ok(found) => check(found.file_type())?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    // What takes the file's place between the two looks must not make `open` wait. Regular files do not care.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    check(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// Opens a regular file to read it.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true))
+}
+
+/// Replaces what is in a regular file, which is made if it is not there.
+///
+/// # Errors
+/// As [`open`], and those of writing.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = open(path, OpenOptions::new().write(true).create(true).truncate(true))?;
+    io::Write::write_all(&mut file, bytes)
+}
+
+/// The bytes of a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`open`], a [`Refusal`] of a larger file, and [`ErrorKind::OutOfMemory`].
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    read_rest(&open_to_read(path)?, &mut bytes, limit)?;
+    Ok(bytes)
+}
+
+/// The text of a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`read`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read(path, limit)?)
+        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
+}
+
+/// Appends what is left of an open file; the bytes are `limit` at most then.
+///
+/// # Errors
+/// A [`Refusal`] of a larger file, [`ErrorKind::OutOfMemory`], and those of reading.
+pub fn read_rest(file: &File, bytes: &mut Vec<u8>, limit: u64) -> io::Result<()> {
+    let known = bytes.len() as u64;
+    let size = file.metadata()?.len();
+    if size > limit {
+        return Err(Refusal::TooLarge(limit).into());
+    }
+    let left = usize::try_from(size.saturating_sub(known)).map_err(|_| ErrorKind::OutOfMemory)?;
+    bytes.try_reserve_exact(left).map_err(|_| ErrorKind::OutOfMemory)?;
+    // Files of the system (`/proc`) say that they have no bytes, and others may grow: one byte more than
+    // allowed shows it.
+    file.take((limit - known.min(limit)).saturating_add(1)).read_to_end(bytes)?;
+    if bytes.len() as u64 > limit { Err(Refusal::TooLarge(limit).into()) } else { Ok(()) }
+}
+
+fn check(found: FileType) -> io::Result<()> {
+    if found.is_file() { Ok(()) } else { Err(Refusal::NotRegular(name(found)).into()) }
+}
+
+#[cfg(unix)]
+fn name(found: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    match found {
+        _ if found.is_dir() => "a directory",
+        _ if found.is_fifo() => "a named pipe",
+        _ if found.is_socket() => "a socket",
+        _ if found.is_char_device() || found.is_block_device() => "a device",
+        _ => "something else",
+    }
+}
+
+#[cfg(not(unix))]
+fn name(found: FileType) -> &'static str {
+    if found.is_dir() { "a directory" } else { "a device or a pipe" }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn refusal<T: fmt::Debug>(result: io::Result<T>) -> Refusal {
+        Refusal::of(&result.unwrap_err()).expect("a refusal")
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let link = folder.path().join("link");
+        symlink(&pipe, &link).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        for (path, what) in [
+            (pipe.as_path(), "a named pipe"),
+            (&link, "a named pipe"),
+            (&folder.path().join("socket"), "a socket"),
+            (Path::new("/dev/zero"), "a device"),
+            (folder.path(), "a directory"),
+        ] {
+            assert_eq!(refusal(read(path, 9)), Refusal::NotRegular(what), "{}", path.display());
+            assert_eq!(refusal(write(path, b"x")), Refusal::NotRegular(what), "{}", path.display());
+        }
+        let error = read(&pipe, 9).unwrap_err();
+        assert_eq!(error.to_string(), "it is a named pipe, not a regular file");
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_the_systems_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let (nowhere, circle) = (folder.path().join("nowhere"), folder.path().join("circle"));
+        symlink(folder.path().join("missing"), &nowhere).unwrap();
+        symlink(&circle, &circle).unwrap();
+        assert_eq!(read(&nowhere, 9).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(Refusal::of(&read(&circle, 9).unwrap_err()).is_none());
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write(&path, b"a longer text").unwrap();
+        write(&path, b"text").unwrap();
+        assert_eq!(
+            (read(&path, 4).unwrap(), read_to_string(&path, u64::MAX).unwrap()),
+            (b"text".to_vec(), "text".into())
+        );
+        assert_eq!(refusal(read(&path, 3)), Refusal::TooLarge(3));
+        let mut bytes = Vec::new();
+        let file = open_to_read(&path).unwrap();
+        (&file).take(2).read_to_end(&mut bytes).unwrap();
+        read_rest(&file, &mut bytes, 4).unwrap();
+        assert_eq!(bytes, b"text");
+        // A sparse file of a terabyte: its size alone is enough.
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(refusal(read(&path, 1 << 30)), Refusal::TooLarge(1 << 30));
+        // The system's files have a size of 0 and bytes all the same.
+        #[cfg(target_os = "linux")]
+        {
+            let status = Path::new("/proc/self/status");
+            assert!(!read(status, 1 << 20).unwrap().is_empty());
+            assert_eq!(refusal(read(status, 10)), Refusal::TooLarge(10));
+        }
+    }
+}
