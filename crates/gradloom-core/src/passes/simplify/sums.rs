@@ -15,9 +15,7 @@ pub(super) fn add_of_pads(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: Valu
     if op != BinaryOp::Add {
         return None;
     }
-    let mut summands = Vec::new();
-    collect_summands(b, x, &mut summands);
-    collect_summands(b, y, &mut summands);
+    let summands = summands(b, x, y);
     let rank = b.graph.ty(x).shape.rank();
     let (axis, parts) = (0..rank).find_map(|axis| Some((axis, parts_along(b, axis, &summands)?)))?;
     let others: Vec<_> = summands.into_iter().filter(|s| parts.iter().all(|p| p.summand != *s)).collect();
@@ -41,17 +39,22 @@ struct Part {
 }
 
 /// More summands than this are not searched: the next add would search them again.
-const MAX_SUMMANDS: usize = 16;
+const MAX_SUMMANDS: usize = 64;
 
-fn collect_summands(b: &Builder<'_>, value: ValueId, summands: &mut Vec<ValueId>) {
-    match definition(b, value) {
-        Some((OpKind::Binary(BinaryOp::Add), x)) if summands.len() < MAX_SUMMANDS => {
-            let (left, right) = (x[0], x[1]);
-            collect_summands(b, left, summands);
-            collect_summands(b, right, summands);
+/// What `x + y` adds up, in order; of a longer sum, its last additions.
+fn summands(b: &Builder<'_>, x: ValueId, y: ValueId) -> Vec<ValueId> {
+    // A stack of its own, not recursion: a sum may be as deep as the program is long.
+    let mut open = vec![y, x];
+    let mut summands = Vec::new();
+    while let Some(value) = open.pop() {
+        match definition(b, value) {
+            Some((OpKind::Binary(BinaryOp::Add), x)) if summands.len() + open.len() + 1 < MAX_SUMMANDS => {
+                open.extend([x[1], x[0]]);
+            }
+            _ => summands.push(value),
         }
-        _ => summands.push(value),
     }
+    summands
 }
 
 /// The summands that are padded along `axis` alone, in order, if together they fill the axis exactly.
