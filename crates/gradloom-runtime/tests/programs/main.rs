@@ -1,5 +1,6 @@
 //! Programs from graphs to results on the CPU, against the float64 reference and against themselves.
 
+mod aborted;
 mod hoisted;
 mod placement;
 mod reference;
