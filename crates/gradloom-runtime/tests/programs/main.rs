@@ -4,6 +4,7 @@ mod aborted;
 mod hoisted;
 mod placement;
 mod reference;
+mod results;
 mod updates;
 
 use gradloom_core::ir::{Graph, parse};
