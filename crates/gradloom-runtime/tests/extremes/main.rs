@@ -4,6 +4,7 @@
 
 mod ops;
 mod text;
+mod trace;
 
 use gradloom_codegen::{cpu, wgsl};
 use gradloom_core::fuse::{Fusion, fuse};
