@@ -158,7 +158,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
         ("--threads 0", "--threads 0: must be at least 1\n  help: leave it out to use every core"),
         (
             "--layers 1000000000",
-            "--layers 1000000000: 1000000000 layers are more than the 4096 that can be compiled\n  help: take fewer layers",
+            "--layers 1000000000: 1000000000 layers are more than the 512 that can be compiled\n  help: take fewer layers",
         ),
         (
             "--width 100000000",

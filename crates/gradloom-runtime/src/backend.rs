@@ -1,6 +1,7 @@
 //! What a device does for programs. One folder a backend.
 
 use crate::cpu::Pool;
+use crate::elements::Elements;
 use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::program::Outcome;
@@ -88,8 +89,8 @@ pub(crate) trait Loaded: Send {
     fn deferred(&mut self) -> Option<&mut dyn Deferred> {
         None
     }
-    /// Appends the elements of an access, row-major. The store is locked.
-    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()>;
+    /// Appends the elements of an access, row-major, for which the caller has made room. The store is locked.
+    fn read(&self, access: &Access, into: &mut Elements) -> Result<()>;
     /// Bytes that loading asked the system for: arena, constants, scratch.
     fn allocated(&self) -> usize;
     /// What a step asks of a device that works beside the host.
@@ -158,9 +159,9 @@ pub(crate) struct Finished {
     /// A trap is an error; nothing took effect then.
     pub(crate) outcome: Result<Outcome>,
     /// Bytes of each output, row-major, in the plan's order.
-    pub(crate) outputs: Vec<Vec<u8>>,
+    pub(crate) outputs: Vec<Elements>,
     /// Bytes of each guard.
-    pub(crate) guards: Vec<Vec<u8>>,
+    pub(crate) guards: Vec<Elements>,
     /// The program's steps up to this one that failed, as far as they were in no other step's list.
     pub(crate) failures: Vec<Failure>,
 }

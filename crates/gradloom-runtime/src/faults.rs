@@ -6,6 +6,7 @@
 use crate::backend::{Backend, Deferred, Finished, Loaded, Pending, Work};
 use crate::cpu::Pool;
 use crate::device::Device;
+use crate::elements::Elements;
 use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::store::Content;
@@ -40,6 +41,8 @@ struct State {
     counts: [u64; 3],
     /// What fails, and which one of its kind, counted like `counts`.
     armed: Option<(Fault, u64)>,
+    /// Bytes of memory that the machine is said to have.
+    memory: Option<usize>,
 }
 
 impl Faults {
@@ -48,6 +51,11 @@ impl Faults {
     pub fn fail(&self, fault: Fault, after: u64) {
         let mut state = self.state();
         state.armed = Some((fault, state.counts[fault as usize] + after));
+    }
+
+    /// From now on, programs are loaded as on a machine with as many bytes of memory: those that take more are refused.
+    pub fn limit_memory(&self, bytes: usize) {
+        self.state().memory = Some(bytes);
     }
 
     /// Takes back a fault that has not happened yet.
@@ -156,7 +164,8 @@ impl Backend for Faulty {
     }
 
     fn memory_limit(&self) -> Option<usize> {
-        self.inner.memory_limit()
+        let limits = [self.faults.state().memory, self.inner.memory_limit()];
+        limits.into_iter().flatten().min()
     }
 
     fn buffer_bytes(&self) -> Option<usize> {
@@ -263,7 +272,7 @@ impl Loaded for FaultyProgram {
         self.inner.deferred().is_some().then_some(self as &mut dyn Deferred)
     }
 
-    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
         let names = self.plan.outputs.iter().chain(&self.plan.guards);
         match names.into_iter().find(|(_, known)| known == access) {
             Some((name, _)) => self.faults.read(&format!("`{name}`"))?,

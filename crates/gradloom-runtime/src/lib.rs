@@ -6,6 +6,7 @@
 mod backend;
 pub mod cpu;
 mod device;
+mod elements;
 mod faults;
 mod feed;
 #[cfg(all(test, unix))]

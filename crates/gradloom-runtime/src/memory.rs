@@ -98,7 +98,7 @@ impl Memory {
             }
             #[cfg(any(feature = "wgpu", feature = "web"))]
             _ => {
-                let mut values = vec![0.0; elements];
+                let mut values = crate::elements::zeroed(elements, &"initial values")?;
                 f(&mut values)?;
                 self.write(offset, crate::feed::Data::F32(&values).bytes())
             }
@@ -111,8 +111,13 @@ impl Memory {
         match (self, &copy) {
             #[cfg(feature = "wgpu")]
             (Self::Wgpu(from), Self::Wgpu(to)) => from.copy_to(to)?,
+            (Self::Host(from), _) => {
+                // SAFETY: as in `read`: these are all bytes of the allocation.
+                copy.write(0, unsafe { std::slice::from_raw_parts(from.at(0), from.bytes) })?;
+            }
+            #[cfg(any(feature = "wgpu", feature = "web"))]
             _ => {
-                let mut bytes = vec![0; self.len()];
+                let mut bytes = crate::elements::zeroed(self.len(), &"a copy of the device's memory")?;
                 self.read(0, &mut bytes)?;
                 copy.write(0, &bytes)?;
             }

@@ -1,7 +1,5 @@
 //! What a forward program gives back.
 
-use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::DType;
 use gradloom_core::trace::Tensor;
 
 /// Tensors that a closure returns, and the host data that a run gives for them.
@@ -75,22 +73,3 @@ macro_rules! tuples {
     )*};
 }
 tuples! { (A B); (A B C); (A B C D); }
-
-/// Elements as f32; integers must be exactly representable.
-pub(crate) fn to_f32(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
-    let words = bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
-    let exact = |v: i64| {
-        let float = v as f32;
-        if float as i64 == v {
-            return Ok(float);
-        }
-        Err(Error::new(ErrorKind::Feed, format!("the integer {v} is not an f32"))
-            .help("convert it in the model with .cast(..)"))
-    };
-    match dtype {
-        DType::F32 => Ok(words.map(f32::from_ne_bytes).collect()),
-        DType::I32 => words.map(|w| exact(i64::from(i32::from_ne_bytes(w)))).collect(),
-        DType::U32 => words.map(|w| exact(i64::from(u32::from_ne_bytes(w)))).collect(),
-        DType::Bool => Ok(bytes.iter().map(|&b| f32::from(b)).collect()),
-    }
-}

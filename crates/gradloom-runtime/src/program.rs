@@ -5,11 +5,13 @@
 
 mod debug;
 mod evaluate;
+mod fits;
 
 pub use debug::{DebugRun, Retention};
 
 use crate::backend::{Backend, Loaded, Pending, Work};
 use crate::device::Device;
+use crate::elements::{Elements, output};
 use crate::profile::LaunchSpan;
 use crate::store::{Content, Store, lost};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -48,7 +50,11 @@ impl Port {
             (DType::F32, n) => (n.as_f64() as f32).to_ne_bytes(),
             (DType::I32, n) => (n.as_f64() as i32).to_ne_bytes(),
             (DType::U32, n) => (n.as_f64() as u32).to_ne_bytes(),
-            (DType::Bool, _) => unreachable!("scalars are numbers"),
+            // The verifier refuses them.
+            (DType::Bool, _) => {
+                let message = format!("the scalar `{}` is bool: scalars are numbers", self.name);
+                return Err(Error::new(ErrorKind::Internal, message));
+            }
         })
     }
 }
@@ -106,6 +112,7 @@ impl Program {
                 None => change(plan),
             };
             plan::verify_commit(&graph, &plan)?;
+            fits::check(&plan, device.backend.memory_limit())?;
             Ok(plan)
         };
         let allocate = |bytes| device.backend.allocate(bytes);
@@ -191,15 +198,15 @@ impl Program {
     ///
     /// # Errors
     /// A trap, before which nothing took effect; or [`ErrorKind::Lost`], after which the store must be restored.
-    pub(crate) fn run(&mut self, outputs: &mut Vec<Vec<u8>>) -> Result<Outcome> {
+    pub(crate) fn run(&mut self, outputs: &mut Vec<Elements>) -> Result<Outcome> {
         self.run_and_read(outputs, None)
     }
 
     /// Like [`Program::run`]; `guards` receives the bytes of each guard.
     pub(crate) fn run_and_read(
         &mut self,
-        outputs: &mut Vec<Vec<u8>>,
-        guards: Option<&mut Vec<Vec<u8>>>,
+        outputs: &mut Vec<Elements>,
+        guards: Option<&mut Vec<Elements>>,
     ) -> Result<Outcome> {
         if let Some(pending) = self.submit()? {
             let finished = pending.wait()?;
@@ -238,7 +245,13 @@ impl Program {
         Ok(Some(pending))
     }
 
-    fn try_run(&mut self, outputs: &mut Vec<Vec<u8>>, guards: Option<&mut Vec<Vec<u8>>>) -> Result<Outcome> {
+    fn try_run(
+        &mut self,
+        outputs: &mut Vec<Elements>,
+        guards: Option<&mut Vec<Elements>>,
+    ) -> Result<Outcome> {
+        // Before anything is computed: a step whose results have no room is not run.
+        make_room(&self.plan.outputs, outputs)?;
         let commits = !self.graph.updates.is_empty();
         let store = self.store.clone();
         let _turn = commits.then(|| store.take_turn());
@@ -248,6 +261,7 @@ impl Program {
             self.loaded.compute()?;
             self.read_all(&self.plan.outputs, outputs)?;
             if let Some(guards) = guards {
+                make_room(&self.plan.guards, guards)?;
                 self.read_all(&self.plan.guards, guards)?;
             }
             // A region out of range is an error whether guards hold or not, as in the reference.
@@ -266,15 +280,19 @@ impl Program {
         Ok(Outcome::Committed)
     }
 
-    /// Reads the elements of each access into a vector of its own, which keeps its memory from run to run.
-    fn read_all(&self, list: &[(String, Access)], into: &mut Vec<Vec<u8>>) -> Result<()> {
-        into.resize_with(list.len(), Vec::new);
-        for ((_, access), bytes) in list.iter().zip(into) {
-            bytes.clear();
-            self.loaded.read(access, bytes)?;
-        }
-        Ok(())
+    /// Reads the elements of each access into the room that was made for them.
+    fn read_all(&self, list: &[(String, Access)], into: &mut [Elements]) -> Result<()> {
+        list.iter().zip(into).try_for_each(|((_, access), elements)| self.loaded.read(access, elements))
     }
+}
+
+/// Makes room for the elements of each access, in memory that stays from run to run.
+fn make_room(list: &[(String, Access)], rooms: &mut Vec<Elements>) -> Result<()> {
+    rooms.resize_with(list.len(), Elements::default);
+    for ((name, access), room) in list.iter().zip(rooms) {
+        room.make_room(fits::host_bytes(access), &output(name))?;
+    }
+    Ok(())
 }
 
 /// Compiles and runs a graph without parameters or states once: f32 inputs in the order of their leaves, f32 outputs in theirs.
@@ -303,14 +321,10 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
         data.check(&gradloom_core::trace::Input { name: port.name.clone(), ty: port.ty.clone() })?;
         program.set_input(&port.name, data.bytes());
     }
-    let mut bytes = Vec::new();
-    program.run(&mut bytes)?;
-    let outputs = &program.plan.outputs;
-    outputs
-        .iter()
-        .zip(&bytes)
-        .map(|((_, access), bytes)| crate::outputs::to_f32(access.dtype, bytes))
-        .collect()
+    let mut results = Vec::new();
+    program.run(&mut results)?;
+    let outputs = program.plan.outputs.iter().zip(&mut results);
+    outputs.map(|((name, access), elements)| elements.take_f32(access.dtype, &output(name))).collect()
 }
 
 /// The scalars that key random numbers in the given run. The key has its low 32 bits: a run of four billion steps is out of reach.

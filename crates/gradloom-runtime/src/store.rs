@@ -4,6 +4,7 @@
 //! what is written together changes together or not at all; nobody sees half a commit; growth moves nothing.
 
 use crate::device::Device;
+use crate::elements::{Elements, zeroed};
 use crate::memory::{Allocate, Memory};
 use gradloom_core::collections::SortedSet;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -152,7 +153,7 @@ impl Store {
     /// The elements of an entry, little-endian and row-major.
     ///
     /// # Errors
-    /// When there is no entry of that name, or the store keeps no bytes (null device).
+    /// When there is no entry of that name, the store keeps no bytes (null device), or there is no memory for a copy of them.
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
         let content = self.read_lock();
         let entry = content.entry(name)?;
@@ -169,8 +170,9 @@ impl Store {
         if entry.ty.dtype != DType::F32 {
             return Err(Error::new(ErrorKind::Store, format!("`{name}` is {}, not f32", entry.ty)));
         }
-        let bytes = content.segment(entry)?.read(entry)?;
-        Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+        let segment = content.segment(entry)?;
+        let read = |bytes: &mut [u8]| segment.memory.read(entry.offset - segment.start, bytes);
+        Elements::filled(entry.ty.bytes(), &quoted(entry), read)?.take_f32(DType::F32, &quoted(entry))
     }
 
     /// Replaces the named entries: all of them, or none if one is wrong.
@@ -228,7 +230,7 @@ impl Store {
         let mut count = 0;
         for entry in content.layout.entries() {
             if let Some(init) = entry.init.filter(|_| wanted(&entry.name)) {
-                content.segment(entry)?.write(entry, &splat(&entry.ty, init))?;
+                content.segment(entry)?.write_splat(entry, init)?;
                 count += 1;
             }
         }
@@ -361,7 +363,7 @@ impl Segment {
                     let one = element(entry.ty.dtype, init);
                     // New memory is zero, and most states start there.
                     if one.iter().any(|&byte| byte != 0) {
-                        segment.write(entry, &one.repeat(entry.ty.elements()))?;
+                        segment.write_splat(entry, init)?;
                     }
                 }
                 None => segment.fill(entry, |elements| initial(&entry.name, &entry.ty, elements))?,
@@ -376,17 +378,34 @@ impl Segment {
         if entry.ty.dtype == DType::F32 {
             return self.memory.fill(entry.offset - self.start, elements, initial);
         }
-        let mut values = vec![0.0; elements];
+        let mut values = zeroed::<f32>(elements, &quoted(entry))?;
         initial(&mut values)?;
-        let bytes = values.iter().flat_map(|&v| element(entry.ty.dtype, Number::Float(f64::from(v))));
-        self.write(entry, &bytes.collect::<Vec<u8>>())
+        let mut bytes = zeroed::<u8>(entry.ty.bytes(), &quoted(entry))?;
+        for (place, &value) in bytes.chunks_exact_mut(entry.ty.dtype.bytes()).zip(&values) {
+            place.copy_from_slice(&element(entry.ty.dtype, Number::Float(f64::from(value))));
+        }
+        self.write(entry, &bytes)
     }
 
     /// The caller holds the store's lock.
     fn read(&self, entry: &StoreEntry) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; entry.ty.bytes()];
+        let mut bytes = zeroed(entry.ty.bytes(), &quoted(entry))?;
         self.memory.read(entry.offset - self.start, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Sets every element to a number, a piece at a time: nothing as large as the entry is made. The lock is as in [`Segment::write`].
+    fn write_splat(&self, entry: &StoreEntry, value: Number) -> Result<()> {
+        let bytes = entry.ty.bytes();
+        let one = element(entry.ty.dtype, value);
+        let piece = one.repeat(entry.ty.elements().min(PIECE / one.len()));
+        let mut done = 0;
+        while done < bytes {
+            let length = piece.len().min(bytes - done);
+            self.memory.write(entry.offset - self.start + done, &piece[..length])?;
+            done += length;
+        }
+        Ok(())
     }
 
     /// The caller holds the store's lock exclusively, or made the segment.
@@ -435,8 +454,12 @@ pub(crate) fn lost() -> Error {
         .help("restore them from a checkpoint with `store.write_all(..)`")
 }
 
-fn splat(ty: &Type, value: Number) -> Vec<u8> {
-    element(ty.dtype, value).repeat(ty.elements())
+/// Bytes that are written at a time where all elements are the same: a multiple of every element's.
+const PIECE: usize = 1 << 20;
+
+/// An entry's name in messages.
+fn quoted(entry: &StoreEntry) -> impl std::fmt::Display {
+    format!("`{}` on the host", entry.name)
 }
 
 /// The little-endian bytes of a number.

@@ -167,7 +167,8 @@ impl Graph {
         }
     }
 
-    /// Appends an op to the block under the cursor and returns its results; the types follow from the operands.
+    /// Appends an op to the block under the cursor and returns its results; the types follow from the operands. A step of a slice that
+    /// leads out of its range is kept as the range's length, and a gap of a pad that stands between no elements as 0.
     ///
     /// # Errors
     /// When the operands do not fit the op, or a result would have more bytes than can be counted; the graph is then unchanged.
@@ -177,6 +178,7 @@ impl Graph {
         operands: &[ValueId],
         origin: Option<OriginId>,
     ) -> Result<Vec<ValueId>, TypeError> {
+        let kind = kind.settled(operands.first().map(|&v| self.ty(v)));
         check_extents(self, &kind, operands).map_err(TypeError::new)?;
         let types = infer(self, &kind, operands)?;
         for ty in &types {

@@ -65,6 +65,10 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             }
             one(ty.clone())
         }
+        OpKind::Scalar { name, dtype: DType::Bool } => {
+            Err(TypeError::new(format!("the scalar {name:?} is bool: the per-step block holds numbers"))
+                .help("declare it as u32 and compare it with 0, or make it an input"))
+        }
         OpKind::Scalar { dtype, .. } => one(Type::scalar(*dtype)),
         OpKind::Constant { ty, data } => {
             constant(ty, data)?;

@@ -12,6 +12,7 @@ mod op;
 mod origin;
 mod parse;
 mod print;
+mod settled;
 mod types;
 
 pub use build::Builder;

@@ -271,7 +271,7 @@ pub enum OpKind {
     Param { name: String, ty: Type },
     /// A value that persists in the store between runs; every element starts as `init`.
     State { name: String, ty: Type, init: Number },
-    /// One number of the per-step block: learning rate, seed, attempted step.
+    /// One number of the per-step block, not a bool: learning rate, seed, attempted step.
     Scalar { name: String, dtype: DType },
     /// A constant.
     Constant { ty: Type, data: Literal },
@@ -307,9 +307,9 @@ pub enum OpKind {
     Permute { perm: Vec<usize> },
     /// (x) -> `shape` of x's rank; axes of extent 1 are repeated.
     Broadcast { shape: Shape },
-    /// (x) -> elements `start, start + step, ..` below `limit` of each axis; `step >= 1`.
+    /// (x) -> elements `start, start + step, ..` below `limit` of each axis; `step >= 1`, and no larger than it takes to leave the range.
     Slice { start: Vec<usize>, limit: Vec<usize>, step: Vec<usize> },
-    /// (x) -> `low` elements of `value` before, `high` after, and `interior` between neighbours of each axis.
+    /// (x) -> `low` elements of `value` before, `high` after, and `interior` between neighbours of each axis (0 where there are none).
     Pad { low: Vec<usize>, high: Vec<usize>, interior: Vec<usize>, value: Number },
     /// (x0, x1, ..) -> joined along `axis`.
     Concat { axis: usize },

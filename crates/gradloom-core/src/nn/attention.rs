@@ -22,7 +22,7 @@ impl CausalSelfAttention {
             heads > 0 && width.is_multiple_of(heads),
             "attention of width {width} does not divide into {heads} heads"
         );
-        Self { c_attn: Linear::new(width, 3 * width), c_proj: Linear::new(width, width), heads }
+        Self { c_attn: Linear::new(width, width.saturating_mul(3)), c_proj: Linear::new(width, width), heads }
     }
 
     /// The layer with other initial projections (in, out) and biases of zeros.

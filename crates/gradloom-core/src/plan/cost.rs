@@ -6,6 +6,8 @@
 //! drawn with; comparisons, selections, conversions and integers count nothing. Matrix products count a multiplication and an
 //! addition for each pair of factors, attention its matrix products alone. Bytes are those of the distinct elements that a kernel
 //! must read and write once: what a broadcast repeats is read once, and so is an operand that comes twice.
+//!
+//! Counts that 64 bits cannot hold, as of a product of views that repeat an element for ever, are `u64::MAX`.
 
 use super::{Plan, Region};
 use crate::ir::{AttentionSpec, DType, DotAxes, OpKind};
@@ -26,7 +28,7 @@ pub struct Cost {
 impl Cost {
     /// Bytes that are read or written.
     pub fn bytes(&self) -> u64 {
-        self.bytes_read + self.bytes_written
+        self.bytes_read.saturating_add(self.bytes_written)
     }
 }
 
@@ -34,9 +36,9 @@ impl Add for Cost {
     type Output = Cost;
     fn add(self, other: Cost) -> Cost {
         Cost {
-            flops: self.flops + other.flops,
-            bytes_read: self.bytes_read + other.bytes_read,
-            bytes_written: self.bytes_written + other.bytes_written,
+            flops: self.flops.saturating_add(other.flops),
+            bytes_read: self.bytes_read.saturating_add(other.bytes_read),
+            bytes_written: self.bytes_written.saturating_add(other.bytes_written),
         }
     }
 }
@@ -57,8 +59,9 @@ fn kernel(plan: &Plan, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> 
         Kernel::Op(kind) => op(plan, kind, reads, writes),
         Kernel::Loop(body) => all(body_flops(body), reads, writes),
         Kernel::Dot { axes, epilogue } => {
-            let products = (epilogue.rows * epilogue.columns) as u64;
-            all(dot_flops(axes, &reads[0].layout, products) + body_flops(epilogue), reads, writes)
+            let products = product([epilogue.rows, epilogue.columns]);
+            let flops = dot_flops(axes, &reads[0].layout, products).saturating_add(body_flops(epilogue));
+            all(flops, reads, writes)
         }
         Kernel::Group(parts) => parts.iter().fold(Cost::default(), |sum, part| {
             let (reads, writes) = (&reads[part.reads.clone()], &writes[part.writes.clone()]);
@@ -80,12 +83,14 @@ fn op(plan: &Plan, kind: &OpKind, reads: &[Access], writes: &[Access]) -> Cost {
         OpKind::Dot(axes) => dot_flops(axes, &reads[0].layout, result(0)),
         OpKind::Attention(spec) => {
             let ([depth, value_depth], pairs) = attention(spec, reads);
-            pairs * 2 * (depth + value_depth)
+            let each = depth.saturating_add(value_depth);
+            pairs.saturating_mul(each.saturating_mul(2))
         }
         // The scores again, then a product each for the cotangents of scores, values, keys and queries.
         OpKind::AttentionGrad(spec) => {
             let ([depth, value_depth], pairs) = attention(spec, reads);
-            pairs * 2 * (3 * depth + 2 * value_depth)
+            let each = depth.saturating_mul(3).saturating_add(value_depth.saturating_mul(2));
+            pairs.saturating_mul(each.saturating_mul(2))
         }
         OpKind::ScatterAdd { .. } => return scatter_add(plan, reads, writes),
         // The rows that are picked, not the table.
@@ -93,7 +98,7 @@ fn op(plan: &Plan, kind: &OpKind, reads: &[Access], writes: &[Access]) -> Cost {
             let index = distinct_bytes(&reads[1..]);
             return Cost {
                 flops: 0,
-                bytes_read: bytes(&writes[0]) + index,
+                bytes_read: bytes(&writes[0]).saturating_add(index),
                 bytes_written: bytes(&writes[0]),
             };
         }
@@ -101,7 +106,7 @@ fn op(plan: &Plan, kind: &OpKind, reads: &[Access], writes: &[Access]) -> Cost {
             let starts = distinct_bytes(&reads[1..]);
             return Cost {
                 flops: 0,
-                bytes_read: bytes(&writes[0]) + starts,
+                bytes_read: bytes(&writes[0]).saturating_add(starts),
                 bytes_written: bytes(&writes[0]),
             };
         }
@@ -148,25 +153,41 @@ fn scatter_add(plan: &Plan, reads: &[Access], writes: &[Access]) -> Cost {
         return whole;
     }
     // More updates than rows come back to rows that are in the cache.
-    let touched = (updates * reads[2].dtype.bytes() as u64).min(bytes(&writes[0]));
-    Cost { flops, bytes_read: distinct_bytes(&reads[1..]) + touched, bytes_written: touched }
+    let touched = updates.saturating_mul(reads[2].dtype.bytes() as u64).min(bytes(&writes[0]));
+    Cost { flops, bytes_read: distinct_bytes(&reads[1..]).saturating_add(touched), bytes_written: touched }
 }
 
 /// Reads and writes each distinct element once.
 fn all(flops: u64, reads: &[Access], writes: &[Access]) -> Cost {
-    Cost { flops, bytes_read: distinct_bytes(reads), bytes_written: writes.iter().map(bytes).sum() }
+    Cost { flops, bytes_read: distinct_bytes(reads), bytes_written: sum(writes.iter().map(bytes)) }
 }
 
 fn dot_flops(axes: &DotAxes, lhs: &Layout, products: u64) -> u64 {
-    let length: usize = axes.lhs_contract.iter().map(|&axis| lhs.shape[axis]).product();
-    2 * products * length as u64
+    let length = product(axes.lhs_contract.iter().map(|&axis| lhs.shape[axis]));
+    products.saturating_mul(length).saturating_mul(2)
+}
+
+/// As [`u64`] holds it; a factor of 0 counts however large the others are.
+fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
+    let mut product = 1_u64;
+    for factor in factors {
+        if factor == 0 {
+            return 0;
+        }
+        product = product.saturating_mul(factor as u64);
+    }
+    product
+}
+
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 fn body_flops(body: &Body) -> u64 {
-    let positions = body.rows * body.columns;
+    let positions = product([body.rows, body.columns]);
     let node = |node: &crate::kernel::Node| match &node.kind {
         _ if node.dtype != DType::F32 => 0,
-        NodeKind::Unary(..) | NodeKind::Binary(..) => body.elements(node.level),
+        NodeKind::Unary(..) | NodeKind::Binary(..) => body.elements(node.level) as u64,
         NodeKind::Reduce(..) => positions,
         NodeKind::Constant(_)
         | NodeKind::Load(_)
@@ -182,23 +203,31 @@ fn body_flops(body: &Body) -> u64 {
         Store::Columns { node, .. } if body.node(*node).dtype == DType::F32 => positions,
         Store::Columns { .. } | Store::Whole { .. } => 0,
     };
-    (body.nodes.iter().map(node).sum::<usize>() + body.stores.iter().map(store).sum::<usize>()) as u64
+    sum(body.nodes.iter().map(node).chain(body.stores.iter().map(store)))
 }
 
 /// Depths of keys and values, and how many (query, key) pairs there are that may be seen at most.
 fn attention(spec: &AttentionSpec, reads: &[Access]) -> ([u64; 2], u64) {
     let shape = |i: usize| &reads[i].layout.shape;
-    let (queries, mut keys) = (shape(0)[2], shape(1)[2]);
-    if let [_, _, Some(table)] = spec.extra_positions() {
-        keys *= shape(table)[1];
-    }
+    let table = match spec.extra_positions() {
+        [_, _, Some(table)] => shape(table)[1],
+        _ => 1,
+    };
+    let (queries, keys) = (shape(0)[2] as u64, product([shape(1)[2], table]));
     // Where the first query stands is known at run time, unless it stands at the first key.
     let seen = match spec.causal && !spec.query_offset {
-        true => (1..=queries).map(|i| i.min(keys)).sum(),
-        false => queries * keys,
+        true => causal_pairs(queries, keys),
+        false => queries.saturating_mul(keys),
     };
-    let rows = shape(0)[0] * shape(0)[1];
-    ([shape(1)[3] as u64, shape(2)[3] as u64], (rows * seen) as u64)
+    let rows = product([shape(0)[0], shape(0)[1]]);
+    ([shape(1)[3] as u64, shape(2)[3] as u64], rows.saturating_mul(seen))
+}
+
+/// 1 + 2 + .., for each query, up to the number of keys: query i sees i + 1 keys at most.
+fn causal_pairs(queries: u64, keys: u64) -> u64 {
+    let growing = u128::from(queries.min(keys));
+    let all = growing * (growing + 1) / 2 + u128::from(queries.saturating_sub(keys)) * u128::from(keys);
+    u64::try_from(all).unwrap_or(u64::MAX)
 }
 
 /// Bytes of the distinct elements of an access: an axis of stride 0 repeats.
@@ -207,15 +236,14 @@ fn bytes(access: &Access) -> u64 {
     if shape.elements() == 0 {
         return 0;
     }
-    let distinct: usize =
-        shape.iter().zip(strides).filter(|(_, stride)| **stride != 0).map(|(n, _)| n).product();
-    (distinct * access.dtype.bytes()) as u64
+    let distinct = shape.iter().zip(strides).filter(|(_, stride)| **stride != 0).map(|(&n, _)| n);
+    product(distinct.chain([access.dtype.bytes()]))
 }
 
 /// Bytes of accesses, of which equal ones count once.
 fn distinct_bytes(accesses: &[Access]) -> u64 {
     let first = |i: usize| !accesses[..i].contains(&accesses[i]);
-    (0..accesses.len()).filter(|&i| first(i)).map(|i| bytes(&accesses[i])).sum()
+    sum((0..accesses.len()).filter(|&i| first(i)).map(|i| bytes(&accesses[i])))
 }
 
 /// Whether the two are the same bytes.
@@ -391,5 +419,48 @@ mod tests {
         let reads = || vec![f32(0, &[1000]), f32(1, &[7]), i32(2, &[])];
         assert_eq!(cost_of(update(), reads(), vec![f32(3, &[1000])], &[]), [0, 4000 + 28 + 4, 4000]);
         assert_eq!(cost_of(update(), reads(), vec![f32(3, &[1000])], &[(3, 0)]), [0, 28 + 4, 28]);
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_the_largest_count() {
+        // Views that repeat one element 2^58 times take few bytes, and a product of two of them very many operations.
+        let wide = |number: usize, shape: &[usize]| {
+            let mut access = f32(number, &vec![1; shape.len()]);
+            access.layout = access.layout.broadcast(&Shape::from(shape));
+            access
+        };
+        let axes = DotAxes { lhs_contract: vec![1], rhs_contract: vec![0], ..DotAxes::default() };
+        let (m, k) = (1 << 28, 1 << 30);
+        let reads = vec![wide(0, &[m, k]), wide(1, &[k, m])];
+        assert_eq!(
+            cost_of(Kernel::Op(OpKind::Dot(axes)), reads, vec![wide(2, &[m, m])], &[]),
+            [u64::MAX, 8, 4]
+        );
+        let wide_body = Body { rows: 1 << 29, columns: 1 << 29, ..centred() };
+        let (read, write) = (wide(0, &[1 << 29, 1 << 29]), wide(1, &[1 << 29, 1 << 29]));
+        let parts: Vec<Part> = (0..64)
+            .map(|_| Part {
+                kernel: Kernel::Loop(wide_body.clone()),
+                reads: 0..1,
+                writes: 0..1,
+                workspace: 0..0,
+            })
+            .collect();
+        assert_eq!(cost_of(Kernel::Group(parts), vec![read], vec![write], &[])[0], u64::MAX);
+        let total = [Cost { flops: u64::MAX, bytes_read: u64::MAX, bytes_written: 1 }; 2];
+        let total = total.into_iter().fold(Cost::default(), Cost::add);
+        assert_eq!((total.flops, total.bytes()), (u64::MAX, u64::MAX));
+        let spec = AttentionSpec {
+            causal: true,
+            scale: 1.0,
+            query_offset: false,
+            key_length: false,
+            block_table: false,
+        };
+        let far = 1 << 50;
+        let reads = vec![wide(0, &[1, 1, far, 1]), wide(1, &[1, 1, far, 1]), wide(2, &[1, 1, far, 1])];
+        let writes = vec![wide(3, &[1, 1, far, 1]), wide(4, &[1, 1, far])];
+        // Nor does it take a look at each query.
+        assert_eq!(cost_of(Kernel::Op(OpKind::Attention(spec)), reads, writes, &[])[0], u64::MAX);
     }
 }

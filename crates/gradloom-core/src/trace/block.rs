@@ -1,8 +1,10 @@
 //! Blocks: segments that the backward pass may compute again, and loops.
 
 use super::Tensor;
+use super::open_block::OpenBlock;
 use super::scope::{Frame, Scope, with_scope};
 use super::tensor::fail;
+use crate::error::{Error, ErrorKind};
 use crate::ir::{Definition, OpKind, Origin, Type, ValueId};
 
 /// Tensors that go into or come out of a block: a tensor, tuples, arrays and vectors of groups, and `()`.
@@ -58,37 +60,49 @@ fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
     (group, all)
 }
 
-/// Opens a block whose parameters have the given types; returns them.
-fn enter(random_allowed: bool, params: &[Type]) -> Vec<Tensor> {
+/// Opens a block whose parameters have the given types; returns its guard and them.
+fn enter(random_allowed: bool, params: &[Type]) -> (OpenBlock, Vec<Tensor>) {
     with_scope(|scope| {
+        let guard = OpenBlock::before(scope);
         let block = scope.graph.add_block(params);
         scope.graph.cursor = block;
         scope.frames.push(Frame { block, captured: Vec::new(), random_allowed });
         let params = scope.graph.blocks[block].params.clone();
         scope.own(&params);
-        params.into_iter().map(|v| scope.tensor(v)).collect()
+        (guard, params.into_iter().map(|v| scope.tensor(v)).collect())
     })
 }
 
-/// Ends the block with these results; returns the frame.
-fn leave(scope: &mut Scope, results: Vec<ValueId>) -> Frame {
-    let frame = scope.frames.pop().expect("entered before");
-    scope.graph.blocks[frame.block].results = results;
-    scope.graph.cursor = scope.frames.last().map_or(scope.graph.entry, |outer| outer.block);
-    frame
-}
-
-/// Adds the block's op where the cursor now is.
-fn add_op(scope: &mut Scope, kind: OpKind, operands: &[ValueId], caller: Origin) -> Vec<Tensor> {
+/// Adds the block's op where the cursor now is. Its results may be too large for any memory, as those of a `scan` of very many steps
+/// are: an error of the trace, after which values of the types of `likely` stand in for them.
+fn add_op(
+    scope: &mut Scope,
+    kind: OpKind,
+    operands: &[ValueId],
+    likely: &[Type],
+    caller: Origin,
+) -> Vec<Tensor> {
+    let token = if matches!(kind, OpKind::Repeat { .. }) { "scan" } else { "checkpoint" };
     let origin = scope.intern(caller);
-    let results =
-        scope.graph.add(kind, operands, Some(origin)).expect("the block was built from these operands");
+    let results = match scope.graph.add(kind, operands, Some(origin)) {
+        Ok(results) => results,
+        Err(problem) => {
+            let place = scope.graph.origins.get(origin).expect("just interned").clone();
+            scope.fail(
+                Error::new(ErrorKind::Trace, format!("`{token}`: {}", problem.message)).at(place, token),
+            );
+            likely.iter().map(|ty| scope.placeholder(ty.clone())).collect()
+        }
+    };
     scope.own(&results);
     results.into_iter().map(|v| scope.tensor(v)).collect()
 }
 
 /// Marks a segment whose temporaries the backward pass computes again instead of keeping them: of what `f` computes, only
 /// the results live on. Gradients have the same bits as without it. Segments may be nested, and may stand inside [`scan`].
+///
+/// If `f` panics and the panic is caught inside the trace, the trace is as it was before the segment began, and goes on: ops, random
+/// numbers, first uses of parameters and errors of the segment are forgotten.
 ///
 /// Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 ///
@@ -104,13 +118,14 @@ fn add_op(scope: &mut Scope, kind: OpKind, operands: &[ValueId], caller: Origin)
 #[track_caller]
 pub fn checkpoint<R: TensorGroup>(f: impl FnOnce() -> R) -> R {
     let caller = Origin::caller();
-    enter(true, &[]);
+    let (open, _) = enter(true, &[]);
     let (group, inner) = members(f());
     let outer = with_scope(|scope| {
-        let results = inner.iter().map(|&t| scope.checked(t)).collect();
-        let frame = leave(scope, results);
+        let results: Vec<ValueId> = inner.iter().map(|&t| scope.checked(t)).collect();
+        let likely: Vec<Type> = results.iter().map(|&v| scope.graph.ty(v).clone()).collect();
+        let frame = open.close(scope, results);
         let operands: Vec<ValueId> = frame.captured.iter().map(|&(outer, _)| visible(scope, outer)).collect();
-        add_op(scope, OpKind::Checkpoint { block: frame.block }, &operands, caller)
+        add_op(scope, OpKind::Checkpoint { block: frame.block }, &operands, &likely, caller)
     });
     let mut outer = outer.into_iter();
     group.map(&mut |_| outer.next().expect("one result for each tensor"))
@@ -125,6 +140,8 @@ fn visible(scope: &mut Scope, value: ValueId) -> ValueId {
 ///
 /// `f` takes (carried, slice of `stacked`) and gives (next carried, an output); the result is (last carried, outputs
 /// stacked along a new first axis). Carried tensors keep their types.
+///
+/// A panic of `f` that is caught inside the trace leaves nothing behind, as with [`checkpoint`].
 #[track_caller]
 pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     trip: usize,
@@ -149,7 +166,8 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     let slice = |ty: Type| Type::new(ty.dtype, &ty.shape[1..]);
     let params: Vec<Type> =
         initial.iter().map(|t| t.ty()).chain(stacks.iter().map(|t| slice(t.ty()))).collect();
-    let mut inside = enter(false, &params).into_iter();
+    let (open, inside) = enter(false, &params);
+    let mut inside = inside.into_iter();
     let mut next = |_| inside.next().expect("one parameter for each tensor");
     let (carried, stacked) = (carried.map(&mut next), stacked.map(&mut next));
     let (last, output) = f(carried, stacked);
@@ -163,7 +181,7 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
                 format!("`scan`: carried tensor {i} enters as {before} and leaves as {}", after.ty()),
                 help,
             );
-            with_scope(|scope| leave(scope, Vec::new()));
+            with_scope(|scope| open.close(scope, Vec::new()));
             return (last, output);
         }
     }
@@ -175,7 +193,8 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
         results.extend(captured.iter().map(|&(_, inner)| inner));
         let split = results.len();
         results.extend(out);
-        let frame = leave(scope, results);
+        let likely: Vec<Type> = results.iter().map(|&v| scope.graph.ty(v).clone()).collect();
+        let frame = open.close(scope, results);
         let body = &mut scope.graph.blocks[frame.block];
         let (own, extra) = body.params.split_at(params.len());
         let (carried_params, stacked_params) = own.split_at(initial.len());
@@ -187,7 +206,7 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
         operands.extend(captured.iter().map(|&(outer, _)| visible(scope, outer)));
         operands.extend(stacks.iter().map(|&t| scope.checked(t)).collect::<Vec<_>>());
         let kind = OpKind::Repeat { block: frame.block, trip, carried: split };
-        let mut all = add_op(scope, kind, &operands, caller);
+        let mut all = add_op(scope, kind, &operands, &likely, caller);
         all.drain(initial.len()..split);
         all
     });

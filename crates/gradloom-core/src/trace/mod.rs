@@ -12,6 +12,7 @@ mod input;
 mod loss;
 mod math;
 mod matmul;
+mod open_block;
 mod operand;
 mod random;
 mod reduce;

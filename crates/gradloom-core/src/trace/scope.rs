@@ -1,10 +1,10 @@
 //! The open trace: a thread-local stack of graphs under construction.
 
 use super::{Input, ParamTable, Tensor};
-use crate::collections::IdMap;
+use crate::collections::{IdMap, Key};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{
-    BlockId, Definition, Graph, Literal, Number, OpKind, Origin, OriginId, Output, Type, ValueId,
+    BlockId, Definition, Graph, Id, Literal, Number, OpKind, Origin, OriginId, Output, Type, ValueId,
 };
 use crate::nn::{Module, Param, ParamId, StateId};
 use std::cell::RefCell;
@@ -44,8 +44,9 @@ pub(crate) struct Scope {
     used: IdMap<ParamId, ValueId>,
     /// The leaf of each state that was read or updated.
     pub(super) used_states: IdMap<StateId, ValueId>,
-    error: Option<Error>,
-    sites: u32,
+    pub(super) error: Option<Error>,
+    /// Number of sources of random bits so far.
+    pub(super) sites: u32,
     /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a library.
     root: Origin,
     /// Where ops stand that another language asks for.
@@ -70,6 +71,17 @@ pub(crate) fn with_scope<R>(f: impl FnOnce(&mut Scope) -> R) -> R {
         "no trace is open on this thread: tensors exist only inside the closures given to `.loss(..)` and `.infer(..)`"
     );
     SCOPES.with(|scopes| f(scopes.borrow_mut().last_mut().expect("just looked")))
+}
+
+/// Runs `f` on the open trace of this number, if there is one.
+pub(super) fn with_scope_of(generation: u32, f: impl FnOnce(&mut Scope)) {
+    // Not `with`: the thread may be ending.
+    let _ = SCOPES.try_with(|scopes| {
+        let mut scopes = scopes.borrow_mut();
+        if let Some(scope) = scopes.iter_mut().rev().find(|scope| scope.generation == generation) {
+            f(scope);
+        }
+    });
 }
 
 /// Whether a training loss is being traced: dropout acts only then.
@@ -242,6 +254,24 @@ impl Scope {
             "callers check this where they know the user's line"
         );
         self.reach(tensor.value(), self.frames.len())
+    }
+
+    /// The block that new ops go to.
+    pub(super) fn innermost(&self) -> BlockId {
+        self.frames.last().map_or(self.graph.entry, |frame| frame.block)
+    }
+
+    /// Forgets the leaves of parameters and states among the values from this number on.
+    pub(super) fn forget_leaves_from(&mut self, first: usize) {
+        fn older<K: Key>(leaves: &IdMap<K, ValueId>, first: usize) -> IdMap<K, ValueId> {
+            leaves
+                .iter()
+                .filter(|(_, value)| value.index() < first)
+                .map(|(&id, &value)| (id, value))
+                .collect()
+        }
+        self.used = older(&self.used, first);
+        self.used_states = older(&self.used_states, first);
     }
 
     /// Number of the trace, which its handles carry.

@@ -1,11 +1,25 @@
-//! Bounds on extents, so that no later stage has to fear an overflow when it multiplies them.
+//! Bounds on extents and on the attributes beside them, so that no later stage has to fear an overflow when it multiplies them.
 //!
-//! Shape rules multiply and add extents without checks; these functions run before the rules do.
+//! This is the one place where they are stated. Shape rules multiply and add extents without checks; these functions run before the
+//! rules do. What they let through:
+//!
+//! - The bytes of a value, and of every part of its shape, are at most [`MAX_BYTES`]: offsets and strides are, too.
+//! - A slice's start and limit lie in its operand (the shape rule sees to that), and its step is at most the extent.
+//! - A pad's gap is at most the extent of its result, as are the amounts before and after.
+//! - An attention's scores are countable as if they were a value; heads and depths are at most [`MAX_HEAD`].
+//! - Extents that are joined add up to at most [`MAX_BYTES`].
+//!
+//! So a position, or a stride times a step or times a gap and 1, is at most twice that. Products over values, as operations of
+//! a matrix product or bytes of all values of a step, are not bounded: whoever counts them saturates or checks.
 
 use crate::ir::{DType, Graph, OpKind, Type, ValueId};
 
-/// Bytes that one value may take at most: far beyond any machine, and four of them still fit 64 bits.
-const MAX_BYTES: usize = isize::MAX as usize / 8;
+/// Bytes that one value may take at most: 128 TiB, all that a process can address on today's machines. So the bytes of thousands of values,
+/// or of one for each of thousands of tasks, add up within 64 bits. (On machines of 32 bits, four of them do.)
+const MAX_BYTES: usize = isize::MAX as usize >> if usize::BITS == 64 { 16 } else { 3 };
+
+/// Heads of an attention, and elements of a head's vectors, at most: kernels have scratch for some rows of them for each thread.
+const MAX_HEAD: usize = 1 << 20;
 
 fn shape_fits(extents: &[usize], bytes: usize) -> bool {
     // Each extent counts as at least 1: strides and partial products of a shape with a 0 must fit as well.
@@ -33,6 +47,19 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
             // The widest dtype: the operand's is not known to be sound yet.
             check_type(&Type::new(DType::F32, shape.clone()))
         }
+        OpKind::Slice { step, .. } => {
+            let Some(&x) = operands.first() else { return Ok(()) };
+            let shape = &graph.ty(x).shape;
+            for (axis, (&step, &n)) in step.iter().zip(shape.iter()).enumerate() {
+                if step > n.max(1) {
+                    return Err(format!(
+                        "slice: the step {step} is larger than axis {axis} of {shape}; {} picks the same element",
+                        n.max(1)
+                    ));
+                }
+            }
+            Ok(())
+        }
         OpKind::Pad { low, high, interior, .. } => {
             let Some(&x) = operands.first() else { return Ok(()) };
             let shape = &graph.ty(x).shape;
@@ -43,9 +70,34 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
                     .and_then(|gaps| gaps.checked_add(n))
                     .and_then(|extent| extent.checked_add(low))
                     .and_then(|extent| extent.checked_add(high));
-                if extent.is_none_or(|extent| extent > MAX_BYTES) {
+                let Some(extent) = extent.filter(|&extent| extent <= MAX_BYTES) else {
                     return Err(format!("pad: axis {axis} of {shape} grows beyond any memory"));
+                };
+                if interior > extent {
+                    return Err(format!(
+                        "pad: axis {axis} of {shape} has gaps of {interior}, but no two elements to stand between; use 0"
+                    ));
                 }
+            }
+            Ok(())
+        }
+        OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => {
+            let shape =
+                |i: usize| operands.get(i).map(|&v| &graph.ty(v).shape).filter(|shape| shape.rank() == 4);
+            let (Some(q), Some(k), Some(v)) = (shape(0), shape(1), shape(2)) else { return Ok(()) };
+            for (what, extent) in
+                [("query heads", q[1]), ("elements of a key", k[3]), ("elements of a value", v[3])]
+            {
+                if extent > MAX_HEAD {
+                    return Err(format!("attention: {extent} {what}; there may be {MAX_HEAD} at most"));
+                }
+            }
+            // No target makes the matrix of all scores, but each counts in it.
+            let table =
+                spec.extra_positions()[2].and_then(|table| graph.ty(*operands.get(table)?).shape.get(1));
+            let keys = k[2].checked_mul(table.copied().unwrap_or(1));
+            if !keys.is_some_and(|keys| shape_fits(&[q[0], q[1], q[2], keys], DType::F32.bytes())) {
+                return Err(format!("attention: q {q} and k {k} have more scores than any memory can hold"));
             }
             Ok(())
         }

@@ -113,3 +113,17 @@ fn the_gradient_of_a_split_is_one_concatenation() {
     let (graph, _) = run(graph);
     assert_eq!((count(&graph, "pad"), count(&graph, "concat"), count(&graph, "add")), (0, 1, 0), "{graph}");
 }
+
+#[test]
+fn a_sum_as_long_as_the_program_needs_no_stack() {
+    let mut lines = String::from("graph {\n%0: f32[2] = input \"x\"\n%1: f32[2] = exp %0\n");
+    let count = 20_000;
+    for i in 2..count {
+        lines += &format!("%{i}: f32[2] = add %{}, %0\n", i - 1);
+    }
+    lines += &format!("output \"y\" %{}\n}}", count - 1);
+    let graph = gradloom_core::ir::parse(&lines).unwrap();
+    let run = move || simplify(&graph).entry_ops().count();
+    let small = std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap();
+    assert_eq!(small.join().unwrap(), count);
+}

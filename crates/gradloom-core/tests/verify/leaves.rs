@@ -1,7 +1,7 @@
 //! Names of leaves.
 
 use crate::broken_text;
-use gradloom_core::ir::parse;
+use gradloom_core::ir::{DType, OpKind, Type, parse};
 use gradloom_core::verify::verify;
 
 #[test]
@@ -27,6 +27,25 @@ fn a_scalar_may_be_read_in_several_places_as_one_dtype() {
     let error = broken_text("%0: f32[] = scalar \"t\"\n%1: f32[] = scalar \"t\"\n%2: i32[] = scalar \"t\"");
     assert_eq!(error.message, "the scalar \"t\" is f32 in one place and i32 in another");
     assert_eq!(error.op.as_deref(), Some("%2: i32[] = scalar \"t\""));
+}
+
+#[test]
+fn a_scalar_is_a_number() {
+    let message = "the scalar \"flag\" is bool: the per-step block holds numbers \
+                   (declare it as u32 and compare it with 0, or make it an input)";
+    let error = parse("graph {\n%0: bool[] = scalar \"flag\"\n}").unwrap_err();
+    assert_eq!(error.to_string(), format!("line 2, column 14: {message}"));
+    // Nor does it pass when it came in by another way.
+    let mut graph = parse("graph {\n%0: u32[] = scalar \"flag\"\n}").unwrap();
+    let op = graph.blocks[graph.entry].ops[0];
+    graph.ops[op].kind = OpKind::Scalar { name: "flag".into(), dtype: DType::Bool };
+    let value = graph.ops[op].results[0];
+    graph.values[value].ty = Type::scalar(DType::Bool);
+    let error = verify(&graph).unwrap_err();
+    assert_eq!(
+        (error.message.as_str(), error.op.as_deref()),
+        (message, Some("%0: bool[] = scalar \"flag\""))
+    );
 }
 
 #[test]

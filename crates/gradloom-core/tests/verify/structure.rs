@@ -320,6 +320,56 @@ fn extents_can_be_multiplied() {
 }
 
 #[test]
+fn steps_and_gaps_that_say_nothing_are_kept_small() {
+    let graph = |line: &str| {
+        parse(&format!("graph {{\n%0: f32[4] = input \"x\"\n%1: f32[1] = input \"y\"\n{line}\n}}"))
+    };
+    let kept = |line: &str| graph(line).unwrap().to_string().lines().nth(3).unwrap().trim().to_string();
+    let far = "18446744073709551615";
+    for (step, small) in [(far, "2"), ("9223372036854775808", "2"), ("3", "2"), ("2", "2")] {
+        let slice = |step: &str| format!("%2: f32[1] = slice %0 {{start=[1], limit=[3], step=[{step}]}}");
+        assert_eq!(kept(&slice(step)), slice(small));
+    }
+    let empty = |step: &str| format!("%2: f32[0] = slice %0 {{start=[3], limit=[3], step=[{step}]}}");
+    assert_eq!(kept(&empty(far)), empty("1"));
+    let pad = |gap: &str| format!("%2: f32[3] = pad %1 {{low=[1], high=[1], interior=[{gap}], value=0.0}}");
+    assert_eq!(kept(&pad(far)), pad("0"));
+    // Where they are not, they are refused, as when a graph came in by another way.
+    let mut strided = graph("%2: f32[2] = slice %0 {start=[0], limit=[4], step=[2]}").unwrap();
+    let slice = op_named(&strided, "slice");
+    strided.ops[slice].kind = OpKind::Slice { start: vec![0], limit: vec![2], step: vec![1 << 63] };
+    assert_eq!(
+        verify(&strided).unwrap_err().message,
+        "slice: the step 9223372036854775808 is larger than axis 0 of [4]; 4 picks the same element"
+    );
+    let mut padded = graph("%2: f32[3] = pad %1 {low=[1], high=[1], interior=[0], value=0.0}").unwrap();
+    let pad = op_named(&padded, "pad");
+    let value = gradloom_core::ir::Number::Float(0.0);
+    padded.ops[pad].kind = OpKind::Pad { low: vec![1], high: vec![1], interior: vec![4], value };
+    assert_eq!(
+        verify(&padded).unwrap_err().message,
+        "pad: axis 0 of [1] has gaps of 4, but no two elements to stand between; use 0"
+    );
+}
+
+#[test]
+fn attention_is_no_larger_than_can_be_counted() {
+    let of = |q: &str, k: &str| {
+        let text = format!(
+            "graph {{\n%0: f32{q} = input \"q\"\n%1: f32{k} = input \"k\"\n\
+             %2: f32{q}, %3: f32[1, 1, 1] = attention %0, %1, %1 {{scale=1.0}}\n}}"
+        );
+        parse(&text).unwrap_err().to_string()
+    };
+    let error = of("[1, 2097152, 2, 4]", "[1, 1, 2, 4]");
+    assert!(error.ends_with("attention: 2097152 query heads; there may be 1048576 at most"), "{error}");
+    let error = of("[1, 1, 2, 2097152]", "[1, 1, 2, 2097152]");
+    assert!(error.ends_with("attention: 2097152 elements of a key; there may be 1048576 at most"), "{error}");
+    let error = of("[1, 1, 1099511627776, 4]", "[1, 1, 1099511627776, 4]");
+    assert!(error.ends_with("have more scores than any memory can hold"), "{error}");
+}
+
+#[test]
 fn what_rewrites_leave_behind_is_not_looked_at() {
     let mut graph = parse(crate::SOUND).unwrap();
     let add = op_named(&graph, "add");

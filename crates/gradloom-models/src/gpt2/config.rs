@@ -22,8 +22,8 @@ pub struct Gpt2Config {
     pub dropout: f64,
 }
 
-/// Most blocks of a model; the deepest published transformers have a thousand (Wang et al., 2022).
-pub const MOST_LAYERS: usize = 4096;
+/// Most blocks of a model: ten times those of GPT-2 XL, which compile in seconds. Compiling takes time and memory in proportion.
+pub const MOST_LAYERS: usize = 512;
 
 /// Numbers of heads that are tried to find one that suits a width: more than the largest width that there can be.
 const SEARCHED: usize = 1 << 16;

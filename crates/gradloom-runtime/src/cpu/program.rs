@@ -4,6 +4,7 @@
 
 use super::{Call, Loops, Pool, Prepared, fill_constant, prepare_with};
 use crate::backend::{Backend, Loaded};
+use crate::elements::{Elements, each_position};
 use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Profile};
 use crate::store::Content;
@@ -201,20 +202,8 @@ impl CpuProgram {
     /// Calls `f` with the address of each element, row-major.
     fn elements(&self, access: &Access, mut f: impl FnMut(*const u8)) {
         let base = self.addresses[self.plan.buffer_of[&access.buffer]];
-        let (layout, size) = (&access.layout, access.dtype.bytes());
-        let mut index = vec![0; layout.shape.rank()];
-        for _ in 0..layout.shape.elements() {
-            let position =
-                layout.offset + index.iter().zip(&layout.strides).map(|(i, s)| i * s).sum::<usize>();
-            f(base.wrapping_add(position * size));
-            for axis in (0..index.len()).rev() {
-                index[axis] += 1;
-                if index[axis] < layout.shape[axis] {
-                    break;
-                }
-                index[axis] = 0;
-            }
-        }
+        let size = access.dtype.bytes();
+        each_position(&access.layout, |position| f(base.wrapping_add(position * size)));
     }
 
     /// Checks that the window that a launch replaces lies inside its target, which the kernel takes for granted.
@@ -278,19 +267,19 @@ impl Loaded for CpuProgram {
         self.launch(launch)
     }
 
-    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
         let size = access.dtype.bytes();
         if access.layout.is_contiguous() {
             let base =
                 self.addresses[self.plan.buffer_of[&access.buffer]].wrapping_add(access.layout.offset * size);
             let bytes = access.layout.shape.elements() * size;
             // SAFETY: the plan's verifier keeps accesses inside their buffers; the caller holds the store's lock.
-            into.extend_from_slice(unsafe { std::slice::from_raw_parts(base, bytes) });
+            into.push(unsafe { std::slice::from_raw_parts(base, bytes) });
             return Ok(());
         }
         // SAFETY: as above, element by element.
         self.elements(access, |address| {
-            into.extend_from_slice(unsafe { std::slice::from_raw_parts(address, size) })
+            into.push(unsafe { std::slice::from_raw_parts(address, size) });
         });
         Ok(())
     }

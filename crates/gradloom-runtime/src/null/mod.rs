@@ -3,6 +3,7 @@
 
 use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;
+use crate::elements::Elements;
 use crate::memory::Allocate;
 use crate::store::Content;
 use gradloom_core::error::Result;
@@ -85,10 +86,10 @@ impl Loaded for NullProgram {
         Ok(())
     }
 
-    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
         // Nothing was computed: NaN, so that nobody takes it for a result.
         for _ in 0..access.layout.shape.elements() {
-            into.extend_from_slice(&f32::NAN.to_le_bytes()[..access.dtype.bytes()]);
+            into.push(&f32::NAN.to_le_bytes()[..access.dtype.bytes()]);
         }
         Ok(())
     }

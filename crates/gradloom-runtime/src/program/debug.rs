@@ -5,7 +5,8 @@
 //! overwritten or nothing has written yet.
 
 use super::evaluate::{bytes, tensor};
-use super::{Loaded, Program};
+use super::{Loaded, Program, fits};
+use crate::elements::Elements;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, Number, Type, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout};
@@ -175,7 +176,8 @@ impl DebugRun {
     pub fn read(&self, value: ValueId) -> Result<HostTensor> {
         let ty = self.plan.buffers[self.present(value)?].ty.clone();
         let layout = self.layout(value, &ty);
-        let mut elements = Vec::with_capacity(ty.bytes());
+        let mut elements = Elements::default();
+        elements.make_room(ty.bytes(), &format_args!("{value} on the host"))?;
         self.loaded.read(&Access { buffer: value, dtype: ty.dtype, layout }, &mut elements)?;
         Ok(tensor(ty, &elements))
     }
@@ -192,7 +194,8 @@ impl DebugRun {
                 .note(format!("it has: {}", names.join(", "))));
         };
         self.present(access.buffer)?;
-        let mut elements = Vec::new();
+        let mut elements = Elements::default();
+        elements.make_room(fits::host_bytes(access), &crate::elements::output(name))?;
         self.loaded.read(access, &mut elements)?;
         Ok(tensor(Type::new(access.dtype, access.layout.shape.clone()), &elements))
     }

@@ -3,6 +3,7 @@
 
 use super::{Outcome, Program};
 use crate::device::Device;
+use crate::elements::Elements;
 use crate::store::{Store, element};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, OpKind, Type};
@@ -79,7 +80,7 @@ impl Program {
             Outcome::Committed => None,
             Outcome::NotFinite { guard } => Some(guard),
         };
-        let named = |list: &[(String, Access)], values: &[Vec<u8>]| {
+        let named = |list: &[(String, Access)], values: &[Elements]| {
             let tensors = list.iter().zip(values).map(|((name, access), bytes)| {
                 (name.clone(), tensor(Type::new(access.dtype, access.layout.shape.clone()), bytes))
             });

@@ -2,8 +2,9 @@
 
 use super::failures::Failures;
 use super::{Session, Step};
+use crate::elements::{Elements, output};
 use crate::feed::{Data, Feed, check_all};
-use crate::outputs::{Outputs, to_f32};
+use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
 use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_graph};
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -24,7 +25,7 @@ const DOMAIN: u64 = 0x69_6e66_6572;
 pub struct Infer<const K: usize, R> {
     inputs: Vec<Input>,
     program: Program,
-    outputs: Vec<Vec<u8>>,
+    outputs: Vec<Elements>,
     seed: u64,
     runs: u64,
     /// Of queued runs that nobody read.
@@ -123,9 +124,9 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         }
         let plan = self.program.plan();
         let mut values = Vec::with_capacity(self.outputs.len());
-        for ((name, access), bytes) in plan.outputs.iter().zip(&self.outputs) {
-            if name.starts_with("result.") {
-                values.push(to_f32(access.dtype, bytes)?);
+        for ((name, access), elements) in plan.outputs.iter().zip(&mut self.outputs) {
+            if is_result(name) {
+                values.push(elements.take_f32(access.dtype, &output(name))?);
             }
         }
         Ok(R::read(&mut values.into_iter()))
@@ -143,14 +144,15 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         self.program.debug_run(&fed, random_key(self.seed ^ DOMAIN, self.runs), retention)
     }
 
-    /// A tensor captured under a name in the last run.
+    /// A tensor captured under a name in the last run. What the closure returned is no capture: [`Infer::run`] has given it out.
     ///
     /// # Errors
     /// When nothing was captured under the name, or nothing has run.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
-        let position = self.program.plan().outputs.iter().position(|(known, _)| known == name);
+        let outputs = &self.program.plan().outputs;
+        let position = outputs.iter().position(|(known, _)| known == name && !is_result(name));
         match position.and_then(|i| Some((i, self.outputs.get(i)?))) {
-            Some((i, bytes)) => to_f32(self.program.plan().outputs[i].1.dtype, bytes),
+            Some((i, elements)) => elements.to_f32(outputs[i].1.dtype, &output(name)),
             None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))),
         }
     }
@@ -164,4 +166,9 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     pub fn spans(&self) -> &[LaunchSpan] {
         self.program.spans()
     }
+}
+
+/// Whether an output is what the closure returned: it goes to the caller in the memory to which it was copied.
+fn is_result(name: &str) -> bool {
+    name.starts_with("result.")
 }

@@ -2,7 +2,7 @@
 
 use super::failures::{Failures, with_others};
 use crate::backend::Pending;
-use crate::outputs::to_f32;
+use crate::elements::Elements;
 use crate::program::{Outcome, Program};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
@@ -28,13 +28,13 @@ pub(crate) struct Slot {
 pub(crate) struct Done {
     pub(crate) error: Option<Error>,
     /// Bytes of each output, in the order of the slot's names.
-    pub(crate) values: Vec<Vec<u8>>,
+    pub(crate) values: Vec<Elements>,
 }
 
 impl Done {
     /// # Errors
     /// What is no matter of the step: the device, or the store.
-    pub(crate) fn new(step: u64, outcome: Result<Outcome>, values: Vec<Vec<u8>>) -> Result<Self> {
+    pub(crate) fn new(step: u64, outcome: Result<Outcome>, values: Vec<Elements>) -> Result<Self> {
         match outcome {
             Ok(Outcome::Committed) => Ok(Self { error: None, values }),
             Ok(Outcome::NotFinite { guard }) => {
@@ -180,7 +180,10 @@ impl Step {
     /// The elements of an output. Says nothing of other steps.
     fn value(&self, output: usize) -> Result<Vec<f32>> {
         match self.slot.done().values.get(output) {
-            Some(bytes) => to_f32(self.slot.names[output].1, bytes),
+            Some(elements) => {
+                let (name, dtype) = &self.slot.names[output];
+                elements.to_f32(*dtype, &crate::elements::output(name))
+            }
             None => self.result().map(|()| Vec::new()),
         }
     }

@@ -4,6 +4,7 @@ use super::backend::check;
 use super::host::{WebCopy, WebHost, WebKernel, WebRange};
 use super::memory::WebMemory;
 use crate::backend::{Deferred, Finished, Loaded, Pending, Work};
+use crate::elements::Elements;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
 use crate::webgpu::{
@@ -191,7 +192,7 @@ impl Loaded for WebProgram {
         unreachable!("steps are queued whole")
     }
 
-    fn read(&self, access: &Access, _: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, access: &Access, _: &mut Elements) -> Result<()> {
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
         on_page(self.memory.place(buffer.region, buffer.offset).0).read()
     }
@@ -234,7 +235,7 @@ impl Pending for WebPending {
             let message = "results were asked for before the device gave them";
             return Err(Error::new(ErrorKind::Internal, message));
         };
-        Ok(self.results.finished(&bytes))
+        self.results.finished(&bytes)
     }
 }
 

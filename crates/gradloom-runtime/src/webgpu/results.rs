@@ -6,6 +6,7 @@
 use super::regions::Regions;
 use super::status::{STATUS_BYTES, Told};
 use crate::backend::{Failure, Finished};
+use crate::elements::{Elements, each_position, output};
 use crate::memory::Memory;
 use crate::program::Outcome;
 use gradloom_codegen::wgsl::{self, Status, Verdict};
@@ -66,12 +67,21 @@ impl Results {
     }
 
     /// What a step left, from the bytes of its staging buffer.
-    pub(crate) fn finished(&self, bytes: &[u8]) -> Finished {
-        let mut values: Vec<Vec<u8>> = self
-            .copies
-            .iter()
-            .map(|(access, range, at)| gather(access, range.start, &bytes[*at..]))
-            .collect();
+    ///
+    /// # Errors
+    /// When the host has no memory for a copy of them.
+    pub(crate) fn finished(&self, bytes: &[u8]) -> Result<Finished> {
+        let names = self.plan.outputs.iter().chain(&self.plan.guards).map(|(name, _)| name);
+        let mut values = Vec::with_capacity(self.copies.len());
+        for ((access, range, at), name) in self.copies.iter().zip(names) {
+            let mut elements = Elements::default();
+            elements.make_room(
+                access.layout.shape.elements().saturating_mul(access.dtype.bytes()),
+                &output(name),
+            )?;
+            gather(access, range.start, &bytes[*at..], &mut elements);
+            values.push(elements);
+        }
         let guards = values.split_off(self.plan.outputs.len());
         let status = Status::new(bytes);
         let failure = |(failure, others): (wgsl::Failure, u32)| Failure {
@@ -80,7 +90,7 @@ impl Results {
             others,
         };
         let failures = self.told.news(&status).into_iter().map(failure).collect();
-        Finished { outcome: self.outcome(status.verdict()), outputs: values, guards, failures }
+        Ok(Finished { outcome: self.outcome(status.verdict()), outputs: values, guards, failures })
     }
 
     /// How a step ended, from what decided it.
@@ -153,20 +163,12 @@ fn coordinates(shape: &[usize], position: usize) -> Vec<usize> {
     if shape.is_empty() && position > 0 { vec![position] } else { at }
 }
 
-/// The elements of an access, row-major, from bytes that start at byte `start` of its buffer.
-pub(crate) fn gather(access: &Access, start: usize, bytes: &[u8]) -> Vec<u8> {
+/// Appends the elements of an access, row-major, from bytes that start at byte `start` of its buffer.
+pub(crate) fn gather(access: &Access, start: usize, bytes: &[u8], into: &mut Elements) {
     let (layout, size) = (&access.layout, access.dtype.bytes());
-    let first = layout.offset * size - start;
     if layout.is_contiguous() {
-        return bytes[first..first + layout.shape.elements() * size].to_vec();
+        let first = layout.offset * size - start;
+        return into.push(&bytes[first..first + layout.shape.elements() * size]);
     }
-    let mut elements = Vec::with_capacity(layout.shape.elements() * size);
-    let mut positions = vec![0];
-    for (&extent, &stride) in layout.shape.iter().zip(&layout.strides) {
-        positions = positions.iter().flat_map(|&at| (0..extent).map(move |i| at + i * stride)).collect();
-    }
-    for at in positions {
-        elements.extend_from_slice(&bytes[first + at * size..][..size]);
-    }
-    elements
+    each_position(layout, |position| into.push(&bytes[position * size - start..][..size]));
 }

@@ -6,6 +6,7 @@ use super::pending::{PendingStep, Stagings};
 use super::pipelines::Pipeline;
 use super::timestamps::Timestamps;
 use crate::backend::{Deferred, Loaded, Pending, Work};
+use crate::elements::{Elements, zeroed};
 use crate::profile::{LaunchSpan, Profile};
 use crate::webgpu::{Part, Regions, STATUS_BYTES, STEP_BYTES, gather};
 use gradloom_core::error::Result;
@@ -186,7 +187,7 @@ impl Loaded for WgpuProgram {
         unreachable!("steps are queued whole")
     }
 
-    fn read(&self, access: &Access, into: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
         let size = access.dtype.bytes();
         let (start, end) = (access.layout.offset * size, access.layout.end() * size);
@@ -194,9 +195,9 @@ impl Loaded for WgpuProgram {
             return Ok(());
         }
         let (memory, at) = self.memory.place(buffer.region, buffer.offset);
-        let mut bytes = vec![0; end - start];
+        let mut bytes = zeroed(end - start, &"a value that is read")?;
         memory.read(at + start, &mut bytes)?;
-        into.extend(gather(access, start, &bytes));
+        gather(access, start, &bytes, into);
         Ok(())
     }
 

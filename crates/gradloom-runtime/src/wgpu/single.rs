@@ -7,6 +7,7 @@ use super::download::Download;
 use super::memory::{on_device, staging};
 use super::program::{WgpuProgram, encode};
 use crate::backend::Loaded;
+use crate::elements::Elements;
 use crate::webgpu::{Part, STATUS_BYTES, STEP_BYTES};
 use gradloom_codegen::wgsl::{Status, Verdict};
 use gradloom_core::error::Result;
@@ -49,9 +50,10 @@ impl WgpuProgram {
         }
         let (window, whole) = (&launch.reads[0].layout.shape, &launch.writes[0].layout.shape);
         for (axis, access) in launch.reads[1..].iter().enumerate() {
-            let mut bytes = Vec::new();
+            let mut bytes = Elements::default();
+            bytes.make_room(4, &"the start of a window")?;
             self.read(access, &mut bytes)?;
-            let start = i32::from_ne_bytes(bytes.try_into().expect("one i32"));
+            let start = i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             let room = whole[axis] - window[axis];
             if usize::try_from(start).map_or(true, |start| start > room) {
                 let trap = Verdict::Trapped { launch: number, position: axis, index: start, bound: room };

@@ -1,8 +1,11 @@
 //! Programs from graphs to results on the CPU, against the float64 reference and against themselves.
 
+mod aborted;
+mod dtypes;
 mod hoisted;
 mod placement;
 mod reference;
+mod results;
 mod updates;
 
 use gradloom_core::ir::{Graph, parse};

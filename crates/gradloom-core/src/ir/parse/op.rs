@@ -4,7 +4,6 @@ use super::Parser;
 use super::error::{ParseError, Position, Result};
 use super::lexer::Token;
 use crate::ir::{BlockId, DType, OriginId, Type, ValueId};
-use crate::verify::{check_extents, check_type};
 
 /// What stands between the name of an op and its operands.
 pub(super) struct Head {
@@ -61,12 +60,8 @@ impl Parser<'_> {
         operands: &[ValueId],
         origin: Option<OriginId>,
     ) -> Result<Vec<ValueId>> {
-        check_extents(&self.graph, &kind, operands).map_err(|message| head.error(message))?;
         let values = self.graph.add(kind, operands, origin).map_err(|error| head.error(error.to_string()))?;
         let types: Vec<Type> = values.iter().map(|&v| self.graph.ty(v).clone()).collect();
-        for ty in &types {
-            check_type(ty).map_err(|message| head.error(message))?;
-        }
         if types != head.types {
             let list = |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
             return Err(head.error(format!(

@@ -95,15 +95,16 @@ pub(super) fn slice(b: &mut Builder<'_>, [start, limit, step]: [&[usize]; 3], x:
             let inner = inner[0];
             let axes = 0..shape.rank();
             let count = |a: usize| (limit[a] - start[a]).div_ceil(step[a]);
-            let starts: Vec<_> = axes.clone().map(|a| start1[a] + start[a] * step1[a]).collect();
-            let steps: Vec<_> = axes.clone().map(|a| step[a] * step1[a]).collect();
-            let reach = |a: usize| match count(a) {
-                // An empty slice starts where the inner one does, which is in range.
-                0 => start1[a],
-                n => starts[a] + (n - 1) * steps[a] + 1,
-            };
-            let limits: Vec<_> = axes.clone().map(reach).collect();
-            let starts = axes.map(|a| starts[a].min(limits[a])).collect();
+            let (mut starts, mut limits, mut steps) = (start1.clone(), start1.clone(), vec![1; shape.rank()]);
+            // An empty slice starts where the inner one does, which is in range.
+            for a in axes.filter(|&a| count(a) > 0) {
+                starts[a] = start1[a] + start[a] * step1[a];
+                // The last element lies in the operand, so this overflows nothing; a step that is not taken might.
+                if count(a) > 1 {
+                    steps[a] = step[a] * step1[a];
+                }
+                limits[a] = starts[a] + (count(a) - 1) * steps[a] + 1;
+            }
             Some(emit(b, OpKind::Slice { start: starts, limit: limits, step: steps }, &[inner]))
         }
         // Of joined tensors, only one may be read.

@@ -39,18 +39,17 @@ struct Part {
 }
 
 /// More summands than this are not searched: the next add would search them again.
-const MAX_SUMMANDS: usize = 16;
+const MAX_SUMMANDS: usize = 64;
 
-/// What `x + y` is the sum of, in order; long sums are left in pieces.
+/// What `x + y` adds up, in order; of a longer sum, its last additions.
 fn summands(b: &Builder<'_>, x: ValueId, y: ValueId) -> Vec<ValueId> {
+    // A stack of its own, not recursion: a sum may be as deep as the program is long.
+    let mut open = vec![y, x];
     let mut summands = Vec::new();
-    let mut pending = vec![y, x];
-    while let Some(value) = pending.pop() {
+    while let Some(value) = open.pop() {
         match definition(b, value) {
-            Some((OpKind::Binary(BinaryOp::Add), x))
-                if summands.len() + pending.len() + 2 <= MAX_SUMMANDS =>
-            {
-                pending.extend([x[1], x[0]]);
+            Some((OpKind::Binary(BinaryOp::Add), x)) if summands.len() + open.len() + 1 < MAX_SUMMANDS => {
+                open.extend([x[1], x[0]]);
             }
             _ => summands.push(value),
         }

@@ -1,0 +1,95 @@
+//! The guard of a block under construction: whoever leaves the block without its results, by a panic, leaves nothing of it behind.
+//!
+//! In: the open trace, before a block begins. Out: the block's frame, when it is closed. Always holds: a trace in which a panic ended
+//! a block is as it was before the block began. What the block made stays in the graph's arenas, listed nowhere, and belongs to no
+//! block under construction: a tensor that was carried out of it is an error where it is used, and never another value. Outputs and
+//! updates need no guard, as blocks cannot have them.
+
+use super::scope::{Frame, Scope, with_scope_of};
+use crate::error::Error;
+use crate::ir::{BlockId, ValueId};
+
+/// Lengths of the lists that a block can add to while it is open.
+#[derive(Debug)]
+struct Listed {
+    block: BlockId,
+    params: usize,
+    ops: usize,
+    captured: usize,
+}
+
+/// A block that is open. Dropping it takes the block back.
+#[derive(Debug)]
+pub(super) struct OpenBlock {
+    generation: u32,
+    /// The entry block, which gets leaves, and the blocks around this one, which get parameters.
+    listed: Vec<Listed>,
+    values: usize,
+    sites: u32,
+    error: Option<Error>,
+    is_closed: bool,
+}
+
+impl OpenBlock {
+    /// Notes what there is before the block is added.
+    pub(super) fn before(scope: &Scope) -> Self {
+        let listed = |block: BlockId, captured: usize| {
+            let lists = &scope.graph.blocks[block];
+            Listed { block, params: lists.params.len(), ops: lists.ops.len(), captured }
+        };
+        let entry = listed(scope.graph.entry, 0);
+        let outer = scope.frames.iter().map(|frame| listed(frame.block, frame.captured.len()));
+        Self {
+            generation: scope.generation(),
+            listed: std::iter::once(entry).chain(outer).collect(),
+            values: scope.graph.values.len(),
+            sites: scope.sites,
+            error: scope.error.clone(),
+            is_closed: false,
+        }
+    }
+
+    /// Ends the block with these results; returns its frame.
+    ///
+    /// # Panics
+    /// When another block or trace that was opened later is still open: its closure has not ended.
+    pub(super) fn close(mut self, scope: &mut Scope, results: Vec<ValueId>) -> Frame {
+        let depth = self.listed.len();
+        assert!(
+            scope.generation() == self.generation && scope.frames.len() == depth,
+            "a trace that was begun inside `checkpoint` or `scan` has not ended"
+        );
+        let frame = scope.frames.pop().expect("just looked");
+        scope.graph.blocks[frame.block].results = results;
+        scope.graph.cursor = scope.innermost();
+        self.is_closed = true;
+        frame
+    }
+
+    fn take_back(&self, scope: &mut Scope) {
+        scope.frames.truncate(self.listed.len() - 1);
+        scope.graph.cursor = scope.innermost();
+        let frames = scope.frames.iter_mut().map(|frame| &mut frame.captured);
+        for (captured, outer) in frames.zip(&self.listed[1..]) {
+            captured.truncate(outer.captured);
+        }
+        for Listed { block, params, ops, .. } in &self.listed {
+            let lists = &mut scope.graph.blocks[*block];
+            lists.params.truncate(*params);
+            lists.ops.truncate(*ops);
+        }
+        // Leaves whose first use was in the block are no longer listed.
+        scope.forget_leaves_from(self.values);
+        scope.sites = self.sites;
+        scope.error.clone_from(&self.error);
+    }
+}
+
+impl Drop for OpenBlock {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            // The trace itself may have ended: then there is nothing to take back.
+            with_scope_of(self.generation, |scope| self.take_back(scope));
+        }
+    }
+}

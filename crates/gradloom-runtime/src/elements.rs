@@ -1,0 +1,231 @@
+//! A tensor's elements on the host: what a run's results are copied to, once, and what the caller then gets.
+//!
+//! In: bytes of a device, row-major, in the machine's order. Out: the same bytes, or numbers in the allocation in which the bytes came.
+//! Always holds: memory that is not there is an error that says for what, and never the end of the process.
+
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::Layout;
+use std::fmt::{self, Display};
+use std::ops::Deref;
+
+/// Bytes in memory that can be handed out as numbers.
+#[derive(Default)]
+pub(crate) struct Elements {
+    /// The bytes are the first ones of its memory; its length is 0.
+    memory: Vec<f32>,
+    bytes: usize,
+}
+
+impl Elements {
+    /// As many bytes, which `fill` is to set; they are 0 before. `what` says of what they are, for the message.
+    ///
+    /// # Errors
+    /// When there is not that much memory; that of `fill`.
+    pub(crate) fn filled(
+        bytes: usize,
+        what: &dyn Display,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        let mut memory = zeroed::<f32>(bytes.div_ceil(4), what)?;
+        // SAFETY: the vector has at least as many bytes, and any bytes are f32s.
+        fill(unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), bytes) })?;
+        memory.clear();
+        Ok(Self { memory, bytes })
+    }
+
+    /// Empties it and gets memory for as many bytes, in which as many can be pushed. `what` says of what they are, for the message.
+    ///
+    /// # Errors
+    /// When there is not that much memory.
+    pub(crate) fn make_room(&mut self, bytes: usize, what: &dyn Display) -> Result<()> {
+        self.bytes = 0;
+        // What is too small would be copied into what is larger, for nothing.
+        if self.memory.capacity() < bytes.div_ceil(4) {
+            self.memory = Vec::new();
+        }
+        self.memory.try_reserve_exact(bytes.div_ceil(4)).map_err(|_| no_memory(bytes, what))
+    }
+
+    /// Appends bytes, for which there is room.
+    ///
+    /// # Panics
+    /// When there is not.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let room = size_of_val(self.memory.spare_capacity_mut()) - self.bytes;
+        assert!(bytes.len() <= room, "{} bytes in a room of {room}", bytes.len());
+        let memory = self.memory.as_mut_ptr().cast::<u8>();
+        // SAFETY: the capacity has that many bytes behind those that are there, as just checked.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.add(self.bytes), bytes.len()) };
+        self.bytes += bytes.len();
+    }
+
+    /// The elements as f32, in the same memory where they have as many bytes each; nothing stays behind. `what` is for the message.
+    ///
+    /// # Errors
+    /// When an integer is not an f32, or bools, which become four times as large, have no memory for that.
+    pub(crate) fn take_f32(&mut self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
+        if dtype == DType::Bool {
+            return std::mem::take(self).to_f32(dtype, what);
+        }
+        let Self { mut memory, bytes } = std::mem::take(self);
+        // SAFETY: as many bytes were pushed, and any four bytes are an f32.
+        unsafe { memory.set_len(bytes / 4) };
+        if dtype.is_integer() {
+            for element in &mut memory {
+                *element = number(dtype, element.to_ne_bytes())?;
+            }
+        }
+        Ok(memory)
+    }
+
+    /// The elements as f32, which stay here, too. `what` is for the message.
+    ///
+    /// # Errors
+    /// When an integer is not an f32, or there is no memory for a copy.
+    pub(crate) fn to_f32(&self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
+        let elements = self.len() / dtype.bytes();
+        let mut numbers = Vec::new();
+        numbers.try_reserve_exact(elements).map_err(|_| no_memory(elements.saturating_mul(4), what))?;
+        if dtype == DType::Bool {
+            numbers.extend(self.iter().map(|&byte| f32::from(byte)));
+            return Ok(numbers);
+        }
+        for word in self.chunks_exact(4) {
+            numbers.push(number(dtype, [word[0], word[1], word[2], word[3]])?);
+        }
+        Ok(numbers)
+    }
+}
+
+impl Deref for Elements {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as many bytes were pushed.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.bytes) }
+    }
+}
+
+impl fmt::Debug for Elements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.bytes)
+    }
+}
+
+/// An f32, from the bytes of a number; integers must be exactly representable.
+fn number(dtype: DType, bytes: [u8; 4]) -> Result<f32> {
+    let integer = match dtype {
+        DType::I32 => i64::from(i32::from_ne_bytes(bytes)),
+        DType::U32 => i64::from(u32::from_ne_bytes(bytes)),
+        DType::F32 | DType::Bool => return Ok(f32::from_ne_bytes(bytes)),
+    };
+    let float = integer as f32;
+    if float as i64 == integer {
+        return Ok(float);
+    }
+    Err(Error::new(ErrorKind::Feed, format!("the integer {integer} is not an f32"))
+        .help("convert it in the model with .cast(..)"))
+}
+
+fn no_memory(bytes: usize, what: &dyn Display) -> Error {
+    Error::new(ErrorKind::Device, format!("no memory for {bytes} bytes of {what}"))
+        .help("give out less: a sum or a slice of it, or a smaller batch")
+}
+
+/// What an output is called in messages. A text of it is made for a message alone, as a step allocates nothing.
+#[derive(Debug)]
+pub(crate) struct OutputName<'a>(&'a str);
+
+impl Display for OutputName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the output `{}`", self.0)
+    }
+}
+
+/// The output of this name, for messages.
+pub(crate) fn output(name: &str) -> OutputName<'_> {
+    OutputName(name)
+}
+
+/// Zeros for a copy on the host.
+///
+/// # Errors
+/// When there is not that much memory.
+pub(crate) fn zeroed<T: Copy + Default>(length: usize, what: &dyn Display) -> Result<Vec<T>> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(length).map_err(|_| no_memory(length.saturating_mul(size_of::<T>()), what))?;
+    zeros.resize(length, T::default());
+    Ok(zeros)
+}
+
+/// Calls `f` with the position of each element of a layout in its buffer, row-major.
+pub(crate) fn each_position(layout: &Layout, mut f: impl FnMut(usize)) {
+    let mut index = vec![0; layout.shape.rank()];
+    for _ in 0..layout.shape.elements() {
+        f(layout.offset + index.iter().zip(&layout.strides).map(|(i, s)| i * s).sum::<usize>());
+        for axis in (0..index.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < layout.shape[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elements(words: &[u32]) -> Elements {
+        let mut elements = Elements::default();
+        elements.make_room(4 * words.len(), &"a test").unwrap();
+        words.iter().for_each(|word| elements.push(&word.to_ne_bytes()));
+        elements
+    }
+
+    #[test]
+    fn numbers_come_in_the_memory_of_their_bytes() {
+        let mut floats = elements(&[1.5_f32.to_bits(), f32::NAN.to_bits()]);
+        let address = floats.as_ptr();
+        let numbers = floats.take_f32(DType::F32, &"a test").unwrap();
+        assert_eq!(numbers.as_ptr().cast::<u8>(), address);
+        assert!(numbers[0] == 1.5 && numbers[1].is_nan() && floats.is_empty());
+        let mut integers = elements(&[3, u32::MAX]);
+        let address = integers.as_ptr();
+        let numbers = integers.take_f32(DType::I32, &"a test").unwrap();
+        assert_eq!((numbers.as_ptr().cast(), &numbers[..]), (address, &[3.0, -1.0][..]));
+        let error = elements(&[3, u32::MAX]).take_f32(DType::U32, &"a test").unwrap_err();
+        assert_eq!(error.message(), "the integer 4294967295 is not an f32");
+    }
+
+    #[test]
+    fn bools_and_copies() {
+        let mut bools = Elements::default();
+        bools.make_room(3, &"a test").unwrap();
+        bools.push(&[1, 0, 1]);
+        assert_eq!(bools.to_f32(DType::Bool, &"a test").unwrap(), [1.0, 0.0, 1.0]);
+        assert_eq!(bools.take_f32(DType::Bool, &"a test").unwrap(), [1.0, 0.0, 1.0]);
+        assert_eq!(elements(&[7, 8]).to_f32(DType::U32, &"a test").unwrap(), [7.0, 8.0]);
+    }
+
+    #[test]
+    fn memory_is_used_again_and_what_is_not_there_is_an_error() {
+        let mut slot = elements(&[1, 2, 3]);
+        let address = slot.as_ptr();
+        slot.make_room(8, &"a test").unwrap();
+        assert_eq!((slot.as_ptr(), slot.len()), (address, 0));
+        for bytes in [usize::MAX, isize::MAX as usize + 1, 1 << 62] {
+            let error = slot.make_room(bytes, &output("y")).unwrap_err();
+            assert_eq!(error.message(), format!("no memory for {bytes} bytes of the output `y`"));
+        }
+        assert!(zeroed::<u8>(usize::MAX, &"a test").is_err() && zeroed::<f32>(1 << 62, &"a test").is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "8 bytes in a room of")]
+    fn more_than_there_is_room_for() {
+        let mut slot = elements(&[]);
+        slot.push(&[0; 8]);
+    }
+}

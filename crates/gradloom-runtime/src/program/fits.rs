@@ -1,0 +1,44 @@
+//! Whether the host has the memory that a program takes, with the copies that it hands out.
+//!
+//! In: a plan, and the bytes that there are. Out: nothing, or the refusal of what cannot fit, before anything is allocated.
+
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::Access;
+use gradloom_core::plan::Plan;
+
+/// Bytes of the copy of an output's elements. A view may have far more elements than there are bytes behind it.
+pub(super) fn host_bytes(access: &Access) -> usize {
+    access.layout.shape.elements().saturating_mul(access.dtype.bytes())
+}
+
+/// Bytes that handing an output out takes: its elements, which are f32 in the end. Numbers are so in the same memory.
+fn handed_out_bytes(access: &Access) -> usize {
+    let copied = host_bytes(access);
+    if access.dtype == DType::Bool { copied.saturating_mul(5) } else { copied }
+}
+
+/// Refuses a plan that cannot be run within `limit` bytes of the host's memory.
+pub(super) fn check(plan: &Plan, limit: Option<usize>) -> Result<()> {
+    let Some(limit) = limit else { return Ok(()) };
+    let results = plan.outputs.iter().map(|(_, access)| handed_out_bytes(access));
+    let results = results.fold(0, usize::saturating_add);
+    let needed = plan.totals.peak().saturating_add(results);
+    if needed <= limit {
+        return Ok(());
+    }
+    let message = format!("running the program takes {needed} bytes of memory, the limit is {limit}");
+    let mut error = Error::new(ErrorKind::Plan, message).note(format!(
+        "{} bytes are the plan's, {results} are copies of what the program gives out",
+        plan.totals.peak()
+    ));
+    if let Some((name, access)) = plan.outputs.iter().max_by_key(|(_, access)| host_bytes(access)) {
+        let (dtype, shape) = (access.dtype, &access.layout.shape);
+        error = error.note(format!(
+            "the largest is the output `{name}`, {dtype}{shape}, {} bytes",
+            host_bytes(access)
+        ));
+    }
+    Err(error
+        .help("make the batch or the context smaller, or give out less: a sum or a slice of what is large"))
+}
