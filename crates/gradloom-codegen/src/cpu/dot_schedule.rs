@@ -81,6 +81,11 @@ impl Split {
 
 impl DotSchedule {
     /// The split of a problem; sums are split only if they `may` be.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a time, of which the magnitude matters; floats that are too large saturate"
+    )]
     pub fn new(problem: &DotProblem, may_split_sums: bool) -> Self {
         let DotProblem { m, n, k, .. } = *problem;
         let products = problem.batch_count();

@@ -31,10 +31,15 @@ pub struct LoopSchedule {
 
 impl LoopSchedule {
     /// The split of a body.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a time, of which the magnitude matters; floats that are too large saturate"
+    )]
     pub fn new(body: &Body) -> Self {
         let (rows, columns) = (body.rows, body.columns);
-        let total =
-            (cost_of_position(body) * (rows * columns) as f64 + cost_of_row(body) * rows as f64) as usize;
+        let total = (cost_of_position(body) * rows as f64 * columns as f64 + cost_of_row(body) * rows as f64)
+            as usize;
         let wanted = (total / TASK_COST).clamp(1, TASKS);
         let reduces_columns = body.stores.iter().any(|store| matches!(store, Store::Columns { .. }));
         let row_pieces = wanted.min(rows).min(if reduces_columns { COLUMN_PARTS } else { TASKS }).max(1);

@@ -167,7 +167,7 @@ pub(crate) fn checks_of(body: &Body, level: Level) -> Vec<NodeId> {
         let node = body.node(*id);
         node.level == level && matches!(node.kind, NodeKind::CheckIndex { .. })
     };
-    (0..body.nodes.len() as u32).map(NodeId).filter(is_check).collect()
+    body.ids().filter(is_check).collect()
 }
 
 /// The results of a body of a level, as (node, write).

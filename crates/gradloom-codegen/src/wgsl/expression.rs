@@ -9,6 +9,11 @@ use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
 
 impl Source<'_> {
     /// A number of a dtype.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the number fits its dtype, but for the rounding of f32, as the verifier sees to"
+    )]
     pub(crate) fn constant(&mut self, number: Number, dtype: DType) -> String {
         let value = number.as_f64();
         match dtype {

@@ -9,6 +9,7 @@ use super::body::{Nodes, Place};
 use super::operands::Operand;
 use super::source::{Source, WORKGROUP, type_name};
 use super::{Context, Dispatch, Limits, Operands, Shaders, checked};
+use crate::narrow::narrow;
 use gradloom_core::collections::SortedMap;
 use gradloom_core::error::Result;
 use gradloom_core::ir::{DType, ReduceOp};
@@ -201,13 +202,13 @@ impl Table {
         let mut groups = 0;
         for (i, part) in parts.iter().enumerate() {
             let body = body_of(part);
-            numbers.extend([groups, body.rows, body.columns].map(|number| number as u32));
+            numbers.extend([groups, body.rows, body.columns].map(narrow));
             let own =
                 operands.reads[i * reads..][..reads].iter().chain(&operands.writes[i * writes..][..writes]);
-            numbers.extend(own.map(|operand| (operand.base / 4 + operand.layout.offset) as u32));
+            numbers.extend(own.map(|operand| narrow(operand.base / 4 + operand.layout.offset)));
             groups += form.groups(body, limits);
         }
-        numbers.push(groups as u32);
+        numbers.push(narrow(groups));
         // Indexed by the position, also if the first part has but one.
         let row = Layout::contiguous(&[CHUNK].into());
         let one: Vec<usize> = body_of(parts[0])
@@ -247,7 +248,7 @@ impl Table {
         source.line(if source.gated { "if (local == 0u && committed) {" } else { "if (local == 0u) {" });
         source.store(&self.operands.writes[0], "0u", "shares[0]");
         source.line("}");
-        let workgroup = source.limits.sharing() as u32;
+        let workgroup = narrow(source.limits.sharing());
         source.finish(&format!("{} kernels: totals", parts.len()), workgroup, parts.len())
     }
 
@@ -325,7 +326,7 @@ fn columns(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp,
     let write = table.operands.writes[0].clone();
     source.store(&write, "column", "sum");
     source.line("}");
-    source.finish(&format!("{} kernels: sums of columns", parts.len()), (lanes * wide) as u32, table.groups)
+    source.finish(&format!("{} kernels: sums of columns", parts.len()), narrow(lanes * wide), table.groups)
 }
 
 /// Bytes of scratch that the parts of a group need which run together.
@@ -361,7 +362,7 @@ fn shares(table: &Table, mut source: Source<'_>, parts: &[&Part], op: ReduceOp, 
     source.line("if (local == 0u) {");
     source.line(format_args!("{scratch}[group] = shares[0];"));
     source.line("}");
-    source.finish(&format!("{} kernels: shares of totals", parts.len()), workgroup as u32, table.groups)
+    source.finish(&format!("{} kernels: shares of totals", parts.len()), narrow(workgroup), table.groups)
 }
 
 /// The total of each part: a workgroup each.

@@ -6,6 +6,7 @@
 use super::source::{Source, index_at};
 use super::status::{FIRST_GUARD, TRAPPED, record};
 use super::{Context, Operands, Shaders, checked};
+use crate::narrow::narrow;
 use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
 
@@ -42,7 +43,7 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
         source.line(format_args!("for (var i = local; i < {elements}u; i += 64u) {{"));
         let value = source.load(read, &index_at(&read.layout, "i"));
         source.line(format_args!("if ((bitcast<u32>({value}) & 0x7f800000u) == 0x7f800000u) {{"));
-        source.line(format_args!("atomicMin(&verdict, {}u);", FIRST_GUARD + guard as u32));
+        source.line(format_args!("atomicMin(&verdict, {}u);", FIRST_GUARD + narrow(guard)));
         source.line("}");
         source.line("}");
     }

@@ -1,5 +1,7 @@
 //! What an adapter allows, as far as shaders and their dispatch depend on it.
 
+use crate::narrow::narrow;
+
 /// Limits and features of a device. Shaders are made for them, so they are part of a pipeline's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
@@ -64,10 +66,10 @@ impl Limits {
     pub fn spread(&self, count: usize) -> [u32; 3] {
         let most = self.workgroups as usize;
         if count <= most {
-            return [count as u32, 1, 1];
+            return [narrow(count), 1, 1];
         }
         let rows = count.div_ceil(most);
-        [count.div_ceil(rows) as u32, rows as u32, 1]
+        [narrow(count.div_ceil(rows)), narrow(rows), 1]
     }
 }
 

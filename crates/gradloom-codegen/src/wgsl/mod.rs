@@ -41,7 +41,7 @@ pub use writer::Writer;
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
-use gradloom_core::kernel::{Body, Kernel, Launch, Part, Phase};
+use gradloom_core::kernel::{Access, Body, Kernel, Launch, Part, Phase};
 use gradloom_core::plan::Plan;
 use source::Source;
 use std::ops::Range;
@@ -115,6 +115,12 @@ pub struct Context<'a> {
 /// # Errors
 /// When the kernel cannot run on an adapter with these limits.
 pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Vec<Shaders>> {
+    if !is_countable(&launch.kernel, &launch.reads, &launch.writes) {
+        let message =
+            format!("{} works on more positions than a GPU counts, in 32 bits", launch.kernel.name());
+        return Err(Error::new(ErrorKind::Plan, message)
+            .help("make the batch, the context or the tensors smaller, or use the CPU"));
+    }
     let cut = pieces::in_pieces(launch, context.limits);
     let launch = cut.as_ref().unwrap_or(launch);
     let parts = match &launch.kernel {
@@ -132,6 +138,23 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
         }
     };
     crews::crews(parts, launch, context).into_iter().map(crew).collect()
+}
+
+/// Whether 32 bits can count all that a kernel works on: elements of its operands and results, and positions in between. Some thousand more are
+/// left for what tiles and workgroups round up.
+fn is_countable(kernel: &Kernel, reads: &[Access], writes: &[Access]) -> bool {
+    const MOST: usize = u32::MAX as usize - (1 << 16);
+    let ends = |access: &Access| access.layout.end() <= MOST && access.layout.shape.elements() <= MOST;
+    let positions = match kernel {
+        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
+            body.rows.checked_mul(body.columns).is_some_and(|positions| positions <= MOST)
+        }
+        Kernel::Group(parts) => parts
+            .iter()
+            .all(|part| is_countable(&part.kernel, &reads[part.reads.clone()], &writes[part.writes.clone()])),
+        _ => true,
+    };
+    positions && reads.iter().chain(writes).all(ends)
 }
 
 /// The shaders of a part as a launch of its own.

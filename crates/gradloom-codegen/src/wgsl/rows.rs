@@ -6,6 +6,7 @@
 use super::body::{Nodes, Place, checks_of, stores_of};
 use super::source::{Source, WORKGROUP, index_at, type_name};
 use super::{Dispatch, Limits, Operands};
+use crate::narrow::narrow;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, Store};
 use gradloom_core::plan::ALIGNMENT;
@@ -185,7 +186,7 @@ impl<'a, 'b> Rows<'a, 'b> {
         for id in checks_of(self.body, Level::Uniform) {
             self.nodes.compute(&mut self.source, id, place);
         }
-        for i in (0..self.body.nodes.len() as u32).map(NodeId) {
+        for i in self.body.ids() {
             if self.body.node(i).level == Level::Uniform {
                 self.nodes.compute(&mut self.source, i, place);
             }
@@ -212,7 +213,7 @@ impl<'a, 'b> Rows<'a, 'b> {
             self.source.line("}");
         }
         self.store_partials();
-        self.source.finish(label, self.schedule.workgroup() as u32, groups)
+        self.source.finish(label, narrow(self.schedule.workgroup()), groups)
     }
 
     /// Whether some invocations have no position with this number.
@@ -277,8 +278,9 @@ impl<'a, 'b> Rows<'a, 'b> {
 
     /// The reductions of a depth.
     fn reduce(&mut self, depth: usize) {
-        let all: Vec<(NodeId, ReduceOp, NodeId, DType)> = (0..self.body.nodes.len() as u32)
-            .map(NodeId)
+        let all: Vec<(NodeId, ReduceOp, NodeId, DType)> = self
+            .body
+            .ids()
             .filter_map(|id| match self.body.node(id).kind {
                 NodeKind::Reduce(op, operand) if self.depths[id.index()] == depth => {
                     Some((id, op, operand, self.body.node(id).dtype))
@@ -391,7 +393,7 @@ impl<'a, 'b> Rows<'a, 'b> {
     fn row_nodes(&mut self, depth: usize) {
         let exists = self.row_exists();
         let place = Place { row: "row", column: "0u", position: None, suffix: "", exists: &exists };
-        for id in (0..self.body.nodes.len() as u32).map(NodeId) {
+        for id in self.body.ids() {
             let node = self.body.node(id);
             if node.level == Level::Row
                 && self.depths[id.index()] == depth
@@ -619,5 +621,5 @@ fn sums(mut source: Source<'_>, body: &Body, schedule: &RowSchedule, label: &str
         source.store(&operand, &index_at(&operand.layout, "column"), &sum);
         source.line("}");
     }
-    source.finish(&format!("{label}: sums of columns"), workgroup as u32, columns.div_ceil(wide))
+    source.finish(&format!("{label}: sums of columns"), narrow(workgroup), columns.div_ceil(wide))
 }

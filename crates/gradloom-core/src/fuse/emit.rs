@@ -181,7 +181,7 @@ impl<'a> Builder<'a, '_> {
     }
 
     fn push(&mut self, kind: NodeKind, dtype: DType, level: Level) -> NodeId {
-        let id = NodeId(self.body.nodes.len() as u32);
+        let id = NodeId::new(self.body.nodes.len());
         self.body.nodes.push(Node { kind, dtype, level });
         id
     }

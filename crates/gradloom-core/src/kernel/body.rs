@@ -30,6 +30,11 @@ impl Level {
 pub struct NodeId(pub u32);
 
 impl NodeId {
+    /// The node at a position; bodies have far fewer than 2^32.
+    pub fn new(position: usize) -> Self {
+        Self(u32::try_from(position).expect("a body has fewer than 2^32 nodes"))
+    }
+
     /// Position in [`Body::nodes`].
     pub fn index(self) -> usize {
         self.0 as usize
@@ -168,6 +173,11 @@ impl Body {
         }
     }
 
+    /// Its nodes' numbers, in order.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len()).map(NodeId::new)
+    }
+
     /// The node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
@@ -219,7 +229,7 @@ impl Body {
     }
 
     fn check_node(&self, i: usize, node: &Node) -> Result<(), String> {
-        let name = NodeId(i as u32);
+        let name = NodeId::new(i);
         let operands = node.kind.operands();
         if operands.iter().any(|operand| operand.index() >= i) {
             return Err(format!("{name} uses a node that comes later"));
@@ -273,7 +283,7 @@ impl fmt::Display for Body {
                 Level::Row => "row",
                 Level::Element => "element",
             };
-            write!(f, "  {} = ", NodeId(i as u32))?;
+            write!(f, "  {} = ", NodeId::new(i))?;
             match &node.kind {
                 NodeKind::Constant(number) => write!(f, "{}", number.as_f64())?,
                 NodeKind::Load(read) => write!(f, "load r{read}")?,

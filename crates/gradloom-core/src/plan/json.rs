@@ -56,9 +56,12 @@ impl Plan {
                     ("step", Json::Number(totals.step)),
                     ("workspace", Json::Number(totals.workspace)),
                     ("peak", Json::Number(totals.peak())),
-                    ("flops", Json::Number(cost.flops as usize)),
-                    ("bytes_read", Json::Number(cost.bytes_read as usize)),
-                    ("bytes_written", Json::Number(cost.bytes_written as usize)),
+                    ("flops", Json::Number(usize::try_from(cost.flops).unwrap_or(usize::MAX))),
+                    ("bytes_read", Json::Number(usize::try_from(cost.bytes_read).unwrap_or(usize::MAX))),
+                    (
+                        "bytes_written",
+                        Json::Number(usize::try_from(cost.bytes_written).unwrap_or(usize::MAX)),
+                    ),
                 ]),
             ),
             ("first_commit", Json::Number(self.first_commit())),
@@ -119,9 +122,9 @@ fn launch(view: &PlanView<'_>, launch: &LaunchView<'_>) -> Json {
         ("writes", accesses(&launch.launch().writes)),
         ("producers", numbers(launch.producers())),
         ("workspace", Json::Number(launch.launch().workspace)),
-        ("flops", Json::Number(cost.flops as usize)),
-        ("bytes_read", Json::Number(cost.bytes_read as usize)),
-        ("bytes_written", Json::Number(cost.bytes_written as usize)),
+        ("flops", Json::Number(usize::try_from(cost.flops).unwrap_or(usize::MAX))),
+        ("bytes_read", Json::Number(usize::try_from(cost.bytes_read).unwrap_or(usize::MAX))),
+        ("bytes_written", Json::Number(usize::try_from(cost.bytes_written).unwrap_or(usize::MAX))),
         ("listing", optional(launch.listing())),
     ])
 }

@@ -163,12 +163,15 @@ fn too_large(graph: &Graph, plan: &Plan, limit: usize) -> Error {
     error.help("make the batch or the context smaller")
 }
 
+/// Bytes that a store, or all values of a step, may take at most, as if none shared its place with another.
+const MOST_BYTES: usize = isize::MAX as usize >> if usize::BITS == 64 { 8 } else { 0 };
+
 /// Bytes are added up without checks from here on, so refuses what no memory could hold.
 fn check_countable(buffers: &[Buffer]) -> Result<()> {
     let sizes = buffers.iter().map(|b| b.bytes.checked_next_multiple_of(ALIGNMENT));
     let total = sizes.into_iter().try_fold(0_usize, |total, bytes| total.checked_add(bytes?));
     match total {
-        Some(total) if isize::try_from(total).is_ok() => Ok(()),
+        Some(total) if total <= MOST_BYTES => Ok(()),
         _ => Err(Error::new(
             ErrorKind::Plan,
             "the values of this step have more bytes than any memory can hold",

@@ -1,6 +1,6 @@
 //! The layout of a store: names, types and offsets of parameters and states, stable while programs come and go.
 
-use super::ALIGNMENT;
+use super::{ALIGNMENT, MOST_BYTES};
 use crate::collections::SortedMap;
 use crate::ir::{Graph, Number, OpKind, Type};
 
@@ -55,9 +55,10 @@ impl StoreLayout {
                 .bytes()
                 .checked_next_multiple_of(ALIGNMENT)
                 .and_then(|size| bytes.checked_add(size))
+                .filter(|&total| total <= MOST_BYTES)
                 .ok_or_else(|| {
-                format!("with `{name}` ({ty}), the store has more bytes than any memory can hold")
-            })?;
+                    format!("with `{name}` ({ty}), the store has more bytes than any memory can hold")
+                })?;
         }
         self.bytes = bytes;
         for entry in added {

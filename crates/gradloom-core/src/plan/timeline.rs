@@ -81,8 +81,8 @@ impl Plan {
         let mut changes = vec![[0_isize; Role::ALL.len()]; moments + 1];
         for stay in &stays {
             let Buffer { role, bytes, .. } = self.buffers[stay.buffer];
-            changes[stay.moments.start][role as usize] += bytes as isize;
-            changes[stay.moments.end][role as usize] -= bytes as isize;
+            changes[stay.moments.start][role as usize] += bytes.cast_signed();
+            changes[stay.moments.end][role as usize] -= bytes.cast_signed();
         }
         let mut taken = [0_isize; Role::ALL.len()];
         let bytes = changes.iter().take(moments).map(|change| {

@@ -10,6 +10,11 @@ mod device;
 mod dot;
 mod elementwise;
 mod fill;
+// No number is cut off silently: what indexes, sizes and addresses are made of is converted with checks, and each exception gives its reason.
+#[cfg_attr(
+    not(test),
+    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 mod fused;
 mod group;
 mod index;
@@ -19,6 +24,10 @@ mod math;
 mod matrix;
 mod movement;
 mod multiversion;
+#[cfg_attr(
+    not(test),
+    deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 #[cfg(target_arch = "x86_64")]
 mod native;
 mod pool;

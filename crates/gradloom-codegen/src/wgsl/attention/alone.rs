@@ -6,6 +6,7 @@
 use super::kernel::{Choice, Kernel};
 use super::means_bytes;
 use super::problem::Problem;
+use crate::narrow::narrow;
 use crate::wgsl::operands::Element;
 use crate::wgsl::source::Source;
 use crate::wgsl::tuning::{Alone, Value, side_by_side};
@@ -26,7 +27,7 @@ pub(in crate::wgsl) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice,
     let mut reads = qkv.to_vec();
     let mut words = Vec::new();
     for (there, word) in
-        [(spec.query_offset, (keys as u32).wrapping_sub(queries as u32)), (spec.key_length, keys as u32)]
+        [(spec.query_offset, narrow(keys).wrapping_sub(narrow(queries))), (spec.key_length, narrow(keys))]
     {
         if there {
             words.push((reads.len(), vec![word]));

@@ -7,6 +7,7 @@
 use super::means_bytes;
 use super::problem::{Problem, column, row};
 use super::tile::{Block, Tile};
+use crate::narrow::narrow;
 use crate::wgsl::Dispatch;
 use crate::wgsl::source::Source;
 use gradloom_core::ir::DType;
@@ -113,7 +114,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
         let query = format!("query_{i}");
         (format!("{query} < {all}{gate}"), row(&write, "sequence", "head", &query))
     });
-    vec![source.finish(label, threads as u32, count)]
+    vec![source.finish(label, narrow(threads), count)]
 }
 
 /// The shader of dk and dv.
@@ -206,5 +207,5 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
             (format!("{key} < {all}{gate}"), row(write, "sequence", "key_head", &key))
         });
     }
-    vec![source.finish(label, threads as u32, pairs * blocks)]
+    vec![source.finish(label, narrow(threads), pairs * blocks)]
 }

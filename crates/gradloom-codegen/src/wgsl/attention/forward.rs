@@ -7,6 +7,7 @@
 use super::problem::{Problem, row};
 use super::single::LOWEST;
 use super::tile::{Block, Tile};
+use crate::narrow::narrow;
 use crate::wgsl::Dispatch;
 use crate::wgsl::functions::Function;
 use crate::wgsl::source::Source;
@@ -79,7 +80,7 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
         let query = format!("query_{i}");
         (format!("{query} < {}u{gate}", problem.queries), row(&output, "sequence", "head", &query))
     });
-    vec![source.finish(label, tile.threads() as u32, count)]
+    vec![source.finish(label, narrow(tile.threads()), count)]
 }
 
 /// Turns scores into exponentials relative to the new maximum.

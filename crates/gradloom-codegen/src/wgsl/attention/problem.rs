@@ -73,6 +73,7 @@ impl Problem {
     }
 
     /// The factor on scores.
+    #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     pub(super) fn scale(&self) -> String {
         format!("bitcast<f32>({:#x}u)", (self.spec.scale as f32).to_bits())
     }

@@ -7,6 +7,7 @@
 
 use super::problem::{Problem, row};
 use super::shares::{Own, Part, Shares};
+use crate::narrow::narrow;
 use crate::wgsl::Dispatch;
 use crate::wgsl::functions::Function;
 use crate::wgsl::source::Source;
@@ -72,5 +73,5 @@ pub(super) fn forward(mut source: Source<'_>, problem: &Problem, each: usize, la
         source.line("}");
     }
     source.line("}");
-    vec![source.finish(label, shares.size as u32, shares.groups())]
+    vec![source.finish(label, narrow(shares.size), shares.groups())]
 }

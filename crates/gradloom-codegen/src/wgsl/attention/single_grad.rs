@@ -6,6 +6,7 @@
 use super::means_bytes;
 use super::problem::{Problem, row};
 use super::shares::{Own, Part, Shares};
+use crate::narrow::narrow;
 use crate::wgsl::Dispatch;
 use crate::wgsl::operands::Operand;
 use crate::wgsl::source::Source;
@@ -77,7 +78,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, each: usize, la
         s.line("}");
     }
     s.line("}");
-    vec![source.finish(label, shares.size as u32, shares.groups())]
+    vec![source.finish(label, narrow(shares.size), shares.groups())]
 }
 
 /// The shader of dk and dv.
@@ -141,5 +142,5 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, each: usize, label
         s.line("}");
     }
     s.line("}");
-    vec![source.finish(label, shares.size as u32, shares.groups())]
+    vec![source.finish(label, narrow(shares.size), shares.groups())]
 }

@@ -3,6 +3,7 @@
 use super::problem::{DotKernel, Epilogue, Operand, Scalar, Side};
 use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
 use crate::cpu::DotProblem;
+use crate::narrow::narrow;
 use crate::wgsl::Limits;
 
 const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
@@ -35,7 +36,7 @@ fn tiles(problem: &DotProblem, m: usize, n: usize) -> usize {
 /// device runs at a time.
 fn parts(workgroups: usize, k: usize) -> u32 {
     let fits = |parts: &usize| k / parts >= 96 && workgroups <= 264 && workgroups * parts <= 600;
-    [16, 8, 4, 2].into_iter().find(fits).unwrap_or(1) as u32
+    [16, 8, 4, 2].into_iter().find(fits).map_or(1, narrow)
 }
 
 /// Registers alone: there is no nearer memory, and a barrier stops everything.
@@ -70,12 +71,13 @@ fn scalar(problem: &DotProblem) -> Choice {
         LITTLE..MUCH => (8, 4),
         _ => (8, 8),
     };
-    let thread_m = rows.min(problem.m.max(1).next_power_of_two() as u32);
-    let thread_n = columns.min(problem.n.max(1).next_power_of_two() as u32);
+    let thread_m = rows.min(narrow(problem.m.max(1).next_power_of_two()));
+    let thread_n = columns.min(narrow(problem.n.max(1).next_power_of_two()));
     // A workgroup is one task of the device's thread pool: 16 threads, or 64 where that leaves enough tasks. They stand in a square, or in as many rows or
     // columns as a thin product has.
     let threads: u32 = if tiles(problem, 64, 64) < 16 { 16 } else { 64 };
-    let needed = |extent: usize, each: u32| extent.div_ceil(each as usize).next_power_of_two().min(64) as u32;
+    let needed =
+        |extent: usize, each: u32| narrow(extent.div_ceil(each as usize).next_power_of_two().min(64));
     let (rows, columns, side) = (needed(problem.m, thread_m), needed(problem.n, thread_n), threads.isqrt());
     let (along, across) = match (rows < side, columns < side) {
         (true, _) => (rows, columns.min(threads / rows)),

@@ -5,6 +5,7 @@
 
 use super::problem::{scaled, sum};
 use crate::cpu::DotProblem;
+use crate::narrow::narrow;
 use crate::wgsl::{Limits, Writer};
 
 /// Tile rows in a band: the workgroups in flight should form a square rather than a line.
@@ -77,7 +78,7 @@ pub(super) fn fold(count: usize, limits: &Limits) -> [u32; 3] {
     let most = limits.workgroups as usize;
     let y = count.div_ceil(most);
     let z = y.div_ceil(most);
-    [count.min(most) as u32, if z > 1 { most as u32 } else { y.max(1) as u32 }, z.max(1) as u32]
+    [count.min(most), if z > 1 { most } else { y.max(1) }, z.max(1)].map(narrow)
 }
 
 /// Writes `let name`, the workgroup's number, and leaves what is beyond `count`.

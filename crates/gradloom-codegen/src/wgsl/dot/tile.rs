@@ -1,6 +1,7 @@
 //! How a product is cut into tiles.
 
 use super::cooperative;
+use crate::narrow::narrow;
 use crate::wgsl::Limits;
 
 /// How the threads of a workgroup get the operands' elements.
@@ -142,7 +143,7 @@ impl Choice {
 
     /// The choice with as many parts as have terms, at least one.
     pub(in crate::wgsl) fn without_empty_parts(mut self, k: usize) -> Self {
-        self.parts = k.div_ceil(self.part_length(k)).max(1) as u32;
+        self.parts = narrow(k.div_ceil(self.part_length(k)).max(1));
         self
     }
 

@@ -9,7 +9,9 @@ use super::Loops;
 use super::keep::keeps;
 use super::native::{Native, is_bound_by_memory};
 use super::prefetch::streams;
-use super::program::{Check, Gather, Grid, Instruction, NONE, Pass, Place, Program, Slot, SlotInfo};
+use super::program::{
+    Check, Gather, Grid, Instruction, NONE, Pass, Place, Program, Slot, SlotInfo, slot_number,
+};
 use super::reductions::Reduction;
 use super::registers;
 use super::shared::with_shared_nodes;
@@ -153,7 +155,7 @@ impl<'a> Compiler<'a> {
 
     pub(super) fn slot(&mut self, place: Place, dtype: DType) -> Slot {
         self.program.slots.push(SlotInfo { place, bytes: dtype.bytes() });
-        (self.program.slots.len() - 1) as Slot
+        slot_number(self.program.slots.len() - 1)
     }
 
     pub(super) fn node(&self, id: NodeId) -> &'a Node {
@@ -163,7 +165,7 @@ impl<'a> Compiler<'a> {
     /// The nodes of a level that have to be computed, in order.
     pub(super) fn nodes_of(&self, level: Level) -> Vec<NodeId> {
         let wanted = |&i: &usize| self.needed[i] && self.body.nodes[i].level == level;
-        (0..self.body.nodes.len()).filter(wanted).map(|i| NodeId(i as u32)).collect()
+        (0..self.body.nodes.len()).filter(wanted).map(NodeId::new).collect()
     }
 
     /// Whether a result may overwrite what this node loads.
@@ -284,7 +286,7 @@ impl<'a> Compiler<'a> {
             return known;
         }
         self.program.slots.push(SlotInfo { place: Place::Pending, ..info });
-        let target = (self.program.slots.len() - 1) as Slot;
+        let target = slot_number(self.program.slots.len() - 1);
         code.push(Instruction::Spread { operand: slot, target });
         self.spread.insert(slot, target);
         target
@@ -535,6 +537,11 @@ fn map_op(body: &Body, node: &Node) -> MapOp {
 }
 
 /// A number as an element in memory.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the number fits its dtype, but for the rounding of f32, as `Body::check` sees to"
+)]
 fn bits(number: Number, dtype: DType) -> u32 {
     match (number, dtype) {
         (Number::Float(value), _) => (value as f32).to_bits(),

@@ -5,7 +5,7 @@
 //! that move along is on its way to the second-level cache. Always holds: no result depends on it.
 
 use super::execute::{Task, Tile};
-use super::program::{Place, Program, Slot, SlotInfo};
+use super::program::{Place, Program, Slot, SlotInfo, slot_number};
 use crate::cpu::elementwise::Operand;
 use gradloom_core::kernel::Aliases;
 use std::collections::HashSet;
@@ -31,7 +31,7 @@ pub(super) fn streams(slots: &[SlotInfo], aliases: &Aliases, rows: usize) -> Vec
         };
         seen.insert(stream)
     };
-    (0..slots.len() as Slot).filter(wanted).collect()
+    (0..slot_number(slots.len())).filter(wanted).collect()
 }
 
 /// A tile that is being fetched: a few lines of each stream with each step, which memory serves faster than one stream after the other.

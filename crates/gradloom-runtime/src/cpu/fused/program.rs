@@ -15,6 +15,11 @@ use gradloom_core::kernel::Layout;
 /// Index of a slot.
 pub(super) type Slot = u32;
 
+/// The slot at a position.
+pub(super) fn slot_number(position: usize) -> Slot {
+    Slot::try_from(position).expect("a program has fewer than 2^32 slots")
+}
+
 /// No slot: the place of an operand that a function does not have.
 pub(super) const NONE: Slot = Slot::MAX;
 

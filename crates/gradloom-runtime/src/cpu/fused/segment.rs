@@ -6,7 +6,7 @@
 
 use super::execute::{Task, Tile};
 use super::native::{Fetched, Positions, Step, Stream};
-use super::program::{Instruction, NONE, Place, Program, Slot, SlotInfo};
+use super::program::{Instruction, NONE, Place, Program, Slot, SlotInfo, slot_number};
 use crate::cpu::native::{
     Builder, Call, Compiled, Fetch, MOST_LINES, OperandNumber, Pick, REDUCTIONS, Reduction, Routine, Source,
 };
@@ -208,7 +208,7 @@ impl<'a> Draft<'a> {
             let Some((slot, grid, 4)) = place else { continue };
             let Ok(distance) = i32::try_from(4 * fetch.rows * grid.row_stride) else { continue };
             if !grid.repeated && grid.row_stride > 0 {
-                let operand = self.operand(Operand::Slot(slot as Slot), 4);
+                let operand = self.operand(Operand::Slot(slot_number(slot)), 4);
                 let writes = matches!(fetch.stream, Stream::Write(_));
                 self.builder.fetch(Fetch { operand, distance, writes });
             }
@@ -237,7 +237,7 @@ impl<'a> Draft<'a> {
         let (operands, sizes) = (&mut self.operands, &mut self.bytes);
         *self.numbers.entry(operand).or_insert_with(|| {
             operands.push(operand);
-            sizes.push(bytes as u8);
+            sizes.push(u8::try_from(bytes).expect("elements have 1 or 4 bytes"));
             OperandNumber::new(operands.len() - 1)
         })
     }

@@ -14,7 +14,7 @@ pub(super) fn with_shared_nodes(body: &Body) -> Body {
     let mut known = HashMap::new();
     for (i, node) in body.nodes.iter_mut().enumerate() {
         replace_operands(&mut node.kind, &first);
-        let id = *known.entry(node.clone()).or_insert(NodeId(i as u32));
+        let id = *known.entry(node.clone()).or_insert(NodeId::new(i));
         first.push(id);
         if id.index() < i {
             node.kind = NodeKind::Repeat(id);

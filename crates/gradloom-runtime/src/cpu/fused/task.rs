@@ -65,7 +65,8 @@ impl Task<'_> {
                     for row in 0..tile.rows {
                         let numbers = to.start.add(row * to.row_stride).cast_mut().cast::<i32>();
                         let numbers = std::slice::from_raw_parts_mut(numbers, tile.columns);
-                        let first = tile.column as i32;
+                        // Columns that an i32 cannot count are numbered by no kernel.
+                        let first = i32::try_from(tile.column).unwrap_or(i32::MAX);
                         numbers.iter_mut().zip(first..).for_each(|(number, column)| *number = column);
                     }
                 }

@@ -5,6 +5,11 @@
 use super::bounds::Bounds;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 
+/// A number of bytes, as instructions have it.
+pub(super) fn displacement(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("frames and routines are far below 2^63 bytes")
+}
+
 /// A place in the code.
 #[derive(Clone, Copy)]
 pub(super) struct Label(usize);
@@ -61,7 +66,7 @@ impl Assembler {
 
     /// Appends `register = address of the pool`.
     pub(super) fn load_pool(&mut self, register: Register) {
-        let here = MemoryOperand::with_base_displ_size(Register::RIP, self.length as i64, 4);
+        let here = MemoryOperand::with_base_displ_size(Register::RIP, displacement(self.length), 4);
         self.push(&Instruction::with2(Code::Lea_r64_m, register, here).expect("an address"));
         self.jumps.push((self.length, self.pool_label));
     }
@@ -81,7 +86,8 @@ impl Assembler {
         bytes.extend(self.pool.iter().flat_map(|constant| constant.to_le_bytes()));
         for (end, label) in self.jumps {
             let to = self.labels[label.0].expect("every label was placed");
-            let distance = i32::try_from(to as i64 - end as i64).expect("routines are bounded");
+            let distance =
+                i32::try_from(displacement(to) - displacement(end)).expect("routines are far below 2 GB");
             bytes[end - 4..end].copy_from_slice(&distance.to_le_bytes());
         }
         Ok(bytes)

@@ -4,7 +4,7 @@
 //! zmm2 and up and k2 to k6 are given out. Invariants without a register are read on the way, as embedded broadcasts.
 //! Always holds: no line changes a register that it does not name, but for zmm0, zmm1, k7, eax and rax.
 
-use super::assembler::Assembler;
+use super::assembler::{Assembler, displacement};
 use super::frame::Frame;
 use super::ir::{Fetch, Lane, MaskOp, One, Op, SOURCES, Two};
 use super::numbers::{InvariantNumber, OperandNumber};
@@ -67,8 +67,8 @@ pub(super) struct Places<'a> {
     pub(super) streams: &'a [OperandNumber],
 }
 
-fn memory(base: Register, displacement: usize, is_broadcast: bool) -> MemoryOperand {
-    MemoryOperand::new(base, Register::None, 1, displacement as i64, 1, is_broadcast, Register::None)
+fn memory(base: Register, bytes: usize, is_broadcast: bool) -> MemoryOperand {
+    MemoryOperand::new(base, Register::None, 1, displacement(bytes), 1, is_broadcast, Register::None)
 }
 
 /// `base + displacement`.
@@ -108,8 +108,8 @@ impl Vector {
         match self {
             Vector::Register(_) => None,
             Vector::Repeated(base, displacement) => Some(memory(base, displacement, true)),
-            Vector::RepeatedAt(base, index, displacement) => {
-                Some(MemoryOperand::new(base, index, 4, displacement as i64, 1, true, Register::None))
+            Vector::RepeatedAt(base, index, bytes) => {
+                Some(MemoryOperand::new(base, index, 4, displacement(bytes), 1, true, Register::None))
             }
         }
     }
@@ -301,8 +301,9 @@ impl Places<'_> {
             emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand)));
             Register::RAX
         });
-        let ahead = (16 * part.ahead * bytes) as i64;
-        MemoryOperand::new(base, COLUMN, bytes as u32, ahead, 1, false, Register::None)
+        let ahead = displacement(16 * part.ahead * bytes);
+        let scale = u32::try_from(bytes).expect("elements have 1 or 4 bytes");
+        MemoryOperand::new(base, COLUMN, scale, ahead, 1, false, Register::None)
     }
 
     /// Emits a step; `reduce` what becomes of a reduction's vector, so many vectors ahead.
@@ -407,7 +408,7 @@ impl Places<'_> {
                 push_under(asm, instruction, Some(source_mask(0)), false);
             }
             Op::Columns => {
-                let here = MemoryOperand::with_base_displ_size(COLUMN, (16 * part.ahead) as i64, 1);
+                let here = MemoryOperand::with_base_displ_size(COLUMN, displacement(16 * part.ahead), 1);
                 emit!(asm, Lea_r32_m, Register::EAX, here);
                 emit!(asm, EVEX_Vpbroadcastd_zmm_k1z_r32, SCRATCH[0], Register::EAX);
                 let numbers = at(FRAME, Frame::NUMBERS);

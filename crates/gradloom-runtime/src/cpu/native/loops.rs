@@ -15,7 +15,7 @@ use super::check::check;
 use super::frame::Frame;
 use super::ir::{Fetch, Invariant, Lines, Op};
 use super::numbers::{InvariantNumber, OperandNumber};
-use super::registers::{Allocation, Step, allocate, allocate_beside};
+use super::registers::{Allocation, Step, allocate, allocate_beside, register_number};
 use gradloom_core::ir::{DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::HashSet;
@@ -24,6 +24,8 @@ use std::collections::HashSet;
 pub(in crate::cpu) const REDUCTIONS: usize = 3;
 /// Elements of a vector, as the numbers in instructions are typed.
 const LANES: i32 = 16;
+/// [`CHUNK`], likewise.
+const CHUNK_LANES: i32 = 256;
 /// Lines from which on vectors take turns.
 const LONG: usize = 16;
 /// Columns that are reduced at a time.
@@ -187,7 +189,7 @@ fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
     let extremes = routine.reductions.iter().filter(|reduction| reduction.is_float_extreme()).count();
     // Two, where there is room: each waits for its last change.
     let each = if extremes == 1 { 2 } else { 1 };
-    let mut free = (0..MASKS as u8).rev().map(mask);
+    let mut free = (0..MASKS).rev().map(|number| mask(register_number(number)));
     let mut flags = |reduction: &Reduction| {
         reduction.is_float_extreme().then(|| {
             let first = free.next().expect("as many masks as reductions");
@@ -242,7 +244,7 @@ enum Reducing {
 
 /// Register number `part` of a reduction: 0 to 3 the running results.
 fn held(reduction: usize, part: usize) -> Register {
-    vector((VECTORS - HELD * (reduction + 1) + part) as u8)
+    vector(register_number(VECTORS - HELD * (reduction + 1) + part))
 }
 
 impl Emitter<'_> {
@@ -283,7 +285,7 @@ impl Emitter<'_> {
     fn invariant_register(&self, number: u8) -> Register {
         let held = self.allocation.invariants.iter().flatten().count();
         let given_out = VECTORS - HELD * self.routine.reductions.len() - held;
-        vector(given_out as u8 + number)
+        vector(register_number(given_out + usize::from(number)))
     }
 
     fn row(&mut self) {
@@ -462,7 +464,7 @@ impl Emitter<'_> {
     fn reduced_row(&mut self) {
         if self.routine.long {
             let (next, rest) = (self.asm.label(), self.asm.label());
-            self.round_down(END, CHUNK as i32);
+            self.round_down(END, CHUNK_LANES);
             self.asm.jump(Code::Je_rel32_64, rest);
             self.asm.place(next);
             if let Some(wide) = self.wide.take() {
@@ -482,7 +484,7 @@ impl Emitter<'_> {
             // Four times, then on to the next elements.
             emit!(self.asm, Test_rm32_imm32, Register::ECX, 63);
             self.asm.jump(Code::Jne_rel32_64, next);
-            emit!(self.asm, Add_rm64_imm32, COLUMN, CHUNK as i32 - 64);
+            emit!(self.asm, Add_rm64_imm32, COLUMN, CHUNK_LANES - 64);
             self.jump_if(Code::Jb_rel32_64, [COLUMN, END], next);
             self.asm.place(rest);
         }

@@ -246,6 +246,6 @@ impl Allocator {
 }
 
 /// A register as instructions name it.
-fn register_number(position: usize) -> u8 {
+pub(super) fn register_number(position: usize) -> u8 {
     u8::try_from(position).expect("there are fewer than 256 registers")
 }
