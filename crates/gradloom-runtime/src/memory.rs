@@ -2,6 +2,7 @@
 
 use gradloom_core::error::Result;
 use gradloom_core::plan::ALIGNMENT;
+#[cfg(not(all(test, unix)))]
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
@@ -126,11 +127,15 @@ impl Memory {
     }
 }
 
-/// Zeroed bytes at an address that never changes, aligned as the plan demands. CPU programs keep raw addresses into it.
+/// Zeroed bytes at an address that never changes, aligned as the plan demands. CPU programs keep raw addresses into it. In tests, it ends
+/// where a page begins that cannot be touched.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     /// What the system gave.
+    #[cfg(not(all(test, unix)))]
     allocated: NonNull<u8>,
+    #[cfg(all(test, unix))]
+    _allocated: crate::guarded::Guarded,
     /// The first aligned byte in it.
     start: NonNull<u8>,
     bytes: usize,
@@ -142,6 +147,13 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
+    #[cfg(all(test, unix))]
+    fn new(bytes: usize) -> Option<Self> {
+        let allocated = crate::guarded::Guarded::new(bytes.checked_next_multiple_of(ALIGNMENT)?)?;
+        Some(Self { start: allocated.start(), _allocated: allocated, bytes })
+    }
+
+    #[cfg(not(all(test, unix)))]
     fn new(bytes: usize) -> Option<Self> {
         let layout = Self::layout(bytes)?;
         // SAFETY: the layout has at least one byte.
@@ -154,6 +166,7 @@ impl HostMemory {
 
     /// Has room to align what is in it. The system is not asked to: it has zeroed pages, which cost nothing before they are used, but
     /// of aligned memory, the standard library writes every byte to make it 0.
+    #[cfg(not(all(test, unix)))]
     fn layout(bytes: usize) -> Option<Layout> {
         Layout::from_size_align(bytes.checked_add(ALIGNMENT)?, 1).ok()
     }
@@ -165,6 +178,7 @@ impl HostMemory {
     }
 }
 
+#[cfg(not(all(test, unix)))]
 impl Drop for HostMemory {
     fn drop(&mut self) {
         let layout = Self::layout(self.bytes).expect("it was allocated with this layout");
