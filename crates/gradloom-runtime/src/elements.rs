@@ -1,7 +1,8 @@
 //! A tensor's elements on the host: what a run's results are copied to, once, and what the caller then gets.
 //!
-//! In: bytes of a device, row-major, in the machine's order. Out: the same bytes, or numbers in the allocation in which the bytes came.
-//! Always holds: memory that is not there is an error that says for what, and never the end of the process.
+//! In: bytes of a device, row-major, in the machine's order. Out: the same bytes, or numbers in the
+//! allocation in which the bytes came. Always holds: memory that is not there is an error that says for what,
+//! and never the end of the process.
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
@@ -18,7 +19,8 @@ pub(crate) struct Elements {
 }
 
 impl Elements {
-    /// As many bytes, which `fill` is to set; they are 0 before. `what` says of what they are, for the message.
+    /// As many bytes, which `fill` is to set; they are 0 before. `what` says of what they are, for the
+    /// message.
     ///
     /// # Errors
     /// When there is not that much memory; that of `fill`.
@@ -34,7 +36,8 @@ impl Elements {
         Ok(Self { memory, bytes })
     }
 
-    /// Empties it and gets memory for as many bytes, in which as many can be pushed. `what` says of what they are, for the message.
+    /// Empties it and gets memory for as many bytes, in which as many can be pushed. `what` says of what they
+    /// are, for the message.
     ///
     /// # Errors
     /// When there is not that much memory.
@@ -60,7 +63,8 @@ impl Elements {
         self.bytes += bytes.len();
     }
 
-    /// The elements as f32, in the same memory where they have as many bytes each; nothing stays behind. `what` is for the message.
+    /// The elements as f32, in the same memory where they have as many bytes each; nothing stays behind.
+    /// `what` is for the message.
     ///
     /// # Errors
     /// When an integer is not an f32, or bools, which become four times as large, have no memory for that.
@@ -132,7 +136,8 @@ fn no_memory(bytes: usize, what: &dyn Display) -> Error {
         .help("give out less: a sum or a slice of it, or a smaller batch")
 }
 
-/// What an output is called in messages. A text of it is made for a message alone, as a step allocates nothing.
+/// What an output is called in messages. A text of it is made for a message alone, as a step allocates
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct OutputName<'a>(&'a str);
 

@@ -53,7 +53,8 @@ impl Faults {
         state.armed = Some((fault, state.counts[fault as usize] + after));
     }
 
-    /// From now on, programs are loaded as on a machine with as many bytes of memory: those that take more are refused.
+    /// From now on, programs are loaded as on a machine with as many bytes of memory: those that take more
+    /// are refused.
     pub fn limit_memory(&self, bytes: usize) {
         self.state().memory = Some(bytes);
     }

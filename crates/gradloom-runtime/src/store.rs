@@ -153,7 +153,8 @@ impl Store {
     /// The elements of an entry, little-endian and row-major.
     ///
     /// # Errors
-    /// When there is no entry of that name, the store keeps no bytes (null device), or there is no memory for a copy of them.
+    /// When there is no entry of that name, the store keeps no bytes (null device), or there is no memory for
+    /// a copy of them.
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
         let content = self.read_lock();
         let entry = content.entry(name)?;
@@ -394,7 +395,8 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Sets every element to a number, a piece at a time: nothing as large as the entry is made. The lock is as in [`Segment::write`].
+    /// Sets every element to a number, a piece at a time: nothing as large as the entry is made. The lock is
+    /// as in [`Segment::write`].
     fn write_splat(&self, entry: &StoreEntry, value: Number) -> Result<()> {
         let bytes = entry.ty.bytes();
         let one = element(entry.ty.dtype, value);

@@ -2,10 +2,11 @@
 //!
 //! The products are large enough to be packed, cut into tasks, and followed by epilogues.
 //!
-//! A thread of the pool gets memory of its own when it starts, and when it first runs a kernel larger than those before; which thread runs
-//! what is left to chance, so on a busy machine that may be many steps later. It happens a bounded number of times, though, whereas what
-//! a step allocates comes back in every step. So rounds of steps are counted until one allocates nothing, and there are more rounds than
-//! times at which a thread can grow its memory.
+//! A thread of the pool gets memory of its own when it starts, and when it first runs a kernel larger than
+//! those before; which thread runs what is left to chance, so on a busy machine that may be many steps later.
+//! It happens a bounded number of times, though, whereas what a step allocates comes back in every step. So
+//! rounds of steps are counted until one allocates nothing, and there are more rounds than times at which a
+//! thread can grow its memory.
 
 use gradloom::prelude::*;
 use std::alloc::{GlobalAlloc, Layout, System};

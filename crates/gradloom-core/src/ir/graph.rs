@@ -167,8 +167,9 @@ impl Graph {
         }
     }
 
-    /// Appends an op to the block under the cursor and returns its results; the types follow from the operands. A step of a slice that
-    /// leads out of its range is kept as the range's length, and a gap of a pad that stands between no elements as 0.
+    /// Appends an op to the block under the cursor and returns its results; the types follow from the
+    /// operands. A step of a slice that leads out of its range is kept as the range's length, and a gap of a
+    /// pad that stands between no elements as 0.
     ///
     /// # Errors
     /// When the operands do not fit the op, or a result would have more bytes than can be counted; the graph is then unchanged.

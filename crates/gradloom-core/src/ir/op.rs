@@ -307,9 +307,11 @@ pub enum OpKind {
     Permute { perm: Vec<usize> },
     /// (x) -> `shape` of x's rank; axes of extent 1 are repeated.
     Broadcast { shape: Shape },
-    /// (x) -> elements `start, start + step, ..` below `limit` of each axis; `step >= 1`, and no larger than it takes to leave the range.
+    /// (x) -> elements `start, start + step, ..` below `limit` of each axis; `step >= 1`, and no larger than
+    /// it takes to leave the range.
     Slice { start: Vec<usize>, limit: Vec<usize>, step: Vec<usize> },
-    /// (x) -> `low` elements of `value` before, `high` after, and `interior` between neighbours of each axis (0 where there are none).
+    /// (x) -> `low` elements of `value` before, `high` after, and `interior` between neighbours of each axis
+    /// (0 where there are none).
     Pad { low: Vec<usize>, high: Vec<usize>, interior: Vec<usize>, value: Number },
     /// (x0, x1, ..) -> joined along `axis`.
     Concat { axis: usize },

@@ -1,13 +1,14 @@
 //! Attributes that no element depends on, in the one form in which graphs keep them.
 //!
-//! A step that leads out of the range at once is the range's length, and a gap between fewer than two elements is 0. So steps and gaps of
-//! a graph are never larger than the extents beside them, and what later stages multiply with them stays countable.
+//! A step that leads out of the range at once is the range's length, and a gap between fewer than two
+//! elements is 0. So steps and gaps of a graph are never larger than the extents beside them, and what later
+//! stages multiply with them stays countable.
 
 use super::{OpKind, Type};
 
 impl OpKind {
-    /// The same op, with steps and gaps that say nothing set to what they are kept as. `first` is the type of the first operand. Attributes
-    /// that do not fit are left for the shape rule to refuse.
+    /// The same op, with steps and gaps that say nothing set to what they are kept as. `first` is the type of
+    /// the first operand. Attributes that do not fit are left for the shape rule to refuse.
     pub(super) fn settled(mut self, first: Option<&Type>) -> Self {
         match &mut self {
             OpKind::Slice { start, limit, step } => {

@@ -169,7 +169,9 @@ impl Body {
         match level {
             Level::Uniform => 1,
             Level::Row => self.rows,
-            Level::Element => self.rows * self.columns,
+            // A body that was not planned may have any numbers: the plan's verifier compares them with its
+            // operands'.
+            Level::Element => self.rows.saturating_mul(self.columns),
         }
     }
 

@@ -109,7 +109,7 @@ impl Layout {
                 continue;
             }
             match groups.last_mut() {
-                Some((outer, outer_stride)) if *outer_stride == stride * extent => {
+                Some((outer, outer_stride)) if *outer_stride == stride.saturating_mul(extent) => {
                     *outer *= extent;
                     *outer_stride = stride;
                 }
@@ -127,8 +127,8 @@ impl Layout {
         let mut merged: Vec<(usize, usize)> = Vec::new();
         for (stride, extent) in axes {
             match merged.last_mut() {
-                Some((outer, count)) if *outer == stride * extent => {
-                    (*outer, *count) = (stride, *count * extent)
+                Some((outer, count)) if *outer == stride.saturating_mul(extent) => {
+                    (*outer, *count) = (stride, count.saturating_mul(extent))
                 }
                 _ => merged.push((stride, extent)),
             }
@@ -141,7 +141,7 @@ impl Layout {
         let axes = self.by_stride();
         let spans = axes.iter().rev().scan(0, |inner, &(stride, extent)| {
             let fits = stride > *inner;
-            *inner += stride * (extent - 1);
+            *inner = inner.saturating_add(stride.saturating_mul(extent - 1));
             Some(fits)
         });
         self.shape.elements() == 0 || spans.into_iter().all(|fits| fits)
@@ -171,12 +171,14 @@ impl Layout {
             && beside
     }
 
-    /// Position in the buffer of the last element, plus 1: the buffer must have that many elements. 0 when there are none.
+    /// Position in the buffer of the last element, plus 1: the buffer must have that many elements. 0 when
+    /// there are none, and [`usize::MAX`], which no buffer has, when that is not countable.
     pub fn end(&self) -> usize {
         if self.shape.elements() == 0 {
             return 0;
         }
-        self.offset + self.shape.iter().zip(&self.strides).map(|(n, s)| (n - 1) * s).sum::<usize>() + 1
+        let last = self.shape.iter().zip(&self.strides).map(|(n, s)| (n - 1).saturating_mul(*s));
+        last.fold(self.offset, usize::saturating_add).saturating_add(1)
     }
 }
 

@@ -423,7 +423,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_counted_is_the_largest_count() {
-        // Views that repeat one element 2^58 times take few bytes, and a product of two of them very many operations.
+        // Views that repeat one element 2^58 times take few bytes, and a product of two of them very many
+        // operations.
         let wide = |number: usize, shape: &[usize]| {
             let mut access = f32(number, &vec![1; shape.len()]);
             access.layout = access.layout.broadcast(&Shape::from(shape));

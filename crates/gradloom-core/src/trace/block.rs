@@ -73,8 +73,9 @@ fn enter(random_allowed: bool, params: &[Type]) -> (OpenBlock, Vec<Tensor>) {
     })
 }
 
-/// Adds the block's op where the cursor now is. Its results may be too large for any memory, as those of a `scan` of very many steps
-/// are: an error of the trace, after which values of the types of `likely` stand in for them.
+/// Adds the block's op where the cursor now is. Its results may be too large for any memory, as those of a
+/// `scan` of very many steps are: an error of the trace, after which values of the types of `likely` stand in
+/// for them.
 fn add_op(
     scope: &mut Scope,
     kind: OpKind,
@@ -101,8 +102,8 @@ fn add_op(
 /// Marks a segment whose temporaries the backward pass computes again instead of keeping them: of what `f` computes, only
 /// the results live on. Gradients have the same bits as without it. Segments may be nested, and may stand inside [`scan`].
 ///
-/// If `f` panics and the panic is caught inside the trace, the trace is as it was before the segment began, and goes on: ops, random
-/// numbers, first uses of parameters and errors of the segment are forgotten.
+/// If `f` panics and the panic is caught inside the trace, the trace is as it was before the segment began,
+/// and goes on: ops, random numbers, first uses of parameters and errors of the segment are forgotten.
 ///
 /// Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 ///

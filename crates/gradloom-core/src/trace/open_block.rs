@@ -1,9 +1,11 @@
-//! The guard of a block under construction: whoever leaves the block without its results, by a panic, leaves nothing of it behind.
+//! The guard of a block under construction: whoever leaves the block without its results, by a panic, leaves
+//! nothing of it behind.
 //!
-//! In: the open trace, before a block begins. Out: the block's frame, when it is closed. Always holds: a trace in which a panic ended
-//! a block is as it was before the block began. What the block made stays in the graph's arenas, listed nowhere, and belongs to no
-//! block under construction: a tensor that was carried out of it is an error where it is used, and never another value. Outputs and
-//! updates need no guard, as blocks cannot have them.
+//! In: the open trace, before a block begins. Out: the block's frame, when it is closed. Always holds: a
+//! trace in which a panic ended a block is as it was before the block began. What the block made stays in the
+//! graph's arenas, listed nowhere, and belongs to no block under construction: a tensor that was carried out
+//! of it is an error where it is used, and never another value. Outputs and updates need no guard, as blocks
+//! cannot have them.
 
 use super::scope::{Frame, Scope, with_scope_of};
 use crate::error::Error;

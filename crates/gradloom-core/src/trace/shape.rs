@@ -120,7 +120,8 @@ impl Tensor {
         self.slice_step(axis, range, 1)
     }
 
-    /// Every `step`th element of a range along an axis: the first one alone, if the step leads out of the range.
+    /// Every `step`th element of a range along an axis: the first one alone, if the step leads out of the
+    /// range.
     #[track_caller]
     pub fn slice_step(self, axis: isize, range: impl RangeBounds<usize>, step: usize) -> Tensor {
         let shape = self.shape();

@@ -1,7 +1,8 @@
-//! Bounds on extents and on the attributes beside them, so that no later stage has to fear an overflow when it multiplies them.
+//! Bounds on extents and on the attributes beside them, so that no later stage has to fear an overflow when
+//! it multiplies them.
 //!
-//! This is the one place where they are stated. Shape rules multiply and add extents without checks; these functions run before the
-//! rules do. What they let through:
+//! This is the one place where they are stated. Shape rules multiply and add extents without checks; these
+//! functions run before the rules do. What they let through:
 //!
 //! - The bytes of a value, and of every part of its shape, are at most [`MAX_BYTES`]: offsets and strides are, too.
 //! - A slice's start and limit lie in its operand (the shape rule sees to that), and its step is at most the extent.
@@ -9,8 +10,9 @@
 //! - An attention's scores are countable as if they were a value; heads and depths are at most [`MAX_HEAD`].
 //! - Extents that are joined add up to at most [`MAX_BYTES`].
 //!
-//! So a position, or a stride times a step or times a gap and 1, is at most twice that. Products over values, as operations of
-//! a matrix product or bytes of all values of a step, are not bounded: whoever counts them saturates or checks.
+//! So a position, or a stride times a step or times a gap and 1, is at most twice that. Products over values,
+//! as operations of a matrix product or bytes of all values of a step, are not bounded: whoever counts them
+//! saturates or checks.
 
 use crate::ir::{DType, Graph, OpKind, Type, ValueId};
 
@@ -18,7 +20,8 @@ use crate::ir::{DType, Graph, OpKind, Type, ValueId};
 /// or of one for each of thousands of tasks, add up within 64 bits. (On machines of 32 bits, four of them do.)
 const MAX_BYTES: usize = isize::MAX as usize >> if usize::BITS == 64 { 16 } else { 3 };
 
-/// Heads of an attention, and elements of a head's vectors, at most: kernels have scratch for some rows of them for each thread.
+/// Heads of an attention, and elements of a head's vectors, at most: kernels have scratch for some rows of
+/// them for each thread.
 const MAX_HEAD: usize = 1 << 20;
 
 fn shape_fits(extents: &[usize], bytes: usize) -> bool {

@@ -1,18 +1,21 @@
 //! Whether the host has the memory that a program takes, with the copies that it hands out.
 //!
-//! In: a plan, and the bytes that there are. Out: nothing, or the refusal of what cannot fit, before anything is allocated.
+//! In: a plan, and the bytes that there are. Out: nothing, or the refusal of what cannot fit, before anything
+//! is allocated.
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
 
-/// Bytes of the copy of an output's elements. A view may have far more elements than there are bytes behind it.
+/// Bytes of the copy of an output's elements. A view may have far more elements than there are bytes behind
+/// it.
 pub(super) fn host_bytes(access: &Access) -> usize {
     access.layout.shape.elements().saturating_mul(access.dtype.bytes())
 }
 
-/// Bytes that handing an output out takes: its elements, which are f32 in the end. Numbers are so in the same memory.
+/// Bytes that handing an output out takes: its elements, which are f32 in the end. Numbers are so in the same
+/// memory.
 fn handed_out_bytes(access: &Access) -> usize {
     let copied = host_bytes(access);
     if access.dtype == DType::Bool { copied.saturating_mul(5) } else { copied }

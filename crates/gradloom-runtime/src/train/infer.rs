@@ -144,7 +144,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         self.program.debug_run(&fed, random_key(self.seed ^ DOMAIN, self.runs), retention)
     }
 
-    /// A tensor captured under a name in the last run. What the closure returned is no capture: [`Infer::run`] has given it out.
+    /// A tensor captured under a name in the last run. What the closure returned is no capture:
+    /// [`Infer::run`] has given it out.
     ///
     /// # Errors
     /// When nothing was captured under the name, or nothing has run.
@@ -168,7 +169,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     }
 }
 
-/// Whether an output is what the closure returned: it goes to the caller in the memory to which it was copied.
+/// Whether an output is what the closure returned: it goes to the caller in the memory to which it was
+/// copied.
 fn is_result(name: &str) -> bool {
     name.starts_with("result.")
 }

@@ -1,8 +1,11 @@
-//! Attributes and extents at the edges of what a `usize` holds, through every stage up to the plan: an error, or a plan, and never a panic.
+//! Attributes and extents at the edges of what a `usize` holds, through every stage up to the plan: an error,
+//! or a plan, and never a panic.
 //!
-//! Debug builds check every addition and multiplication. The graphs come from the text form, as those of another process do.
+//! Debug builds check every addition and multiplication. The graphs come from the text form, as those of
+//! another process do.
 
 mod ops;
+mod plans;
 mod text;
 mod trace;
 

@@ -5,7 +5,7 @@ use crate::{Counts, EXTREMES};
 const EVERY_OP: &str = include_str!("../../../gradloom-core/tests/text/every_op.txt");
 
 /// The text without the custom op, which this crate does not have.
-fn text() -> String {
+pub(crate) fn text() -> String {
     let lines = EVERY_OP.lines().filter(|line| !line.contains("tests.twice") && !line.contains("%102"));
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -1,5 +1,5 @@
-//! A panic inside a block of the trace, caught inside the trace: the block leaves nothing behind, and the program is as if it had
-//! never begun.
+//! A panic inside a block of the trace, caught inside the trace: the block leaves nothing behind, and the
+//! program is as if it had never begun.
 
 use crate::devices;
 use gradloom_core::error::{Error, Result};

@@ -1,4 +1,5 @@
-//! Every op at every dtype that its shape rule takes has kernels: a program of it runs or traps as the reference does, and never panics.
+//! Every op at every dtype that its shape rule takes has kernels: a program of it runs or traps as the
+//! reference does, and never panics.
 
 use crate::graph;
 use gradloom_core::error::ErrorKind;
@@ -56,7 +57,8 @@ fn every_op_runs_at_every_dtype_that_it_takes() {
     for dtype in DType::ALL {
         let t = dtype.name();
         for case in cases(dtype) {
-            // The result is read by itself, negated where that can be, as a state's next value, and as a guard.
+            // The result is read by itself, negated where that can be, as a state's next value, and as a
+            // guard.
             let mut lines = format!(
                 "%0: {t}[3, 4] = input \"x\"\n%1: {t}[3, 4] = param \"y\"\n%2: i32[3] = input \"index\"\n\
                  %3: i32[] = input \"start\"\n%7: {t}[3, 4] = state \"s\" {{init={}}}\n%8: bool[3, 4] = eq %0, %1\n\

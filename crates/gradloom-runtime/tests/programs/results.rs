@@ -1,4 +1,5 @@
-//! Results that the host has no room for: an error before anything is allocated or run, and never the end of the process.
+//! Results that the host has no room for: an error before anything is allocated or run, and never the end of
+//! the process.
 
 use crate::{devices, graph};
 use gradloom_core::error::ErrorKind;

@@ -99,7 +99,8 @@ pub(super) fn slice(b: &mut Builder<'_>, [start, limit, step]: [&[usize]; 3], x:
             // An empty slice starts where the inner one does, which is in range.
             for a in axes.filter(|&a| count(a) > 0) {
                 starts[a] = start1[a] + start[a] * step1[a];
-                // The last element lies in the operand, so this overflows nothing; a step that is not taken might.
+                // The last element lies in the operand, so this overflows nothing; a step that is not taken
+                // might.
                 if count(a) > 1 {
                     steps[a] = step[a] * step1[a];
                 }

@@ -153,7 +153,8 @@ impl Contents<'_> {
         self.check_results_apart(launch, name)?;
         let mut elements: IdMap<ValueId, usize> = IdMap::new();
         for write in &launch.writes {
-            *elements.get_or_insert_with(write.buffer, || 0) += write.layout.shape.elements();
+            let sum = elements.get_or_insert_with(write.buffer, || 0);
+            *sum = sum.saturating_add(write.layout.shape.elements());
         }
         for write in &launch.writes {
             let to = self.buffer(write.buffer).clone();

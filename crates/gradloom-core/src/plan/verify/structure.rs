@@ -76,8 +76,8 @@ fn check_buffers(plan: &Plan) -> Result<()> {
         .buffers
         .iter()
         .filter(|b| matches!(b.role, Role::Parameter | Role::Frozen | Role::State))
-        .map(|b| b.bytes.next_multiple_of(ALIGNMENT))
-        .sum();
+        .map(|b| b.bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX))
+        .fold(0, usize::saturating_add);
     if store != plan.totals.store {
         return Err(broken(format!("parameters and states have {store} bytes, not {}", plan.totals.store)));
     }
@@ -105,6 +105,11 @@ fn check_hoisted(plan: &Plan) -> Result<()> {
 }
 
 fn check_launch(plan: &Plan, launch: &Launch, name: &str) -> Result<()> {
+    // What follows indexes the strides by axis.
+    let has_strides = |access: &Access| access.layout.strides.len() == access.layout.shape.rank();
+    if let Some(access) = launch.reads.iter().chain(&launch.writes).find(|access| !has_strides(access)) {
+        return Err(broken(format!("{name} sees {} without a stride for each axis", access.buffer)));
+    }
     kernels::check(&launch.kernel, &launch.reads, &launch.writes, launch.workspace)
         .map_err(|message| broken(format!("{name} {message}")))?;
     if launch.workspace > plan.totals.workspace {
@@ -129,6 +134,9 @@ fn check_access<'p>(plan: &'p Plan, access: &Access, name: &str) -> Result<&'p B
     let Some(buffer) = plan.buffer(access.buffer) else {
         return Err(broken(format!("{name} uses {}, which has no buffer", access.buffer)));
     };
+    if access.layout.strides.len() != access.layout.shape.rank() {
+        return Err(broken(format!("{name} sees {} without a stride for each axis", access.buffer)));
+    }
     if access.layout.end() > buffer.ty.elements() || access.dtype != buffer.ty.dtype {
         let (dtype, end) = (access.dtype, access.layout.end());
         return Err(broken(format!(
