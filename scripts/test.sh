@@ -40,6 +40,15 @@ step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+step "licences, bans and sources"
+if cargo deny --version >/dev/null 2>&1; then
+  cargo deny check licenses bans sources
+elif [ -n "${GRADLOOM_NEEDS_DENY:-}" ]; then
+  echo "cargo-deny is not there, and GRADLOOM_NEEDS_DENY asks for it: cargo install cargo-deny --locked" >&2
+  exit 1
+else
+  echo "skipped, as cargo-deny is not there: cargo install cargo-deny --locked"
+fi
 step "examples in the documentation"
 cargo test --workspace --doc --quiet
 step "tests"

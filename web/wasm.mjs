@@ -20,7 +20,8 @@ function cargo(targetDir, features, flags) {
   // Panics name source files: what they are called on the machine that builds is nobody's business, and makes the module larger.
   const home = process.env.CARGO_HOME ?? join(homedir(), '.cargo');
   const std = join(execFileSync('rustc', ['--print', 'sysroot'], { cwd: root, encoding: 'utf8' }).trim(), 'lib/rustlib/src/rust/library');
-  const remap = [[root, ''], [join(home, 'registry/src'), 'crates'], [targetDir, 'target'], [std, 'std']]
+  const crates = ['core', 'codegen', 'runtime', 'web'].map((name) => [`crates/gradloom-${name}/src`, name]);
+  const remap = [[root, ''], ...crates, [join(home, 'registry/src'), 'crates'], [targetDir, 'target'], [std, 'std']]
     .map(([from, to]) => `--remap-path-prefix=${from}=${to}`);
   const env = { ...process.env, RUSTFLAGS: [process.env.RUSTFLAGS ?? '', ...remap, ...flags].join(' ').trim() };
   const out = execFileSync('cargo', args, { cwd: root, env, encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'inherit'] });

@@ -110,54 +110,31 @@ pub struct Launch {
     pub phase: Phase,
 }
 
-/// The pairs of [`Launch::may_alias`], for many questions about one launch.
+/// The pairs of [`Launch::may_alias`], for many questions about one launch: a list of reads for each write.
 #[derive(Clone, Debug, Default)]
 pub struct Aliases {
-    reads_of: Lists,
-    writes_of: Lists,
-}
-
-/// A list of numbers for each of the first numbers, in one vector.
-#[derive(Clone, Debug, Default)]
-struct Lists {
     /// Where each list ends; it starts where the one before ends.
     ends: Vec<usize>,
-    all: Vec<usize>,
+    reads: Vec<usize>,
 }
 
-impl Lists {
-    /// The second numbers by the first ones, in the order of the pairs.
-    fn new(pairs: impl Iterator<Item = (usize, usize)> + Clone) -> Self {
-        let mut ends = Vec::new();
-        for (key, _) in pairs.clone() {
-            ends.resize(ends.len().max(key + 1), 0);
-            ends[key] += 1;
+impl Aliases {
+    /// Of these pairs (write, read); or of the pairs the other way around, for the writes that may take the place of a read.
+    pub fn new(pairs: &[(usize, usize)]) -> Self {
+        let mut ends = vec![0; pairs.iter().map(|&(write, _)| write + 1).max().unwrap_or(0)];
+        for &(write, _) in pairs {
+            ends[write] += 1;
         }
         let mut start = 0;
         for end in &mut ends {
             start += std::mem::replace(end, start);
         }
-        let mut all = vec![0; start];
-        for (key, number) in pairs {
-            all[ends[key]] = number;
-            ends[key] += 1;
+        let mut reads = vec![0; start];
+        for &(write, read) in pairs {
+            reads[ends[write]] = read;
+            ends[write] += 1;
         }
-        Self { ends, all }
-    }
-
-    fn get(&self, key: usize) -> &[usize] {
-        let Some(&end) = self.ends.get(key) else { return &[] };
-        let start = key.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.all[start..end]
-    }
-}
-
-impl Aliases {
-    /// Of these pairs (write, read).
-    pub fn new(pairs: &[(usize, usize)]) -> Self {
-        let reads_of = Lists::new(pairs.iter().copied());
-        let writes_of = Lists::new(pairs.iter().map(|&(write, read)| (read, write)));
-        Self { reads_of, writes_of }
+        Self { ends, reads }
     }
 
     /// Whether a write may take the place of a read.
@@ -165,14 +142,11 @@ impl Aliases {
         self.reads_of(write).contains(&read)
     }
 
-    /// The reads whose place a write may take.
+    /// The reads whose place a write may take, in the order of the pairs.
     pub fn reads_of(&self, write: usize) -> &[usize] {
-        self.reads_of.get(write)
-    }
-
-    /// The writes that may take the place of a read.
-    pub fn writes_of(&self, read: usize) -> &[usize] {
-        self.writes_of.get(read)
+        let Some(&end) = self.ends.get(write) else { return &[] };
+        let start = write.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.reads[start..end]
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
     let mut kept: IdSet<ValueId> = outputs.iter().map(|(_, access)| access.buffer).collect();
 
     let mut order = CommitOrder::new(launches);
-    let mut overwrites = IdMap::new();
+    let mut overwrites = None;
     let mut in_place = IdMap::new();
     let mut copying = Vec::new();
     for update in &graph.updates {
@@ -125,7 +125,7 @@ fn can_write_in_place<'l>(
     lowered: &Lowered,
     launches: &'l [Launch],
     order: &CommitOrder,
-    overwrites: &mut IdMap<u64, Overwrites<'l>>,
+    overwrites: &mut Option<(usize, Overwrites<'l>)>,
     update: &Update,
     source: &Access,
 ) -> bool {
@@ -138,7 +138,11 @@ fn can_write_in_place<'l>(
     }
     let Some(producer) = order.producer(source.buffer) else { return false };
     let launch = &launches[producer];
-    let overwrites = overwrites.get_or_insert_with(producer as u64, || Overwrites::new(launch));
+    // Those that one launch computes follow each other.
+    if overwrites.as_ref().is_none_or(|(of, _)| *of != producer) {
+        *overwrites = Some((producer, Overwrites::new(launch)));
+    }
+    let Some((_, overwrites)) = overwrites else { return false };
     let write = launch.writes.iter().position(|w| w.buffer == source.buffer).expect("it computes the source");
     overwrites.allow(write, target.buffer)
 }

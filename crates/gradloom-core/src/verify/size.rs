@@ -37,8 +37,8 @@ pub(super) fn check(graph: &Graph, callees_first: &[BlockId]) -> Result<(), Veri
                     _ => String::new(),
                 };
                 let message = format!(
-                    "{} runs block {}, which is {once} ops when the blocks in it are expanded,{times}: with it, the graph has more than \
-                     {MAX_EXPANDED_OPS} ops from blocks; take fewer trips or smaller blocks, or run the program several times",
+                    "{} runs block {}, {once} ops once expanded,{times}: more than {MAX_EXPANDED_OPS} ops from blocks; take fewer trips \
+                     or smaller blocks",
                     op.kind.name(),
                     graph.block_text(callee),
                 );

@@ -63,6 +63,8 @@ pub(super) struct Compiler<'a> {
     pub(super) body: &'a Body,
     pub(super) launch: &'a Launch,
     pub(super) aliases: Aliases,
+    /// The results that may take the place of each operand.
+    pub(super) overwriting: Aliases,
     pub(super) level: InstructionSet,
     /// For each node: how many reductions come before it, one after the other.
     stages: Vec<usize>,
@@ -103,6 +105,7 @@ impl<'a> Compiler<'a> {
     fn compile(body: &'a Body, launch: &'a Launch, level: InstructionSet, whole_rows: bool) -> Program {
         let nodes = body.nodes.len();
         let aliases = Aliases::new(&launch.may_alias);
+        let turned: Vec<_> = launch.may_alias.iter().map(|&(write, read)| (read, write)).collect();
         let program = Program {
             columns: body.columns,
             cuts_columns: !(whole_rows && body.has_row_reductions()),
@@ -131,6 +134,7 @@ impl<'a> Compiler<'a> {
             body,
             launch,
             aliases,
+            overwriting: Aliases::new(&turned),
             level,
             stages: stages(body),
             uses: uses(body, &needed),
@@ -170,7 +174,7 @@ impl<'a> Compiler<'a> {
 
     /// Whether a result may overwrite what this node loads.
     fn is_overwritten(&self, read: usize) -> bool {
-        !self.aliases.writes_of(read).is_empty()
+        !self.overwriting.reads_of(read).is_empty()
     }
 
     fn uniform_nodes(&mut self) {

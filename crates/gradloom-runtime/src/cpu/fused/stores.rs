@@ -61,7 +61,7 @@ impl Compiler<'_> {
             let home = self.element(node, code);
             // Another result may overwrite the operand before it is copied to this one, or the product, which may lie in its place.
             let overwritten = match self.program.slots[home as usize].place {
-                Place::Read(read, _) => self.aliases.writes_of(read).iter().any(|&w| w != write),
+                Place::Read(read, _) => self.overwriting.reads_of(read).iter().any(|&w| w != write),
                 Place::Accumulator => stores.len() > 1,
                 _ => false,
             };
