@@ -298,7 +298,7 @@ mod tests {
         let of = |count: &AtomicU64| count.load(Relaxed);
         assert_eq!(of(&counts.texts), 2_000);
         // Some must get far, or nothing was looked at.
-        assert!(of(&counts.verified) > 300 && of(&counts.run) > 200, "{counts}");
+        assert!(of(&counts.verified) > 200 && of(&counts.run) > 150, "{counts}");
         assert!(of(&counts.verified) < 1_900, "{counts}");
     }
 }
