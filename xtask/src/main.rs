@@ -5,6 +5,7 @@ mod fuzz;
 mod mutants;
 mod options;
 
+use gradloom_runtime::cpu::Level;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -30,6 +31,13 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next();
     let rest: Vec<String> = arguments.collect();
+    if matches!(command.as_deref(), Some("fuzz" | "fuzz-text" | "chains"))
+        && !Level::detect().compiles_loops()
+    {
+        eprintln!(
+            "note: this processor has no AVX-512, so all loops are interpreted and no machine code is tested"
+        );
+    }
     let result = match command.as_deref() {
         Some("fuzz-text") => fuzz::text::command(&rest),
         Some("chains") => chains::command(&rest),

@@ -9,7 +9,7 @@ mod device;
 mod elements;
 mod faults;
 mod feed;
-#[cfg(all(test, unix))]
+#[cfg(all(test, unix, not(miri)))]
 mod guarded;
 mod memory;
 mod null;

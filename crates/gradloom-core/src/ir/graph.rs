@@ -185,27 +185,26 @@ impl Graph {
         for ty in &types {
             check_type(ty).map_err(TypeError::new)?;
         }
-        Ok(self.add_typed(kind, operands, types, origin))
+        let op = self.add_typed(kind, operands.to_vec(), types.into_iter(), origin);
+        Ok(self.ops[op].results.clone())
     }
 
-    /// Like [`Graph::add`] with result types that the caller vouches for.
-    fn add_typed(
+    /// Like [`Graph::add`] with attributes that are settled and result types that the caller vouches for.
+    pub(crate) fn add_typed(
         &mut self,
         kind: OpKind,
-        operands: &[ValueId],
-        types: Vec<Type>,
+        operands: Vec<ValueId>,
+        types: impl Iterator<Item = Type>,
         origin: Option<OriginId>,
-    ) -> Vec<ValueId> {
-        let op = self.ops.push(Op { kind, operands: operands.to_vec(), results: Vec::new(), origin });
-        let results: Vec<_> = types
-            .into_iter()
+    ) -> OpId {
+        let op = self.ops.push(Op { kind, operands, results: Vec::new(), origin });
+        let results = types
             .enumerate()
             .map(|(i, ty)| self.values.push(Value { ty, definition: Definition::Result(op, i) }))
             .collect();
-        self.ops[op].results = results.clone();
-        let cursor = self.cursor;
-        self.blocks[cursor].ops.push(op);
-        results
+        self.ops[op].results = results;
+        self.blocks[self.cursor].ops.push(op);
+        op
     }
 
     /// Adds an empty block whose parameters have the given types.

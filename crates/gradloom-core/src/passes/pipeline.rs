@@ -62,15 +62,18 @@ impl fmt::Display for PassReport {
 pub fn run(mut graph: Graph) -> (Graph, Vec<PassReport>) {
     let mut reports = Vec::new();
     for round in 1..=MAX_ROUNDS {
-        let before = graph.clone();
+        let mut rewritten = None;
         for pass in PIPELINE {
-            let ops_before = graph.entry_ops().count();
+            let before = rewritten.as_ref().unwrap_or(&graph);
+            let ops_before = before.entry_ops().count();
             let start = now();
-            graph = (pass.run)(&graph);
+            let after = (pass.run)(before);
             let time = start.map(|start| start.elapsed());
-            let ops_after = graph.entry_ops().count();
+            let ops_after = after.entry_ops().count();
             reports.push(PassReport { name: pass.name, round, ops_before, ops_after, time });
+            rewritten = Some(after);
         }
+        let before = std::mem::replace(&mut graph, rewritten.expect("there are passes"));
         if same(&before, &graph) {
             break;
         }

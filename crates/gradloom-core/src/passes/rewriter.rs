@@ -91,10 +91,18 @@ impl Walk<'_> {
             ref kind => kind.clone(),
         };
         let candidate = Candidate { old, kind: &kind, operands: &operands };
-        let mut builder = Builder::new(new, old.origin);
-        let replaced = (self.rule)(&mut builder, &candidate);
-        let results = replaced.unwrap_or_else(|| builder.all(kind, &operands));
-        for (&from, to) in old.results.iter().zip(results) {
+        if let Some(results) = (self.rule)(&mut Builder::new(new, old.origin), &candidate) {
+            self.replace(new, old, &results);
+        } else {
+            // Values are replaced by those of equal types, so the same op has results of the same types.
+            let types = old.results.iter().map(|&result| self.old.ty(result).clone());
+            let op = new.add_typed(kind, operands, types, old.origin);
+            self.replace(new, old, &new.ops[op].results);
+        }
+    }
+
+    fn replace(&mut self, new: &Graph, old: &Op, results: &[ValueId]) {
+        for (&from, &to) in old.results.iter().zip(results) {
             debug_assert_eq!(self.old.ty(from), new.ty(to), "a pass changed the type of {}", old.kind.name());
             self.values[from.index()] = Some(to);
         }

@@ -44,6 +44,11 @@ impl Level {
         levels
     }
 
+    /// Whether fused loops become machine code of their own on such a machine.
+    pub fn compiles_loops(self) -> bool {
+        self == Level::Avx512
+    }
+
     /// Name for people.
     pub fn name(self) -> &'static str {
         match self {

@@ -295,17 +295,19 @@ mod tests {
 
     #[test]
     fn many_short_runs_with_and_without_sleep_between() {
+        // Miri is a thousand times slower.
+        let rounds = if cfg!(miri) { 100 } else { 2000 };
         let pool = Pool::new(4);
         let total = AtomicUsize::new(0);
-        for round in 0..2000 {
+        for round in 0..rounds {
             pool.run(1 + round % 7, &|_| {
                 total.fetch_add(1, SeqCst);
             });
-            if round % 200 == 0 {
+            if round % (rounds / 10) == 0 {
                 std::thread::sleep(10 * SPIN);
             }
         }
-        assert_eq!(total.into_inner(), (0..2000).map(|round| 1 + round % 7).sum::<usize>());
+        assert_eq!(total.into_inner(), (0..rounds).map(|round| 1 + round % 7).sum::<usize>());
     }
 
     #[test]
@@ -355,10 +357,11 @@ mod tests {
 
     #[test]
     fn two_callers_share_a_pool() {
+        let runs = if cfg!(miri) { 30 } else { 300 };
         let pool = Pool::new(2);
         std::thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| (0..300).for_each(|_| assert_eq!(counts(&pool, 5), vec![1; 5])));
+                scope.spawn(|| (0..runs).for_each(|_| assert_eq!(counts(&pool, 5), vec![1; 5])));
             }
         });
     }

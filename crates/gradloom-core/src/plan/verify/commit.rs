@@ -3,6 +3,7 @@
 use super::super::{Plan, Role};
 use super::contents::{Content, replay};
 use super::{broken, structure};
+use crate::collections::IdMap;
 use crate::error::Result;
 use crate::ir::{Graph, ValueId};
 use crate::kernel::Phase;
@@ -23,6 +24,10 @@ pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
             return Err(broken(format!("launch {i} ({}) can trap in the commit", launch.kernel.name())));
         }
     }
+    let mut updates: IdMap<ValueId, Vec<ValueId>> = IdMap::new();
+    for update in &graph.updates {
+        updates.get_or_insert_with(update.target, Vec::new).push(update.value);
+    }
     let persists = |role| matches!(role, Role::Parameter | Role::Frozen | Role::State);
     for buffer in plan.buffers.iter().filter(|b| persists(b.role) && b.bytes > 0) {
         let target = buffer.value;
@@ -33,11 +38,10 @@ pub fn verify_commit(graph: &Graph, plan: &Plan) -> Result<()> {
             Some(Content::Value(value)) => plan.buffer(value).is_some_and(|b| b.role == Role::Next),
             None => false,
         };
-        let mut updates = graph.updates.iter().filter(|u| u.target == target).peekable();
-        let right = match updates.peek() {
+        let right = match updates.get(&target) {
             None => kept,
             // To update a value to itself is to keep it.
-            Some(_) => updated || (kept && updates.all(|u| is_same(graph, u.value, target))),
+            Some(values) => updated || (kept && values.iter().all(|&value| is_same(graph, value, target))),
         };
         if !right {
             let name = graph.defining_op(target).and_then(|op| Graph::leaf_name(&op.kind)).unwrap_or("?");

@@ -156,14 +156,15 @@ impl<T: Copy + Default> Row<T> {
     /// Row number `row`, for results that go to `target`.
     ///
     /// # Safety
-    /// The operand has that row.
+    /// The operand has that row. `padded` is a buffer that nothing else touches while the row is read; it is a
+    /// pointer because `next` may point into it, which a new reference to it would forbid to read.
     #[inline(always)]
-    unsafe fn new(operand: &Operand, row: usize, target: *const u8, padded: &mut Padded<T>) -> Self {
+    unsafe fn new(operand: &Operand, row: usize, target: *const u8, padded: *mut Padded<T>) -> Self {
         let start = operand.start.wrapping_add(row * operand.row_stride);
         if operand.repeated {
-            // SAFETY: the row's one element.
-            padded.0 = [MaybeUninit::new(unsafe { *start.cast::<T>() }); CHUNK];
-            return Self { next: padded.0.as_ptr().cast(), step: 0, overwritten: false };
+            // SAFETY: the row's one element, and the buffer.
+            unsafe { (*padded).0 = [MaybeUninit::new(*start.cast::<T>()); CHUNK] };
+            return Self { next: padded.cast(), step: 0, overwritten: false };
         }
         Self { next: start.cast(), step: CHUNK, overwritten: start == target }
     }
@@ -173,12 +174,12 @@ impl<T: Copy + Default> Row<T> {
     /// # Safety
     /// The row has as many more elements; `padded` is what [`Row::new`] was given.
     #[inline(always)]
-    unsafe fn chunk<'a>(&self, padded: &'a mut Padded<T>) -> &'a [T; CHUNK] {
+    unsafe fn chunk<'a>(&self, padded: *mut Padded<T>) -> &'a [T; CHUNK] {
         // SAFETY: the caller's promise. The buffer is not what the operand points to if results overwrite that.
         unsafe {
             if self.overwritten {
-                padded.0 = *self.next.cast::<[MaybeUninit<T>; CHUNK]>();
-                return &*padded.0.as_ptr().cast();
+                (*padded).0 = *self.next.cast::<[MaybeUninit<T>; CHUNK]>();
+                return &*padded.cast();
             }
             &*self.next.cast()
         }
@@ -189,14 +190,14 @@ impl<T: Copy + Default> Row<T> {
     /// # Safety
     /// The row has `left` more elements; `padded` is what [`Row::new`] was given.
     #[inline(always)]
-    unsafe fn rest<'a>(&self, left: usize, padded: &'a mut Padded<T>) -> &'a [T; CHUNK] {
+    unsafe fn rest<'a>(&self, left: usize, padded: *mut Padded<T>) -> &'a [T; CHUNK] {
         // SAFETY: `left < CHUNK`, the buffer is not what a row of neighbours points to, and a repeated element has filled it.
         unsafe {
             if self.step == CHUNK {
-                padded.0 = [MaybeUninit::new(T::default()); CHUNK];
-                std::ptr::copy_nonoverlapping(self.next, padded.0.as_mut_ptr().cast(), left);
+                (*padded).0 = [MaybeUninit::new(T::default()); CHUNK];
+                std::ptr::copy_nonoverlapping(self.next, padded.cast(), left);
             }
-            &*padded.0.as_ptr().cast()
+            &*padded.cast()
         }
     }
 
@@ -215,17 +216,18 @@ impl<T: Copy + Default> Row<T> {
 macro_rules! for_each_chunk {
     ($rows:ident, $columns:ident, $target:ident: $R:ty, [$($a:ident: $A:ty = $operand:expr, $padded:ident),*], $compute:path) => {
         $(let mut $padded = Padded::<$A>::new();)*
+        $(let $padded = &raw mut $padded;)*
         let mut last = Padded::<$R>::new();
         for row in 0..$rows {
             let start = $target.start.wrapping_add(row * $target.row_stride);
             // SAFETY: each operand has `$rows` rows.
-            $(let mut $a = unsafe { Row::<$A>::new(&$operand, row, start, &mut $padded) };)*
+            $(let mut $a = unsafe { Row::<$A>::new(&$operand, row, start, $padded) };)*
             let mut write = start.cast::<MaybeUninit<$R>>();
             let mut left = $columns;
             while left >= CHUNK {
                 // SAFETY: there are as many more elements and room for results, which overlap no operands but at their own
                 // positions; such operands are copied first.
-                unsafe { $compute($($a.chunk(&mut $padded),)* &mut *write.cast::<[MaybeUninit<$R>; CHUNK]>()) };
+                unsafe { $compute($($a.chunk($padded),)* &mut *write.cast::<[MaybeUninit<$R>; CHUNK]>()) };
                 $($a.advance();)*
                 write = write.wrapping_add(CHUNK);
                 left -= CHUNK;
@@ -233,7 +235,7 @@ macro_rules! for_each_chunk {
             if left > 0 {
                 // SAFETY: there are `left` more elements, and room for as many results.
                 unsafe {
-                    $compute($($a.rest(left, &mut $padded),)* &mut last.0);
+                    $compute($($a.rest(left, $padded),)* &mut last.0);
                     std::ptr::copy_nonoverlapping(last.0.as_ptr(), write, left);
                 }
             }

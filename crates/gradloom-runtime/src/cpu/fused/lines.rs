@@ -1,8 +1,9 @@
 //! A thread's memory for tiles, of whole cache lines.
 //!
 //! In tests it has exactly the lines that a program asked for, between pages that cannot be touched.
+//! Not under Miri, which has no such pages and sees by itself what lies outside.
 
-#[cfg(all(test, unix))]
+#[cfg(all(test, unix, not(miri)))]
 use crate::guarded::Guarded;
 
 /// Bytes of a cache line.
@@ -10,14 +11,14 @@ pub(super) const LINE: usize = 64;
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-#[cfg(not(all(test, unix)))]
+#[cfg(not(all(test, unix, not(miri))))]
 struct Line(#[allow(dead_code)] [u32; LINE / 4]);
 
 #[derive(Default)]
-#[cfg(not(all(test, unix)))]
+#[cfg(not(all(test, unix, not(miri))))]
 pub(super) struct Lines(Vec<Line>);
 
-#[cfg(not(all(test, unix)))]
+#[cfg(not(all(test, unix, not(miri))))]
 impl Lines {
     /// The first of so many lines. What was in them may stay.
     pub(super) fn at_least(&mut self, lines: usize) -> *mut u8 {
@@ -29,10 +30,10 @@ impl Lines {
 }
 
 #[derive(Default)]
-#[cfg(all(test, unix))]
+#[cfg(all(test, unix, not(miri)))]
 pub(super) struct Lines(Option<(usize, Guarded)>);
 
-#[cfg(all(test, unix))]
+#[cfg(all(test, unix, not(miri)))]
 impl Lines {
     pub(super) fn at_least(&mut self, lines: usize) -> *mut u8 {
         if self.0.as_ref().is_none_or(|(known, _)| *known != lines) {

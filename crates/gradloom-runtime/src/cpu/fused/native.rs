@@ -53,7 +53,7 @@ pub(super) enum Positions {
 impl Native {
     /// Compiles what can be compiled; none if that is nothing.
     pub(super) fn new(program: &Program, level: Level) -> Option<Self> {
-        if level != Level::Avx512 {
+        if !level.compiles_loops() {
             return None;
         }
         let uses = Uses::new(program);

@@ -18,7 +18,7 @@ mod math;
 mod memory;
 mod numbers;
 mod registers;
-#[cfg(all(test, unix))]
+#[cfg(all(test, unix, not(miri)))]
 mod tests;
 
 use frame::{Frame, VECTOR};
