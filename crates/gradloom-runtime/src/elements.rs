@@ -215,6 +215,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri ends where the system would refuse memory")]
     fn memory_is_used_again_and_what_is_not_there_is_an_error() {
         let mut slot = elements(&[1, 2, 3]);
         let address = slot.as_ptr();

@@ -2,7 +2,7 @@
 
 use gradloom_core::error::Result;
 use gradloom_core::plan::ALIGNMENT;
-#[cfg(not(all(test, unix)))]
+#[cfg(not(all(test, unix, not(miri))))]
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
@@ -132,9 +132,9 @@ impl Memory {
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     /// What the system gave.
-    #[cfg(not(all(test, unix)))]
+    #[cfg(not(all(test, unix, not(miri))))]
     allocated: NonNull<u8>,
-    #[cfg(all(test, unix))]
+    #[cfg(all(test, unix, not(miri)))]
     _allocated: crate::guarded::Guarded,
     /// The first aligned byte in it.
     start: NonNull<u8>,
@@ -147,13 +147,13 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    #[cfg(all(test, unix))]
+    #[cfg(all(test, unix, not(miri)))]
     fn new(bytes: usize) -> Option<Self> {
         let allocated = crate::guarded::Guarded::new(bytes.checked_next_multiple_of(ALIGNMENT)?)?;
         Some(Self { start: allocated.start(), _allocated: allocated, bytes })
     }
 
-    #[cfg(not(all(test, unix)))]
+    #[cfg(not(all(test, unix, not(miri))))]
     fn new(bytes: usize) -> Option<Self> {
         let layout = Self::layout(bytes)?;
         // SAFETY: the layout has at least one byte.
@@ -166,7 +166,7 @@ impl HostMemory {
 
     /// Has room to align what is in it. The system is not asked to: it has zeroed pages, which cost nothing before they are used, but
     /// of aligned memory, the standard library writes every byte to make it 0.
-    #[cfg(not(all(test, unix)))]
+    #[cfg(not(all(test, unix, not(miri))))]
     fn layout(bytes: usize) -> Option<Layout> {
         Layout::from_size_align(bytes.checked_add(ALIGNMENT)?, 1).ok()
     }
@@ -178,7 +178,7 @@ impl HostMemory {
     }
 }
 
-#[cfg(not(all(test, unix)))]
+#[cfg(not(all(test, unix, not(miri))))]
 impl Drop for HostMemory {
     fn drop(&mut self) {
         let layout = Self::layout(self.bytes).expect("it was allocated with this layout");
