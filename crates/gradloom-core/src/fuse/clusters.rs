@@ -6,11 +6,15 @@
 use super::domain::Domain;
 use super::facts::{Class, Facts};
 use super::link::Link;
+use crate::passes::remat::is_function;
 
-/// Ops of a cluster at most. Every stage behind fusion sees bodies of a bounded size: kernels that compile in time, on any device, and whose
+/// Ops of a cluster at most, where a function that takes many instructions counts as [`FUNCTION`]. Every stage behind fusion sees bodies of a bounded size: kernels that compile in time, on any device, and whose
 /// machine code fits a second-level cache. Chains that are longer have so much to compute for each element that storing one of them
 /// every so often costs next to nothing.
 pub const MOST_OPS: usize = 256;
+
+/// What a function like `tanh` or `pow` counts as: drivers take seconds for a kernel of a hundred of them.
+const FUNCTION: usize = 4;
 
 /// What a cluster becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(super) enum Shape {
 pub(super) struct Cluster {
     /// Its nodes, in order.
     pub(super) nodes: Vec<usize>,
+    /// What counts towards [`MOST_OPS`].
+    size: usize,
     pub(super) shape: Shape,
     pub(super) domain: Domain,
     pub(super) commit: bool,
@@ -69,6 +75,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
             .enumerate()
             .map(|(number, node)| Cluster {
                 nodes: vec![number],
+                size: if is_function(&facts.op(number).kind) { FUNCTION } else { 1 },
                 shape: match node.class {
                     Class::Dot { .. } => Shape::Dot(number),
                     Class::Opaque => Shape::Opaque,
@@ -139,7 +146,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
             (Shape::Loop, Shape::Dot(node)) if !a.reduces_columns => Shape::Dot(node),
             _ => return None,
         };
-        if (a.commit, a.once) != (b.commit, b.once) || a.nodes.len() + b.nodes.len() > MOST_OPS {
+        if (a.commit, a.once) != (b.commit, b.once) || a.size + b.size > MOST_OPS {
             return None;
         }
         let mut splits = Vec::new();
@@ -217,7 +224,9 @@ impl<'f, 'g> Clusters<'f, 'g> {
             self.of_node[node] = second;
         }
         let (depth, reduces) = (self.all[first].depth, self.all[first].reduces_columns);
+        let size = self.all[first].size;
         let into = &mut self.all[second];
+        into.size += size;
         into.nodes = merged(&nodes, &into.nodes);
         into.depth = into.depth.max(depth);
         into.reduces_columns |= reduces;

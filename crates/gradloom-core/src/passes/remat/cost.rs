@@ -12,9 +12,8 @@ pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
     let elements = |value| graph.ty(value).shape.iter().map(|&extent| extent as f64).product::<f64>();
     let results: f64 = op.results.iter().map(|&value| elements(value)).sum();
     match &op.kind {
-        OpKind::Unary(function) => results * unary(*function),
-        OpKind::Binary(BinaryOp::Pow | BinaryOp::Rem) => results * TRANSCENDENTAL,
-        OpKind::Binary(BinaryOp::Div) => results * DIVISION,
+        kind if is_function(kind) => results * FUNCTION,
+        OpKind::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt) | OpKind::Binary(BinaryOp::Div) => results * DIVISION,
         // Ten rounds of two multiplications and some, for four words: Salmon et al., SC'11.
         OpKind::RandomBits { .. } => results * 20.0,
         OpKind::Reduce { .. } | OpKind::ArgReduce { .. } => elements(op.operands[0]),
@@ -38,14 +37,17 @@ pub(super) fn is_expensive(op: &Op) -> bool {
     matches!(op.kind, OpKind::Dot(_) | OpKind::Attention(_) | OpKind::AttentionGrad(_))
 }
 
-const TRANSCENDENTAL: f64 = 10.0;
-const DIVISION: f64 = 4.0;
-
-fn unary(function: UnaryOp) -> f64 {
+/// Whether an elementwise op is a function that takes many instructions.
+pub(crate) fn is_function(kind: &OpKind) -> bool {
     use UnaryOp::{Abs, Detach, Floor, Neg, Not, Rsqrt, Sign, Sqrt};
-    match function {
-        Neg | Abs | Sign | Floor | Not | Detach => 1.0,
-        Sqrt | Rsqrt => DIVISION,
-        _ => TRANSCENDENTAL,
+    match kind {
+        OpKind::Unary(function) => {
+            !matches!(function, Neg | Abs | Sign | Floor | Not | Detach | Sqrt | Rsqrt)
+        }
+        OpKind::Binary(function) => matches!(function, BinaryOp::Pow | BinaryOp::Rem),
+        _ => false,
     }
 }
+
+const FUNCTION: f64 = 10.0;
+const DIVISION: f64 = 4.0;
