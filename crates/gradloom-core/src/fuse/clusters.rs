@@ -6,15 +6,24 @@
 use super::domain::Domain;
 use super::facts::{Class, Facts};
 use super::link::Link;
+use crate::ir::{BinaryOp, OpKind};
 use crate::passes::remat::is_function;
 
-/// Ops of a cluster at most, where a function that takes many instructions counts as [`FUNCTION`]. Every stage behind fusion sees bodies of a bounded size: kernels that compile in time, on any device, and whose
+/// Ops of a cluster at most, where a function that takes many instructions counts for several. Every stage behind fusion sees bodies of a bounded size: kernels that compile in time, on any device, and whose
 /// machine code fits a second-level cache. Chains that are longer have so much to compute for each element that storing one of them
 /// every so often costs next to nothing.
 pub const MOST_OPS: usize = 256;
 
-/// What a function like `tanh` or `pow` counts as: drivers take seconds for a kernel of a hundred of them.
-const FUNCTION: usize = 4;
+/// What an op counts towards [`MOST_OPS`]: drivers take seconds for a kernel of a hundred functions, of thirty with many branches, or of ten with
+/// loops.
+pub(super) fn size(kind: &OpKind) -> usize {
+    match kind {
+        OpKind::Binary(BinaryOp::Rem) => 64,
+        OpKind::Binary(BinaryOp::Pow) => 16,
+        kind if is_function(kind) => 4,
+        _ => 1,
+    }
+}
 
 /// What a cluster becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +84,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
             .enumerate()
             .map(|(number, node)| Cluster {
                 nodes: vec![number],
-                size: if is_function(&facts.op(number).kind) { FUNCTION } else { 1 },
+                size: size(&facts.op(number).kind),
                 shape: match node.class {
                     Class::Dot { .. } => Shape::Dot(number),
                     Class::Opaque => Shape::Opaque,

@@ -9,7 +9,7 @@
 //! (The same idea for forward and backward passes:
 //! Horace He, "Min-cut optimal recomputation", AOTAutograd, 2022.)
 
-use super::clusters::{Clusters, Shape};
+use super::clusters::{self, Clusters, Shape};
 use super::cut::Network;
 use super::domain::Domain;
 use super::facts::{Class, Facts, Once, Use};
@@ -121,6 +121,7 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
         stored,
         read,
         vertices: IdSet::new(),
+        size: 0,
     };
     let most = AGAIN + AGAIN_FOR_EACH * wanted.len();
     wanted.retain(|&value| search.take(value, most));
@@ -139,6 +140,8 @@ struct Search<'a, 'g> {
     read: Vec<ValueId>,
     /// Values that are computed again, or that those are computed from.
     vertices: IdSet<ValueId>,
+    /// Ops that compute them.
+    size: usize,
 }
 
 impl Search<'_, '_> {
@@ -146,16 +149,18 @@ impl Search<'_, '_> {
     fn take(&mut self, value: ValueId, most: usize) -> bool {
         let mut found = IdSet::from([value]);
         let mut pending = vec![value];
+        let mut size = 0;
         while let Some(value) = pending.pop() {
             if self.vertices.contains(&value) {
                 continue;
             }
+            size += self.size(value);
             for operand in self.operands(value).into_iter().flatten() {
                 if !self.vertices.contains(&operand) && found.insert(operand) {
                     pending.push(operand);
                 }
             }
-            if found.len() > AGAIN || self.vertices.len() + found.len() > most {
+            if size > AGAIN || self.size + size > most {
                 pending.clear();
                 found = IdSet::new();
             }
@@ -166,7 +171,13 @@ impl Search<'_, '_> {
             return false;
         }
         self.vertices.extend(found.iter().copied());
+        self.size += size;
         true
+    }
+
+    /// What computing a value once more counts, or reading it. Short functions take a GPU or a vector unit no time beside memory.
+    fn size(&self, value: ValueId) -> usize {
+        self.facts.node_of(value).map_or(1, |node| clusters::size(&self.facts.op(node).kind).div_ceil(4))
     }
 
     /// Stores what is cheapest to read among all that the wanted values can be computed from.

@@ -10,6 +10,11 @@ const GARBAGE: u32 = 0x7fc1_7fc1;
 /// Elements before and after a result.
 const GUARD: usize = 4;
 
+/// How many cases of `all` a test draws: few under Miri, which is a thousand times slower.
+pub(super) fn rounds(all: usize) -> usize {
+    if cfg!(miri) { all.div_ceil(50) } else { all }
+}
+
 /// SplitMix64 (Steele, Lea and Flood, 2014).
 pub(super) struct Random(pub(super) u64);
 

@@ -208,7 +208,7 @@ fn check_on(arch: Arch, what: &str, setup: &Setup, random: &mut Random) {
 #[test]
 fn random_setups() {
     let mut random = Random(11);
-    for round in 0..150 {
+    for round in 0..crate::cpu::testing::rounds(150) {
         let setup = Setup::random(&mut random, &[0, 1, 2, 5, 12, 17, 33, 64]);
         check(&format!("round {round}"), &setup, &mut random);
     }
@@ -217,7 +217,7 @@ fn random_setups() {
 #[test]
 fn many_blocks_of_queries_and_keys() {
     let mut random = Random(12);
-    for round in 0..12 {
+    for round in 0..crate::cpu::testing::rounds(12) {
         let mut setup = Setup::random(&mut random, &[130, 300, 531]);
         setup.shape.batch = 1;
         setup.shape.heads = setup.shape.kv_heads * (1 + round % 2);
@@ -299,7 +299,7 @@ fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Operand>, [Vec<f64>
 #[test]
 fn keys_in_blocks_of_a_pool() {
     let mut random = Random(14);
-    for round in 0..60 {
+    for round in 0..crate::cpu::testing::rounds(60) {
         let (setup, reads, [q, k, v]) = paged(&mut random, [1, 2, 30][round % 3]);
         let case = setup.forward(reads);
         let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec)).unwrap();

@@ -1,7 +1,7 @@
 //! Gather, scatter-add and windows against the definition, over random shapes and layouts, also in place.
 
 use super::*;
-use crate::cpu::testing::{Case, Random, Tensor, assert_close};
+use crate::cpu::testing::{Case, Random, Tensor, assert_close, rounds};
 use gradloom_core::ir::{DType, OpKind, Shape};
 use gradloom_core::kernel::Layout;
 
@@ -62,7 +62,7 @@ impl Shapes {
 #[test]
 fn gather_takes_rows() {
     let mut random = Random(21);
-    for round in 0..300 {
+    for round in 0..rounds(300) {
         let shapes = Shapes::random(&mut random);
         let dtype = DTYPES[round % 4];
         let x = Tensor::random(&mut random, dtype, &shapes.x());
@@ -80,7 +80,7 @@ fn gather_takes_rows() {
 #[test]
 fn scatter_add_adds_in_order_also_in_place() {
     let mut random = Random(22);
-    for round in 0..300 {
+    for round in 0..rounds(300) {
         let shapes = Shapes::random(&mut random);
         let dtype = DTYPES[round % 3];
         let in_place = random.below(2) == 0;
@@ -184,7 +184,7 @@ fn places(shape: &[usize], sizes: &[usize], starts: &[usize]) -> Vec<usize> {
 #[test]
 fn windows_are_read_and_replaced_at_their_starts() {
     let mut random = Random(25);
-    for round in 0..300 {
+    for round in 0..rounds(300) {
         let dtype = DTYPES[round % 4];
         let (shape, sizes, starts) = window(&mut random);
         let in_place = random.below(2) == 0;
