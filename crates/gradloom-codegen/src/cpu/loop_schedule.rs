@@ -4,7 +4,7 @@
 //! Always holds: everything is a function of the body alone; rows stay whole where they are reduced; columns that are reduced are cut
 //! into at most [`COLUMN_PARTS`] ranges of rows, whose partial results are combined in order.
 
-use gradloom_core::ir::{BinaryOp, UnaryOp};
+use gradloom_core::ir::CostClass;
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
 use std::ops::Range;
 
@@ -127,15 +127,10 @@ fn cost(kind: &NodeKind) -> f64 {
     match kind {
         NodeKind::Constant(_) | NodeKind::Repeat(_) => 0.0,
         NodeKind::Load(_) => 0.3,
-        NodeKind::Binary(BinaryOp::Pow | BinaryOp::Rem, _) => 3.0,
-        NodeKind::Binary(BinaryOp::Div, _) | NodeKind::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, _) => 0.2,
-        NodeKind::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not, _) => {
-            0.06
-        }
-        NodeKind::Unary(..) => 0.6,
+        NodeKind::Unary(op, _) => cost_of_class(op.cost_class()),
+        NodeKind::Binary(op, _) => cost_of_class(op.cost_class()),
         NodeKind::Accumulator
         | NodeKind::Column
-        | NodeKind::Binary(..)
         | NodeKind::Compare(..)
         | NodeKind::Select(_)
         | NodeKind::Cast(_)
@@ -144,10 +139,19 @@ fn cost(kind: &NodeKind) -> f64 {
     }
 }
 
+fn cost_of_class(class: CostClass) -> f64 {
+    match class {
+        CostClass::Simple => 0.06,
+        CostClass::Divide => 0.2,
+        CostClass::Function => 0.6,
+        CostClass::Branches | CostClass::Loop => 3.0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradloom_core::ir::{DType, ReduceOp};
+    use gradloom_core::ir::{BinaryOp, DType, ReduceOp};
     use gradloom_core::kernel::{Node, NodeId};
 
     /// Adds two operands; reduces rows, columns, or neither.

@@ -6,8 +6,7 @@
 use super::domain::Domain;
 use super::facts::{Class, Facts};
 use super::link::Link;
-use crate::ir::{BinaryOp, OpKind};
-use crate::passes::remat::is_function;
+use crate::ir::{CostClass, OpKind};
 
 /// Ops of a cluster at most, where a function that takes many instructions counts for several. Every stage behind fusion sees bodies of a bounded size: kernels that compile in time, on any device, and whose
 /// machine code fits a second-level cache. Chains that are longer have so much to compute for each element that storing one of them
@@ -17,11 +16,16 @@ pub const MOST_OPS: usize = 256;
 /// What an op counts towards [`MOST_OPS`]: drivers take seconds for a kernel of a hundred functions, of thirty with many branches, or of ten with
 /// loops.
 pub(super) fn size(kind: &OpKind) -> usize {
-    match kind {
-        OpKind::Binary(BinaryOp::Rem) => 64,
-        OpKind::Binary(BinaryOp::Pow) => 16,
-        kind if is_function(kind) => 4,
-        _ => 1,
+    let class = match kind {
+        OpKind::Unary(op) => op.cost_class(),
+        OpKind::Binary(op) => op.cost_class(),
+        _ => CostClass::Simple,
+    };
+    match class {
+        CostClass::Simple | CostClass::Divide => 1,
+        CostClass::Function => 4,
+        CostClass::Branches => 16,
+        CostClass::Loop => 64,
     }
 }
 

@@ -6,8 +6,8 @@
 use super::link::Link;
 use crate::collections::IdMap;
 use crate::ir::{
-    BinaryOp, DType, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp, Shape,
-    UnaryOp, ValueId, inverse_permutation,
+    BinaryOp, CostClass, DType, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp,
+    Shape, UnaryOp, ValueId, inverse_permutation,
 };
 use crate::kernel::{Layout, Lowered};
 
@@ -220,10 +220,8 @@ impl<'g> Facts<'g> {
             return None;
         }
         let light = match &op.kind {
-            OpKind::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not) => {
-                true
-            }
-            OpKind::Unary(_) | OpKind::Binary(BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow) => false,
+            OpKind::Unary(op) => op.cost_class() == CostClass::Simple,
+            OpKind::Binary(op) if op.cost_class() > CostClass::Simple => false,
             _ => matches!(class, Class::Map | Class::Move),
         };
         let heavy = |operand: &ValueId| {

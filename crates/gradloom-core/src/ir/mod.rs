@@ -5,6 +5,7 @@
 
 mod build;
 mod custom;
+mod elementwise;
 mod graph;
 mod ids;
 mod infer;
@@ -17,13 +18,12 @@ mod types;
 
 pub use build::Builder;
 pub use custom::{CustomOp, Slice, SliceMut};
+pub use elementwise::{BinaryOp, CostClass, UnaryOp};
 pub use graph::{Block, Definition, Graph, Guard, Op, Output, TypeError, Update, Value};
 pub use ids::{Arena, BlockId, Id, OpId, OriginId, ValueId};
 pub(crate) use infer::cast_help;
 pub use infer::infer;
-pub use op::{
-    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DotAxes, Literal, Number, OpKind, ReduceOp, UnaryOp,
-};
+pub use op::{ArgReduceOp, AttentionSpec, CompareOp, DotAxes, Literal, Number, OpKind, ReduceOp};
 pub use origin::{Origin, Origins};
 pub use parse::{ParseError, parse, parse_with};
 pub use types::{DType, Shape, Type, inverse_permutation};

@@ -5,6 +5,7 @@
 //! `match` that the compiler will ask you to extend (`ir/infer.rs`, `grad/rules/`, `reference/`,
 //! `gradloom-codegen`).
 
+use super::elementwise::{BinaryOp, UnaryOp};
 use super::{BlockId, DType, Shape, Type};
 use std::sync::Arc;
 
@@ -90,62 +91,6 @@ impl Literal {
             Literal::Dense(data) => data[index],
         }
     }
-}
-
-/// Elementwise functions of one operand. Only `Neg` and `Abs` take integers; only `Not` takes bools (and integers, bitwise).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum UnaryOp {
-    Neg,
-    Abs,
-    /// -1, 0 or 1; NaN stays NaN, and a zero keeps its sign.
-    Sign,
-    Floor,
-    Exp,
-    /// `exp(x) - 1` without cancellation near 0.
-    Expm1,
-    Log,
-    /// `log(1 + x)` without cancellation near 0.
-    Log1p,
-    Sqrt,
-    /// `1 / sqrt(x)`.
-    Rsqrt,
-    Sin,
-    Cos,
-    Tanh,
-    /// `1 / (1 + exp(-x))`.
-    Sigmoid,
-    Erf,
-    Not,
-    /// The operand itself, of any dtype; no gradient flows through it. Passes after differentiation remove it.
-    Detach,
-}
-
-/// Elementwise functions of two operands of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    /// Integers: rounds towards zero; division by zero traps (the step fails).
-    Div,
-    /// A NaN in either operand gives NaN.
-    Min,
-    /// A NaN in either operand gives NaN.
-    Max,
-    /// Floats only.
-    Pow,
-    /// Remainder with the sign of the dividend, integers and floats; an integer divisor of zero traps.
-    Rem,
-    /// Bools (logical) and integers (bitwise).
-    And,
-    Or,
-    Xor,
-    /// `u32` and `i32`; the count is taken modulo 32.
-    Shl,
-    /// Logical for `u32`, arithmetic for `i32`; the count is taken modulo 32.
-    Shr,
 }
 
 /// Elementwise comparisons; a NaN makes all but `Ne` false.
@@ -435,44 +380,5 @@ macro_rules! names {
     };
 }
 
-names!(UnaryOp {
-    Neg = "neg", Abs = "abs", Sign = "sign", Floor = "floor", Exp = "exp", Expm1 = "expm1", Log = "log",
-    Log1p = "log1p", Sqrt = "sqrt", Rsqrt = "rsqrt", Sin = "sin", Cos = "cos", Tanh = "tanh",
-    Sigmoid = "sigmoid", Erf = "erf", Not = "not", Detach = "detach",
-});
-names!(BinaryOp {
-    Add = "add", Sub = "sub", Mul = "mul", Div = "div", Min = "min", Max = "max", Pow = "pow", Rem = "rem",
-    And = "and", Or = "or", Xor = "xor", Shl = "shl", Shr = "shr",
-});
 names!(CompareOp { Eq = "eq", Ne = "ne", Lt = "lt", Le = "le", Gt = "gt", Ge = "ge" });
 names!(ReduceOp { Sum = "sum", Prod = "prod", Max = "reduce_max", Min = "reduce_min" });
-
-impl UnaryOp {
-    /// Whether the operator takes elements of this dtype.
-    pub fn accepts(self, dtype: DType) -> bool {
-        match self {
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign => matches!(dtype, DType::F32 | DType::I32),
-            UnaryOp::Not => dtype != DType::F32,
-            UnaryOp::Detach => true,
-            _ => dtype.is_float(),
-        }
-    }
-}
-
-impl BinaryOp {
-    /// Whether the operator takes elements of this dtype.
-    pub fn accepts(self, dtype: DType) -> bool {
-        match self {
-            BinaryOp::Pow => dtype.is_float(),
-            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => dtype != DType::F32,
-            BinaryOp::Shl | BinaryOp::Shr => dtype.is_integer(),
-            _ => dtype != DType::Bool,
-        }
-    }
-
-    /// Whether `a op b` equals `b op a`.
-    pub fn is_commutative(self) -> bool {
-        use BinaryOp::*;
-        matches!(self, Add | Mul | Min | Max | And | Or | Xor)
-    }
-}

@@ -5,15 +5,15 @@
 //! cached, but the order hardly does: elementwise ops and reductions are cheap for the bytes that they make, products and
 //! attention are not.
 
-use crate::ir::{BinaryOp, Graph, Op, OpKind, UnaryOp};
+use crate::ir::{CostClass, Graph, Op, OpKind};
 
 /// Operations to compute the results of an op.
 pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
     let elements = |value| graph.ty(value).shape.iter().map(|&extent| extent as f64).product::<f64>();
     let results: f64 = op.results.iter().map(|&value| elements(value)).sum();
     match &op.kind {
-        kind if is_function(kind) => results * FUNCTION,
-        OpKind::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt) | OpKind::Binary(BinaryOp::Div) => results * DIVISION,
+        OpKind::Unary(function) => results * weight(function.cost_class()),
+        OpKind::Binary(function) => results * weight(function.cost_class()),
         // Ten rounds of two multiplications and some, for four words: Salmon et al., SC'11.
         OpKind::RandomBits { .. } => results * 20.0,
         OpKind::Reduce { .. } | OpKind::ArgReduce { .. } => elements(op.operands[0]),
@@ -37,17 +37,10 @@ pub(super) fn is_expensive(op: &Op) -> bool {
     matches!(op.kind, OpKind::Dot(_) | OpKind::Attention(_) | OpKind::AttentionGrad(_))
 }
 
-/// Whether an elementwise op is a function that takes many instructions.
-pub(crate) fn is_function(kind: &OpKind) -> bool {
-    use UnaryOp::{Abs, Detach, Floor, Neg, Not, Rsqrt, Sign, Sqrt};
-    match kind {
-        OpKind::Unary(function) => {
-            !matches!(function, Neg | Abs | Sign | Floor | Not | Detach | Sqrt | Rsqrt)
-        }
-        OpKind::Binary(function) => matches!(function, BinaryOp::Pow | BinaryOp::Rem),
-        _ => false,
+fn weight(class: CostClass) -> f64 {
+    match class {
+        CostClass::Simple => 1.0,
+        CostClass::Divide => 4.0,
+        CostClass::Function | CostClass::Branches | CostClass::Loop => 10.0,
     }
 }
-
-const FUNCTION: f64 = 10.0;
-const DIVISION: f64 = 4.0;

@@ -15,7 +15,6 @@ use crate::collections::IdSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, ValueId};
 use crate::plan::{Plan, report};
-pub(crate) use cost::is_function;
 use live::Forward;
 
 /// How many numbers of given-up values are planned before the search narrows down.

@@ -15,27 +15,14 @@ use super::kernel::{Call, FirstFault, Prepared, Trap};
 use super::source::{BLOCK, Buffer, Source};
 use super::{Level, movement::CopyLoop, work};
 pub(in crate::cpu) use functions::{larger, smaller};
-use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
+use gradloom_core::ir::{BinaryOp, CompareOp, CostClass, DType, UnaryOp};
 use gradloom_core::kernel::{Access, Launch};
 pub(in crate::cpu) use map::{MapFn, OPERANDS, Operand, Target};
 use std::ops::Range;
 
 /// Prepares `Unary`.
 pub(super) fn prepare_unary(launch: &Launch, op: UnaryOp, level: Level) -> Box<dyn Prepared> {
-    let cheap = match op {
-        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not | UnaryOp::Detach => true,
-        UnaryOp::Exp
-        | UnaryOp::Expm1
-        | UnaryOp::Log
-        | UnaryOp::Log1p
-        | UnaryOp::Sqrt
-        | UnaryOp::Rsqrt
-        | UnaryOp::Sin
-        | UnaryOp::Cos
-        | UnaryOp::Tanh
-        | UnaryOp::Sigmoid
-        | UnaryOp::Erf => false,
-    };
+    let cheap = op.cost_class() == CostClass::Simple;
     Elementwise::boxed(launch, functions::unary(op, launch.reads[0].dtype, level), cheap)
 }
 
@@ -43,7 +30,7 @@ pub(super) fn prepare_unary(launch: &Launch, op: UnaryOp, level: Level) -> Box<d
 pub(super) fn prepare_binary(launch: &Launch, op: BinaryOp, level: Level) -> Box<dyn Prepared> {
     let dtype = launch.reads[0].dtype;
     let divides = dtype.is_integer() && matches!(op, BinaryOp::Div | BinaryOp::Rem);
-    let cheap = !divides && !matches!(op, BinaryOp::Pow | BinaryOp::Rem);
+    let cheap = !divides && op.cost_class() <= CostClass::Divide;
     let kernel = Elementwise::new(launch, functions::binary(op, dtype, level), cheap);
     if divides { Box::new(IntegerDivision { kernel, name: op.name() }) } else { Box::new(kernel) }
 }

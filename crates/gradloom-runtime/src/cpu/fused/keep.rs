@@ -4,7 +4,7 @@
 //! costs more to compute again than to read, is used in more than one pass, and takes [`KEPT_BYTES`] at most.
 
 use super::compile::stages;
-use gradloom_core::ir::{BinaryOp, UnaryOp};
+use gradloom_core::ir::CostClass;
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
 
 /// Bytes that kept rows may take together.
@@ -56,16 +56,8 @@ fn passes(body: &Body, needed: &[bool]) -> Vec<Option<(usize, usize)>> {
 /// Whether computing an element takes longer than reading it from a second-level cache.
 fn is_worth_keeping(kind: &NodeKind) -> bool {
     match kind {
-        NodeKind::Unary(op, _) => is_expensive(*op),
-        NodeKind::Binary(op, _) => matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow),
+        NodeKind::Unary(op, _) => op.cost_class() > CostClass::Simple,
+        NodeKind::Binary(op, _) => op.cost_class() > CostClass::Simple,
         _ => false,
     }
-}
-
-/// Whether a function takes much longer than an addition.
-pub(super) fn is_expensive(op: UnaryOp) -> bool {
-    !matches!(
-        op,
-        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Not | UnaryOp::Detach
-    )
 }

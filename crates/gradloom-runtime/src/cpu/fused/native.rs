@@ -6,12 +6,11 @@
 //! Always holds: results are those of the interpreted program.
 
 use super::execute::{Task, Tile};
-use super::keep::is_expensive;
 use super::program::{Instruction, Pass, Place, Program};
 use super::segment::{Segment, Uses, segments};
 use crate::cpu::Level;
 use crate::cpu::elementwise::functions::MapOp;
-use gradloom_core::ir::BinaryOp;
+use gradloom_core::ir::{BinaryOp, CostClass};
 
 /// A program's lists as steps.
 pub(super) struct Native {
@@ -188,7 +187,7 @@ const EXPENSIVE: usize = 20;
 /// How long an instruction takes, in those of one addition, roughly.
 fn cost(instruction: &Instruction) -> usize {
     match instruction {
-        Instruction::Map { op: MapOp::Unary(op, _), .. } if is_expensive(*op) => EXPENSIVE,
+        Instruction::Map { op: MapOp::Unary(op, _), .. } if op.cost_class() > CostClass::Simple => EXPENSIVE,
         Instruction::Map { op: MapOp::Binary(BinaryOp::Div, _), .. } => 5,
         _ => 1,
     }
