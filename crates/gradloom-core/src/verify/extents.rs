@@ -4,7 +4,8 @@
 //! This is the one place where they are stated. Shape rules multiply and add extents without checks; these
 //! functions run before the rules do. What they let through:
 //!
-//! - The bytes of a value, and of every part of its shape, are at most [`MAX_BYTES`]: offsets and strides are, too.
+//! - A value has at most [`MAX_RANK`] axes. Its bytes, and those of every part of its shape, are at most
+//!   [`MAX_BYTES`]: offsets and strides are, too.
 //! - A slice's start and limit lie in its operand (the shape rule sees to that), and its step is at most the extent.
 //! - A pad's gap is at most the extent of its result, as are the amounts before and after.
 //! - An attention's scores are countable as if they were a value; heads and depths are at most [`MAX_HEAD`].
@@ -20,6 +21,9 @@ use crate::ir::{DType, Graph, OpKind, Type, ValueId};
 /// or of one for each of thousands of tasks, add up within 64 bits. (On machines of 32 bits, four of them do.)
 const MAX_BYTES: usize = isize::MAX as usize >> if usize::BITS == 64 { 16 } else { 3 };
 
+/// Axes of a value at most, as in NumPy and PyTorch.
+const MAX_RANK: usize = 64;
+
 /// Heads of an attention, and elements of a head's vectors, at most: kernels have scratch for some rows of
 /// them for each thread.
 const MAX_HEAD: usize = 1 << 20;
@@ -30,8 +34,12 @@ fn shape_fits(extents: &[usize], bytes: usize) -> bool {
     product.is_some_and(|product| product <= MAX_BYTES)
 }
 
-/// Whether the bytes of a value can be counted.
+/// Whether the axes of a value are few, and its bytes can be counted.
 pub(crate) fn check_type(ty: &Type) -> Result<(), String> {
+    let rank = ty.shape.rank();
+    if rank > MAX_RANK {
+        return Err(format!("a value has {rank} axes; {MAX_RANK} are the most"));
+    }
     if shape_fits(&ty.shape, ty.dtype.bytes()) {
         return Ok(());
     }

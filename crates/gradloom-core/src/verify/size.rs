@@ -1,14 +1,25 @@
 //! What the blocks of a graph become once they are expanded.
 //!
-//! In: a graph whose ops have passed their shape rules. Out: nothing, or the op whose block makes too many ops. Stages behind this one take time
-//! and memory in proportion to the ops, so a few lines of text must not stand for more than they can take.
+//! In: a graph whose ops have passed their shape rules. Out: nothing, or the op whose block makes too many ops.
+//! Stages behind this one take time and memory in proportion to the ops, so a few lines of text must not stand for
+//! more than they can take.
 
 use super::VerifyError;
 use crate::collections::IdMap;
-use crate::ir::{BlockId, Graph, OpKind};
+use crate::ir::{BlockId, Graph, Op, OpKind};
 
-/// Ops that all blocks of a graph together may become at most, each counted as often as it is run. Ops outside of blocks are not counted.
+/// Ops that all blocks of a graph together may become at most, each counted as often as it is run. Ops outside of
+/// blocks are not counted; one with many operands or axes counts for several, and a block without ops for one.
 pub const MAX_EXPANDED_OPS: usize = 1 << 18;
+
+/// Operands and axes that count for one op.
+const FEW: usize = 16;
+
+/// What an op counts.
+fn weight(graph: &Graph, op: &Op) -> usize {
+    let axes: usize = op.results.iter().map(|&value| graph.ty(value).shape.rank()).sum();
+    1 + (op.operands.len() + axes) / FEW
+}
 
 /// Checks a graph whose reachable blocks these are, each after those that it runs.
 pub(super) fn check(graph: &Graph, callees_first: &[BlockId]) -> Result<(), VerifyError> {
@@ -18,15 +29,17 @@ pub(super) fn check(graph: &Graph, callees_first: &[BlockId]) -> Result<(), Veri
         for &id in &graph.blocks[block].ops {
             let op = &graph.ops[id];
             let Some(callee) = op.kind.block() else {
-                total = total.saturating_add(usize::from(block != graph.entry));
+                let outside = block == graph.entry;
+                total = total.saturating_add(if outside { 0 } else { weight(graph, op) });
                 continue;
             };
-            let once = ops_of[&callee];
+            let once = ops_of[&callee].max(1);
             let expanded = match op.kind {
                 // Each trip takes slices of what is stacked apart, and those that it leaves are put together.
                 OpKind::Repeat { trip, .. } => {
-                    let slices = op.operands.len().saturating_add(op.results.len());
-                    once.saturating_add(slices.saturating_mul(2)).max(1).saturating_mul(trip)
+                    let all = op.operands.iter().chain(&op.results);
+                    let slices: usize = all.map(|&value| 2 + graph.ty(value).shape.rank() / FEW).sum();
+                    once.saturating_add(slices).saturating_mul(trip)
                 }
                 _ => once,
             };

@@ -288,6 +288,27 @@ fn blocks_nest_to_a_limit() {
 }
 
 #[test]
+fn a_value_has_at_most_64_axes() {
+    let add = |rank: usize| {
+        let ty = Type::new(DType::F32, vec![1; rank]);
+        Graph::new().add(OpKind::Input { name: "x".into(), ty }, &[], None)
+    };
+    add(64).unwrap();
+    assert_eq!(add(65).unwrap_err().message, "a value has 65 axes; 64 are the most");
+}
+
+#[test]
+fn blocks_without_ops_cannot_be_run_without_end() {
+    let mut text = "graph {\n^1() {\n->\n}\n".to_string();
+    for block in 2..=40 {
+        let run = format!("checkpoint ^{}\n", block - 1);
+        text += &format!("^{block}() {{\n{run}{run}->\n}}\n");
+    }
+    let error = verify(&parse(&(text + "checkpoint ^40\n}")).unwrap()).unwrap_err();
+    assert!(error.message.contains("more than 262144 ops from blocks"), "{error}");
+}
+
+#[test]
 fn extents_can_be_multiplied() {
     let huge = Type::new(DType::F32, [1 << 31, 1 << 31]);
     let message = "f32[2147483648, 2147483648] has more elements than any memory can hold";

@@ -134,12 +134,20 @@ pub(super) fn pad(b: &mut Builder<'_>, [low, high, interior]: [&[usize]; 3], x: 
     (0..shape.rank()).all(nothing).then_some(x)
 }
 
+/// Operands of a concatenation that others are joined into, at most: a chain of them takes no square of its length,
+/// and doublings do not become their number of parts.
+const MOST_PARTS: usize = 256;
+
 pub(super) fn concat(b: &mut Builder<'_>, axis: usize, x: &[ValueId]) -> Option<ValueId> {
     // Nested ones are joined at once, and what is empty adds nothing.
     let mut parts = Vec::with_capacity(x.len());
     for &value in x {
         match definition(b, value) {
-            Some((OpKind::Concat { axis: inner }, values)) if *inner == axis => parts.extend(values),
+            Some((OpKind::Concat { axis: inner }, values))
+                if *inner == axis && parts.len() + values.len() <= MOST_PARTS =>
+            {
+                parts.extend(values);
+            }
             _ => parts.push(value),
         }
     }

@@ -17,28 +17,32 @@ pub(in crate::cpu) fn prepare(launch: &Launch, axis: usize) -> Box<dyn Prepared>
         let window = write.layout.slice(&start, &limit, &vec![1; rank]);
         (read, CopyLoop::new(&access.layout, &window, write.dtype.bytes()))
     });
-    Box::new(Concat { parts: parts.filter(|(_, part)| part.tasks() > 0).collect() })
+    let parts: Vec<_> = parts.filter(|(_, part)| part.tasks() > 0).collect();
+    let mut tasks = 0;
+    let first = |(_, part): &(usize, CopyLoop)| {
+        tasks += part.tasks();
+        tasks - part.tasks()
+    };
+    Box::new(Concat { first_tasks: parts.iter().map(first).collect(), tasks, parts })
 }
 
 struct Concat {
     /// Index of the read, and its copy; in the order of the reads.
     parts: Vec<(usize, CopyLoop)>,
+    /// The first task of each part.
+    first_tasks: Vec<usize>,
+    /// Tasks of all parts.
+    tasks: usize,
 }
 
 impl Prepared for Concat {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         // The tasks of all parts in one run, so that many small operands share the threads.
-        let tasks = self.parts.iter().map(|(_, part)| part.tasks()).sum();
-        call.pool.run(tasks, &|task| {
-            let mut task = task;
-            for (read, part) in &self.parts {
-                if task < part.tasks() {
-                    // SAFETY: the launch's layouts lie in the call's buffers, and the windows are disjoint.
-                    unsafe { part.run_task(task, call.read(*read, 0), call.write(0, 0)) };
-                    return;
-                }
-                task -= part.tasks();
-            }
+        call.pool.run(self.tasks, &|task| {
+            let number = self.first_tasks.partition_point(|&first| first <= task) - 1;
+            let (read, part) = &self.parts[number];
+            // SAFETY: the launch's layouts lie in the call's buffers, and the windows are disjoint.
+            unsafe { part.run_task(task - self.first_tasks[number], call.read(*read, 0), call.write(0, 0)) };
         });
         Ok(())
     }
