@@ -250,7 +250,7 @@ fn check(text: &str, number: u64, devices: &Devices, counts: &Counts) -> Result<
     Ok(())
 }
 
-/// Whether running a graph takes next to no time, even one that runs what nobody uses.
+/// Whether running a graph takes next to no time, even one that runs unused ops.
 fn is_small(graph: &Graph) -> bool {
     if graph.values.iter().any(|(_, value)| value.ty.elements() > MOST_ELEMENTS) {
         return false;

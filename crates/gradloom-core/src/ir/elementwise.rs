@@ -1,7 +1,8 @@
 //! Elementwise functions: one table for those of one operand, and one for those of two.
 //!
-//! A row has a function's name in the text form, the dtypes that it takes, and what an element costs. The derivative is in `grad/rules`, the
-//! float64 formula in `reference`, what devices compute in `gradloom-codegen` and `gradloom-runtime`; matches there are exhaustive.
+//! A row has a function's name in the text form, the dtypes that it takes, and what an element costs. The
+//! derivative is in `grad/rules`, the float64 formula in `reference`, what devices compute in
+//! `gradloom-codegen` and `gradloom-runtime`.
 
 use super::DType;
 
@@ -20,6 +21,25 @@ pub enum CostClass {
     Loop,
 }
 
+/// Gives the operators of a group their names in the text form.
+macro_rules! names {
+    ($ty:ident { $($variant:ident = $name:literal),* $(,)? }) => {
+        impl $ty {
+            /// Every operator of this group.
+            pub const ALL: &'static [$ty] = &[$($ty::$variant),*];
+            /// The name in the text form.
+            pub fn name(self) -> &'static str {
+                match self { $($ty::$variant => $name),* }
+            }
+            /// The operator with this name.
+            pub fn parse(name: &str) -> Option<$ty> {
+                match name { $($name => Some($ty::$variant),)* _ => None }
+            }
+        }
+    };
+}
+pub(super) use names;
+
 /// Declares the functions of a group with their table.
 macro_rules! elementwise {
     (
@@ -35,20 +55,9 @@ macro_rules! elementwise {
             $($(#[$doc])* $variant,)*
         }
 
+        names!($ty { $($variant = $name),* });
+
         impl $ty {
-            /// Every operator of this group.
-            pub const ALL: &'static [$ty] = &[$($ty::$variant),*];
-
-            /// The name in the text form.
-            pub fn name(self) -> &'static str {
-                match self { $($ty::$variant => $name),* }
-            }
-
-            /// The operator with this name.
-            pub fn parse(name: &str) -> Option<$ty> {
-                match name { $($name => Some($ty::$variant),)* _ => None }
-            }
-
             /// Whether the operator takes elements of this dtype.
             pub fn accepts(self, dtype: DType) -> bool {
                 let accepted: &[DType] = match self { $($ty::$variant => &[$(DType::$dtype),*]),* };

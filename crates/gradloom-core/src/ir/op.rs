@@ -5,7 +5,7 @@
 //! `match` that the compiler will ask you to extend (`ir/infer.rs`, `grad/rules/`, `reference/`,
 //! `gradloom-codegen`).
 
-use super::elementwise::{BinaryOp, UnaryOp};
+use super::elementwise::{BinaryOp, UnaryOp, names};
 use super::{BlockId, DType, Shape, Type};
 use std::sync::Arc;
 
@@ -361,23 +361,6 @@ impl OpKind {
             _ => None,
         }
     }
-}
-
-macro_rules! names {
-    ($ty:ident { $($variant:ident = $name:literal),* $(,)? }) => {
-        impl $ty {
-            /// Every operator of this group.
-            pub const ALL: &'static [$ty] = &[$($ty::$variant),*];
-            /// The name in the text form.
-            pub fn name(self) -> &'static str {
-                match self { $($ty::$variant => $name),* }
-            }
-            /// The operator with this name.
-            pub fn parse(name: &str) -> Option<$ty> {
-                match name { $($name => Some($ty::$variant),)* _ => None }
-            }
-        }
-    };
 }
 
 names!(CompareOp { Eq = "eq", Ne = "ne", Lt = "lt", Le = "le", Gt = "gt", Ge = "ge" });

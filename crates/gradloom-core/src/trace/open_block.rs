@@ -1,4 +1,4 @@
-//! The guard of a block under construction: whoever leaves the block without its results, by a panic, leaves
+//! The guard of a block under construction: a panic that leaves the block before its results are known leaves
 //! nothing of it behind.
 //!
 //! In: the open trace, before a block begins. Out: the block's frame, when it is closed. Always holds: a

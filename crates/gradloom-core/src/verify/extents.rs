@@ -12,7 +12,7 @@
 //! - Extents that are joined add up to at most [`MAX_BYTES`].
 //!
 //! So a position, or a stride times a step or times a gap and 1, is at most twice that. Products over values,
-//! as operations of a matrix product or bytes of all values of a step, are not bounded: whoever counts them
+//! as operations of a matrix product or bytes of all values of a step, are not bounded: code that counts them
 //! saturates or checks.
 
 use crate::ir::{DType, Graph, OpKind, Type, ValueId};
