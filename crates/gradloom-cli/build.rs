@@ -1,4 +1,5 @@
-//! Notes the commit that is built, for `gradloom bench --json`. Without git or a repository the program says that it does not know.
+//! Notes the commit that is built, for `gradloom bench --json`. Without git or a repository the program says
+//! that it does not know.
 
 use std::path::Path;
 use std::process::Command;

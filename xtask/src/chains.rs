@@ -1,6 +1,8 @@
-//! Long chains of elementwise functions on the CPU: machine code against interpreted loops, bit for bit, and against float64.
+//! Long chains of elementwise functions on the CPU: machine code against interpreted loops, bit for bit, and
+//! against float64.
 //!
-//! In: lengths and sizes. Out: a line for each chain, or the first that is wrong. Each program gives a chain and its gradient.
+//! In: lengths and sizes. Out: a line for each chain, or the first that is wrong. Each program gives a chain
+//! and its gradient.
 
 use crate::options::{self, Slot};
 use gradloom_core::reference::evaluate;

@@ -47,8 +47,9 @@ pub(crate) struct DeviceArguments {
     /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
-    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the fastest; they are kept in the user's cache
-    /// folder, so that the next run with this flag measures nothing.
+    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the
+    /// fastest; they are kept in the user's cache folder, so that the next run with this flag measures
+    /// nothing.
     #[arg(long)]
     pub(crate) tune: bool,
     /// CPU threads; the result does not depend on it. [default: one for each core]

@@ -50,7 +50,8 @@ impl Failure {
 }
 
 impl From<gradloom::Error> for Failure {
-    /// The compiler's errors bring their source line and remedy along; the word that they open with is left to [`Failure::report`].
+    /// The compiler's errors bring their source line and remedy along; the word that they open with is left
+    /// to [`Failure::report`].
     fn from(error: gradloom::Error) -> Self {
         let rendered = error.to_string();
         Self::failed(rendered.strip_prefix("error: ").unwrap_or(&rendered))

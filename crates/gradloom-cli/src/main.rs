@@ -1,7 +1,8 @@
 //! The `gradloom` command.
 //!
-//! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 wrong usage). Always holds: one message for one failure,
-//! with what was given and what to do; a failure loses nothing that was saved before.
+//! In: a command line. Out: text, files in a run folder, an exit code (0 done, 1 failed, 2 wrong usage).
+//! Always holds: one message for one failure, with what was given and what to do; a failure loses nothing
+//! that was saved before.
 
 mod bench;
 mod device;
@@ -23,7 +24,8 @@ use std::process::ExitCode;
 
 /// Train a GPT from scratch, write with it, and see what the compiler made of it.
 ///
-/// gradloom compiles a whole training step (forward, backward, optimizer) once and then replays it over a fixed memory plan.
+/// gradloom compiles a whole training step (forward, backward, optimizer) once and then replays it over a
+/// fixed memory plan.
 #[derive(Debug, Parser)]
 #[command(name = "gradloom", version, max_term_width = 100, after_long_help = EXAMPLES)]
 struct Cli {

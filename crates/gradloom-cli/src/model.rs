@@ -108,7 +108,8 @@ impl<'s> Writer<'s> {
         Ok(Self { decoder: Decoder::new(session, "cache")?, context })
     }
 
-    /// Writes up to `count` tokens after a prompt; each piece of text is handed on as soon as its characters are whole.
+    /// Writes up to `count` tokens after a prompt; each piece of text is handed on as soon as its characters
+    /// are whole.
     pub(crate) fn write(
         &mut self,
         prompt: &str,

@@ -1,4 +1,5 @@
-//! The standard output. A reader that goes away (`gradloom train | head`) is no failure, and nothing that goes wrong there ends a run.
+//! The standard output. A reader that goes away (`gradloom train | head`) is no failure, and nothing that
+//! goes wrong there ends a run.
 
 use crate::failure::{Failure, Result};
 use std::io::{self, Write};
@@ -11,7 +12,8 @@ macro_rules! say {
     }};
 }
 
-/// Prints a line to the standard error, if it can be written: a message that is lost does not change how the command ends.
+/// Prints a line to the standard error, if it can be written: a message that is lost does not change how the
+/// command ends.
 macro_rules! tell {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -56,7 +58,8 @@ pub(crate) fn quoted(path: &str) -> String {
     if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Text for a terminal: control characters, which an untrained model may write and a terminal may obey, become U+FFFD.
+/// Text for a terminal: control characters, which an untrained model may write and a terminal may obey,
+/// become U+FFFD.
 pub(crate) fn printable(text: &str) -> String {
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     text.chars().map(|c| if harmless(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()

@@ -5,7 +5,8 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes: `512M`, `1.5 GB` and `2GiB`, or a plain number. Units are decimal unless there is an `i`.
+/// A number of bytes: `512M`, `1.5 GB` and `2GiB`, or a plain number. Units are decimal unless there is an
+/// `i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) usize);
 

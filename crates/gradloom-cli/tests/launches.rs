@@ -1,6 +1,8 @@
-//! How many launches and bytes the small models of other libraries take: at most as many as stand in the table.
+//! How many launches and bytes the small models of other libraries take: at most as many as stand in the
+//! table.
 //!
-//! A number may only be lowered. tensorgrad takes 933 kernels and 24.4 MB for `tg-transformer`, 63 and 521 kB for `tg-mlp`.
+//! A number may only be lowered. tensorgrad takes 933 kernels and 24.4 MB for `tg-transformer`, 63 and 521 kB
+//! for `tg-mlp`.
 
 mod common;
 use common::Workspace;
@@ -83,7 +85,8 @@ fn small_models_train_in_few_launches_and_little_memory() {
     }
 }
 
-/// What the same step is on a GPU: one pass in one submission, whose results come to the host when somebody reads them.
+/// What the same step is on a GPU: one pass in one submission, whose results come to the host when somebody
+/// reads them.
 #[cfg(feature = "wgpu")]
 #[test]
 fn a_small_model_trains_in_few_dispatches_on_a_gpu() {
@@ -101,11 +104,13 @@ fn a_small_model_trains_in_few_dispatches_on_a_gpu() {
     assert!(count("unique_kernels") <= 43, "more kernels than before: {json}");
     assert_eq!((count("passes"), count("submits")), (1, 1), "{json}");
     assert!(count("planned_peak_bytes") <= 13_000_000, "more bytes than before: {json}");
-    // Each step that is timed alone is read; then one before the clock starts, and of those in a row the last one.
+    // Each step that is timed alone is read; then one before the clock starts, and of those in a row the last
+    // one.
     assert_eq!(count("readbacks"), steps + 1 + 1, "{json}");
 }
 
-/// The adapter under test: the one that `GRADLOOM_ADAPTER` names, or Mesa's on the CPU. `None`, which is said, where there is none of them.
+/// The adapter under test: the one that `GRADLOOM_ADAPTER` names, or Mesa's on the CPU. `None`, which is
+/// said, where there is none of them.
 #[cfg(feature = "wgpu")]
 fn adapter() -> Option<String> {
     let wanted = std::env::var("GRADLOOM_ADAPTER").unwrap_or_else(|_| "llvmpipe".into());

@@ -1,4 +1,5 @@
-//! `inspect --format json|html`: the plan as data agrees with itself and with the text, and the page needs nothing from elsewhere.
+//! `inspect --format json|html`: the plan as data agrees with itself and with the text, and the page needs
+//! nothing from elsewhere.
 
 mod common;
 use common::Workspace;

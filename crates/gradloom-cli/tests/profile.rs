@@ -29,7 +29,8 @@ fn every_launch_is_in_the_profile_and_the_bounds_are_kept() {
     assert!(numbers.into_iter().eq(0..launches.len() as u64));
     assert!(launches.iter().all(|l| l["us"].as_f64().unwrap() > 0.0), "{figures}");
 
-    // The forward pass has 256 x (64 + 64 x 64 + 64) products, the backward pass twice as many without the first layer's.
+    // The forward pass has 256 x (64 + 64 x 64 + 64) products, the backward pass twice as many without the
+    // first layer's.
     let flops = figures["total"]["flops"].as_u64().unwrap();
     let [outer, inner] = [2 * 256 * 64, 2 * 256 * 64 * 64];
     let products = (2 * outer + inner) + (outer + 2 * inner + 2 * outer);

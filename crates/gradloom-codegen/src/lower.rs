@@ -1,7 +1,8 @@
 //! From fused kernels to launches, for any target.
 //!
-//! In: a graph without block ops, fused, and a [`Target`]. Out: [`Lowered`]. Always holds: a copy is made only where the kernel that reads a view cannot index
-//! through it (a matrix operand without single strides, a user's op).
+//! In: a graph without block ops, fused, and a [`Target`]. Out: [`Lowered`]. Always holds: a copy is made
+//! only where the kernel that reads a view cannot index through it (a matrix operand without single strides,
+//! a user's op).
 
 mod parts;
 
@@ -28,18 +29,19 @@ pub(crate) trait Target {
     fn group_workspace(&self, _parts: &[Part], _reads: &[Access], _writes: &[Access]) -> usize {
         0
     }
-    /// Whether a result with an element for each position, row, or one in all may take the place of an operand with as many: not if another
-    /// thread may still read that.
+    /// Whether a result with an element for each position, row, or one in all may take the place of an
+    /// operand with as many: not if another thread may still read that.
     fn may_replace(&self, kernel: &Kernel, level: Level) -> bool;
-    /// Whether the target's products can do what follows from them themselves; otherwise a loop of its own does.
+    /// Whether the target's products can do what follows from them themselves; otherwise a loop of its own
+    /// does.
     fn takes_epilogue(&self, epilogue: &Body) -> bool;
-    /// Into how many parts the rows of a body are cut for its sums of columns; a kernel that follows takes them together. 1: the kernel gives
-    /// whole sums.
+    /// Into how many parts the rows of a body are cut for its sums of columns; a kernel that follows takes
+    /// them together. 1: the kernel gives whole sums.
     fn column_parts(&self, _body: &Body, _reads: &[Access], _writes: &[Access]) -> usize {
         1
     }
-    /// Into how many products the terms of a product's sums are cut, if these become a batch whose results a kernel that follows adds up. 1: the
-    /// kernel gives whole sums.
+    /// Into how many products the terms of a product's sums are cut, if these become a batch whose results a
+    /// kernel that follows adds up. 1: the kernel gives whole sums.
     fn product_parts(&self, _axes: &DotAxes, _reads: &[Access]) -> usize {
         1
     }
@@ -239,8 +241,8 @@ impl<T: Target> Lowering<'_, T> {
         to
     }
 
-    /// Which reads the results may overwrite. A kernel that can trap is no exception: it is never launched in the commit, and the
-    /// temporaries that it overwrites die with the step.
+    /// Which reads the results may overwrite. A kernel that can trap is no exception: it is never launched in
+    /// the commit, and the temporaries that it overwrites die with the step.
     fn aliases(&self, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> Vec<(usize, usize)> {
         match kernel {
             Kernel::Op(
@@ -274,7 +276,8 @@ fn stored_product(epilogue: &Body, writes: &[Access]) -> Option<usize> {
     epilogue.stores.iter().position(is_product).filter(|_| epilogue.stores.len() > 1)
 }
 
-/// A position's operands are read before its results are written, if both have an element for each position (or each row).
+/// A position's operands are read before its results are written, if both have an element for each position
+/// (or each row).
 fn body_aliases(
     body: &Body,
     reads: &[Access],

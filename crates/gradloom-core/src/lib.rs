@@ -14,7 +14,8 @@ pub mod nn;
 pub mod optim;
 pub mod passes;
 pub mod philox;
-// No number is cut off silently: what indexes, sizes and addresses are made of is converted with checks, and each exception gives its reason.
+// No number is cut off silently: what indexes, sizes and addresses are made of is converted with checks, and
+// each exception gives its reason.
 #[cfg_attr(
     not(test),
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

@@ -1,7 +1,7 @@
 //! The `#[module(..)]` attribute.
 //!
-//! In: the attributes of an item or a field. Out: whether the field is skipped, or an error at the attribute that has
-//! no meaning there. Attributes with other names belong to other macros.
+//! In: the attributes of an item or a field. Out: whether the field is skipped, or an error at the attribute
+//! that has no meaning there. Attributes with other names belong to other macros.
 
 use syn::{Attribute, Error, Result};
 

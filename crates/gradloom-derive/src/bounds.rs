@@ -1,9 +1,10 @@
 //! The `Module` bounds of a generic struct.
 //!
 //! In: its generics and the types of the fields that are visited. Out: the generics with the bounds that an
-//! implementation needs. The rule is that of the derives of serde: a type parameter that a field uses is bounded, an
-//! associated type (`A::Head`) is bounded itself, and `PhantomData<T>` asks nothing of `T`. Bounds on whole field types
-//! would be more exact, but a type that holds itself in a `Vec` would then never end.
+//! implementation needs. The rule is that of the derives of serde: a type parameter that a field uses is
+//! bounded, an associated type (`A::Head`) is bounded itself, and `PhantomData<T>` asks nothing of `T`.
+//! Bounds on whole field types would be more exact, but a type that holds itself in a `Vec` would then never
+//! end.
 
 use quote::ToTokens;
 use syn::visit::{self, Visit};
@@ -35,7 +36,8 @@ pub(crate) fn with_module_bounds<'a>(
     generics
 }
 
-/// The type parameters, and the associated types of them, that stand in the visited types; each once, in order.
+/// The type parameters, and the associated types of them, that stand in the visited types; each once, in
+/// order.
 struct Uses<'a> {
     parameters: Vec<&'a Ident>,
     bounded: Vec<&'a TypePath>,

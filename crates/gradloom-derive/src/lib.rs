@@ -1,9 +1,9 @@
 //! `#[derive(Module)]` for gradloom models.
 //!
-//! In: a struct whose fields are modules. Out: an implementation of `gradloom::nn::Module` that visits the fields in
-//! the order of their declaration under their own names, which is how parameters get names such as
-//! `layers.0.attention.query.weight`. Always holds: what cannot be derived is a compile error at the place that is
-//! wrong, never a field that is silently left out.
+//! In: a struct whose fields are modules. Out: an implementation of `gradloom::nn::Module` that visits the
+//! fields in the order of their declaration under their own names, which is how parameters get names such as
+//! `layers.0.attention.query.weight`. Always holds: what cannot be derived is a compile error at the place
+//! that is wrong, never a field that is silently left out.
 
 mod attributes;
 mod bounds;
@@ -14,8 +14,8 @@ use proc_macro::TokenStream;
 /// Implements `gradloom::nn::Module` for a struct.
 ///
 /// The fields of a tuple struct are called `0`, `1` and so on. A field that is not a module is marked with
-/// `#[module(skip)]`; its parameters, if it has any, are not trained and not saved. A type parameter that is used by a
-/// field without that mark gets the bound `Module`.
+/// `#[module(skip)]`; its parameters, if it has any, are not trained and not saved. A type parameter that is
+/// used by a field without that mark gets the bound `Module`.
 ///
 /// ```ignore
 /// #[derive(Module)]

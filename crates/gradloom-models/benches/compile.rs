@@ -1,7 +1,8 @@
 //! How long compiling takes as programs grow: `cargo bench -p gradloom-models --bench compile [filter]`.
 //!
-//! Prints, for each program, the ops after the passes, the launches, and the seconds from the trace to a loaded program on the CPU.
-//! Nothing is run. Compiling is meant to be near linear: a program with twice the ops should take about twice as long.
+//! Prints, for each program, the ops after the passes, the launches, and the seconds from the trace to a
+//! loaded program on the CPU. Nothing is run. Compiling is meant to be near linear: a program with twice the
+//! ops should take about twice as long.
 
 use gradloom_core::ir::Graph;
 use gradloom_core::nn::{Init, Param};

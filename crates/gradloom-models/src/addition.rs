@@ -1,7 +1,8 @@
 //! A small transformer that learns to add numbers of two digits, character by character: `47+85=132`.
 //!
-//! In: i32 ids `[batch, 8]`, the first 8 characters of each problem. Out: the loss over the three digits of the sum, and [`problems`]
-//! to learn from. The shapes are those of tensorgrad's sample transformer, beside whose counts of kernels and bytes ours are put.
+//! In: i32 ids `[batch, 8]`, the first 8 characters of each problem. Out: the loss over the three digits of
+//! the sum, and [`problems`] to learn from. The shapes are those of tensorgrad's sample transformer, beside
+//! whose counts of kernels and bytes ours are put.
 
 use gradloom_core::nn::{Embedding, Init, LayerNorm, Linear, Module};
 use gradloom_core::philox::philox4x32;
@@ -22,7 +23,8 @@ const LAYERS: usize = 3;
 const PLUS: i32 = 10;
 const EQUALS: i32 = 11;
 
-/// The model: embeddings, three pre-LayerNorm blocks, and logits through the token embedding. 150,656 parameters in 40 tensors.
+/// The model: embeddings, three pre-LayerNorm blocks, and logits through the token embedding. 150,656
+/// parameters in 40 tensors.
 #[derive(Debug, Module)]
 pub struct AdditionTransformer {
     /// `[12, 64]`; transposed, the output layer.
@@ -85,7 +87,8 @@ impl AdditionTransformer {
         self.norm.forward(x).matmul(self.tokens.weight.tensor().transpose(0, 1))
     }
 
-    /// Mean cross-entropy in nats over the digits of the sum: ids and targets i32 `[batch, 8]`, mask f32 `[8]` ([`MASK`]).
+    /// Mean cross-entropy in nats over the digits of the sum: ids and targets i32 `[batch, 8]`, mask f32
+    /// `[8]` ([`MASK`]).
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor, mask: Tensor) -> Tensor {
         let [batch, _] = ids.dims();
@@ -122,7 +125,8 @@ impl Block {
     }
 }
 
-/// Random problems: ids and targets, `batch` rows of 8 each, row-major. A target is the character that follows.
+/// Random problems: ids and targets, `batch` rows of 8 each, row-major. A target is the character that
+/// follows.
 ///
 /// Row r of a step comes from Philox keyed by the seed with counter (step, r): nothing is kept between calls.
 pub fn problems(seed: u64, step: u64, batch: usize) -> (Vec<i32>, Vec<i32>) {

@@ -1,8 +1,10 @@
-//! Models for gradloom and what they need around them: GPT-2, small models, text data, generation, checkpoints.
+//! Models for gradloom and what they need around them: GPT-2, small models, text data, generation,
+//! checkpoints.
 //!
 //! - [`addition`]: a small transformer that adds numbers, and problems for it.
 //! - [`gpt2`]: the configuration (with GPT-2's published shapes) and the model.
-//! - [`data`]: text from files and folders to tokens, a held-out part, and batches that depend on nothing but (seed, step).
+//! - [`data`]: text from files and folders to tokens, a held-out part, and batches that depend on nothing but
+//!   (seed, step).
 //! - [`mlp`]: a perceptron.
 //! - [`generate`]: the next token from logits, and text as it comes.
 //! - [`kv`]: generation that computes each token once, over cached keys and values.

@@ -13,7 +13,8 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// A perceptron of these widths, the inputs' and the outputs' among them. Layers start as [`Linear::new`] says.
+    /// A perceptron of these widths, the inputs' and the outputs' among them. Layers start as [`Linear::new`]
+    /// says.
     ///
     /// # Panics
     /// With fewer than two widths.

@@ -165,7 +165,8 @@ fn what_is_no_safetensors_file_is_told() {
     assert!(matches!(missing, CheckpointError::Read { .. }));
 }
 
-/// What stands in a header may be any number: the sum of sizes must not overflow, and nothing is read or reserved on its word.
+/// What stands in a header may be any number: the sum of sizes must not overflow, and nothing is read or
+/// reserved on its word.
 #[test]
 fn sizes_that_no_file_has_are_refused_at_once() {
     let fixture = Fixture::new();

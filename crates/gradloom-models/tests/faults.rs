@@ -1,5 +1,5 @@
-//! Everything that a device does is made to fail in turn, once each: allocations, launches and reads of a training step and of cached
-//! generation.
+//! Everything that a device does is made to fail in turn, once each: allocations, launches and reads of a
+//! training step and of cached generation.
 
 use gradloom_core::error::{Error, ErrorKind};
 use gradloom_core::ir::DType;
@@ -36,7 +36,8 @@ fn model() -> Gpt2 {
     Gpt2::new(&config).unwrap()
 }
 
-/// How many reads running a program takes: its outputs, its guards, and the places of the windows that it updates.
+/// How many reads running a program takes: its outputs, its guards, and the places of the windows that it
+/// updates.
 fn reads(plan: &Plan) -> u64 {
     let windows = plan.launches.iter().any(|launch| launch.kernel == Kernel::WriteRegion);
     plan.outputs.len() as u64 + u64::from(!plan.guards.is_empty()) + u64::from(windows)

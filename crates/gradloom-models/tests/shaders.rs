@@ -1,4 +1,5 @@
-//! Shaders of whole training steps that no adapter of CI can run: those that multiply in f16 are valid for the drivers of GPUs that can.
+//! Shaders of whole training steps that no adapter of CI can run: those that multiply in f16 are valid for
+//! the drivers of GPUs that can.
 
 #[path = "../../gradloom-codegen/tests/wgsl/check.rs"]
 mod check;
@@ -38,7 +39,8 @@ fn step(config: &Gpt2Config, batch: usize) -> Graph {
     train.stages().passes.clone()
 }
 
-/// Checks all shaders of a step; gives how many dispatches multiply cooperative matrices, and the bytes of scratch.
+/// Checks all shaders of a step; gives how many dispatches multiply cooperative matrices, and the bytes of
+/// scratch.
 fn checked(graph: &Graph, precision: Precision) -> (usize, usize) {
     let (limits, choices) = (large(), Choices::by_rule(precision));
     let mut store = StoreLayout::default();

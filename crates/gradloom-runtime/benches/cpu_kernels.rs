@@ -1,6 +1,8 @@
-//! Throughput of CPU kernels, one launch each: `cargo bench -p gradloom-runtime --bench cpu_kernels [filter]`.
+//! Throughput of CPU kernels, one launch each:
+//! `cargo bench -p gradloom-runtime --bench cpu_kernels [filter]`.
 //!
-//! Prints the best of several runs, in nanoseconds a run, billions of elements a second, and billions of bytes moved a second.
+//! Prints the best of several runs, in nanoseconds a run, billions of elements a second, and billions of
+//! bytes moved a second.
 
 use gradloom_core::ir::{
     ArgReduceOp, BinaryOp, CompareOp, DType, Graph, OpId, OpKind, ReduceOp, Shape, UnaryOp, ValueId,

@@ -1,7 +1,8 @@
 //! Matrix products against the `gemm` crate: `cargo bench -p gradloom-runtime --bench products [filter]`.
 //!
-//! Prints billions of floating-point operations a second of ours and of the crate alone (one call for the whole problem), on one thread
-//! and on all, and the ratios. Both take turns, and the best of many runs counts, so that a busy machine disturbs both alike.
+//! Prints billions of floating-point operations a second of ours and of the crate alone (one call for the
+//! whole problem), on one thread and on all, and the ratios. Both take turns, and the best of many runs
+//! counts, so that a busy machine disturbs both alike.
 
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, ValueId};

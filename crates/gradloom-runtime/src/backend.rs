@@ -26,7 +26,8 @@ pub(crate) trait Backend: Send + Sync {
     fn pool(&self) -> Arc<Pool>;
     /// Whether programs really run and stores keep bytes.
     fn is_resident(&self) -> bool;
-    /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is allocated.
+    /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is
+    /// allocated.
     fn memory_limit(&self) -> Option<usize>;
     /// Bytes of one allocation at most, a multiple of the plan's alignment, if there is such a limit.
     fn buffer_bytes(&self) -> Option<usize> {
@@ -43,7 +44,8 @@ pub(crate) trait Backend: Send + Sync {
     }
     /// Takes the device away, for tests.
     fn lose(&self) {}
-    /// What a loss is multiplied by before its gradient is taken, which is divided by as much afterwards: a power of two.
+    /// What a loss is multiplied by before its gradient is taken, which is divided by as much afterwards: a
+    /// power of two.
     fn loss_scale(&self) -> f64 {
         1.0
     }
@@ -70,7 +72,8 @@ pub(crate) trait Backend: Send + Sync {
 
 /// A program on a device. Addresses of the store are those at the time of loading, which never change.
 pub(crate) trait Loaded: Send {
-    /// Sets the bytes of a buffer, by its index in the plan: of an input or scalar, or, in a debug run, of any.
+    /// Sets the bytes of a buffer, by its index in the plan: of an input or scalar, or, in a debug run, of
+    /// any.
     fn write(&mut self, buffer: usize, bytes: &[u8]);
     /// Runs the compute launches. The store is locked for reading.
     fn compute(&mut self) -> Result<()>;
@@ -80,12 +83,14 @@ pub(crate) trait Loaded: Send {
     fn check_commit(&self) -> Result<()>;
     /// Runs the commit launches. The store is locked for writing.
     fn commit(&mut self) -> Result<()>;
-    /// Runs one launch, after the checks that a whole run makes before it. The store is the caller's alone, and every operand is there.
+    /// Runs one launch, after the checks that a whole run makes before it. The store is the caller's alone,
+    /// and every operand is there.
     fn run_one(&mut self, _launch: usize) -> Result<()> {
         Err(Error::new(ErrorKind::Device, "this device does not run launches one by one")
             .help("compile for the CPU: `Device::cpu()`"))
     }
-    /// The program as one that is submitted whole, on a device that works beside the host; its `compute` and what follows are not called then.
+    /// The program as one that is submitted whole, on a device that works beside the host; its `compute` and
+    /// what follows are not called then.
     fn deferred(&mut self) -> Option<&mut dyn Deferred> {
         None
     }
@@ -124,7 +129,8 @@ pub struct Work {
 
 /// A program whose steps are queued on a device, which decides itself whether they commit.
 pub(crate) trait Deferred {
-    /// Waits until the device has few enough steps to do for another one; nothing is copied to the host for it.
+    /// Waits until the device has few enough steps to do for another one; nothing is copied to the host for
+    /// it.
     fn make_room(&mut self) -> Result<()>;
     /// Queues a step on what was written before. The caller has the store's turn.
     fn submit(&mut self) -> Result<Box<dyn Pending>>;
@@ -140,7 +146,8 @@ pub(crate) trait Pending: Send {
     fn wait(self: Box<Self>) -> Result<Finished>;
 }
 
-// By hand: derived for the backends, it would bring a text of everything that they hold, graph and plan included.
+// By hand: derived for the backends, it would bring a text of everything that they hold, graph and plan
+// included.
 impl fmt::Debug for dyn Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

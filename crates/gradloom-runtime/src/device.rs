@@ -42,7 +42,8 @@ impl Device {
         Self::cpu_with(threads, Fusion::On, Loops::Native)
     }
 
-    /// The CPU with a given number of threads and, with [`Fusion::Off`], a kernel for each op: slow, to compare with.
+    /// The CPU with a given number of threads and, with [`Fusion::Off`], a kernel for each op: slow, to
+    /// compare with.
     ///
     /// # Errors
     /// As [`Device::cpu_with_threads`].
@@ -50,7 +51,8 @@ impl Device {
         Self::cpu_with(threads, fusion, Loops::Native)
     }
 
-    /// The CPU with a given number of threads and, with [`Loops::Interpreted`], no machine code of its own: the same results, slower.
+    /// The CPU with a given number of threads and, with [`Loops::Interpreted`], no machine code of its own:
+    /// the same results, slower.
     ///
     /// # Errors
     /// As [`Device::cpu_with_threads`].
@@ -66,10 +68,11 @@ impl Device {
         Ok(Self::with(CpuBackend::new(threads, fusion, loops)))
     }
 
-    /// The best GPU of this machine that WebGPU can use: through Vulkan, Metal or Direct3D 12. Adapters that compute on the CPU are not taken; see
-    /// [`Device::wgpu_named`].
+    /// The best GPU of this machine that WebGPU can use: through Vulkan, Metal or Direct3D 12. Adapters that
+    /// compute on the CPU are not taken; see [`Device::wgpu_named`].
     ///
-    /// Where the driver allows it, compiled kernels are kept in `gradloom/pipelines` in the user's cache folder, which can be deleted at any time.
+    /// Where the driver allows it, compiled kernels are kept in `gradloom/pipelines` in the user's cache
+    /// folder, which can be deleted at any time.
     ///
     /// # Errors
     /// When there is none, or it cannot be opened.
@@ -78,7 +81,8 @@ impl Device {
         Self::wgpu_with(&WgpuOptions::default())
     }
 
-    /// The best GPU whose name contains `name`, in any case; one that computes on the CPU too (`llvmpipe`, `SwiftShader`).
+    /// The best GPU whose name contains `name`, in any case; one that computes on the CPU too (`llvmpipe`,
+    /// `SwiftShader`).
     ///
     /// # Errors
     /// As [`Device::wgpu`].
@@ -103,8 +107,8 @@ impl Device {
         Ok(Self::with(WgpuBackend::new(options, Fusion::On)?))
     }
 
-    /// Like [`Device::wgpu_named`] (any adapter, if `name` is empty), with less than the adapter offers, for tests of smaller ones; and, with [`Fusion::Off`], a kernel for
-    /// each op.
+    /// Like [`Device::wgpu_named`] (any adapter, if `name` is empty), with less than the adapter offers, for
+    /// tests of smaller ones; and, with [`Fusion::Off`], a kernel for each op.
     ///
     /// # Errors
     /// As [`Device::wgpu`].
@@ -130,19 +134,22 @@ impl Device {
         Ok(Self::with(WgpuBackend::new(&options, fusion)?))
     }
 
-    /// Bytes of compiled kernels that were found in the user's cache; none where the device does not keep them.
+    /// Bytes of compiled kernels that were found in the user's cache; none where the device does not keep
+    /// them.
     #[doc(hidden)]
     pub fn kept_bytes(&self) -> Option<usize> {
         self.backend.kept_bytes()
     }
 
-    /// Takes the device away, as a crash of its driver does: for tests. Nothing happens on devices that cannot get lost.
+    /// Takes the device away, as a crash of its driver does: for tests. Nothing happens on devices that
+    /// cannot get lost.
     #[doc(hidden)]
     pub fn lose(&self) {
         self.backend.lose();
     }
 
-    /// The GPU of a page, as a script offers it: with what limits, and with how many bytes a buffer has at most.
+    /// The GPU of a page, as a script offers it: with what limits, and with how many bytes a buffer has at
+    /// most.
     #[cfg(feature = "web")]
     pub fn web(
         host: Arc<dyn crate::web::WebHost>,
@@ -171,7 +178,8 @@ impl Device {
         self.backend.description()
     }
 
-    /// What measuring products and attention came to so far; none of a device that does not: see [`WgpuOptions::tuned`].
+    /// What measuring products and attention came to so far; none of a device that does not: see
+    /// [`WgpuOptions::tuned`].
     #[cfg(feature = "wgpu")]
     pub fn tuning(&self) -> Option<Tuning> {
         self.backend.tuning()

@@ -1,7 +1,8 @@
-//! A device that fails on demand: for tests of what a program does then, gradloom's own and those of its users.
+//! A device that fails on demand: for tests of what a program does then, gradloom's own and those of its
+//! users.
 //!
-//! In: any device. Out: the same device behind [`Faulty`], and [`Faults`], which say what fails and when. Always holds: what is not told to
-//! fail does what the device behind does; a fault happens once.
+//! In: any device. Out: the same device behind [`Faulty`], and [`Faults`], which say what fails and when.
+//! Always holds: what is not told to fail does what the device behind does; a fault happens once.
 
 use crate::backend::{Backend, Deferred, Finished, Loaded, Pending, Work};
 use crate::cpu::Pool;
@@ -24,8 +25,8 @@ pub enum Fault {
     Allocation,
     /// To run a launch of a step.
     Launch,
-    /// To hand a result back. Each output of a program is one read; all guards are one, and so are the places of all windows that a step
-    /// updates, as both are looked at together.
+    /// To hand a result back. Each output of a program is one read; all guards are one, and so are the places
+    /// of all windows that a step updates, as both are looked at together.
     Read,
 }
 
@@ -46,8 +47,8 @@ struct State {
 }
 
 impl Faults {
-    /// Lets one operation fail: the next of its kind if `after` is 0, the one behind that if it is 1. It replaces a fault that has not
-    /// happened yet.
+    /// Lets one operation fail: the next of its kind if `after` is 0, the one behind that if it is 1. It
+    /// replaces a fault that has not happened yet.
     pub fn fail(&self, fault: Fault, after: u64) {
         let mut state = self.state();
         state.armed = Some((fault, state.counts[fault as usize] + after));
@@ -78,7 +79,8 @@ impl Faults {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts up to `wanted` operations that are about to be done, up to one that is to fail: its number among them.
+    /// Counts up to `wanted` operations that are about to be done, up to one that is to fail: its number
+    /// among them.
     fn meet(&self, fault: Fault, wanted: usize) -> Option<usize> {
         let mut state = self.state();
         let count = state.counts[fault as usize];
@@ -102,8 +104,8 @@ impl Faults {
 }
 
 impl Device {
-    /// The same device, but it fails when it is told to: to test what a program does when memory runs out, a kernel fails, or a result
-    /// cannot be read.
+    /// The same device, but it fails when it is told to: to test what a program does when memory runs out, a
+    /// kernel fails, or a result cannot be read.
     ///
     /// ```
     /// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};

@@ -1,7 +1,7 @@
 //! Runs gradloom's plans: store, program, training session, and one folder a backend.
 //!
-//! In: graphs from `gradloom-core`, launches from `gradloom-codegen`. Out: steps. Always holds: a step that fails before its commit
-//! leaves parameters and states as they were.
+//! In: graphs from `gradloom-core`, launches from `gradloom-codegen`. Out: steps. Always holds: a step that
+//! fails before its commit leaves parameters and states as they were.
 
 mod backend;
 pub mod cpu;

@@ -9,7 +9,8 @@ use std::ptr::NonNull;
 /// Gives memory, or `None` when there is not that much.
 pub(crate) type Allocate<'a> = &'a dyn Fn(usize) -> Option<Memory>;
 
-/// Zeroed bytes. Who may touch them when is governed by the locks of the [`Store`](crate::Store) and by `&mut` on the program.
+/// Zeroed bytes. Who may touch them when is governed by the locks of the [`Store`](crate::Store) and by
+/// `&mut` on the program.
 #[derive(Debug)]
 pub(crate) enum Memory {
     /// Of the host.
@@ -53,7 +54,8 @@ impl Memory {
         match self {
             Self::Host(memory) => {
                 assert!(into.len() <= memory.bytes - offset, "the range was planned");
-                // SAFETY: the range lies inside the allocation, and the caller holds the lock that keeps others from writing it.
+                // SAFETY: the range lies inside the allocation, and the caller holds the lock that keeps
+                // others from writing it.
                 unsafe { std::ptr::copy_nonoverlapping(memory.at(offset), into.as_mut_ptr(), into.len()) };
                 Ok(())
             }
@@ -127,8 +129,8 @@ impl Memory {
     }
 }
 
-/// Zeroed bytes at an address that never changes, aligned as the plan demands. CPU programs keep raw addresses into it. In tests, it ends
-/// where a page begins that cannot be touched.
+/// Zeroed bytes at an address that never changes, aligned as the plan demands. CPU programs keep raw
+/// addresses into it. In tests, it ends where a page begins that cannot be touched.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     /// What the system gave.
@@ -164,8 +166,8 @@ impl HostMemory {
         Some(Self { allocated, start, bytes })
     }
 
-    /// Has room to align what is in it. The system is not asked to: it has zeroed pages, which cost nothing before they are used, but
-    /// of aligned memory, the standard library writes every byte to make it 0.
+    /// Has room to align what is in it. The system is not asked to: it has zeroed pages, which cost nothing
+    /// before they are used, but of aligned memory, the standard library writes every byte to make it 0.
     #[cfg(not(all(test, unix, not(miri))))]
     fn layout(bytes: usize) -> Option<Layout> {
         Layout::from_size_align(bytes.checked_add(ALIGNMENT)?, 1).ok()

@@ -1,7 +1,8 @@
 //! When launches ran.
 //!
-//! In: a device whose programs run their launches one after the other, and note the time before and after each when they are asked
-//! to. Out: a [`LaunchSpan`] for each launch of the last run. A program that was not asked looks at no clock.
+//! In: a device whose programs run their launches one after the other, and note the time before and after
+//! each when they are asked to. Out: a [`LaunchSpan`] for each launch of the last run. A program that was not
+//! asked looks at no clock.
 
 use std::time::{Duration, Instant};
 

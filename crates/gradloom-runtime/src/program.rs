@@ -1,7 +1,7 @@
 //! A compiled graph on a device, over a store.
 //!
-//! In: a graph after the passes. Out: a [`Program`] that takes inputs and scalars and gives outputs. Always holds: a run that
-//! fails before the commit changes nothing that persists.
+//! In: a graph after the passes. Out: a [`Program`] that takes inputs and scalars and gives outputs. Always
+//! holds: a run that fails before the commit changes nothing that persists.
 
 mod debug;
 mod evaluate;
@@ -78,8 +78,8 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Lowers, plans and loads a graph. `initial` fills in the elements, which are 0 before, of parameters that the store
-    /// does not have yet. The store grows only if all of it succeeds.
+    /// Lowers, plans and loads a graph. `initial` fills in the elements, which are 0 before, of parameters
+    /// that the store does not have yet. The store grows only if all of it succeeds.
     ///
     /// # Errors
     /// When the store has an entry of another type, the plan is impossible, or memory runs out.
@@ -168,13 +168,14 @@ impl Program {
         self.loaded.unique_kernels()
     }
 
-    /// Starts or stops noting when each launch runs. It costs two looks at the clock for each launch of a run, and nothing while it is
-    /// off. A device that runs nothing notes nothing.
+    /// Starts or stops noting when each launch runs. It costs two looks at the clock for each launch of a
+    /// run, and nothing while it is off. A device that runs nothing notes nothing.
     pub fn set_profiling(&mut self, on: bool) {
         self.loaded.set_profiling(on);
     }
 
-    /// When the launches of the last run ran, in that order; nothing when that was not noted. A run that ended early has fewer.
+    /// When the launches of the last run ran, in that order; nothing when that was not noted. A run that
+    /// ended early has fewer.
     pub fn spans(&self) -> &[LaunchSpan] {
         self.loaded.spans()
     }
@@ -194,10 +195,12 @@ impl Program {
         Ok(())
     }
 
-    /// Runs the program; `outputs` receives the bytes of each output in the plan's order, or nothing if there is an error.
+    /// Runs the program; `outputs` receives the bytes of each output in the plan's order, or nothing if there
+    /// is an error.
     ///
     /// # Errors
-    /// A trap, before which nothing took effect; or [`ErrorKind::Lost`], after which the store must be restored.
+    /// A trap, before which nothing took effect; or [`ErrorKind::Lost`], after which the store must be
+    /// restored.
     pub(crate) fn run(&mut self, outputs: &mut Vec<Elements>) -> Result<Outcome> {
         self.run_and_read(outputs, None)
     }
@@ -295,10 +298,12 @@ fn make_room(list: &[(String, Access)], rooms: &mut Vec<Elements>) -> Result<()>
     Ok(())
 }
 
-/// Compiles and runs a graph without parameters or states once: f32 inputs in the order of their leaves, f32 outputs in theirs.
+/// Compiles and runs a graph without parameters or states once: f32 inputs in the order of their leaves, f32
+/// outputs in theirs.
 ///
 /// # Errors
-/// When there are more or fewer inputs than leaves or one has the wrong size, or as [`Program::load`]; a trap.
+/// When there are more or fewer inputs than leaves or one has the wrong size, or as [`Program::load`]; a
+/// trap.
 pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
     verify_graph(&graph, "trace")?;
     let (graph, _) = gradloom_core::passes::run(graph);
@@ -327,7 +332,8 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
     outputs.map(|((name, access), elements)| elements.take_f32(access.dtype, &output(name))).collect()
 }
 
-/// The scalars that key random numbers in the given run. The key has its low 32 bits: a run of four billion steps is out of reach.
+/// The scalars that key random numbers in the given run. The key has its low 32 bits: a run of four billion
+/// steps is out of reach.
 pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number> {
     move |name| {
         let word = match name {

@@ -1,7 +1,8 @@
 //! The store: parameters and states with stable addresses, shared by programs.
 //!
-//! In: graphs, which say what there is, and first values. Out: bytes by name, for callers, and addresses, for programs. Always holds:
-//! what is written together changes together or not at all; nobody sees half a commit; growth moves nothing.
+//! In: graphs, which say what there is, and first values. Out: bytes by name, for callers, and addresses, for
+//! programs. Always holds: what is written together changes together or not at all; nobody sees half a
+//! commit; growth moves nothing.
 
 use crate::device::Device;
 use crate::elements::{Elements, zeroed};
@@ -18,8 +19,8 @@ const _: () = assert!(cfg!(target_endian = "little"), "gradloom's stores and che
 
 /// A shared handle to parameters and states.
 ///
-/// Clones are the same store. A program's run reads under a shared lock and commits under an exclusive one, so a store can be
-/// read, and other programs run over it, from any thread.
+/// Clones are the same store. A program's run reads under a shared lock and commits under an exclusive one,
+/// so a store can be read, and other programs run over it, from any thread.
 #[derive(Clone, Debug)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -78,8 +79,9 @@ impl Store {
         self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what a graph needs, once `plan` succeeded with the layout that the store will have, and `load` with the grown content;
-    /// changes nothing otherwise. `initial` fills in the elements of a new parameter, which are 0 before.
+    /// Adds what a graph needs, once `plan` succeeded with the layout that the store will have, and `load`
+    /// with the grown content; changes nothing otherwise. `initial` fills in the elements of a new parameter,
+    /// which are 0 before.
     pub(crate) fn extend<P, L>(
         &self,
         graph: &Graph,
@@ -187,7 +189,8 @@ impl Store {
         content.write(entries)
     }
 
-    /// Replaces every entry: all of them, or none if one is wrong or missing. A lost store is sound again afterwards.
+    /// Replaces every entry: all of them, or none if one is wrong or missing. A lost store is sound again
+    /// afterwards.
     ///
     /// # Errors
     /// As [`Store::write`], and when an entry is missing.
@@ -417,7 +420,8 @@ impl Segment {
     }
 }
 
-/// The ranges of bytes, of at most `most` each, that new entries up to the end of the store take, and whose they are.
+/// The ranges of bytes, of at most `most` each, that new entries up to the end of the store take, and whose
+/// they are.
 fn cut(entries: &[StoreEntry], end: usize, most: usize) -> Result<Vec<(Range<usize>, &[StoreEntry])>> {
     let ends = |i: usize| entries.get(i + 1).map_or(end, |next| next.offset);
     let mut cuts: Vec<(Range<usize>, &[StoreEntry])> = Vec::new();

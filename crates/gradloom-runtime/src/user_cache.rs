@@ -1,13 +1,15 @@
 //! Files that save work and that nobody misses: the user's cache folder.
 //!
-//! In: names and bytes. Out: the files, whole or not at all. Always holds: another process never reads half of one.
+//! In: names and bytes. Out: the files, whole or not at all. Always holds: another process never reads half
+//! of one.
 
 use crate::regular_file;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// gradloom's folder in the user's cache, as the system's conventions have it; none where the environment names none.
+/// gradloom's folder in the user's cache, as the system's conventions have it; none where the environment
+/// names none.
 pub fn folder() -> Option<PathBuf> {
     user_folder(|name| std::env::var_os(name)).map(|folder| folder.join("gradloom"))
 }

@@ -1,6 +1,8 @@
-//! Generated matrix products against sums in `f64`, on an adapter: lavapipe in CI, whatever there is elsewhere.
+//! Generated matrix products against sums in `f64`, on an adapter: lavapipe in CI, whatever there is
+//! elsewhere.
 //!
-//! Without an adapter, these tests say so and pass: the shaders' text is checked without one in `gradloom-codegen`.
+//! Without an adapter, these tests say so and pass: the shaders' text is checked without one in
+//! `gradloom-codegen`.
 
 #[allow(dead_code)]
 #[path = "../benches/wgpu/device.rs"]
@@ -40,7 +42,8 @@ fn check(device: &Device, shape: &Matrices, choice: &Choice) {
     assert!(error < TOLERANCE, "{shape:?} {choice:?}: error {error:e}\n{}", shaders.product.source);
 }
 
-/// Kernels for a test's products, whose elements `f16` has too: so cooperative matrices are as exact for operands of `f32`.
+/// Kernels for a test's products, whose elements `f16` has too: so cooperative matrices are as exact for
+/// operands of `f32`.
 fn methods(device: &Device) -> Vec<Method> {
     let staged = Tile { m: 16, n: 32, k: 16, thread_m: 4, thread_n: 4, staging: Staging::Workgroup(1) };
     let portable = [

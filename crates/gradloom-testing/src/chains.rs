@@ -1,8 +1,8 @@
 //! Long chains of elementwise functions, and their gradients: what random graphs are too short to find.
 //!
-//! In: a function, a length, a number of elements. Out: a graph that applies the function so often to a vector `x`, with the outputs `y` and `dx`, the gradient
-//! of the sum of `y`. Always holds: each step brings two neighbouring numbers closer together, so that float32 stays near float64 at any
-//! length.
+//! In: a function, a length, a number of elements. Out: a graph that applies the function so often to a
+//! vector `x`, with the outputs `y` and `dx`, the gradient of the sum of `y`. Always holds: each step brings
+//! two neighbouring numbers closer together, so that float32 stays near float64 at any length.
 
 use gradloom_core::error::Result;
 use gradloom_core::ir::{Graph, Output};

@@ -55,7 +55,8 @@ pub fn same_bits(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
     same_as(got, want, &|a, b| a.to_bits() == b.to_bits())
 }
 
-/// Like [`same_bits`], where any NaN is as good as another: which one comes out of two may depend on the order of an instruction's operands.
+/// Like [`same_bits`], where any NaN is as good as another: which one comes out of two may depend on the
+/// order of an instruction's operands.
 ///
 /// # Errors
 /// The first that differs.

@@ -1,8 +1,9 @@
-//! Random graphs that are deep or wide, which the graphs of [`generate`](crate::generate()) never are: long chains, wide sums, blocks that run often and in
-//! each other, recurrences with their gradients.
+//! Random graphs that are deep or wide, which the graphs of [`generate`](crate::generate()) never are: long
+//! chains, wide sums, blocks that run often and in each other, recurrences with their gradients.
 //!
-//! In: a seed and the ops that a graph may have. Out: a graph that verifies, with outputs. Always holds: numbers stay tame, for what is applied again and
-//! again brings them closer together; but they are not meant to be compared between float32 and float64.
+//! In: a seed and the ops that a graph may have. Out: a graph that verifies, with outputs. Always holds:
+//! numbers stay tame, for what is applied again and again brings them closer together; but they are not meant
+//! to be compared between float32 and float64.
 
 use crate::Random;
 use gradloom_core::error::Result;

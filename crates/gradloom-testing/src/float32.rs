@@ -1,7 +1,8 @@
 //! Steps in float32 against the float64 evaluator.
 //!
-//! In: a graph, values for its leaves, what a device gave. Out: whether float32 explains the difference. The comparison is the same for all
-//! devices. Always holds: each step starts from the device's own values, as it may magnify the rounding of the one before.
+//! In: a graph, values for its leaves, what a device gave. Out: whether float32 explains the difference. The
+//! comparison is the same for all devices. Always holds: each step starts from the device's own values, as it
+//! may magnify the rounding of the one before.
 
 use crate::Leaves;
 use crate::compare::{Tolerance, same};
@@ -109,7 +110,8 @@ pub fn compare_steps(
     Ok(compared)
 }
 
-/// How much the step's results change, at most, when its leaves change in their last bit: what float32 can say about them.
+/// How much the step's results change, at most, when its leaves change in their last bit: what float32 can
+/// say about them.
 fn sensitivity(graph: &Graph, leaves: &Leaves, want: &Evaluation) -> f64 {
     let mut most = 0.0;
     for seed in 0..4 {

@@ -1,6 +1,7 @@
 //! Random graphs and values, shared by the tests of the workspace and by `cargo xtask fuzz`.
 //!
-//! In: seeds. Out: graphs that verify, values for their leaves. Always holds: a seed gives the same graph on every machine.
+//! In: seeds. Out: graphs that verify, values for their leaves. Always holds: a seed gives the same graph on
+//! every machine.
 
 pub mod adapter;
 pub mod chains;

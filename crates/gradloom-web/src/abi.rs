@@ -1,8 +1,8 @@
 //! The functions that a script calls.
 //!
-//! In and out: numbers; bytes by address and length in the module's memory. A function that can fail gives -1, and leaves an error as JSON where
-//! [`output_ptr`] says. Always holds: the module has one thread, so its state is one value. The names are exported from the module alone: elsewhere, `free` is the
-//! system's.
+//! In and out: numbers; bytes by address and length in the module's memory. A function that can fail gives
+//! -1, and leaves an error as JSON where [`output_ptr`] says. Always holds: the module has one thread, so its
+//! state is one value. The names are exported from the module alone: elsewhere, `free` is the system's.
 
 #![allow(clippy::missing_safety_doc)]
 
@@ -22,7 +22,8 @@ struct Module {
 }
 
 thread_local! {
-    // Never freed, as the module is there until the page is gone; so it can be borrowed by one function, not by a copy of it in each export.
+    // Never freed, as the module is there until the page is gone; so it can be borrowed by one function, not
+    // by a copy of it in each export.
     static MODULE: &'static RefCell<Module> = {
         #[cfg(target_arch = "wasm32")]
         watch_panics();
@@ -347,7 +348,8 @@ pub extern "C" fn reset_session(session: usize, parameters: u32, optimizer: u32)
     answer(|module| module.sessions.reset(session, parameters != 0, optimizer != 0))
 }
 
-/// Looks at a program: 0 the graph as traced, 1 after the passes, 2 the plan as JSON, 3 kernels as JSON, 4 numbers as JSON.
+/// Looks at a program: 0 the graph as traced, 1 after the passes, 2 the plan as JSON, 3 kernels as JSON, 4
+/// numbers as JSON.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
     tell(|module| module.sessions.inspect(program, what))

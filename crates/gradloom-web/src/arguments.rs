@@ -70,7 +70,8 @@ impl<'a> Arguments<'a> {
         usize::try_from(number).map_err(|_| error())
     }
 
-    /// A number of bytes or of invocations that a device grants: more than this module can count is as much as it can count.
+    /// A number of bytes or of invocations that a device grants: more than this module can count is as much
+    /// as it can count.
     pub(crate) fn granted(&mut self) -> Result<usize> {
         Ok(self.number()?.clamp(0.0, f64::from(u32::MAX)) as usize)
     }

@@ -1,8 +1,9 @@
 //! Commands: how a model is traced from another language.
 //!
-//! In: numbers, with texts and blobs interned before. Out: ids, counted from 0 in the order of the commands, so that the same commands give the same
-//! ids: the page traces, and sends the worker its commands, which traces the same. Always holds: a command that fails changes nothing but the open trace,
-//! which comes to nothing if the error is of an op; after the others, the script gives it up.
+//! In: numbers, with texts and blobs interned before. Out: ids, counted from 0 in the order of the commands,
+//! so that the same commands give the same ids: the page traces, and sends the worker its commands, which
+//! traces the same. Always holds: a command that fails changes nothing but the open trace, which comes to
+//! nothing if the error is of an op; after the others, the script gives it up.
 
 use crate::arguments::Arguments;
 use crate::model::Model;
@@ -70,7 +71,8 @@ impl Commands {
             }
             3 => {
                 let training = numbers.first().is_some_and(|&training| training != 0.0);
-                // One that was left open is forgotten before the next begins: recordings end in reverse order.
+                // One that was left open is forgotten before the next begins: recordings end in reverse
+                // order.
                 self.open = None;
                 let recording = Recording::open(&self.model, training)?;
                 self.open = Some(Open { recording, inputs: Vec::new(), tensors: Vec::new() });

@@ -6,8 +6,9 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::optim::{Adam, AdamW, Schedule, Sgd};
 use gradloom_runtime::Trainer;
 
-/// Gives a trainer the optimizer, bounds and schedule that the numbers say: kind (0 Adam, 1 AdamW, 2 SGD), beta1, beta2, epsilon, decay, momentum (-1: none),
-/// Nesterov, whether everything decays, clip norm (0: none), memory budget in bytes (0: none), schedule.
+/// Gives a trainer the optimizer, bounds and schedule that the numbers say: kind (0 Adam, 1 AdamW, 2 SGD),
+/// beta1, beta2, epsilon, decay, momentum (-1: none), Nesterov, whether everything decays, clip norm (0:
+/// none), memory budget in bytes (0: none), schedule.
 pub(crate) fn configure(trainer: Trainer<Model>, arguments: &mut Arguments<'_>) -> Result<Trainer<Model>> {
     let kind = arguments.index()?;
     let (beta1, beta2, epsilon) = (arguments.number()?, arguments.number()?, arguments.number()?);

@@ -1,6 +1,7 @@
 //! Sessions, programs and steps, by their ids.
 //!
-//! In: traces, optimizers, data. Out: programs over one store, steps whose results are read once they are there. Always holds: ids are not used again.
+//! In: traces, optimizers, data. Out: programs over one store, steps whose results are read once they are
+//! there. Always holds: ids are not used again.
 
 use crate::arguments::{Arguments, DTYPES};
 use crate::browser::Browser;
@@ -112,8 +113,8 @@ impl Sessions {
         self.next - 1
     }
 
-    /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding, workgroups along an axis, bytes of a buffer,
-    /// whether it is software, whether it takes vectors apart.
+    /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding,
+    /// workgroups along an axis, bytes of a buffer, whether it is software, whether it takes vectors apart.
     pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
         let mut granted = || arguments.granted();
         let limits = Limits {
@@ -288,8 +289,8 @@ impl Sessions {
     /// What a step left: where its outputs lie in the module's memory, until the step is dropped.
     pub(crate) fn result(&self, step: usize) -> Result<String> {
         let queued = self.queued(step)?;
-        // The error of a step before this one, which nobody read, is told once each and is not this step's: who queues steps without reading them
-        // does not want to know. Its own error comes every time.
+        // The error of a step before this one, which nobody read, is told once each and is not this step's:
+        // who queues steps without reading them does not want to know. Its own error comes every time.
         let mut outcome = queued.step.result();
         for _ in 0..UNTOLD {
             if outcome.is_ok() {
@@ -352,7 +353,8 @@ impl Sessions {
         Ok(Json::List(entries.collect()).to_string())
     }
 
-    /// Replaces parameters and states: all of them, or none if one is wrong; with `strict`, every parameter has to be there.
+    /// Replaces parameters and states: all of them, or none if one is wrong; with `strict`, every parameter
+    /// has to be there.
     pub(crate) fn upload(&mut self, session: usize, strict: bool, given: &[(&str, &[u8])]) -> Result<usize> {
         let store = self.session(session)?.store();
         let entries = store.entries();

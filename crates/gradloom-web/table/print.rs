@@ -6,7 +6,8 @@ use std::fmt::Write;
 /// Codes below are commands that are no ops.
 pub(crate) const FIRST_CODE: u32 = 32;
 
-/// `fn call(code, arguments) -> Result<Tensor>`, which calls the op of a code. Ops that take the same share the code that reads it.
+/// `fn call(code, arguments) -> Result<Tensor>`, which calls the op of a code. Ops that take the same share
+/// the code that reads it.
 pub(crate) fn rust(ops: &[Op]) -> String {
     let mut out = String::from(
         "/// Calls the op with a code on arguments that crossed.\n\
@@ -48,7 +49,8 @@ pub(crate) fn rust(ops: &[Op]) -> String {
     out
 }
 
-/// The table as a TypeScript module: `OPS` for running, `TensorOps` and `FunctionOps` for types and documentation.
+/// The table as a TypeScript module: `OPS` for running, `TensorOps` and `FunctionOps` for types and
+/// documentation.
 pub(crate) fn typescript(ops: &[Op]) -> String {
     let mut out = String::from(
         "// Made by wasm.mjs from the methods of `Tensor` in gradloom-core. Do not edit.\n\
@@ -122,7 +124,8 @@ fn camel(name: &str) -> String {
 }
 
 impl Op {
-    /// Whether both are called alike. Integers are handed over as the type that the op has there, which is not known here.
+    /// Whether both are called alike. Integers are handed over as the type that the op has there, which is
+    /// not known here.
     fn takes_the_same(&self, other: &Op) -> bool {
         let kinds = |op: &Op| -> Vec<Kind> { op.params.iter().map(|(_, kind)| *kind).collect() };
         self.method == other.method && kinds(self) == kinds(other) && !kinds(self).contains(&Kind::Integer)

@@ -1,8 +1,8 @@
 //! Kernels that only move memory, on arrays that do not fit the caches, beside the bandwidth of the machine:
 //! `cargo bench -p gradloom --bench cpu_kernels -- [threads]`.
 //!
-//! Bytes are the least that must move: each array that a program takes or gives, once. The time is that of the launches; copies of
-//! inputs and outputs to and from the caller do not count.
+//! Bytes are the least that must move: each array that a program takes or gives, once. The time is that of
+//! the launches; copies of inputs and outputs to and from the caller do not count.
 
 use gradloom::nn::{LayerNorm, Module};
 use gradloom::runtime::cpu::Roofline;

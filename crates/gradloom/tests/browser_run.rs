@@ -1,8 +1,10 @@
-//! What the package did in a browser, done again natively: the kernels have the same text, the parameters end alike.
+//! What the package did in a browser, done again natively: the kernels have the same text, the parameters end
+//! alike.
 //!
-//! In: the folder `GRADLOOM_BROWSER_RUN`, which `web/test/browser/native.test.mjs` writes before it runs this: for each model the kernels of its step
-//! (`kernels.txt`), parameters before and after, and losses. Without it there is nothing to compare, which is said. Both run on SwiftShader, with the
-//! limits that every WebGPU implementation grants.
+//! In: the folder `GRADLOOM_BROWSER_RUN`, which `web/test/browser/native.test.mjs` writes before it runs
+//! this: for each model the kernels of its step (`kernels.txt`), parameters before and after, and losses.
+//! Without it there is nothing to compare, which is said. Both run on SwiftShader, with the limits that every
+//! WebGPU implementation grants.
 
 use gradloom::nn::Visitor;
 use gradloom::runtime::WgpuOverrides;

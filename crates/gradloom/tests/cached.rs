@@ -22,7 +22,8 @@ fn session(context: usize, seed: u64) -> Session<Gpt2> {
     session
 }
 
-/// Makes the initial weights larger, so that an untrained model has clear preferences, and does not just repeat the last token.
+/// Makes the initial weights larger, so that an untrained model has clear preferences, and does not just
+/// repeat the last token.
 fn scatter(session: &Session<Gpt2>) {
     let store = session.store();
     for entry in store.entries().into_iter().filter(|entry| entry.name.ends_with("weight")) {
@@ -298,7 +299,8 @@ fn what_does_not_fit_changes_nothing() {
     four.run((&[1; 4], &[3])).unwrap();
 }
 
-/// The program of one token is one program: what it launches cannot depend on the position. And it writes only what is new.
+/// The program of one token is one program: what it launches cannot depend on the position. And it writes
+/// only what is new.
 #[test]
 fn a_token_costs_no_copy_of_the_cache() {
     let session = session(64, 1);

@@ -18,10 +18,12 @@ fn a_transformers_step_costs_its_products_and_little_more() {
     let plan = train.plan();
     let total = plan.launches.iter().fold(Cost::default(), |sum, launch| sum + cost(plan, launch));
 
-    // Three blocks of 64x64 four times and 64x256 twice, and the logits; the backward pass has two products for each.
+    // Three blocks of 64x64 four times and 64x256 twice, and the logits; the backward pass has two products
+    // for each.
     let tokens = (BATCH * SEQUENCE) as u64;
     let products = 3 * 2 * tokens * (3 * (4 * 64 * 64 + 2 * 64 * 256) + 64 * 12);
-    // Two products forward and five backward over the pairs that causal attention sees, of depth 16 in 4 heads.
+    // Two products forward and five backward over the pairs that causal attention sees, of depth 16 in 4
+    // heads.
     let attention = 3 * 7 * 2 * 16 * (BATCH as u64 * 4 * 36);
     let least = products + attention;
     assert!((least..least * 11 / 10).contains(&total.flops), "{total:?}, products {least}");

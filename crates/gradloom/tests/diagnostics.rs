@@ -300,7 +300,8 @@ fn a_tensor_that_leaks_out_of_its_trace_is_caught() {
     assert!(text.contains("belongs to another trace"), "{text}");
 }
 
-/// The rendered error of a loss over `x: f32[8, 64]` and a counter, `f32[4, 2]`, that is a field of the model.
+/// The rendered error of a loss over `x: f32[8, 64]` and a counter, `f32[4, 2]`, that is a field of the
+/// model.
 fn state_answer(f: impl FnOnce(&State, Tensor) -> Tensor) -> String {
     let error = Trainer::new((Linear::new(64, 32), State::new([4, 2], DType::F32, 0.0)))
         .inputs([f32("x", [8, 64])])

@@ -165,8 +165,8 @@ fn a_window_out_of_range_fails_the_run_and_changes_nothing() {
     assert_eq!(contents(), (vec![7.0, 7.0, 2.0, 4.0, 6.0, 8.0, 3.0, 4.0], 1i32.to_le_bytes().to_vec()));
 }
 
-/// Three steps of a traced program with whole updates and windows: the CPU holds what the float64 evaluator says, before and after the
-/// passes.
+/// Three steps of a traced program with whole updates and windows: the CPU holds what the float64 evaluator
+/// says, before and after the passes.
 #[test]
 fn updates_agree_with_the_reference() {
     let (total, cache, at) = (

@@ -1,5 +1,5 @@
-//! The loss curve of Toy's GPT-2 engine ("Golden A"), through the public API: its initialiser, soft labels, and a last position
-//! whose target is itself. See `tests/data/toy_golden_a.txt` for the setting.
+//! The loss curve of Toy's GPT-2 engine ("Golden A"), through the public API: its initialiser, soft labels,
+//! and a last position whose target is itself. See `tests/data/toy_golden_a.txt` for the setting.
 
 mod common;
 

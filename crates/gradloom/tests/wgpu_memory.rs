@@ -1,4 +1,5 @@
-//! A long run on a device asks for what was planned and no more, and does not grow the process. Alone in its process, whose size it looks at.
+//! A long run on a device asks for what was planned and no more, and does not grow the process. Alone in its
+//! process, whose size it looks at.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -33,7 +34,8 @@ fn a_long_run_grows_neither_the_device_nor_the_process() {
     let xs: Vec<f32> = (0..64).map(|i| i as f32 / 10.0 - 3.2).collect();
     let ys: Vec<f32> = xs.iter().map(|x| x.sin()).collect();
     let mut losses = Vec::new();
-    // Half of the steps are read, so that results are both waited for and dropped; of the second half the last one alone, so that nothing waits.
+    // Half of the steps are read, so that results are both waited for and dropped; of the second half the
+    // last one alone, so that nothing waits.
     let mut run = |steps: usize| {
         for step in 0..steps {
             let done = train.step([&xs, &ys]).unwrap();

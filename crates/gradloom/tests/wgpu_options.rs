@@ -1,6 +1,7 @@
 //! Options of a GPU: multiplying in f16, and measured products.
 //!
-//! What needs cooperative matrices says so where there are none, and passes; `GRADLOOM_ADAPTER` names an adapter.
+//! What needs cooperative matrices says so where there are none, and passes; `GRADLOOM_ADAPTER` names an
+//! adapter.
 
 use gradloom::nn::Linear;
 use gradloom::{AdamW, Device, ErrorKind, Precision, Sgd, Train, Trainer, Tuning, WgpuOptions, f32, i32};
@@ -59,7 +60,8 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
     (0..steps).map(|_| train.step((&ids, &targets)).unwrap().loss().unwrap()).collect()
 }
 
-/// Rounding to 11 bits moves a loss by less than this share of it over the first steps, which all that follows amplifies.
+/// Rounding to 11 bits moves a loss by less than this share of it over the first steps, which all that
+/// follows amplifies.
 const TOLERANCE: f32 = 5e-3;
 const FIRST: usize = 15;
 
@@ -129,7 +131,8 @@ fn tuned_products_are_right_and_measured_once() {
         let options = options.tuned(folder.path().join("choices"));
         let (losses, parameters, tuning) = tuned(&options);
         let tuning = tuning.unwrap();
-        // Both layers forward and their weights' gradients, and the gradient of what is between them; and what measuring cuts into parts.
+        // Both layers forward and their weights' gradients, and the gradient of what is between them; and
+        // what measuring cuts into parts.
         let measured = tuning.measured;
         assert!(tuning.read == 0 && measured >= 5, "{tuning:?}");
         assert!(tuning.notes.is_empty() && !tuning.took.is_zero(), "{tuning:?}");

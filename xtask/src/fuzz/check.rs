@@ -1,7 +1,8 @@
 //! One graph through every stage.
 //!
-//! In: a graph with values for its leaves. Out: nothing, or the stage that changed what the graph means. The stages: each pass of the
-//! pipeline in turn, fusion on and off in float64, and programs on the CPU, fused and not, with one thread and with three.
+//! In: a graph with values for its leaves. Out: nothing, or the stage that changed what the graph means. The
+//! stages: each pass of the pipeline in turn, fusion on and off in float64, and programs on the CPU, fused
+//! and not, with one thread and with three.
 
 use super::Counts;
 use gradloom_core::error::Error;

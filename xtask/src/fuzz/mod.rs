@@ -1,8 +1,9 @@
 //! Random graphs through every stage, or on a GPU.
 //!
-//! In: a seed and a number of graphs. Out: nothing, or the graphs that some stage gets wrong, shrunk. Each number draws two graphs:
-//! one of any primitive, with NaNs, infinities, integers and traps, whose meaning is followed in float64; and a training step with tame
-//! numbers, which also runs in float32 and is compared with float64. On a GPU there is the training step alone: WGSL says little of NaN.
+//! In: a seed and a number of graphs. Out: nothing, or the graphs that some stage gets wrong, shrunk. Each
+//! number draws two graphs: one of any primitive, with NaNs, infinities, integers and traps, whose meaning is
+//! followed in float64; and a training step with tame numbers, which also runs in float32 and is compared
+//! with float64. On a GPU there is the training step alone: WGSL says little of NaN.
 
 mod check;
 mod on_device;
@@ -45,7 +46,8 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// Numbers after which a GPU is opened anew: it keeps the kernels of all programs, with what its driver made of them.
+/// Numbers after which a GPU is opened anew: it keeps the kernels of all programs, with what its driver made
+/// of them.
 const RENEWED: u64 = 100;
 
 /// What is compared with the evaluator.
@@ -199,7 +201,8 @@ enum Event<'a> {
     Failed(&'a str),
 }
 
-/// Looks at the graphs of these numbers, until `report` says of a failure that it was the last one to look for.
+/// Looks at the graphs of these numbers, until `report` says of a failure that it was the last one to look
+/// for.
 fn run(
     target: &Target,
     seed: u64,
@@ -272,7 +275,8 @@ thread_local! {
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A panic is a failure like others, found again many times while its graph is shrunk: those that are caught are not printed.
+/// A panic is a failure like others, found again many times while its graph is shrunk: those that are caught
+/// are not printed.
 fn hide_caught_panics() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,7 +1,7 @@
 //! A training step on a GPU, as it is and after the passes.
 //!
-//! In: a step with tame numbers. Out: nothing, or which of the two graphs the GPU gets wrong. What the stages before make of a graph is
-//! not looked at here: `check` does that.
+//! In: a step with tame numbers. Out: nothing, or which of the two graphs the GPU gets wrong. What the stages
+//! before make of a graph is not looked at here: `check` does that.
 
 use super::Counts;
 use super::check::{Failure, Subject, failure};

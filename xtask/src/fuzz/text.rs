@@ -1,8 +1,9 @@
 //! Mutated texts of graphs through the whole compiler.
 //!
-//! In: a seed, texts of graphs. Out: nothing, or the first text that makes something panic, disagree, or take too long. A text that is still
-//! a graph and verifies goes through passes, fusion, lowering and the plan; if it is small enough, it also runs, with machine code and
-//! interpreted. The text in work is in a file, so that one that ends the process can be seen.
+//! In: a seed, texts of graphs. Out: nothing, or the first text that makes something panic, disagree, or take
+//! too long. A text that is still a graph and verifies goes through passes, fusion, lowering and the plan; if
+//! it is small enough, it also runs, with machine code and interpreted. The text in work is in a file, so
+//! that one that ends the process can be seen.
 
 mod mutate;
 

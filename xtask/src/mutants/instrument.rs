@@ -1,7 +1,8 @@
 //! A copy of the tree with changes compiled in, each behind a switch.
 //!
-//! In: changes in the order in which they are wanted. Out: the first of them that compile. A function with changes gets one body for each
-//! and the original one: `if active(1) { .. } else if active(2) { .. } else { .. }`.
+//! In: changes in the order in which they are wanted. Out: the first of them that compile. A function with
+//! changes gets one body for each and the original one:
+//! `if active(1) { .. } else if active(2) { .. } else { .. }`.
 
 use super::source::{Mutation, line_of};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,9 @@
 //! Mutation testing: does a test fail when the code is changed?
 //!
-//! In: a seed and a size of the sample. Out: how many of the sampled changes some test catches, and those that none does. Works on a copy
-//! of the tree in which every sampled change is compiled in, each behind a switch that an environment variable turns on
-//! (`instrument`): so all are built once, and each costs a run of the tests, up to the first that fails.
+//! In: a seed and a size of the sample. Out: how many of the sampled changes some test catches, and those
+//! that none does. Works on a copy of the tree in which every sampled change is compiled in, each behind a
+//! switch that an environment variable turns on (`instrument`): so all are built once, and each costs a run
+//! of the tests, up to the first that fails.
 
 mod instrument;
 mod run;

@@ -1,8 +1,8 @@
 //! Running the tests on each change.
 //!
-//! In: the instrumented copy. Out: the changes under which all tests pass. The tests that have caught most for their time so far come
-//! first. A run that takes much more of the processor or of memory than without a change counts as one that fails; what else the machine
-//! does meanwhile has no influence on that.
+//! In: the instrumented copy. Out: the changes under which all tests pass. The tests that have caught most
+//! for their time so far come first. A run that takes much more of the processor or of memory than without a
+//! change counts as one that fails; what else the machine does meanwhile has no influence on that.
 
 use super::instrument::SWITCH;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! Possible changes of a source file, found in its text.
 //!
-//! In: the text of a file as rustfmt leaves it. Out: changes, each inside one function. Always holds: comments, strings, attributes, and
-//! `debug_assert`s are left alone, and so are functions that return `impl ..`, since two versions of one have two types.
+//! In: the text of a file as rustfmt leaves it. Out: changes, each inside one function. Always holds:
+//! comments, strings, attributes, and `debug_assert`s are left alone, and so are functions that return
+//! `impl ..`, since two versions of one have two types.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,7 +1,9 @@
-//! `gradloom bench --host-cost`: what a step costs outside of kernels, and what compiling costs, both as sizes grow.
+//! `gradloom bench --host-cost`: what a step costs outside of kernels, and what compiling costs, both as
+//! sizes grow.
 //!
-//! A step is measured on chains of the smallest matrix products, which nothing fuses: on the null device, which runs none of them, and on one
-//! thread of the CPU. Compiling is measured on GPT-2's training step with more and more layers, plan only.
+//! A step is measured on chains of the smallest matrix products, which nothing fuses: on the null device,
+//! which runs none of them, and on one thread of the CPU. Compiling is measured on GPT-2's training step with
+//! more and more layers, plan only.
 
 use super::timing::measure;
 use crate::failure::Result;

@@ -23,8 +23,8 @@ pub(crate) struct Arguments {
     /// Which step: S, M, mlp-sin, gpt2-124m, tg-transformer, tg-mlp, mnist-mlp.
     #[arg(long, value_name = "NAME", required_unless_present = "host_cost")]
     config: Option<String>,
-    /// Instead of a step: what a step costs outside of kernels with 100 to 10,000 launches, and what compiling costs with 12 to 48 layers of
-    /// GPT-2.
+    /// Instead of a step: what a step costs outside of kernels with 100 to 10,000 launches, and what
+    /// compiling costs with 12 to 48 layers of GPT-2.
     #[arg(long, conflicts_with_all = ["config", "device", "steps", "threads", "data_dir"])]
     host_cost: bool,
     /// Where it runs; null compiles and plans only. [default: cpu]
@@ -36,8 +36,9 @@ pub(crate) struct Arguments {
     /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
     #[arg(long, value_enum)]
     precision: Option<Precision>,
-    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the fastest; they are kept in the user's cache
-    /// folder, so that the next run with this flag measures nothing. What it did is told on the standard error.
+    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the
+    /// fastest; they are kept in the user's cache folder, so that the next run with this flag measures
+    /// nothing. What it did is told on the standard error.
     #[arg(long)]
     tune: bool,
     /// Steps in all, those to warm up among them. [default: the configuration's]
@@ -46,7 +47,8 @@ pub(crate) struct Arguments {
     /// CPU threads. [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Begin from the weights and tokens in this folder: NAME.json, NAME.w.bin, NAME.tok.bin. [default: random ones]
+    /// Begin from the weights and tokens in this folder: NAME.json, NAME.w.bin, NAME.tok.bin.
+    /// [default: random ones]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Print one JSON object instead of the line.

@@ -32,7 +32,8 @@ pub(super) struct Report {
     /// Elements of all parameters.
     parameters: usize,
     parameter_tensors: usize,
-    /// Parameters and states in all, with the padding between them. This, constants, step and workspace add up to the planned peak.
+    /// Parameters and states in all, with the padding between them. This, constants, step and workspace add
+    /// up to the planned peak.
     store_bytes: usize,
     /// Of the store, without padding.
     parameter_bytes: usize,

@@ -28,7 +28,8 @@ pub(crate) struct Arguments {
     /// Texts in the step. [default: the preset's or the run's]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Evaluate a shrunk model in float64, before and after the passes, and compare with what the CPU computes.
+    /// Evaluate a shrunk model in float64, before and after the passes, and compare with what the CPU
+    /// computes.
     #[arg(long)]
     verify: bool,
     /// How to show it; JSON and HTML show the plan.

@@ -1,8 +1,10 @@
-//! The plan as one HTML page: a template with the plan's JSON in it. The page needs nothing from anywhere else.
+//! The plan as one HTML page: a template with the plan's JSON in it. The page needs nothing from anywhere
+//! else.
 
 const TEMPLATE: &str = include_str!("page.html");
 
-/// The page. `json` is that of [`gradloom::plan::Plan::to_json`], which has no `<`, so that no text in it ends the page's script.
+/// The page. `json` is that of [`gradloom::plan::Plan::to_json`], which has no `<`, so that no text in it
+/// ends the page's script.
 pub(super) fn page(title: &str, json: &str) -> String {
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
     let mut pieces = TEMPLATE.split("{plan}");

@@ -128,9 +128,10 @@ fn report(title: &str, expected: &Values, found: &Values, tolerance: f64) -> Res
             group
                 .map(|(name, e)| (name, e, found.iter().find(|(n, _)| n == name).map_or(&[][..], |(_, f)| f)))
         };
-        // A tensor whose exact value is zero (the gradient of the keys' bias) holds nothing but rounding: tensors that are tiny
-        // against their group are measured against a thousandth of the group's largest. Parameters move by about the learning
-        // rate whatever their gradient's size, so theirs are measured against the largest of all.
+        // A tensor whose exact value is zero (the gradient of the keys' bias) holds nothing but rounding:
+        // tensors that are tiny against their group are measured against a thousandth of the group's largest.
+        // Parameters move by about the learning rate whatever their gradient's size, so theirs are measured
+        // against the largest of all.
         let largest = members().map(|(_, e, _)| norm(e)).fold(0.0, f64::max);
         let floor = if group == "parameter" { largest } else { 1e-3 * largest };
         let worst = members()

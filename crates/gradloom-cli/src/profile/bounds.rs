@@ -1,7 +1,8 @@
 //! The bounds of the machine, measured once.
 //!
-//! In: a device. Out: its [`Roofline`], from the file `gradloom/roofline.json` in the user's cache folder where it is there for this
-//! processor and number of threads. Always holds: a file that is missing, damaged or cannot be written costs a measurement, no more.
+//! In: a device. Out: its [`Roofline`], from the file `gradloom/roofline.json` in the user's cache folder
+//! where it is there for this processor and number of threads. Always holds: a file that is missing, damaged
+//! or cannot be written costs a measurement, no more.
 
 use gradloom::Device;
 use gradloom::runtime::cpu::Roofline;

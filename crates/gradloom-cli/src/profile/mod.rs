@@ -1,4 +1,5 @@
-//! `gradloom profile`: where the time of a training step goes, and how near each kernel comes to what the machine can do.
+//! `gradloom profile`: where the time of a training step goes, and how near each kernel comes to what the
+//! machine can do.
 
 mod bounds;
 mod collect;

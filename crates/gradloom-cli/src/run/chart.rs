@@ -1,7 +1,7 @@
 //! A line chart as SVG that reads well on light and on dark pages.
 //!
-//! In: a title and series of points. Out: the text of a file. Always holds: the file has no scripts, fonts or links, and its size is bounded
-//! whatever the number of points.
+//! In: a title and series of points. Out: the text of a file. Always holds: the file has no scripts, fonts or
+//! links, and its size is bounded whatever the number of points.
 
 use std::fmt::Write;
 
@@ -117,7 +117,8 @@ struct Axis {
 }
 
 impl Axis {
-    /// Covers the values with some 5 to 10 steps of 1, 2 or 5 times a power of ten; `from` and `to` are the ends in pixels.
+    /// Covers the values with some 5 to 10 steps of 1, 2 or 5 times a power of ten; `from` and `to` are the
+    /// ends in pixels.
     fn over(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (mut low, mut high) =
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));

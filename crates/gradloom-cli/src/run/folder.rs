@@ -8,7 +8,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a resumed run needs. It is the first file that a run completes, and the one that makes a folder a run.
+/// What a resumed run needs. It is the first file that a run completes, and the one that makes a folder a
+/// run.
 pub(crate) const STATE: &str = "state.safetensors";
 /// The weights alone.
 pub(crate) const MODEL: &str = "model.safetensors";
@@ -59,7 +60,8 @@ impl RunFolder {
         }
     }
 
-    /// Removes what [`create`](Self::create) made, for a run that came to nothing. A folder that has other files stays.
+    /// Removes what [`create`](Self::create) made, for a run that came to nothing. A folder that has other
+    /// files stays.
     pub(crate) fn undo(self) {
         let _ = fs::remove_file(self.path.join(LOCK));
         remove(&self.made);
@@ -102,12 +104,14 @@ impl RunFolder {
         Self::lock(path.to_path_buf())
     }
 
-    /// Two processes that write one folder would mix their runs. The system lifts the lock when the process ends, however it ends.
+    /// Two processes that write one folder would mix their runs. The system lifts the lock when the process
+    /// ends, however it ends.
     fn lock(path: PathBuf) -> Result<Self> {
         let name = path.join(LOCK);
         let file = regular_file::open(&name, OpenOptions::new().write(true).create(true).truncate(false));
         let file = file.map_err(|error| {
-            // Of a pipe or the like, the file must be named; otherwise it is the folder that cannot be written.
+            // Of a pipe or the like, the file must be named; otherwise it is the folder that cannot be
+            // written.
             unusable(if Refusal::of(&error).is_some() { &name } else { &path }, &error)
         })?;
         match file.try_lock() {
@@ -152,7 +156,8 @@ fn remove(folders: &[PathBuf]) {
     let _ = folders.iter().try_for_each(fs::remove_dir);
 }
 
-/// Makes the first folder PARENT/PRESET-N that is not there yet; of two processes that try at once, one gets the next number.
+/// Makes the first folder PARENT/PRESET-N that is not there yet; of two processes that try at once, one gets
+/// the next number.
 fn numbered(parent: &Path, preset: &str) -> Result<PathBuf> {
     fs::create_dir_all(parent).map_err(|error| unusable(parent, &error))?;
     let mut number = 1u32;

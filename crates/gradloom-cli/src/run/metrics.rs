@@ -1,4 +1,5 @@
-//! `metrics.csv` and its chart: one row a step, nothing in it that depends on the clock, so that two equal runs have equal files.
+//! `metrics.csv` and its chart: one row a step, nothing in it that depends on the clock, so that two equal
+//! runs have equal files.
 
 use super::chart::{Series, chart};
 use super::folder::{RunFolder, unusable};
@@ -40,8 +41,9 @@ impl Metrics {
         Self::append_to(folder, Vec::new())
     }
 
-    /// Goes on after a step: later rows, which an interrupted run may have left, are cut off. A file that is not as it was written is kept
-    /// under another name, and its sound rows are taken over. The second value is a warning about that or about rows that are missing.
+    /// Goes on after a step: later rows, which an interrupted run may have left, are cut off. A file that is
+    /// not as it was written is kept under another name, and its sound rows are taken over. The second value
+    /// is a warning about that or about rows that are missing.
     pub(crate) fn resume(folder: &RunFolder, step: u64) -> Result<(Self, Option<String>)> {
         let path = folder.file("metrics.csv");
         let (mut rows, problem) = read(&path);

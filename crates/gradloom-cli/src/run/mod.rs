@@ -1,8 +1,9 @@
 //! The folder that a run leaves behind.
 //!
-//! `config.json` (what was asked for), `metrics.csv` and `loss.svg` (how it went), `model.safetensors` (the weights),
-//! `state.safetensors` (all that a resumed run needs), `sample.txt` (what the model writes).
-//! Always holds: each file but `metrics.csv` is replaced as a whole, so an interruption leaves the last complete one.
+//! `config.json` (what was asked for), `metrics.csv` and `loss.svg` (how it went), `model.safetensors` (the
+//! weights), `state.safetensors` (all that a resumed run needs), `sample.txt` (what the model writes). Always
+//! holds: each file but `metrics.csv` is replaced as a whole, so an interruption leaves the last complete
+//! one.
 
 mod chart;
 mod folder;

@@ -100,7 +100,8 @@ impl Saved {
     }
 }
 
-/// For a file of another program, tells how its tensors differ from the smallest preset's: that shows what kind of file it is.
+/// For a file of another program, tells how its tensors differ from the smallest preset's: that shows what
+/// kind of file it is.
 fn foreign(checkpoint: &Checkpoint, error: CheckpointError) -> Failure {
     if !matches!(error, CheckpointError::Foreign { .. }) {
         return error.into();

@@ -27,8 +27,9 @@ pub(super) struct Run {
 /// The text that ships with the program.
 const BUILT_IN: &str = include_str!("../../assets/corpus.txt");
 
-/// Begins a new run. The folder comes last, when all memory and threads are there, so that a failure leaves none behind, and is written to at
-/// once, so that one that cannot hold the run is noticed before the first step.
+/// Begins a new run. The folder comes last, when all memory and threads are there, so that a failure leaves
+/// none behind, and is written to at once, so that one that cannot hold the run is noticed before the first
+/// step.
 pub(super) fn create(options: &Options) -> Result<Run> {
     let mut settings = Settings::resolve(options)?;
     if let Some(folder) = &options.out {
@@ -53,7 +54,8 @@ pub(super) fn create(options: &Options) -> Result<Run> {
     Ok(Run { settings, data, folder, train, evaluator, metrics, steps: 0 })
 }
 
-/// Goes on with a run. All that decides the result comes from the state file; flags may change what is allowed to change.
+/// Goes on with a run. All that decides the result comes from the state file; flags may change what is
+/// allowed to change.
 pub(super) fn resume(path: &Path, options: &Options) -> Result<Run> {
     let folder = RunFolder::open(path)?;
     let saved = Saved::open(&folder.file(STATE))?;

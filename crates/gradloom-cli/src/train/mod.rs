@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", help_heading = "Run folder")]
     config: Option<PathBuf>,
 
-    /// Go on with the run in this folder, with its own settings. The result is that of the uninterrupted run, bit for bit.
-    /// Steps, batch, rates and data may be given anew.
+    /// Go on with the run in this folder, with its own settings. The result is that of the uninterrupted run,
+    /// bit for bit. Steps, batch, rates and data may be given anew.
     #[arg(
         long,
         value_name = "DIR",

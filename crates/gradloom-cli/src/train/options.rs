@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args, Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Options {
-    /// Text to train on: files, folders (all text files below) or patterns such as 'src/**/*.rs'; the last tenth is
-    /// held out. [default: a text built into this program]
+    /// Text to train on: files, folders (all text files below) or patterns such as 'src/**/*.rs'; the last
+    /// tenth is held out. [default: a text built into this program]
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Data")]
     #[serde(deserialize_with = "one_or_more")]
     pub(crate) data: Option<Vec<String>>,
@@ -69,15 +69,16 @@ pub(crate) struct Options {
     /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
     #[arg(long, value_enum, help_heading = "Training")]
     pub(crate) precision: Option<Precision>,
-    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the fastest; they are kept in the user's cache
-    /// folder, so that the next run with this flag measures nothing. `--tune=false` goes on without. [default: false]
+    /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the
+    /// fastest; they are kept in the user's cache folder, so that the next run with this flag measures
+    /// nothing. `--tune=false` goes on without. [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Training")]
     pub(crate) tune: Option<bool>,
     /// CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(crate) threads: Option<usize>,
-    /// Bytes that a step may take for everything, such as 512M or 2GiB; values are computed again instead of kept until it
-    /// fits, and the result stays the same. 0 for no limit. [default: 0]
+    /// Bytes that a step may take for everything, such as 512M or 2GiB; values are computed again instead of
+    /// kept until it fits, and the result stays the same. 0 for no limit. [default: 0]
     #[arg(long, value_name = "BYTES", help_heading = "Training")]
     pub(crate) memory_budget: Option<Size>,
     /// Steps between measurements of the held-out loss. [default: a twentieth of the steps]

@@ -1,8 +1,8 @@
 //! What is saved when.
 //!
-//! In: the run after each step. Out: the files of its folder. Always holds: the saved state is one from which a finite loss was computed, by
-//! the step after it or on the held-out text. The step that ruins the weights still has a finite loss itself: it is the next one that
-//! tells, so a state waits in memory until then.
+//! In: the run after each step. Out: the files of its folder. Always holds: the saved state is one from which
+//! a finite loss was computed, by the step after it or on the held-out text. The step that ruins the weights
+//! still has a finite loss itself: it is the next one that tells, so a state waits in memory until then.
 
 use super::begin::Run;
 use crate::failure::{Failure, Result};
@@ -62,7 +62,8 @@ impl Saving {
 
     /// A value of a step is not finite: what is saved stays as it is, and the run ends.
     pub(super) fn diverged(&self, run: &Run, step: u64, what: &str) -> Failure {
-        // The curve shows how it came; but the divergence is what must be told, even where the curve cannot be written.
+        // The curve shows how it came; but the divergence is what must be told, even where the curve cannot
+        // be written.
         let _ = run.metrics.sync().and_then(|()| run.metrics.draw(&run.folder, &run.settings.preset));
         let failure =
             Failure::failed(format!("step {}: {what} is not finite; training stopped", thousands(step)));

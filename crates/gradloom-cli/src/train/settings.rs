@@ -201,7 +201,8 @@ impl Training {
             return Err(Failure::usage(format!("{flag} 0: must be at least 1")));
         }
         check_threads(self.threads)?;
-        // These become 32-bit numbers of the step, where a value may end as infinity or 0 that is neither here.
+        // These become 32-bit numbers of the step, where a value may end as infinity or 0 that is neither
+        // here.
         let numbers = [
             ("--lr", self.lr, "try 0.001"),
             ("--weight-decay", self.weight_decay, "0 turns it off"),

@@ -1,7 +1,7 @@
 //! How attention is split into blocks and tasks, and the scratch that a thread needs for them.
 //!
-//! In: the shapes of an attention. Out: block sizes and scratch sections, both functions of shapes alone; only the number of
-//! copies of the scratch depends on the number of threads.
+//! In: the shapes of an attention. Out: block sizes and scratch sections, both functions of shapes alone;
+//! only the number of copies of the scratch depends on the number of threads.
 
 use gradloom_core::ir::{AttentionSpec, Graph, Op, OpKind, Shape};
 
@@ -17,7 +17,8 @@ const LEAST_QUERIES: usize = 96;
 const MOST_ROWS: usize = 1024;
 /// Bytes of packed keys and values of one block: half of a small second-level cache.
 const PACKED: usize = 128 * 1024;
-/// Query rows and keys of a block of the backward pass: two matrices of scores stay in the cache with the packed operands.
+/// Query rows and keys of a block of the backward pass: two matrices of scores stay in the cache with the
+/// packed operands.
 const BACKWARD_QUERIES: usize = 4 * STRIP;
 const BACKWARD_KEYS: usize = 128;
 
@@ -84,8 +85,8 @@ impl AttentionShape {
         BACKWARD_KEYS.min(self.keys.max(1)).next_multiple_of(WIDEST)
     }
 
-    /// Lengths in floats of one thread's scratch in the forward pass, each a multiple of a cache line: transposed keys, values,
-    /// a strip of scores, maxima and sums of the task's rows.
+    /// Lengths in floats of one thread's scratch in the forward pass, each a multiple of a cache line:
+    /// transposed keys, values, a strip of scores, maxima and sums of the task's rows.
     pub fn forward_sections(&self) -> [usize; 5] {
         let keys = self.forward_keys();
         let rows = self.group() * self.forward_queries();
@@ -93,8 +94,9 @@ impl AttentionShape {
         [keys * self.depth, keys * value_depth, STRIP * keys, rows, rows].map(line)
     }
 
-    /// Lengths in floats of one thread's scratch in the backward pass: transposed keys, transposed values, keys, queries,
-    /// cotangents, probabilities, cotangents of the scores, and the rows' sums of cotangent times output.
+    /// Lengths in floats of one thread's scratch in the backward pass: transposed keys, transposed values,
+    /// keys, queries, cotangents, probabilities, cotangents of the scores, and the rows' sums of cotangent
+    /// times output.
     pub fn backward_sections(&self) -> [usize; 8] {
         let (queries, keys) = (self.backward_queries(), self.backward_keys());
         let (depth, value_depth) =

@@ -1,23 +1,28 @@
 //! How a product with its epilogue is computed: its blocks, where raw products go, and the scratch.
 //!
-//! In: a `Dot` or [`Kernel::Dot`] with its operands and results. Out: a [`DotPlan`], from which both the launch's workspace and the kernel follow.
-//! Always holds: only [`DotPlan::workspace`] knows a number of threads.
+//! In: a `Dot` or [`Kernel::Dot`] with its operands and results. Out: a [`DotPlan`], from which both the
+//! launch's workspace and the kernel follow. Always holds: only [`DotPlan::workspace`] knows a number of
+//! threads.
 
 use super::{DotProblem, DotSchedule, DotTask, FEW_ROWS, column_partials};
 use gradloom_core::ir::{DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Store};
 use std::ops::Range;
 
-/// Contracted indices that are taken together, at most: a panel of two vectors of columns fits a first-level cache, or almost.
+/// Contracted indices that are taken together, at most: a panel of two vectors of columns fits a first-level
+/// cache, or almost.
 const DEPTH_BLOCK: usize = 256;
-/// The same of a packed right operand: longer, because the whole task is done with one block before the next is packed.
+/// The same of a packed right operand: longer, because the whole task is done with one block before the next
+/// is packed.
 const PACKED_DEPTH_BLOCK: usize = 384;
-/// Rows that are taken through all columns of a task before the next: with [`DEPTH_BLOCK`], a part of a second-level cache.
+/// Rows that are taken through all columns of a task before the next: with [`DEPTH_BLOCK`], a part of a
+/// second-level cache.
 const ROW_BLOCK: usize = 8 * super::STRIP;
-/// A right operand whose rows are contiguous is not packed if they are no further apart than this, in elements: then neither the
-/// first-level cache's sets nor the pages' addresses run out.
+/// A right operand whose rows are contiguous is not packed if they are no further apart than this, in
+/// elements: then neither the first-level cache's sets nor the pages' addresses run out.
 const IN_PLACE_STRIDE: usize = 4096;
-/// Up to so many rows of a task, packing the right operand costs more than it saves in any case, if its rows are contiguous.
+/// Up to so many rows of a task, packing the right operand costs more than it saves in any case, if its rows
+/// are contiguous.
 const IN_PLACE_ROWS: usize = 48;
 /// Elements of the product that one task adds up when sums were split.
 const SUM_CHUNK: usize = 16 * 1024;
@@ -44,8 +49,8 @@ pub struct DotPlan {
 }
 
 impl DotPlan {
-    /// The plan of a launch, by its parts, or `None` if its kernel is no product or an operand must be copied first
-    /// (see [`dot_copies`](super::dot_copies)).
+    /// The plan of a launch, by its parts, or `None` if its kernel is no product or an operand must be copied
+    /// first (see [`dot_copies`](super::dot_copies)).
     pub fn new(
         kernel: &Kernel,
         reads: &[Access],
@@ -113,8 +118,8 @@ impl DotPlan {
         depth.div_ceil(depth.div_ceil(most).max(1))
     }
 
-    /// Whether a task takes all of its rows through a block of contracted indices before the next block; otherwise it takes each block of
-    /// rows through all contracted indices.
+    /// Whether a task takes all of its rows through a block of contracted indices before the next block;
+    /// otherwise it takes each block of rows through all contracted indices.
     pub fn depth_first(&self) -> bool {
         self.packs_right && self.depth_block() < self.schedule.largest_task()[3]
     }
@@ -136,8 +141,8 @@ impl DotPlan {
         100 + products * (rows * columns * depth / 64 + touched / 8)
     }
 
-    /// Rows of the whole product (all products of a batch below each other) that task `index` of the second phase adds up, when sums
-    /// were split.
+    /// Rows of the whole product (all products of a batch below each other) that task `index` of the second
+    /// phase adds up, when sums were split.
     pub fn sum_rows(&self, index: usize) -> Range<usize> {
         let (rows, _) = self.positions();
         let chunk = self.sum_chunk();
@@ -196,7 +201,8 @@ impl DotPlan {
         self.schedule.largest_task()[2].next_multiple_of(LINE)
     }
 
-    /// Bytes of scratch on this many threads: parts of split sums, partial results of the epilogue, then each thread's sections.
+    /// Bytes of scratch on this many threads: parts of split sums, partial results of the epilogue, then each
+    /// thread's sections.
     pub fn workspace(&self, threads: usize) -> usize {
         let thread = self.sections().iter().sum::<usize>() * size_of::<f32>();
         self.parts_bytes() + self.partials_bytes() + threads * thread
@@ -223,7 +229,8 @@ pub fn dot_workspace(
     plan.expect("the operands of a product were copied to fit").workspace(threads)
 }
 
-/// A result that can hold the raw product until the epilogue overwrites it: of the right type and size, and never in a read's place.
+/// A result that can hold the raw product until the epilogue overwrites it: of the right type and size, and
+/// never in a read's place.
 fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) -> Option<usize> {
     body.stores.iter().find_map(|store| match *store {
         Store::Whole { node, level: Level::Element, write }

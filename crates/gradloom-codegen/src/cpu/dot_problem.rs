@@ -1,14 +1,15 @@
 //! A generalised dot product as matrix products over strided operands.
 //!
-//! In: the axes of a [`Dot`](gradloom_core::ir::OpKind::Dot) and the layouts of its operands. Out: a [`DotProblem`], which has one
-//! stride for the free and one for the contracted index of each operand, or, from [`dot_copies`], which operands have to be
-//! copied first and in which order of axes.
+//! In: the axes of a [`Dot`](gradloom_core::ir::OpKind::Dot) and the layouts of its operands. Out: a
+//! [`DotProblem`], which has one stride for the free and one for the contracted index of each operand, or,
+//! from [`dot_copies`], which operands have to be copied first and in which order of axes.
 
 use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::{DotAxes, Shape, inverse_permutation};
 use gradloom_core::kernel::Layout;
 
-/// A matrix inside a buffer: element (free i, contracted p) is at `offset + i·free_stride + p·contract_stride`, in elements.
+/// A matrix inside a buffer: element (free i, contracted p) is at
+/// `offset + i·free_stride + p·contract_stride`, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixView {
     /// First element of the first matrix.
@@ -47,10 +48,11 @@ pub struct DotProblem {
     pub rhs: MatrixView,
 }
 
-/// Which operands of a dot product must be copied to contiguous memory first, with their axes in which order (outermost first).
+/// Which operands of a dot product must be copied to contiguous memory first, with their axes in which order
+/// (outermost first).
 ///
-/// The copy of an operand of layout `x` writes `x.permute(order)` contiguously; its layout, with the axes where they were, is
-/// then [`copied_layout`].
+/// The copy of an operand of layout `x` writes `x.permute(order)` contiguously; its layout, with the axes
+/// where they were, is then [`copied_layout`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DotCopies {
     /// Order of the left operand's axes, if it must be copied.
@@ -101,7 +103,8 @@ impl DotProblem {
         self.batch.iter().map(|axis| axis.extent).product()
     }
 
-    /// Offsets of the operands of product `index` (row-major over the batch axes), in elements from the start of their buffers.
+    /// Offsets of the operands of product `index` (row-major over the batch axes), in elements from the start
+    /// of their buffers.
     pub fn batch_offsets(&self, mut index: usize) -> (usize, usize) {
         let (mut lhs, mut rhs) = (self.lhs.offset, self.rhs.offset);
         for axis in self.batch.iter().rev() {
@@ -143,7 +146,8 @@ pub fn dot_copies(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotCopies {
     }
 }
 
-/// Layout of a contiguous copy that was written with the axes of `shape` in `order`, seen with the axes where they were.
+/// Layout of a contiguous copy that was written with the axes of `shape` in `order`, seen with the axes where
+/// they were.
 pub fn copied_layout(shape: &Shape, order: &[usize]) -> Layout {
     let written: Shape = order.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
     Layout::contiguous(&written).permute(&inverse_permutation(order))
@@ -160,7 +164,8 @@ fn extent(layout: &Layout, axes: &[usize]) -> usize {
     axes.iter().map(|&axis| layout.shape[axis]).product()
 }
 
-/// The order in which this operand's contracted axes run from the widest stride to the narrowest (axes of extent 1 first).
+/// The order in which this operand's contracted axes run from the widest stride to the narrowest (axes of
+/// extent 1 first).
 fn contract_order(contract: &[usize], layout: &Layout) -> Vec<usize> {
     let mut order: Vec<usize> = (0..contract.len()).collect();
     let stride = |i: usize| match layout.shape[contract[i]] {

@@ -1,29 +1,33 @@
 //! How a product is split into tasks for threads.
 //!
-//! In: a [`DotProblem`]. Out: a [`DotSchedule`], a list of blocks that one thread each computes. Always: the split is a function of the
-//! problem alone, so that results do not depend on the number of threads.
+//! In: a [`DotProblem`]. Out: a [`DotSchedule`], a list of blocks that one thread each computes. Always: the
+//! split is a function of the problem alone, so that results do not depend on the number of threads.
 //!
-//! A task packs its columns of the right operand, so each panel of rows packs them again. Hence columns are split first, and rows only
-//! as far as there are enough of them to pay for that.
+//! A task packs its columns of the right operand, so each panel of rows packs them again. Hence columns are
+//! split first, and rows only as far as there are enough of them to pay for that.
 
 use super::{DotProblem, STRIP};
 use std::ops::Range;
 
-/// Tasks that a large problem is split into at least: enough to balance a few threads that are not equally fast.
+/// Tasks that a large problem is split into at least: enough to balance a few threads that are not equally
+/// fast.
 const TASKS: usize = 16;
 /// Work that is worth a task of its own, in floating-point operations: some 20 microseconds.
 const TASK_WORK: f64 = 4e6;
-/// What touching one element costs, in floating-point operations. Decides for matrix-vector products, which are bound by memory.
+/// What touching one element costs, in floating-point operations. Decides for matrix-vector products, which
+/// are bound by memory.
 const WORK_PER_ELEMENT: f64 = 40.0;
 /// Columns are split at multiples of this: two of the widest vectors.
 const COLUMN_UNIT: usize = 32;
 /// Rows are split at multiples of this: the height of the tallest micro-kernel.
 const ROW_UNIT: usize = STRIP;
-/// Most columns of a task; their packed panel, with the rows of a [depth block](super::DotPlan::depth_block), fits a second-level cache.
+/// Most columns of a task; their packed panel, with the rows of a [depth block](super::DotPlan::depth_block),
+/// fits a second-level cache.
 const MOST_COLUMNS: usize = 256;
 /// Most rows of a task.
 const MOST_ROWS: usize = 528;
-/// Least rows of a task where rows are split, and the same where every task has to transpose its columns of the right operand.
+/// Least rows of a task where rows are split, and the same where every task has to transpose its columns of
+/// the right operand.
 const LEAST_ROWS: usize = 96;
 const LEAST_ROWS_OF_TRANSPOSED: usize = 256;
 /// Up to so many rows, a product is bound by reading the right operand, which wants long runs.
@@ -48,7 +52,8 @@ pub struct DotTask {
     pub depth: Range<usize>,
 }
 
-/// How a [`DotProblem`] is split: into groups of products, then panels of rows and of columns, then parts of the sums.
+/// How a [`DotProblem`] is split: into groups of products, then panels of rows and of columns, then parts of
+/// the sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DotSchedule {
     products: Split,

@@ -1,8 +1,9 @@
 //! How a fused loop is split into tasks, and the scratch for what its tasks leave to each other.
 //!
-//! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts its positions into rectangles that one thread each computes.
-//! Always holds: everything is a function of the body alone; rows stay whole where they are reduced; columns that are reduced are cut
-//! into at most [`COLUMN_PARTS`] ranges of rows, whose partial results are combined in order.
+//! In: a [`Body`]. Out: a [`LoopSchedule`], which cuts its positions into rectangles that one thread each
+//! computes. Always holds: everything is a function of the body alone; rows stay whole where they are
+//! reduced; columns that are reduced are cut into at most [`COLUMN_PARTS`] ranges of rows, whose partial
+//! results are combined in order.
 
 use gradloom_core::ir::CostClass;
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
@@ -74,7 +75,8 @@ impl LoopSchedule {
         self.row_pieces() * self.columns.div_ceil(self.column_piece).max(1)
     }
 
-    /// A task's range of rows by its number, the rows, and the columns; `index` is below [`LoopSchedule::tasks`].
+    /// A task's range of rows by its number, the rows, and the columns; `index` is below
+    /// [`LoopSchedule::tasks`].
     pub fn task(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
         let (column, row) = (index / self.row_pieces(), index % self.row_pieces());
         let piece = |index: usize, size: usize, extent: usize| index * size..((index + 1) * size).min(extent);
@@ -87,8 +89,8 @@ impl LoopSchedule {
     }
 }
 
-/// Bytes of the partial results of one range of rows: of each [`Store::Columns`] one for each column, and room for uniform results. A
-/// multiple of a cache line.
+/// Bytes of the partial results of one range of rows: of each [`Store::Columns`] one for each column, and
+/// room for uniform results. A multiple of a cache line.
 pub fn column_partials(body: &Body) -> usize {
     body.stores
         .iter()

@@ -7,7 +7,8 @@ use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{Graph, OpId, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered};
 
-/// Fuses a graph and lowers it for a CPU with this many threads, which decide about scratch, never about results.
+/// Fuses a graph and lowers it for a CPU with this many threads, which decide about scratch, never about
+/// results.
 ///
 /// # Errors
 /// When a block op is left: passes expand them first.

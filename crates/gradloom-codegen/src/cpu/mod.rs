@@ -1,7 +1,8 @@
-//! The CPU target: which operands its kernels take, how products are split into tasks, and how much scratch they need.
+//! The CPU target: which operands its kernels take, how products are split into tasks, and how much scratch
+//! they need.
 //!
-//! Everything here is a function of shapes and layouts alone. The number of threads may change how much scratch there is, never
-//! how work is split, so that results are the same bits for any number of threads.
+//! Everything here is a function of shapes and layouts alone. The number of threads may change how much
+//! scratch there is, never how work is split, so that results are the same bits for any number of threads.
 
 mod attention_blocks;
 mod dot_plan;

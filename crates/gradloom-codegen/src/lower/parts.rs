@@ -1,8 +1,9 @@
 //! Sums that are computed in parts, which a kernel that follows takes together.
 //!
-//! In: a kernel, and into how many parts the target cuts its sums. Out: the kernel with parts as its results, and later one group that finishes all
-//! the sums that wait: those of biases and of small weights are needed only when the backward pass is over.
-//! Always holds: parts are combined in order, so the same program gives the same bits.
+//! In: a kernel, and into how many parts the target cuts its sums. Out: the kernel with parts as its results,
+//! and later one group that finishes all the sums that wait: those of biases and of small weights are needed
+//! only when the backward pass is over. Always holds: parts are combined in order, so the same program gives
+//! the same bits.
 
 use super::{Lowering, Target};
 use gradloom_core::ir::{DotAxes, OpId, OpKind, ReduceOp, Type};
@@ -144,7 +145,8 @@ fn is_plain(epilogue: &Body) -> bool {
     stored && matches!(epilogue.nodes[..], [Node { kind: NodeKind::Accumulator, .. }])
 }
 
-/// A product whose terms are cut into equal parts, which are its first batch axes; `None` if they cannot be cut so.
+/// A product whose terms are cut into equal parts, which are its first batch axes; `None` if they cannot be
+/// cut so.
 fn cut_terms(axes: &DotAxes, parts: usize, layouts: [&Layout; 2]) -> Option<(DotAxes, [Layout; 2])> {
     // Whole axes while they divide the number of parts, and a share of the next one.
     let (mut whole, mut share) = (0, parts);

@@ -1,7 +1,7 @@
 //! The nodes of a body as statements.
 //!
-//! In: a body, and where the invocation stands. Out: `let` statements for the nodes that are asked for and all that they use. A node is computed once in
-//! each scope that knows it.
+//! In: a body, and where the invocation stands. Out: `let` statements for the nodes that are asked for and
+//! all that they use. A node is computed once in each scope that knows it.
 
 use super::source::{Source, index_at, index_at_row};
 use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, Store};
@@ -28,8 +28,9 @@ pub(crate) struct Place<'p> {
     pub(crate) position: Option<&'p str>,
     /// Appended to the names of nodes of level `Element`: an invocation may have several positions.
     pub(crate) suffix: &'p str,
-    /// When the invocation answers for this position; always, if empty. Others stand at a position that is not theirs, where they may read what its
-    /// owner has already overwritten: what they compute must have no effect.
+    /// When the invocation answers for this position; always, if empty. Others stand at a position that is
+    /// not theirs, where they may read what its owner has already overwritten: what they compute must have no
+    /// effect.
     pub(crate) exists: &'p str,
 }
 
@@ -133,8 +134,8 @@ impl<'b> Nodes<'b> {
         name
     }
 
-    /// Computes and stores the results of level `Element` at a position: all of them are computed before the first is stored, as a result may
-    /// lie where an operand does.
+    /// Computes and stores the results of level `Element` at a position: all of them are computed before the
+    /// first is stored, as a result may lie where an operand does.
     pub(crate) fn store_elements(&mut self, source: &mut Source<'_>, place: Place<'_>) {
         let stores = stores_of(self.body, Level::Element);
         for &(node, _) in &stores {

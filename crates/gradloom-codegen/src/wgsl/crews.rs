@@ -1,6 +1,7 @@
 //! Which parts of a group run together.
 //!
-//! In: a group's parts. Out: crews of parts that compute the same ([`class`]), whose operands one name can stand for: they share a binding.
+//! In: a group's parts. Out: crews of parts that compute the same ([`class`]), whose operands one name can
+//! stand for: they share a binding.
 
 use super::Context;
 use super::group::class;

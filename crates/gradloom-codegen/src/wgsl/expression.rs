@@ -1,7 +1,7 @@
 //! One node of a body as a WGSL expression.
 //!
-//! In: the node, and the expressions of its operands. Out: an expression of the node's dtype. Always holds: what the op's comment says of
-//! NaN, infinities and overflow, which WGSL alone does not promise.
+//! In: the node, and the expressions of its operands. Out: an expression of the node's dtype. Always holds:
+//! what the op's comment says of NaN, infinities and overflow, which WGSL alone does not promise.
 
 use super::functions::Function;
 use super::source::{Source, type_name};
@@ -19,7 +19,8 @@ impl Source<'_> {
         match dtype {
             DType::F32 => {
                 let value = value as f32;
-                // The shortest decimal of the largest ones is above them, which not every compiler rounds back.
+                // The shortest decimal of the largest ones is above them, which not every compiler rounds
+                // back.
                 if value.is_nan() || value.abs() >= 3.4e38 || value.is_subnormal() {
                     let from_bits = self.function(Function::FromBits);
                     return format!("{from_bits}({:#x}u)", value.to_bits());
@@ -60,7 +61,8 @@ impl Source<'_> {
         }
     }
 
-    /// A function of two elements of a dtype. Integer division and remainder are as in WGSL: whoever can have a divisor of zero checks it.
+    /// A function of two elements of a dtype. Integer division and remainder are as in WGSL: whoever can have
+    /// a divisor of zero checks it.
     pub(crate) fn binary(&mut self, op: BinaryOp, dtype: DType, a: &str, b: &str) -> String {
         let float = dtype == DType::F32;
         let infix = |symbol: &str| format!("({a} {symbol} {b})");

@@ -1,7 +1,8 @@
 //! The position of the largest or smallest element along an axis.
 //!
-//! In: one operand. Out: i32 positions, contiguous. Elements are compared as unsigned keys, in which a NaN is above all numbers and zeros are
-//! equal; so nothing depends on what a compiler assumes about floats. Always holds: the first of equals wins.
+//! In: one operand. Out: i32 positions, contiguous. Elements are compared as unsigned keys, in which a NaN is
+//! above all numbers and zeros are equal; so nothing depends on what a compiler assumes about floats. Always
+//! holds: the first of equals wins.
 
 use super::Dispatch;
 use super::movement::{done, each};
@@ -9,7 +10,8 @@ use super::source::{Source, WORKGROUP, index_at};
 use gradloom_core::ir::{ArgReduceOp, DType};
 use gradloom_core::kernel::Layout;
 
-/// From this extent on, a workgroup goes through each axis together; but not on a software device, where sharing costs more than it saves.
+/// From this extent on, a workgroup goes through each axis together; but not on a software device, where
+/// sharing costs more than it saves.
 const SHARED: usize = 128;
 
 /// The shader of `ArgReduce`.

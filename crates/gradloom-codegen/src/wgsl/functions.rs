@@ -1,7 +1,7 @@
 //! Functions that WGSL does not have, or has with less than the op's comment promises.
 //!
-//! WGSL lets a compiler assume that there is neither NaN nor infinity; so these are told by their bits, and made where a compiler does
-//! not see them.
+//! WGSL lets a compiler assume that there is neither NaN nor infinity; so these are told by their bits, and
+//! made where a compiler does not see them.
 
 /// A helper function of a shader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -282,8 +282,9 @@ const POW: &str = "fn power(x: f32, y: f32) -> f32 {
 }
 ";
 
-/// sin(x + quarters·pi/2). WGSL's own functions may be wrong by 2^-11. Reduction by pi/2 in three parts and polynomials after Moshier, "Methods
-/// and Programs for Mathematical Functions" (1989), chapter 5; absolute error below 1e-6 up to |x| = 10,000, growing with |x| from there.
+/// sin(x + quarters·pi/2). WGSL's own functions may be wrong by 2^-11. Reduction by pi/2 in three parts and
+/// polynomials after Moshier, "Methods and Programs for Mathematical Functions" (1989), chapter 5; absolute
+/// error below 1e-6 up to |x| = 10,000, growing with |x| from there.
 const SIN_WITH_PHASE: &str = "fn sin_with_phase(x: f32, quarters: i32) -> f32 {
     if ((bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u) {
         return from_bits(0x7fc00000u);

@@ -1,7 +1,8 @@
 //! Rows by number.
 //!
-//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`, in any layout. Out: `[batch.., index.., row..]`, contiguous. An index out of range is a
-//! trap, and read as the nearest that is in range.
+//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`, in any layout. Out:
+//! `[batch.., index.., row..]`, contiguous. An index out of range is a trap, and read as the nearest that is
+//! in range.
 
 use super::Dispatch;
 use super::movement::{done, each};

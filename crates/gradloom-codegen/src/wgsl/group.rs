@@ -1,9 +1,9 @@
 //! Groups: many small kernels in few dispatches.
 //!
-//! In: a group's parts. Out: one dispatch for all parts that compute the same over other numbers of elements: each element from those at its own
-//! position, or from those of its column; two for those that add up all their elements. The others run alone. A table says which workgroups
-//! belong to which part, and where its operands start.
-//! Always holds: what a workgroup computes depends on its part alone.
+//! In: a group's parts. Out: one dispatch for all parts that compute the same over other numbers of elements:
+//! each element from those at its own position, or from those of its column; two for those that add up all
+//! their elements. The others run alone. A table says which workgroups belong to which part, and where its
+//! operands start. Always holds: what a workgroup computes depends on its part alone.
 
 use super::body::{Nodes, Place};
 use super::operands::Operand;
@@ -164,8 +164,8 @@ pub(super) fn together(
     checked(Shaders { operands, dispatches }, launch, context)
 }
 
-/// Whether one workgroup adds up all elements of a part: on a software device up to more of them, as it has little to do at the same time, and would
-/// compile a second shader for longer than that takes.
+/// Whether one workgroup adds up all elements of a part: on a software device up to more of them, as it has
+/// little to do at the same time, and would compile a second shader for longer than that takes.
 fn is_short_total(part: &Part, limits: &Limits) -> bool {
     let most = if limits.software { 64 * CHUNK } else { CHUNK };
     body_of(part).rows * body_of(part).columns <= most
@@ -184,7 +184,8 @@ const HEADER: usize = 3;
 /// Which workgroups belong to which part, and where its operands start.
 struct Table {
     form: Form,
-    /// For each part its first workgroup, its rows and columns, and the starts of its operands and results; then the number of workgroups.
+    /// For each part its first workgroup, its rows and columns, and the starts of its operands and results;
+    /// then the number of workgroups.
     numbers: Vec<u32>,
     /// Numbers of a part.
     width: usize,
@@ -231,7 +232,8 @@ impl Table {
         Self { form, numbers, width: HEADER + reads + writes, groups, operands }
     }
 
-    /// Names the starts of a part's operands; those that are the same for all parts, as of a learning rate, are not looked up.
+    /// Names the starts of a part's operands; those that are the same for all parts, as of a learning rate,
+    /// are not looked up.
     fn starts(&self, source: &mut Source<'_>, table: &str) {
         source.line(format_args!("let entry = part * {}u;", self.width));
         for i in HEADER..self.width {

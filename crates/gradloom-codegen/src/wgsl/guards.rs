@@ -1,7 +1,8 @@
 //! What decides on the device whether a step may commit.
 //!
-//! In: the plan's guards, and the windows that its commit replaces. Out: a shader that runs between the two phases, and leaves a
-//! [`Verdict`](super::Verdict) in the step's status, with a record of the step if it failed.
+//! In: the plan's guards, and the windows that its commit replaces. Out: a shader that runs between the two
+//! phases, and leaves a [`Verdict`](super::Verdict) in the step's status, with a record of the step if it
+//! failed.
 
 use super::source::{Source, index_at};
 use super::status::{FIRST_GUARD, TRAPPED, record};
@@ -10,7 +11,8 @@ use crate::narrow::narrow;
 use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};
 
-/// The shader that looks at a plan's guards and windows, and at what trapped before; `launch` is any of the plan's.
+/// The shader that looks at a plan's guards and windows, and at what trapped before; `launch` is any of the
+/// plan's.
 ///
 /// # Errors
 /// As [`super::shaders`].

@@ -23,8 +23,8 @@ pub struct Limits {
     pub cooperative: bool,
     /// Whether the device computes on a CPU: workgroup memory and barriers cost more than they save there.
     pub software: bool,
-    /// Whether it takes a load of a vector apart, into its elements' for each invocation: so does SwiftShader, where loads are most of what a kernel
-    /// costs, to run and to compile.
+    /// Whether it takes a load of a vector apart, into its elements' for each invocation: so does
+    /// SwiftShader, where loads are most of what a kernel costs, to run and to compile.
     pub scalar: bool,
 }
 
@@ -53,8 +53,9 @@ impl Limits {
 
     /// Invocations of a workgroup that combine their results in workgroup memory; a power of two.
     ///
-    /// Few on a software device, which runs one after the other a vector at a time anyway: SwiftShader clears that memory by instructions for each element,
-    /// and compiled a sum 50 ms longer for 256 of them than for 16.
+    /// Few on a software device, which runs one after the other a vector at a time anyway: SwiftShader clears
+    /// that memory by instructions for each element, and compiled a sum 50 ms longer for 256 of them than for
+    /// 16.
     pub(super) fn sharing(&self) -> usize {
         match self.software {
             true => 16,
@@ -62,7 +63,8 @@ impl Limits {
         }
     }
 
-    /// Workgroup counts for `count` workgroups in a row; the shader numbers them `x + y * counts[0]` and those beyond `count` do nothing.
+    /// Workgroup counts for `count` workgroups in a row; the shader numbers them `x + y * counts[0]` and
+    /// those beyond `count` do nothing.
     pub fn spread(&self, count: usize) -> [u32; 3] {
         let most = self.workgroups as usize;
         if count <= most {

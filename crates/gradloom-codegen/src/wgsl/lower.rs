@@ -13,7 +13,8 @@ use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Store};
 
-/// Fuses a graph and lowers it for an adapter with these limits; `choices` say how its products and attention are computed.
+/// Fuses a graph and lowers it for an adapter with these limits; `choices` say how its products and attention
+/// are computed.
 ///
 /// # Errors
 /// When a block op is left: passes expand them first.
@@ -26,8 +27,8 @@ pub fn lower_fused(graph: &Graph, fused: Fused, limits: &Limits, choices: &Choic
     lowered(graph, fused, &Wgsl { limits, choices, cuts_products: true })
 }
 
-/// What there are choices for in a program, each once: what lowering makes with these choices, and, whole, the products that it cuts into parts, as how
-/// a product is cut is part of its choice.
+/// What there are choices for in a program, each once: what lowering makes with these choices, and, whole,
+/// the products that it cuts into parts, as how a product is cut is part of its choice.
 pub fn problems(graph: &Graph, fused: &Fused, limits: &Limits, choices: &Choices) -> Vec<Problem> {
     let mut found = Vec::new();
     for cuts_products in [false, true] {

@@ -1,8 +1,9 @@
 //! Lowering to WGSL: what a launch is as compute shaders.
 //!
-//! In: a graph's kernels, and later their plan. Out: launches whose scratch is known ([`lower`]), and the shaders of each ([`shaders`]). Shapes are baked into the text,
-//! offsets are not, but where several values share a binding: equal layers share pipelines.
-//! Always holds: a result is a function of the operands, the shapes, the [`Limits`] and the [`Choices`] alone; there are no atomic sums.
+//! In: a graph's kernels, and later their plan. Out: launches whose scratch is known ([`lower`]), and the
+//! shaders of each ([`shaders`]). Shapes are baked into the text, offsets are not, but where several values
+//! share a binding: equal layers share pipelines. Always holds: a result is a function of the operands, the
+//! shapes, the [`Limits`] and the [`Choices`] alone; there are no atomic sums.
 
 pub mod attention;
 mod body;
@@ -64,7 +65,8 @@ pub struct Dispatch {
 pub struct Shader {
     /// The WGSL source.
     pub source: String,
-    /// Number of workgroups along x, y and z; a zero means that there is nothing to do, and such a dispatch may be left out.
+    /// Number of workgroups along x, y and z; a zero means that there is nothing to do, and such a dispatch
+    /// may be left out.
     pub workgroups: [u32; 3],
 }
 
@@ -141,8 +143,8 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
     crews::crews(parts, launch, context).into_iter().map(crew).collect()
 }
 
-/// Whether 32 bits can count all that a kernel works on: elements of its operands and results, and positions in between. Some thousand more are
-/// left for what tiles and workgroups round up.
+/// Whether 32 bits can count all that a kernel works on: elements of its operands and results, and positions
+/// in between. Some thousand more are left for what tiles and workgroups round up.
 fn is_countable(kernel: &Kernel, reads: &[Access], writes: &[Access]) -> bool {
     const MOST: usize = u32::MAX as usize - (1 << 16);
     let ends = |access: &Access| access.layout.end() <= MOST && access.layout.shape.elements() <= MOST;
@@ -190,7 +192,8 @@ fn one(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Shaders>
 fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
     let Limits { storage_buffers, binding_bytes, .. } = *context.limits;
     let most = shaders.dispatches.iter().map(|dispatch| dispatch.bindings.len()).max().unwrap_or(0);
-    // Bytes of a word are set atomically, for which a function would need a pointer to one of several bindings.
+    // Bytes of a word are set atomically, for which a function would need a pointer to one of several
+    // bindings.
     let bools = |binding: &&Binding| binding.element == Element::Atomic && binding.pieces(context.limits) > 1;
     let bools = shaders.operands.bindings.iter().find(bools);
     if most <= storage_buffers && bools.is_none() {

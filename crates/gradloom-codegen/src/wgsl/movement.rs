@@ -167,7 +167,8 @@ pub(crate) fn coordinates(source: &mut Source<'_>, shape: &Shape, position: &str
     }
 }
 
-/// Names `s0`, `s1`, .. for the starts of a window of `whole`, which the operands from `first` on give. Out of range is a trap, and 0.
+/// Names `s0`, `s1`, .. for the starts of a window of `whole`, which the operands from `first` on give. Out
+/// of range is a trap, and 0.
 fn starts(source: &mut Source<'_>, whole: &Shape, window: &Shape, first: usize) {
     for axis in 0..whole.rank() {
         let start = source.operands.reads[first + axis].clone();

@@ -1,7 +1,8 @@
 //! What a launch binds: ranges of the plan's regions, and where each operand and result lies in them.
 //!
-//! In: a launch and its plan. Out: [`Operands`]. Always holds: no two bindings share bytes, as WebGPU demands of a dispatch whose bindings are
-//! written; so a result that takes an operand's place shares its binding. A binding of a region that the launch does not write is read-only.
+//! In: a launch and its plan. Out: [`Operands`]. Always holds: no two bindings share bytes, as WebGPU demands
+//! of a dispatch whose bindings are written; so a result that takes an operand's place shares its binding. A
+//! binding of a region that the launch does not write is read-only.
 
 use super::{Context, Limits};
 use gradloom_core::collections::sort_by_key;
@@ -168,7 +169,8 @@ impl Operands {
     }
 }
 
-/// What an access needs to be bound: its buffer, or, of one that is too large for a binding, what is used of it.
+/// What an access needs to be bound: its buffer, or, of one that is too large for a binding, what is used of
+/// it.
 pub(super) fn span(access: &Access, context: &Context<'_>) -> (Region, Range<usize>) {
     let Context { plan, limits, .. } = *context;
     let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];

@@ -1,6 +1,7 @@
 //! Maps over values that are larger than a binding, cut into maps over pieces of them.
 //!
-//! Other kernels choose between the pieces as they run (`source.rs`); the optimizer's would have too many bindings for that.
+//! Other kernels choose between the pieces as they run (`source.rs`); the optimizer's would have too many
+//! bindings for that.
 
 use super::Limits;
 use super::group::{body_of, class, is_map};

@@ -1,4 +1,5 @@
-//! Matrix products of a launch: the kernels of [`dot`](super::dot), with what the launch binds and what follows from the product.
+//! Matrix products of a launch: the kernels of [`dot`](super::dot), with what the launch binds and what
+//! follows from the product.
 
 use super::body::{Nodes, Place, checks_of};
 use super::dot::{self, Choice, DotKernel, Epilogue, Scalar, Stage, fold_batch};
@@ -60,7 +61,8 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
     }
 }
 
-/// The shaders of a product that nothing follows from, to be measured: bindings are the left operand, the right one and the results.
+/// The shaders of a product that nothing follows from, to be measured: bindings are the left operand, the
+/// right one and the results.
 pub(super) fn alone(problem: &DotProblem, choice: &Choice, limits: &Limits) -> Alone {
     let [lhs, rhs] = dot::last_elements(problem).map(|last| last + 1);
     let lanes = dot::lanes(problem, limits);

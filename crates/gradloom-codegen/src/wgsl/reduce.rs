@@ -1,9 +1,11 @@
-//! Reductions that fusion leaves whole, as their axes are neither the first nor the last ones: bodies over permuted operands.
+//! Reductions that fusion leaves whole, as their axes are neither the first nor the last ones: bodies over
+//! permuted operands.
 
 use gradloom_core::ir::ReduceOp;
 use gradloom_core::kernel::{Access, Body, Level, Node, NodeId, NodeKind, Store};
 
-/// A reduction as a body: along rows, or across them if neighbours in memory are kept apart; `operand` is permuted to fit.
+/// A reduction as a body: along rows, or across them if neighbours in memory are kept apart; `operand` is
+/// permuted to fit.
 pub(crate) fn as_body(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Body {
     let shape = operand.layout.shape.clone();
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();

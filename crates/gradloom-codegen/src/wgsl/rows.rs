@@ -1,7 +1,9 @@
-//! Bodies that reduce: along rows, which lanes of a workgroup take together, and across rows, which leaves partial results for a second shader.
+//! Bodies that reduce: along rows, which lanes of a workgroup take together, and across rows, which leaves
+//! partial results for a second shader.
 //!
-//! In: a body. Out: its shaders. A workgroup has `slots` rows at a time, `lanes` invocations on each, and goes through `steps` of them.
-//! Always holds: the order in which elements are combined depends on the body and the limits alone; barriers are met by all invocations.
+//! In: a body. Out: its shaders. A workgroup has `slots` rows at a time, `lanes` invocations on each, and
+//! goes through `steps` of them. Always holds: the order in which elements are combined depends on the body
+//! and the limits alone; barriers are met by all invocations.
 
 use super::body::{Nodes, Place, checks_of, stores_of};
 use super::source::{Source, WORKGROUP, index_at, type_name};
@@ -12,7 +14,8 @@ use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, Store};
 use gradloom_core::plan::ALIGNMENT;
 use std::ops::Range;
 
-/// Positions of a row that an invocation keeps in registers, at most; of longer rows it computes values again for each pass.
+/// Positions of a row that an invocation keeps in registers, at most; of longer rows it computes values again
+/// for each pass.
 const UNROLLED: usize = 8;
 /// Partial results of a column, at most.
 const MOST_PARTIALS: usize = 128;
@@ -20,7 +23,8 @@ const MOST_PARTIALS: usize = 128;
 const FEW_PARTIALS: usize = 16;
 /// Rows from which on an invocation of a software device takes whole ones.
 const ROWS_ALONE: usize = 32;
-/// Sums of columns that such an invocation keeps, at most: they are in memory of its own, of which there is little.
+/// Sums of columns that such an invocation keeps, at most: they are in memory of its own, of which there is
+/// little.
 const SUMS_ALONE: usize = 512;
 /// The same of one that shares its row.
 const SUMS_OF_A_LANE: usize = 64;
@@ -46,13 +50,15 @@ pub(crate) struct RowSchedule {
 
 impl RowSchedule {
     pub(crate) fn new(body: &Body, limits: &Limits) -> Self {
-        // A software device runs a workgroup's invocations one after the other, a few at a time, and goes from one to the next at each barrier: there,
-        // invocations that share nothing are many times faster, as long as there are some rows for each of its threads.
+        // A software device runs a workgroup's invocations one after the other, a few at a time, and goes
+        // from one to the next at each barrier: there, invocations that share nothing are many times faster,
+        // as long as there are some rows for each of its threads.
         let sums = reduces_columns(body);
         let along = body.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)));
         let long = sums && body.columns > SUMS_ALONE;
         let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
-        // Lanes of rows that are only added up meet nobody. Those that meet have sums of columns to keep besides.
+        // Lanes of rows that are only added up meet nobody. Those that meet have sums of columns to keep
+        // besides.
         let all = WORKGROUP.min(limits.invocations) as usize;
         let kept = if sums { body.columns.div_ceil(SUMS_OF_A_LANE).next_power_of_two() } else { 1 };
         let most = if along { limits.sharing().max(kept).min(all) } else { all };
@@ -253,7 +259,8 @@ impl<'a, 'b> Rows<'a, 'b> {
         format!("lane == 0u{}", if self.has_spare_rows() { " && live" } else { "" })
     }
 
-    /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level `Element` live for one turn.
+    /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level
+    /// `Element` live for one turn.
     fn for_each(&mut self, f: &mut dyn FnMut(&mut Self, Place<'_>, usize)) {
         let RowSchedule { lanes, each, .. } = self.schedule;
         if self.schedule.unrolled() {
@@ -520,7 +527,8 @@ impl<'a, 'b> Rows<'a, 'b> {
         }
     }
 
-    /// The workgroup's sum of each column: over the slots, in order. To the scratch, if another shader of this kernel takes them together.
+    /// The workgroup's sum of each column: over the slots, in order. To the scratch, if another shader of
+    /// this kernel takes them together.
     fn store_partials(&mut self) {
         let RowSchedule { lanes, slots, .. } = self.schedule;
         let columns = self.body.columns;
@@ -576,7 +584,8 @@ impl<'a, 'b> Rows<'a, 'b> {
         }
     }
 
-    /// Runs `f` for each of the invocation's sums. A loop has barriers only if all invocations make as many turns.
+    /// Runs `f` for each of the invocation's sums. A loop has barriers only if all invocations make as many
+    /// turns.
     fn for_each_sum(&mut self, f: &mut dyn FnMut(&mut Self, usize, &str)) {
         let RowSchedule { lanes, each, .. } = self.schedule;
         if self.schedule.unrolled() {
@@ -587,7 +596,8 @@ impl<'a, 'b> Rows<'a, 'b> {
             }
             return;
         }
-        // More than 8 positions of a lane: so there is one slot, and no barrier, or one lane, and all make as many turns.
+        // More than 8 positions of a lane: so there is one slot, and no barrier, or one lane, and all make as
+        // many turns.
         let columns = self.body.columns;
         self.source.line(format_args!("for (var column = lane; column < {columns}u; column += {lanes}u) {{"));
         f(self, 0, "column");

@@ -1,13 +1,16 @@
 //! Adding updates to rows by number.
 //!
-//! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out: x with the updates added, contiguous; possibly
-//! in the place of x. An index out of range is a trap, and taken for the nearest that is in range.
+//! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
+//! x with the updates added, contiguous; possibly in the place of x. An index out of range is a trap, and
+//! taken for the nearest that is in range.
 //!
-//! The first shader sorts the updates of each batch by (row, position): the place of one is the number of those before it, which a few lanes count.
-//! The second adds up each row's run in that order, one invocation for each element that gets updates. So the work is that of the updates
-//! whatever the number of rows, besides the copy of x, which goes with the sorting. As counting grows with the square, more than [`CHUNK`] updates of a
-//! batch are taken a chunk at a time, by the same two shaders again and again; the scratch knows which chunk is next.
-//! Always holds: an element is written by one invocation, which adds in the order of the updates.
+//! The first shader sorts the updates of each batch by (row, position): the place of one is the number of
+//! those before it, which a few lanes count. The second adds up each row's run in that order, one invocation
+//! for each element that gets updates. So the work is that of the updates whatever the number of rows,
+//! besides the copy of x, which goes with the sorting. As counting grows with the square, more than [`CHUNK`]
+//! updates of a batch are taken a chunk at a time, by the same two shaders again and again; the scratch knows
+//! which chunk is next. Always holds: an element is written by one invocation, which adds in the order of the
+//! updates.
 
 use super::gather::axes;
 use super::movement::{done, each};
@@ -60,8 +63,8 @@ impl Problem {
         [places, places + 1]
     }
 
-    /// Bytes of the two words of scratch that each place has: the update there, and the length of the run that starts there. The counters
-    /// stand behind the first.
+    /// Bytes of the two words of scratch that each place has: the update there, and the length of the run
+    /// that starts there. The counters stand behind the first.
     fn scratch(&self) -> [Range<usize>; 2] {
         let bytes = 4 * (self.batches * self.width() + 2);
         let second = bytes.next_multiple_of(ALIGNMENT);

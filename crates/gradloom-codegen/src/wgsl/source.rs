@@ -1,7 +1,7 @@
 //! The text of one shader in the making.
 //!
-//! In: what a launch binds, and statements, added one by one. Out: a [`Dispatch`]. Loads and stores know how their binding is declared;
-//! helper functions are added to the module when they are first used.
+//! In: what a launch binds, and statements, added one by one. Out: a [`Dispatch`]. Loads and stores know how
+//! their binding is declared; helper functions are added to the module when they are first used.
 
 use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
@@ -16,7 +16,8 @@ use std::ops::Range;
 /// Invocations of a workgroup of the kernels that need no other number.
 pub(crate) const WORKGROUP: u32 = 256;
 
-/// Whether there are devices that say the size of their subgroups: the browser's backend asks for none yet, so a page's module has no code for them.
+/// Whether there are devices that say the size of their subgroups: the browser's backend asks for none yet,
+/// so a page's module has no code for them.
 const SUBGROUPS_ARE_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
 
 /// A shader in the making.
@@ -124,8 +125,9 @@ impl<'a> Source<'a> {
         "entries"
     }
 
-    /// The size of subgroups, if the adapter has some whose operations a workgroup of so many invocations can use; `local` is numbered subgroup by
-    /// subgroup then. Subgroups are taken to be full where they divide the workgroup, as the known drivers have it.
+    /// The size of subgroups, if the adapter has some whose operations a workgroup of so many invocations can
+    /// use; `local` is numbered subgroup by subgroup then. Subgroups are taken to be full where they divide
+    /// the workgroup, as the known drivers have it.
     pub(crate) fn subgroup(&mut self, workgroup: usize) -> Option<usize> {
         if !SUBGROUPS_ARE_POSSIBLE {
             return None;
@@ -136,8 +138,8 @@ impl<'a> Source<'a> {
         whole.then_some(size as usize)
     }
 
-    /// Adds the statements that combine `sum` over `lanes` neighbours of a subgroup, a power of two: all of them have the result then. Neighbours meet
-    /// in pairs, so their number alone decides the order.
+    /// Adds the statements that combine `sum` over `lanes` neighbours of a subgroup, a power of two: all of
+    /// them have the result then. Neighbours meet in pairs, so their number alone decides the order.
     pub(crate) fn across_subgroup(&mut self, op: ReduceOp, dtype: DType, sum: &str, lanes: usize) {
         let mut half = lanes / 2;
         while half > 0 {
@@ -147,8 +149,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Adds the statements that combine `sum` over the lanes of each of a workgroup's `wide` columns; lane 0 has the result then. `shares` names the
-    /// workgroup memory in which they meet.
+    /// Adds the statements that combine `sum` over the lanes of each of a workgroup's `wide` columns; lane 0
+    /// has the result then. `shares` names the workgroup memory in which they meet.
     pub(crate) fn across_columns(
         &mut self,
         op: ReduceOp,
@@ -207,8 +209,9 @@ impl<'a> Source<'a> {
         });
     }
 
-    /// Adds what an index outside of `0..extent` does: the step will not commit, and says where. Gives the index that is in range and nearest,
-    /// which whoever reads or writes by it has to use: the invocation goes on. Of an extent of 0 it is 0.
+    /// Adds what an index outside of `0..extent` does: the step will not commit, and says where. Gives the
+    /// index that is in range and nearest, which whoever reads or writes by it has to use: the invocation
+    /// goes on. Of an extent of 0 it is 0.
     pub(crate) fn check_index(&mut self, index: &str, extent: usize, position: &str) -> String {
         self.traps = true;
         let launch = self.launch + 1;
@@ -239,7 +242,8 @@ impl<'a> Source<'a> {
         self.traps = true;
     }
 
-    /// What stands before the entry point: bindings and helper functions, as far as `entry`, its text, uses them; and the bindings.
+    /// What stands before the entry point: bindings and helper functions, as far as `entry`, its text, uses
+    /// them; and the bindings.
     pub(crate) fn declarations(self, entry: &str) -> (String, Vec<Bound>) {
         let mut functions = self.globals.clone();
         self.functions.iter().for_each(|function| functions.push_str(function.text()));
@@ -292,8 +296,8 @@ impl<'a> Source<'a> {
         (text, bindings)
     }
 
-    /// The finished shader, run by `count` workgroups of `size` invocations each. In the body, `group` is the workgroup's number and
-    /// `local` the invocation's number in it.
+    /// The finished shader, run by `count` workgroups of `size` invocations each. In the body, `group` is the
+    /// workgroup's number and `local` the invocation's number in it.
     pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
         let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
         let subgroup = self.subgroup;

@@ -1,10 +1,12 @@
 //! The words in which the device says what became of steps.
 //!
-//! In: what the device wrote. Out: the [`Verdict`] of the step that ended last, and the steps that failed before, until the host has said that it knows.
-//! The first [`STEP_WORDS`] are one step's, and zero when it starts: 0 the verdict; 1 the number, from 1, of the launch that trapped or whose window does not
-//! fit; 2 where: the position of the index among its operand's elements, or the axis of the window; 3 the index, as i32; 4 the number that it must be below.
-//! Those behind them stay from step to step, and are written by the guards alone, but for [`TOLD`]: how many steps there were, how many of them failed, and a
-//! record of the first failures that the host was not told of, and of the last one.
+//! In: what the device wrote. Out: the [`Verdict`] of the step that ended last, and the steps that failed
+//! before, until the host has said that it knows. The first [`STEP_WORDS`] are one step's, and zero when it
+//! starts: 0 the verdict; 1 the number, from 1, of the launch that trapped or whose window does not fit; 2
+//! where: the position of the index among its operand's elements, or the axis of the window; 3 the index, as
+//! i32; 4 the number that it must be below. Those behind them stay from step to step, and are written by the
+//! guards alone, but for [`TOLD`]: how many steps there were, how many of them failed, and a record of the
+//! first failures that the host was not told of, and of the last one.
 
 use super::source::Source;
 use gradloom_core::collections::sort_by_key;
@@ -23,8 +25,9 @@ const FAILURES: usize = 9;
 /// Where records begin: a failure's number, from 1; its step's, from 0; and the words 0 to 4 of that step.
 const RECORDS: usize = 12;
 const RECORD_WORDS: usize = 8;
-/// Failures since the last report that have a record, at least; failure `n` has the one of number `n % 4`. The last failure has the one behind those: a
-/// step that was in flight while the host took note of others is never without.
+/// Failures since the last report that have a record, at least; failure `n` has the one of number `n % 4`.
+/// The last failure has the one behind those: a step that was in flight while the host took note of others is
+/// never without.
 const FIRST_RECORDS: usize = 4;
 
 pub(super) const TRAPPED: u32 = 1;
@@ -100,8 +103,8 @@ impl Status {
         Verdict::trap(&self.0)
     }
 
-    /// The failures that have a record, from number `told` on, in order. The last one of all is among them, and the first four behind those that the host
-    /// had told the device that it knows.
+    /// The failures that have a record, from number `told` on, in order. The last one of all is among them,
+    /// and the first four behind those that the host had told the device that it knows.
     pub fn failures_from(&self, told: u32) -> Vec<Failure> {
         let records = self.0[RECORDS..].chunks_exact(RECORD_WORDS);
         let failure = |record: &[u32]| {
@@ -116,7 +119,8 @@ impl Status {
     }
 }
 
-/// Adds the statements that count a step whose verdict is there, and record it if it failed. One invocation runs them.
+/// Adds the statements that count a step whose verdict is there, and record it if it failed. One invocation
+/// runs them.
 pub(super) fn record(source: &mut Source<'_>) {
     let (first, last) = (RECORDS, RECORDS + FIRST_RECORDS * RECORD_WORDS);
     source.line(format_args!("let run = atomicAdd(&status[{STEPS}], 1u);"));
@@ -144,7 +148,8 @@ mod tests {
     fn records_are_read_in_order_and_from_a_number_on() {
         let mut words = [0u32; STATUS_WORDS];
         words[FAILURES] = 9;
-        // The fifth and the sixth failure since the host was told of four; the others of the ring are from before.
+        // The fifth and the sixth failure since the host was told of four; the others of the ring are from
+        // before.
         let ring = [(5, 20), (6, 21), (3, 8), (4, 9), (9, 40)];
         for (slot, (number, step)) in ring.into_iter().enumerate() {
             let record = &mut words[RECORDS + slot * RECORD_WORDS..][..RECORD_WORDS];

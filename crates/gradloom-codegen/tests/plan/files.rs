@@ -1,6 +1,7 @@
 //! Graphs in `tests/files/plan/*.txt` with their plans, reviewed by eye.
 //!
-//! A file has a graph, then a line `---`, then the plan's report. `UPDATE=1 cargo test -p gradloom-codegen` writes the reports anew.
+//! A file has a graph, then a line `---`, then the plan's report. `UPDATE=1 cargo test -p gradloom-codegen`
+//! writes the reports anew.
 
 use crate::plan_of;
 use gradloom_core::ir::parse;

@@ -30,7 +30,8 @@ fn plans_of_random_graphs_hold() {
     assert!(in_place > 10 && shared > 100 && committed > 100, "{in_place} {shared} {committed}");
 }
 
-/// A device whose buffers are small: values stay inside of one, the plan is as sound, and what fits is not moved.
+/// A device whose buffers are small: values stay inside of one, the plan is as sound, and what fits is not
+/// moved.
 #[test]
 fn no_value_reaches_across_segments() {
     let mut moved = 0;

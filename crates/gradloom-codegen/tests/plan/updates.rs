@@ -142,7 +142,8 @@ fn outputs_and_guards_keep_what_was_before_the_commit() {
     let plan = planned(
         "%0: f32[] = param \"w\"\n%1: f32[] = exp %0\noutput \"old\" %0\noutput \"new\" %1\nguard \"w\" %0\nupdate %0 <- %1",
     );
-    // The output of the next value forces it before the commit, that of the parameter is a copy; the guard needs none.
+    // The output of the next value forces it before the commit, that of the parameter is a copy; the guard
+    // needs none.
     assert_eq!(steps(&plan), ["compute exp", "compute copy", "commit copy"]);
     assert_eq!(plan.guards[0].1.buffer, ValueId(0));
     for (name, access) in &plan.outputs {
@@ -191,8 +192,8 @@ fn regions_are_written_in_their_order_at_the_very_end() {
          %7: i32[] = add %1, %3\n\
          update %0[%1, %2] <- %4 {alias}\nupdate %0[%7, %2] <- %6 {alias}\nupdate %1 <- %7",
     );
-    // The start is the old position: the commit may not read the state that it overwrites. The next position is needed as a
-    // start, so it is computed before the commit.
+    // The start is the old position: the commit may not read the state that it overwrites. The next position
+    // is needed as a start, so it is computed before the commit.
     assert_eq!(
         steps(&plan),
         [

@@ -4,7 +4,8 @@ use super::{buffer, graph, plan_of, planned};
 use gradloom_core::ir::{Id, ValueId};
 use gradloom_core::plan::{self, Plan, Region, Role};
 
-/// Products, which stay kernels of their own, with an operand that comes twice, a value that two launches read, and one without elements.
+/// Products, which stay kernels of their own, with an operand that comes twice, a value that two launches
+/// read, and one without elements.
 const PRODUCTS: &str = "%0: f32[16, 16] = input \"x\"\n%1: f32[16, 16] = param \"w\"\n%2: f32[16, 16] = param \"fixed\"\n\
     %3: f32[16, 16] = dot %0, %0 {lhs_contract=[1], rhs_contract=[0]}\n\
     %4: f32[16, 16] = dot %3, %1 {lhs_contract=[1], rhs_contract=[0]}\n\

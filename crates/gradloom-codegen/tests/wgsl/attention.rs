@@ -1,4 +1,5 @@
-//! Attention and its gradient: extents that fill blocks and that do not, masks, shared key heads, tables, other layouts.
+//! Attention and its gradient: extents that fill blocks and that do not, masks, shared key heads, tables,
+//! other layouts.
 
 use super::{adapters, checked, graph};
 use gradloom_codegen::wgsl::Dispatch;

@@ -1,8 +1,9 @@
 //! What every shader must be, on every machine.
 //!
-//! In: a dispatch and the limits that it was made for. Always holds of those that pass: naga takes the text for valid and prints it as SPIR-V, MSL and HLSL;
-//! the shader keeps to the limits; its bindings are those of the dispatch. Where the command `tint` is installed, it takes the text too: it
-//! checks what naga does not, that all invocations of a workgroup meet the barriers.
+//! In: a dispatch and the limits that it was made for. Always holds of those that pass: naga takes the text
+//! for valid and prints it as SPIR-V, MSL and HLSL; the shader keeps to the limits; its bindings are those of
+//! the dispatch. Where the command `tint` is installed, it takes the text too: it checks what naga does not,
+//! that all invocations of a workgroup meet the barriers.
 
 use gradloom_codegen::wgsl::{Bound, Dispatch, Limits};
 use naga::back::{hlsl, msl, spv};

@@ -1,4 +1,5 @@
-//! Shaders in `tests/files/wgsl`, reviewed by eye. `UPDATE=1 cargo test -p gradloom-codegen` writes them anew.
+//! Shaders in `tests/files/wgsl`, reviewed by eye. `UPDATE=1 cargo test -p gradloom-codegen` writes them
+//! anew.
 
 use super::{adapters, checked, graph};
 use std::path::Path;
@@ -19,8 +20,8 @@ fn is_as_reviewed(name: &str, lines: &str) {
     assert!(text == reviewed, "{} has changed; look at it with UPDATE=1\n{text}", path.display());
 }
 
-/// Operands are read as vectors of four, rounded on the way to workgroup memory, and the epilogue has the sum in f32; rows beyond the last
-/// are not stored.
+/// Operands are read as vectors of four, rounded on the way to workgroup memory, and the epilogue has the sum
+/// in f32; rows beyond the last are not stored.
 #[test]
 fn a_product_in_f16_with_an_epilogue() {
     is_as_reviewed(

@@ -112,8 +112,8 @@ fn updates_by_number() {
     assert_eq!((shaders.len(), shaders[0].as_str()), (7, "scatter_add: copy"));
 }
 
-/// An index check is made by the invocation that answers for the row, as others may come so late that the index is overwritten; and what
-/// follows uses an index in range.
+/// An index check is made by the invocation that answers for the row, as others may come so late that the
+/// index is overwritten; and what follows uses an index in range.
 #[test]
 fn indices_are_checked_by_who_answers_for_them() {
     let graph = graph(
@@ -135,7 +135,8 @@ fn indices_are_checked_by_who_answers_for_them() {
     }
 }
 
-/// What SwiftShader is slow to compile: vectors, and workgroup memory, which it clears by code for each element.
+/// What SwiftShader is slow to compile: vectors, and workgroup memory, which it clears by code for each
+/// element.
 #[test]
 fn a_scalar_device_shares_little_and_has_no_vectors() {
     let graphs = [

@@ -11,7 +11,8 @@ fn portable() -> Limits {
     adapters()[0]
 }
 
-/// Number of parts of each sum of columns that a plan's launches leave, and of the sums that each group takes together.
+/// Number of parts of each sum of columns that a plan's launches leave, and of the sums that each group takes
+/// together.
 fn parts(plan: &Plan) -> (Vec<usize>, Vec<usize>) {
     let (mut left, mut taken) = (Vec::new(), Vec::new());
     for launch in &plan.launches {
@@ -54,7 +55,8 @@ fn a_sum_that_is_needed_is_finished_first() {
     assert_eq!((left.len(), taken), (1, vec![1]));
 }
 
-/// A product that is cut into parts, and then an operand of a product whose columns are summed up by a loop of its own.
+/// A product that is cut into parts, and then an operand of a product whose columns are summed up by a loop
+/// of its own.
 #[test]
 fn a_product_that_a_split_product_needs_is_finished_first() {
     let graph = graph(

@@ -1,4 +1,5 @@
-//! Choices for attention: what may be measured is valid, what was chosen is what programs run, and lines read back.
+//! Choices for attention: what may be measured is valid, what was chosen is what programs run, and lines read
+//! back.
 
 use super::attention::{EXTENTS, Extents, text};
 use super::{adapters, check, checked_with, choices, graph};

@@ -1,4 +1,5 @@
-//! A hash in a few instructions a byte, where std's withstands whoever chooses keys that collide: nobody attacks his own compiler.
+//! A hash in a few instructions a byte, where std's withstands whoever chooses keys that collide: nobody
+//! attacks his own compiler.
 
 use std::hash::{Hash, Hasher};
 

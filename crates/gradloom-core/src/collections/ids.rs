@@ -1,6 +1,7 @@
 //! Maps and sets of typed ids, in the order in which these were added.
 //!
-//! One hash table, that of [`Places`], serves them all: a map of its own for each pair of types is 2 KB of machine code a pair.
+//! One hash table, that of [`Places`], serves them all: a map of its own for each pair of types is 2 KB of
+//! machine code a pair.
 
 use super::hash::Mixer;
 use crate::ir::Id;

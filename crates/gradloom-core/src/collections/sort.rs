@@ -1,5 +1,5 @@
-//! Sorting lists that are short or rarely sorted: the same code for every type of element, where std's sorts are some 6 KB of machine code for
-//! each type and order. What runs in every step on the CPU sorts with std.
+//! Sorting lists that are short or rarely sorted: the same code for every type of element, where std's sorts
+//! are some 6 KB of machine code for each type and order. What runs in every step on the CPU sorts with std.
 
 use std::cmp::Ordering;
 
@@ -61,7 +61,8 @@ fn permute(from: &mut [usize], swap: &mut dyn FnMut(usize, usize)) {
 mod tests {
     use super::*;
 
-    /// All lists of up to seven of the numbers 0 to 2, each with its position to tell equal ones apart, and some long ones.
+    /// All lists of up to seven of the numbers 0 to 2, each with its position to tell equal ones apart, and
+    /// some long ones.
     #[test]
     fn sorts_as_std_does() {
         let mut lists: Vec<Vec<(usize, usize)>> = Vec::new();

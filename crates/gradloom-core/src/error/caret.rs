@@ -2,18 +2,19 @@
 //!
 //! In: the line, the column of the origin, and a token. Out: a range of characters of the line.
 //!
-//! `#[track_caller]` reports the position of the name for a method call, and the start of the whole expression for a
-//! function call or a binary operator. So the token is looked for from the column on, outside of brackets first:
-//! in `scale(a + b) + c` the operator that starts with `scale` is the second. Two operators of one sign that start at
-//! one place (`a + b + c`) cannot be told apart; the first is taken.
+//! `#[track_caller]` reports the position of the name for a method call, and the start of the whole
+//! expression for a function call or a binary operator. So the token is looked for from the column on,
+//! outside of brackets first: in `scale(a + b) + c` the operator that starts with `scale` is the second. Two
+//! operators of one sign that start at one place (`a + b + c`) cannot be told apart; the first is taken.
 //!
-//! The token need not be what the user wrote: a late stage knows only the name of the op, such as `add` for `+` or
-//! `dot` for `.matmul(..)`. The position of a method is certain, so there the user's name is marked instead.
+//! The token need not be what the user wrote: a late stage knows only the name of the op, such as `add` for
+//! `+` or `dot` for `.matmul(..)`. The position of a method is certain, so there the user's name is marked
+//! instead.
 
 use std::ops::Range;
 
-/// The characters of `token` if it stands at or after `column` (from 1), else the method or the one character at the
-/// column; nothing when the line has no such column.
+/// The characters of `token` if it stands at or after `column` (from 1), else the method or the one character
+/// at the column; nothing when the line has no such column.
 pub(super) fn span(line: &str, column: u32, token: &str) -> Option<Range<usize>> {
     let line: Vec<char> = line.chars().collect();
     let start = (column as usize).checked_sub(1).filter(|&start| start < line.len())?;
@@ -110,8 +111,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The characters from `start` to the end of the expression, with the number of brackets that are open there; what is
-/// inside of literals and comments is left out.
+/// The characters from `start` to the end of the expression, with the number of brackets that are open there;
+/// what is inside of literals and comments is left out.
 fn code(line: &[char], start: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut next = start;
     let mut depth = 0_usize;

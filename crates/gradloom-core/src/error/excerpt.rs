@@ -1,7 +1,7 @@
 //! A source line as it is shown on a terminal.
 //!
-//! In: the line and the characters to mark. Out: the line with tabs as spaces, without characters that would move the
-//! cursor, cut to a bounded width; and the terminal columns of the mark, which lie inside of it.
+//! In: the line and the characters to mark. Out: the line with tabs as spaces, without characters that would
+//! move the cursor, cut to a bounded width; and the terminal columns of the mark, which lie inside of it.
 
 use std::ops::Range;
 
@@ -40,7 +40,8 @@ pub(super) fn around(line: &str, mark: Range<usize>) -> Excerpt {
     Excerpt { text, indent: cut_left.len() + columns(window.start..mark.start), width: columns(mark).max(1) }
 }
 
-/// The characters to show: all if they fit, else the start of the mark with about as much on its left as on its right.
+/// The characters to show: all if they fit, else the start of the mark with about as much on its left as on
+/// its right.
 fn window(widths: &[usize], mark: &Range<usize>) -> Range<usize> {
     let fits = |range: &Range<usize>, limit: usize| widths[range.clone()].iter().sum::<usize>() <= limit;
     if fits(&(0..widths.len()), MAX_WIDTH) {
@@ -74,8 +75,9 @@ fn is_disruptive(c: char) -> bool {
 
 /// Terminal columns of a character as it is shown.
 ///
-/// The blocks that Unicode Standard Annex 11 gives the width "wide" or "fullwidth", and the common characters that
-/// combine with the one before them. An error here only moves a caret, so rare scripts are not worth a table.
+/// The blocks that Unicode Standard Annex 11 gives the width "wide" or "fullwidth", and the common characters
+/// that combine with the one before them. An error here only moves a caret, so rare scripts are not worth a
+/// table.
 fn width(c: char) -> usize {
     match c {
         '\t' => TAB.len(),

@@ -1,7 +1,8 @@
 //! The one error type of gradloom, and how it prints.
 //!
-//! In: a kind for programs, a message for people, and, where the fault is in the user's model, the [`Origin`] of the
-//! call that is wrong with the token to point at. Out: an [`Error`] that prints as rustc prints its own errors:
+//! In: a kind for programs, a message for people, and, where the fault is in the user's model, the [`Origin`]
+//! of the call that is wrong with the token to point at. Out: an [`Error`] that prints as rustc prints its
+//! own errors:
 //!
 //! ```text
 //! error: matmul needs equal inner extents, but they are 64 and 32
@@ -14,9 +15,9 @@
 //!    = help: transpose the weight, or change its first extent to 64
 //! ```
 //!
-//! Always holds: an error is one pointer wide, so that `Result` stays cheap; making one reads no file; the source line
-//! is looked up when the error is printed, and where it cannot be found (an installed program, a browser) the
-//! location stands alone.
+//! Always holds: an error is one pointer wide, so that `Result` stays cheap; making one reads no file; the
+//! source line is looked up when the error is printed, and where it cannot be found (an installed program, a
+//! browser) the location stands alone.
 
 mod caret;
 mod excerpt;
@@ -48,7 +49,8 @@ pub enum ErrorKind {
         /// The attempted step, counted from 0.
         step: u64,
     },
-    /// A check on the device failed, such as an index that is out of range; nothing of the step was committed.
+    /// A check on the device failed, such as an index that is out of range; nothing of the step was
+    /// committed.
     Trap,
     /// The parameters may be half updated and must be restored from a checkpoint.
     Lost,
@@ -64,8 +66,8 @@ pub enum ErrorKind {
 
 /// An error with its place in the user's source, notes and help.
 ///
-/// `Display` and `Debug` both give the text for people, because an error that leaves `main` or meets `unwrap` is
-/// printed with `Debug`; only `Display` opens with the word `error`. `{:#?}` gives the fields.
+/// `Display` and `Debug` both give the text for people, because an error that leaves `main` or meets `unwrap`
+/// is printed with `Debug`; only `Display` opens with the word `error`. `{:#?}` gives the fields.
 #[derive(Clone)]
 pub struct Error(Box<Report>);
 
@@ -98,9 +100,9 @@ impl Error {
         Self(Box::new(Report { kind, message: message.into(), place: None, footers: Vec::new() }))
     }
 
-    /// Says where the fault is. `token` is the name of the method, the function or the op, or the sign of the operator,
-    /// as it may stand in the source line at or after the column of `origin`. Where it does not, the caret marks the
-    /// method, or else the one character, at the column.
+    /// Says where the fault is. `token` is the name of the method, the function or the op, or the sign of the
+    /// operator, as it may stand in the source line at or after the column of `origin`. Where it does not,
+    /// the caret marks the method, or else the one character, at the column.
     pub fn at(mut self, origin: Origin, token: &str) -> Self {
         self.0.place = Some(Place { origin, token: token.to_string() });
         self

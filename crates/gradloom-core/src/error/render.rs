@@ -1,7 +1,7 @@
 //! The layout of a printed error.
 //!
-//! In: a report, and a way to get the text of a source line. Out: what rustc would print after the word `error: `,
-//! without a line break at the end.
+//! In: a report, and a way to get the text of a source line. Out: what rustc would print after the word
+//! `error: `, without a line break at the end.
 
 use super::{Footer, Place, Report, caret, excerpt};
 use crate::ir::Origin;

@@ -1,7 +1,7 @@
 //! Finding the text of a source line when an error is printed.
 //!
-//! In: an origin. Out: its line without the line break and without spaces at the end, or nothing: no file system, no
-//! such file, no such line. Never an error, since the excerpt is only a courtesy.
+//! In: an origin. Out: its line without the line break and without spaces at the end, or nothing: no file
+//! system, no such file, no such line. Never an error, since the excerpt is only a courtesy.
 
 use crate::ir::Origin;
 use std::fs::File;
@@ -13,8 +13,8 @@ pub(super) fn line(origin: &Origin) -> Option<String> {
     nth_line(BufReader::new(file), origin.line)
 }
 
-/// The compiler reports paths relative to the root of the workspace, while tests and programs often run in a folder
-/// below it; so the folders above the current one are tried as well, the nearest first.
+/// The compiler reports paths relative to the root of the workspace, while tests and programs often run in a
+/// folder below it; so the folders above the current one are tried as well, the nearest first.
 fn open(path: &Path) -> Option<File> {
     if path.is_absolute() {
         return open_file(path);

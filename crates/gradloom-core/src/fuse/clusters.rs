@@ -1,20 +1,23 @@
-//! Which ops become one kernel: a partition of the nodes into clusters that is refined by merging two at a time.
+//! Which ops become one kernel: a partition of the nodes into clusters that is refined by merging two at a
+//! time.
 //!
-//! Always holds: the clusters' order is one in which they can run, so there is no cycle between them; all nodes of a cluster are
-//! needed at the same time (all by the step itself, or all by updates only), and change from step to step, or none of them.
+//! Always holds: the clusters' order is one in which they can run, so there is no cycle between them; all
+//! nodes of a cluster are needed at the same time (all by the step itself, or all by updates only), and
+//! change from step to step, or none of them.
 
 use super::domain::Domain;
 use super::facts::{Class, Facts};
 use super::link::Link;
 use crate::ir::{CostClass, OpKind};
 
-/// Ops of a cluster at most, where a function that takes many instructions counts for several. Every stage behind fusion sees bodies of a bounded size: kernels that compile in time, on any device, and whose
-/// machine code fits a second-level cache. Chains that are longer have so much to compute for each element that storing one of them
-/// every so often costs next to nothing.
+/// Ops of a cluster at most, where a function that takes many instructions counts for several. Every stage
+/// behind fusion sees bodies of a bounded size: kernels that compile in time, on any device, and whose
+/// machine code fits a second-level cache. Chains that are longer have so much to compute for each element
+/// that storing one of them every so often costs next to nothing.
 pub const MOST_OPS: usize = 256;
 
-/// What an op counts towards [`MOST_OPS`]: drivers take seconds for a kernel of a hundred functions, of thirty with many branches, or of ten with
-/// loops.
+/// What an op counts towards [`MOST_OPS`]: drivers take seconds for a kernel of a hundred functions, of
+/// thirty with many branches, or of ten with loops.
 pub(super) fn size(kind: &OpKind) -> usize {
     let class = match kind {
         OpKind::Unary(op) => op.cost_class(),
@@ -65,7 +68,8 @@ pub(super) struct Clusters<'f, 'g> {
     /// Clusters in an order in which they can run; gaps where one was merged.
     order: Vec<Option<usize>>,
     position: Vec<usize>,
-    /// For each cluster, the last search that found it among those that need the first of two, and those that the second needs.
+    /// For each cluster, the last search that found it among those that need the first of two, and those that
+    /// the second needs.
     after: Vec<usize>,
     before: Vec<usize>,
     searches: usize,
@@ -137,7 +141,8 @@ impl<'f, 'g> Clusters<'f, 'g> {
         })
     }
 
-    /// Merges two clusters, if one kernel can compute both and nothing runs between them that one needs and that needs the other.
+    /// Merges two clusters, if one kernel can compute both and nothing runs between them that one needs and
+    /// that needs the other.
     pub(super) fn try_merge(&mut self, a: usize, b: usize) -> bool {
         if a == b {
             return false;
@@ -184,11 +189,12 @@ impl<'f, 'g> Clusters<'f, 'g> {
         dot_is_whole.then_some((domain, shape))
     }
 
-    /// The clusters between `first` and `second` that must move for the two to stand in one place: those that need `first`, or those that
-    /// `second` needs, whichever are fewer; `None` if something needs the one and is needed by the other.
+    /// The clusters between `first` and `second` that must move for the two to stand in one place: those that
+    /// need `first`, or those that `second` needs, whichever are fewer; `None` if something needs the one and
+    /// is needed by the other.
     ///
-    /// Both are searched for in turns, and each search would find a cycle, so the smaller one is all that it takes: a merge of ops that are far
-    /// apart costs no look at everything between them.
+    /// Both are searched for in turns, and each search would find a cycle, so the smaller one is all that it
+    /// takes: a merge of ops that are far apart costs no look at everything between them.
     fn between(&mut self, first: usize, second: usize) -> Option<Moved> {
         self.searches += 1;
         let (start, end) = (self.position[first], self.position[second]);
@@ -246,8 +252,8 @@ impl<'f, 'g> Clusters<'f, 'g> {
         (into.domain, into.shape) = (domain, shape);
     }
 
-    /// Finds a place for the merged cluster: where `second` stands, behind which come those that need `first`, or where `first` stands, before
-    /// which come those that `second` needs.
+    /// Finds a place for the merged cluster: where `second` stands, behind which come those that need
+    /// `first`, or where `first` stands, before which come those that `second` needs.
     fn reorder(&mut self, first: usize, second: usize, moved: &Moved) {
         let (start, end) = (self.position[first], self.position[second]);
         self.order[start] = None;

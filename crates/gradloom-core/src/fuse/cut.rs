@@ -19,7 +19,8 @@ struct Arc {
 /// A network from a source to a sink.
 #[derive(Debug)]
 pub(super) struct Network {
-    /// Arcs by point. Points 0 and 1 are source and sink; a vertex is two points, its entrance and, next, its exit.
+    /// Arcs by point. Points 0 and 1 are source and sink; a vertex is two points, its entrance and, next, its
+    /// exit.
     arcs: Vec<Vec<Arc>>,
 }
 
@@ -59,7 +60,8 @@ impl Network {
         self.arcs[to].push(Arc { to: from, capacity: 0, back: here });
     }
 
-    /// Vertices, as cheap as possible, one of which is on every way from the source to the sink; the ones nearest to the source.
+    /// Vertices, as cheap as possible, one of which is on every way from the source to the sink; the ones
+    /// nearest to the source.
     pub(super) fn minimum_cut(mut self) -> Vec<usize> {
         loop {
             let reached = self.search();

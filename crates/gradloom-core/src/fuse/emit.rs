@@ -1,6 +1,7 @@
 //! From clusters to kernels: expressions over operands that are in memory, and what they leave there.
 //!
-//! Always holds: a body computes what it stores from its loads alone; what another cluster did not store is computed again.
+//! Always holds: a body computes what it stores from its loads alone; what another cluster did not store is
+//! computed again.
 
 use super::KernelSpec;
 use super::clusters::{Cluster, Clusters, Shape};
@@ -197,7 +198,8 @@ impl<'a> Builder<'a, '_> {
         if present == level { node } else { self.push(NodeKind::Repeat(node), dtype, level) }
     }
 
-    /// The node that computes a value, behind those that it is computed from. On a list of its own and not by recursion: bodies may be deep.
+    /// The node that computes a value, behind those that it is computed from. On a list of its own and not by
+    /// recursion: bodies may be deep.
     fn value(&mut self, value: ValueId) -> NodeId {
         let mut pending: Vec<(ValueId, Vec<NodeId>)> = vec![(value, Vec::new())];
         while let Some((value, operands)) = pending.last_mut() {

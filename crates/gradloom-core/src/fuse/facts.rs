@@ -1,7 +1,8 @@
 //! What fusion must know about a graph: what each op is to it, who uses what through which views, and when.
 //!
-//! In: a graph without block ops. Out: [`Facts`]: the ops that compute (views and leaves are not among them), numbered in order; for each
-//! operand the value behind its views and its layout there; for each value its users.
+//! In: a graph without block ops. Out: [`Facts`]: the ops that compute (views and leaves are not among them),
+//! numbered in order; for each operand the value behind its views and its layout there; for each value its
+//! users.
 
 use super::link::Link;
 use crate::collections::IdMap;
@@ -74,7 +75,8 @@ pub(super) struct Use {
 /// A node that depends on constants alone, and can run when the program is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Once {
-    /// Arithmetic, comparisons and choices on constants: computing it where it is used is cheaper than reading it.
+    /// Arithmetic, comparisons and choices on constants: computing it where it is used is cheaper than
+    /// reading it.
     Light,
     /// Worth keeping.
     Heavy,
@@ -200,8 +202,8 @@ impl<'g> Facts<'g> {
         self.nodes.push(Node { op: id, class, elements, commit, once, depth });
     }
 
-    /// Whether the op's results are the same in every step. What can trap is not: a step must fail, not loading. Users' code is not trusted
-    /// to be a function of its operands.
+    /// Whether the op's results are the same in every step. What can trap is not: a step must fail, not
+    /// loading. Users' code is not trusted to be a function of its operands.
     fn is_constant(&self, op: &Op) -> bool {
         match op.kind {
             OpKind::Constant { .. } | OpKind::Iota { .. } => true,
@@ -335,8 +337,8 @@ impl<'g> Facts<'g> {
     }
 }
 
-/// For each result of attention that is only ever permuted in one way (heads back beside each other): that way. It can be written so
-/// at once.
+/// For each result of attention that is only ever permuted in one way (heads back beside each other): that
+/// way. It can be written so at once.
 fn wanted_orders(graph: &Graph) -> IdMap<ValueId, Option<Vec<usize>>> {
     let mut orders: IdMap<ValueId, Option<Vec<usize>>> = IdMap::new();
     for (_, op) in graph.entry_ops() {
@@ -370,7 +372,8 @@ fn unfused(kind: &OpKind) -> Class {
     }
 }
 
-/// Reductions over leading or trailing axes, those of extent 1 aside; a kernel of its own handles those in the middle.
+/// Reductions over leading or trailing axes, those of extent 1 aside; a kernel of its own handles those in
+/// the middle.
 fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
     /// Longer rows are not left to one thread, if there is but one.
     const LONG: usize = 16 * 1024;

@@ -1,16 +1,17 @@
 //! Independent kernels that run as one launch.
 //!
-//! The updates of all parameters are maps of the commit that do not need each other: one launch. So are the sums that the norm of all
-//! gradients is made of, which are then written next to each other, so that the next kernel adds them up. Sibling products (queries,
-//! keys and values) share an operand and are ready at the same time.
+//! The updates of all parameters are maps of the commit that do not need each other: one launch. So are the
+//! sums that the norm of all gradients is made of, which are then written next to each other, so that the
+//! next kernel adds them up. Sibling products (queries, keys and values) share an operand and are ready at
+//! the same time.
 
 use super::KernelSpec;
 use crate::collections::{IdMap, IdSet, sort, sort_by_key};
 use crate::ir::{OpKind, ValueId, inverse_permutation};
 use crate::kernel::{Access, Kernel, Layout, Part};
 
-/// `watched` are the values that something outside of the kernels reads, and `targets` the parameters and states whose next values they
-/// are, both behind their views.
+/// `watched` are the values that something outside of the kernels reads, and `targets` the parameters and
+/// states whose next values they are, both behind their views.
 pub(super) fn group(
     watched: &IdSet<ValueId>,
     targets: &IdMap<ValueId, ValueId>,
@@ -43,8 +44,8 @@ fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<K
     compute
 }
 
-/// Splits kernels so that none reads a parameter or state whose next value another of its crew writes: the group could not write it
-/// in place.
+/// Splits kernels so that none reads a parameter or state whose next value another of its crew writes: the
+/// group could not write it in place.
 fn crews(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
     struct Crew {
         reads: IdSet<ValueId>,
@@ -70,7 +71,8 @@ fn crews(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec
     crews.into_iter().map(|crew| crew.members).collect()
 }
 
-/// A `concat` goes where those that compute its operands can write it: the sums of one group of loops, or the gradients of attention.
+/// A `concat` goes where those that compute its operands can write it: the sums of one group of loops, or the
+/// gradients of attention.
 fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let mut at = 0;
     while at < kernels.len() {

@@ -2,12 +2,13 @@
 //!
 //! 1. Chains and trees of maps become one map.
 //! 2. A matrix product takes the map that alone uses it: its result never reaches memory.
-//! 3. Maps and reductions along a row become one row kernel: softmax, normalisations, losses, and their gradients. Sums over rows join
-//!    whoever computes what they add up.
-//! 4. Kernels that read the same values and do not need each other become one, so that the values are read once.
+//! 3. Maps and reductions along a row become one row kernel: softmax, normalisations, losses, and their
+//!    gradients. Sums over rows join whoever computes what they add up.
+//! 4. Kernels that read the same values and do not need each other become one, so that the values are read
+//!    once.
 //!
-//! What stands far apart (in the forward and in the backward pass) is merged only if the former is used by the latter alone: else
-//! everything between would have to wait.
+//! What stands far apart (in the forward and in the backward pass) is merged only if the former is used by
+//! the latter alone: else everything between would have to wait.
 
 use super::clusters::{Clusters, Shape};
 use super::facts::Class;

@@ -1,16 +1,20 @@
 //! From ops to few kernels, for no target in particular.
 //!
-//! In: a graph after the passes. Out: [`Fused`]: a [`KernelSpec`] for each kernel, in an order in which they can run, over values in
-//! memory. Always holds: each kernel reads leaves and what earlier kernels wrote; views are no kernels but the layouts of operands.
+//! In: a graph after the passes. Out: [`Fused`]: a [`KernelSpec`] for each kernel, in an order in which they
+//! can run, over values in memory. Always holds: each kernel reads leaves and what earlier kernels wrote;
+//! views are no kernels but the layouts of operands.
 //!
 //! The way there:
 //!
-//! 1. `facts`: what each op is to fusion (a map, a reduction along rows or over rows, a product, opaque), and how operands line up
-//!    with the values behind their views.
-//! 2. `merge`: ops are put into clusters by general rules; nothing knows a layer normalisation or a softmax by name.
-//! 3. `stored`: which values reach memory. What is cheap to compute again from what is stored anyway is computed again.
+//! 1. `facts`: what each op is to fusion (a map, a reduction along rows or over rows, a product, opaque), and
+//!    how operands line up with the values behind their views.
+//! 2. `merge`: ops are put into clusters by general rules; nothing knows a layer normalisation or a softmax
+//!    by name.
+//! 3. `stored`: which values reach memory. What is cheap to compute again from what is stored anyway is
+//!    computed again.
 //! 4. `emit`: a cluster becomes a [`Body`](crate::kernel::Body), alone or as the epilogue of a product.
-//! 5. `group`: independent kernels (the updates of all parameters, the squares of all gradients) become one launch.
+//! 5. `group`: independent kernels (the updates of all parameters, the squares of all gradients) become one
+//!    launch.
 
 mod clusters;
 mod cut;

@@ -1,13 +1,13 @@
 //! Which values reach memory, and which are computed again by every kernel that uses them.
 //!
-//! In: clusters. Out: for each value, whether it is stored. Always holds: what is not stored can be computed from what is, in the
-//! kernel that needs it, by elementwise ops alone.
+//! In: clusters. Out: for each value, whether it is stored. Always holds: what is not stored can be computed
+//! from what is, in the kernel that needs it, by elementwise ops alone.
 //!
-//! What another cluster uses is either stored, or computed there from what it was computed from. The choice is a minimum cut between
-//! what cannot be computed again (leaves, results of products and reductions) and the values that the other cluster wants, where
-//! cutting at a value costs the bytes that are written and read if it is stored, and more if it has to stay until the backward pass.
-//! (The same idea for forward and backward passes:
-//! Horace He, "Min-cut optimal recomputation", AOTAutograd, 2022.)
+//! What another cluster uses is either stored, or computed there from what it was computed from. The choice
+//! is a minimum cut between what cannot be computed again (leaves, results of products and reductions) and
+//! the values that the other cluster wants, where cutting at a value costs the bytes that are written and
+//! read if it is stored, and more if it has to stay until the backward pass. (The same idea for forward and
+//! backward passes: Horace He, "Min-cut optimal recomputation", AOTAutograd, 2022.)
 
 use super::clusters::{self, Clusters, Shape};
 use super::cut::Network;
@@ -22,8 +22,9 @@ const KEPT: u64 = 5;
 
 /// Ops that are computed again for one value at most, beyond those that others have asked for already.
 const AGAIN: usize = 64;
-/// Ops that are computed again for each value of a kernel, on average: about what memory takes to write and read it, in the time of simple
-/// functions. The backward pass of a long chain wants so many of its values that it starts from one that is stored.
+/// Ops that are computed again for each value of a kernel, on average: about what memory takes to write and
+/// read it, in the time of simple functions. The backward pass of a long chain wants so many of its values
+/// that it starts from one that is stored.
 const AGAIN_FOR_EACH: usize = 8;
 
 /// For each value, whether a kernel writes it. Leaves are not written.
@@ -175,7 +176,8 @@ impl Search<'_, '_> {
         true
     }
 
-    /// What computing a value once more counts, or reading it. Short functions take a GPU or a vector unit no time beside memory.
+    /// What computing a value once more counts, or reading it. Short functions take a GPU or a vector unit no
+    /// time beside memory.
     fn size(&self, value: ValueId) -> usize {
         self.facts.node_of(value).map_or(1, |node| clusters::size(&self.facts.op(node).kind).div_ceil(4))
     }
@@ -232,7 +234,8 @@ impl Search<'_, '_> {
         Some(operands)
     }
 
-    /// What cutting here costs: the bytes that are moved, and some more where they stay in memory from one pass to the other.
+    /// What cutting here costs: the bytes that are moved, and some more where they stay in memory from one
+    /// pass to the other.
     fn cost(&self, value: ValueId) -> u64 {
         let bytes = self.facts.graph.ty(value).bytes() as u64;
         let Some(node) = self.facts.node_of(value) else { return self.facts.leaf_bytes(value) };

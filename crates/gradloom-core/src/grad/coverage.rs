@@ -1,13 +1,14 @@
 //! Does every trainable parameter get a gradient?
 //!
-//! A parameter without one is nearly always a mistake in the model (a layer that was built and never called, a stray
-//! `detach`), and training it would silently do nothing; so it is an error unless the parameter is frozen.
+//! A parameter without one is nearly always a mistake in the model (a layer that was built and never called,
+//! a stray `detach`), and training it would silently do nothing; so it is an error unless the parameter is
+//! frozen.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, ValueId};
 
-/// Checks that each of the `(name, value)` parameters has a gradient, in the order in which [`super::append`] returned
-/// them.
+/// Checks that each of the `(name, value)` parameters has a gradient, in the order in which [`super::append`]
+/// returned them.
 ///
 /// # Errors
 /// [`ErrorKind::MissingGradient`], naming every parameter without a gradient, at the place of the first.

@@ -1,8 +1,8 @@
 //! Inlining of block ops: `repeat` becomes its trips, `checkpoint` its block.
 //!
-//! In: a graph. Out: the same graph, whose entry block runs no other block, and which of its ops came out of a
-//! `checkpoint`. Always holds: a value of the entry block keeps its id and meaning, so that the caller's handles stay
-//! valid; inlined ops keep their origins.
+//! In: a graph. Out: the same graph, whose entry block runs no other block, and which of its ops came out of
+//! a `checkpoint`. Always holds: a value of the entry block keeps its id and meaning, so that the caller's
+//! handles stay valid; inlined ops keep their origins.
 
 use crate::collections::{IdMap, IdSet};
 use crate::ir::{BlockId, Builder, Definition, Graph, OpId, OpKind, ValueId};
@@ -12,15 +12,16 @@ use std::ops::Range;
 /// Positions in the entry block of the ops of one `checkpoint`. Two segments are nested or apart.
 pub(super) type Segment = Range<usize>;
 
-/// Inlines the `repeat` and `checkpoint` ops of the entry block, and those inside them. A graph whose blocks the verifier refuses for what they
-/// would become stays as it is.
+/// Inlines the `repeat` and `checkpoint` ops of the entry block, and those inside them. A graph whose blocks
+/// the verifier refuses for what they would become stays as it is.
 pub fn expand_blocks(graph: &mut Graph) {
     if check_expansion(graph).is_ok() {
         expand_segments(graph);
     }
 }
 
-/// Inlines the blocks of a graph that passed [`check_expansion`]; returns where each `checkpoint` went, inner ones before those around them.
+/// Inlines the blocks of a graph that passed [`check_expansion`]; returns where each `checkpoint` went, inner
+/// ones before those around them.
 pub(super) fn expand_segments(graph: &mut Graph) -> Vec<Segment> {
     let mut segments = Vec::new();
     if !graph.entry_ops().any(|(_, op)| op.kind.block().is_some()) {

@@ -1,12 +1,14 @@
 //! Reverse mode on the IR: the backward pass as more ops of the same graph.
 //!
-//! In: a graph, a rank-0 `f32` loss in its entry block, and the values to differentiate with respect to. Out: the same
-//! graph with the backward ops appended, and the gradients. Always holds: every [`ValueId`] from before keeps its
-//! meaning; a gradient has the type of the value that it belongs to; a new op has the origin of the op that it
-//! differentiates; ops that are not between `wrt` and the loss get no cotangent. A rule for an op of a `checkpoint`
-//! reads values that were computed again (`recompute`); the rest is as without it, so gradients have the same bits.
+//! In: a graph, a rank-0 `f32` loss in its entry block, and the values to differentiate with respect to. Out:
+//! the same graph with the backward ops appended, and the gradients. Always holds: every [`ValueId`] from
+//! before keeps its meaning; a gradient has the type of the value that it belongs to; a new op has the origin
+//! of the op that it differentiates; ops that are not between `wrt` and the loss get no cotangent. A rule for
+//! an op of a `checkpoint` reads values that were computed again (`recompute`); the rest is as without it, so
+//! gradients have the same bits.
 //!
-//! `rules` has one rule a primitive; this file walks the graph and adds up the cotangents of a value's consumers.
+//! `rules` has one rule a primitive; this file walks the graph and adds up the cotangents of a value's
+//! consumers.
 
 mod coverage;
 mod expand;
@@ -24,16 +26,17 @@ use expand::Segment;
 use recompute::Recomputation;
 use rules::Site;
 
-/// Appends the backward ops to the entry block and returns the gradient of `loss` with respect to each value in `wrt`;
-/// `None` where no differentiable path leads from the value to the loss.
+/// Appends the backward ops to the entry block and returns the gradient of `loss` with respect to each value
+/// in `wrt`; `None` where no differentiable path leads from the value to the loss.
 ///
-/// `loss` is an `f32` scalar; `seed`, its cotangent, is one too, and 1 when absent (a loss scale otherwise). Block ops
-/// of the entry block are inlined first, as [`expand_blocks`] does. What a `checkpoint` computes is not kept for the
-/// backward ops but computed once more, after the cotangent of its result.
+/// `loss` is an `f32` scalar; `seed`, its cotangent, is one too, and 1 when absent (a loss scale otherwise).
+/// Block ops of the entry block are inlined first, as [`expand_blocks`] does. What a `checkpoint` computes is
+/// not kept for the backward ops but computed once more, after the cotangent of its result.
 ///
 /// # Errors
-/// [`ErrorKind::NotDifferentiable`] when the loss is not an `f32` scalar, or depends on `wrt` through an op that has no
-/// gradient; the graph may then have grown by ops that nothing uses. [`ErrorKind::Verify`] when its blocks make too many ops.
+/// [`ErrorKind::NotDifferentiable`] when the loss is not an `f32` scalar, or depends on `wrt` through an op
+/// that has no gradient; the graph may then have grown by ops that nothing uses. [`ErrorKind::Verify`] when
+/// its blocks make too many ops.
 pub fn append(
     graph: &mut Graph,
     loss: ValueId,
@@ -92,7 +95,8 @@ fn active_values(graph: &Graph, wrt: &[ValueId]) -> Vec<bool> {
     active
 }
 
-/// Applies the rule of one op of the forward pass, if a cotangent arrives at its results and some operand wants one.
+/// Applies the rule of one op of the forward pass, if a cotangent arrives at its results and some operand
+/// wants one.
 fn propagate(
     graph: &mut Graph,
     position: usize,

@@ -1,10 +1,11 @@
 //! What a `checkpoint` computed, once more, where the backward pass needs it.
 //!
-//! In: the ops of the forward pass and the segments among them that `checkpoint` marked. Out: for each op that is
-//! differentiated, the op as its rule shall see it: with operands and results that were computed again. Always holds: a
-//! copy reads what is outside of its segment through a [`OpKind::Barrier`] that waits for the cotangent with which the
-//! segment is entered, so that it is not merged with the original, nor can run before; random bits keep their site,
-//! hence their numbers; the copies of a nested segment are copied again.
+//! In: the ops of the forward pass and the segments among them that `checkpoint` marked. Out: for each op
+//! that is differentiated, the op as its rule shall see it: with operands and results that were computed
+//! again. Always holds: a copy reads what is outside of its segment through a [`OpKind::Barrier`] that waits
+//! for the cotangent with which the segment is entered, so that it is not merged with the original, nor can
+//! run before; random bits keep their site, hence their numbers; the copies of a nested segment are copied
+//! again.
 
 use super::expand::Segment;
 use crate::collections::{IdMap, IdSet};

@@ -97,7 +97,8 @@ elementwise! {
         Erf, "erf", [F32], Function;
         /// Bools (logical) and integers (bitwise).
         Not, "not", [I32 U32 Bool], Simple;
-        /// The operand itself, of any dtype; no gradient flows through it. Passes after differentiation remove it.
+        /// The operand itself, of any dtype; no gradient flows through it. Passes after differentiation
+        /// remove it.
         Detach, "detach", [F32 I32 U32 Bool], Simple;
     }
 }

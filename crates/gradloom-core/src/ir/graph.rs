@@ -61,7 +61,8 @@ pub struct Output {
 
 /// The next value of a parameter or state.
 ///
-/// Every read of the target sees the value from the start of the step; all updates take effect together at its end.
+/// Every read of the target sees the value from the start of the step; all updates take effect together at
+/// its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
     /// A parameter or state leaf; at most one whole update, or any number of updates of regions, for each.
@@ -70,7 +71,8 @@ pub struct Update {
     pub region: Option<Vec<ValueId>>,
     /// The new elements: the target's type, or its dtype and rank with extents that fit for a region.
     pub value: ValueId,
-    /// Whether the plan must write into the target's own bytes, and nothing may copy the target; if that cannot be, planning fails.
+    /// Whether the plan must write into the target's own bytes, and nothing may copy the target; if that
+    /// cannot be, planning fails.
     pub must_alias: bool,
 }
 
@@ -172,7 +174,8 @@ impl Graph {
     /// pad that stands between no elements as 0.
     ///
     /// # Errors
-    /// When the operands do not fit the op, or a result would have more bytes than can be counted; the graph is then unchanged.
+    /// When the operands do not fit the op, or a result would have more bytes than can be counted; the graph
+    /// is then unchanged.
     pub fn add(
         &mut self,
         kind: OpKind,
@@ -257,7 +260,8 @@ impl Graph {
         }
     }
 
-    /// Whether running the op can fail on the values of its operands: an index out of range, an integer division by zero, a user's code.
+    /// Whether running the op can fail on the values of its operands: an index out of range, an integer
+    /// division by zero, a user's code.
     pub fn can_trap(&self, op: &Op) -> bool {
         use super::BinaryOp;
         match &op.kind {

@@ -1,4 +1,5 @@
-//! The shape rule of every primitive: operand types in, result types out, or an error that says what would fit.
+//! The shape rule of every primitive: operand types in, result types out, or an error that says what would
+//! fit.
 
 use super::{
     AttentionSpec, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, Shape, Type, TypeError, ValueId,

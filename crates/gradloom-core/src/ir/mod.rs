@@ -1,7 +1,7 @@
 //! The intermediate representation: a typed SSA graph of tensor primitives.
 //!
-//! In: ops from tracing, gradients, optimizers, passes, or the text form. Out: a [`Graph`] that any stage can read.
-//! Always holds: see [`Graph`]; [`crate::verify`] checks it between stages.
+//! In: ops from tracing, gradients, optimizers, passes, or the text form. Out: a [`Graph`] that any stage can
+//! read. Always holds: see [`Graph`]; [`crate::verify`] checks it between stages.
 
 mod build;
 mod custom;

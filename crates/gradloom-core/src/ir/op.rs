@@ -124,7 +124,8 @@ pub enum ArgReduceOp {
     ArgMin,
 }
 
-/// Which axes a [`OpKind::Dot`] runs over. The result's axes: batch, then free axes of the left, then of the right operand.
+/// Which axes a [`OpKind::Dot`] runs over. The result's axes: batch, then free axes of the left, then of the
+/// right operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct DotAxes {
     /// Batch axes of the left operand, paired with `rhs_batch`.
@@ -157,15 +158,18 @@ impl DotAxes {
 
 /// Scaled dot-product attention: softmax(scale · q kᵀ) v over the keys that a query may see.
 ///
-/// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]`, v `[batch, kv_heads, keys, value_depth]`
-/// with `heads` a multiple of `kv_heads` (query head h reads key head `h / (heads / kv_heads)`), then, in this order and
-/// where the flag says so, `query_offset` (i32 scalar), `key_length` (i32 scalar), `block_table` (i32 `[batch, blocks]`).
+/// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]`, v
+/// `[batch, kv_heads, keys, value_depth]` with `heads` a multiple of `kv_heads` (query head h reads key head
+/// `h / (heads / kv_heads)`), then, in this order and where the flag says so, `query_offset` (i32 scalar),
+/// `key_length` (i32 scalar), `block_table` (i32 `[batch, blocks]`).
 ///
-/// Query i stands at position `query_offset + i` (0 without it). Key j is seen if `j < key_length` (all keys without it) and,
-/// when causal, `j <= query_offset + i`. A query that sees no key gives 0 (and a log-sum-exp of `-inf`).
+/// Query i stands at position `query_offset + i` (0 without it). Key j is seen if `j < key_length` (all keys
+/// without it) and, when causal, `j <= query_offset + i`. A query that sees no key gives 0 (and a log-sum-exp
+/// of `-inf`).
 ///
-/// With a block table, k and v are pools `[pool_blocks, kv_heads, block_size, depth]` shared by the batch: key j of sequence b
-/// is row `j % block_size` of pool block `block_table[b, j / block_size]`; the number of keys is `blocks * block_size`.
+/// With a block table, k and v are pools `[pool_blocks, kv_heads, block_size, depth]` shared by the batch:
+/// key j of sequence b is row `j % block_size` of pool block `block_table[b, j / block_size]`; the number of
+/// keys is `blocks * block_size`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
     /// Whether a query sees only keys at or before its own position.
@@ -223,8 +227,8 @@ pub enum OpKind {
     /// Index along `axis`, as `dtype` (not bool).
     Iota { ty: Type, axis: usize },
 
-    /// (seed_lo, seed_hi, step: u32 scalars) -> u32 of `shape`. Philox4x32-10 (Salmon et al., SC'11) with key (seed_lo, seed_hi)
-    /// and counter (i / 4 low, i / 4 high, step, site); element i takes word i % 4.
+    /// (seed_lo, seed_hi, step: u32 scalars) -> u32 of `shape`. Philox4x32-10 (Salmon et al., SC'11) with key
+    /// (seed_lo, seed_hi) and counter (i / 4 low, i / 4 high, step, site); element i takes word i % 4.
     RandomBits { shape: Shape, site: u32 },
 
     // Elementwise.
@@ -236,7 +240,8 @@ pub enum OpKind {
     Compare(CompareOp),
     /// (condition: bool, a, b; all of one shape) -> a where true, b elsewhere.
     Select,
-    /// (x) -> the same elements as `dtype`. Float to integer rounds towards zero and saturates (NaN gives 0); integer to integer wraps; to bool: `x != 0`.
+    /// (x) -> the same elements as `dtype`. Float to integer rounds towards zero and saturates (NaN gives 0);
+    /// integer to integer wraps; to bool: `x != 0`.
     Cast { dtype: DType },
 
     // Reductions; the axes vanish from the shape.
@@ -260,34 +265,41 @@ pub enum OpKind {
     Pad { low: Vec<usize>, high: Vec<usize>, interior: Vec<usize>, value: Number },
     /// (x0, x1, ..) -> joined along `axis`.
     Concat { axis: usize },
-    /// (x, one i32 scalar start for each axis) -> a window of extents `sizes`. Out of range is an index trap: the step fails.
+    /// (x, one i32 scalar start for each axis) -> a window of extents `sizes`. Out of range is an index trap:
+    /// the step fails.
     DynamicSlice { sizes: Vec<usize> },
-    /// (x, update, one i32 scalar start for each axis) -> x with the window replaced. Out of range is an index trap.
+    /// (x, update, one i32 scalar start for each axis) -> x with the window replaced. Out of range is an
+    /// index trap.
     DynamicUpdateSlice,
 
     /// (lhs, rhs: f32) -> generalised matrix product, accumulated in float32.
     Dot(DotAxes),
-    /// (x `[B.., N, R..]`, index i32 `[B.., I..]`) -> `[B.., I.., R..]`, with `batch` axes B. An index outside 0..N is an index trap.
+    /// (x `[B.., N, R..]`, index i32 `[B.., I..]`) -> `[B.., I.., R..]`, with `batch` axes B. An index
+    /// outside 0..N is an index trap.
     Gather { batch: usize },
-    /// (x `[B.., N, R..]`, index i32 `[B.., I..]`, updates `[B.., I.., R..]`) -> x with every update added to its row, in
-    /// the order of the updates. An index outside 0..N is an index trap.
+    /// (x `[B.., N, R..]`, index i32 `[B.., I..]`, updates `[B.., I.., R..]`) -> x with every update added to
+    /// its row, in the order of the updates. An index outside 0..N is an index trap.
     ScatterAdd { batch: usize },
-    /// See [`AttentionSpec`] -> (output `[batch, heads, queries, value_depth]`, log-sum-exp of the scaled scores `[batch, heads, queries]`).
+    /// See [`AttentionSpec`] -> (output `[batch, heads, queries, value_depth]`, log-sum-exp of the scaled
+    /// scores `[batch, heads, queries]`).
     Attention(AttentionSpec),
     /// (the operands of Attention, its two results, cotangent of its output) -> (dq, dk, dv). No block table.
     /// Dao, FlashAttention-2 (2023), section 3.1.2.
     AttentionGrad(AttentionSpec),
 
     // Structure.
-    /// (carried.., stacked..) -> (carried.., stacked results..). Runs `block` `trip` times. The block's parameters are the
-    /// `carried` values, then one slice `[..]` of each stacked operand `[trip, ..]`; its results are the next carried values,
-    /// then one slice of each stacked result. Blocks are closed: they use no value from outside.
+    /// (carried.., stacked..) -> (carried.., stacked results..). Runs `block` `trip` times. The block's
+    /// parameters are the `carried` values, then one slice `[..]` of each stacked operand `[trip, ..]`; its
+    /// results are the next carried values, then one slice of each stacked result. Blocks are closed: they
+    /// use no value from outside.
     Repeat { block: BlockId, trip: usize, carried: usize },
-    /// (operands) -> results of `block`, whose temporaries the backward pass computes again instead of keeping.
+    /// (operands) -> results of `block`, whose temporaries the backward pass computes again instead of
+    /// keeping.
     Checkpoint { block: BlockId },
-    /// (x, after) -> x, available only once `after` is. What is computed from it is not the same expression as what is computed
-    /// from x, so a value that is computed again for the backward pass is neither merged with the first one nor computed early.
-    /// The elements of `after`, of any type, do not count, and no kernel reads them.
+    /// (x, after) -> x, available only once `after` is. What is computed from it is not the same expression
+    /// as what is computed from x, so a value that is computed again for the backward pass is neither merged
+    /// with the first one nor computed early. The elements of `after`, of any type, do not count, and no
+    /// kernel reads them.
     Barrier,
 
     /// A user's op: see [`super::CustomOp`]; the number indexes [`super::Graph::customs`].

@@ -1,7 +1,7 @@
 //! Where in the user's source an op was asked for.
 //!
-//! Origins are interned positions, not `&'static Location`, because they must print, parse back, and also come from
-//! JavaScript.
+//! Origins are interned positions, not `&'static Location`, because they must print, parse back, and also
+//! come from JavaScript.
 
 use super::{Arena, OriginId};
 use crate::collections::SortedMap;

@@ -1,9 +1,10 @@
 //! Reading the text form back: see `print.rs` for what it looks like.
 //!
-//! In: text, from a person, a test file, or another process, so possibly broken in any way. Out: a graph, or the first
-//! error with its line, its column and what was expected there. Always holds: no text makes the parser panic, and
-//! every op of the graph that it returns has passed its shape rule; the remaining invariants (names, updates, leaves
-//! inside blocks) are the verifier's. White space separates tokens and means nothing else; `//` starts a comment.
+//! In: text, from a person, a test file, or another process, so possibly broken in any way. Out: a graph, or
+//! the first error with its line, its column and what was expected there. Always holds: no text makes the
+//! parser panic, and every op of the graph that it returns has passed its shape rule; the remaining
+//! invariants (names, updates, leaves inside blocks) are the verifier's. White space separates tokens and
+//! means nothing else; `//` starts a comment.
 
 mod attributes;
 mod error;

@@ -1,8 +1,9 @@
 //! The text form of a graph: what people read, what tests are written in, what goes to the browser's worker.
 //!
-//! In: any graph, also a broken one (what does not exist is marked with `?`). Out: one op a line, with values, blocks
-//! and origins numbered densely in the order in which they appear. Always holds: the text of a graph that passes
-//! [`crate::verify::verify`] parses back to the same graph, bit for bit, with the numbers of the text as its ids.
+//! In: any graph, also a broken one (what does not exist is marked with `?`). Out: one op a line, with
+//! values, blocks and origins numbered densely in the order in which they appear. Always holds: the text of a
+//! graph that passes [`crate::verify::verify`] parses back to the same graph, bit for bit, with the numbers
+//! of the text as its ids.
 //!
 //! ```text
 //! graph {
@@ -24,7 +25,8 @@
 //! }
 //! ```
 //!
-//! A block stands before the first op that runs it. `{:#}` leaves out the elements of large constants, for reading only.
+//! A block stands before the first op that runs it. `{:#}` leaves out the elements of large constants, for
+//! reading only.
 
 mod kind;
 mod literal;
@@ -42,8 +44,8 @@ impl fmt::Display for Graph {
 }
 
 impl Graph {
-    /// One op in the text form of the whole graph, with the numbers that it has there, without its origin; large
-    /// constants are left out.
+    /// One op in the text form of the whole graph, with the numbers that it has there, without its origin;
+    /// large constants are left out.
     pub fn op_text(&self, op: OpId) -> String {
         let printer = Printer::new(self, true);
         let mut text = String::new();

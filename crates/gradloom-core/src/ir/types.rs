@@ -186,7 +186,8 @@ impl fmt::Display for Type {
     }
 }
 
-/// The permutation that undoes another: axis `i` of a tensor is axis `inverse[i]` after its axes were put in the order of `perm`.
+/// The permutation that undoes another: axis `i` of a tensor is axis `inverse[i]` after its axes were put in
+/// the order of `perm`.
 pub fn inverse_permutation(perm: &[usize]) -> Vec<usize> {
     let mut inverse = vec![0; perm.len()];
     for (position, &axis) in perm.iter().enumerate() {

@@ -1,8 +1,9 @@
 //! What a fused kernel computes: an expression over `rows x columns` positions, for no target in particular.
 //!
-//! Positions are numbered row by row. A node has one element for each position, for each row, or one in all ([`Level`]); a node of a
-//! higher level may use nodes of lower ones, whose elements are then repeated. Views are not nodes: they are the [`Layout`](super::Layout)s of
-//! the operands. Whoever runs a body splits it by rows, or, without reductions, by any rectangle of positions.
+//! Positions are numbered row by row. A node has one element for each position, for each row, or one in all
+//! ([`Level`]); a node of a higher level may use nodes of lower ones, whose elements are then repeated. Views
+//! are not nodes: they are the [`Layout`](super::Layout)s of the operands. Whoever runs a body splits it by
+//! rows, or, without reductions, by any rectangle of positions.
 //!
 //! Always holds (checked by [`Body::check`]): operands of a node precede it, and levels and dtypes agree.
 
@@ -52,11 +53,13 @@ impl fmt::Display for NodeId {
 pub enum NodeKind {
     /// A number; uniform.
     Constant(Number),
-    /// The launch's operand of this index. Its layout has as many elements as the node, in the order of the positions.
+    /// The launch's operand of this index. Its layout has as many elements as the node, in the order of the
+    /// positions.
     Load(usize),
     /// Number of the column, from 0; i32, level `Element`.
     Column,
-    /// Elements of the matrix product that the body follows; f32, one for each position. Only in the epilogue of a product.
+    /// Elements of the matrix product that the body follows; f32, one for each position. Only in the epilogue
+    /// of a product.
     Accumulator,
     /// A function of one node; not `Detach`.
     Unary(UnaryOp, NodeId),
@@ -77,7 +80,8 @@ pub enum NodeKind {
     },
     /// The node's elements, repeated up to this node's level.
     Repeat(NodeId),
-    /// All elements of each row of a node of level `Element` together; level `Row`. f32 is accumulated in f32.
+    /// All elements of each row of a node of level `Element` together; level `Row`. f32 is accumulated in
+    /// f32.
     Reduce(ReduceOp, NodeId),
 }
 
@@ -128,8 +132,8 @@ pub enum Store {
         node: NodeId,
         /// Index of the launch's result, of `parts x columns` elements.
         write: usize,
-        /// How many results each column has: 1, or as many as a target cut the rows into, however it likes; a kernel that follows takes
-        /// them together.
+        /// How many results each column has: 1, or as many as a target cut the rows into, however it likes; a
+        /// kernel that follows takes them together.
         parts: usize,
     },
 }

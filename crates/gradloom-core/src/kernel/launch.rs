@@ -23,9 +23,9 @@ pub enum Kernel {
     Op(OpKind),
     /// A fused expression over the reads.
     Loop(Body),
-    /// A matrix product of the first two reads and what follows from it, position by position: row i, column j of the epilogue are
-    /// row i and column j of the product, all products of a batch below each other. The epilogue has no row reductions; its loads
-    /// name the launch's reads, from index 2.
+    /// A matrix product of the first two reads and what follows from it, position by position: row i, column
+    /// j of the epilogue are row i and column j of the product, all products of a batch below each other. The
+    /// epilogue has no row reductions; its loads name the launch's reads, from index 2.
     Dot {
         /// Which axes.
         axes: DotAxes,
@@ -36,12 +36,14 @@ pub enum Kernel {
     Group(Vec<Part>),
     /// Copies the read to the write, element by element in the order of the layouts' axes (of equal shapes).
     Copy,
-    /// Reads (value, one i32 scalar start for each axis); replaces that window of the write. Out of range is an index trap.
+    /// Reads (value, one i32 scalar start for each axis); replaces that window of the write. Out of range is
+    /// an index trap.
     WriteRegion,
 }
 
 impl Kernel {
-    /// Whether the kernel can write windows with gaps: into a value that several results share, or in another order of axes.
+    /// Whether the kernel can write windows with gaps: into a value that several results share, or in another
+    /// order of axes.
     pub fn writes_strided(&self) -> bool {
         matches!(
             self,
@@ -98,11 +100,11 @@ pub struct Launch {
     pub kernel: Kernel,
     /// Operands.
     pub reads: Vec<Access>,
-    /// Results: every element is written. Contiguous, unless [`Kernel::writes_strided`]. Several may be windows of one buffer, which they
-    /// fill together.
+    /// Results: every element is written. Contiguous, unless [`Kernel::writes_strided`]. Several may be
+    /// windows of one buffer, which they fill together.
     pub writes: Vec<Access>,
-    /// Pairs (write, read) that may be the same bytes if their layouts are equal: the kernel reads each element before it
-    /// writes that element.
+    /// Pairs (write, read) that may be the same bytes if their layouts are equal: the kernel reads each
+    /// element before it writes that element.
     pub may_alias: Vec<(usize, usize)>,
     /// Scratch bytes that the kernel needs while it runs.
     pub workspace: usize,
@@ -119,7 +121,8 @@ pub struct Aliases {
 }
 
 impl Aliases {
-    /// Of these pairs (write, read); or of the pairs the other way around, for the writes that may take the place of a read.
+    /// Of these pairs (write, read); or of the pairs the other way around, for the writes that may take the
+    /// place of a read.
     pub fn new(pairs: &[(usize, usize)]) -> Self {
         let mut ends = vec![0; pairs.iter().map(|&(write, _)| write + 1).max().unwrap_or(0)];
         for &(write, _) in pairs {
@@ -173,7 +176,8 @@ impl<'l> Overwrites<'l> {
         self.aliases.reads_of(write)
     }
 
-    /// Whether a write may take the bytes of a buffer that the launch reads: every read of that buffer must allow it.
+    /// Whether a write may take the bytes of a buffer that the launch reads: every read of that buffer must
+    /// allow it.
     pub fn allow(&self, write: usize, buffer: ValueId) -> bool {
         let layout = &self.launch.writes[write].layout;
         self.reads

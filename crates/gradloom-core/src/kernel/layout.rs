@@ -1,12 +1,14 @@
 //! Strided layouts, and the algebra that turns view ops into them.
 //!
-//! Always holds for what the functions here return: two layouts of one shape that name the same elements are equal, because the
-//! strides of axes of extent 1, which no element depends on, are set to what row-major order would have there.
+//! Always holds for what the functions here return: two layouts of one shape that name the same elements are
+//! equal, because the strides of axes of extent 1, which no element depends on, are set to what row-major
+//! order would have there.
 
 use crate::collections::sort_by;
 use crate::ir::Shape;
 
-/// Which elements of a buffer a tensor has, in which order: element `(i0, i1, ..)` is at `offset + i0·strides[0] + ..`.
+/// Which elements of a buffer a tensor has, in which order: element `(i0, i1, ..)` is at
+/// `offset + i0·strides[0] + ..`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// First element, in elements from the start of the buffer.
@@ -101,7 +103,8 @@ impl Layout {
         Some(Self::new(self.offset, shape.clone(), strides))
     }
 
-    /// The fewest (extent, stride) pairs, outermost first, that visit the same elements in the same order. Axes of extent 1 vanish.
+    /// The fewest (extent, stride) pairs, outermost first, that visit the same elements in the same order.
+    /// Axes of extent 1 vanish.
     pub fn collapsed(&self) -> Vec<(usize, usize)> {
         let mut groups: Vec<(usize, usize)> = Vec::new();
         for (&extent, &stride) in self.shape.iter().zip(&self.strides) {
@@ -119,7 +122,8 @@ impl Layout {
         groups
     }
 
-    /// The axes that matter, from the widest stride to the narrowest; neighbours that follow each other without a gap are one.
+    /// The axes that matter, from the widest stride to the narrowest; neighbours that follow each other
+    /// without a gap are one.
     fn by_stride(&self) -> Vec<(usize, usize)> {
         let mut axes: Vec<(usize, usize)> =
             self.shape.iter().zip(&self.strides).filter(|&(&n, _)| n != 1).map(|(&n, &s)| (s, n)).collect();
@@ -136,7 +140,8 @@ impl Layout {
         merged
     }
 
-    /// Whether no element of the buffer has two places in the layout. Declines layouts whose axes interleave, though some have none.
+    /// Whether no element of the buffer has two places in the layout. Declines layouts whose axes interleave,
+    /// though some have none.
     pub fn is_injective(&self) -> bool {
         let axes = self.by_stride();
         let spans = axes.iter().rev().scan(0, |inner, &(stride, extent)| {
@@ -147,7 +152,8 @@ impl Layout {
         self.shape.elements() == 0 || spans.into_iter().all(|fits| fits)
     }
 
-    /// Whether two layouts surely have no element in common: they lie behind each other, or beside each other in rows of one pitch.
+    /// Whether two layouts surely have no element in common: they lie behind each other, or beside each other
+    /// in rows of one pitch.
     pub fn is_disjoint(&self, other: &Layout) -> bool {
         if self.end() <= other.offset || other.end() <= self.offset {
             return true;

@@ -11,7 +11,8 @@ pub struct Lowered {
     pub launches: Vec<Launch>,
     /// Where the elements of each value of the entry block are.
     pub access: IdMap<ValueId, Access>,
-    /// The type of the bytes behind each value that owns some. Constants may own fewer elements than they have.
+    /// The type of the bytes behind each value that owns some. Constants may own fewer elements than they
+    /// have.
     pub buffers: IdMap<ValueId, Type>,
     next: usize,
 }

@@ -1,7 +1,8 @@
 //! What a target runs: launches over strided windows of buffers.
 //!
-//! In: kernels for no target in particular ([`crate::fuse`]), lowered for one target (`gradloom-codegen`). Out: [`Launch`]es, which the
-//! plan schedules and places without knowing the target. A [`Body`] says what a fused kernel computes; views have become [`Layout`]s.
+//! In: kernels for no target in particular ([`crate::fuse`]), lowered for one target (`gradloom-codegen`).
+//! Out: [`Launch`]es, which the plan schedules and places without knowing the target. A [`Body`] says what a
+//! fused kernel computes; views have become [`Layout`]s.
 
 mod body;
 mod launch;

@@ -16,8 +16,8 @@ impl Kernel {
         }
     }
 
-    /// The expression of a fused kernel, a line for each node and store; nothing for kernels that are one op. Parts of a group that compute
-    /// the same over other extents are shown once.
+    /// The expression of a fused kernel, a line for each node and store; nothing for kernels that are one op.
+    /// Parts of a group that compute the same over other extents are shown once.
     pub fn listing(&self) -> String {
         match self {
             Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body.to_string(),

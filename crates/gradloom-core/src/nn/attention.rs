@@ -37,8 +37,8 @@ impl CausalSelfAttention {
         self.mix(x, |q, k, v| q.attention(k, v, AttentionOptions::causal()))
     }
 
-    /// The layer for a text that comes in pieces: `x` `[batch, time, width]` follows the `length` (i32 scalar) positions whose keys
-    /// and values are in the cache, sees them, and joins them.
+    /// The layer for a text that comes in pieces: `x` `[batch, time, width]` follows the `length` (i32
+    /// scalar) positions whose keys and values are in the cache, sees them, and joins them.
     #[track_caller]
     pub fn extend(&self, x: Tensor, cache: &KeyValueCache, length: Tensor) -> Tensor {
         self.mix(x, |q, k, v| cache.extend(q, k, v, length))

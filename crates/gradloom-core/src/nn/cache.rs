@@ -29,15 +29,16 @@ impl KeyValueCache {
         }
     }
 
-    /// Causal attention of queries at the positions from `length` (i32 scalar) on: over the `length` positions in the cache, and over
-    /// `keys` and `values`, those of the queries' own positions, which are written into the cache at the end of the step. All are
-    /// `[batch, heads, time, depth]`.
+    /// Causal attention of queries at the positions from `length` (i32 scalar) on: over the `length`
+    /// positions in the cache, and over `keys` and `values`, those of the queries' own positions, which are
+    /// written into the cache at the end of the step. All are `[batch, heads, time, depth]`.
     ///
     /// The step fails, and writes nothing, if the new positions do not fit behind the old ones.
     ///
-    /// The cache is read as it was before the step, so the new positions cannot be seen through it; and it could not be written before
-    /// the step is known to succeed without a copy of it. So attention runs over both parts, and the parts are weighed by their sums of
-    /// exponentials, as the blocks of one attention are: Dao, FlashAttention-2 (2023), section 2.3.
+    /// The cache is read as it was before the step, so the new positions cannot be seen through it; and it
+    /// could not be written before the step is known to succeed without a copy of it. So attention runs over
+    /// both parts, and the parts are weighed by their sums of exponentials, as the blocks of one attention
+    /// are: Dao, FlashAttention-2 (2023), section 2.3.
     #[track_caller]
     pub fn extend(&self, queries: Tensor, keys: Tensor, values: Tensor, length: Tensor) -> Tensor {
         let cached = AttentionOptions::full().key_length(length);
@@ -58,11 +59,11 @@ impl Module for KeyValueCache {
     }
 }
 
-/// Attention over the keys of two parts from that over each, with the logarithms of the sums of exponentials. At least one part must
-/// have a key.
+/// Attention over the keys of two parts from that over each, with the logarithms of the sums of exponentials.
+/// At least one part must have a key.
 ///
-/// The share of the first part is `exp(a) / (exp(a) + exp(b))`, the logistic function of the difference of the logarithms; a part
-/// without keys, whose logarithm is `-inf`, has the share 0.
+/// The share of the first part is `exp(a) / (exp(a) + exp(b))`, the logistic function of the difference of
+/// the logarithms; a part without keys, whose logarithm is `-inf`, has the share 0.
 #[track_caller]
 fn join((first, first_log): (Tensor, Tensor), (second, second_log): (Tensor, Tensor)) -> Tensor {
     let axis = first_log.rank();

@@ -53,8 +53,8 @@ impl Module for Linear {
     }
 }
 
-/// Layer normalisation over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the population
-/// variance. Ba, Kiros, Hinton, 2016.
+/// Layer normalisation over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the
+/// population variance. Ba, Kiros, Hinton, 2016.
 #[derive(Debug)]
 pub struct LayerNorm {
     /// Gain, `[width]`, starts at 1.

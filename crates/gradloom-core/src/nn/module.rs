@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 /// Something with parameters and states. Derive it: `#[derive(Module)]` visits every field.
 ///
-/// Numbers, strings and the like have no parameters; `Vec`, `Option`, arrays, boxes and references visit what they hold.
+/// Numbers, strings and the like have no parameters; `Vec`, `Option`, arrays, boxes and references visit what
+/// they hold.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `Module`",
     note = "derive it with `#[derive(Module)]`, or mark the field with `#[module(skip)]` if it has no parameters"

@@ -19,8 +19,8 @@ impl Key for ParamId {
 
 /// A trainable f32 tensor of a model. It holds no data: the store does, once a program is compiled.
 ///
-/// Using one parameter in two places ties the weights. A `Param` is not `Clone`, because a derived `Clone` of a model would
-/// untie or share silently: say [`Param::tie`] to share.
+/// Using one parameter in two places ties the weights. A `Param` is not `Clone`, because a derived `Clone` of
+/// a model would untie or share silently: say [`Param::tie`] to share.
 #[derive(Debug)]
 pub struct Param {
     shared: Arc<Shared>,
@@ -68,7 +68,8 @@ impl Param {
         self.shared.frozen.load(Ordering::Relaxed)
     }
 
-    /// Overrides whether weight decay applies; by default it does from rank 2 on (matrices, not biases and gains).
+    /// Overrides whether weight decay applies; by default it does from rank 2 on (matrices, not biases and
+    /// gains).
     pub fn set_decay(&self, decay: bool) {
         self.shared.decay.store(1 + u8::from(decay), Ordering::Relaxed);
     }

@@ -16,14 +16,16 @@ impl Key for StateId {
     }
 }
 
-/// A tensor that persists between runs and is not trained: running statistics, a cache, a counter. It holds no data: the store does,
-/// once a program is compiled.
+/// A tensor that persists between runs and is not trained: running statistics, a cache, a counter. It holds
+/// no data: the store does, once a program is compiled.
 ///
-/// A state is a field of the model, named by its path like a [`Param`](super::Param), or has a name of its own ([`State::named`]) and
-/// can then be used in any program. Programs over one store that use the same name share the state.
+/// A state is a field of the model, named by its path like a [`Param`](super::Param), or has a name of its
+/// own ([`State::named`]) and can then be used in any program. Programs over one store that use the same name
+/// share the state.
 ///
-/// Whatever the order of the code, [`tensor`](State::tensor) is the value from the start of the step, and all updates take effect
-/// together at its end; a step that fails changes no state. To use the next value in the same step, use the tensor that it is set to.
+/// Whatever the order of the code, [`tensor`](State::tensor) is the value from the start of the step, and all
+/// updates take effect together at its end; a step that fails changes no state. To use the next value in the
+/// same step, use the tensor that it is set to.
 ///
 /// ```
 /// use gradloom_core::ir::DType;
@@ -84,8 +86,8 @@ impl State {
         self.with(|shared| shared.name = Some(name.into()))
     }
 
-    /// The state with the demand that no program copies it: an update that cannot be made in its own bytes, or an op that needs a
-    /// copy of it, is then an error when the program is compiled, not a silent cost.
+    /// The state with the demand that no program copies it: an update that cannot be made in its own bytes,
+    /// or an op that needs a copy of it, is then an error when the program is compiled, not a silent cost.
     #[must_use]
     pub fn in_place(self) -> State {
         self.with(|shared| shared.in_place = true)
@@ -146,7 +148,8 @@ impl State {
         })
     }
 
-    /// Sets the whole state, at the end of the step, to a tensor of its dtype and shape. At most once in a program.
+    /// Sets the whole state, at the end of the step, to a tensor of its dtype and shape. At most once in a
+    /// program.
     #[track_caller]
     pub fn set(&self, value: Tensor) {
         let caller = Origin::caller();
@@ -154,8 +157,8 @@ impl State {
         with_scope(|scope| scope.set_state(self, value, caller));
     }
 
-    /// Sets the window that begins at the given i32 scalars, one for each axis, and is as large as `value`, at the end of the step.
-    /// The rest stays. Several windows are written in the order of the calls.
+    /// Sets the window that begins at the given i32 scalars, one for each axis, and is as large as `value`,
+    /// at the end of the step. The rest stays. Several windows are written in the order of the calls.
     ///
     /// A window that does not lie inside the state fails the step before anything is written.
     #[track_caller]

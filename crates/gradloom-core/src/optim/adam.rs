@@ -31,7 +31,8 @@ impl Settings {
         for name in ["lr", "epsilon", "weight_decay"] {
             check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         }
-        // In float64 here, so that float32 on the device does not round beta before 1 - beta and beta^t are taken.
+        // In float64 here, so that float32 on the device does not round beta before 1 - beta and beta^t are
+        // taken.
         for (name, complement, logarithm) in
             [("beta1", "one_minus_beta1", "ln_beta1"), ("beta2", "one_minus_beta2", "ln_beta2")]
         {
@@ -153,7 +154,8 @@ macro_rules! adam {
                 self
             }
 
-            /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+            /// Applies weight decay to every parameter, biases and gains too, unless the parameter says
+            /// otherwise.
             #[must_use]
             pub fn decay_everything(mut self) -> Self {
                 self.0.decay_rule = DecayRule::Everything;
@@ -186,6 +188,7 @@ adam! {
     Adam, decay = 0.0, coupled
 }
 adam! {
-    /// AdamW; its weight decay (0.01 unless set) shrinks the parameter itself, in proportion to the learning rate.
+    /// AdamW; its weight decay (0.01 unless set) shrinks the parameter itself, in proportion to the learning
+    /// rate.
     AdamW, decay = 0.01, decoupled
 }

@@ -1,8 +1,9 @@
 //! The optimizer as part of the graph.
 //!
-//! In: a graph with gradients, an [`Optimizer`] and the parameters. Out: the graph with moments and the step counter as
-//! states, and an update edge for each. Always holds: what may change between steps (learning rate, decay, betas) is a
-//! per-step scalar, so changing it compiles nothing; bias corrections are computed on the device from `optim.applied_step`.
+//! In: a graph with gradients, an [`Optimizer`] and the parameters. Out: the graph with moments and the step
+//! counter as states, and an update edge for each. Always holds: what may change between steps (learning
+//! rate, decay, betas) is a per-step scalar, so changing it compiles nothing; bias corrections are computed
+//! on the device from `optim.applied_step`.
 //!
 //! # Formulas
 //!
@@ -64,8 +65,8 @@ pub trait Optimizer: std::fmt::Debug + Send + Sync + 'static {
     /// The other numbers, with their starting values.
     fn hyperparameters(&self) -> Hyperparameters;
 
-    /// Checks the numbers, `lr` among them, and adds what the device needs that is derived from them in float64. Called before
-    /// every step, so numbers that are there are changed in place, see [`set_number`].
+    /// Checks the numbers, `lr` among them, and adds what the device needs that is derived from them in
+    /// float64. Called before every step, so numbers that are there are changed in place, see [`set_number`].
     ///
     /// # Errors
     /// When a number is out of range, naming it.
@@ -161,7 +162,8 @@ impl DecayRule {
     }
 }
 
-/// Appends the optimizer: gradient norm (an output, and a guard of the commit), clipping, updates, step counter.
+/// Appends the optimizer: gradient norm (an output, and a guard of the commit), clipping, updates, step
+/// counter.
 ///
 /// `clip` limits the norm of all gradients together; its value is the per-step scalar `max_norm`.
 ///

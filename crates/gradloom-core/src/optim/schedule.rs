@@ -2,8 +2,8 @@
 
 use std::f64::consts::PI;
 
-/// A learning rate as a function of the attempted step, counted from 0: whether a step took effect is known only on the
-/// device, and the schedule does not wait for it.
+/// A learning rate as a function of the attempted step, counted from 0: whether a step took effect is known
+/// only on the device, and the schedule does not wait for it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
     /// The same at every step.
@@ -17,7 +17,8 @@ pub enum Schedule {
         /// Length.
         steps: u64,
     },
-    /// Half a cosine from `from` (step 0) to `to` (step `steps` and after). Loshchilov and Hutter, 2017, without restarts.
+    /// Half a cosine from `from` (step 0) to `to` (step `steps` and after). Loshchilov and Hutter, 2017,
+    /// without restarts.
     Cosine {
         /// At step 0.
         from: f64,
@@ -35,7 +36,8 @@ pub enum Schedule {
         /// What follows.
         then: Box<Schedule>,
     },
-    /// `peak · gamma^n`, where `n` is the number of times that `every` steps have passed (PyTorch's `StepLR`).
+    /// `peak · gamma^n`, where `n` is the number of times that `every` steps have passed (PyTorch's
+    /// `StepLR`).
     Staircase {
         /// At step 0.
         peak: f64,

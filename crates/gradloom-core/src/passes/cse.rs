@@ -1,7 +1,7 @@
 //! Common subexpressions: of ops that compute the same from the same operands, the first one stays.
 //!
-//! Operands of commutative ops count as a set. Leaves are the same if their names (and types) are, and random bits if
-//! their sites and keys are, since the generator is a function of those.
+//! Operands of commutative ops count as a set. Leaves are the same if their names (and types) are, and random
+//! bits if their sites and keys are, since the generator is a function of those.
 
 use super::rewriter::{Candidate, rebuild};
 use crate::collections::{IdMap, hash, sort};

@@ -1,7 +1,7 @@
 //! Dead code: ops that no output, update or guard needs.
 //!
-//! Inputs stay, being the signature of the call. An op that could fail on its operands (an index out of range) goes
-//! with the rest when nothing reads its results.
+//! Inputs stay, being the signature of the call. An op that could fail on its operands (an index out of
+//! range) goes with the rest when nothing reads its results.
 
 use super::rewriter::rebuild;
 use crate::ir::{Definition, Graph, Id, OpId, OpKind, ValueId};

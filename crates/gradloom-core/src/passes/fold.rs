@@ -1,9 +1,10 @@
-//! Constant folding: ops whose operands are all constants become constants, and tables of one number become that number.
+//! Constant folding: ops whose operands are all constants become constants, and tables of one number become
+//! that number.
 //!
-//! The reference evaluator computes them in float64 and nothing is rounded: like every number in the IR, the result meets
-//! float32 only when a backend fills its buffer, so a chain of folded ops is rounded once.
-//! Products and attention of constants stay: they run once, when a program is loaded.
-//! Always holds: an op that would trap, or overflow float32, stays, so that it traps when the step runs; no constant of more than
+//! The reference evaluator computes them in float64 and nothing is rounded: like every number in the IR, the
+//! result meets float32 only when a backend fills its buffer, so a chain of folded ops is rounded once.
+//! Products and attention of constants stay: they run once, when a program is loaded. Always holds: an op
+//! that would trap, or overflow float32, stays, so that it traps when the step runs; no constant of more than
 //! [`MAX_ELEMENTS`] elements comes into being, unless all its elements are one number.
 
 use super::rewriter::{Candidate, rebuild};
@@ -96,7 +97,8 @@ fn evaluate(kind: &OpKind, operands: &[(&Type, &Literal)]) -> Option<Vec<(Type, 
     let values: Vec<_> = operands.iter().map(|(ty, data)| HostTensor::from_literal(ty, data)).collect();
     let results = apply_simple(&graph, op, &values.iter().collect::<Vec<_>>()).ok()?;
     let constants: Vec<_> = results.iter().map(literal).collect();
-    // A number that float32 cannot hold would overflow on a device, and what follows with it: leave that to the device.
+    // A number that float32 cannot hold would overflow on a device, and what follows with it: leave that to
+    // the device.
     let overflows = |number| matches!(number, Number::Float(v) if v.is_finite() && !(v as f32).is_finite());
     let fits = |(ty, data): &(Type, Literal)| match data {
         Literal::Splat(number) => !overflows(*number),

@@ -1,8 +1,8 @@
 //! Rewrites that keep a graph's meaning: the same outputs, updates and guards from the same leaves.
 //!
-//! In: a graph after differentiation and the optimizer. Out: a graph with less work. Always holds: a pass keeps the
-//! inputs, the names of leaves and outputs, the origins of what stays, and the order of what stays; it renames values.
-//! [`pipeline`] is the ordered list.
+//! In: a graph after differentiation and the optimizer. Out: a graph with less work. Always holds: a pass
+//! keeps the inputs, the names of leaves and outputs, the origins of what stays, and the order of what stays;
+//! it renames values. [`pipeline`] is the ordered list.
 
 pub mod cse;
 pub mod dce;

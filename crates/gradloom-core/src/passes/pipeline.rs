@@ -1,8 +1,8 @@
 //! The ordered list of passes, and how it is run.
 //!
-//! The list is repeated until a round changes nothing, since one pass makes work for another (folding a condition lets
-//! `select` go, merging equal ops makes branches equal). Two rounds are the rule: one that works and one that finds
-//! nothing.
+//! The list is repeated until a round changes nothing, since one pass makes work for another (folding a
+//! condition lets `select` go, merging equal ops makes branches equal). Two rounds are the rule: one that
+//! works and one that finds nothing.
 
 use super::rewriter::same;
 use super::{cse, dce, fold, simplify};

@@ -1,8 +1,8 @@
 //! The walk that all rebuilding passes share.
 //!
-//! In: a graph and a rule. Out: a new graph, made by walking the old one in order and asking the rule what stands for
-//! each op. Always holds: values that the rule sees are values of the new graph, whose ops are already rewritten; what
-//! the old graph does not reach is gone; ids are compact.
+//! In: a graph and a rule. Out: a new graph, made by walking the old one in order and asking the rule what
+//! stands for each op. Always holds: values that the rule sees are values of the new graph, whose ops are
+//! already rewritten; what the old graph does not reach is gone; ids are compact.
 
 use crate::collections::IdMap;
 use crate::ir::{
@@ -19,8 +19,9 @@ pub(super) struct Candidate<'a> {
     pub(super) operands: &'a [ValueId],
 }
 
-/// Rebuilds the ops for which `stays` holds; no other op may use the results of the rest. The rule gives the values that
-/// stand for an op's results, or `None` for the op as it is. Its builder adds to the new graph, with the op's origin.
+/// Rebuilds the ops for which `stays` holds; no other op may use the results of the rest. The rule gives the
+/// values that stand for an op's results, or `None` for the op as it is. Its builder adds to the new graph,
+/// with the op's origin.
 pub(super) fn rebuild(
     old: &Graph,
     stays: impl Fn(OpId) -> bool,

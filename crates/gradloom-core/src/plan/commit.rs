@@ -1,7 +1,8 @@
-//! How updates reach the store: in place where the launch that computes the next value may write the target's bytes, by a copy
-//! at the end of the commit otherwise.
+//! How updates reach the store: in place where the launch that computes the next value may write the target's
+//! bytes, by a copy at the end of the commit otherwise.
 //!
-//! Every read of a parameter or state sees its value from the start of the step, whatever the order of the commit.
+//! Every read of a parameter or state sees its value from the start of the step, whatever the order of the
+//! commit.
 
 use super::copies;
 use super::order::CommitOrder;
@@ -95,8 +96,8 @@ struct Snapshots<'t> {
 }
 
 impl Snapshots<'_> {
-    /// Where the value can be read during and after the commit: its own place, unless that is a parameter or state that this
-    /// step updates.
+    /// Where the value can be read during and after the commit: its own place, unless that is a parameter or
+    /// state that this step updates.
     fn before_commit(&mut self, graph: &Graph, lowered: &mut Lowered, value: ValueId) -> Access {
         let access = lowered.access[&value].clone();
         if !self.targets.contains(&access.buffer) {

@@ -1,11 +1,13 @@
 //! What a launch costs at the least: floating-point operations, and bytes that must move.
 //!
-//! In: a plan and one of its launches. Out: a [`Cost`], which depends on shapes and places alone, never on data.
+//! In: a plan and one of its launches. Out: a [`Cost`], which depends on shapes and places alone, never on
+//! data.
 //!
-//! An operation is one f32 function of one element: an addition and an exponential count alike, as in the counts that rooflines are
-//! drawn with; comparisons, selections, conversions and integers count nothing. Matrix products count a multiplication and an
-//! addition for each pair of factors, attention its matrix products alone. Bytes are those of the distinct elements that a kernel
-//! must read and write once: what a broadcast repeats is read once, and so is an operand that comes twice.
+//! An operation is one f32 function of one element: an addition and an exponential count alike, as in the
+//! counts that rooflines are drawn with; comparisons, selections, conversions and integers count nothing.
+//! Matrix products count a multiplication and an addition for each pair of factors, attention its matrix
+//! products alone. Bytes are those of the distinct elements that a kernel must read and write once: what a
+//! broadcast repeats is read once, and so is an operand that comes twice.
 //!
 //! Counts that 64 bits cannot hold, as of a product of views that repeat an element for ever, are `u64::MAX`.
 
@@ -49,7 +51,8 @@ impl AddAssign for Cost {
     }
 }
 
-/// The cost of a launch of the plan. The plan tells where results take the place of operands: what is not touched there costs nothing.
+/// The cost of a launch of the plan. The plan tells where results take the place of operands: what is not
+/// touched there costs nothing.
 pub fn cost(plan: &Plan, launch: &Launch) -> Cost {
     kernel(plan, &launch.kernel, &launch.reads, &launch.writes)
 }
@@ -273,7 +276,8 @@ mod tests {
         Access { dtype: DType::I32, ..f32(buffer, shape) }
     }
 
-    /// The cost where every buffer is at the offset of its number times 1 MB, but for those named in pairs, which share theirs.
+    /// The cost where every buffer is at the offset of its number times 1 MB, but for those named in pairs,
+    /// which share theirs.
     fn cost_of(
         kernel: Kernel,
         reads: Vec<Access>,

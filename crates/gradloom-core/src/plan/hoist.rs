@@ -1,8 +1,9 @@
 //! Which launches are the same in every step, and run once instead, when the program is loaded.
 //!
-//! In: the launches that are needed, in order. Out: those that read constants alone, directly or through each other, and the others. Always
-//! holds: what is hoisted cannot trap, so that loading cannot fail on values; no step writes what it wrote, and what it wrote is no
-//! update's next value (the commit would have to copy that, instead of computing it in place).
+//! In: the launches that are needed, in order. Out: those that read constants alone, directly or through each
+//! other, and the others. Always holds: what is hoisted cannot trap, so that loading cannot fail on values;
+//! no step writes what it wrote, and what it wrote is no update's next value (the commit would have to copy
+//! that, instead of computing it in place).
 
 use crate::collections::{IdMap, IdSet};
 use crate::ir::{Graph, OpKind, ValueId};

@@ -23,12 +23,13 @@ impl Plan {
     /// | `outputs`, `guards` | `name` and `access` |
     /// | `memory` | `live`: bytes of the step arena that are taken at each moment; `roles`: the same by role, for roles that ever take any; `stays`: `[buffer, first moment, end]`, as [`Stay`](super::Stay) |
     ///
-    /// A launch has `name`, `kernel`, `phase` (`compute` or `commit`), `op`, `origin` (`file:line:column` or null), `reads` and `writes` (lists of
-    /// accesses), `producers` (launches that wrote what it reads), `workspace`, `flops`, `bytes_read`, `bytes_written`, and `listing`, the
-    /// expression of a fused kernel or null.
+    /// A launch has `name`, `kernel`, `phase` (`compute` or `commit`), `op`, `origin` (`file:line:column` or
+    /// null), `reads` and `writes` (lists of accesses), `producers` (launches that wrote what it reads),
+    /// `workspace`, `flops`, `bytes_read`, `bytes_written`, and `listing`, the expression of a fused kernel
+    /// or null.
     ///
-    /// An access has `buffer`, an index into `buffers`, `shape`, and, unless the elements are contiguous from the start of the buffer, `start` and
-    /// `strides` in elements.
+    /// An access has `buffer`, an index into `buffers`, `shape`, and, unless the elements are contiguous from
+    /// the start of the buffer, `start` and `strides` in elements.
     ///
     /// Numbers are integers; those above 2^53 lose digits in readers that know float64 alone.
     pub fn to_json(&self, graph: &Graph) -> String {

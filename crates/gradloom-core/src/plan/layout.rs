@@ -1,8 +1,8 @@
 //! Offsets in the step arena and the constants.
 //!
-//! Buffers that a launch may compute in place share bytes; the groups are placed by size, largest first, each at the lowest
-//! offset where it meets no other group that lives at the same time. (Greedy by size: Pisarchyk and Lee, "Efficient Memory
-//! Management for Deep Neural Net Inference", 2020.)
+//! Buffers that a launch may compute in place share bytes; the groups are placed by size, largest first, each
+//! at the lowest offset where it meets no other group that lives at the same time. (Greedy by size: Pisarchyk
+//! and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.)
 
 use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
 use crate::collections::sort_by_key;
@@ -26,7 +26,8 @@ struct Placed {
     last: usize,
 }
 
-/// Sets the offsets of the regions `Constants` and `Step`, and the totals. No value reaches across a multiple of `segment`.
+/// Sets the offsets of the regions `Constants` and `Step`, and the totals. No value reaches across a multiple
+/// of `segment`.
 pub(super) fn place(plan: &mut Plan, segment: usize) {
     place_constants(plan, segment);
     let scalars = place_scalars(plan);
@@ -92,16 +93,16 @@ impl Plan {
         scalars.map(|b| b.bytes.next_multiple_of(SCALAR_ALIGNMENT)).sum()
     }
 
-    /// The same plan with bytes of its own for every value of the step arena. It takes far more memory; a wrong result that it
-    /// does not have points at the placement.
+    /// The same plan with bytes of its own for every value of the step arena. It takes far more memory; a
+    /// wrong result that it does not have points at the placement.
     pub fn without_sharing(mut self) -> Self {
         self.place_apart(usize::MAX);
         self
     }
 
-    /// The same plan for a device whose buffers have at most `segment` bytes, a multiple of [`ALIGNMENT`]: no value of the step arena or
-    /// the constants reaches across a multiple of it. `sharing` says whether values of the arena share bytes over time. What fits
-    /// as it is stays as it is.
+    /// The same plan for a device whose buffers have at most `segment` bytes, a multiple of [`ALIGNMENT`]: no
+    /// value of the step arena or the constants reaches across a multiple of it. `sharing` says whether
+    /// values of the arena share bytes over time. What fits as it is stays as it is.
     ///
     /// # Errors
     /// When a value is larger than a segment: the largest of them.

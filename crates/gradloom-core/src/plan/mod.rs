@@ -1,8 +1,9 @@
 //! Where every byte lives and when: launches in order, buffers with lifetimes and offsets.
 //!
-//! In: a graph, its launches for one target, and the layout of the store. Out: a [`Plan`], a public, printable value that the
-//! runtime executes as it stands. Always holds (checked by [`verify`]): every launch finds what it reads, unspoilt; compute launches
-//! write nothing that persists; whoever reads a parameter or state sees its value from the start of the step.
+//! In: a graph, its launches for one target, and the layout of the store. Out: a [`Plan`], a public,
+//! printable value that the runtime executes as it stands. Always holds (checked by [`verify`]): every launch
+//! finds what it reads, unspoilt; compute launches write nothing that persists; whoever reads a parameter or
+//! state sees its value from the start of the step.
 
 mod commit;
 mod copies;
@@ -37,8 +38,8 @@ use crate::kernel::{Launch, Lowered};
 /// `limit` bounds the step arena, in bytes.
 ///
 /// # Errors
-/// When the store does not have a parameter or state of the graph, an update that must alias cannot, or the arena would exceed
-/// the limit; the message names the largest values.
+/// When the store does not have a parameter or state of the graph, an update that must alias cannot, or the
+/// arena would exceed the limit; the message names the largest values.
 pub fn plan(graph: &Graph, mut lowered: Lowered, store: &StoreLayout, limit: Option<usize>) -> Result<Plan> {
     let ordered = schedule::order(graph, &mut lowered);
     let (hoisted, mut launches) = hoist::split(graph, &lowered, ordered);

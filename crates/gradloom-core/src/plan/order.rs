@@ -1,7 +1,8 @@
-//! The order of the launches of the commit, in which writes over a parameter or state follow the reads of its old value.
+//! The order of the launches of the commit, in which writes over a parameter or state follow the reads of its
+//! old value.
 //!
-//! In: launches, those of the commit last, in an order in which they can run. Out: another such order. Always holds: the accepted
-//! writes and the data flow together have no cycle.
+//! In: launches, those of the commit last, in an order in which they can run. Out: another such order. Always
+//! holds: the accepted writes and the data flow together have no cycle.
 
 use crate::collections::IdMap;
 use crate::ir::ValueId;
@@ -45,8 +46,8 @@ impl CommitOrder {
         self.producer.get(&buffer).map(|i| self.first + i)
     }
 
-    /// Lets all other launches that read `target` precede the one that computes `buffer`; changes nothing and gives `false` if one of
-    /// them needs what that launch computes.
+    /// Lets all other launches that read `target` precede the one that computes `buffer`; changes nothing and
+    /// gives `false` if one of them needs what that launch computes.
     pub(super) fn write_after_reads(&mut self, buffer: ValueId, target: ValueId) -> bool {
         let Some(&writer) = self.producer.get(&buffer) else { return false };
         let readers: Vec<usize> = self

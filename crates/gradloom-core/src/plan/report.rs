@@ -118,8 +118,9 @@ impl Plan {
         Ok(())
     }
 
-    /// An access as `%3 f32[2, 4] from 1 by [8, 2] @step+64`: the value that owns the bytes, the type of what is seen, where it starts
-    /// and how far its neighbours are apart (in elements, unless that is as usual), region and offset in bytes.
+    /// An access as `%3 f32[2, 4] from 1 by [8, 2] @step+64`: the value that owns the bytes, the type of what
+    /// is seen, where it starts and how far its neighbours are apart (in elements, unless that is as usual),
+    /// region and offset in bytes.
     fn access_text(&self, names: &Names, access: &Access) -> String {
         let Layout { offset, shape, strides } = &access.layout;
         let mut text = format!("{} {}{shape}", names.of(access.buffer), access.dtype);

@@ -1,7 +1,7 @@
 //! The order of launches: compute first, then the commit group.
 //!
-//! Whatever outputs, guards and traps depend on is computed before the commit, so that a failure finds nothing written. What
-//! only updates need runs in the commit, where it can write in place.
+//! Whatever outputs, guards and traps depend on is computed before the commit, so that a failure finds
+//! nothing written. What only updates need runs in the commit, where it can write in place.
 
 use crate::collections::{IdMap, sort_by_key};
 use crate::ir::{Graph, ValueId};

@@ -1,4 +1,5 @@
-//! The layout of a store: names, types and offsets of parameters and states, stable while programs come and go.
+//! The layout of a store: names, types and offsets of parameters and states, stable while programs come and
+//! go.
 
 use super::{ALIGNMENT, MOST_BYTES};
 use crate::collections::SortedMap;
@@ -26,7 +27,8 @@ pub struct StoreLayout {
 }
 
 impl StoreLayout {
-    /// Adds the parameters and states of a graph that are not there yet; nothing if one of them does not agree.
+    /// Adds the parameters and states of a graph that are not there yet; nothing if one of them does not
+    /// agree.
     ///
     /// # Errors
     /// When an entry of that name has another type, or a state another initial value.

@@ -1,8 +1,9 @@
 //! Which bytes of the step arena are taken when, and by what.
 //!
-//! In: a plan with lifetimes and offsets. Out: a [`Timeline`] over moments: moment `i` is while launch `i` runs, and the last moment, after
-//! all launches, is when the caller reads outputs. Always holds: a byte that is taken is counted once; where a launch writes a result over an
-//! operand that dies there, the bytes are the result's.
+//! In: a plan with lifetimes and offsets. Out: a [`Timeline`] over moments: moment `i` is while launch `i`
+//! runs, and the last moment, after all launches, is when the caller reads outputs. Always holds: a byte that
+//! is taken is counted once; where a launch writes a result over an operand that dies there, the bytes are
+//! the result's.
 
 use super::{Buffer, Plan, Region, Role};
 use crate::collections::sort_by_key;
@@ -13,7 +14,8 @@ use std::ops::Range;
 pub struct Stay {
     /// Place in [`Plan::buffers`].
     pub buffer: usize,
-    /// From the first moment to before the end; empty for an operand of the first launch that is written over there.
+    /// From the first moment to before the end; empty for an operand of the first launch that is written over
+    /// there.
     pub moments: Range<usize>,
 }
 
@@ -92,8 +94,9 @@ impl Plan {
         Timeline { bytes: bytes.collect(), stays }
     }
 
-    /// Buffers that hold something that launch `launch` or a later one, or the caller, still needs: an operand that dies there and the
-    /// result that takes its bytes are both among them. `launch` may be the number of launches: what is left at the end.
+    /// Buffers that hold something that launch `launch` or a later one, or the caller, still needs: an
+    /// operand that dies there and the result that takes its bytes are both among them. `launch` may be the
+    /// number of launches: what is left at the end.
     pub fn live_at(&self, launch: usize) -> impl Iterator<Item = &Buffer> {
         self.buffers.iter().filter(move |b| b.first <= launch && launch <= b.last)
     }

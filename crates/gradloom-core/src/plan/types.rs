@@ -4,17 +4,19 @@ use crate::collections::IdMap;
 use crate::ir::{Type, ValueId};
 use crate::kernel::{Access, Launch, Phase};
 
-/// Alignment of every buffer but the scalars, in bytes: what every WebGPU device takes as the start of a binding, and more than the widest vector
-/// registers ask for.
+/// Alignment of every buffer but the scalars, in bytes: what every WebGPU device takes as the start of a
+/// binding, and more than the widest vector registers ask for.
 pub const ALIGNMENT: usize = 256;
 
-/// Alignment of the scalars, which stand next to each other at the start of the step arena: one write brings them there.
+/// Alignment of the scalars, which stand next to each other at the start of the step arena: one write brings
+/// them there.
 pub const SCALAR_ALIGNMENT: usize = 4;
 
 /// The memory that a buffer is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Region {
-    /// The store: parameters and states, shared by programs; the offset is that of the [`super::StoreLayout`].
+    /// The store: parameters and states, shared by programs; the offset is that of the
+    /// [`super::StoreLayout`].
     Store,
     /// Constants of the program, filled once when it is loaded, and what is computed from them then.
     Constants,
@@ -39,7 +41,8 @@ impl Region {
 pub enum Role {
     /// A parameter that the program updates.
     Parameter,
-    /// A parameter that the program only reads: frozen, or of a forward program. Another program over the store may update it.
+    /// A parameter that the program only reads: frozen, or of a forward program. Another program over the
+    /// store may update it.
     Frozen,
     State,
     /// The next value of a parameter or state, written in place: over the bytes of the present one.
@@ -49,7 +52,8 @@ pub enum Role {
     Hoisted,
     /// Data of one step. The step may overwrite it after its last use, so it is set before every step.
     Input,
-    /// One number of the per-step block at the start of the arena; set before every step, and never overwritten.
+    /// One number of the per-step block at the start of the arena; set before every step, and never
+    /// overwritten.
     Scalar,
     /// Holds a value that the caller reads; lives to the end.
     Output,
@@ -110,7 +114,8 @@ pub struct Buffer {
     pub offset: usize,
     /// Index of the launch that first writes it; 0 for what exists before.
     pub first: usize,
-    /// Index of the last launch that uses it; the number of launches for what the caller reads or what persists.
+    /// Index of the last launch that uses it; the number of launches for what the caller reads or what
+    /// persists.
     pub last: usize,
 }
 
@@ -138,8 +143,8 @@ impl Totals {
 /// What a program does, in order, and where its bytes are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Launches that run once, when the program is loaded: they read constants, and what they write is the same in every step. No step
-    /// counts or repeats them.
+    /// Launches that run once, when the program is loaded: they read constants, and what they write is the
+    /// same in every step. No step counts or repeats them.
     pub hoisted: Vec<Launch>,
     /// Compute launches, then commit launches.
     pub launches: Vec<Launch>,

@@ -1,6 +1,7 @@
 //! A plan beside its graph, for whoever shows it: names, places in the source, who computes what for whom.
 //!
-//! In: a [`Plan`] and the graph that it was made of. Out: [`LaunchView`]s, which the text, JSON and HTML forms of a plan are written from.
+//! In: a [`Plan`] and the graph that it was made of. Out: [`LaunchView`]s, which the text, JSON and HTML
+//! forms of a plan are written from.
 
 use super::{Buffer, Cost, Plan, cost, report};
 use crate::collections::{IdMap, sort};
@@ -53,7 +54,8 @@ impl<'p> PlanView<'p> {
         LaunchView { view: self, index, launch: &self.plan.launches[index] }
     }
 
-    /// The number of a value in the text form of the graph, `%3`; `copy 0`, `copy 1`, .. for copies that lowering or the plan added.
+    /// The number of a value in the text form of the graph, `%3`; `copy 0`, `copy 1`, .. for copies that
+    /// lowering or the plan added.
     pub fn value_name(&self, value: ValueId) -> String {
         self.names.of(value)
     }
@@ -88,7 +90,8 @@ impl<'v> LaunchView<'v> {
         self.launch.phase
     }
 
-    /// What runs in short: `row [1024 x 128]`, `group of 148 map`; other kernels with their first result, as `attention f32[2, 4, 8, 16]`.
+    /// What runs in short: `row [1024 x 128]`, `group of 148 map`; other kernels with their first result, as
+    /// `attention f32[2, 4, 8, 16]`.
     pub fn name(&self) -> String {
         match (&self.launch.kernel, self.launch.writes.first()) {
             (Kernel::Group(_), _) => {
@@ -152,7 +155,8 @@ impl<'v> LaunchView<'v> {
     }
 }
 
-/// Numbers of values as in the text form of a graph without blocks; `copy 0`, `copy 1`, .. for the plan's own.
+/// Numbers of values as in the text form of a graph without blocks; `copy 0`, `copy 1`, .. for the plan's
+/// own.
 #[derive(Debug)]
 pub(super) struct Names {
     numbers: IdMap<ValueId, usize>,

@@ -19,8 +19,8 @@ pub struct Evaluation {
     pub guards: Vec<(String, HostTensor)>,
     /// The first guard with an element that is not finite. If there is one, no update takes effect.
     pub not_finite: Option<String>,
-    /// Each target of an update once, by its name in the store, with its value after the step: the updated one, or
-    /// that from before the step if a guard is not finite.
+    /// Each target of an update once, by its name in the store, with its value after the step: the updated
+    /// one, or that from before the step if a guard is not finite.
     pub next: Vec<(String, HostTensor)>,
 }
 
@@ -73,11 +73,12 @@ impl std::ops::Index<ValueId> for EntryValues {
 
 /// Runs one step of a graph in float64.
 ///
-/// `leaves` is asked for the value of each input, parameter, state and scalar; a state that it does not give starts as
-/// its `init`.
+/// `leaves` is asked for the value of each input, parameter, state and scalar; a state that it does not give
+/// starts as its `init`.
 ///
 /// # Errors
-/// When the graph is broken, a leaf has no value or one of another type, or an op traps. Nothing takes effect then.
+/// When the graph is broken, a leaf has no value or one of another type, or an op traps. Nothing takes effect
+/// then.
 pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
     finish(graph, evaluate_values(graph, leaves)?.values)
 }

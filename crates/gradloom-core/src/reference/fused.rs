@@ -1,7 +1,8 @@
 //! Running fused kernels in float64: what fusion did must mean what the graph meant.
 //!
-//! In: a graph, its kernels, and the values of its leaves. Out: what [`evaluate`](super::evaluate) gives. Always holds: kernels see
-//! memory only through their operands, so a value that fusion forgot to store, or stored elsewhere, does not turn up.
+//! In: a graph, its kernels, and the values of its leaves. Out: what [`evaluate`](super::evaluate) gives.
+//! Always holds: kernels see memory only through their operands, so a value that fusion forgot to store, or
+//! stored elsewhere, does not turn up.
 
 use super::evaluate::{Memory, finish, leaf_value};
 use super::{Evaluation, HostTensor, Leaves, elementwise, indices, matmul, movement, op, reduce};

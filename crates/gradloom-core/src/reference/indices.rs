@@ -1,7 +1,7 @@
 //! Walking over the elements of tensors by their indices.
 
-/// Calls `visit` with the index of every element of a tensor of these extents, in row-major order. Rank 0 has one
-/// element with an empty index.
+/// Calls `visit` with the index of every element of a tensor of these extents, in row-major order. Rank 0 has
+/// one element with an empty index.
 pub(super) fn each_index(extents: &[usize], visit: &mut dyn FnMut(&[usize])) {
     if extents.contains(&0) {
         return;

@@ -70,7 +70,8 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
     }
 }
 
-/// Results of an op that [`is_simple`]. These alone run at compile time, so a compiler that travels to browsers has the others not with it.
+/// Results of an op that [`is_simple`]. These alone run at compile time, so a compiler that travels to
+/// browsers has the others not with it.
 pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let ty = |i: usize| graph.ty(op.results[i]);
     let one = |tensor: HostTensor| Ok(vec![tensor]);

@@ -7,8 +7,8 @@ use crate::ir::{Definition, Graph, ValueId};
 
 /// Each updated parameter or state once, in the order of its first update, with its value after the step.
 ///
-/// All updates see the values from the start of the step. Regions of one target are written in the order of the updates.
-/// A region out of range is a trap even if nothing is committed: the step fails.
+/// All updates see the values from the start of the step. Regions of one target are written in the order of
+/// the updates. A region out of range is a trap even if nothing is committed: the step fails.
 pub(super) fn next_values(
     graph: &Graph,
     values: &EntryValues,

@@ -51,17 +51,18 @@ impl AttentionOptions {
 }
 
 impl Tensor {
-    /// softmax(scale · q kᵀ) v: `self` is q `[batch, heads, queries, depth]`, k and v are `[batch, kv_heads, keys, depth]`;
-    /// gives `[batch, heads, queries, value depth]`. Query head h reads key head `h / (heads / kv_heads)`. A query that sees no
-    /// key gives 0. See [`AttentionSpec`].
+    /// softmax(scale · q kᵀ) v: `self` is q `[batch, heads, queries, depth]`, k and v are
+    /// `[batch, kv_heads, keys, depth]`; gives `[batch, heads, queries, value depth]`. Query head h reads key
+    /// head `h / (heads / kv_heads)`. A query that sees no key gives 0. See [`AttentionSpec`].
     #[track_caller]
     pub fn attention(self, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor {
         self.attention_with_log_sum(keys, values, options).0
     }
 
-    /// [`attention`](Tensor::attention), and the logarithm of each query's sum of exponentials of scaled scores, `[batch, heads,
-    /// queries]`: with it, attentions over parts of the keys can be put together. A query that sees no key has `-inf`. No gradient
-    /// flows through the logarithm: a loss that depends on it is an error.
+    /// [`attention`](Tensor::attention), and the logarithm of each query's sum of exponentials of scaled
+    /// scores, `[batch, heads, queries]`: with it, attentions over parts of the keys can be put together. A
+    /// query that sees no key has `-inf`. No gradient flows through the logarithm: a loss that depends on it
+    /// is an error.
     #[track_caller]
     pub fn attention_with_log_sum(
         self,

@@ -99,8 +99,9 @@ fn add_op(
     results.into_iter().map(|v| scope.tensor(v)).collect()
 }
 
-/// Marks a segment whose temporaries the backward pass computes again instead of keeping them: of what `f` computes, only
-/// the results live on. Gradients have the same bits as without it. Segments may be nested, and may stand inside [`scan`].
+/// Marks a segment whose temporaries the backward pass computes again instead of keeping them: of what `f`
+/// computes, only the results live on. Gradients have the same bits as without it. Segments may be nested,
+/// and may stand inside [`scan`].
 ///
 /// If `f` panics and the panic is caught inside the trace, the trace is as it was before the segment began,
 /// and goes on: ops, random numbers, first uses of parameters and errors of the segment are forgotten.
@@ -137,10 +138,11 @@ fn visible(scope: &mut Scope, value: ValueId) -> ValueId {
     scope.checked(tensor)
 }
 
-/// Runs `f` `trip` times over tensors that it carries along and slices of tensors that are stacked along their first axis.
+/// Runs `f` `trip` times over tensors that it carries along and slices of tensors that are stacked along
+/// their first axis.
 ///
-/// `f` takes (carried, slice of `stacked`) and gives (next carried, an output); the result is (last carried, outputs
-/// stacked along a new first axis). Carried tensors keep their types.
+/// `f` takes (carried, slice of `stacked`) and gives (next carried, an output); the result is (last carried,
+/// outputs stacked along a new first axis). Carried tensors keep their types.
 ///
 /// A panic of `f` that is caught inside the trace leaves nothing behind, as with [`checkpoint`].
 #[track_caller]
@@ -189,7 +191,8 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     let results = with_scope(|scope| {
         let mut results: Vec<ValueId> = carried_out.iter().map(|&t| scope.checked(t)).collect();
         let out: Vec<ValueId> = outputs.iter().map(|&t| scope.checked(t)).collect();
-        // Captured values are carried unchanged: parameters and results are ordered carried, captured, stacked.
+        // Captured values are carried unchanged: parameters and results are ordered carried, captured,
+        // stacked.
         let captured = scope.frames.last().expect("entered before").captured.clone();
         results.extend(captured.iter().map(|&(_, inner)| inner));
         let split = results.len();

@@ -26,7 +26,8 @@ impl Tensor {
         emit(OpKind::Gather { batch: wanted.rank() }, &[self, index], "take_last")
     }
 
-    /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32 `[I..]` names, in order.
+    /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32 `[I..]`
+    /// names, in order.
     #[track_caller]
     pub fn scatter_add_rows(self, index: Tensor, updates: Tensor) -> Tensor {
         emit(OpKind::ScatterAdd { batch: 0 }, &[self, index, updates], "scatter_add_rows")

@@ -9,9 +9,9 @@ use crate::ir::{DType, Origin, Shape};
 impl Tensor {
     /// Mean cross-entropy over rows, in nats: `self` holds logits `[B.., classes]`.
     ///
-    /// Targets are class numbers, i32 `[B..]` (one outside `0..classes` fails the step), or rows of probabilities, f32 of the
-    /// logits' shape. A row of probabilities that does not sum to 1 has the gradient `sum(y)·softmax - y`: a row of zeros
-    /// gives none, but counts in the mean.
+    /// Targets are class numbers, i32 `[B..]` (one outside `0..classes` fails the step), or rows of
+    /// probabilities, f32 of the logits' shape. A row of probabilities that does not sum to 1 has the
+    /// gradient `sum(y)·softmax - y`: a row of zeros gives none, but counts in the mean.
     #[track_caller]
     pub fn cross_entropy(self, targets: Tensor) -> Tensor {
         self.cross_entropy_rows(targets).mean()
@@ -48,8 +48,8 @@ impl Tensor {
     }
 }
 
-/// Gradients of a rank-0 f32 `loss` with respect to tensors of the same trace: inputs, parameters, anything between.
-/// A tensor that the loss does not depend on gets zeros.
+/// Gradients of a rank-0 f32 `loss` with respect to tensors of the same trace: inputs, parameters, anything
+/// between. A tensor that the loss does not depend on gets zeros.
 #[track_caller]
 pub fn gradients<const N: usize>(loss: Tensor, wrt: [Tensor; N]) -> [Tensor; N] {
     let caller = Origin::caller();

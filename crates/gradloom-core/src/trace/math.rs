@@ -133,8 +133,8 @@ impl Tensor {
         emit(OpKind::Select, &operands, "select")
     }
 
-    /// The elements as another dtype. Float to integer rounds towards zero and saturates (NaN gives 0), integer to integer
-    /// wraps, to bool is `x != 0`.
+    /// The elements as another dtype. Float to integer rounds towards zero and saturates (NaN gives 0),
+    /// integer to integer wraps, to bool is `x != 0`.
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Tensor {
         if self.dtype() == dtype { self } else { emit(OpKind::Cast { dtype }, &[self], "cast") }
@@ -158,7 +158,8 @@ impl Tensor {
         self.maximum(low).minimum(high)
     }
 
-    /// `x · Φ(x)` with the exact normal distribution function: `0.5 x (1 + erf(x / sqrt 2))`. Hendrycks and Gimpel, 2016.
+    /// `x · Φ(x)` with the exact normal distribution function: `0.5 x (1 + erf(x / sqrt 2))`. Hendrycks and
+    /// Gimpel, 2016.
     #[track_caller]
     pub fn gelu(self) -> Tensor {
         0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())

@@ -6,8 +6,8 @@ use crate::ir::{DType, DotAxes, OpKind, Shape};
 
 impl Tensor {
     /// Matrix product over the last axis of `self` and the second-to-last of `right`, as NumPy's `@`:
-    /// `[.., M, K] x [.., K, N] -> [.., M, N]`. Leading axes broadcast; a rank-1 operand is a row on the left, a column on the
-    /// right, and its axis vanishes.
+    /// `[.., M, K] x [.., K, N] -> [.., M, N]`. Leading axes broadcast; a rank-1 operand is a row on the
+    /// left, a column on the right, and its axis vanishes.
     #[track_caller]
     pub fn matmul(self, right: impl Operand) -> Tensor {
         self.matmul_tensor(right.tensor(self))

@@ -1,11 +1,13 @@
-//! Random numbers: counter-based, so that a run can be repeated, resumed, and moved between backends bit for bit.
+//! Random numbers: counter-based, so that a run can be repeated, resumed, and moved between backends bit for
+//! bit.
 
 use super::scope::{RNG_SCALARS, with_scope};
 use super::tensor::{emit, fail, full};
 use super::{Tensor, is_training};
 use crate::ir::{DType, OpKind, Shape};
 
-/// Uniform f32 numbers in `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the model, element).
+/// Uniform f32 numbers in
+/// `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the model, element).
 #[track_caller]
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
     let shape = shape.into();
@@ -30,8 +32,8 @@ pub fn uniform(shape: impl Into<Shape>) -> Tensor {
 }
 
 impl Tensor {
-    /// While a training loss is traced: zero with probability `p` in `0..=1`, else `x / (1 - p)`. Otherwise `x`.
-    /// Srivastava et al., JMLR 2014.
+    /// While a training loss is traced: zero with probability `p` in `0..=1`, else `x / (1 - p)`. Otherwise
+    /// `x`. Srivastava et al., JMLR 2014.
     #[track_caller]
     pub fn dropout(self, p: f64) -> Tensor {
         if !(0.0..=1.0).contains(&p) {

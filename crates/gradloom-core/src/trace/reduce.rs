@@ -157,7 +157,8 @@ impl Tensor {
         }
     }
 
-    /// `log(sum(exp(x)))` along an axis, which stays with extent 1; safe for large elements, `-inf` for nothing but `-inf`.
+    /// `log(sum(exp(x)))` along an axis, which stays with extent 1; safe for large elements, `-inf` for
+    /// nothing but `-inf`.
     #[track_caller]
     pub fn logsumexp_keep(self, axis: isize) -> Tensor {
         // The shift cancels, so its gradient is left out. An infinite one would give infinity less infinity.

@@ -47,7 +47,8 @@ pub(crate) struct Scope {
     pub(super) error: Option<Error>,
     /// Number of sources of random bits so far.
     pub(super) sites: u32,
-    /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a library.
+    /// The place of `.loss(..)` or `.infer(..)`: where errors point when the op's own place is inside a
+    /// library.
     root: Origin,
     /// Where ops stand that another language asks for.
     foreign: Option<Origin>,
@@ -119,10 +120,11 @@ pub fn trace<R>(
     recording.finish(&returned)
 }
 
-/// An open trace, to which ops are added one by one: for callers that cannot hand over a closure, because the model is written in another
-/// language. [`trace`] is for all others.
+/// An open trace, to which ops are added one by one: for callers that cannot hand over a closure, because the
+/// model is written in another language. [`trace`] is for all others.
 ///
-/// Recordings of one thread end in the reverse order of their beginning. One that is dropped is forgotten, also by a panic.
+/// Recordings of one thread end in the reverse order of their beginning. One that is dropped is forgotten,
+/// also by a panic.
 ///
 /// ```
 /// use gradloom_core::ir::Origin;
@@ -279,7 +281,8 @@ impl Scope {
         self.generation
     }
 
-    /// The value as seen from the block at `depth` frames: outer values are handed in through block parameters.
+    /// The value as seen from the block at `depth` frames: outer values are handed in through block
+    /// parameters.
     pub(super) fn reach(&mut self, value: ValueId, depth: usize) -> ValueId {
         let owner = self.owners.get(&value).copied().unwrap_or(self.graph.entry);
         let current = if depth == 0 { self.graph.entry } else { self.frames[depth - 1].block };
@@ -335,7 +338,8 @@ impl Scope {
         }
     }
 
-    /// The origin to record for a caller: its own place, unless that is inside the standard library or gradloom.
+    /// The origin to record for a caller: its own place, unless that is inside the standard library or
+    /// gradloom.
     pub(crate) fn origin_of(&self, caller: Origin) -> Origin {
         if let Some(foreign) = &self.foreign {
             return foreign.clone();

@@ -1,7 +1,8 @@
 //! States and their updates in the open trace.
 //!
-//! In: a [`State`], tensors of the trace. Out: leaves and update edges of the graph. Always holds: a state has one leaf, and either one
-//! whole update or updates of windows, all of which fit it; what does not is an error at the caller's place.
+//! In: a [`State`], tensors of the trace. Out: leaves and update edges of the graph. Always holds: a state
+//! has one leaf, and either one whole update or updates of windows, all of which fit it; what does not is an
+//! error at the caller's place.
 
 use super::Tensor;
 use super::scope::Scope;

@@ -38,7 +38,8 @@ impl ParamTable {
     /// Collects the parameters and states of a model in the order of its fields.
     ///
     /// # Errors
-    /// When two of them have one name, as with a field name used twice in hand-written `visit`, or one has a name of the optimizer's.
+    /// When two of them have one name, as with a field name used twice in hand-written `visit`, or one has a
+    /// name of the optimizer's.
     pub fn of(model: &dyn Module) -> Result<Self> {
         let mut table = Self::default();
         let mut clash = None;

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 
 /// A value of the open trace: an id, cheap to copy, without data.
 ///
-/// It lives only inside the closure in which it was made. Operators work between tensors and with numbers, and broadcast
-/// as NumPy does (right-aligned; extents equal or 1).
+/// It lives only inside the closure in which it was made. Operators work between tensors and with numbers,
+/// and broadcast as NumPy does (right-aligned; extents equal or 1).
 #[must_use]
 #[derive(Clone, Copy)]
 pub struct Tensor {
@@ -73,7 +73,8 @@ impl Tensor {
         self.ty().shape.rank()
     }
 
-    /// The extents, as `let [batch, time, width] = x.dims();`. A wrong rank is an error of the trace; the extents are then 1.
+    /// The extents, as `let [batch, time, width] = x.dims();`. A wrong rank is an error of the trace; the
+    /// extents are then 1.
     #[track_caller]
     pub fn dims<const R: usize>(self) -> [usize; R] {
         let shape = self.shape();

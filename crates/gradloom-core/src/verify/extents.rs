@@ -6,7 +6,8 @@
 //!
 //! - A value has at most [`MAX_RANK`] axes. Its bytes, and those of every part of its shape, are at most
 //!   [`MAX_BYTES`]: offsets and strides are, too.
-//! - A slice's start and limit lie in its operand (the shape rule sees to that), and its step is at most the extent.
+//! - A slice's start and limit lie in its operand (the shape rule sees to that), and its step is at most the
+//!   extent.
 //! - A pad's gap is at most the extent of its result, as are the amounts before and after.
 //! - An attention's scores are countable as if they were a value; heads and depths are at most [`MAX_HEAD`].
 //! - Extents that are joined add up to at most [`MAX_BYTES`].
@@ -17,8 +18,9 @@
 
 use crate::ir::{DType, Graph, OpKind, Type, ValueId};
 
-/// Bytes that one value may take at most: 128 TiB, all that a process can address on today's machines. So the bytes of thousands of values,
-/// or of one for each of thousands of tasks, add up within 64 bits. (On machines of 32 bits, four of them do.)
+/// Bytes that one value may take at most: 128 TiB, all that a process can address on today's machines. So the
+/// bytes of thousands of values, or of one for each of thousands of tasks, add up within 64 bits. (On
+/// machines of 32 bits, four of them do.)
 const MAX_BYTES: usize = isize::MAX as usize >> if usize::BITS == 64 { 16 } else { 3 };
 
 /// Axes of a value at most, as in NumPy and PyTorch.
@@ -46,7 +48,8 @@ pub(crate) fn check_type(ty: &Type) -> Result<(), String> {
     Err(format!("{ty} has more elements than any memory can hold"))
 }
 
-/// Whether the shape rule of an op can be applied without overflow. The operands' types have passed [`check_type`].
+/// Whether the shape rule of an op can be applied without overflow. The operands' types have passed
+/// [`check_type`].
 pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<(), String> {
     match kind {
         OpKind::Input { ty, .. }

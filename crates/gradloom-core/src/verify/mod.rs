@@ -1,9 +1,10 @@
 //! The invariants of a graph, checked between stages.
 //!
-//! In: a graph from tracing, a pass, or the text form, possibly broken in any way. Out: nothing, or the first broken
-//! invariant with the op that breaks it. Always holds: it panics on no graph, and a graph that it accepts can be printed,
-//! evaluated and lowered without any further check of ids, types or order. Blocks that the entry block does not reach, and
-//! ops that are in no block, are not looked at: they are what rewrites leave behind.
+//! In: a graph from tracing, a pass, or the text form, possibly broken in any way. Out: nothing, or the first
+//! broken invariant with the op that breaks it. Always holds: it panics on no graph, and a graph that it
+//! accepts can be printed, evaluated and lowered without any further check of ids, types or order. Blocks
+//! that the entry block does not reach, and ops that are in no block, are not looked at: they are what
+//! rewrites leave behind.
 
 mod commit;
 mod error;
@@ -19,7 +20,8 @@ pub use size::MAX_EXPANDED_OPS;
 use crate::collections::IdMap;
 use crate::ir::{BlockId, Graph, ValueId};
 
-/// How deep blocks may nest: an op of the entry block that runs a block counts as one. Stages may recurse over blocks.
+/// How deep blocks may nest: an op of the entry block that runs a block counts as one. Stages may recurse
+/// over blocks.
 pub const MAX_BLOCK_DEPTH: usize = 64;
 
 /// The block that defines each value that a reachable block defines.
@@ -28,7 +30,8 @@ type Homes = IdMap<ValueId, BlockId>;
 /// Checks that the blocks of a graph expand to a bounded number of ops.
 ///
 /// # Errors
-/// When they make more than [`MAX_EXPANDED_OPS`] ops, nest deeper than [`MAX_BLOCK_DEPTH`], or run each other in a circle.
+/// When they make more than [`MAX_EXPANDED_OPS`] ops, nest deeper than [`MAX_BLOCK_DEPTH`], or run each other
+/// in a circle.
 pub(crate) fn check_expansion(graph: &Graph) -> Result<(), VerifyError> {
     size::check(graph, &structure::callees_first(graph)?)
 }

@@ -1,15 +1,16 @@
 //! What the blocks of a graph become once they are expanded.
 //!
-//! In: a graph whose ops have passed their shape rules. Out: nothing, or the op whose block makes too many ops.
-//! Stages behind this one take time and memory in proportion to the ops, so a few lines of text must not stand for
-//! more than they can take.
+//! In: a graph whose ops have passed their shape rules. Out: nothing, or the op whose block makes too many
+//! ops. Stages behind this one take time and memory in proportion to the ops, so a few lines of text must not
+//! stand for more than they can take.
 
 use super::VerifyError;
 use crate::collections::IdMap;
 use crate::ir::{BlockId, Graph, Op, OpKind};
 
-/// Ops that all blocks of a graph together may become at most, each counted as often as it is run. Ops outside of
-/// blocks are not counted; one with many operands or axes counts for several, and a block without ops for one.
+/// Ops that all blocks of a graph together may become at most, each counted as often as it is run. Ops
+/// outside of blocks are not counted; one with many operands or axes counts for several, and a block without
+/// ops for one.
 pub const MAX_EXPANDED_OPS: usize = 1 << 18;
 
 /// Operands and axes that count for one op.

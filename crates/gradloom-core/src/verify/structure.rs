@@ -4,7 +4,8 @@ use super::{Homes, MAX_BLOCK_DEPTH, VerifyError, check_extents, check_type, size
 use crate::collections::{IdMap, IdSet};
 use crate::ir::{BlockId, Definition, Graph, Op, OpId, Type, ValueId, infer};
 
-/// Checks all reachable blocks, each after those that it runs, because the shape rule of an op reads its block.
+/// Checks all reachable blocks, each after those that it runs, because the shape rule of an op reads its
+/// block.
 pub(super) fn check(graph: &Graph) -> Result<Homes, VerifyError> {
     let mut check = Structure { graph, homes: IdMap::new(), listed: IdSet::new() };
     let blocks = callees_first(graph)?;
@@ -23,7 +24,8 @@ pub(super) fn check(graph: &Graph) -> Result<Homes, VerifyError> {
 
 /// Reachable blocks in an order in which each comes after the blocks that its ops run.
 pub(super) fn callees_first(graph: &Graph) -> Result<Vec<BlockId>, VerifyError> {
-    // A stack of its own, not recursion: the depth is what is being checked. Each entry is a block and how many of its ops are done.
+    // A stack of its own, not recursion: the depth is what is being checked. Each entry is a block and how
+    // many of its ops are done.
     let mut path: Vec<(BlockId, usize)> = vec![(graph.entry, 0)];
     let mut done = Vec::new();
     let mut seen = IdSet::from([graph.entry]);

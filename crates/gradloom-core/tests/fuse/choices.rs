@@ -1,5 +1,5 @@
-//! What fusion chooses where more than one way is right: which kernels share a launch, what is kept and what is computed again, what
-//! runs when.
+//! What fusion chooses where more than one way is right: which kernels share a launch, what is kept and what
+//! is computed again, what runs when.
 
 use super::kernels::{body, kernels, loads};
 use super::{fused, graph};
@@ -172,7 +172,8 @@ fn kernels_that_read_the_same_are_one_and_so_are_single_numbers() {
     assert_eq!(kernels(&apart), ["map", "map"], "they read nothing in common");
 }
 
-/// Attention over [batch, heads, time, depth], whose results go where the given permutations of their axes put them.
+/// Attention over [batch, heads, time, depth], whose results go where the given permutations of their axes
+/// put them.
 fn attention_seen_as(perms: &[[usize; 4]]) -> Graph {
     let mut text: String = ["q", "k", "v"]
         .iter()

@@ -1,6 +1,7 @@
 //! Graphs in `tests/files/fuse/*.txt` with their kernels, reviewed by eye.
 //!
-//! A file has a graph, then a line `---`, then the kernels. `UPDATE=1 cargo test -p gradloom-core` writes the kernels anew.
+//! A file has a graph, then a line `---`, then the kernels. `UPDATE=1 cargo test -p gradloom-core` writes the
+//! kernels anew.
 
 use super::{fused, meaning};
 use gradloom_core::fuse::Fusion;

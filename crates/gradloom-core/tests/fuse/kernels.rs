@@ -65,7 +65,8 @@ fn layer_norm_is_one_row_kernel_each_way() {
         let [dx, dw, db] = gradients((y * x[1]).sum(), [x[0], norm.weight.tensor(), norm.bias.tensor()]);
         vec![y, dx, dw, db]
     });
-    // Nothing stands between the two ways here, so that they are one; gradients of gain and bias are sums over its rows.
+    // Nothing stands between the two ways here, so that they are one; gradients of gain and bias are sums
+    // over its rows.
     assert_eq!(kernels(&both), ["row"]);
     let body = body(&both, 0);
     assert_eq!(body.stores.iter().filter(|s| matches!(s, Store::Columns { .. })).count(), 2);

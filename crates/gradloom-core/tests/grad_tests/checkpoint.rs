@@ -7,8 +7,9 @@ use gradloom_core::ir::{Builder, DType, Graph, OpKind, Output, ReduceOp, Type, V
 use gradloom_core::verify::verify;
 use gradloom_testing::table::CASES;
 
-/// Differentiates output 0 with respect to all parameters, once with the blocks as they are and once with blocks inlined before, where
-/// no segment is known; the gradients must be the same numbers. Returns the two graphs.
+/// Differentiates output 0 with respect to all parameters, once with the blocks as they are and once with
+/// blocks inlined before, where no segment is known; the gradients must be the same numbers. Returns the two
+/// graphs.
 fn both(graph: &Graph, leaves: &Leaves) -> (Graph, Graph) {
     let [again, kept] = [false, true].map(|inline| {
         let mut graph = graph.clone();
@@ -129,7 +130,8 @@ fn a_nested_segment_is_computed_again_from_what_the_outer_one_computed_again() {
          output \"loss\" %10",
     );
     let (again, _) = both(&graph, &leaves(&[("w", &[2])]));
-    // Twice: forward, for the rules of the outer segment, and for those of the inner one. Only tanh is not inside it.
+    // Twice: forward, for the rules of the outer segment, and for those of the inner one. Only tanh is not
+    // inside it.
     assert_eq!([count(&again, "tanh"), count(&again, "exp")], [2 * 2, 2 * 3], "{again}");
 }
 

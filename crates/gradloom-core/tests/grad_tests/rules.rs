@@ -1,4 +1,5 @@
-//! Every gradient rule against central differences of the float64 reference, on random shapes, away from kinks and ties.
+//! Every gradient rule against central differences of the float64 reference, on random shapes, away from
+//! kinks and ties.
 
 use crate::leaves::Leaves;
 use crate::random::Random;
@@ -143,8 +144,8 @@ fn a_gradient_for_one_operand_alone_is_the_same() {
     }
 }
 
-/// A position for each variant of [`OpKind`]: a new one must be added here, to `samples`, and then to the table of
-/// cases or to the list of what is not differentiable.
+/// A position for each variant of [`OpKind`]: a new one must be added here, to `samples`, and then to the
+/// table of cases or to the list of what is not differentiable.
 fn position(kind: &OpKind) -> usize {
     match kind {
         OpKind::Input { .. } => 0,

@@ -23,7 +23,8 @@ fn graph(lines: &str) -> Graph {
     graph
 }
 
-/// Checks that a pass (and the removal of what it left behind) gives exactly the wanted graph, which computes the same.
+/// Checks that a pass (and the removal of what it left behind) gives exactly the wanted graph, which computes
+/// the same.
 #[track_caller]
 fn becomes(pass: fn(&Graph) -> Graph, before: &str, after: &str) {
     let (before, wanted) = (graph(before), graph(after));

@@ -467,7 +467,8 @@ fn a_barrier_reads_one_value_and_waits_for_the_other() {
         %3: f32[5, 3] = permute %2 {perm=[1, 0]}";
     // The product itself is needed: its transpose is a view of it.
     stays(simplify, &format!("{product}\n%4: f32[3, 5] = barrier %2, %0\noutput \"x\" %4\noutput \"y\" %3"));
-    // Only its end is: the transpose is computed instead, and the barrier waits for the old one no longer than it is there.
+    // Only its end is: the transpose is computed instead, and the barrier waits for the old one no longer
+    // than it is there.
     let waited =
         graph(&format!("{product}\n%4: f32[3, 4] = barrier %0, %2\noutput \"x\" %4\noutput \"y\" %3"));
     let after = simplify(&waited);

@@ -1,4 +1,5 @@
-//! Attention and its gradient, on cases small enough for a pencil, and against formulas spelled out once more.
+//! Attention and its gradient, on cases small enough for a pencil, and against formulas spelled out once
+//! more.
 
 use crate::{INF, NAN, assert_close, assert_same, eval, run, trap};
 
@@ -201,7 +202,8 @@ fn sequences_of_a_batch_do_not_mix() {
     batch.check(&[5.0, 6.0], &[3.0, 8.0]);
 }
 
-/// Two sequences over a pool of three blocks of two keys; sequence 0 has blocks 2 and 0, sequence 1 has blocks 1 and 1.
+/// Two sequences over a pool of three blocks of two keys; sequence 0 has blocks 2 and 0, sequence 1 has
+/// blocks 1 and 1.
 const PAGED: Case<'static> = Case {
     q: ("[2, 1, 1, 1]", &[1.0, 1.0]),
     k: ("[3, 1, 2, 1]", &[0.0, 0.0, 0.0, LN_3, LN_3, 0.0]),
@@ -214,7 +216,8 @@ const PAGED: Case<'static> = Case {
 
 #[test]
 fn a_block_table_finds_keys_in_a_pool() {
-    // Sequence 0 sees scores ln 3, 0, 0, 0 of values 5, 6, 1, 2; sequence 1 scores 0, ln 3, 0, ln 3 of 3, 4, 3, 4.
+    // Sequence 0 sees scores ln 3, 0, 0, 0 of values 5, 6, 1, 2; sequence 1 scores 0, ln 3, 0, ln 3 of 3, 4,
+    // 3, 4.
     PAGED.check(&[24.0 / 6.0, 30.0 / 8.0], &[6_f64.ln(), 8_f64.ln()]);
     Case { length: Some(3.0), ..PAGED }.check(&[22.0 / 5.0, 18.0 / 5.0], &[5_f64.ln(), 5_f64.ln()]);
     Case { causal: true, offset: Some(1.0), ..PAGED }

@@ -19,7 +19,8 @@ fn reshape_keeps_the_row_major_order() {
 fn permute() {
     let transposed = &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0];
     assert_same(view("f32[2, 3]", "permute %0 {perm=[1, 0]}", "f32[3, 2]", SIX), transposed);
-    // Axis i of the result is axis perm[i] of the operand, which an order of three elements tells from its inverse.
+    // Axis i of the result is axis perm[i] of the operand, which an order of three elements tells from its
+    // inverse.
     let x: Vec<f64> = (0..24).map(f64::from).collect();
     let moved = view("f32[2, 3, 4]", "permute %0 {perm=[2, 0, 1]}", "f32[4, 2, 3]", &x);
     assert_same(moved[..8].to_vec(), &[0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 1.0, 5.0]);

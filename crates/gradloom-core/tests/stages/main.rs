@@ -9,7 +9,8 @@ use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
 use gradloom_core::trace::{Tensor, Traced, checkpoint, i32, trace};
 use gradloom_core::verify::verify;
 
-/// One block of a language model, with what makes its graph varied: gathers, dropout, a checkpoint, attention.
+/// One block of a language model, with what makes its graph varied: gathers, dropout, a checkpoint,
+/// attention.
 struct Model {
     embedding: Embedding,
     attention: CausalSelfAttention,
@@ -71,8 +72,8 @@ fn training_step(traced: &Traced) -> Graph {
     attach(graph, &parameters, &AdamW::new(1e-3), true).unwrap()
 }
 
-/// Values without a pattern for every leaf, the same for the same leaf. Parameters are moved by `along` times the
-/// gradients of an earlier run.
+/// Values without a pattern for every leaf, the same for the same leaf. Parameters are moved by `along` times
+/// the gradients of an earlier run.
 fn leaf(kind: &OpKind, along: f64, gradients: Option<&Evaluation>) -> Option<HostTensor> {
     let name = Graph::leaf_name(kind).unwrap();
     let seed = name.bytes().fold(17_u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));

@@ -28,7 +28,8 @@ fn assert_same_structure(a: &Graph, b: &Graph) {
     assert_eq!(names(a), names(b));
 }
 
-/// A number for each variant. A new primitive does not compile here until it has one; then it must be in the text.
+/// A number for each variant. A new primitive does not compile here until it has one; then it must be in the
+/// text.
 fn variant(kind: &OpKind) -> usize {
     match kind {
         OpKind::Input { .. } => 0,

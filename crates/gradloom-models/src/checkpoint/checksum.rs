@@ -3,7 +3,8 @@
 use super::Entries;
 use sha2::{Digest, Sha256};
 
-/// Sums up a checkpoint: entries, then every tensor's name, dtype, shape and bytes. Lengths go first, so no two contents run together alike.
+/// Sums up a checkpoint: entries, then every tensor's name, dtype, shape and bytes. Lengths go first, so no
+/// two contents run together alike.
 pub(super) struct Checksum(Sha256);
 
 impl Checksum {

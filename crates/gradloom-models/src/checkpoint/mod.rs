@@ -1,10 +1,12 @@
 //! Tensors in safetensors files that are written whole or not at all.
 //!
-//! In: named tensors and metadata. Out: a file that any safetensors reader opens, and [`Checkpoint`] from it again.
-//! Always holds: a file under its final name is complete (it is written beside, flushed to the disk, and renamed); the same contents
-//! give the same bytes; and a file whose names, shapes, metadata or data changed since is refused when it is opened.
+//! In: named tensors and metadata. Out: a file that any safetensors reader opens, and [`Checkpoint`] from it
+//! again. Always holds: a file under its final name is complete (it is written beside, flushed to the disk,
+//! and renamed); the same contents give the same bytes; and a file whose names, shapes, metadata or data
+//! changed since is refused when it is opened.
 //!
-//! The header's metadata has one key, `gradloom`: a JSON object with `sha256`, the checksum, and `entries`, the caller's metadata.
+//! The header's metadata has one key, `gradloom`: a JSON object with `sha256`, the checksum, and `entries`,
+//! the caller's metadata.
 
 mod atomic;
 mod checksum;
@@ -23,7 +25,8 @@ use std::collections::BTreeMap;
 /// The caller's metadata: names and texts.
 pub type Entries = BTreeMap<String, String>;
 
-/// The key of our metadata in the header. One key only: the safetensors crate keeps several in no fixed order.
+/// The key of our metadata in the header. One key only: the safetensors crate keeps several in no fixed
+/// order.
 const METADATA_KEY: &str = "gradloom";
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -104,7 +104,8 @@ impl Checkpoint {
     /// The bytes of exactly these tensors, in their order.
     ///
     /// # Errors
-    /// When gradloom did not write the file, or a tensor is missing, unknown, or of another type; the message tells which.
+    /// When gradloom did not write the file, or a tensor is missing, unknown, or of another type; the message
+    /// tells which.
     pub fn exactly<'a>(
         &'a self,
         expected: impl IntoIterator<Item = (&'a str, &'a Type)>,
@@ -144,7 +145,8 @@ type TensorOf<'a> = (&'a str, &'a Type, &'a [u8]);
 /// The largest header that the safetensors format allows.
 const LARGEST_HEADER: u64 = 100_000_000;
 
-/// The bytes of a file, and its header. Of a file that has another size than its header says, however large, the header alone is read.
+/// The bytes of a file, and its header. Of a file that has another size than its header says, however large,
+/// the header alone is read.
 fn contents(path: &Path) -> Result<(Vec<u8>, u64, Metadata), CheckpointError> {
     let unreadable = |source| CheckpointError::Read { path: path.to_path_buf(), source };
     let file = regular_file::open_to_read(path).map_err(unreadable)?;

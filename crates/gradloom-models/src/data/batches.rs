@@ -2,9 +2,11 @@
 
 use gradloom_core::philox::philox4x32;
 
-/// Draws batches: rows of `context` consecutive tokens from random places, each with the tokens that follow as targets.
+/// Draws batches: rows of `context` consecutive tokens from random places, each with the tokens that follow
+/// as targets.
 ///
-/// Nothing is kept between draws: the place of row r at a step comes from Philox keyed by the seed with counter (step, r).
+/// Nothing is kept between draws: the place of row r at a step comes from Philox keyed by the seed with
+/// counter (step, r).
 #[derive(Clone, Debug)]
 pub struct Batches {
     seed: u64,
@@ -39,7 +41,8 @@ impl Batches {
     }
 }
 
-/// Inputs and targets of up to `count` batches that spread evenly over the tokens: the same ones at every call.
+/// Inputs and targets of up to `count` batches that spread evenly over the tokens: the same ones at every
+/// call.
 ///
 /// There are fewer batches if the tokens are too few for that many rows without overlap, but at least one.
 ///

@@ -9,11 +9,12 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Reads every text file that the paths lead to: files, folders (all their files, hidden ones aside) and patterns such as `src/**/*.rs`.
+/// Reads every text file that the paths lead to: files, folders (all their files, hidden ones aside) and
+/// patterns such as `src/**/*.rs`.
 ///
-/// The order is that of the paths, and sorted by name within a folder or pattern, so the same files give the same text on every machine.
-/// A file that comes up twice counts once. Inside folders and patterns, files that are empty or no text are skipped and listed;
-/// a file that is named outright must be text.
+/// The order is that of the paths, and sorted by name within a folder or pattern, so the same files give the
+/// same text on every machine. A file that comes up twice counts once. Inside folders and patterns, files
+/// that are empty or no text are skipped and listed; a file that is named outright must be text.
 ///
 /// # Errors
 /// When a path leads nowhere, a file cannot be read, a named file is empty or binary, or nothing is left.

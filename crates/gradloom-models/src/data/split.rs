@@ -2,7 +2,8 @@
 
 use super::DataError;
 
-/// Tokens to train on and tokens to measure with: the tail of the data, a tenth of it or one window if that is more.
+/// Tokens to train on and tokens to measure with: the tail of the data, a tenth of it or one window if that
+/// is more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     /// Tokens to train on: at least one window of `context + 1`.

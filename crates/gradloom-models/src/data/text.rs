@@ -35,10 +35,12 @@ impl Text {
     }
 }
 
-/// Share of bytes that belong to no text above which a file counts as binary. Latin-1 prose has some 5% of such bytes.
+/// Share of bytes that belong to no text above which a file counts as binary. Latin-1 prose has some 5% of
+/// such bytes.
 const LARGEST_ODD_SHARE: f64 = 0.3;
 
-/// Why these bytes are no text, if they are none: a NUL byte, or too many control characters and broken UTF-8 sequences.
+/// Why these bytes are no text, if they are none: a NUL byte, or too many control characters and broken UTF-8
+/// sequences.
 pub(super) fn binary_evidence(bytes: &[u8]) -> Option<String> {
     if let Some(position) = bytes.iter().position(|&byte| byte == 0) {
         return Some(format!("a NUL byte at offset {position}"));

@@ -1,7 +1,8 @@
 //! Text from a model, token by token.
 //!
-//! In: a function from a window of tokens to the logits of what follows, and [`Sampling`]. Out: tokens through a callback, as they come.
-//! Always holds: the tokens depend on the prompt, the model, the settings and the seed alone.
+//! In: a function from a window of tokens to the logits of what follows, and [`Sampling`]. Out: tokens
+//! through a callback, as they come. Always holds: the tokens depend on the prompt, the model, the settings
+//! and the seed alone.
 
 mod sampling;
 mod stream;

@@ -9,7 +9,8 @@ pub struct Sampling {
     pub temperature: f64,
     /// Only this many of the likeliest tokens can be drawn.
     pub top_k: Option<usize>,
-    /// Only the likeliest tokens that together reach this probability can be drawn: nucleus sampling, Holtzman et al. (2020).
+    /// Only the likeliest tokens that together reach this probability can be drawn: nucleus sampling,
+    /// Holtzman et al. (2020).
     pub top_p: f64,
     /// Decides the draws.
     pub seed: u64,
@@ -70,10 +71,12 @@ impl Sampling {
 
     /// Draws the token at a position of the generated text from the logits of all tokens.
     ///
-    /// First the temperature, then top-k, then top-p apply. Of equal logits the lower id counts as the likelier.
+    /// First the temperature, then top-k, then top-p apply. Of equal logits the lower id counts as the
+    /// likelier.
     ///
     /// # Errors
-    /// When the settings are out of range, or a logit is NaN or positive infinity (negative infinity excludes a token).
+    /// When the settings are out of range, or a logit is NaN or positive infinity (negative infinity excludes
+    /// a token).
     pub fn choose(&self, logits: &[f32], position: u64) -> Result<usize, SamplingError> {
         self.validate()?;
         if let Some((token, &value)) =

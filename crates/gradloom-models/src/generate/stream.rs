@@ -27,15 +27,17 @@ impl Window {
         &self.tokens[self.known..]
     }
 
-    /// For a model that is given all tokens each time: the tokens, filled up with zeros to the context, which a causal model does not
-    /// look at, and the index of the last real one, whose logits are those of the next token.
+    /// For a model that is given all tokens each time: the tokens, filled up with zeros to the context, which
+    /// a causal model does not look at, and the index of the last real one, whose logits are those of the
+    /// next token.
     pub fn padded(&self, context: usize) -> (Vec<i32>, usize) {
         let mut tokens = self.tokens.clone();
         tokens.resize(context, 0);
         (tokens, self.tokens.len() - 1)
     }
 
-    /// Adds the token that follows the known ones. A window that would outgrow the context keeps its last half, and begins anew.
+    /// Adds the token that follows the known ones. A window that would outgrow the context keeps its last
+    /// half, and begins anew.
     fn push(&mut self, token: i32, context: usize) {
         self.known = self.tokens.len();
         self.tokens.push(token);
@@ -49,9 +51,10 @@ impl Window {
 
 /// Generates up to `count` tokens after `prompt` and hands each to `on_token`, which may stop it.
 ///
-/// `next_logits` gives one logit for each token that may follow a window. When the text outgrows the context, the window goes on from
-/// the last half of it, so that a model that keeps what it has computed (see [`Decoder`](crate::kv::Decoder)) begins anew once in half
-/// a context and not at every token. A prompt longer than the context is seen from its end.
+/// `next_logits` gives one logit for each token that may follow a window. When the text outgrows the context,
+/// the window goes on from the last half of it, so that a model that keeps what it has computed (see
+/// [`Decoder`](crate::kv::Decoder)) begins anew once in half a context and not at every token. A prompt
+/// longer than the context is seen from its end.
 ///
 /// # Errors
 /// What `next_logits` returns, or [`SamplingError`] when no token can be drawn.

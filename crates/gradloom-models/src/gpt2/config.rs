@@ -18,14 +18,17 @@ pub struct Gpt2Config {
     pub heads: usize,
     /// Number of blocks.
     pub layers: usize,
-    /// Probability in `0..1` of dropping an element while training, after the embedding and on each residual branch.
+    /// Probability in `0..1` of dropping an element while training, after the embedding and on each residual
+    /// branch.
     pub dropout: f64,
 }
 
-/// Most blocks of a model: ten times those of GPT-2 XL, which compile in seconds. Compiling takes time and memory in proportion.
+/// Most blocks of a model: ten times those of GPT-2 XL, which compile in seconds. Compiling takes time and
+/// memory in proportion.
 pub const MOST_LAYERS: usize = 512;
 
-/// Numbers of heads that are tried to find one that suits a width: more than the largest width that there can be.
+/// Numbers of heads that are tried to find one that suits a width: more than the largest width that there can
+/// be.
 const SEARCHED: usize = 1 << 16;
 
 /// Whether a tensor has no more elements than 32-bit positions can count.
@@ -56,7 +59,8 @@ pub enum ConfigError {
         /// The configured dropout.
         dropout: f64,
     },
-    /// A tensor would have more elements than 32-bit positions can count, or the model more bytes than fit an address.
+    /// A tensor would have more elements than 32-bit positions can count, or the model more bytes than fit an
+    /// address.
     #[error("{what} of this configuration is too large")]
     TooLarge {
         /// The tensor.
@@ -147,8 +151,8 @@ impl Gpt2Config {
         let too_large = |what, sizes: &[(&'static str, usize)]| {
             Err(ConfigError::TooLarge { what, sizes: sizes.to_vec() })
         };
-        // The width alone comes first: where it is the culprit, nothing else is named, and whatever is said about heads is said of a width
-        // that there can be.
+        // The width alone comes first: where it is the culprit, nothing else is named, and whatever is said
+        // about heads is said of a width that there can be.
         if !countable(self.mlp_width(), self.width) {
             return too_large("the MLP", &[width]);
         }

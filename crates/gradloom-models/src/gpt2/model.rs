@@ -1,6 +1,7 @@
 //! The model: embeddings, pre-LayerNorm blocks, and logits through the token embedding.
 //!
-//! Parameter names are Hugging Face's (`wte.weight`, `h.0.attn.c_attn.weight`, ..), and so are the layouts: linear weights are `[in, out]`.
+//! Parameter names are Hugging Face's (`wte.weight`, `h.0.attn.c_attn.weight`, ..), and so are the layouts:
+//! linear weights are `[in, out]`.
 
 use super::{ConfigError, Gpt2Config};
 use gradloom_core::nn::{
@@ -10,9 +11,10 @@ use gradloom_core::trace::{Tensor, checkpoint};
 
 /// GPT-2: a decoder-only transformer. Radford et al. (2019).
 ///
-/// Weights start normal with deviation 0.02, those that end a residual branch scaled down by `1/sqrt(2·layers)`; biases start at 0
-/// and gains at 1. Dropout acts after the embedding and at the end of each residual branch, while a training loss is traced; GPT-2's
-/// dropout of attention probabilities is left out, because attention is one op.
+/// Weights start normal with deviation 0.02, those that end a residual branch scaled down by
+/// `1/sqrt(2·layers)`; biases start at 0 and gains at 1. Dropout acts after the embedding and at the end of
+/// each residual branch, while a training loss is traced; GPT-2's dropout of attention probabilities is left
+/// out, because attention is one op.
 #[derive(Debug, Module)]
 pub struct Gpt2 {
     /// Token embedding `[vocabulary, width]`; transposed, the output layer.
@@ -75,8 +77,9 @@ impl Gpt2 {
         })
     }
 
-    /// Lets training keep only what goes from block to block, and compute the inside of each block once more for its gradients:
-    /// about a third more work for a fraction of the memory. The numbers stay the same, bit for bit. See [`checkpoint`].
+    /// Lets training keep only what goes from block to block, and compute the inside of each block once more
+    /// for its gradients: about a third more work for a fraction of the memory. The numbers stay the same,
+    /// bit for bit. See [`checkpoint`].
     pub fn checkpoint_blocks(mut self) -> Self {
         self.checkpoint_blocks = true;
         self
@@ -87,13 +90,15 @@ impl Gpt2 {
         &self.config
     }
 
-    /// Logits of the token after each position: i32 `[batch, time]` gives `[batch, time, vocabulary]`, with `time` up to the context.
+    /// Logits of the token after each position: i32 `[batch, time]` gives `[batch, time, vocabulary]`, with
+    /// `time` up to the context.
     #[track_caller]
     pub fn forward(&self, ids: Tensor) -> Tensor {
         self.logits(self.hidden(ids))
     }
 
-    /// Logits of the token after one position: i32 ids `[1, time]` and i32 position `[1]` give `[1, vocabulary]`.
+    /// Logits of the token after one position: i32 ids `[1, time]` and i32 position `[1]` give
+    /// `[1, vocabulary]`.
     ///
     /// What stands after the position does not count, so a short text may be filled up with anything.
     #[track_caller]
@@ -103,15 +108,16 @@ impl Gpt2 {
         self.logits(hidden.reshape([time, width]).gather_rows(position))
     }
 
-    /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of probabilities
-    /// f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
+    /// Mean cross-entropy in nats: i32 ids `[batch, time]` and targets, i32 `[batch, time]` or rows of
+    /// probabilities f32 `[batch, time, vocabulary]`; see [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn loss(&self, ids: Tensor, targets: Tensor) -> Tensor {
         self.forward(ids).cross_entropy(targets)
     }
 
-    /// What can be wrong here is the shape or dtype of the ids, so errors point at the caller's line; what follows, in the blocks and in
-    /// [`logits`](Self::logits), keeps its own lines, which tell more in `inspect`.
+    /// What can be wrong here is the shape or dtype of the ids, so errors point at the caller's line; what
+    /// follows, in the blocks and in [`logits`](Self::logits), keeps its own lines, which tell more in
+    /// `inspect`.
     #[track_caller]
     fn hidden(&self, ids: Tensor) -> Tensor {
         let [_, time] = ids.dims();

@@ -17,7 +17,8 @@ const fn bytes(layers: usize, heads: usize, width: usize, context: usize) -> Gpt
     Gpt2Config { vocabulary: 256, context, width, heads, layers, dropout: 0.0 }
 }
 
-/// The shapes of GPT-2's release: Radford et al. (2019), table 2, with the head counts of the published weights.
+/// The shapes of GPT-2's release: Radford et al. (2019), table 2, with the head counts of the published
+/// weights.
 const fn published(layers: usize, heads: usize, width: usize) -> Gpt2Config {
     Gpt2Config { vocabulary: 50257, context: 1024, width, heads, layers, dropout: 0.1 }
 }

@@ -7,8 +7,8 @@ use gradloom_core::trace::{Tensor, full};
 
 /// Keys and values of every layer for one text, and its length.
 ///
-/// The states are `NAME.length` (i32), `NAME.h.0.keys` and `NAME.h.0.values` (`[1, heads, context, depth]`), and so on. What stands
-/// behind the length in the keys and values is never seen.
+/// The states are `NAME.length` (i32), `NAME.h.0.keys` and `NAME.h.0.values` (`[1, heads, context, depth]`),
+/// and so on. What stands behind the length in the keys and values is never seen.
 #[derive(Debug)]
 pub struct Gpt2Cache {
     name: String,
@@ -17,7 +17,8 @@ pub struct Gpt2Cache {
 }
 
 impl Gpt2Cache {
-    /// An empty cache for a model of these sizes, under a name. Caches of one name over one store are the same.
+    /// An empty cache for a model of these sizes, under a name. Caches of one name over one store are the
+    /// same.
     pub fn new(config: &Gpt2Config, name: &str) -> Self {
         let depth = config.width / config.heads;
         let layer = |i: usize| {
@@ -42,10 +43,12 @@ impl Gpt2Cache {
 }
 
 impl Gpt2 {
-    /// Appends tokens to the cached text and gives the logits of the token after the last one, `[1, vocabulary]`.
+    /// Appends tokens to the cached text and gives the logits of the token after the last one,
+    /// `[1, vocabulary]`.
     ///
-    /// Of the ids, i32 `[1, time]`, the first `count` (i32 scalar, from 1 to `time`) are text; the rest fills up. The step fails, and
-    /// changes nothing, if the count is out of range or the ids, with those that fill up, do not fit behind the text so far.
+    /// Of the ids, i32 `[1, time]`, the first `count` (i32 scalar, from 1 to `time`) are text; the rest fills
+    /// up. The step fails, and changes nothing, if the count is out of range or the ids, with those that fill
+    /// up, do not fit behind the text so far.
     #[track_caller]
     pub fn extend(&self, cache: &Gpt2Cache, ids: Tensor, count: Tensor) -> Tensor {
         let [_, time] = ids.dims();

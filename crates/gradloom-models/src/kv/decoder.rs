@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 
 /// A text that grows, over the parameters of a session.
 ///
-/// Tokens are appended by programs of 1, 2, 4, .. tokens, each compiled when it is first needed: a prompt takes one run, filled up to
-/// the next of these lengths, and every further token one run of the first program, whose cost does not depend on how the text came
-/// about. The text is in the session's store: decoders of one name over one session go on with the same text.
+/// Tokens are appended by programs of 1, 2, 4, .. tokens, each compiled when it is first needed: a prompt
+/// takes one run, filled up to the next of these lengths, and every further token one run of the first
+/// program, whose cost does not depend on how the text came about. The text is in the session's store:
+/// decoders of one name over one session go on with the same text.
 #[derive(Debug)]
 pub struct Decoder<'s> {
     session: &'s Session<Gpt2>,
@@ -21,8 +22,8 @@ pub struct Decoder<'s> {
 }
 
 impl<'s> Decoder<'s> {
-    /// A decoder of the text with this name, which is empty unless the session has one. Compiles the program for one token, so that
-    /// the session's store has all parameters afterwards.
+    /// A decoder of the text with this name, which is empty unless the session has one. Compiles the program
+    /// for one token, so that the session's store has all parameters afterwards.
     ///
     /// # Errors
     /// As [`Session::infer`].
@@ -48,8 +49,8 @@ impl<'s> Decoder<'s> {
     /// Appends tokens and gives the logits of what follows the last one.
     ///
     /// # Errors
-    /// When there are none, or more than fit the model's context; nothing changes then. When a token is not in the vocabulary; the
-    /// text is then as it was, or has some of the tokens that came before.
+    /// When there are none, or more than fit the model's context; nothing changes then. When a token is not
+    /// in the vocabulary; the text is then as it was, or has some of the tokens that came before.
     pub fn feed(&mut self, mut tokens: &[i32]) -> Result<Vec<f32>> {
         let context = self.session.model().config().context;
         let mut length = self.length()?;
@@ -101,8 +102,8 @@ impl<'s> Decoder<'s> {
     }
 }
 
-/// How many tokens to compute at once, of which `count` are wanted and `room` fit: the least power of two that holds those wanted, or,
-/// where so many do not fit, the greatest that need not be filled up.
+/// How many tokens to compute at once, of which `count` are wanted and `room` fit: the least power of two
+/// that holds those wanted, or, where so many do not fit, the greatest that need not be filled up.
 fn chunk(count: usize, room: usize) -> usize {
     let next = count.next_power_of_two();
     if next <= room { next } else { 1 << count.ilog2() }

@@ -1,7 +1,8 @@
-//! Throughput of fused loops, one launch each: `cargo bench -p gradloom-runtime --bench fused_loops [filter]`.
+//! Throughput of fused loops, one launch each:
+//! `cargo bench -p gradloom-runtime --bench fused_loops [filter]`.
 //!
-//! Prints the best of several runs, in microseconds a run and billions of bytes moved a second (operands and results once each), beside
-//! the rate at which this machine reads, and copies.
+//! Prints the best of several runs, in microseconds a run and billions of bytes moved a second (operands and
+//! results once each), beside the rate at which this machine reads, and copies.
 
 mod body;
 

@@ -200,7 +200,8 @@ impl Device {
         }
     }
 
-    /// A pipeline whose group 0 is these buffers as a whole, of which the last is written; the shader need not use all.
+    /// A pipeline whose group 0 is these buffers as a whole, of which the last is written; the shader need
+    /// not use all.
     pub(crate) fn bound(
         &self,
         source: &str,

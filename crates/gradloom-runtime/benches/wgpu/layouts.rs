@@ -1,7 +1,7 @@
 //! What the ways to bind buffers cost (`docs/webgpu-experiments.md`).
 //!
-//! Each workload is a list of launches over values; a layout says where values live and how a shader reaches them. The arithmetic is the
-//! same text in all of them.
+//! Each workload is a list of launches over values; a layout says where values live and how a shader reaches
+//! them. The arithmetic is the same text in all of them.
 
 use crate::device::Device;
 use gradloom_codegen::cpu::{DotProblem, MatrixView};
@@ -21,7 +21,8 @@ enum Layout {
     Buffers,
     /// One buffer, bound once as a whole; offsets come from a uniform.
     Whole,
-    /// As before, with the offsets of each launch at a dynamic offset of one uniform buffer, and the group of the arena set once.
+    /// As before, with the offsets of each launch at a dynamic offset of one uniform buffer, and the group of
+    /// the arena set once.
     WholeOnce,
 }
 

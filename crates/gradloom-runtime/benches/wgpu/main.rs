@@ -2,14 +2,15 @@
 //!
 //! `cargo bench -p gradloom-runtime --features wgpu --bench wgpu -- [--adapter NAME] EXPERIMENT ..`
 //!
-//! - `run FILE.wgsl X,Y,Z BYTES,..`: a shader's entry point `main` over buffers of random bytes, bound as group 0
+//! - `run FILE.wgsl X,Y,Z BYTES,..`: a shader's entry point `main` over buffers of random bytes, bound as
+//!   group 0
 //! - `layouts`: what the ways to bind buffers cost
 //! - `products [FILTER]`: matrix products with the tiles that the rule chooses
 //! - `tune [FILTER]`: matrix products with many tiles and splits
 //! - `shader NAME`: prints the shaders of a product
 //!
-//! Times are medians in microseconds: `device` between timestamps at the ends of one pass, `host` for encoding and submitting it, `wall`
-//! until it is done.
+//! Times are medians in microseconds: `device` between timestamps at the ends of one pass, `host` for
+//! encoding and submitting it, `wall` until it is done.
 
 mod device;
 mod layouts;

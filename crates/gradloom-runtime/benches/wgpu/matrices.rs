@@ -180,8 +180,8 @@ impl Matrices {
         Ok(Prepared(stages))
     }
 
-    /// The largest error of at most `samples` results against sums in `f64`, over the root of the sum's length; infinite if any result is
-    /// not a number.
+    /// The largest error of at most `samples` results against sums in `f64`, over the root of the sum's
+    /// length; infinite if any result is not a number.
     pub(crate) fn error(&self, operands: &Operands, bytes: &[u8], samples: usize) -> f64 {
         let [m, n, k] = self.extents;
         let results: Vec<f32> =

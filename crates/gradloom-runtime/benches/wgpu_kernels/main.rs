@@ -2,8 +2,9 @@
 //!
 //! `cargo bench -p gradloom-runtime --features wgpu --bench wgpu_kernels -- [--adapter NAME] [--memory BYTES] [--invocations N] [--text] [FILTER]`
 //!
-//! `--memory` and `--invocations` make the kernels for less than the adapter has, which chooses other blocks; `--text` prints the shaders. Each
-//! dispatch runs [`REPEATS`] times in a pass between two timestamps; the median over [`ROUNDS`] is given, divided by the number of repeats.
+//! `--memory` and `--invocations` make the kernels for less than the adapter has, which chooses other blocks;
+//! `--text` prints the shaders. Each dispatch runs [`REPEATS`] times in a pass between two timestamps; the
+//! median over [`ROUNDS`] is given, divided by the number of repeats.
 
 mod cases;
 mod device;

@@ -1,11 +1,13 @@
 //! Attention and its gradient, without a matrix of all scores in memory.
 //!
-//! In: a launch whose reads are the operands of an `Attention` or `AttentionGrad`, in any strided layouts. Out: a kernel. Blocks of
-//! keys and values are packed into a thread's scratch; strips of query rows meet them in registers (Dao, FlashAttention-2, 2023).
-//! Always holds: blocks of keys that no query of a strip may see are skipped; tasks, blocks and the order of every sum depend on
-//! the shapes alone; a task owns what it adds to; a run allocates nothing.
+//! In: a launch whose reads are the operands of an `Attention` or `AttentionGrad`, in any strided layouts.
+//! Out: a kernel. Blocks of keys and values are packed into a thread's scratch; strips of query rows meet
+//! them in registers (Dao, FlashAttention-2, 2023). Always holds: blocks of keys that no query of a strip may
+//! see are skipped; tasks, blocks and the order of every sum depend on the shapes alone; a task owns what it
+//! adds to; a run allocates nothing.
 
-// Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into registers.
+// Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into
+// registers.
 #![allow(clippy::needless_range_loop)]
 
 mod backward;

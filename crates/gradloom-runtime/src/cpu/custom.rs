@@ -70,7 +70,8 @@ unsafe fn slice_mut<'a, T>(to: *mut T, count: usize) -> &'a mut [T] {
 
 impl Prepared for Custom {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        // SAFETY: the launch's windows lie in the call's buffers, and, as `prepare` made sure, results overlap nothing.
+        // SAFETY: the launch's windows lie in the call's buffers, and, as `prepare` made sure, results
+        // overlap nothing.
         let operands: Vec<Slice<'_>> = (self.reads.iter().enumerate())
             .map(|(i, &Window { dtype, offset, elements })| unsafe {
                 match dtype {
@@ -81,7 +82,8 @@ impl Prepared for Custom {
                 }
             })
             .collect();
-        // SAFETY: as above; a program fills its memory once when it is loaded, so the elements are initialised.
+        // SAFETY: as above; a program fills its memory once when it is loaded, so the elements are
+        // initialised.
         let mut results: Vec<SliceMut<'_>> = (self.writes.iter().enumerate())
             .map(|(i, &Window { dtype, offset, elements })| unsafe {
                 match dtype {

@@ -1,7 +1,8 @@
 //! What machine this is.
 //!
-//! In: nothing. Out: the widest instruction set that the kernels have a variant for ([`Level`]) and a description for people ([`Machine`]).
-//! Always holds: a level that [`Level::detect`] returns is safe to run on this machine.
+//! In: nothing. Out: the widest instruction set that the kernels have a variant for ([`Level`]) and a
+//! description for people ([`Machine`]). Always holds: a level that [`Level::detect`] returns is safe to run
+//! on this machine.
 
 use std::fmt;
 use std::sync::OnceLock;

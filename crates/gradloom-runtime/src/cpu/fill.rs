@@ -1,7 +1,7 @@
 //! Fills the buffers of constants, when a program is loaded.
 //!
-//! In: a constant's or iota's op and its buffer, which may be smaller than the value: one element that is repeated, or one axis.
-//! Out: the buffer's bytes.
+//! In: a constant's or iota's op and its buffer, which may be smaller than the value: one element that is
+//! repeated, or one axis. Out: the buffer's bytes.
 
 use gradloom_core::ir::{DType, Literal, Number, OpKind};
 use gradloom_core::plan::Buffer;

@@ -1,8 +1,9 @@
 //! Several kernels in one launch.
 //!
-//! In: kernels that do not depend on each other, with their shares of the launch's operands, results and scratch. Out: a kernel that runs
-//! the tasks of all of them together, so that many small ones cost one wake-up of the threads, and small tasks several at a time.
-//! Always holds: what a task computes does not depend on what it is batched with; kernels without tasks run one after the other.
+//! In: kernels that do not depend on each other, with their shares of the launch's operands, results and
+//! scratch. Out: a kernel that runs the tasks of all of them together, so that many small ones cost one
+//! wake-up of the threads, and small tasks several at a time. Always holds: what a task computes does not
+//! depend on what it is batched with; kernels without tasks run one after the other.
 
 use super::Loops;
 use super::kernel::{Call, PHASES, Prepared, Trap};
@@ -118,8 +119,8 @@ impl Prepared for Group {
                     let Some(tasks) = member.kernel.tasks() else { continue };
                     let call = member.call(call);
                     for task in batch.tasks.clone() {
-                        // SAFETY: the addresses are those of the member's launch; each task is in one batch; the pool's run ends
-                        // when all of its tasks have.
+                        // SAFETY: the addresses are those of the member's launch; each task is in one batch;
+                        // the pool's run ends when all of its tasks have.
                         unsafe { tasks.run_task(&call, phase, task) };
                     }
                 }

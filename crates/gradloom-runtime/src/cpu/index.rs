@@ -1,8 +1,9 @@
 //! Reading and writing at places that are data: rows by number, and windows by their start.
 //!
-//! In: launches of `Gather`, `ScatterAdd`, `DynamicSlice` and `DynamicUpdateSlice`, with operands in any strided layouts. Out: kernels.
-//! Always holds: every index is checked before anything is written, so a [`Trap`] leaves an operand that the result
-//! overwrites as it was; the message names the first index that is out of range, its position and the range.
+//! In: launches of `Gather`, `ScatterAdd`, `DynamicSlice` and `DynamicUpdateSlice`, with operands in any
+//! strided layouts. Out: kernels. Always holds: every index is checked before anything is written, so a
+//! [`Trap`] leaves an operand that the result overwrites as it was; the message names the first index that is
+//! out of range, its position and the range.
 
 mod gather;
 mod indices;

@@ -1,7 +1,7 @@
 //! Initial values of parameters.
 //!
-//! In: an [`Init`], a seed, the parameter's number, a pool. Out: the elements.
-//! Always holds: an element depends on those and on its position alone, with the same bits on every machine: its random words are
+//! In: an [`Init`], a seed, the parameter's number, a pool. Out: the elements. Always holds: an element
+//! depends on those and on its position alone, with the same bits on every machine: its random words are
 //! counted, and the arithmetic rounds after every operation and has no function of the system's in it.
 
 use super::math::normal_pair;

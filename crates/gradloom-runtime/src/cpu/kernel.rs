@@ -1,8 +1,8 @@
 //! What every CPU kernel looks like to the program that runs it.
 //!
-//! In: a launch, turned into a [`Prepared`] kernel when the program is loaded. Out: a kernel that wants only the base addresses of
-//! the buffers ([`Call`]), so that a step allocates nothing and decides nothing.
-//! Always holds: every element of a contiguous write is written, unless the run returns a [`Trap`].
+//! In: a launch, turned into a [`Prepared`] kernel when the program is loaded. Out: a kernel that wants only
+//! the base addresses of the buffers ([`Call`]), so that a step allocates nothing and decides nothing. Always
+//! holds: every element of a contiguous write is written, unless the run returns a [`Trap`].
 
 use super::Pool;
 use std::fmt;
@@ -16,7 +16,8 @@ pub trait Prepared: Send + Sync {
     /// A [`Trap`] when the operands' values forbid a result; the writes are then unspecified.
     fn run(&self, call: &Call<'_>) -> Result<(), Trap>;
 
-    /// The tasks that the kernel consists of, where they may run beside those of other kernels. A kernel that can trap has none.
+    /// The tasks that the kernel consists of, where they may run beside those of other kernels. A kernel that
+    /// can trap has none.
     fn tasks(&self) -> Option<&dyn Tasks> {
         None
     }
@@ -25,19 +26,21 @@ pub trait Prepared: Send + Sync {
 /// Number of phases of [`Tasks`].
 pub(super) const PHASES: usize = 2;
 
-/// A kernel in pieces: all tasks of phase 0, in any order and at the same time, then all of phase 1. How many there are depends on the
-/// launch alone.
+/// A kernel in pieces: all tasks of phase 0, in any order and at the same time, then all of phase 1. How many
+/// there are depends on the launch alone.
 pub trait Tasks: Send + Sync {
     /// Number of tasks of a phase; may be 0.
     fn count(&self, phase: usize) -> usize;
 
-    /// What a task of a phase takes, in nanoseconds of one core, roughly: small tasks are run several at a time.
+    /// What a task of a phase takes, in nanoseconds of one core, roughly: small tasks are run several at a
+    /// time.
     fn cost(&self, phase: usize) -> usize;
 
     /// Runs a task.
     ///
     /// # Safety
-    /// The addresses are those of the launch; each task runs once, after all tasks of the phases before have ended.
+    /// The addresses are those of the launch; each task runs once, after all tasks of the phases before have
+    /// ended.
     unsafe fn run_task(&self, call: &Call<'_>, phase: usize, index: usize);
 }
 
@@ -66,8 +69,8 @@ pub struct Call<'a> {
     pub scratch: *mut u8,
 }
 
-// SAFETY: a call only carries addresses. Whoever dereferences one (in an `unsafe` block of a kernel) shows that the tasks of
-// the run touch disjoint elements of the writes.
+// SAFETY: a call only carries addresses. Whoever dereferences one (in an `unsafe` block of a kernel) shows
+// that the tasks of the run touch disjoint elements of the writes.
 unsafe impl Sync for Call<'_> {}
 
 impl Call<'_> {
@@ -114,7 +117,8 @@ impl fmt::Display for Trap {
 
 impl std::error::Error for Trap {}
 
-/// The least position at which the tasks of a run met a fault, so that the message does not depend on which thread came first.
+/// The least position at which the tasks of a run met a fault, so that the message does not depend on which
+/// thread came first.
 #[derive(Debug)]
 pub struct FirstFault(AtomicUsize);
 

@@ -1,8 +1,9 @@
 //! The CPU backend: kernels over strided windows of buffers, and the threads that run them.
 //!
-//! In: a [`Launch`](gradloom_core::kernel::Launch), then, for every run, base addresses of its buffers. Out: its writes, filled, or a [`Trap`].
-//! Always holds: work is split by shape alone, so the bits of a result do not depend on the number of threads. Elementwise kernels and
-//! reductions round after every operation, so their bits do not depend on the instruction set either; those of products and attention do.
+//! In: a [`Launch`](gradloom_core::kernel::Launch), then, for every run, base addresses of its buffers. Out:
+//! its writes, filled, or a [`Trap`]. Always holds: work is split by shape alone, so the bits of a result do
+//! not depend on the number of threads. Elementwise kernels and reductions round after every operation, so
+//! their bits do not depend on the instruction set either; those of products and attention do.
 
 mod attention;
 mod custom;
@@ -10,7 +11,8 @@ mod device;
 mod dot;
 mod elementwise;
 mod fill;
-// No number is cut off silently: what indexes, sizes and addresses are made of is converted with checks, and each exception gives its reason.
+// No number is cut off silently: what indexes, sizes and addresses are made of is converted with checks, and
+// each exception gives its reason.
 #[cfg_attr(
     not(test),
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

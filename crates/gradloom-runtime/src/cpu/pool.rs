@@ -1,9 +1,10 @@
 //! A small pool of threads that run the tasks of one kernel at a time.
 //!
-//! In: a number of tasks and a function of the task's number. Out: the function has been called once for each number, by the caller
-//! and the workers together; which thread ran which task is left to chance, so tasks must not depend on it.
-//! Always holds: a run allocates nothing; no thread touches the function after [`Pool::run`] has returned; workers that find nothing to
-//! do sleep after a few microseconds, so that a machine with more pools than cores does not collapse.
+//! In: a number of tasks and a function of the task's number. Out: the function has been called once for each
+//! number, by the caller and the workers together; which thread ran which task is left to chance, so tasks
+//! must not depend on it. Always holds: a run allocates nothing; no thread touches the function after
+//! [`Pool::run`] has returned; workers that find nothing to do sleep after a few microseconds, so that a
+//! machine with more pools than cores does not collapse.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -15,8 +16,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a thread looks for work, or waits for the last task, before it sleeps. Longer than the pause between two kernels of a
-/// step, shorter than a scheduler's time slice.
+/// How long a thread looks for work, or waits for the last task, before it sleeps. Longer than the pause
+/// between two kernels of a step, shorter than a scheduler's time slice.
 const SPIN: Duration = Duration::from_micros(20);
 
 /// Whether this kind of system starts threads; where it does not, the code for them can be left out.
@@ -27,7 +28,8 @@ thread_local! {
     static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Number of this thread in the run that it takes part in, as [`Pool::run_with_worker`] tells it; 0 outside of runs.
+/// Number of this thread in the run that it takes part in, as [`Pool::run_with_worker`] tells it; 0 outside
+/// of runs.
 pub(super) fn current_worker() -> usize {
     WORKER.get().unwrap_or(0)
 }
@@ -41,7 +43,8 @@ struct Job {
     tasks: usize,
 }
 
-/// Keeps counters that different threads write on different cache lines (pairs of them: prefetchers fetch two).
+/// Keeps counters that different threads write on different cache lines (pairs of them: prefetchers fetch
+/// two).
 #[repr(align(128))]
 struct Padded<T>(T);
 
@@ -74,7 +77,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, the caller included; at least one. Fewer where the system refuses to start threads.
+    /// A pool of `threads` threads, the caller included; at least one. Fewer where the system refuses to
+    /// start threads.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             job: AtomicPtr::new(ptr::null_mut()),
@@ -104,8 +108,8 @@ impl Pool {
 
     /// Calls `task(0)`, .., `task(tasks - 1)`, each once, and returns when all have ended.
     ///
-    /// Runs in the calling thread alone when there is one thread or one task, from inside a task, and while another thread
-    /// uses the pool.
+    /// Runs in the calling thread alone when there is one thread or one task, from inside a task, and while
+    /// another thread uses the pool.
     ///
     /// # Panics
     /// With the panic of a task, after the others have ended.
@@ -113,8 +117,8 @@ impl Pool {
         self.run_with_worker(tasks, &|index, _| task(index));
     }
 
-    /// Like [`Pool::run`], with the number of the thread as second argument: less than [`Pool::threads`], and no two tasks that
-    /// run at one time get the same. For scratch memory; results must not depend on it.
+    /// Like [`Pool::run`], with the number of the thread as second argument: less than [`Pool::threads`], and
+    /// no two tasks that run at one time get the same. For scratch memory; results must not depend on it.
     ///
     /// # Panics
     /// As [`Pool::run`].
@@ -144,8 +148,8 @@ impl Pool {
 
     fn run_on_all(&self, tasks: usize, task: &Task<'_>) -> Option<Box<dyn Any + Send>> {
         let shared = &*self.shared;
-        // SAFETY: only the lifetime changes. `Shared::claim` hands the job out only while `unfinished` counts the claimed
-        // task, and this function returns only once `unfinished` is 0.
+        // SAFETY: only the lifetime changes. `Shared::claim` hands the job out only while `unfinished` counts
+        // the claimed task, and this function returns only once `unfinished` is 0.
         let task = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
         let mut job = Job { task, tasks };
         shared.job.store(&raw mut job, SeqCst);
@@ -212,7 +216,8 @@ impl Shared {
                 continue;
             }
             let mut guard = lock(&self.sleep);
-            // Announced before the last look: `wake` changes the state before it looks for sleepers, so one of the two sees the other.
+            // Announced before the last look: `wake` changes the state before it looks for sleepers, so one
+            // of the two sees the other.
             self.sleepers.fetch_add(1, SeqCst);
             while !called() {
                 guard = self.wake_workers.wait(guard).unwrap_or_else(PoisonError::into_inner);
@@ -223,11 +228,13 @@ impl Shared {
 
     /// Claims and runs a task of the current job, if one is left.
     fn run_one(&self, worker: usize) -> bool {
-        // A claim is a decrement of `unclaimed`, and the job may be looked at only after it: from then on the run cannot end, because
-        // the claimed task counts in `unfinished`. It does not matter if the count that was loaded belonged to an earlier run.
+        // A claim is a decrement of `unclaimed`, and the job may be looked at only after it: from then on the
+        // run cannot end, because the claimed task counts in `unfinished`. It does not matter if the count
+        // that was loaded belonged to an earlier run.
         let claim = self.unclaimed.0.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
         let Ok(left) = claim else { return false };
-        // SAFETY: the claimed task has not ended, so the caller still waits in `run_on_all` and its `Job` and function live.
+        // SAFETY: the claimed task has not ended, so the caller still waits in `run_on_all` and its `Job` and
+        // function live.
         let result = unsafe {
             let job = &*self.job.load(SeqCst);
             let task = &*job.task;

@@ -13,7 +13,8 @@ use gradloom_core::kernel::{Kernel, Launch};
 /// Prepares a launch; `graph` has the users' ops that launches name by number.
 ///
 /// # Panics
-/// For launches that no lowering makes: of leaves, views and block ops, or with dtypes that shape inference refuses.
+/// For launches that no lowering makes: of leaves, views and block ops, or with dtypes that shape inference
+/// refuses.
 pub fn prepare(launch: &Launch, graph: &Graph) -> Box<dyn Prepared> {
     prepare_with(launch, graph, Loops::Native)
 }

@@ -86,8 +86,8 @@ struct CpuProgram {
     _store: Vec<Arc<Memory>>,
 }
 
-// SAFETY: the addresses point into memory that the program owns or shares with the store; the store's locks, held by the caller,
-// and `&mut self` order all access.
+// SAFETY: the addresses point into memory that the program owns or shares with the store; the store's locks,
+// held by the caller, and `&mut self` order all access.
 unsafe impl Send for CpuProgram {}
 
 struct PreparedLaunch {
@@ -206,7 +206,8 @@ impl CpuProgram {
         each_position(&access.layout, |position| f(base.wrapping_add(position * size)));
     }
 
-    /// Checks that the window that a launch replaces lies inside its target, which the kernel takes for granted.
+    /// Checks that the window that a launch replaces lies inside its target, which the kernel takes for
+    /// granted.
     fn check_window(&self, launch: &Launch) -> Result<()> {
         if launch.kernel != Kernel::WriteRegion {
             return Ok(());
@@ -273,7 +274,8 @@ impl Loaded for CpuProgram {
             let base =
                 self.addresses[self.plan.buffer_of[&access.buffer]].wrapping_add(access.layout.offset * size);
             let bytes = access.layout.shape.elements() * size;
-            // SAFETY: the plan's verifier keeps accesses inside their buffers; the caller holds the store's lock.
+            // SAFETY: the plan's verifier keeps accesses inside their buffers; the caller holds the store's
+            // lock.
             into.push(unsafe { std::slice::from_raw_parts(base, bytes) });
             return Ok(());
         }

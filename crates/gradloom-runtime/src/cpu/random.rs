@@ -13,8 +13,8 @@ pub(super) const LANES: usize = 16;
 /// Words that they give.
 pub(super) const WORDS: usize = 4 * LANES;
 
-/// Philox4x32-10 (see [`gradloom_core::philox`]) with the lanes inside each round: the four words of each of [`LANES`] blocks from
-/// `block` on, all first ones together.
+/// Philox4x32-10 (see [`gradloom_core::philox`]) with the lanes inside each round: the four words of each of
+/// [`LANES`] blocks from `block` on, all first ones together.
 #[inline(always)]
 pub(super) fn lanes(block: u64, step: u32, site: u32, key: [u32; 2]) -> [[u32; LANES]; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = [[0u32; LANES]; 4];
@@ -90,8 +90,8 @@ impl Prepared for RandomBits {
             let mut words = [0; WORDS];
             for start in (task * GRAIN..end).step_by(WORDS) {
                 let count = WORDS.min(end - start);
-                // SAFETY: the function was chosen for this machine; the result has `elements` words, and tasks write disjoint
-                // ranges of them.
+                // SAFETY: the function was chosen for this machine; the result has `elements` words, and
+                // tasks write disjoint ranges of them.
                 unsafe {
                     (self.blocks)(start as u64 / 4, step, self.site, key, &mut words);
                     let to = call.write::<u32>(0, self.write_offset + start);

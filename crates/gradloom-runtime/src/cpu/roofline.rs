@@ -1,8 +1,9 @@
 //! What this machine can do at most: multiplications and additions a second, and bytes a second.
 //!
-//! In: a number of threads. Out: a [`Roofline`], measured in about a second. Always holds: every number is the best of several runs on
-//! the threads of a [`Pool`], as kernels use them; other work on the machine makes them too low, never too high.
-//! Williams, Waterman, Patterson (2009): a kernel takes at least flops / peak and bytes / bandwidth.
+//! In: a number of threads. Out: a [`Roofline`], measured in about a second. Always holds: every number is
+//! the best of several runs on the threads of a [`Pool`], as kernels use them; other work on the machine
+//! makes them too low, never too high. Williams, Waterman, Patterson (2009): a kernel takes at least flops /
+//! peak and bytes / bandwidth.
 
 use super::Pool;
 use std::hint::black_box;
@@ -16,7 +17,8 @@ pub struct Roofline {
     pub threads: usize,
     /// Floating-point operations a second in f32, a fused multiplication and addition counted as two.
     pub flops: f64,
-    /// (bytes that are gone through again and again, bytes a second), ascending in the bytes; the last one is beyond the caches.
+    /// (bytes that are gone through again and again, bytes a second), ascending in the bytes; the last one is
+    /// beyond the caches.
     pub bandwidth: Vec<(u64, f64)>,
 }
 
@@ -30,7 +32,8 @@ impl Roofline {
         Self { threads, flops: peak(&pool), bandwidth }
     }
 
-    /// Bytes a second for a kernel that moves so many bytes: that of the smallest working set that holds them.
+    /// Bytes a second for a kernel that moves so many bytes: that of the smallest working set that holds
+    /// them.
     pub fn bandwidth_for(&self, bytes: u64) -> f64 {
         let fits = self.bandwidth.iter().find(|(set, _)| *set >= bytes);
         fits.or(self.bandwidth.last()).map_or(f64::INFINITY, |(_, rate)| *rate)
@@ -44,8 +47,8 @@ impl Roofline {
 
 /// From the caches next to the cores to the memory, in bytes.
 fn working_sets(threads: usize) -> Vec<usize> {
-    // 192 KiB a thread lie in the second-level caches of the last ten years. What cores share grows with their number, but a machine
-    // with very many of them has other uses for its memory.
+    // 192 KiB a thread lie in the second-level caches of the last ten years. What cores share grows with
+    // their number, but a machine with very many of them has other uses for its memory.
     let near = threads * (192 << 10);
     let far = (threads * (24 << 20)).clamp(384 << 20, 4 << 30);
     let mut sets: Vec<usize> =
@@ -64,8 +67,8 @@ fn best(runs: usize, mut run: impl FnMut()) -> Duration {
     (0..runs).map(time).min().unwrap_or(Duration::MAX).max(Duration::from_nanos(1))
 }
 
-/// `a = b + s * c` (McCalpin's STREAM): bytes a second, two arrays read and one written; that a cache line is fetched before it is
-/// written is not counted.
+/// `a = b + s * c` (McCalpin's STREAM): bytes a second, two arrays read and one written; that a cache line is
+/// fetched before it is written is not counted.
 fn triad(pool: &Pool, working_set: usize) -> f64 {
     let elements = working_set / 3 / size_of::<f32>() / pool.threads();
     type Arrays = [Vec<f32>; 3];
@@ -95,7 +98,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Chains of multiplications and additions: two units with a latency of four or five want at least ten at a time.
+/// Chains of multiplications and additions: two units with a latency of four or five want at least ten at a
+/// time.
 const CHAINS: usize = 12;
 
 /// Rounds of one run: about half a millisecond.
@@ -108,7 +112,8 @@ fn peak(pool: &Pool) -> f64 {
     (2 * CHAINS * lanes * ROUNDS * tasks) as f64 / time.as_secs_f64()
 }
 
-/// The function that keeps the widest units busy for [`ROUNDS`] rounds, and how many elements they take at once.
+/// The function that keeps the widest units busy for [`ROUNDS`] rounds, and how many elements they take at
+/// once.
 fn multiply_and_add() -> (fn(f32) -> f32, usize) {
     #[cfg(target_arch = "x86_64")]
     {

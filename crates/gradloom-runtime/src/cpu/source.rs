@@ -1,8 +1,9 @@
 //! Reads a strided operand as if it were contiguous.
 //!
-//! In: an operand's layout; then a range of its elements in row-major order. Out: the address of those elements, next to each other: in
-//! the operand's own bytes where they already stand so, else in a small buffer that they were copied to.
-//! Always holds: a buffer takes [`BLOCK`] elements, which with two more operands and a result still fit into the first-level cache.
+//! In: an operand's layout; then a range of its elements in row-major order. Out: the address of those
+//! elements, next to each other: in the operand's own bytes where they already stand so, else in a small
+//! buffer that they were copied to. Always holds: a buffer takes [`BLOCK`] elements, which with two more
+//! operands and a result still fit into the first-level cache.
 
 use gradloom_core::kernel::{Access, Layout};
 use std::mem::MaybeUninit;
@@ -79,8 +80,8 @@ impl Source {
         Self { offset: layout.offset, element_bytes, order }
     }
 
-    /// Whether neighbours in row-major order lie far apart while others lie close, as in a transposed matrix: staging then uses little
-    /// of each cache line that it touches.
+    /// Whether neighbours in row-major order lie far apart while others lie close, as in a transposed matrix:
+    /// staging then uses little of each cache line that it touches.
     pub(super) fn runs_across(&self) -> bool {
         match &self.order {
             Order::Contiguous | Order::Splat => false,
@@ -94,8 +95,8 @@ impl Source {
     /// Address of `count` elements from row-major position `start`, next to each other.
     ///
     /// # Safety
-    /// `base` is the operand's buffer; `start + count` is at most the number of elements; `count` is at most [`BLOCK`]; `buffer` is
-    /// used for this operand only.
+    /// `base` is the operand's buffer; `start + count` is at most the number of elements; `count` is at most
+    /// [`BLOCK`]; `buffer` is used for this operand only.
     pub(super) unsafe fn stage(
         &self,
         base: *const u8,
@@ -103,7 +104,8 @@ impl Source {
         count: usize,
         buffer: &mut Buffer,
     ) -> *const u8 {
-        // SAFETY: the element type has the operand's size, and any bits are a u8 or u32; the rest is the caller's promise.
+        // SAFETY: the element type has the operand's size, and any bits are a u8 or u32; the rest is the
+        // caller's promise.
         unsafe {
             match self.element_bytes {
                 1 => self.stage_as::<u8>(base.cast(), start, count, buffer).cast(),
@@ -115,9 +117,11 @@ impl Source {
     /// Copies `count` elements from row-major position `start`.
     ///
     /// # Safety
-    /// `base` is the operand's buffer; `start + count` is at most the number of elements; `to` takes them, and overlaps none.
+    /// `base` is the operand's buffer; `start + count` is at most the number of elements; `to` takes them,
+    /// and overlaps none.
     pub(super) unsafe fn copy(&self, base: *const u8, start: usize, count: usize, to: *mut u8) {
-        // SAFETY: the element type has the operand's size, and any bits are a u8 or u32; the rest is the caller's promise.
+        // SAFETY: the element type has the operand's size, and any bits are a u8 or u32; the rest is the
+        // caller's promise.
         unsafe {
             match self.element_bytes {
                 1 => self.copy_as::<u8>(base.cast(), start, count, to),
@@ -154,7 +158,8 @@ impl Source {
     ) -> *const T {
         debug_assert!(count <= BLOCK && size_of::<T>() == self.element_bytes);
         let staged = buffer.elements.as_mut_ptr().cast::<T>();
-        // SAFETY: the layout's elements lie in the buffer at `base`; the staging buffer takes BLOCK elements of 4 bytes.
+        // SAFETY: the layout's elements lie in the buffer at `base`; the staging buffer takes BLOCK elements
+        // of 4 bytes.
         unsafe {
             let first = base.add(self.offset);
             match &self.order {

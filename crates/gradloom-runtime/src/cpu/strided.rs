@@ -1,7 +1,8 @@
 //! For tests of kernels: operands in random strided layouts, and runs that show a write out of place.
 //!
-//! Positions of a buffer that are not part of the operand hold NaN, and so do the results and the workspace before a run: a kernel
-//! that reads what is not its own gives NaN. Results stand between guard words that have to survive.
+//! Positions of a buffer that are not part of the operand hold NaN, and so do the results and the workspace
+//! before a run: a kernel that reads what is not its own gives NaN. Results stand between guard words that
+//! have to survive.
 
 use super::{Call, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
@@ -83,7 +84,8 @@ impl Operand {
         Self::f32(shape.clone(), &values)
     }
 
-    /// Random numbers in a random layout: axes in any order, gaps between rows, an offset, now and then an axis that repeats.
+    /// Random numbers in a random layout: axes in any order, gaps between rows, an offset, now and then an
+    /// axis that repeats.
     pub(crate) fn random(random: &mut Random, shape: &Shape) -> Self {
         let mut order: Vec<usize> = (0..shape.rank()).collect();
         if random.below(2) == 0 {

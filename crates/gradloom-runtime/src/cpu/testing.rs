@@ -1,6 +1,8 @@
-//! For tests: tensors of any dtype in random strided layouts, and runs that must not depend on threads or instruction set.
+//! For tests: tensors of any dtype in random strided layouts, and runs that must not depend on threads or
+//! instruction set.
 //!
-//! Positions of a buffer that are not the operand's hold garbage, and results stand between guards that must survive.
+//! Positions of a buffer that are not the operand's hold garbage, and results stand between guards that must
+//! survive.
 
 use super::{Call, Level, Loops, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
@@ -196,7 +198,8 @@ impl Case {
         let mut reads = self.reads.clone();
         let layout = Layout { offset: GUARD, ..Layout::contiguous(&self.shape) };
         let mut result = Tensor::new(self.dtype, layout, self.shape.elements() + 2 * GUARD);
-        // Through one pointer each, so that the borrow of an operand does not end that of the result in its place.
+        // Through one pointer each, so that the borrow of an operand does not end that of the result in its
+        // place.
         let addresses: Vec<*mut u8> = reads.iter_mut().map(|read| read.words.as_mut_ptr().cast()).collect();
         let write = self.in_place.map_or(result.words.as_mut_ptr().cast(), |read| addresses[read]);
         let sources: Vec<*const u8> = addresses.iter().map(|a| a.cast_const()).collect();
@@ -231,7 +234,8 @@ impl Case {
                     (None, _) => first = Some(result),
                     (Some(Ok(first)), Ok(result)) => {
                         for p in result.positions() {
-                            // Which NaN it is may differ: library functions do not quiet what instructions do.
+                            // Which NaN it is may differ: library functions do not quiet what instructions
+                            // do.
                             let values = [first, result].map(|t| value(t.dtype, t.bits(p)));
                             let same = first.bits(p) == result.bits(p) || values.iter().all(|v| v.is_nan());
                             assert!(same, "{:?}: {level:?}, {threads} threads: other bits at {p}", self.kind);
@@ -313,7 +317,8 @@ impl Job {
         Ok(results)
     }
 
-    /// Runs with every instruction set, both ways of loops, and 1, 2 and 3 threads, which must agree bit for bit; the results in row-major order.
+    /// Runs with every instruction set, both ways of loops, and 1, 2 and 3 threads, which must agree bit for
+    /// bit; the results in row-major order.
     pub(super) fn run(
         &self,
         prepare: impl Fn(&Launch, Level, Loops) -> Box<dyn Prepared>,
@@ -352,7 +357,8 @@ impl Job {
     }
 }
 
-/// Asserts that results are within `tolerance` of what is expected, relative to its size; NaN is expected to be NaN.
+/// Asserts that results are within `tolerance` of what is expected, relative to its size; NaN is expected to
+/// be NaN.
 pub(super) fn assert_close(what: &str, got: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(got.len(), expected.len(), "{what}: number of elements");
     for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {

@@ -1,5 +1,5 @@
-//! The null device: compiles, lowers and plans every model, and runs nothing. For tests of the compiler, and for plans of
-//! models that the machine at hand could not hold.
+//! The null device: compiles, lowers and plans every model, and runs nothing. For tests of the compiler, and
+//! for plans of models that the machine at hand could not hold.
 
 use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;

@@ -1,8 +1,8 @@
 //! Running some of a program's launches, on copies of everything.
 //!
-//! In: a program, and the inputs and scalars of one run. Out: a [`DebugRun`], which runs launches one by one and gives any value that is in
-//! memory. Always holds: the program and its store do not change; no launch reads, and no caller gets, bytes that something else has
-//! overwritten or nothing has written yet.
+//! In: a program, and the inputs and scalars of one run. Out: a [`DebugRun`], which runs launches one by one
+//! and gives any value that is in memory. Always holds: the program and its store do not change; no launch
+//! reads, and no caller gets, bytes that something else has overwritten or nothing has written yet.
 
 use super::evaluate::{bytes, tensor};
 use super::{Loaded, Program, fits};
@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// What stays in memory in a [`DebugRun`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retention {
-    /// What the plan keeps: values share bytes over time, and a value can be read until another takes its bytes.
+    /// What the plan keeps: values share bytes over time, and a value can be read until another takes its
+    /// bytes.
     #[default]
     AsPlanned,
     /// Every value of a step has bytes of its own and stays. It takes as much memory as all values together.
@@ -127,11 +128,12 @@ impl DebugRun {
         &self.graph
     }
 
-    /// Runs the launches of a range in order. They need not follow what ran before: whatever has its operands in memory can run, as often as
-    /// it has them.
+    /// Runs the launches of a range in order. They need not follow what ran before: whatever has its operands
+    /// in memory can run, as often as it has them.
     ///
     /// # Errors
-    /// When the range reaches beyond the plan, or an operand of a launch is not in memory; a trap. The launches before it have run then.
+    /// When the range reaches beyond the plan, or an operand of a launch is not in memory; a trap. The
+    /// launches before it have run then.
     pub fn run(&mut self, range: Range<usize>) -> Result<()> {
         let launches = self.plan.launches.len();
         if range.start > range.end || range.end > launches {
@@ -167,12 +169,13 @@ impl DebugRun {
         Ok(())
     }
 
-    /// The elements of a value that owns bytes, as its [`Buffer`] has them: floats exactly, in float64. A parameter or state that a launch
-    /// has updated by a copy reads as its next value; one whose next value took its bytes has gone.
+    /// The elements of a value that owns bytes, as its [`Buffer`] has them: floats exactly, in float64. A
+    /// parameter or state that a launch has updated by a copy reads as its next value; one whose next value
+    /// took its bytes has gone.
     ///
     /// # Errors
-    /// When the value has no bytes of its own (a view, or inside of a fused kernel), or nothing has written them yet, or another value has
-    /// taken them.
+    /// When the value has no bytes of its own (a view, or inside of a fused kernel), or nothing has written
+    /// them yet, or another value has taken them.
     pub fn read(&self, value: ValueId) -> Result<HostTensor> {
         let ty = self.plan.buffers[self.present(value)?].ty.clone();
         let layout = self.layout(value, &ty);
@@ -200,7 +203,8 @@ impl DebugRun {
         Ok(tensor(Type::new(access.dtype, access.layout.shape.clone()), &elements))
     }
 
-    /// Replaces the elements of a value that owns bytes, whether it was there or not, to see what follows from them.
+    /// Replaces the elements of a value that owns bytes, whether it was there or not, to see what follows
+    /// from them.
     ///
     /// # Errors
     /// When the value has no bytes of its own, or they are of another type.

@@ -1,5 +1,5 @@
-//! Running a graph on a device as the reference evaluator runs it in float64: leaves by name in, outputs, guards and next values
-//! out. For comparing the two, and for trying out graphs in text form.
+//! Running a graph on a device as the reference evaluator runs it in float64: leaves by name in, outputs,
+//! guards and next values out. For comparing the two, and for trying out graphs in text form.
 
 use super::{Outcome, Program};
 use crate::device::Device;
@@ -12,8 +12,9 @@ use gradloom_core::plan::Plan;
 use gradloom_core::reference::{Evaluation, HostTensor, Leaves};
 
 impl Program {
-    /// Compiles a graph over a store of its own, for [`Program::evaluate`]. `leaves` gives the value of each parameter, and of each
-    /// state that does not start as its `init`. The graph is taken as it is: run the passes before.
+    /// Compiles a graph over a store of its own, for [`Program::evaluate`]. `leaves` gives the value of each
+    /// parameter, and of each state that does not start as its `init`. The graph is taken as it is: run the
+    /// passes before.
     ///
     /// # Errors
     /// As [`Program::load`]; when a parameter has no value, or a leaf's value has another type.
@@ -21,7 +22,8 @@ impl Program {
         Self::replanned(graph, device, leaves, |plan| plan)
     }
 
-    /// Like [`Program::standalone`], with bytes of its own for every value of a step ([`Plan::without_sharing`]).
+    /// Like [`Program::standalone`], with bytes of its own for every value of a step
+    /// ([`Plan::without_sharing`]).
     ///
     /// # Errors
     /// As [`Program::standalone`].
@@ -57,11 +59,12 @@ impl Program {
         Ok(program)
     }
 
-    /// Runs one step. `leaves` is asked for each input and scalar; parameters and states are those of the store, which the step
-    /// updates.
+    /// Runs one step. `leaves` is asked for each input and scalar; parameters and states are those of the
+    /// store, which the step updates.
     ///
     /// # Errors
-    /// A trap, before which nothing took effect; when an input or scalar has no value, or a value of another type.
+    /// A trap, before which nothing took effect; when an input or scalar has no value, or a value of another
+    /// type.
     pub fn evaluate(&mut self, leaves: &Leaves<'_>) -> Result<Evaluation> {
         let leaf_kinds: Vec<OpKind> = self.graph().entry_ops().map(|(_, op)| op.kind.clone()).collect();
         let mut scalars = Vec::new();

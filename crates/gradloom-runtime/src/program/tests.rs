@@ -1,5 +1,5 @@
-//! Faults that no graph can cause, in the middle of a phase: a kernel that fails or panics after it has written. (`gradloom/tests/faults.rs`
-//! makes each operation fail before it does anything.)
+//! Faults that no graph can cause, in the middle of a phase: a kernel that fails or panics after it has
+//! written. (`gradloom/tests/faults.rs` makes each operation fail before it does anything.)
 
 use super::*;
 use gradloom_core::ir::parse;
@@ -131,7 +131,8 @@ fn a_fault_in_the_commit_loses_the_store_until_it_is_restored() {
     }
 }
 
-/// A write while a step is between its first read and its commit would be mixed into the step; it waits instead.
+/// A write while a step is between its first read and its commit would be mixed into the step; it waits
+/// instead.
 #[test]
 fn writes_wait_for_a_step_that_has_begun() {
     let program = program();

@@ -1,7 +1,8 @@
 //! Failures of steps that nobody was told of.
 //!
-//! In: what the results of steps say, in any order: of the step itself, and of those before it that nobody read. Out: errors, the first one first. Always
-//! holds: other steps give each once; a step itself gives its own whenever it is read, and what was read there first is not given again.
+//! In: what the results of steps say, in any order: of the step itself, and of those before it that nobody
+//! read. Out: errors, the first one first. Always holds: other steps give each once; a step itself gives its
+//! own whenever it is read, and what was read there first is not given again.
 
 use super::step::Done;
 use crate::backend::Failure;
@@ -27,7 +28,8 @@ pub(crate) struct Failures {
 struct State {
     /// By the number of the run.
     untold: Vec<(u64, Error)>,
-    /// From which run on which number of the attempted steps counts. There are as many as calls that set the number.
+    /// From which run on which number of the attempted steps counts. There are as many as calls that set the
+    /// number.
     steps: Vec<(u64, u64)>,
 }
 
@@ -39,7 +41,8 @@ impl State {
     }
 
     fn insert(&mut self, run: u64, mut error: Error) {
-        // What is not finite says of which step it is; who reads the error of a trap need not have asked this step.
+        // What is not finite says of which step it is; who reads the error of a trap need not have asked this
+        // step.
         if error.kind() == ErrorKind::Trap {
             error = error.note(format!("in step {}, which changed no parameter", self.step(run)));
         }
@@ -66,7 +69,8 @@ impl Failures {
         self.lock().insert(run, error);
     }
 
-    /// Notes what a device remembered, as it was read from a run; gives the number of failures before that run that it knows nothing else of.
+    /// Notes what a device remembered, as it was read from a run; gives the number of failures before that
+    /// run that it knows nothing else of.
     pub(super) fn extend(&self, own: u64, failures: Vec<Failure>) -> u32 {
         let mut state = self.lock();
         let mut before_own = 0;

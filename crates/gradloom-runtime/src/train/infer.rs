@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// Keeps random numbers of forward programs apart from those of training steps: the letters of "infer".
 const DOMAIN: u64 = 0x69_6e66_6572;
 
-/// A forward program over a store: owned, can run on another thread beside training. A run may update states, which all programs of
-/// the session share: one after the other, never half.
+/// A forward program over a store: owned, can run on another thread beside training. A run may update states,
+/// which all programs of the session share: one after the other, never half.
 #[derive(Debug)]
 pub struct Infer<const K: usize, R> {
     inputs: Vec<Input>,
@@ -57,11 +57,13 @@ impl<const K: usize, R> Infer<K, R> {
         })
     }
 
-    /// Queues a run on a list of data whose length is not known before the program runs. Its outputs are read as those of a training step are; the results
-    /// are called `result.0`, `result.1`, .. The error of a run that nobody reads comes with the next one that is read, unless [`Infer::run`] comes between.
+    /// Queues a run on a list of data whose length is not known before the program runs. Its outputs are read
+    /// as those of a training step are; the results are called `result.0`, `result.1`, .. The error of a run
+    /// that nobody reads comes with the next one that is read, unless [`Infer::run`] comes between.
     ///
     /// # Errors
-    /// When there is not data of the declared dtype and size for each input; when the store or the device is lost.
+    /// When there is not data of the declared dtype and size for each input; when the store or the device is
+    /// lost.
     pub fn queue(&mut self, data: &[Data<'_>]) -> Result<Step> {
         check_all(&self.inputs, data)?;
         for (input, data) in self.inputs.iter().zip(data) {
@@ -132,7 +134,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         Ok(R::read(&mut values.into_iter()))
     }
 
-    /// Prepares the next run to be run launch by launch, on copies: neither the program nor the store changes.
+    /// Prepares the next run to be run launch by launch, on copies: neither the program nor the store
+    /// changes.
     ///
     /// # Errors
     /// As [`Train::debug_run`](super::Train::debug_run).

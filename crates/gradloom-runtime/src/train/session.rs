@@ -13,7 +13,8 @@ use gradloom_core::optim::STATE_PREFIX;
 use gradloom_core::plan::{self, Plan};
 use gradloom_core::trace::{Input, ParamTable, Tensor, Traced};
 
-/// A model, its store, and a device: training, evaluation and generation are programs over one session, without copies.
+/// A model, its store, and a device: training, evaluation and generation are programs over one session,
+/// without copies.
 ///
 /// A [`Train`](super::Train) has a session inside; make one yourself to run a model that is not trained:
 ///
@@ -36,7 +37,8 @@ pub struct Session<M> {
 }
 
 impl<M: Module> Session<M> {
-    /// A session with an empty store. Parameters come into being, keyed by `seed`, with the first program that uses them.
+    /// A session with an empty store. Parameters come into being, keyed by `seed`, with the first program
+    /// that uses them.
     ///
     /// # Errors
     /// When two parameters of the model have one name.
@@ -59,7 +61,8 @@ impl<M: Module> Session<M> {
         Infer::compile(self, inputs, f)
     }
 
-    /// Compiles a forward program that was [recorded](gradloom_core::trace::Recording), with the inputs that were declared then. It is run by [`Infer::queue`].
+    /// Compiles a forward program that was [recorded](gradloom_core::trace::Recording), with the inputs that
+    /// were declared then. It is run by [`Infer::queue`].
     ///
     /// # Errors
     /// Memory.
@@ -67,8 +70,9 @@ impl<M: Module> Session<M> {
         Infer::of_trace(self, inputs, traced)
     }
 
-    /// Sets the states under a path to their initial values: `cache` stands for `cache` and `cache.h.0.keys`, the empty path for all.
-    /// States of the optimizer are left alone; [`Train::reset_optimizer`](super::Train::reset_optimizer) clears those.
+    /// Sets the states under a path to their initial values: `cache` stands for `cache` and `cache.h.0.keys`,
+    /// the empty path for all. States of the optimizer are left alone;
+    /// [`Train::reset_optimizer`](super::Train::reset_optimizer) clears those.
     ///
     /// # Errors
     /// When no program compiled so far has a state under the path; on the null device, which keeps no states.
@@ -122,7 +126,8 @@ impl<M: Module> Session<M> {
         self.store.write(&all)
     }
 
-    /// The plan that a graph would have over the session's store; nothing is allocated, and no limit is applied.
+    /// The plan that a graph would have over the session's store; nothing is allocated, and no limit is
+    /// applied.
     pub(super) fn plan(&self, graph: &Graph) -> Result<Plan> {
         let mut layout = self.store.layout();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;

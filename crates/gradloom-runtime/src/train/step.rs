@@ -70,7 +70,8 @@ impl Slot {
         })
     }
 
-    /// Whether [`Slot::done`] would not have to wait, or somebody waits already; the waker is woken when that is so.
+    /// Whether [`Slot::done`] would not have to wait, or somebody waits already; the waker is woken when that
+    /// is so.
     fn poll(&self, waker: &Waker) -> Poll<()> {
         match &mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(pending) if self.done.get().is_none() => pending.poll(waker),
@@ -106,7 +107,8 @@ impl Step {
         Ok(Self { slot: Arc::new(slot) })
     }
 
-    /// Every output: name, dtype, and row-major elements in the machine's byte order. Empty for a step that a trap ended.
+    /// Every output: name, dtype, and row-major elements in the machine's byte order. Empty for a step that a
+    /// trap ended.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, DType, &[u8])> {
         let values = &self.slot.done().values;
         self.slot.names.iter().zip(values).map(|((name, dtype), bytes)| (name.as_str(), *dtype, &bytes[..]))
@@ -120,12 +122,13 @@ impl Step {
     /// Whether the parameters were updated.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was updated then. [`ErrorKind::Lost`]
-    /// when the device is lost; [`ErrorKind::Device`] when it could not hand over the results of a step that was queued, which may have taken effect
+    /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was
+    /// updated then. [`ErrorKind::Lost`] when the device is lost; [`ErrorKind::Device`] when it could not
+    /// hand over the results of a step that was queued, which may have taken effect
     /// ([`Train::applied_steps`](super::Train::applied_steps) tells).
     ///
-    /// If this step took effect, but one before it failed and nobody has read that: the other step's error, which says its number. It counts as read
-    /// then, and this step can be read again.
+    /// If this step took effect, but one before it failed and nobody has read that: the other step's error,
+    /// which says its number. It counts as read then, and this step can be read again.
     pub fn result(&self) -> Result<()> {
         match &self.slot.done().error {
             None => self.slot.failures.tell_before(self.slot.run),
@@ -145,8 +148,8 @@ impl Step {
         Ok(self.value(self.output(super::compile::LOSS)?)?[0])
     }
 
-    /// The loss before the update, without blocking the thread on devices that compute elsewhere. The future can be run by any executor, and
-    /// dropped at any time.
+    /// The loss before the update, without blocking the thread on devices that compute elsewhere. The future
+    /// can be run by any executor, and dropped at any time.
     ///
     /// # Errors
     /// As [`Step::result`].
@@ -155,11 +158,12 @@ impl Step {
         self.loss()
     }
 
-    /// A captured tensor by name, also `loss` and `gradient_norm`: row-major elements. Readable for a step that failed on a guard.
+    /// A captured tensor by name, also `loss` and `gradient_norm`: row-major elements. Readable for a step
+    /// that failed on a guard.
     ///
     /// # Errors
-    /// When nothing was captured under the name, or a trap ended the step before it was computed; an error of a step before this one, as
-    /// [`Step::result`] gives it.
+    /// When nothing was captured under the name, or a trap ended the step before it was computed; an error of
+    /// a step before this one, as [`Step::result`] gives it.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
         let output = self.output(name)?;
         self.slot.done();

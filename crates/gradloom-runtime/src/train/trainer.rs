@@ -41,8 +41,8 @@ impl<M: Module> Trainer<M> {
         Self { model, inputs: Vec::new(), traced: None, optimizer: None, limits, seed: 0 }
     }
 
-    /// A trainer of a model whose loss was [recorded](gradloom_core::trace::Recording) as the only result, with the inputs that were declared then. A step
-    /// of it takes data by [`Train::step_with`].
+    /// A trainer of a model whose loss was [recorded](gradloom_core::trace::Recording) as the only result,
+    /// with the inputs that were declared then. A step of it takes data by [`Train::step_with`].
     pub fn recorded(model: M, inputs: Vec<Input>, traced: Traced) -> Self {
         Self { inputs, traced: Some(Ok(traced)), ..Self::new(model) }
     }
@@ -76,16 +76,18 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Scales all gradients down together so that their norm is at most `max_norm` (PyTorch's `clip_grad_norm_`).
+    /// Scales all gradients down together so that their norm is at most `max_norm` (PyTorch's
+    /// `clip_grad_norm_`).
     pub fn clip_norm(mut self, max_norm: f64) -> Self {
         self.limits.clip_norm = Some(max_norm);
         self
     }
 
-    /// Lets a step take at most so many bytes for everything: parameters, optimizer states, activations, gradients, scratch
-    /// ([`Totals::peak`](gradloom_core::plan::Totals::peak)). Where the step would need more, values of the forward pass are
-    /// computed again in the backward pass instead of kept, the cheapest ones first; the results keep their bits. A budget that
-    /// cannot be met is an error of [`Trainer::compile`] that names the least number of bytes.
+    /// Lets a step take at most so many bytes for everything: parameters, optimizer states, activations,
+    /// gradients, scratch ([`Totals::peak`](gradloom_core::plan::Totals::peak)). Where the step would need
+    /// more, values of the forward pass are computed again in the backward pass instead of kept, the cheapest
+    /// ones first; the results keep their bits. A budget that cannot be met is an error of
+    /// [`Trainer::compile`] that names the least number of bytes.
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.limits.memory_budget = Some(bytes);
         self
@@ -100,7 +102,8 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     /// Compiles the step for a device and makes the initial parameters.
     ///
     /// # Errors
-    /// The first error of the loss; a parameter without a gradient that is not frozen; a missing loss or optimizer; memory.
+    /// The first error of the loss; a parameter without a gradient that is not frozen; a missing loss or
+    /// optimizer; memory.
     pub fn compile(self, device: &Device) -> Result<Train<M, N>> {
         let missing = |what: &str| {
             Error::new(ErrorKind::Trace, format!("the trainer has no {what}"))

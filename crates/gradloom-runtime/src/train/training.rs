@@ -87,18 +87,23 @@ impl<M: Module, const N: usize> Train<M, N> {
         }
     }
 
-    /// Runs one step on the data: forward, backward, optimizer. A guard that fails (a loss or gradient norm that is not finite)
-    /// or a trap (an index out of range) leaves parameters and states as they were; reading the step then gives the error.
+    /// Runs one step on the data: forward, backward, optimizer. A guard that fails (a loss or gradient norm
+    /// that is not finite) or a trap (an index out of range) leaves parameters and states as they were;
+    /// reading the step then gives the error.
     ///
-    /// On a device that works beside the host the step is queued, and this returns at once, unless the device has four steps to do already. Each step has its own
-    /// data, numbers and random bits, and decides for itself whether it takes effect: those that were queued behind a step that fails do, as if
-    /// its error had been read. Nothing is copied to the host before somebody reads, and so nobody knows of a failure before: the device remembers it.
-    /// The next read of any later step gives its error, or [`Train::wait`]; what these learned and did not give, as there were several, comes back here.
-    /// Of failures among thousands of steps that nobody read, the first four and the last one keep their errors, and the others are counted.
+    /// On a device that works beside the host the step is queued, and this returns at once, unless the device
+    /// has four steps to do already. Each step has its own data, numbers and random bits, and decides for
+    /// itself whether it takes effect: those that were queued behind a step that fails do, as if its error
+    /// had been read. Nothing is copied to the host before somebody reads, and so nobody knows of a failure
+    /// before: the device remembers it. The next read of any later step gives its error, or [`Train::wait`];
+    /// what these learned and did not give, as there were several, comes back here. Of failures among
+    /// thousands of steps that nobody read, the first four and the last one keep their errors, and the others
+    /// are counted.
     ///
     /// # Errors
-    /// When data does not have the declared dtype or size; when an earlier step is known to have failed and its error was not read; when the
-    /// store or the device is lost. Nothing was run then, and the number of attempted steps is as before.
+    /// When data does not have the declared dtype or size; when an earlier step is known to have failed and
+    /// its error was not read; when the store or the device is lost. Nothing was run then, and the number of
+    /// attempted steps is as before.
     pub fn step<'a>(&mut self, data: impl Feed<'a, N>) -> Result<Step> {
         self.step_with(&data.feed())
     }
@@ -143,11 +148,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(Step { slot: Arc::clone(slot) })
     }
 
-    /// Waits for all steps so far: to be called behind the last one, unless its loss is read. It copies results to the host once, if nobody has read
-    /// the last step.
+    /// Waits for all steps so far: to be called behind the last one, unless its loss is read. It copies
+    /// results to the host once, if nobody has read the last step.
     ///
     /// # Errors
-    /// Of the first of them that failed and whose error was not read. It counts as read then: another call gives the next one.
+    /// Of the first of them that failed and whose error was not read. It counts as read then: another call
+    /// gives the next one.
     pub fn wait(&self) -> Result<()> {
         if let Some(last) = &self.last {
             last.slot.done();
@@ -173,11 +179,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.program.set_scalars(scalars(&self.numbers, random_key(self.session.seed(), self.attempted)))
     }
 
-    /// Prepares the next step to be run launch by launch, on copies: neither the session nor its store changes.
+    /// Prepares the next step to be run launch by launch, on copies: neither the session nor its store
+    /// changes.
     ///
     /// # Errors
-    /// When data does not have the declared dtype or size; when the store is lost; when there is not enough memory for the copies; on the
-    /// null device.
+    /// When data does not have the declared dtype or size; when the store is lost; when there is not enough
+    /// memory for the copies; on the null device.
     pub fn debug_run<'a>(&self, data: impl Feed<'a, N>, retention: Retention) -> Result<DebugRun> {
         let data = data.feed();
         check_all(&self.inputs, &data)?;
@@ -195,24 +202,26 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.schedule.as_ref().unwrap_or_else(|| self.optimizer.schedule()).at(self.attempted)
     }
 
-    /// Sets the learning rate from now on, instead of the schedule. Decay that goes with it changes too. A rate that is negative
-    /// or not finite is an error of the next step.
+    /// Sets the learning rate from now on, instead of the schedule. Decay that goes with it changes too. A
+    /// rate that is negative or not finite is an error of the next step.
     pub fn set_lr(&mut self, lr: f64) {
         self.set_schedule(lr);
     }
 
-    /// Sets the learning rate over the attempted steps from now on, instead of the optimizer's schedule. To begin at its first number with the next step, delay
-    /// it by the steps so far: [`Schedule::Delayed`].
+    /// Sets the learning rate over the attempted steps from now on, instead of the optimizer's schedule. To
+    /// begin at its first number with the next step, delay it by the steps so far: [`Schedule::Delayed`].
     pub fn set_schedule(&mut self, schedule: impl Into<Schedule>) {
         self.schedule = Some(schedule.into());
     }
 
-    /// Takes the learning rate from the optimizer's schedule again, after [`Train::set_lr`] or [`Train::set_schedule`].
+    /// Takes the learning rate from the optimizer's schedule again, after [`Train::set_lr`] or
+    /// [`Train::set_schedule`].
     pub fn follow_schedule(&mut self) {
         self.schedule = None;
     }
 
-    /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is derived from them.
+    /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is derived from
+    /// them.
     pub fn hyperparameters(&self) -> &Hyperparameters {
         &self.numbers
     }
@@ -244,7 +253,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         Ok(())
     }
 
-    /// Steps submitted so far, whether they took effect or not. Keys random numbers, and the schedule follows it.
+    /// Steps submitted so far, whether they took effect or not. Keys random numbers, and the schedule follows
+    /// it.
     pub fn attempted_steps(&self) -> u64 {
         self.attempted
     }

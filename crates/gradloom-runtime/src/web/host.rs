@@ -4,7 +4,8 @@ use std::fmt;
 
 /// WebGPU behind a script. Ids are the script's own.
 ///
-/// What a script is told of a program is in order: kernels, then copies, then [`WebHost::submit`] as often as the program is run.
+/// What a script is told of a program is in order: kernels, then copies, then [`WebHost::submit`] as often as
+/// the program is run.
 pub trait WebHost: Send + Sync {
     /// A zeroed storage buffer that can be copied from and to.
     fn buffer(&self, bytes: usize) -> u32;
@@ -12,7 +13,8 @@ pub trait WebHost: Send + Sync {
     fn drop_buffer(&self, buffer: u32);
     /// Writes bytes, a multiple of 4, for what is submitted from here on.
     fn write(&self, buffer: u32, offset: usize, bytes: &[u8]);
-    /// A program without kernels, whose steps leave so many bytes of results, and at whose start these bytes are cleared.
+    /// A program without kernels, whose steps leave so many bytes of results, and at whose start these bytes
+    /// are cleared.
     fn program(&self, results: usize, cleared: WebRange) -> u32;
     /// Gives a program back.
     fn drop_program(&self, program: u32);
@@ -20,7 +22,8 @@ pub trait WebHost: Send + Sync {
     fn kernel(&self, program: u32, kernel: &WebKernel<'_>);
     /// Adds bytes to what a step leaves.
     fn copy(&self, program: u32, copy: &WebCopy);
-    /// Runs the program once on what was written before; gives the number under which its results will be found.
+    /// Runs the program once on what was written before; gives the number under which its results will be
+    /// found.
     fn submit(&self, program: u32) -> u32;
     /// The results of a submission, if they have arrived. They are given away.
     fn results(&self, ticket: u32) -> Option<Vec<u8>>;

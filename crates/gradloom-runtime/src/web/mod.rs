@@ -1,7 +1,8 @@
 //! WebGPU as a browser offers it: programs are described to a page's script, which runs them.
 //!
-//! In: plans lowered to WGSL. Out: calls of a [`WebHost`]: buffers, kernels, copies, submissions. Always holds: nothing here waits, because a page must not.
-//! Results of a step are there once the host has them ([`WebHost::results`]); the script awaits that before it asks.
+//! In: plans lowered to WGSL. Out: calls of a [`WebHost`]: buffers, kernels, copies, submissions. Always
+//! holds: nothing here waits, because a page must not. Results of a step are there once the host has them
+//! ([`WebHost::results`]); the script awaits that before it asks.
 
 mod backend;
 mod host;

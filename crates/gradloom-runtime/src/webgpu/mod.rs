@@ -1,6 +1,7 @@
 //! What both ways to WebGPU share: through `wgpu`, and through a browser's own.
 //!
-//! In: a plan and memory. Out: kernels in order, the bytes that each binds, and the meaning of what a step leaves. Nothing here talks to a device.
+//! In: a plan and memory. Out: kernels in order, the bytes that each binds, and the meaning of what a step
+//! leaves. Nothing here talks to a device.
 
 mod regions;
 mod results;

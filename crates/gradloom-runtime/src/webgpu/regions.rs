@@ -1,7 +1,7 @@
 //! The memory of a program: what stands behind the plan's regions.
 //!
-//! In: a plan and the store that it was made for. Out: for each byte of a region, the buffer that holds it. Always holds: what a
-//! kernel binds lies in one piece.
+//! In: a plan and the store that it was made for. Out: for each byte of a region, the buffer that holds it.
+//! Always holds: what a kernel binds lies in one piece.
 
 use super::status::STATUS_BYTES;
 use crate::cpu::fill_constant;

@@ -1,7 +1,7 @@
 //! What a step leaves, as bytes of a staging buffer, and what they mean.
 //!
-//! In: at the end of each step, copies of status, outputs and guards beside each other. Out: their elements, how the step ended, and which ones before it
-//! failed.
+//! In: at the end of each step, copies of status, outputs and guards beside each other. Out: their elements,
+//! how the step ended, and which ones before it failed.
 
 use super::regions::Regions;
 use super::status::{STATUS_BYTES, Told};

@@ -1,7 +1,8 @@
 //! What a program's steps tell of each other.
 //!
-//! In: the status as a step left it, in any order of the steps. Out: the failures in it that were in none before. Always holds: each failure comes out
-//! once; the device keeps what it recorded until it was read here.
+//! In: the status as a step left it, in any order of the steps. Out: the failures in it that were in none
+//! before. Always holds: each failure comes out once; the device keeps what it recorded until it was read
+//! here.
 
 use crate::memory::Memory;
 use gradloom_codegen::wgsl::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD};
@@ -25,7 +26,8 @@ impl Told {
         Self { count: Mutex::default(), status: Arc::clone(status) }
     }
 
-    /// The failures that are new, in order, each with the number of those before it that are new and have no record.
+    /// The failures that are new, in order, each with the number of those before it that are new and have no
+    /// record.
     pub(crate) fn news(&self, status: &Status) -> Vec<(Failure, u32)> {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let mut news = Vec::new();

@@ -1,6 +1,7 @@
 //! The kernels of a plan in the order in which they run, and where what they bind lies.
 //!
-//! In: a plan, and its memory. Out: for each kernel its text, the bytes of each binding, and what it is part of.
+//! In: a plan, and its memory. Out: for each kernel its text, the bytes of each binding, and what it is part
+//! of.
 
 use super::regions::{Regions, allocate};
 use super::status::STATUS_BYTES;
@@ -96,8 +97,8 @@ fn decides<'a>(plan: &Plan, mut step: impl Iterator<Item = &'a Unit>) -> bool {
     !plan.guards.is_empty() || plan.launches.iter().any(windows) || step.any(|unit| unit.shaders().any(traps))
 }
 
-/// The number of the first of a step's kernels that is run in a pass of its own, because the store's values from before it are results: guards that are
-/// parameters themselves. Their number if there is none.
+/// The number of the first of a step's kernels that is run in a pass of its own, because the store's values
+/// from before it are results: guards that are parameters themselves. Their number if there is none.
 pub(crate) fn pause(plan: &Plan, step: &[Part]) -> usize {
     let stored = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region == Region::Store;
     if !plan.guards.iter().any(|(_, access)| stored(access)) {

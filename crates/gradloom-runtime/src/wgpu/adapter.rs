@@ -61,8 +61,8 @@ pub fn adapters() -> Vec<AdapterReport> {
     sorted(instance()).iter().map(AdapterReport::new).collect()
 }
 
-/// The process' way to its drivers. It is never closed: drivers that are unloaded and loaded again many times, or while a thread that used them
-/// ends, crash or are no longer found (NVIDIA 580 on an H100).
+/// The process' way to its drivers. It is never closed: drivers that are unloaded and loaded again many
+/// times, or while a thread that used them ends, crash or are no longer found (NVIDIA 580 on an H100).
 fn instance() -> &'static Instance {
     static INSTANCE: OnceLock<Instance> = OnceLock::new();
     INSTANCE.get_or_init(|| {
@@ -166,8 +166,8 @@ pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
     report.buffer_bytes = report.buffer_bytes.min(options.overrides.buffer_bytes.unwrap_or(u64::MAX));
     let (matrices, experimental) = match options.precision {
         Precision::F32 => (Features::empty(), ExperimentalFeatures::disabled()),
-        // SAFETY: wgpu asks that what is experimental be used as its texts say; cooperative matrices are, in the one size and types that the
-        // adapter says it has, by whole subgroups.
+        // SAFETY: wgpu asks that what is experimental be used as its texts say; cooperative matrices are, in
+        // the one size and types that the adapter says it has, by whole subgroups.
         Precision::F16 => (MATRICES, unsafe { ExperimentalFeatures::enabled() }),
     };
     let features =

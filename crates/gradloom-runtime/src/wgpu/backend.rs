@@ -17,8 +17,9 @@ use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
 
-/// What the loss is multiplied by where products round to f16: the gradients of means over thousands of tokens then keep their bits, and those
-/// of a single one are far from the largest f16. A power of two, so that nothing is rounded by it.
+/// What the loss is multiplied by where products round to f16: the gradients of means over thousands of
+/// tokens then keep their bits, and those of a single one are far from the largest f16. A power of two, so
+/// that nothing is rounded by it.
 const LOSS_SCALE: f64 = 1024.0;
 
 /// A GPU.

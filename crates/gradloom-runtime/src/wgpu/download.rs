@@ -1,8 +1,9 @@
 //! A copy on its way from the device to the host.
 //!
-//! In: a staging buffer, and the submission that copies into it. Out: its bytes, once they are there, to who waits or is woken. Always holds:
-//! whoever gets the buffer back can use it again, as it is neither mapped nor about to be; one whose mapping failed is given up; who is to be
-//! woken is, also when the device is lost.
+//! In: a staging buffer, and the submission that copies into it. Out: its bytes, once they are there, to who
+//! waits or is woken. Always holds: whoever gets the buffer back can use it again, as it is neither mapped
+//! nor about to be; one whose mapping failed is given up; who is to be woken is, also when the device is
+//! lost.
 
 use super::gpu::Gpu;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -11,7 +12,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use wgpu::{Buffer, BufferAsyncError, MapMode, SubmissionIndex};
 
-/// How long a mapping may take after the work before it was done. Another thread may be about to announce it, which takes no time to speak of.
+/// How long a mapping may take after the work before it was done. Another thread may be about to announce it,
+/// which takes no time to speak of.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A copy into a staging buffer, which was submitted.
@@ -135,7 +137,8 @@ impl Download {
         Ok((value, self.staging))
     }
 
-    /// The buffer, if nobody asked for its bytes: it can be used again, as what is submitted later is done later.
+    /// The buffer, if nobody asked for its bytes: it can be used again, as what is submitted later is done
+    /// later.
     pub(super) fn unread(self) -> Option<Buffer> {
         self.arrival.is_none().then_some(self.staging)
     }

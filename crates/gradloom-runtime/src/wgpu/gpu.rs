@@ -58,7 +58,8 @@ impl Gpu {
         self.check().err().unwrap_or(error)
     }
 
-    /// Notes a loss that was not announced yet: the device refuses work before it says why, if it is another thread that is told.
+    /// Notes a loss that was not announced yet: the device refuses work before it says why, if it is another
+    /// thread that is told.
     fn look_for_loss(&self) {
         let nothing = self.queue.submit([]);
         if self.refuses(nothing) {

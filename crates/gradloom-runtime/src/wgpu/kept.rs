@@ -1,8 +1,8 @@
 //! Compiled pipelines that outlive the process.
 //!
-//! In: the file of an adapter in the user's cache, and the pipelines that are made. Out: the driver's own cache with what the file held. Always
-//! holds: only drivers that can, do; the file is whole or not looked at; nothing that goes wrong with it is an error, as pipelines are compiled
-//! without it.
+//! In: the file of an adapter in the user's cache, and the pipelines that are made. Out: the driver's own
+//! cache with what the file held. Always holds: only drivers that can, do; the file is whole or not looked
+//! at; nothing that goes wrong with it is an error, as pipelines are compiled without it.
 
 use super::gpu::validated;
 use crate::user_cache;
@@ -35,8 +35,9 @@ impl KeptPipelines {
         let kept = read(&file);
         let found = kept.as_ref().map_or(0, Vec::len);
         let descriptor = PipelineCacheDescriptor { label: None, data: kept.as_deref(), fallback: true };
-        // SAFETY: the bytes are what `get_data` gave for an adapter with this key: the checksum excludes damage, and whoever can write to the user's
-        // cache folder is trusted. The driver, which may be newer, checks its own header.
+        // SAFETY: the bytes are what `get_data` gave for an adapter with this key: the checksum excludes
+        // damage, and whoever can write to the user's cache folder is trusted. The driver, which may be
+        // newer, checks its own header.
         let cache = validated(device, || unsafe { device.create_pipeline_cache(&descriptor) }).ok()?;
         Some(Self { cache, file, found })
     }

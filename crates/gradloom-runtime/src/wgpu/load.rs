@@ -1,7 +1,7 @@
 //! From a plan to a program that is ready to run.
 //!
-//! In: a graph, its plan, the store. Out: a [`WgpuProgram`]. The way: memory ([`Regions`]), kernels as text ([`units`]), pipelines, bindings, and
-//! one run of what never changes.
+//! In: a graph, its plan, the store. Out: a [`WgpuProgram`]. The way: memory ([`Regions`]), kernels as text
+//! ([`units`]), pipelines, bindings, and one run of what never changes.
 
 use super::gpu::Gpu;
 use super::memory::on_device;

@@ -1,7 +1,8 @@
 //! GPUs through WebGPU: Vulkan, Metal and Direct3D 12.
 //!
-//! In: plans lowered to WGSL (`gradloom-codegen`). Out: steps, each one compute pass in one submission. Always holds: nothing waits for the device but an explicit
-//! read, and a step that has four before it; whether a step commits is decided on the device; what goes wrong there reaches the caller as an error.
+//! In: plans lowered to WGSL (`gradloom-codegen`). Out: steps, each one compute pass in one submission.
+//! Always holds: nothing waits for the device but an explicit read, and a step that has four before it;
+//! whether a step commits is decided on the device; what goes wrong there reaches the caller as an error.
 
 mod adapter;
 mod backend;

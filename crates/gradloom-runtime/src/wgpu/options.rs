@@ -3,7 +3,8 @@
 use gradloom_codegen::wgsl::{Dispatch, Limits, Precision};
 use std::path::PathBuf;
 
-/// What [`Device::wgpu_with`](crate::Device::wgpu_with) opens: the best GPU, multiplying in f32, unless something else is asked for.
+/// What [`Device::wgpu_with`](crate::Device::wgpu_with) opens: the best GPU, multiplying in f32, unless
+/// something else is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct WgpuOptions {
     pub(super) adapter: Option<String>,
@@ -28,16 +29,18 @@ pub struct WgpuOverrides {
 }
 
 impl WgpuOptions {
-    /// Takes the best GPU whose name contains `name`, in any case; one that computes on the CPU too (`llvmpipe`, `SwiftShader`).
+    /// Takes the best GPU whose name contains `name`, in any case; one that computes on the CPU too
+    /// (`llvmpipe`, `SwiftShader`).
     pub fn adapter(mut self, name: impl Into<String>) -> Self {
         self.adapter = Some(name.into());
         self
     }
 
-    /// Type in which matrix products multiply. Parameters, moments, sums and everything else are f32 in either case; see
-    /// [`Precision::F16`] for what rounding operands costs. So that small gradients keep their bits, the backward pass then runs on 1,024
-    /// times the loss, and gradients are divided by as much before anything reads them. A value that becomes infinite on the way to the loss
-    /// or the gradient norm fails the step, which then changes nothing.
+    /// Type in which matrix products multiply. Parameters, moments, sums and everything else are f32 in
+    /// either case; see [`Precision::F16`] for what rounding operands costs. So that small gradients keep
+    /// their bits, the backward pass then runs on 1,024 times the loss, and gradients are divided by as much
+    /// before anything reads them. A value that becomes infinite on the way to the loss or the gradient norm
+    /// fails the step, which then changes nothing.
     ///
     /// Attention multiplies in f32 in either case.
     pub fn precision(mut self, precision: Precision) -> Self {
@@ -45,12 +48,15 @@ impl WgpuOptions {
         self
     }
 
-    /// Measures a few ways to compute each matrix product and each kernel of attention and its gradient when a program with it is compiled, and
-    /// takes the fastest that gives the same values. They are kept in a file in `folder`, which is made if need be: one for each adapter, driver, limits and
-    /// precision, so that later runs measure nothing, and have the same bits as the run before. [`Device::tuning`](crate::Device::tuning) tells what was done. Without it a rule chooses.
+    /// Measures a few ways to compute each matrix product and each kernel of attention and its gradient when
+    /// a program with it is compiled, and takes the fastest that gives the same values. They are kept in a
+    /// file in `folder`, which is made if need be: one for each adapter, driver, limits and precision, so
+    /// that later runs measure nothing, and have the same bits as the run before.
+    /// [`Device::tuning`](crate::Device::tuning) tells what was done. Without it a rule chooses.
     ///
-    /// Measuring takes a second device on the same adapter, with memory for the operands of one kernel at a time. What has less than a
-    /// million multiplications is left to the rule, and so are attention over block tables and the gradient of attention with an offset or a length.
+    /// Measuring takes a second device on the same adapter, with memory for the operands of one kernel at a
+    /// time. What has less than a million multiplications is left to the rule, and so are attention over
+    /// block tables and the gradient of attention with an offset or a length.
     pub fn tuned(mut self, folder: impl Into<PathBuf>) -> Self {
         self.tuning = Some(folder.into());
         self

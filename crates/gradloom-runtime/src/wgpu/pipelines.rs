@@ -1,4 +1,5 @@
-//! Compute pipelines: one for each different shader, made in parallel, shared by the device's programs while one of them uses it.
+//! Compute pipelines: one for each different shader, made in parallel, shared by the device's programs while
+//! one of them uses it.
 
 use super::gpu::Gpu;
 use super::kept::KeptPipelines;
@@ -51,7 +52,8 @@ impl Pipelines {
     /// The pipelines of shaders, in their order.
     ///
     /// # Errors
-    /// What the driver or the validation says of a shader, which is a defect of gradloom, with the kernel's name; `origin` adds where it came from.
+    /// What the driver or the validation says of a shader, which is a defect of gradloom, with the kernel's
+    /// name; `origin` adds where it came from.
     pub(super) fn get(
         &self,
         gpu: &Gpu,
@@ -121,7 +123,8 @@ impl Pipelines {
                 label: Some(&dispatch.label),
                 source: ShaderSource::Wgsl(dispatch.source.as_str().into()),
             };
-            // SAFETY: gradloom's kernels stay inside the ranges that the plan's verifier checked, and their loops end.
+            // SAFETY: gradloom's kernels stay inside the ranges that the plan's verifier checked, and their
+            // loops end.
             let module = unsafe {
                 gpu.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked())
             };

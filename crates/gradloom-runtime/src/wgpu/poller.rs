@@ -1,8 +1,8 @@
 //! Waiting on behalf of futures.
 //!
-//! In: submissions, and the mappings that become ready with them. Out: nothing; wgpu announces a mapping to whoever asks the device how far it is, so
-//! a thread asks, from the first future on. (A browser needs none: it announces by itself.) Always holds: each mapping is announced, be it that
-//! the device was lost.
+//! In: submissions, and the mappings that become ready with them. Out: nothing; wgpu announces a mapping to
+//! whoever asks the device how far it is, so a thread asks, from the first future on. (A browser needs none:
+//! it announces by itself.) Always holds: each mapping is announced, be it that the device was lost.
 
 use super::download::Arrival;
 use super::gpu::{Gpu, Health, poll};

@@ -1,4 +1,5 @@
-//! A program on a GPU: buffers as planned, shaders compiled, everything bound. A step encodes one pass and submits it.
+//! A program on a GPU: buffers as planned, shaders compiled, everything bound. A step encodes one pass and
+//! submits it.
 
 use super::gpu::Gpu;
 use super::memory::on_device;
@@ -53,7 +54,8 @@ pub(super) struct WgpuProgram {
     pub(super) timestamps: Option<Timestamps>,
 }
 
-/// One pass with the dispatches in order, the first of which is number `first`; the device keeps those apart that touch the same bytes.
+/// One pass with the dispatches in order, the first of which is number `first`; the device keeps those apart
+/// that touch the same bytes.
 pub(super) fn encode(
     encoder: &mut CommandEncoder,
     steps: &[Ready],

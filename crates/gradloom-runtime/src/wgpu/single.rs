@@ -1,7 +1,7 @@
 //! Running one launch of a program by itself, as debug runs do.
 //!
-//! In: a launch whose operands are in memory. Out: its results there, once this returns. Always holds: a window that does not fit is a trap, as in a
-//! whole step; guards are not looked at.
+//! In: a launch whose operands are in memory. Out: its results there, once this returns. Always holds: a
+//! window that does not fit is a trap, as in a whole step; guards are not looked at.
 
 use super::download::Download;
 use super::memory::{on_device, staging};

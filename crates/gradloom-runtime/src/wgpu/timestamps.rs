@@ -1,7 +1,7 @@
 //! When the dispatches of a step ran, by the device's clock.
 //!
-//! In: a step in the making, while profiling is on. Out: the span of each launch. Such a step is waited for; a device that cannot write timestamps
-//! inside of a pass has no spans.
+//! In: a step in the making, while profiling is on. Out: the span of each launch. Such a step is waited for;
+//! a device that cannot write timestamps inside of a pass has no spans.
 
 use super::download::Download;
 use super::gpu::Gpu;
@@ -52,8 +52,8 @@ impl Timestamps {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, 8 * self.count as u64);
     }
 
-    /// Waits for a step, and adds its spans; `launches` has the launch of each dispatch, none for the guards. Not to be used again after an
-    /// error.
+    /// Waits for a step, and adds its spans; `launches` has the launch of each dispatch, none for the guards.
+    /// Not to be used again after an error.
     pub(super) fn read(
         &self,
         gpu: &Gpu,

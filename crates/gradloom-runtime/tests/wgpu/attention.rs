@@ -1,4 +1,5 @@
-//! Attention and its gradient against the reference: by blocks of any size that a workgroup's memory allows, and without such memory.
+//! Attention and its gradient against the reference: by blocks of any size that a workgroup's memory allows,
+//! and without such memory.
 
 use crate::{agree, devices};
 use gradloom_core::ir::DType;
@@ -46,7 +47,8 @@ pub(crate) fn check(device: &Device, extents: Extents, flags: &str, offset: i32,
     agree(device, &text(extents, flags), &leaves, 2e-5);
 }
 
-/// What every kernel must do: extents that fill blocks and that do not, each with the flags that say most, and all flags on some.
+/// What every kernel must do: extents that fill blocks and that do not, each with the flags that say most,
+/// and all flags on some.
 fn check_all(device: &Device) {
     for extents in [
         [2, 3, 3, 128, 128, 32, 32],
@@ -87,7 +89,8 @@ fn all_extents_and_masks_agree_with_the_reference() {
     check_all(&crate::device());
 }
 
-/// Software devices take minutes to compile blocks that their own limits would not choose: `GRADLOOM_EVERY_BLOCK` asks for all of them.
+/// Software devices take minutes to compile blocks that their own limits would not choose:
+/// `GRADLOOM_EVERY_BLOCK` asks for all of them.
 #[test]
 fn blocks_in_workgroup_memory_agree_with_the_reference() {
     if crate::skipped() {

@@ -157,7 +157,8 @@ fn an_index_out_of_range_is_a_trap() {
     }
 }
 
-/// A row's result lies where its index was. Invocations beyond the last row, which read that row's index again, must not take the result for it.
+/// A row's result lies where its index was. Invocations beyond the last row, which read that row's index
+/// again, must not take the result for it.
 #[test]
 fn what_an_invocation_wrote_is_no_index_for_another() {
     if crate::skipped() {

@@ -43,8 +43,8 @@ fn random_graphs() -> u64 {
     std::env::var("GRADLOOM_RANDOM_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
 }
 
-/// The device under test as it is, and with kernels that are made for other limits: those of a GPU, the least that there are, and those of a device that
-/// takes vectors apart.
+/// The device under test as it is, and with kernels that are made for other limits: those of a GPU, the least
+/// that there are, and those of a device that takes vectors apart.
 fn devices() -> [Device; 4] {
     let name = gradloom_testing::adapter::name();
     let limited =

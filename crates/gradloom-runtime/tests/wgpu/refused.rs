@@ -8,7 +8,8 @@ use gradloom_core::nn::Linear;
 use gradloom_core::trace::{Tensor, f32};
 use gradloom_runtime::{Device, Infer, Session, WgpuOverrides};
 
-/// Compiles a program for a device on which a kernel is changed, and gives the line that the kernel comes from.
+/// Compiles a program for a device on which a kernel is changed, and gives the line that the kernel comes
+/// from.
 fn compile(dispatch: fn(&mut Dispatch)) -> (Result<Infer<1, Tensor>, Error>, u32) {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { dispatch: Some(dispatch), ..WgpuOverrides::default() };

@@ -3,7 +3,8 @@
 use crate::{agree, devices};
 use gradloom_testing::Leaves;
 
-/// Rows and columns: fewer and more rows than invocations take whole, columns of one lane and of more than there are, and of more sums than one keeps.
+/// Rows and columns: fewer and more rows than invocations take whole, columns of one lane and of more than
+/// there are, and of more sums than one keeps.
 const EXTENTS: [[usize; 2]; 13] = [
     [1, 1],
     [1, 1000],
@@ -58,7 +59,8 @@ fn totals_of_several_values() {
     if crate::skipped() {
         return;
     }
-    // One workgroup has each of the first totals; those of the second only on a software device, and the longest of the third nowhere.
+    // One workgroup has each of the first totals; those of the second only on a software device, and the
+    // longest of the third nowhere.
     for device in devices() {
         for extents in [&[7, 1000][..], &[7, 1024, 1025, 3], &[5, 65_537, 100]] {
             let (mut lines, mut totals) = (String::new(), Vec::new());

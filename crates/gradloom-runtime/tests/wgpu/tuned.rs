@@ -17,7 +17,8 @@ fn options(folder: &Path, dispatch: fn(&mut Dispatch)) -> WgpuOptions {
     options.overrides(overrides).tuned(folder)
 }
 
-/// What compiling attention and its gradient measures on a newly opened device; results must be those of the reference.
+/// What compiling attention and its gradient measures on a newly opened device; results must be those of the
+/// reference.
 #[track_caller]
 fn tuned(options: &WgpuOptions) -> Tuning {
     let device = Device::wgpu_with(options).unwrap_or_else(|error| panic!("{error}"));
@@ -66,7 +67,8 @@ fn attention_over_a_cache_is_measured() {
     );
 }
 
-/// Software devices take minutes to compile blocks that their own limits would not choose: `GRADLOOM_EVERY_BLOCK` asks for them.
+/// Software devices take minutes to compile blocks that their own limits would not choose:
+/// `GRADLOOM_EVERY_BLOCK` asks for them.
 #[test]
 fn blocks_in_workgroup_memory_are_measured() {
     if skipped() || std::env::var_os("GRADLOOM_EVERY_BLOCK").is_none() {
@@ -126,7 +128,8 @@ fn a_program_runs_the_choice_of_the_file() {
     }
 }
 
-/// Whether an invocation of a forward kernel has fewer rows than the rule gives it on a device that computes on a CPU.
+/// Whether an invocation of a forward kernel has fewer rows than the rule gives it on a device that computes
+/// on a CPU.
 fn is_meant(dispatch: &Dispatch) -> bool {
     dispatch.label == "attention" && !dispatch.source.contains("query_3")
 }

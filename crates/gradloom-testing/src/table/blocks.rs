@@ -23,7 +23,8 @@ fn block(
     block
 }
 
-/// Two carried values, one of which is handed through (or swapped with the other), and one stacked operand and result.
+/// Two carried values, one of which is handed through (or swapped with the other), and one stacked operand
+/// and result.
 pub(super) fn repeat(r: &mut Random, graph: &mut Graph) -> Instance {
     let (shape, trip, swap) = (any_shape(r), r.below(4), r.below(2) == 0);
     let ty = Type::new(DType::F32, shape.clone());

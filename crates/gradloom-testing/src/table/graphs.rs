@@ -5,8 +5,9 @@ use crate::{Leaves, Random};
 use gradloom_core::grad;
 use gradloom_core::ir::{Builder, Graph, OpKind, Output, ReduceOp, ValueId};
 
-/// A graph with one instance of a case: its results as outputs, and the gradients of its floating operands for a loss in which every
-/// element of every result counts on its own; and the values of its leaves, which are exact in float32.
+/// A graph with one instance of a case: its results as outputs, and the gradients of its floating operands
+/// for a loss in which every element of every result counts on its own; and the values of its leaves, which
+/// are exact in float32.
 ///
 /// # Panics
 /// When the rule of the op's gradient fails: a bug.

@@ -1,8 +1,9 @@
-//! Random training steps whose numbers stay tame, so that float32 can be compared with float64: functions with moderate slopes,
-//! bounded values, and comparisons only of values that are exact.
+//! Random training steps whose numbers stay tame, so that float32 can be compared with float64: functions
+//! with moderate slopes, bounded values, and comparisons only of values that are exact.
 //!
-//! What varies is what plans are about: shapes with 1 and 0, views of views, reductions, products over odd axes, indexing, joins, the
-//! layers of networks (`layers`), and updates of parameters and states, by hand or by an optimizer.
+//! What varies is what plans are about: shapes with 1 and 0, views of views, reductions, products over odd
+//! axes, indexing, joins, the layers of networks (`layers`), and updates of parameters and states, by hand or
+//! by an optimizer.
 
 mod layers;
 
@@ -148,7 +149,8 @@ impl Maker {
         self.graph.updates.push(Update { target, region: None, value, must_alias: false });
     }
 
-    /// One of the optimizers. Where a gradient is zero but for rounding, Adam's step would be anything, if epsilon were small.
+    /// One of the optimizers. Where a gradient is zero but for rounding, Adam's step would be anything, if
+    /// epsilon were small.
     fn optimize(&mut self, found: &[(ValueId, ValueId)]) {
         let optimizer: Box<dyn Optimizer> = match self.random.below(5) {
             0 => Box::new(Sgd::new(0.1).weight_decay(0.1)),

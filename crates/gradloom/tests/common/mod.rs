@@ -92,7 +92,8 @@ pub fn widen(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&v| v.into()).collect()
 }
 
-/// The adapter under test: one whose name contains `GRADLOOM_ADAPTER`, or any. `None`, which is said, where there is no adapter at all.
+/// The adapter under test: one whose name contains `GRADLOOM_ADAPTER`, or any. `None`, which is said, where
+/// there is no adapter at all.
 #[cfg(feature = "wgpu")]
 pub fn gpu() -> Option<gradloom::Device> {
     if gradloom_testing::adapter::skipped(gradloom::adapters().is_empty()) {

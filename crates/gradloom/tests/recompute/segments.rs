@@ -79,7 +79,8 @@ fn segments_may_be_nested_and_stand_in_loops() {
     };
     let (mut kept, mut again) = (train(false), train(true));
     let tanh = |train: &Train<_, 2>| count(&train.stages().passes, "tanh");
-    // Forward; for the rules of the loop; for those of a turn; for those inside it. What only the middle ones read is not there twice.
+    // Forward; for the rules of the loop; for those of a turn; for those inside it. What only the middle ones
+    // read is not there twice.
     assert_eq!(tanh(&kept), STEPS);
     assert!((3 * STEPS..=4 * STEPS).contains(&tanh(&again)), "{}", tanh(&again));
     let x: Vec<f32> = (0..STEPS * 12).map(|i| (i * 7 % 11) as f32 / 11.0).collect();

@@ -1,4 +1,5 @@
-//! Training on a device that works beside the host: steps in flight, failures, several programs over one store.
+//! Training on a device that works beside the host: steps in flight, failures, several programs over one
+//! store.
 
 mod awaiting;
 mod debug_run;

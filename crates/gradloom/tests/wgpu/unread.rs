@@ -1,4 +1,5 @@
-//! Steps that nobody reads: no word of them comes to the host before somebody asks for another, and then what failed among them.
+//! Steps that nobody reads: no word of them comes to the host before somebody asks for another, and then what
+//! failed among them.
 
 use super::failures::{not_finite, step, trapping};
 use super::{Model, compiled, data, device, parameters, skipped};
@@ -29,7 +30,8 @@ fn is_not_finite(error: &Error, number: u64) {
     assert_eq!(error.message(), format!("the loss of step {number} is not finite"));
 }
 
-/// Whether an error is that of the step with this number, in which an index was out of range, with its place in the model.
+/// Whether an error is that of the step with this number, in which an index was out of range, with its place
+/// in the model.
 #[track_caller]
 fn is_trap(error: &Error, number: u64) {
     assert_eq!(error.kind(), ErrorKind::Trap, "{error}");
@@ -167,8 +169,8 @@ fn reading_parameters_tells_of_nothing_and_forgets_nothing() {
     train.wait().unwrap();
 }
 
-/// There are more failures than the device has records: the first four and the last one keep theirs, also those of steps that were in flight while
-/// the host took note of others.
+/// There are more failures than the device has records: the first four and the last one keep theirs, also
+/// those of steps that were in flight while the host took note of others.
 #[test]
 fn failures_that_the_device_cannot_remember_are_counted() {
     if skipped() {

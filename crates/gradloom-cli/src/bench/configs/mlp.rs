@@ -21,7 +21,8 @@ pub(super) fn sine(device: &Device) -> Result<Box<dyn Workload>> {
     Ok(Box::new(Compiled { train, data, compile_time: began.elapsed(), tokens: None }))
 }
 
-/// 784-256-10 tells 128 made-up digits apart: 203,530 parameters in 4 tensors. Pixels are uniform in 0..1, classes come in turn.
+/// 784-256-10 tells 128 made-up digits apart: 203,530 parameters in 4 tensors. Pixels are uniform in 0..1,
+/// classes come in turn.
 pub(super) fn digits(device: &Device) -> Result<Box<dyn Workload>> {
     const BATCH: usize = 128;
     const PIXELS: usize = 28 * 28;

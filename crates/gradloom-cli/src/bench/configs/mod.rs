@@ -65,7 +65,8 @@ impl Config {
     /// Compiles the step.
     ///
     /// # Errors
-    /// When `data`, a folder of weights and tokens, does not fit the configuration, or the step does not fit the device.
+    /// When `data`, a folder of weights and tokens, does not fit the configuration, or the step does not fit
+    /// the device.
     pub(crate) fn compile(&self, device: &Device, data: Option<&Path>) -> Result<Box<dyn Workload>> {
         match &self.kind {
             Kind::Gpt2 { model, batch } => gpt2::compile(self.name, model, *batch, device, data),

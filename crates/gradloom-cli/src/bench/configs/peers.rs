@@ -1,5 +1,6 @@
-//! Weights and tokens that several programs begin from: `NAME.json` (sizes, and names with shapes in order), `NAME.w.bin` (float32, one tensor after the
-//! other) and `NAME.tok.bin` (uint32 `[batch, context + 1]`), all little-endian.
+//! Weights and tokens that several programs begin from: `NAME.json` (sizes, and names with shapes in order),
+//! `NAME.w.bin` (float32, one tensor after the other) and `NAME.tok.bin` (uint32 `[batch, context + 1]`), all
+//! little-endian.
 
 use crate::failure::{Failure, Result};
 use gradloom::Store;

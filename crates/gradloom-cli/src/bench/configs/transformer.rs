@@ -6,12 +6,14 @@ use gradloom::{AdamW, Device, Schedule, Trainer, f32, i32};
 use gradloom_models::addition::{AdditionTransformer, MASK, SEQUENCE, problems};
 use std::time::Instant;
 
-/// 128 problems of 8 characters; AdamW, whose decay leaves out biases and norms as theirs does, and clipping to norm 1.
+/// 128 problems of 8 characters; AdamW, whose decay leaves out biases and norms as theirs does, and clipping
+/// to norm 1.
 pub(super) fn addition(device: &Device) -> Result<Box<dyn Workload>> {
     const BATCH: usize = 128;
     let shape = [BATCH, SEQUENCE];
     let (ids, targets) = problems(1234, 0, BATCH);
-    // Within 9 MB, normalised inputs and the like are computed again in the backward pass. A GPU waits more for launches than for memory.
+    // Within 9 MB, normalised inputs and the like are computed again in the backward pass. A GPU waits more
+    // for launches than for memory.
     let budget = if device.name() == "wgpu" { 14_000_000 } else { 9_000_000 };
     let began = Instant::now();
     let train = Trainer::new(AdditionTransformer::new())

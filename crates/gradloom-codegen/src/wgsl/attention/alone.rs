@@ -1,7 +1,7 @@
 //! A kernel of attention by itself, to be measured.
 //!
-//! In: a kernel, its extents, a choice. Out: its shader over operands with the heads of a position beside each other, as models have them. Queries stand at
-//! the end of the keys, all of which there are.
+//! In: a kernel, its extents, a choice. Out: its shader over operands with the heads of a position beside
+//! each other, as models have them. Queries stand at the end of the keys, all of which there are.
 
 use super::kernel::{Choice, Kernel};
 use super::means_bytes;

@@ -1,8 +1,8 @@
 //! The gradient of attention: dq by blocks of queries, then dk and dv by blocks of keys.
 //!
-//! In: extents whose blocks fit in workgroup memory. Out: the three cotangents, without sums across workgroups. The weights come from the log-sum-exp;
-//! the first shader leaves the product of each query's output with its cotangent for the second.
-//! Dao, FlashAttention-2 (2023), section 3.1.2.
+//! In: extents whose blocks fit in workgroup memory. Out: the three cotangents, without sums across
+//! workgroups. The weights come from the log-sum-exp; the first shader leaves the product of each query's
+//! output with its cotangent for the second. Dao, FlashAttention-2 (2023), section 3.1.2.
 
 use super::means_bytes;
 use super::problem::{Problem, column, row};

@@ -7,11 +7,13 @@ use super::kernel::{Choice, Kernel};
 use super::problem::Problem;
 use crate::wgsl::Limits;
 
-/// Elements of its own rows that an invocation of a software device keeps, at most: more take long to compile.
+/// Elements of its own rows that an invocation of a software device keeps, at most: more take long to
+/// compile.
 const OWN: usize = 128;
 
-/// Choices for a kernel on an adapter with these limits, what the rule chooses first. Devices that compute on a CPU have no blocks: barriers cost more
-/// than sharing saves there, and their compilers take minutes for some.
+/// Choices for a kernel on an adapter with these limits, what the rule chooses first. Devices that compute on
+/// a CPU have no blocks: barriers cost more than sharing saves there, and their compilers take minutes for
+/// some.
 pub fn candidates(kernel: Kernel, problem: &Problem, limits: &Limits) -> Vec<Choice> {
     let mut all = vec![choose(kernel, problem, limits)];
     let others = if limits.software { several(problem) } else { blocks(kernel, problem, limits) };

@@ -44,7 +44,8 @@ fn tile(kernel: Kernel, problem: &Problem, limits: &Limits) -> Option<Tile> {
     TILES.iter().filter(fits).find(fills).copied()
 }
 
-/// Rows for each invocation: a few on a device where loads are dear, while they fit in a CPU's registers and compile soon.
+/// Rows for each invocation: a few on a device where loads are dear, while they fit in a CPU's registers and
+/// compile soon.
 pub(super) fn own(kernel: Kernel, problem: &Problem, limits: &Limits) -> Choice {
     let rows = match problem.depth.max(problem.value_depth) {
         _ if !limits.software || kernel.rows(problem) <= 8 => 1,

@@ -1,8 +1,8 @@
 //! Attention: a workgroup has a block of queries and goes through blocks of keys.
 //!
-//! In: extents whose blocks fit in workgroup memory. Out: output and log-sum-exp. Scores stay in the workgroup; sums are made relative to the largest
-//! score so far, and made smaller when there is a larger one.
-//! Dao, FlashAttention-2 (2023), section 3.1.1.
+//! In: extents whose blocks fit in workgroup memory. Out: output and log-sum-exp. Scores stay in the
+//! workgroup; sums are made relative to the largest score so far, and made smaller when there is a larger
+//! one. Dao, FlashAttention-2 (2023), section 3.1.1.
 
 use super::problem::{Problem, row};
 use super::single::LOWEST;

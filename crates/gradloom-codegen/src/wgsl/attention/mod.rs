@@ -1,9 +1,10 @@
 //! Scaled dot-product attention and its gradient, without a matrix of all scores in memory.
 //!
-//! In: operands and results in any layout, a [`Choice`] for each kernel. Out: one shader; two for the gradient, the second of which needs what the first left.
-//! Blocks of queries and keys meet in workgroup memory; where that does not fit or pay, each invocation has rows of its own.
-//! Always holds: sums run over keys (and for dk, dv over queries) in an order that the extents and the choice alone decide; what a query does not
-//! see changes nothing, and a query that sees no key gives 0 and a log-sum-exp of -inf.
+//! In: operands and results in any layout, a [`Choice`] for each kernel. Out: one shader; two for the
+//! gradient, the second of which needs what the first left. Blocks of queries and keys meet in workgroup
+//! memory; where that does not fit or pay, each invocation has rows of its own. Always holds: sums run over
+//! keys (and for dk, dv over queries) in an order that the extents and the choice alone decide; what a query
+//! does not see changes nothing, and a query that sees no key gives 0 and a log-sum-exp of -inf.
 
 mod alone;
 mod backward;

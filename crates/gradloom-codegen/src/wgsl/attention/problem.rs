@@ -1,7 +1,8 @@
 //! The extents of an attention, which keys a query sees, and where rows lie.
 //!
-//! In: the operands of either op. Out: WGSL expressions. The keys that a query sees are the first ones, up to a limit; so masks are comparisons
-//! with that limit, and blocks beyond the limit of their last query are never visited.
+//! In: the operands of either op. Out: WGSL expressions. The keys that a query sees are the first ones, up to
+//! a limit; so masks are comparisons with that limit, and blocks beyond the limit of their last query are
+//! never visited.
 
 use super::kernel::Kernel;
 use super::tile::Tile;
@@ -46,7 +47,8 @@ impl Problem {
         }
     }
 
-    /// Whether a kernel can be measured: what a block table says is for programs to know, and the gradient has as many operands as every adapter binds.
+    /// Whether a kernel can be measured: what a block table says is for programs to know, and the gradient
+    /// has as many operands as every adapter binds.
     pub(super) fn can_run_alone(&self, kernel: Kernel) -> bool {
         !self.spec.block_table && (kernel == Kernel::Forward || self.spec.extra_operands() == 0)
     }
@@ -78,8 +80,8 @@ impl Problem {
         format!("bitcast<f32>({:#x}u)", (self.spec.scale as f32).to_bits())
     }
 
-    /// Names `offset` (i32, of the first query, moved to where it is as good and small) and `length` (u32). `together` makes them the same for
-    /// all invocations in the eyes of compilers: all must come here.
+    /// Names `offset` (i32, of the first query, moved to where it is as good and small) and `length` (u32).
+    /// `together` makes them the same for all invocations in the eyes of compilers: all must come here.
     pub(super) fn bounds(&self, source: &mut Source<'_>, together: bool) {
         let [offset, length, _] = self.spec.extra_positions();
         let value = |source: &mut Source<'_>, read: usize| {
@@ -135,8 +137,9 @@ impl Problem {
         self.spec.causal || self.spec.key_length
     }
 
-    /// For workgroups that have a block of queries each: names `block`, `sequence`, `head`, `key_head`, the thread's place, the bounds, the block's `first` query,
-    /// and for each of the thread's rows `query` and `limit`.
+    /// For workgroups that have a block of queries each: names `block`, `sequence`, `head`, `key_head`, the
+    /// thread's place, the bounds, the block's `first` query, and for each of the thread's rows `query` and
+    /// `limit`.
     pub(super) fn open_queries(&self, source: &mut Source<'_>, tile: &Tile) {
         let (pairs, blocks) = (self.pairs(), self.queries.div_ceil(tile.rows()));
         // The last queries see most keys.
@@ -174,7 +177,8 @@ impl Problem {
         format!("select({first}, {queries}u, {key} >= length)")
     }
 
-    /// Adds what a table's entry out of range does: those for which `condition` holds look at the entries of `sequence`, each from its own on in steps.
+    /// Adds what a table's entry out of range does: those for which `condition` holds look at the entries of
+    /// `sequence`, each from its own on in steps.
     pub(super) fn check_table(&self, source: &mut Source<'_>, condition: &str, (from, step): (&str, usize)) {
         let Some(read) = self.spec.extra_positions()[2] else { return };
         let table = source.operands.reads[read].clone();

@@ -1,8 +1,9 @@
 //! Choices for attention as text.
 //!
-//! `attention`, the kernel (`forward`, `queries`, `keys`), what the op says of its keys (`causal`, `query_offset`, `key_length`, `block_table`), the factor on
-//! scores, the extents `batch heads key-heads queries keys depth value-depth`; behind `:` either `block` and the tile (rows and columns of a
-//! thread, threads along rows and columns), or `own` and the rows of an invocation.
+//! `attention`, the kernel (`forward`, `queries`, `keys`), what the op says of its keys (`causal`,
+//! `query_offset`, `key_length`, `block_table`), the factor on scores, the extents
+//! `batch heads key-heads queries keys depth value-depth`; behind `:` either `block` and the tile (rows and
+//! columns of a thread, threads along rows and columns), or `own` and the rows of an invocation.
 
 use super::kernel::{Choice, Kernel};
 use super::problem::Problem;
@@ -49,7 +50,8 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
     words.join(" ")
 }
 
-/// A kernel and its choice, which nobody has looked at; `None` if the line is not one that [`to_line`] writes.
+/// A kernel and its choice, which nobody has looked at; `None` if the line is not one that [`to_line`]
+/// writes.
 pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
     let (problem, choice) = line.strip_prefix("attention ")?.split_once(" : ")?;
     let mut words = problem.split(' ').peekable();

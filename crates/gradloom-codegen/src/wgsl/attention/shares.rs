@@ -1,7 +1,8 @@
-//! What an invocation has when workgroups share no memory: rows of its own, and sums over what it goes through.
+//! What an invocation has when workgroups share no memory: rows of its own, and sums over what it goes
+//! through.
 //!
-//! In: numbers of rows, operands. Out: statements. An invocation has `each` rows, whose names end in their number; rows that do not exist are
-//! computed like the last one, and not stored.
+//! In: numbers of rows, operands. Out: statements. An invocation has `each` rows, whose names end in their
+//! number; rows that do not exist are computed like the last one, and not stored.
 
 use super::problem::{Problem, column};
 use crate::wgsl::operands::Operand;
@@ -26,7 +27,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// For `[sequences, heads, count]` rows with results of `width` elements; an invocation has `each` of them, more than one only on a software device.
+    /// For `[sequences, heads, count]` rows with results of `width` elements; an invocation has `each` of
+    /// them, more than one only on a software device.
     pub(super) fn new(
         software: bool,
         [sequences, heads, count]: [usize; 3],
@@ -47,8 +49,8 @@ impl Shares {
         }
     }
 
-    /// Names the rows `{name}_0`, .., `there_0`, .. (the same, but never beyond the last), `first` and `last` of the workgroup, `part`,
-    /// `head` and `sequence`; opens a block for invocations that have a row.
+    /// Names the rows `{name}_0`, .., `there_0`, .. (the same, but never beyond the last), `first` and `last`
+    /// of the workgroup, `part`, `head` and `sequence`; opens a block for invocations that have a row.
     pub(super) fn open(&self, source: &mut Source<'_>, name: &str, head: &str) {
         let Self { size, each, count, parts, heads, .. } = *self;
         let block = size * each;
@@ -147,7 +149,8 @@ impl Own {
         Self { operand: operand.clone(), name, rows, registers }
     }
 
-    /// Declares `{sum}_{r}`: the products with a row of another operand; and, if own rows are in registers, that row as `{sum}_with_0`, ..
+    /// Declares `{sum}_{r}`: the products with a row of another operand; and, if own rows are in registers,
+    /// that row as `{sum}_with_0`, ..
     pub(super) fn products(&self, source: &mut Source<'_>, other: &Operand, row: &str, sum: &str) {
         let all = 0..self.rows.len();
         all.clone().for_each(|r| source.line(format_args!("var {sum}_{r} = 0.0;")));
@@ -219,7 +222,8 @@ impl Part {
         if self.width > REGISTERS { format!("{}_column_{c}", self.name) } else { format!("{c}u") }
     }
 
-    /// Multiplies the sums of row r by `{keep}_{r}`, if given, and adds a row of an operand times `{factor}_{r}`.
+    /// Multiplies the sums of row r by `{keep}_{r}`, if given, and adds a row of an operand times
+    /// `{factor}_{r}`.
     pub(super) fn add(
         &self,
         source: &mut Source<'_>,
@@ -235,7 +239,8 @@ impl Part {
         }
     }
 
-    /// The same without `keep`, for the row that made the products `product` with `own` rows, and may be in registers.
+    /// The same without `keep`, for the row that made the products `product` with `own` rows, and may be in
+    /// registers.
     pub(super) fn add_again(
         &self,
         source: &mut Source<'_>,

@@ -1,9 +1,10 @@
 //! Attention without workgroup memory: each invocation has queries of its own.
 //!
-//! In: any extents. For devices on which barriers cost more than they save, for a few keys, and for rows that do not fit in workgroup memory. Rows are
-//! in registers up to 64 elements, longer ones are read again for each product; of longer results an invocation has a part,
-//! and computes the scores for that. On a software device, where loads are dear, an invocation has several queries, for which it loads a key once.
-//! Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
+//! In: any extents. For devices on which barriers cost more than they save, for a few keys, and for rows that
+//! do not fit in workgroup memory. Rows are in registers up to 64 elements, longer ones are read again for
+//! each product; of longer results an invocation has a part, and computes the scores for that. On a software
+//! device, where loads are dear, an invocation has several queries, for which it loads a key once. Milakov
+//! and Gimelshein, Online normalizer calculation for softmax (2018).
 
 use super::problem::{Problem, row};
 use super::shares::{Own, Part, Shares};

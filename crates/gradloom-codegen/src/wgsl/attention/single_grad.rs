@@ -1,7 +1,7 @@
 //! The gradient of attention without workgroup memory: each invocation has queries of its own, then keys.
 //!
-//! In: any extents. The first shader leaves, for the second, the product of each query's output with its cotangent.
-//! Dao, FlashAttention-2 (2023), section 3.1.2.
+//! In: any extents. The first shader leaves, for the second, the product of each query's output with its
+//! cotangent. Dao, FlashAttention-2 (2023), section 3.1.2.
 
 use super::means_bytes;
 use super::problem::{Problem, row};

@@ -1,9 +1,10 @@
 //! Blocks of rows that meet in workgroup memory, and the two products that attention is made of.
 //!
-//! In: a [`Tile`], names of workgroup arrays. Out: statements. A workgroup holds a block of `rows` and goes through blocks of `columns`; thread (down,
-//! across) has the rows `down + i * row_threads` and the columns `across + j * column_threads`, so that neighbours read neighbouring rows.
-//! Rows are kept as vectors of four elements, zeros behind the last; an odd pitch spreads them over the banks.
-//! Products are written element by element, as the compilers for GPUs make one instruction of each multiplication and addition.
+//! In: a [`Tile`], names of workgroup arrays. Out: statements. A workgroup holds a block of `rows` and goes
+//! through blocks of `columns`; thread (down, across) has the rows `down + i * row_threads` and the columns
+//! `across + j * column_threads`, so that neighbours read neighbouring rows. Rows are kept as vectors of four
+//! elements, zeros behind the last; an odd pitch spreads them over the banks. Products are written element by
+//! element, as the compilers for GPUs make one instruction of each multiplication and addition.
 
 use super::problem::column;
 use crate::wgsl::operands::Operand;
@@ -81,7 +82,8 @@ impl Tile {
         ));
     }
 
-    /// Combines `value_{i}` of the threads of each row into `result_{i}`. All must come here, and nobody may be in the shares still.
+    /// Combines `value_{i}` of the threads of each row into `result_{i}`. All must come here, and nobody may
+    /// be in the shares still.
     pub(super) fn combine(
         &self,
         source: &mut Source<'_>,
@@ -163,7 +165,8 @@ impl Tile {
         }
     }
 
-    /// Adds to `{sum}_{i}_{c}` the product of a block of scores with a block whose rows are the scores' columns.
+    /// Adds to `{sum}_{i}_{c}` the product of a block of scores with a block whose rows are the scores'
+    /// columns.
     pub(super) fn accumulate(&self, source: &mut Source<'_>, sum: &str, scores: &str, block: &Block) {
         let (name, pitch, each) = (&block.name, block.pitch(), self.vectors_each(block));
         for c in 0..each {
@@ -186,7 +189,8 @@ impl Tile {
         source.line("}");
     }
 
-    /// Stores `{sum}_{i}_{c} * {factor}_{i}` to rows of a result: `rows` gives the condition and the name of the first index for row i.
+    /// Stores `{sum}_{i}_{c} * {factor}_{i}` to rows of a result: `rows` gives the condition and the name of
+    /// the first index for row i.
     pub(super) fn store(
         &self,
         source: &mut Source<'_>,
@@ -252,8 +256,8 @@ impl Block {
         self.vectors() | 1
     }
 
-    /// Loads rows `first..` of an operand, and zeros from `end` on. `count` is the number of rows that there are, `start` the index of a
-    /// row's first element.
+    /// Loads rows `first..` of an operand, and zeros from `end` on. `count` is the number of rows that there
+    /// are, `start` the index of a row's first element.
     pub(super) fn fill(
         &self,
         source: &mut Source<'_>,

@@ -1,7 +1,8 @@
 //! What is worth measuring for a product.
 //!
-//! In: a problem and the limits. Out: choices, the rule's first. Always holds: they fit, and differ in what they compute. No cooperative tile is
-//! among them that was not compiled on a device before: a tile that a driver cannot compile costs the device.
+//! In: a problem and the limits. Out: choices, the rule's first. Always holds: they fit, and differ in what
+//! they compute. No cooperative tile is among them that was not compiled on a device before: a tile that a
+//! driver cannot compile costs the device.
 
 use super::choose;
 use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
@@ -82,7 +83,8 @@ pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -
     all
 }
 
-/// Parts of sums of length `k` that are worth a try: as many as the device may have use for, half of that, and one.
+/// Parts of sums of length `k` that are worth a try: as many as the device may have use for, half of that,
+/// and one.
 fn cuts(tiles: usize, k: usize, limits: &Limits) -> Vec<u32> {
     let fits = |&parts: &u32| {
         let parts = parts as usize;

@@ -10,13 +10,15 @@ const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
     Tile { m, n, k, thread_m, thread_n, staging: Staging::Workgroup(1) }
 }
 
-/// Rows and columns from which a product gains from cooperative matrices: of a smaller one, most of a tile is empty.
+/// Rows and columns from which a product gains from cooperative matrices: of a smaller one, most of a tile is
+/// empty.
 const COOPERATIVE: usize = 32;
 
-/// How to compute a product on an adapter with these limits; `half` says that the operands are `f16`, or may be rounded to it.
+/// How to compute a product on an adapter with these limits; `half` says that the operands are `f16`, or may
+/// be rounded to it.
 ///
-/// The numbers in the rules were measured on an H100 with the products of two GPT training steps (`docs/webgpu-experiments.md`); the
-/// choice for each of them is within a fifth of the best of many.
+/// The numbers in the rules were measured on an H100 with the products of two GPT training steps
+/// (`docs/webgpu-experiments.md`); the choice for each of them is within a fifth of the best of many.
 pub fn choose(problem: &DotProblem, half: bool, limits: &Limits) -> Choice {
     match (limits.software, limits.scalar) {
         (_, true) => return scalar(problem),
@@ -32,8 +34,8 @@ fn tiles(problem: &DotProblem, m: usize, n: usize) -> usize {
     problem.batch_count() * problem.m.div_ceil(m) * problem.n.div_ceil(n)
 }
 
-/// Parts for sums of length `k`: a power of two up to 16, while parts have 96 terms and the workgroups are not many more than a large
-/// device runs at a time.
+/// Parts for sums of length `k`: a power of two up to 16, while parts have 96 terms and the workgroups are
+/// not many more than a large device runs at a time.
 fn parts(workgroups: usize, k: usize) -> u32 {
     let fits = |parts: &usize| k / parts >= 96 && workgroups <= 264 && workgroups * parts <= 600;
     [16, 8, 4, 2].into_iter().find(fits).map_or(1, narrow)
@@ -59,11 +61,13 @@ fn registers(threads: [u32; 2], [thread_m, thread_n]: [u32; 2]) -> Choice {
     Choice { method: Method::Portable(tile), parts: 1 }
 }
 
-/// Multiplications below which a software device compiles a kernel for longer than it will run it; and those from which only the run counts.
+/// Multiplications below which a software device compiles a kernel for longer than it will run it; and those
+/// from which only the run counts.
 const LITTLE: u64 = 2 << 20;
 const MUCH: u64 = 8 << 20;
 
-/// The same element by element. A larger tile of a thread loads less, and compiles for longer: 4 x 4, 8 x 4 and 8 x 8 took 16, 22 and 31 ms in SwiftShader, and 14, 11 and 8 ms to run for `[1024, 64] x [64, 256]`.
+/// The same element by element. A larger tile of a thread loads less, and compiles for longer: 4 x 4, 8 x 4
+/// and 8 x 8 took 16, 22 and 31 ms in SwiftShader, and 14, 11 and 8 ms to run for `[1024, 64] x [64, 256]`.
 fn scalar(problem: &DotProblem) -> Choice {
     let extents = [problem.batch_count(), problem.m, problem.n, problem.k];
     let (rows, columns) = match extents.into_iter().map(|extent| extent as u64).fold(1, u64::saturating_mul) {
@@ -73,8 +77,8 @@ fn scalar(problem: &DotProblem) -> Choice {
     };
     let thread_m = rows.min(narrow(problem.m.max(1).next_power_of_two()));
     let thread_n = columns.min(narrow(problem.n.max(1).next_power_of_two()));
-    // A workgroup is one task of the device's thread pool: 16 threads, or 64 where that leaves enough tasks. They stand in a square, or in as many rows or
-    // columns as a thin product has.
+    // A workgroup is one task of the device's thread pool: 16 threads, or 64 where that leaves enough tasks.
+    // They stand in a square, or in as many rows or columns as a thin product has.
     let threads: u32 = if tiles(problem, 64, 64) < 16 { 16 } else { 64 };
     let needed =
         |extent: usize, each: u32| narrow(extent.div_ceil(each as usize).next_power_of_two().min(64));
@@ -125,7 +129,8 @@ fn portable(problem: &DotProblem, limits: &Limits) -> Choice {
     Choice { method: Method::Portable(tile.unwrap_or(staged([32, 32, 16, 4, 4]))), parts }
 }
 
-/// Elements of either operand that are best loaded together on an adapter with these limits: 4 neighbours where that is possible, or 1.
+/// Elements of either operand that are best loaded together on an adapter with these limits: 4 neighbours
+/// where that is possible, or 1.
 pub fn lanes(problem: &DotProblem, limits: &Limits) -> [u32; 2] {
     if limits.scalar {
         return [1, 1];

@@ -1,8 +1,9 @@
 //! The product of cooperative matrices: `f16` operands, sums in `f32`.
 //!
-//! Tiles go through workgroup memory as vectors of four `f16` (of integers NVIDIA's compiler loads no matrix). A cooperative load takes
-//! rows of such vectors, by rows or by columns, so all layouts of the operands are read as they are. Results leave through workgroup memory
-//! too, 16 x 16 at a time, because which invocation holds which element of a cooperative matrix is not known.
+//! Tiles go through workgroup memory as vectors of four `f16` (of integers NVIDIA's compiler loads no
+//! matrix). A cooperative load takes rows of such vectors, by rows or by columns, so all layouts of the
+//! operands are read as they are. Results leave through workgroup memory too, 16 x 16 at a time, because
+//! which invocation holds which element of a cooperative matrix is not known.
 
 use super::grid::Grid;
 use super::portable::{finish, header, result_lanes, terms};
@@ -11,7 +12,8 @@ use super::staged::{Staged, pipeline};
 use super::tile::{Choice, CooperativeTile};
 use crate::wgsl::{Limits, Shader, Writer};
 
-/// Whether there are adapters with such matrices: the extension is wgpu's own, no browser has it. A page's module has no code for them.
+/// Whether there are adapters with such matrices: the extension is wgpu's own, no browser has it. A page's
+/// module has no code for them.
 pub(super) const IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
 
 /// The shader for the product, or for its parts.
@@ -172,7 +174,8 @@ fn load(staged: &Staged<'_>, role: &str, subgroup: &str, i: u32, step: u32) -> S
         Along::Contract => format!("{free} * {pitch}u + {}u", 4 * step),
         Along::Free => format!("{}u + {free} / 4u", 16 * step * pitch),
     };
-    // The left matrix has its terms along its rows, the right one along its columns; `coopLoadT` reads by rows.
+    // The left matrix has its terms along its rows, the right one along its columns; `coopLoadT` reads by
+    // rows.
     let by_rows = (staged.side.along == Along::Contract) == (role == "A");
     let function = if by_rows { "coopLoadT" } else { "coopLoad" };
     format!("{function}<coop_mat16x16<f16, {role}>>(&{name}_tile[{name}_buffer + {at}], {pitch}u)")

@@ -1,7 +1,8 @@
 //! Which workgroup computes which tile.
 //!
-//! Workgroups are numbered along one axis, folded where an axis of a dispatch is too short. Part of the sum, then batch, then tile: so
-//! workgroups that run together share what they read. Tiles go in bands of [`BAND`] rows of tiles, column after column.
+//! Workgroups are numbered along one axis, folded where an axis of a dispatch is too short. Part of the sum,
+//! then batch, then tile: so workgroups that run together share what they read. Tiles go in bands of [`BAND`]
+//! rows of tiles, column after column.
 
 use super::problem::{scaled, sum};
 use crate::cpu::DotProblem;

@@ -1,10 +1,11 @@
 //! Matrix products for WebGPU.
 //!
-//! In: a [`DotKernel`], a [`Choice`] of tiles and the adapter's [`Limits`]. Out: one shader, or two where the sums are cut into parts,
-//! as WGSL text.
+//! In: a [`DotKernel`], a [`Choice`] of tiles and the adapter's [`Limits`]. Out: one shader, or two where the
+//! sums are cut into parts, as WGSL text.
 //!
-//! What always holds: every result goes through the epilogue exactly once; nothing outside of the operands' elements is read; sums are
-//! in `f32`, and their order is a function of the choice alone, so that equal runs give equal bits.
+//! What always holds: every result goes through the epilogue exactly once; nothing outside of the operands'
+//! elements is read; sums are in `f32`, and their order is a function of the choice alone, so that equal runs
+//! give equal bits.
 
 mod candidates;
 mod choose;
@@ -43,8 +44,8 @@ pub struct DotShaders {
 /// The shaders that compute a product.
 ///
 /// # Panics
-/// If the choice does not fit the limits (see [`Tile::fits`]), if an epilogue takes four lanes of rows that are not whole fours, or if
-/// operands or results have 2^32 elements or more.
+/// If the choice does not fit the limits (see [`Tile::fits`]), if an epilogue takes four lanes of rows that
+/// are not whole fours, or if operands or results have 2^32 elements or more.
 pub fn generate(kernel: &DotKernel<'_>, choice: &Choice, limits: &Limits) -> DotShaders {
     let problem = kernel.problem;
     let choice = &choice.without_empty_parts(problem.k);

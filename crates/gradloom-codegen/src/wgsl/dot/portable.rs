@@ -1,7 +1,8 @@
 //! The product of register tiles, in plain WGSL.
 //!
-//! A thread keeps its results in vectors of four columns. Its rows come in strips (of 4, or all if fewer): strip s of thread t is strip
-//! `s·threads + t` of the tile, so that neighbouring threads read neighbouring memory; its columns likewise.
+//! A thread keeps its results in vectors of four columns. Its rows come in strips (of 4, or all if fewer):
+//! strip s of thread t is strip `s·threads + t` of the tile, so that neighbouring threads read neighbouring
+//! memory; its columns likewise.
 
 use super::grid::Grid;
 use super::problem::{Along, DotKernel, Element, Scalar, Side, Stage, scaled, sum, workspace_item};
@@ -153,7 +154,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Writes the loads of `terms` (4, or 1) terms from `term` on: in workgroup memory `term` counts groups of 4 in the tile.
+    /// Writes the loads of `terms` (4, or 1) terms from `term` on: in workgroup memory `term` counts groups
+    /// of 4 in the tile.
     fn load(&self, writer: &mut Writer, term: &str, terms: u32, pitch: u32) {
         let name = self.side.name;
         let stride = self.side.view.contract_stride;
@@ -292,7 +294,8 @@ impl<'a, 'b> Body<'a, 'b> {
         self.results(writer);
     }
 
-    /// Writes this thread's place in the tile: blocks of 8 x 4 threads read fewest different addresses together.
+    /// Writes this thread's place in the tile: blocks of 8 x 4 threads read fewest different addresses
+    /// together.
     fn places(&self, writer: &mut Writer) {
         let (rows, columns) = (self.lhs.threads, self.rhs.threads);
         if rows.is_multiple_of(4) && columns.is_multiple_of(8) && columns > 8 {

@@ -19,8 +19,9 @@ pub struct Operand<'a> {
     pub scalar: Scalar,
     /// How many elements neighbour in an item: 1 (`f32`, `f16`) or 4 (`vec4<f32>`, `vec4<f16>`).
     pub lanes: u32,
-    /// An expression for item `index`, a `u32` expression without side effects: `lhs[index]`, or any function of it that keeps the type
-    /// and the lanes. Item i holds elements `lanes·i ..`, counted as in the problem's [`MatrixView`].
+    /// An expression for item `index`, a `u32` expression without side effects: `lhs[index]`, or any function
+    /// of it that keeps the type and the lanes. Item i holds elements `lanes·i ..`, counted as in the
+    /// problem's [`MatrixView`].
     pub load: &'a dyn Fn(&str) -> String,
 }
 
@@ -42,9 +43,11 @@ pub struct Element<'a> {
 /// What happens to each result.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
-    /// Results given at a time: 1, or 4 neighbours in a row; 4 only where the number of columns is a multiple of 4.
+    /// Results given at a time: 1, or 4 neighbours in a row; 4 only where the number of columns is a multiple
+    /// of 4.
     pub lanes: u32,
-    /// Writes the statements that store a result. They stand in a block of their own, and run exactly once for each result.
+    /// Writes the statements that store a result. They stand in a block of their own, and run exactly once
+    /// for each result.
     pub store: &'a dyn Fn(&mut Writer, &Element<'_>),
 }
 
@@ -70,21 +73,27 @@ pub struct DotKernel<'a> {
     pub rhs: Operand<'a>,
     /// What happens to the results.
     pub epilogue: Epilogue<'a>,
-    /// Declarations of bindings, constants and functions for a stage. `workspace` is an array of [`workspace_item`].
+    /// Declarations of bindings, constants and functions for a stage. `workspace` is an array of
+    /// [`workspace_item`].
     ///
-    /// Inside of the shaders, names are taken that begin with `lhs_`, `rhs_`, `sum_`, `first_`, `thread`, `band`, `subgroup` or `workgroup`, and `group`,
-    /// `tile`, `batch`, `part`, `term`, `next_term`, `end_term`, `buffer`, `lane`, `place`, `row`, `column`, `index`, `value`, `result_tile`, `sums`, `i`, `j`.
+    /// Inside of the shaders, names are taken that begin with `lhs_`, `rhs_`, `sum_`, `first_`, `thread`,
+    /// `band`, `subgroup` or `workgroup`, and `group`, `tile`, `batch`, `part`, `term`, `next_term`,
+    /// `end_term`, `buffer`, `lane`, `place`, `row`, `column`, `index`, `value`, `result_tile`, `sums`, `i`,
+    /// `j`.
     pub declarations: &'a dyn Fn(Stage) -> String,
 }
 
-/// Type of an item of the workspace into which [`Stage::Parts`] writes: four neighbours where rows are whole fours.
+/// Type of an item of the workspace into which [`Stage::Parts`] writes: four neighbours where rows are whole
+/// fours.
 pub fn workspace_item(problem: &DotProblem) -> &'static str {
     if problem.n.is_multiple_of(4) { "vec4<f32>" } else { "f32" }
 }
 
-/// The problem with batch axes over which the right operand is shared made rows of the left one, where its strides allow that.
+/// The problem with batch axes over which the right operand is shared made rows of the left one, where its
+/// strides allow that.
 ///
-/// Only the innermost axes are folded, so the results keep their places: `(batch·m + row)·n + column` is the same element.
+/// Only the innermost axes are folded, so the results keep their places: `(batch·m + row)·n + column` is the
+/// same element.
 pub fn fold_batch(mut problem: DotProblem) -> DotProblem {
     while let Some(&axis) = problem.batch.last() {
         let continues = problem.m == 1 || axis.lhs_stride == problem.m * problem.lhs.free_stride;
@@ -119,7 +128,8 @@ pub(super) struct Side<'a> {
     pub(super) free: usize,
     pub(super) contract: usize,
     pub(super) along: Along,
-    /// Whether items of four along that axis can be loaded whole: everything that matters is a multiple of four.
+    /// Whether items of four along that axis can be loaded whole: everything that matters is a multiple of
+    /// four.
     pub(super) fours: bool,
 }
 
@@ -172,7 +182,8 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// An expression for four neighbours from `index` on, where that is possible: `vec4<f32>`, or `vec4<f16>` for `half`.
+    /// An expression for four neighbours from `index` on, where that is possible: `vec4<f32>`, or `vec4<f16>`
+    /// for `half`.
     pub(super) fn four(&self, index: &str, half: bool) -> String {
         let item = (self.operand.load)(&format!("({index}) >> 2u"));
         match (self.operand.scalar, half) {

@@ -1,8 +1,9 @@
 //! Choices for products as text.
 //!
-//! `product`, then for each batch axis `extent x lhs stride x rhs stride`, the extents `m n k`, of both operands `offset free-stride contract-stride`;
-//! behind `:` the kernel, `portable` (tile `m n k`, thread `m n`, buffers in workgroup memory: 0 for none) or `cooperative` (tile `m n k`, subgroup
-//! `m n`, buffers), and the parts of the sums.
+//! `product`, then for each batch axis `extent x lhs stride x rhs stride`, the extents `m n k`, of both
+//! operands `offset free-stride contract-stride`; behind `:` the kernel, `portable` (tile `m n k`, thread
+//! `m n`, buffers in workgroup memory: 0 for none) or `cooperative` (tile `m n k`, subgroup `m n`, buffers),
+//! and the parts of the sums.
 
 use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
 use crate::cpu::{BatchAxis, DotProblem, MatrixView};
@@ -37,7 +38,8 @@ pub fn to_line(problem: &DotProblem, choice: &Choice) -> String {
     line + &format!(" : {name} {numbers} {}", choice.parts)
 }
 
-/// A product and its choice, which nobody has looked at; `None` if the line is not one that [`to_line`] writes.
+/// A product and its choice, which nobody has looked at; `None` if the line is not one that [`to_line`]
+/// writes.
 pub fn from_line(line: &str) -> Option<(DotProblem, Choice)> {
     let (problem, choice) = line.strip_prefix("product ")?.split_once(" : ")?;
     let (mut batch, mut numbers) = (Vec::new(), Vec::new());

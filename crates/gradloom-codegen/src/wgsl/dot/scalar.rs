@@ -1,7 +1,8 @@
 //! The product of register tiles, element by element: for devices that take vectors apart.
 //!
-//! Such a device spends its time on loads: on running them, and, as each is many instructions, on compiling them.
-//! So there is one load for each row and column of a thread, in a loop over single terms, and the results are finished in a loop over an array.
+//! Such a device spends its time on loads: on running them, and, as each is many instructions, on compiling
+//! them. So there is one load for each row and column of a thread, in a loop over single terms, and the
+//! results are finished in a loop over an array.
 
 use super::grid::Grid;
 use super::portable::{finish, header};

@@ -5,7 +5,8 @@ use super::portable::{finish, result_lanes};
 use super::problem::{DotKernel, Stage, workspace_item};
 use crate::wgsl::{Limits, Shader, Writer};
 
-/// The shader that reads `workspace` (`[parts, batch, m, n]`) and runs the epilogue; a thread takes as many results as the epilogue.
+/// The shader that reads `workspace` (`[parts, batch, m, n]`) and runs the epilogue; a thread takes as many
+/// results as the epilogue.
 pub(super) fn sum(kernel: &DotKernel<'_>, parts: u32, limits: &Limits) -> Shader {
     let problem = kernel.problem;
     let results = problem.batch_count() * problem.m * problem.n;

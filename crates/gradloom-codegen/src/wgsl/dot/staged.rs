@@ -1,7 +1,8 @@
 //! An operand's tile on its way from the buffer through registers to workgroup memory.
 //!
-//! The tile keeps the operand's own order, with neighbours along the axis that is contiguous in memory side by side, so nothing is transposed
-//! on the way. Its rows are padded by one where that keeps the banks of workgroup memory apart.
+//! The tile keeps the operand's own order, with neighbours along the axis that is contiguous in memory side
+//! by side, so nothing is transposed on the way. Its rows are padded by one where that keeps the banks of
+//! workgroup memory apart.
 
 use super::problem::{Along, Side, scaled, sum};
 use crate::wgsl::Writer;
@@ -13,14 +14,15 @@ pub(super) struct Staged<'a> {
     pub(super) depth: u32,
     /// Whether the tile holds `f16`.
     pub(super) half: bool,
-    /// Rows that a thread reads together; they are stored this far apart from each other, so that neighbouring threads read neighbours.
+    /// Rows that a thread reads together; they are stored this far apart from each other, so that
+    /// neighbouring threads read neighbours.
     pub(super) strip: u32,
     pub(super) threads: u32,
     pub(super) buffers: u32,
 }
 
-/// Writes the loop over the tiles of both operands, from `first_term` to `end_term`: while `body` works on one tile, which starts at items
-/// `lhs_buffer` and `rhs_buffer`, the next one is loaded into registers.
+/// Writes the loop over the tiles of both operands, from `first_term` to `end_term`: while `body` works on
+/// one tile, which starts at items `lhs_buffer` and `rhs_buffer`, the next one is loaded into registers.
 pub(super) fn pipeline(
     writer: &mut Writer,
     sides: [&Staged<'_>; 2],
@@ -182,7 +184,8 @@ impl Staged<'_> {
         }
     }
 
-    /// The item of a round, zero where there are no terms; rows and columns beyond the operand repeat its last ones.
+    /// The item of a round, zero where there are no terms; rows and columns beyond the operand repeat its
+    /// last ones.
     fn value(&self, round: u32, term: &str) -> String {
         let item = self.item();
         let inside = |value: String, lane: u32, zero: &str| match self.contract_edge() {

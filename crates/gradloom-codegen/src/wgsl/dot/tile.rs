@@ -7,13 +7,16 @@ use crate::wgsl::Limits;
 /// How the threads of a workgroup get the operands' elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Staging {
-    /// Each thread loads what it needs into registers; no barriers. Element by element on a device that takes vectors apart.
+    /// Each thread loads what it needs into registers; no barriers. Element by element on a device that takes
+    /// vectors apart.
     Registers,
-    /// Tiles go through workgroup memory, in this many buffers: 1, or 2 so that one is filled while the other is read.
+    /// Tiles go through workgroup memory, in this many buffers: 1, or 2 so that one is filled while the other
+    /// is read.
     Workgroup(u32),
 }
 
-/// A tile of the portable kernel: a workgroup computes `m` x `n` results, `k` terms at a time; each thread `thread_m` x `thread_n`.
+/// A tile of the portable kernel: a workgroup computes `m` x `n` results, `k` terms at a time; each thread
+/// `thread_m` x `thread_n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tile {
     /// Rows.
@@ -127,8 +130,8 @@ pub enum Method {
 pub struct Choice {
     /// The kernel.
     pub method: Method,
-    /// Parts into which the sums are cut, at most; more than 1 needs a workspace and a second shader. Parts are whole staged tiles long, so there
-    /// may be fewer.
+    /// Parts into which the sums are cut, at most; more than 1 needs a workspace and a second shader. Parts
+    /// are whole staged tiles long, so there may be fewer.
     pub parts: u32,
 }
 

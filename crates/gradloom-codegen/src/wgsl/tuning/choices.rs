@@ -1,7 +1,8 @@
 //! How the kernels of programs are computed: one value, which both lowering and the shaders are made with.
 //!
-//! In: a problem. Out: its choice: what was measured for it, otherwise what the rule says. Always holds: the choice fits the limits, and cuts
-//! sums into no more parts than have terms; equal values give equal choices, so that the scratch which lowering counts is what the shaders use.
+//! In: a problem. Out: its choice: what was measured for it, otherwise what the rule says. Always holds: the
+//! choice fits the limits, and cuts sums into no more parts than have terms; equal values give equal choices,
+//! so that the scratch which lowering counts is what the shaders use.
 
 use super::{Choice, Problem};
 use crate::cpu::DotProblem;
@@ -13,9 +14,9 @@ pub enum Precision {
     /// `f32`.
     #[default]
     F32,
-    /// Operands are rounded to `f16` (11 significant bits) on their way to the adapter's cooperative matrices, where the product is large
-    /// enough to gain from them. Of numbers beyond 65,504 nothing but infinity is left, of those below 6.1e-5 fewer bits, and below
-    /// 3.0e-8 zero.
+    /// Operands are rounded to `f16` (11 significant bits) on their way to the adapter's cooperative
+    /// matrices, where the product is large enough to gain from them. Of numbers beyond 65,504 nothing but
+    /// infinity is left, of those below 6.1e-5 fewer bits, and below 3.0e-8 zero.
     F16,
 }
 
@@ -48,8 +49,8 @@ impl Choices {
         self.precision
     }
 
-    /// Sets the choice for a problem, which must suit the limits that shaders are made for ([`Choice::suits`]). Programs that were lowered before
-    /// need their own value.
+    /// Sets the choice for a problem, which must suit the limits that shaders are made for
+    /// ([`Choice::suits`]). Programs that were lowered before need their own value.
     pub fn insert(&mut self, problem: Problem, choice: Choice) {
         match self.measured.iter_mut().find(|(known, _)| *known == problem) {
             Some((_, known)) => *known = choice,

@@ -1,9 +1,10 @@
 //! Kernels that can be computed in several ways: which ways there are, and which one is taken.
 //!
-//! In: a lowered program, an adapter's limits. Out: the [`Problem`]s in it, the ways to try for each ([`candidates`]), the shaders that measure one
-//! ([`alone`]), and [`Choices`], the value that programs are made with. Always holds: a choice that [suits](Choice::suits) the limits has valid
-//! shaders, whoever made it up; a problem has all that its shaders depend on but bindings, what follows from a product, and where the rows of
-//! attention lie.
+//! In: a lowered program, an adapter's limits. Out: the [`Problem`]s in it, the ways to try for each
+//! ([`candidates`]), the shaders that measure one ([`alone`]), and [`Choices`], the value that programs are
+//! made with. Always holds: a choice that [suits](Choice::suits) the limits has valid shaders, whoever made
+//! it up; a problem has all that its shaders depend on but bindings, what follows from a product, and where
+//! the rows of attention lie.
 
 mod alone;
 mod choices;
@@ -101,7 +102,8 @@ pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> V
     }
 }
 
-/// The problems of launches that have anything to compute and that can be measured, each once, in their order.
+/// The problems of launches that have anything to compute and that can be measured, each once, in their
+/// order.
 pub(super) fn problems(lowered: &Lowered) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut add = |kernel: &Kernel, reads: &[Access]| {

@@ -49,12 +49,14 @@ fn sides<'a>(b: &Builder<'_>, s: &Site<'_>, axes: &'a DotAxes) -> [Side<'a>; 2] 
 fn cotangent(b: &mut Builder<'_>, g: ValueId, target: &Side<'_>, other: &Side<'_>) -> ValueId {
     let batch_of_g: Vec<_> = (0..target.batch.len()).collect();
     let free_of_other: Vec<_> = other.free_in_g.clone().collect();
-    // What a product leaves of `other` are its contracted axes in ascending order; each is paired with one of `target`.
+    // What a product leaves of `other` are its contracted axes in ascending order; each is paired with one of
+    // `target`.
     let mut pairs: Vec<_> = other.contract.iter().zip(target.contract).collect();
     sort(&mut pairs);
     let contracted: Vec<_> = pairs.into_iter().map(|(_, &axis)| axis).collect();
 
-    // The axes of `target` in the order in which a product gives them. The product that needs no permutation is better.
+    // The axes of `target` in the order in which a product gives them. The product that needs no permutation
+    // is better.
     let other_first = [target.batch, &contracted, &target.free].concat();
     let (product, order) = if other_first.is_sorted() {
         let axes = DotAxes {

@@ -192,8 +192,8 @@ fn one_minus(b: &mut Builder<'_>, x: ValueId) -> ValueId {
     b.sub(one, x)
 }
 
-/// The cotangent of `a` in a choice between `a` and `b`: nothing where `a loses b`, half of `g` where they are equal.
-/// A NaN in either passes `g` to both.
+/// The cotangent of `a` in a choice between `a` and `b`: nothing where `a loses b`, half of `g` where they
+/// are equal. A NaN in either passes `g` to both.
 fn chosen(builder: &mut Builder<'_>, g: ValueId, loses: CompareOp, a: ValueId, b: ValueId) -> ValueId {
     let tie = builder.compare(CompareOp::Eq, a, b);
     let lost = builder.compare(loses, a, b);

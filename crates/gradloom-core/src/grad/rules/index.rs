@@ -1,4 +1,5 @@
-//! Windows and rows at positions that are known only when the step runs. Reading and adding are each other's adjoints.
+//! Windows and rows at positions that are known only when the step runs. Reading and adding are each other's
+//! adjoints.
 
 use super::{Rule, first, rest_none, some, zeros_like};
 use crate::ir::OpKind;

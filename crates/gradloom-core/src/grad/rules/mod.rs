@@ -1,8 +1,9 @@
 //! One rule a primitive: the cotangents of an op's operands from those of its results.
 //!
-//! In the formulas, `x`, `a`, `b` are operands, `y` is the result, `g` the cotangent of the result, and `dx` the
-//! cotangent of `x`. A rule gives every operand a cotangent of the operand's type, or none where nothing flows; it may
-//! skip operands that [`Site::needs`] rules out, and reads results instead of computing them again.
+//! In the formulas, `x`, `a`, `b` are operands, `y` is the result, `g` the cotangent of the result, and `dx`
+//! the cotangent of `x`. A rule gives every operand a cotangent of the operand's type, or none where nothing
+//! flows; it may skip operands that [`Site::needs`] rules out, and reads results instead of computing them
+//! again.
 
 mod attention;
 mod custom;
@@ -64,7 +65,8 @@ pub enum Differentiability {
     Refused,
 }
 
-/// What a gradient does at an op of this kind. A custom op counts as [`Differentiability::Flows`]; it may still refuse.
+/// What a gradient does at an op of this kind. A custom op counts as [`Differentiability::Flows`]; it may
+/// still refuse.
 pub fn differentiability(kind: &OpKind) -> Differentiability {
     match kind {
         OpKind::Attention(spec) if spec.block_table => Differentiability::Refused,

@@ -19,7 +19,8 @@ pub(super) fn rule(op: ReduceOp, axes: &[usize]) -> Rule<'_> {
     })
 }
 
-/// dx = spread(g / n) where x = y, n being the number of such elements; 0 elsewhere (everywhere, if y is NaN).
+/// dx = spread(g / n) where x = y, n being the number of such elements; 0 elsewhere (everywhere, if y is
+/// NaN).
 fn extreme(b: &mut Builder<'_>, s: &Site<'_>, axes: &[usize]) -> ValueId {
     let x = s.x(0);
     let shape = b.shape(x);

@@ -3,7 +3,8 @@
 use crate::ir::{DType, Literal, Number, Type};
 use std::fmt::{self, Write};
 
-/// Marks the data of a large constant as groups of 8 hexadecimal digits: the bits of an `f32`, `i32` or `u32`.
+/// Marks the data of a large constant as groups of 8 hexadecimal digits: the bits of an `f32`, `i32` or
+/// `u32`.
 pub(in crate::ir) const DIGITS_32: &str = "hex32";
 /// Marks groups of 16 digits: the bits of float64 numbers, for data that float32 cannot hold.
 pub(in crate::ir) const DIGITS_64: &str = "hex64";

@@ -1,11 +1,12 @@
 //! In which order to give up values: cheapest operations for each byte saved first.
 //!
-//! In: the forward pass. Out: sets of ops to compute again, one added to the other; each set frees the results of one op
-//! that was kept. Always holds: whatever a chosen op reads is a leaf, is kept, or is chosen, too; products and
-//! attention are chosen only after everything that saves bytes without them.
+//! In: the forward pass. Out: sets of ops to compute again, one added to the other; each set frees the
+//! results of one op that was kept. Always holds: whatever a chosen op reads is a leaf, is kept, or is
+//! chosen, too; products and attention are chosen only after everything that saves bytes without them.
 //!
-//! Giving up a value brings in what it was computed from and nobody keeps (its chain): that is computed again, or, where
-//! it is small or dear, kept from then on. Of equal layers, the first is given up first: its values live longest.
+//! Giving up a value brings in what it was computed from and nobody keeps (its chain): that is computed
+//! again, or, where it is small or dear, kept from then on. Of equal layers, the first is given up first: its
+//! values live longest.
 
 use super::cost::{is_expensive, operations};
 use super::live::{Forward, is_constant};

@@ -1,9 +1,9 @@
 //! What computing an op once more costs, for comparing ops with each other.
 //!
-//! In: an op. Out: a number of operations. They are those of the arithmetic, with a weight for functions that take many
-//! instructions; an op that only moves elements counts one for each. Real times differ by what is fused and what is
-//! cached, but the order hardly does: elementwise ops and reductions are cheap for the bytes that they make, products and
-//! attention are not.
+//! In: an op. Out: a number of operations. They are those of the arithmetic, with a weight for functions that
+//! take many instructions; an op that only moves elements counts one for each. Real times differ by what is
+//! fused and what is cached, but the order hardly does: elementwise ops and reductions are cheap for the
+//! bytes that they make, products and attention are not.
 
 use crate::ir::{CostClass, Graph, Op, OpKind};
 

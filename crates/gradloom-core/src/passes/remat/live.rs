@@ -1,7 +1,8 @@
-//! What the forward pass leaves for later: which ops' results are kept, and which of those can be computed again.
+//! What the forward pass leaves for later: which ops' results are kept, and which of those can be computed
+//! again.
 //!
-//! In: a graph without block ops and the last op of its forward pass. Out: [`Forward`]. Views own no bytes: a reader of a
-//! view reads the op behind it, its source.
+//! In: a graph without block ops and the last op of its forward pass. Out: [`Forward`]. Views own no bytes: a
+//! reader of a view reads the op behind it, its source.
 
 use crate::collections::IdSet;
 use crate::ir::{Definition, Graph, Id, Op, OpId, OpKind, ValueId};

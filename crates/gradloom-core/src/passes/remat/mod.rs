@@ -1,10 +1,11 @@
-//! Rematerialisation: values of the forward pass are computed again in the backward pass instead of kept, until the step
-//! fits into a memory budget.
+//! Rematerialisation: values of the forward pass are computed again in the backward pass instead of kept,
+//! until the step fits into a memory budget.
 //!
-//! In: a graph after the other passes, where its forward pass ends, a number of bytes, and a way to plan a graph. Out: a
-//! graph with the same meaning and bits whose planned peak is within the budget, or the error that says how far it could
-//! be brought. Always holds: as few values are given up as meet the budget, in the order of `choice.rs`; it is the real
-//! plan that is held against the budget, with all that fusion and sharing of bytes save.
+//! In: a graph after the other passes, where its forward pass ends, a number of bytes, and a way to plan a
+//! graph. Out: a graph with the same meaning and bits whose planned peak is within the budget, or the error
+//! that says how far it could be brought. Always holds: as few values are given up as meet the budget, in the
+//! order of `choice.rs`; it is the real plan that is held against the budget, with all that fusion and
+//! sharing of bytes save.
 
 mod choice;
 mod cost;
@@ -20,23 +21,24 @@ use live::Forward;
 /// How many numbers of given-up values are planned before the search narrows down.
 const PROBES: usize = 16;
 
-/// The ops of the forward pass that are worth computing again: sets in the order in which to add them, each of which frees the
-/// results of one op that is kept. The forward pass ends with the op that computes `last`.
+/// The ops of the forward pass that are worth computing again: sets in the order in which to add them, each
+/// of which frees the results of one op that is kept. The forward pass ends with the op that computes `last`.
 pub fn candidates(graph: &Graph, last: ValueId) -> Vec<Vec<OpId>> {
     choice::order(&Forward::new(graph, last))
 }
 
-/// The graph in which everything after the forward pass reads copies of what the `chosen` ops compute. They must be some first
-/// sets of [`candidates`], together.
+/// The graph in which everything after the forward pass reads copies of what the `chosen` ops compute. They
+/// must be some first sets of [`candidates`], together.
 pub fn recompute(graph: &Graph, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
     rewrite::rewrite(&Forward::new(graph, last), last, chosen)
 }
 
-/// Brings the peak ([`crate::plan::Totals::peak`]) of a step down to `budget` bytes. The forward pass ends with the op that
-/// computes `last`, usually the loss. `plan` lowers and plans a graph for the device.
+/// Brings the peak ([`crate::plan::Totals::peak`]) of a step down to `budget` bytes. The forward pass ends
+/// with the op that computes `last`, usually the loss. `plan` lowers and plans a graph for the device.
 ///
 /// # Errors
-/// When the budget cannot be met: the message names the least number of bytes that can, and the largest values.
+/// When the budget cannot be met: the message names the least number of bytes that can, and the largest
+/// values.
 pub fn fit(
     graph: &Graph,
     last: ValueId,
@@ -71,7 +73,8 @@ pub fn fit(
     Err(too_small(&least.0, &least.1, budget))
 }
 
-/// The graph with the fewest values given up, more than `misses` and at most `fits`, as far as a bisection finds it.
+/// The graph with the fewest values given up, more than `misses` and at most `fits`, as far as a bisection
+/// finds it.
 fn narrow(
     mut misses: usize,
     mut fits: usize,

@@ -1,15 +1,16 @@
 //! The graph in which chosen ops of the forward pass are computed a second time for their late readers.
 //!
-//! In: the forward pass and the ops to compute again. Out: a graph with the same meaning. Always holds: a copy stands
-//! right before its first reader, so it lives no longer than needed; it reads what is kept through a
-//! [`OpKind::Barrier`], so that no pass merges it with the original.
+//! In: the forward pass and the ops to compute again. Out: a graph with the same meaning. Always holds: a
+//! copy stands right before its first reader, so it lives no longer than needed; it reads what is kept
+//! through a [`OpKind::Barrier`], so that no pass merges it with the original.
 
 use super::live::{Forward, is_constant};
 use crate::collections::{IdMap, IdSet, sort_by_key};
 use crate::ir::{Builder, Graph, Id, OpId, OpKind, ValueId};
 use crate::passes::dce::dce;
 
-/// Lets all ops after the forward pass read copies of the `chosen` ops' results. `last` ends the forward pass.
+/// Lets all ops after the forward pass read copies of the `chosen` ops' results. `last` ends the forward
+/// pass.
 pub(super) fn rewrite(forward: &Forward<'_>, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
     let mut graph = forward.graph.clone();
     graph.cursor = graph.entry;
@@ -53,13 +54,14 @@ struct Copies<'f, 'g> {
     values: IdMap<ValueId, ValueId>,
     /// What copies read instead of a value that is kept.
     barriers: IdMap<ValueId, ValueId>,
-    /// Results of the last two products of the backward pass. Copies wait for the earlier one: the later may be what their reader
-    /// reads, too, and could not be fused with it if they had to come between.
+    /// Results of the last two products of the backward pass. Copies wait for the earlier one: the later may
+    /// be what their reader reads, too, and could not be fused with it if they had to come between.
     products: [ValueId; 2],
 }
 
 impl Copies<'_, '_> {
-    /// Appends the copy of a value and of what it is computed from, as far as that is computed again and not there yet.
+    /// Appends the copy of a value and of what it is computed from, as far as that is computed again and not
+    /// there yet.
     fn make(&mut self, graph: &mut Graph, value: ValueId) {
         let mut needed: IdSet<OpId> = IdSet::new();
         let mut waiting = vec![value];

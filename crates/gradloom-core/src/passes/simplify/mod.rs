@@ -1,8 +1,8 @@
 //! Algebra: ops that need not be computed, or that a cheaper op computes.
 //!
-//! Always holds: a result keeps its bits in float32, up to the payload of a NaN. So `x * 1` goes and `x * 0` does not
-//! (NaN), `x - 0` goes and `x + 0` does not (`-0`), and nothing is reassociated. The two exceptions are in `sums`: one
-//! may give `-0` for `0`, the other adds the same numbers in another order.
+//! Always holds: a result keeps its bits in float32, up to the payload of a NaN. So `x * 1` goes and `x * 0`
+//! does not (NaN), `x - 0` goes and `x + 0` does not (`-0`), and nothing is reassociated. The two exceptions
+//! are in `sums`: one may give `-0` for `0`, the other adds the same numbers in another order.
 
 mod arithmetic;
 mod movement;

@@ -43,8 +43,8 @@ pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option
     }
 }
 
-/// The transpose of a product that nothing else needs: the product of the operands the other way round. (The gradient of a table that
-/// is an output layer, too, is added to the table's other gradient, row by row.)
+/// The transpose of a product that nothing else needs: the product of the operands the other way round. (The
+/// gradient of a table that is an output layer, too, is added to the table's other gradient, row by row.)
 pub(super) fn transposed_dot(b: &mut Builder<'_>, uses: &[usize], op: &Candidate<'_>) -> Option<ValueId> {
     let OpKind::Permute { perm } = op.kind else { return None };
     let (OpKind::Dot(axes), x) = definition(b, op.operands[0])? else { return None };
@@ -134,8 +134,8 @@ pub(super) fn pad(b: &mut Builder<'_>, [low, high, interior]: [&[usize]; 3], x: 
     (0..shape.rank()).all(nothing).then_some(x)
 }
 
-/// Operands of a concatenation that others are joined into, at most: a chain of them takes no square of its length,
-/// and doublings do not become their number of parts.
+/// Operands of a concatenation that others are joined into, at most: a chain of them takes no square of its
+/// length, and doublings do not become their number of parts.
 const MOST_PARTS: usize = 256;
 
 pub(super) fn concat(b: &mut Builder<'_>, axis: usize, x: &[ValueId]) -> Option<ValueId> {

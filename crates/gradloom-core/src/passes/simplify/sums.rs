@@ -6,11 +6,12 @@ use super::{definition, emit};
 use crate::collections::sort_by_key;
 use crate::ir::{BinaryOp, Builder, Id, Number, OpKind, ValueId};
 
-/// `pad(a) + pad(b) + ..` with zeros, where the parts do not overlap and together fill one axis: `concat(a, b, ..)`.
+/// `pad(a) + pad(b) + ..` with zeros, where the parts do not overlap and together fill one axis:
+/// `concat(a, b, ..)`.
 ///
-/// This is how the cotangents of the parts of a split come together (queries, keys and values of attention). One other
-/// summand may be among them. Reordering the sum is exact: at every element, all summands but two are 0
-/// (and `-0`, to which nothing is added any more, stays `-0`).
+/// This is how the cotangents of the parts of a split come together (queries, keys and values of attention).
+/// One other summand may be among them. Reordering the sum is exact: at every element, all summands but two
+/// are 0 (and `-0`, to which nothing is added any more, stays `-0`).
 pub(super) fn add_of_pads(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: ValueId) -> Option<ValueId> {
     if op != BinaryOp::Add {
         return None;
@@ -86,10 +87,11 @@ fn part_along(b: &Builder<'_>, axis: usize, summand: ValueId) -> Option<Part> {
     })
 }
 
-/// `scatter_add(0, index, updates) + x`: `scatter_add(x, index, updates)`, unless the former is needed by itself.
+/// `scatter_add(0, index, updates) + x`: `scatter_add(x, index, updates)`, unless the former is needed by
+/// itself.
 ///
-/// This is the gradient of a table that is both gathered from and multiplied with (tied embeddings). The updates are
-/// then added to `x` one by one instead of to each other first, which may round differently.
+/// This is the gradient of a table that is both gathered from and multiplied with (tied embeddings). The
+/// updates are then added to `x` one by one instead of to each other first, which may round differently.
 pub(super) fn add_to_scattered(b: &mut Builder<'_>, uses: &[usize], op: &Candidate<'_>) -> Option<ValueId> {
     if *op.kind != OpKind::Binary(BinaryOp::Add) {
         return None;

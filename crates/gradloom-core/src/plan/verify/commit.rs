@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::ir::{Graph, ValueId};
 use crate::kernel::Phase;
 
-/// Checks a plan against its graph: every update takes effect, no other parameter or state changes, and no launch of the commit
-/// can trap. Checks all that [`super::verify`] does, too.
+/// Checks a plan against its graph: every update takes effect, no other parameter or state changes, and no
+/// launch of the commit can trap. Checks all that [`super::verify`] does, too.
 ///
 /// # Errors
 /// [`crate::error::ErrorKind::Verify`], naming the launch or the target.

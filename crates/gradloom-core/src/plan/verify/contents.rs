@@ -105,7 +105,8 @@ impl Contents<'_> {
             .try_for_each(|(name, access)| self.check_read(access.buffer, &format!("guard {name:?}")))
     }
 
-    /// No result is written over an operand, unless the kernel can do that. What is read is there, so operands do not overlap each other.
+    /// No result is written over an operand, unless the kernel can do that. What is read is there, so
+    /// operands do not overlap each other.
     fn check_operands_kept(&self, launch: &Launch, name: &str) -> Result<()> {
         let mut operands: Vec<&Buffer> = launch.reads.iter().map(|read| self.buffer(read.buffer)).collect();
         operands.retain(|buffer| buffer.bytes > 0);

@@ -2,8 +2,8 @@
 
 use crate::kernel::{Access, Body, Kernel, NodeKind, Store};
 
-/// Fused kernels: their expressions are sound, and their operands and results have as many elements as the nodes that load and store them.
-/// Kernels index by these numbers without looking.
+/// Fused kernels: their expressions are sound, and their operands and results have as many elements as the
+/// nodes that load and store them. Kernels index by these numbers without looking.
 pub(super) fn check(
     kernel: &Kernel,
     reads: &[Access],

@@ -1,8 +1,8 @@
 //! The gradient of one head of keys and values and of the query heads that share it.
 //!
-//! In: a [`Task`]. Out: its rows of dq, dk and dv. For each block of keys and each block of queries, with s = q kᵀ and the cotangent g of
-//! the output: p = exp(scale·s - log_sum), dp = g vᵀ, ds = scale·p·(dp - g·output); then dq += ds k, dv += pᵀ g, dk += dsᵀ q.
-//! Dao, FlashAttention-2 (2023), algorithm 2.
+//! In: a [`Task`]. Out: its rows of dq, dk and dv. For each block of keys and each block of queries, with s =
+//! q kᵀ and the cotangent g of the output: p = exp(scale·s - log_sum), dp = g vᵀ, ds = scale·p·(dp -
+//! g·output); then dq += ds k, dv += pᵀ g, dk += dsᵀ q. Dao, FlashAttention-2 (2023), algorithm 2.
 
 use super::Call;
 use super::operands::{Gradient, Mask, Operands, View};
@@ -52,8 +52,8 @@ impl WithSimd for Task<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have different heads, and
-        // threads different scratch.
+        // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have
+        // different heads, and threads different scratch.
         unsafe { self.run(simd) }
     }
 }

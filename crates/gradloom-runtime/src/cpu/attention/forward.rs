@@ -1,7 +1,8 @@
 //! The forward pass of one head of keys and values over a range of queries.
 //!
-//! In: a [`Task`]. Out: its rows of the output and of the log-sum-exp. For each block of keys: pack keys and values; for each strip
-//! of query rows: scores, online softmax, and the product with the values, which is added to the output's rows.
+//! In: a [`Task`]. Out: its rows of the output and of the log-sum-exp. For each block of keys: pack keys and
+//! values; for each strip of query rows: scores, online softmax, and the product with the values, which is
+//! added to the output's rows.
 
 use super::operands::{Mask, Operands};
 use super::softmax::{Online, online_softmax};
@@ -37,8 +38,8 @@ impl WithSimd for Task<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have different rows, and
-        // threads different scratch.
+        // SAFETY: a task lies within the shape that the layouts and the workspace were made for; tasks have
+        // different rows, and threads different scratch.
         unsafe { self.run(simd) }
     }
 }

@@ -1,7 +1,7 @@
 //! Where the operands of attention are, and which keys a query sees.
 //!
-//! In: the accesses of a launch; at run time, the values of the offset, the length and the block table. Out: addresses of rows, and a
-//! [`Mask`]; a [`Trap`] if one of the values is out of range.
+//! In: the accesses of a launch; at run time, the values of the offset, the length and the block table. Out:
+//! addresses of rows, and a [`Mask`]; a [`Trap`] if one of the values is out of range.
 
 use crate::cpu::{Call, Trap};
 use gradloom_codegen::cpu::AttentionShape;
@@ -135,7 +135,8 @@ impl Operands {
     /// Which keys the queries of this run see.
     ///
     /// # Errors
-    /// If the key length is not in `0..=keys`, or the table's entry for a key below that length is not a block of the pool.
+    /// If the key length is not in `0..=keys`, or the table's entry for a key below that length is not a
+    /// block of the pool.
     pub(super) fn mask(&self, call: &Call<'_>) -> Result<Mask, Trap> {
         // SAFETY: a scalar operand has one element.
         let value = |(read, offset)| unsafe { *call.read::<i32>(read, offset) };

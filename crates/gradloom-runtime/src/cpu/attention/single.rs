@@ -1,6 +1,8 @@
-//! Attention of single query rows, as when a text is generated token by token: every key and value is used once, so nothing is packed.
+//! Attention of single query rows, as when a text is generated token by token: every key and value is used
+//! once, so nothing is packed.
 //!
-//! In: a query, and contiguous keys or values by address. Out: scores, or sums of values weighted by probabilities.
+//! In: a query, and contiguous keys or values by address. Out: scores, or sums of values weighted by
+//! probabilities.
 
 use crate::cpu::matrix::tile::{load, store};
 use pulp::Simd;
@@ -38,7 +40,8 @@ pub(super) unsafe fn dot<S: Simd>(
     sum + simd.reduce_sum_f32s(simd.add_f32s(sums[0], sums[1]))
 }
 
-/// `to = rescale·to + sum of weights[i]·value(i)` for `count` values of `columns` elements; without `rescale`, `to` is overwritten.
+/// `to = rescale·to + sum of weights[i]·value(i)` for `count` values of `columns` elements; without
+/// `rescale`, `to` is overwritten.
 ///
 /// # Safety
 /// Each value must lead to `columns` contiguous elements, `weights` to `count`; nobody else may touch `to`.

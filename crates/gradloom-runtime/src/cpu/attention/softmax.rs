@@ -1,12 +1,14 @@
 //! The elementwise parts of attention: an online softmax over rows of scores, and its derivative.
 //!
-//! In: rows of raw scores, padded to whole vectors. Out: the same rows as probabilities (not yet divided by their sum) or as cotangents.
-//! Milakov and Gimelshein, Online normalizer calculation for softmax (2018); Dao, FlashAttention-2 (2023), section 3.1.
+//! In: rows of raw scores, padded to whole vectors. Out: the same rows as probabilities (not yet divided by
+//! their sum) or as cotangents. Milakov and Gimelshein, Online normalizer calculation for softmax (2018);
+//! Dao, FlashAttention-2 (2023), section 3.1.
 
 use crate::cpu::matrix::tile::{load, store};
 use pulp::Simd;
 
-/// The state of one query's softmax: the largest scaled score so far, and the sum of exponentials relative to it.
+/// The state of one query's softmax: the largest scaled score so far, and the sum of exponentials relative to
+/// it.
 #[derive(Clone, Copy)]
 pub(super) struct Online {
     pub(super) maximum: f32,
@@ -18,8 +20,8 @@ impl Online {
     pub(super) const EMPTY: Online = Online { maximum: f32::NEG_INFINITY, sum: 0.0 };
 }
 
-/// Replaces `count` scores by `exp(scale·score - maximum)` and the rest of `width` by 0; updates the state. Gives the factor for
-/// what was summed under the old maximum.
+/// Replaces `count` scores by `exp(scale·score - maximum)` and the rest of `width` by 0; updates the state.
+/// Gives the factor for what was summed under the old maximum.
 ///
 /// # Safety
 /// `row` must have `width` elements, a whole number of vectors, of which the first `count` are scores.
@@ -77,8 +79,9 @@ pub(super) unsafe fn online_softmax<S: Simd>(
     rescale
 }
 
-/// Turns one row of scores and of cotangents of the probabilities into probabilities `p = exp(scale·score - log_sum)` and cotangents of the
-/// raw scores `scale·p·(cotangent - mean)`. Everything from `count` to `width` becomes 0.
+/// Turns one row of scores and of cotangents of the probabilities into probabilities
+/// `p = exp(scale·score - log_sum)` and cotangents of the raw scores `scale·p·(cotangent - mean)`. Everything
+/// from `count` to `width` becomes 0.
 ///
 /// # Safety
 /// Both rows must have `width` elements, a whole number of vectors.
@@ -140,9 +143,11 @@ unsafe fn clear<S: Simd>(simd: S, row: *mut f32, start: usize, end: usize) {
     }
 }
 
-/// `e^x` for `x <= 88`, within 2 units in the last place; 0 where the result would not be a normal number; NaN stays NaN.
+/// `e^x` for `x <= 88`, within 2 units in the last place; 0 where the result would not be a normal number;
+/// NaN stays NaN.
 ///
-/// Cody and Waite's reduction to `|r| <= ln(2) / 2`, then the Taylor polynomial of degree 7, whose truncation error is 2e-9.
+/// Cody and Waite's reduction to `|r| <= ln(2) / 2`, then the Taylor polynomial of degree 7, whose truncation
+/// error is 2e-9.
 #[inline(always)]
 fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     /// Adding it rounds to an integer, which then stands in the low bits.

@@ -1,4 +1,5 @@
-//! Attention against loops in float64, forward and backward, over random shapes, layouts, offsets, lengths and block tables.
+//! Attention against loops in float64, forward and backward, over random shapes, layouts, offsets, lengths
+//! and block tables.
 
 use super::*;
 use crate::cpu::strided::{Case, Operand, Random, assert_close, instruction_sets};

@@ -1,8 +1,8 @@
 //! One thread's block of a product.
 //!
-//! In: a rectangle of the product, by addresses. Out: its elements in the target, strip by strip of rows; each finished strip is handed
-//! to the epilogue while it is in the cache. Always holds: each element is a sum in the order of the contracted index, in blocks of
-//! it that the extents alone determine.
+//! In: a rectangle of the product, by addresses. Out: its elements in the target, strip by strip of rows;
+//! each finished strip is handed to the epilogue while it is in the cache. Always holds: each element is a
+//! sum in the order of the contracted index, in blocks of it that the extents alone determine.
 
 use crate::cpu::matrix::few::{add_rows, dots};
 use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
@@ -46,7 +46,8 @@ pub(super) struct Product {
     pub(super) reused: bool,
 }
 
-/// A block, and what comes after each of its strips: `finish` gets a range of the block's rows and where their product starts.
+/// A block, and what comes after each of its strips: `finish` gets a range of the block's rows and where
+/// their product starts.
 pub(super) struct Block<F> {
     pub(super) rows: usize,
     pub(super) columns: usize,
@@ -70,16 +71,16 @@ impl<F: FnMut(Range<usize>, *const f32)> WithSimd for Block<F> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        // SAFETY: whoever made the block promises that the operands have its rows, columns and depth, that the scratch has room for
-        // them, and that nobody else touches product and scratch.
+        // SAFETY: whoever made the block promises that the operands have its rows, columns and depth, that
+        // the scratch has room for them, and that nobody else touches product and scratch.
         unsafe { self.multiply(simd) }
     }
 }
 
 impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
     /// # Safety
-    /// The operands must lead to the block's elements, the scratch must have room for what is packed, and nobody else may touch the
-    /// scratch and the product.
+    /// The operands must lead to the block's elements, the scratch must have room for what is packed, and
+    /// nobody else may touch the scratch and the product.
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, simd: S) {
         if self.rows <= FEW_ROWS && self.packed_right.is_none() {
@@ -142,8 +143,8 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
             padded: false,
             accumulate: false,
         };
-        // SAFETY: as promised by the caller; the plan leaves a right operand in place only if its rows or, with those of the left one,
-        // its columns are contiguous.
+        // SAFETY: as promised by the caller; the plan leaves a right operand in place only if its rows or,
+        // with those of the left one, its columns are contiguous.
         unsafe {
             if right.free_stride == 1 {
                 add_rows(simd, count, depth, rows, right.start, right.contract_stride, target);

@@ -1,7 +1,7 @@
 //! What follows from a product, run on its blocks.
 //!
-//! In: rectangles of the product. Out: the launch's results. Always holds: partial results of a panel of rows (sums over columns) are those
-//! of the plan's panels, and are combined in their order.
+//! In: rectangles of the product. Out: the launch's results. Always holds: partial results of a panel of rows
+//! (sums over columns) are those of the plan's panels, and are combined in their order.
 
 use crate::cpu::fused::{Block, Faults, Program, Task};
 use crate::cpu::{Call, Level, Loops};
@@ -38,7 +38,8 @@ impl Panel<'_, '_> {
     ) {
         let block =
             Block { rows, columns, accumulator: Some((product, row_stride)), partials: self.partials };
-        // SAFETY: blocks of a launch are disjoint, and those of a panel that run at the same time have columns of their own.
+        // SAFETY: blocks of a launch are disjoint, and those of a panel that run at the same time have
+        // columns of their own.
         unsafe { self.epilogue.program.run_block(self.task, block) };
     }
 }
@@ -70,7 +71,8 @@ impl Epilogue {
         run: impl FnOnce(&mut Panel<'_, '_>),
     ) {
         let partials = call.scratch(self.partials + panel * self.partials_stride);
-        // SAFETY: the addresses are those of the launch; each panel and its columns are started by one task, before its blocks.
+        // SAFETY: the addresses are those of the launch; each panel and its columns are started by one task,
+        // before its blocks.
         unsafe {
             self.program.start_partials(partials, columns);
             self.program.with_task(call.reads, call.writes, faults, |task| {

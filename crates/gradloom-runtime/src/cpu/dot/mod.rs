@@ -1,10 +1,10 @@
 //! Matrix products, and what follows from them position by position.
 //!
 //! In: a launch of a `Dot` or a [`Kernel::Dot`](gradloom_core::kernel::Kernel), with operands in layouts that
-//! [`DotProblem::new`](gradloom_codegen::cpu::DotProblem) takes. Out: a kernel that runs the tasks of its [`DotPlan`]: each computes a
-//! block of the product, and the epilogue on it while it is in the cache.
-//! Always holds: blocks and the order of every sum depend on the launch alone; a run allocates nothing; the raw product is never written
-//! where the epilogue still has to read.
+//! [`DotProblem::new`](gradloom_codegen::cpu::DotProblem) takes. Out: a kernel that runs the tasks of its
+//! [`DotPlan`]: each computes a block of the product, and the epilogue on it while it is in the cache. Always
+//! holds: blocks and the order of every sum depend on the launch alone; a run allocates nothing; the raw
+//! product is never written where the epilogue still has to read.
 
 mod block;
 mod epilogue;
@@ -29,8 +29,8 @@ const NEAR: usize = 1 << 20;
 /// A kernel for a `Dot`.
 ///
 /// # Panics
-/// When the reads' layouts are not those of a [`DotProblem`](gradloom_codegen::cpu::DotProblem), or the workspace is too small:
-/// lowering must have seen to both.
+/// When the reads' layouts are not those of a [`DotProblem`](gradloom_codegen::cpu::DotProblem), or the
+/// workspace is too small: lowering must have seen to both.
 pub(super) fn prepare_dot(launch: &Launch, _: &DotAxes) -> Box<dyn Prepared> {
     assert!(launch.writes[0].layout.is_contiguous(), "dot: the result must be contiguous");
     Box::new(Dot::new(launch, None, Arch::new(), Loops::Native))
@@ -56,7 +56,8 @@ struct Dot {
     direct: Option<(usize, usize)>,
     /// Threads that the workspace has room for.
     threads: usize,
-    /// Floats of the workspace before the threads' scratch, and of the parts of one thread's: packed right operand, raw product.
+    /// Floats of the workspace before the threads' scratch, and of the parts of one thread's: packed right
+    /// operand, raw product.
     shared: usize,
     sections: [usize; 2],
     arch: Arch,
@@ -156,8 +157,8 @@ impl Dot {
         if self.plan.transposed { 0..1 } else { task.columns.clone() }
     }
 
-    /// One task's block of one product. `finish` gets rows of the epilogue, the address of their first element, and the distance
-    /// between rows.
+    /// One task's block of one product. `finish` gets rows of the epilogue, the address of their first
+    /// element, and the distance between rows.
     fn block(
         &self,
         call: &Call<'_>,

@@ -220,8 +220,8 @@ pub(in crate::cpu) fn binary(op: BinaryOp, dtype: DType, level: Level) -> MapFn 
     }
 }
 
-/// The loop of two functions of f32, one after the other: `(a first b) second c`, or, `reversed`, `c second (a first b)`. None for
-/// functions that are not worth it. Each of the two is rounded.
+/// The loop of two functions of f32, one after the other: `(a first b) second c`, or, `reversed`,
+/// `c second (a first b)`. None for functions that are not worth it. Each of the two is rounded.
 pub(in crate::cpu) fn pair(first: BinaryOp, second: BinaryOp, reversed: bool, level: Level) -> Option<MapFn> {
     use BinaryOp::{Add, Mul, Sub};
     macro_rules! of {

@@ -1,8 +1,9 @@
 //! Loops over contiguous elements, for any function of one, two or three of them.
 //!
-//! In: a type that implements [`Map1`], [`Map2`] or [`Map3`]. Out: a [`MapFn`], compiled for an instruction set.
-//! Always holds: elements are read before the result at their position is written, so a result may overwrite an operand; there is
-//! no scalar remainder loop: the last elements of a row are padded to a whole chunk, and so cost what a chunk costs.
+//! In: a type that implements [`Map1`], [`Map2`] or [`Map3`]. Out: a [`MapFn`], compiled for an instruction
+//! set. Always holds: elements are read before the result at their position is written, so a result may
+//! overwrite an operand; there is no scalar remainder loop: the last elements of a row are padded to a whole
+//! chunk, and so cost what a chunk costs.
 
 use crate::cpu::multiversion::multiversion;
 use std::mem::MaybeUninit;
@@ -56,18 +57,20 @@ pub(in crate::cpu) struct Target {
 /// Computes `rows` rows of `columns` results from as many elements of each operand.
 ///
 /// # Safety
-/// The machine has the level that the function was made for. The operands that the function has can be read, and the results written,
-/// at all positions, as elements of its types. A result overlaps no element of an operand but the one at its own position.
+/// The machine has the level that the function was made for. The operands that the function has can be read,
+/// and the results written, at all positions, as elements of its types. A result overlaps no element of an
+/// operand but the one at its own position.
 pub(in crate::cpu) type MapFn =
     unsafe fn(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target);
 
-/// Elements of a chunk: four vectors of the widest registers, and the least number that a loop is worth compiling for.
+/// Elements of a chunk: four vectors of the widest registers, and the least number that a loop is worth
+/// compiling for.
 const CHUNK: usize = 64;
 
 /// A function of one element.
 ///
-/// `chunk` is a method, here and below, and not a function: the compiler's early inlining, which forgets that references do not overlap,
-/// cannot resolve it.
+/// `chunk` is a method, here and below, and not a function: the compiler's early inlining, which forgets that
+/// references do not overlap, cannot resolve it.
 pub(super) trait Map1: 'static {
     type A: Copy + Default;
     type R: Copy;
@@ -156,8 +159,8 @@ impl<T: Copy + Default> Row<T> {
     /// Row number `row`, for results that go to `target`.
     ///
     /// # Safety
-    /// The operand has that row. `padded` is a buffer that nothing else touches while the row is read; it is a
-    /// pointer because `next` may point into it, which a new reference to it would forbid to read.
+    /// The operand has that row. `padded` is a buffer that nothing else touches while the row is read; it is
+    /// a pointer because `next` may point into it, which a new reference to it would forbid to read.
     #[inline(always)]
     unsafe fn new(operand: &Operand, row: usize, target: *const u8, padded: *mut Padded<T>) -> Self {
         let start = operand.start.wrapping_add(row * operand.row_stride);
@@ -175,7 +178,8 @@ impl<T: Copy + Default> Row<T> {
     /// The row has as many more elements; `padded` is what [`Row::new`] was given.
     #[inline(always)]
     unsafe fn chunk<'a>(&self, padded: *mut Padded<T>) -> &'a [T; CHUNK] {
-        // SAFETY: the caller's promise. The buffer is not what the operand points to if results overwrite that.
+        // SAFETY: the caller's promise. The buffer is not what the operand points to if results overwrite
+        // that.
         unsafe {
             if self.overwritten {
                 (*padded).0 = *self.next.cast::<[MaybeUninit<T>; CHUNK]>();
@@ -191,7 +195,8 @@ impl<T: Copy + Default> Row<T> {
     /// The row has `left` more elements; `padded` is what [`Row::new`] was given.
     #[inline(always)]
     unsafe fn rest<'a>(&self, left: usize, padded: *mut Padded<T>) -> &'a [T; CHUNK] {
-        // SAFETY: `left < CHUNK`, the buffer is not what a row of neighbours points to, and a repeated element has filled it.
+        // SAFETY: `left < CHUNK`, the buffer is not what a row of neighbours points to, and a repeated
+        // element has filled it.
         unsafe {
             if self.step == CHUNK {
                 (*padded).0 = [MaybeUninit::new(T::default()); CHUNK];
@@ -208,11 +213,12 @@ impl<T: Copy + Default> Row<T> {
     }
 }
 
-/// The body of a [`MapFn`]: chunk by chunk, `$compute` fills the target from the operands' next elements. Its arguments are references:
-/// they tell the compiler that results overlap no operands, without which it gives up on vectors or takes detours.
+/// The body of a [`MapFn`]: chunk by chunk, `$compute` fills the target from the operands' next elements. Its
+/// arguments are references: they tell the compiler that results overlap no operands, without which it gives
+/// up on vectors or takes detours.
 ///
-/// A macro and not a function of a closure: a closure is a function of its own, which the compiler may leave uninlined and then
-/// compiles for the baseline.
+/// A macro and not a function of a closure: a closure is a function of its own, which the compiler may leave
+/// uninlined and then compiles for the baseline.
 macro_rules! for_each_chunk {
     ($rows:ident, $columns:ident, $target:ident: $R:ty, [$($a:ident: $A:ty = $operand:expr, $padded:ident),*], $compute:path) => {
         $(let mut $padded = Padded::<$A>::new();)*
@@ -225,8 +231,8 @@ macro_rules! for_each_chunk {
             let mut write = start.cast::<MaybeUninit<$R>>();
             let mut left = $columns;
             while left >= CHUNK {
-                // SAFETY: there are as many more elements and room for results, which overlap no operands but at their own
-                // positions; such operands are copied first.
+                // SAFETY: there are as many more elements and room for results, which overlap no operands but
+                // at their own positions; such operands are copied first.
                 unsafe { $compute($($a.chunk($padded),)* &mut *write.cast::<[MaybeUninit<$R>; CHUNK]>()) };
                 $($a.advance();)*
                 write = write.wrapping_add(CHUNK);

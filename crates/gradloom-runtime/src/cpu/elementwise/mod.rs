@@ -1,10 +1,10 @@
 //! Elementwise kernels: one result for each position, from the operands' elements at that position.
 //!
 //! In: strided operands of one shape, with strides of 0 where they are broadcast. Out: one contiguous result.
-//! A large operand that runs across the result (a transposed matrix) is first copied to the result's place, with loops that know how to
-//! transpose, and then read from there.
-//! Always holds: a block of every operand is staged ([`Source`]) before the block of the result is written, so the result may overwrite
-//! an operand of the same layout; blocks are cut by shape alone.
+//! A large operand that runs across the result (a transposed matrix) is first copied to the result's place,
+//! with loops that know how to transpose, and then read from there. Always holds: a block of every operand is
+//! staged ([`Source`]) before the block of the result is written, so the result may overwrite an operand of
+//! the same layout; blocks are cut by shape alone.
 
 pub(in crate::cpu) mod functions;
 mod map;
@@ -134,9 +134,10 @@ impl Elementwise {
             while start < end {
                 let count = BLOCK.min(end - start);
                 let mut reads = [std::ptr::null(); OPERANDS];
-                // SAFETY: the operands have `elements` elements each, and a buffer of their own. The function was chosen
-                // for the machine's level and the launch's dtypes; tasks write disjoint ranges of the result, and a block of
-                // an operand that the result overwrites is the block that is written.
+                // SAFETY: the operands have `elements` elements each, and a buffer of their own. The function
+                // was chosen for the machine's level and the launch's dtypes; tasks write disjoint ranges of
+                // the result, and a block of an operand that the result overwrites is the block that is
+                // written.
                 unsafe {
                     for (i, source) in self.sources.iter().enumerate() {
                         reads[i] = match turned {

@@ -1,9 +1,10 @@
 //! From a body to a program.
 //!
-//! In: a body, and the layouts that its operands and results have. Out: a [`Program`]. Rows that are reduced need one pass for each
-//! reduction that depends on another; element-level nodes are computed again in each pass that needs them, unless the tile registers
-//! take whole rows, or the node is worth keeping ([`super::keep`]).
-//! Always holds: within a tile, what a result may overwrite is read before the result is written.
+//! In: a body, and the layouts that its operands and results have. Out: a [`Program`]. Rows that are reduced
+//! need one pass for each reduction that depends on another; element-level nodes are computed again in each
+//! pass that needs them, unless the tile registers take whole rows, or the node is worth keeping
+//! ([`super::keep`]). Always holds: within a tile, what a result may overwrite is read before the result is
+//! written.
 
 use super::Loops;
 use super::keep::keeps;
@@ -25,7 +26,8 @@ use gradloom_core::ir::{BinaryOp, DType, Number, UnaryOp};
 use gradloom_core::kernel::{Access, Aliases, Body, Launch, Level, Node, NodeId, NodeKind};
 use std::collections::HashMap;
 
-/// Bytes that the tile registers take together: half of a first-level cache, the other half being for operands and results.
+/// Bytes that the tile registers take together: half of a first-level cache, the other half being for
+/// operands and results.
 const TILE_BYTES: usize = 24 * 1024;
 /// Bytes that they may take so that rows stay whole: most of a first-level cache.
 const WHOLE_ROW_BYTES: usize = 40 * 1024;
@@ -78,7 +80,8 @@ pub(super) struct Compiler<'a> {
     pub(super) program: Program,
     /// Checks that were emitted.
     pub(super) checked: Vec<bool>,
-    /// Whether rows are so short, and so far from filling vectors, that a tile's rows had better be one: then all operands are dense.
+    /// Whether rows are so short, and so far from filling vectors, that a tile's rows had better be one: then
+    /// all operands are dense.
     ragged: bool,
     /// Row-level slots that were spread in the current pass, and where to.
     spread: HashMap<Slot, Slot>,
@@ -203,7 +206,8 @@ impl<'a> Compiler<'a> {
         self.program.uniform = code;
     }
 
-    /// Row-level nodes that this many reductions come before; those that are reductions belong to the pass before.
+    /// Row-level nodes that this many reductions come before; those that are reductions belong to the pass
+    /// before.
     fn row_nodes(&mut self, stage: usize) -> Vec<Instruction> {
         let mut code = Vec::new();
         for id in self.nodes_of(Level::Row) {
@@ -371,7 +375,8 @@ impl<'a> Compiler<'a> {
         pass
     }
 
-    /// Emits an element-level node, and what it needs, unless that is done; a node of a lower level has its home already.
+    /// Emits an element-level node, and what it needs, unless that is done; a node of a lower level has its
+    /// home already.
     pub(super) fn element(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         // On a list of its own and not by recursion: bodies may be deep.
         let mut pending = vec![id];
@@ -444,8 +449,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Two functions as one instruction: a function of f32 and the one that alone uses its result. Gives the operands of the first and the
-    /// other operand of the second.
+    /// Two functions as one instruction: a function of f32 and the one that alone uses its result. Gives the
+    /// operands of the first and the other operand of the second.
     fn pair(&self, second: BinaryOp, operands: [NodeId; 2]) -> Option<([NodeId; 3], MapOp)> {
         [false, true].into_iter().find_map(|reversed| {
             let [inner, other] = if reversed { [operands[1], operands[0]] } else { operands };

@@ -1,8 +1,8 @@
 //! Runs a compiled body on rectangles of positions.
 //!
-//! In: base addresses, and a rectangle. Out: what the body stores for those positions; partial results of its columns.
-//! A rectangle is walked in strips of rows, each in tiles of columns, whose values stay in the first-level cache.
-//! Always holds: nothing is allocated once a thread has run the largest of its programs.
+//! In: base addresses, and a rectangle. Out: what the body stores for those positions; partial results of its
+//! columns. A rectangle is walked in strips of rows, each in tiles of columns, whose values stay in the
+//! first-level cache. Always holds: nothing is allocated once a thread has run the largest of its programs.
 
 use super::faults::Faults;
 use super::lines::{LINE, Lines};
@@ -50,7 +50,8 @@ pub(in crate::cpu) struct Task<'a> {
 pub(in crate::cpu) struct Block {
     pub(in crate::cpu) rows: Range<usize>,
     pub(in crate::cpu) columns: Range<usize>,
-    /// Address of the product's element at the first row and column, and elements from a row to the next; for an epilogue.
+    /// Address of the product's element at the first row and column, and elements from a row to the next; for
+    /// an epilogue.
     pub(in crate::cpu) accumulator: Option<(*const f32, usize)>,
     /// Partial results of the rectangle's panel of rows; not looked at if there are none.
     pub(in crate::cpu) partials: *mut u8,
@@ -149,13 +150,14 @@ impl Program {
         }));
     }
 
-    /// Evaluates the body on a rectangle. The rectangles of a launch cover its positions once; one of them starts at row and column 0.
-    /// Results of level `Row` are written by the rectangles that start at column 0; those of level `Uniform` and of columns by
-    /// [`Program::finish`].
+    /// Evaluates the body on a rectangle. The rectangles of a launch cover its positions once; one of them
+    /// starts at row and column 0. Results of level `Row` are written by the rectangles that start at column
+    /// 0; those of level `Uniform` and of columns by [`Program::finish`].
     ///
     /// # Safety
-    /// As [`Program::with_task`]; the rectangle lies in the body, has all columns if rows are reduced, and no other thread is at one
-    /// that shares positions, or columns of the same partial results, with it; [`Program::start_partials`] has run for its columns.
+    /// As [`Program::with_task`]; the rectangle lies in the body, has all columns if rows are reduced, and no
+    /// other thread is at one that shares positions, or columns of the same partial results, with it;
+    /// [`Program::start_partials`] has run for its columns.
     pub(in crate::cpu) unsafe fn run_block(&self, task: &mut Task<'_>, block: Block) {
         let Block { rows, columns, accumulator, partials } = block;
         if rows.start == 0 && columns.start == 0 {
@@ -207,7 +209,8 @@ impl Program {
                 partials,
                 body_columns: self.columns,
             };
-            // SAFETY: the caller's promise; the tile has at most as many positions as registers have elements.
+            // SAFETY: the caller's promise; the tile has at most as many positions as registers have
+            // elements.
             unsafe { self.run_strip(task, &mut tile, &walk) };
             row += tile.rows;
         }
@@ -216,7 +219,8 @@ impl Program {
     /// # Safety
     /// As [`Program::run_block`], with the tile's rows.
     unsafe fn run_strip(&self, task: &mut Task<'_>, tile: &mut Tile, walk: &Walk<'_>) {
-        // With one pass, a tile fetches the next one; with several, all passes over a strip fetch the next strip.
+        // With one pass, a tile fetches the next one; with several, all passes over a strip fetch the next
+        // strip.
         let strips = self.passes.len() > 1;
         let instructions: usize = self.passes.iter().map(|pass| pass.tile.len()).sum();
         let tiles = if strips { walk.columns.len().div_ceil(walk.width.max(1)) } else { 1 };

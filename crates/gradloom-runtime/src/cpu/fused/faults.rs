@@ -1,6 +1,7 @@
 //! Indices out of range, met by the tasks of a run.
 //!
-//! In: faults from any thread, in any order. Out: the trap for the first one, in the order of nodes and positions.
+//! In: faults from any thread, in any order. Out: the trap for the first one, in the order of nodes and
+//! positions.
 
 use crate::cpu::Trap;
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +23,8 @@ impl Faults {
         Self(Mutex::new(None))
     }
 
-    /// Notes that the element of a node at a row-major position is `value`, outside `0..extent`; `shape` is that of the indices.
+    /// Notes that the element of a node at a row-major position is `value`, outside `0..extent`; `shape` is
+    /// that of the indices.
     pub(super) fn record(&self, node: usize, position: usize, value: i32, extent: usize, shape: &[usize]) {
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if first.as_ref().is_some_and(|first| (first.node, first.position) <= (node, position)) {

@@ -1,4 +1,5 @@
-//! What is left when all tasks of a launch have ended: partial results of columns become results, and uniform results are written.
+//! What is left when all tasks of a launch have ended: partial results of columns become results, and uniform
+//! results are written.
 //!
 //! In: the partial results of each panel of rows. Out: results. Always holds: panels are combined in order.
 
@@ -40,11 +41,12 @@ impl Program {
         100 + panels * self.columns.min(PIECE) * self.column_results.len() / 8
     }
 
-    /// Combines the partial results of all panels, which lie one after the other; the first task also writes uniform results.
+    /// Combines the partial results of all panels, which lie one after the other; the first task also writes
+    /// uniform results.
     ///
     /// # Safety
-    /// The addresses are those of the launch, all blocks have run, and `partials` are those of this many panels, of which the first has
-    /// row 0. `task` is below [`Program::finish_tasks`].
+    /// The addresses are those of the launch, all blocks have run, and `partials` are those of this many
+    /// panels, of which the first has row 0. `task` is below [`Program::finish_tasks`].
     pub(in crate::cpu) unsafe fn finish(
         &self,
         writes: &[*mut u8],

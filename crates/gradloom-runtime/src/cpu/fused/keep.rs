@@ -1,7 +1,9 @@
-//! Which values are kept from one pass over a row to the next, where rows are too long for whole-row registers.
+//! Which values are kept from one pass over a row to the next, where rows are too long for whole-row
+//! registers.
 //!
-//! In: a body. Out: for each node whether a row of it is kept, in memory that stays in a second-level cache. Always holds: what is kept
-//! costs more to compute again than to read, is used in more than one pass, and takes [`KEPT_BYTES`] at most.
+//! In: a body. Out: for each node whether a row of it is kept, in memory that stays in a second-level cache.
+//! Always holds: what is kept costs more to compute again than to read, is used in more than one pass, and
+//! takes [`KEPT_BYTES`] at most.
 
 use super::compile::stages;
 use gradloom_core::ir::CostClass;

@@ -1,11 +1,11 @@
 //! Fused loops: a [`Body`] over operands in any strided layouts.
 //!
-//! In: a body, and a launch with its operands. Out: a [`Program`], which runs on any rectangle of the body's positions (the epilogue of
-//! a matrix product is one), and a kernel that runs it on all of them.
+//! In: a body, and a launch with its operands. Out: a [`Program`], which runs on any rectangle of the body's
+//! positions (the epilogue of a matrix product is one), and a kernel that runs it on all of them.
 //!
-//! A body is compiled when a program is loaded: into instructions over tiles, each a vectorised loop over the elements of a register that
-//! stays in the first-level cache. So memory is touched once, whatever the body's length.
-//! Always holds: tasks are cut by shape alone and every instruction set gives the same bits.
+//! A body is compiled when a program is loaded: into instructions over tiles, each a vectorised loop over the
+//! elements of a register that stays in the first-level cache. So memory is touched once, whatever the body's
+//! length. Always holds: tasks are cut by shape alone and every instruction set gives the same bits.
 
 mod compile;
 mod execute;

@@ -1,9 +1,9 @@
 //! Which instructions of a program run as machine code.
 //!
-//! In: a finished program. Out: for each of its lists, steps in the order of the instructions: compiled segments of neighbouring
-//! instructions, and those that stay interpreted. What a segment computes for instructions outside of it goes through the program's
-//! registers in memory, as with interpreted instructions, so the two can be mixed.
-//! Always holds: results are those of the interpreted program.
+//! In: a finished program. Out: for each of its lists, steps in the order of the instructions: compiled
+//! segments of neighbouring instructions, and those that stay interpreted. What a segment computes for
+//! instructions outside of it goes through the program's registers in memory, as with interpreted
+//! instructions, so the two can be mixed. Always holds: results are those of the interpreted program.
 
 use super::execute::{Task, Tile};
 use super::program::{Instruction, Pass, Place, Program};
@@ -20,7 +20,8 @@ pub(super) struct Native {
     pub(super) row_stores: Vec<Step>,
     /// Bytes of the largest frame.
     pub(super) frame_bytes: usize,
-    /// Whether tiles can have any size: nothing goes through registers of a tile's size, and no row is reduced tile by tile.
+    /// Whether tiles can have any size: nothing goes through registers of a tile's size, and no row is
+    /// reduced tile by tile.
     pub(super) any_size: bool,
     /// Whether columns are reduced, which has another order where there is only one.
     pub(super) reduces_columns: bool,
@@ -119,8 +120,8 @@ pub(super) struct Fetched {
     pub(super) rows: usize,
 }
 
-/// For each pass, what it fetches: the next strip's operands, and results. Memory would idle during all passes but the first to touch an
-/// operand, most of all during the longest one.
+/// For each pass, what it fetches: the next strip's operands, and results. Memory would idle during all
+/// passes but the first to touch an operand, most of all during the longest one.
 fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     let mut fetched = vec![Vec::new(); program.passes.len()];
     if program.passes.len() < 2 {
@@ -173,8 +174,9 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     fetched
 }
 
-/// Whether a program is so short that it waits for memory, where its operands are large. Longer ones lose by writing past the caches,
-/// unless rows are so long that some are kept: those fill the second-level cache by themselves.
+/// Whether a program is so short that it waits for memory, where its operands are large. Longer ones lose by
+/// writing past the caches, unless rows are so long that some are kept: those fill the second-level cache by
+/// themselves.
 pub(super) fn is_bound_by_memory(program: &Program) -> bool {
     /// Where the two ways took the same time: between a normalisation's gradient and GELU.
     const SHORT: usize = 24;

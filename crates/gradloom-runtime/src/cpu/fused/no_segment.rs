@@ -1,4 +1,5 @@
-//! Segments where there is no machine code for this processor: none, so that every instruction stays interpreted.
+//! Segments where there is no machine code for this processor: none, so that every instruction stays
+//! interpreted.
 
 use super::execute::{Task, Tile};
 use super::native::{Fetched, Positions, Step};

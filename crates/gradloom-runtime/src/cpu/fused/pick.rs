@@ -1,8 +1,9 @@
-//! Elements that a row's index picks, as a loss picks the logit of its target: `select(column == index, chosen, others)`.
+//! Elements that a row's index picks, as a loss picks the logit of its target:
+//! `select(column == index, chosen, others)`.
 //!
-//! In: indices of level Row, and slots with 4-byte elements. Out: a slot with one other element in each row, or those elements alone.
-//! Always holds: the results have the bits that comparing and selecting at every position would give; an index that no column has
-//! picks nothing.
+//! In: indices of level Row, and slots with 4-byte elements. Out: a slot with one other element in each row,
+//! or those elements alone. Always holds: the results have the bits that comparing and selecting at every
+//! position would give; an index that no column has picks nothing.
 
 use super::compile::Compiler;
 use super::execute::{Task, Tile};
@@ -11,7 +12,8 @@ use gradloom_core::ir::{CompareOp, DType, Number, ReduceOp};
 use gradloom_core::kernel::{Level, NodeId, NodeKind};
 
 impl Compiler<'_> {
-    /// Index, chosen and other elements of a selection, if its condition is that the column is the row's index.
+    /// Index, chosen and other elements of a selection, if its condition is that the column is the row's
+    /// index.
     pub(super) fn pick(&self, [condition, chosen, others]: [NodeId; 3]) -> Option<[NodeId; 3]> {
         let index = self.picking_index(condition)?;
         (self.node(chosen).dtype.bytes() == 4).then_some([index, chosen, others])
@@ -71,7 +73,8 @@ impl Task<'_> {
     pub(super) unsafe fn pick(&self, index: Slot, chosen: Slot, others: Slot, target: Slot, tile: &Tile) {
         let [chosen, others, target] = [chosen, others, target].map(|slot| self.on_tile(slot, tile));
         for row in 0..tile.rows {
-            // SAFETY: the slots have the row's elements. The chosen one is read before results may take its place.
+            // SAFETY: the slots have the row's elements. The chosen one is read before results may take its
+            // place.
             unsafe {
                 let column = self.picked_column(index, row, tile);
                 let element = column.map(|column| chosen.element(row, column));

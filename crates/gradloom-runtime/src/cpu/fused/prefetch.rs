@@ -1,8 +1,9 @@
 //! Fetches the next tile from memory while a tile is computed.
 //!
-//! A tile's instructions other than the first to touch an operand work in the first-level cache, so memory would idle meanwhile. In: the
-//! next tile, and the number of steps of the current one. Out: with each step, its share of the cache lines of all operands and results
-//! that move along is on its way to the second-level cache. Always holds: no result depends on it.
+//! A tile's instructions other than the first to touch an operand work in the first-level cache, so memory
+//! would idle meanwhile. In: the next tile, and the number of steps of the current one. Out: with each step,
+//! its share of the cache lines of all operands and results that move along is on its way to the second-level
+//! cache. Always holds: no result depends on it.
 
 use super::execute::{Task, Tile};
 use super::program::{Place, Program, Slot, SlotInfo, slot_number};
@@ -34,7 +35,8 @@ pub(super) fn streams(slots: &[SlotInfo], aliases: &Aliases, rows: usize) -> Vec
     (0..slot_number(slots.len())).filter(wanted).collect()
 }
 
-/// A tile that is being fetched: a few lines of each stream with each step, which memory serves faster than one stream after the other.
+/// A tile that is being fetched: a few lines of each stream with each step, which memory serves faster than
+/// one stream after the other.
 pub(super) struct Ahead<'a> {
     streams: &'a [Slot],
     tile: Tile,

@@ -1,8 +1,9 @@
 //! A compiled body: what the executor walks.
 //!
-//! Values live in slots. A slot is a place in memory that moves with the position: a register (a buffer as large as a tile), a vector
-//! over the tile's rows, one number, or the bytes of an operand or a result themselves, where their layout is that of rows of
-//! neighbouring elements. Instructions are grouped: those for each task, for each strip of rows, and for each tile of each pass.
+//! Values live in slots. A slot is a place in memory that moves with the position: a register (a buffer as
+//! large as a tile), a vector over the tile's rows, one number, or the bytes of an operand or a result
+//! themselves, where their layout is that of rows of neighbouring elements. Instructions are grouped: those
+//! for each task, for each strip of rows, and for each tile of each pass.
 
 use super::native::Native;
 use super::reductions::Reduction;
@@ -115,7 +116,8 @@ pub(super) struct Scatter {
     pub(super) operand: Slot,
 }
 
-/// One step over a tile (of an element-level list), over the rows of a tile (of a row-level list), or over one number.
+/// One step over a tile (of an element-level list), over the rows of a tile (of a row-level list), or over
+/// one number.
 pub(super) enum Instruction {
     /// A function of each element.
     Map { op: MapOp, function: MapFn, operands: [Slot; OPERANDS], target: Slot },
@@ -127,7 +129,8 @@ pub(super) enum Instruction {
     Gather(Box<Gather>),
     /// Combines rows into a row-level slot.
     Reduce { reduction: Reduction, operand: Slot, target: Slot },
-    /// Combines columns into the partial results at this byte; those of a body of one column as if they were a row.
+    /// Combines columns into the partial results at this byte; those of a body of one column as if they were
+    /// a row.
     Columns { reduction: Reduction, operand: Slot, offset: usize },
     /// Elements of one slot, but in the column that a row's index names those of another; of 4 bytes.
     Pick { index: Slot, chosen: Slot, others: Slot, target: Slot },
@@ -233,7 +236,8 @@ pub(in crate::cpu) struct Program {
     pub(super) uniform_results: Vec<UniformResult>,
     /// Bytes of a panel's partial results.
     pub(super) partials: usize,
-    /// Results that are worth writing past the caches: larger than those, taking no operand's place, of a program that waits for memory.
+    /// Results that are worth writing past the caches: larger than those, taking no operand's place, of a
+    /// program that waits for memory.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) large_results: Vec<usize>,
     /// Slots that are fetched ahead.

@@ -14,8 +14,8 @@ use gradloom_core::ir::{DType, ReduceOp};
 /// Combines elements of a tile of `rows x columns` with running results.
 ///
 /// # Safety
-/// The machine has the level that the function was made for; the operand, not a repeated one, has all elements, of its type; there is a
-/// running result for each row, or for each column.
+/// The machine has the level that the function was made for; the operand, not a repeated one, has all
+/// elements, of its type; there is a running result for each row, or for each column.
 pub(super) type ReduceFn = unsafe fn(rows: usize, columns: usize, operand: &Operand, running: *mut u8);
 
 /// A reduction's operator.

@@ -1,8 +1,8 @@
 //! Which values share a register.
 //!
-//! In: the passes, in the order in which they run, and slots without a place. Out: registers for those slots, as few as their lifetimes
-//! allow.
-//! Always holds: two values that live at once have different registers, and so do a result and its operands.
+//! In: the passes, in the order in which they run, and slots without a place. Out: registers for those slots,
+//! as few as their lifetimes allow. Always holds: two values that live at once have different registers, and
+//! so do a result and its operands.
 
 use super::program::{Instruction, Pass, Place, Slot, SlotInfo};
 use std::collections::HashMap;
@@ -20,7 +20,8 @@ pub(super) fn assign(slots: &mut [SlotInfo], passes: &[Pass]) -> usize {
     let mut registers = 0;
     for (at, instruction) in code.iter().enumerate() {
         let target = instruction.target();
-        // Before the operands' registers become free: results in an operand's place cost a copy of the operand.
+        // Before the operands' registers become free: results in an operand's place cost a copy of the
+        // operand.
         if let Some(slot) = target
             && matches!(slots[slot as usize].place, Place::Pending)
         {

@@ -1,7 +1,7 @@
 //! Neighbouring instructions as one routine.
 //!
-//! In: a list of instructions. Out: segments, and how to call them on a tile.
-//! Always holds: a segment's lines stand in the order of its instructions, so what a result may overwrite is read before the result is
+//! In: a list of instructions. Out: segments, and how to call them on a tile. Always holds: a segment's lines
+//! stand in the order of its instructions, so what a result may overwrite is read before the result is
 //! written, position by position. What nobody outside of the segment reads is not written.
 
 use super::execute::{Task, Tile};
@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 /// Columns that a reduction takes at a time.
 const LONG: usize = 256;
-/// Instructions of a segment at most: longer lists are several segments, with what one computes for the next going through memory.
+/// Instructions of a segment at most: longer lists are several segments, with what one computes for the next
+/// going through memory.
 const MOST_INSTRUCTIONS: usize = 4096;
 
 /// How often each slot is read, in all lists.

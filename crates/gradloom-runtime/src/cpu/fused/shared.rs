@@ -1,8 +1,9 @@
 //! Equal nodes of a body become one.
 //!
-//! In: a body. Out: the same body, where each node that does what an earlier one does repeats that, and whoever used it uses the earlier
-//! one. Fusion joins ops that several rules made, and each brings its own checks, column numbers and conversions.
-//! Always holds: nodes keep their numbers, which messages are sorted by.
+//! In: a body. Out: the same body, where each node that does what an earlier one does repeats that, and
+//! whoever used it uses the earlier one. Fusion joins ops that several rules made, and each brings its own
+//! checks, column numbers and conversions. Always holds: nodes keep their numbers, which messages are sorted
+//! by.
 
 use gradloom_core::kernel::{Body, NodeId, NodeKind, Store};
 use std::collections::HashMap;

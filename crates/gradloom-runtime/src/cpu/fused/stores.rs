@@ -1,9 +1,9 @@
 //! What a program leaves in memory: results of every level, and reductions of columns.
 //!
-//! In: a compilation whose row-level and uniform nodes have their homes. Out: the last pass, with the element-level nodes that only it
-//! needs, and what follows it.
-//! Always holds: all that a tile's results need is computed before the first of them is written, except where the instruction that
-//! computes a result may write it straight to its place.
+//! In: a compilation whose row-level and uniform nodes have their homes. Out: the last pass, with the
+//! element-level nodes that only it needs, and what follows it. Always holds: all that a tile's results need
+//! is computed before the first of them is written, except where the instruction that computes a result may
+//! write it straight to its place.
 
 use super::compile::{Compiler, copy, grid};
 use super::program::{ColumnResult, Grid, Instruction, Place, Scatter, Slot, UniformResult};
@@ -59,7 +59,8 @@ impl Compiler<'_> {
             .collect();
         for &(node, write) in &stores {
             let home = self.element(node, code);
-            // Another result may overwrite the operand before it is copied to this one, or the product, which may lie in its place.
+            // Another result may overwrite the operand before it is copied to this one, or the product, which
+            // may lie in its place.
             let overwritten = match self.program.slots[home as usize].place {
                 Place::Read(read, _) => self.overwriting.reads_of(read).iter().any(|&w| w != write),
                 Place::Accumulator => stores.len() > 1,
@@ -99,8 +100,8 @@ impl Compiler<'_> {
         code.append(&mut writes);
     }
 
-    /// Whether the instruction that computes a slot may write it straight to the result: nothing that the result may overwrite is read
-    /// afterwards.
+    /// Whether the instruction that computes a slot may write it straight to the result: nothing that the
+    /// result may overwrite is read afterwards.
     fn can_compute_into(&self, slot: Slot, write: usize, code: &[Instruction]) -> bool {
         let computes = |instruction: &Instruction| match instruction {
             Instruction::Map { target, .. } | Instruction::Pick { target, .. } => *target == slot,

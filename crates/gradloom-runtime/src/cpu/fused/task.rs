@@ -1,7 +1,8 @@
 //! Runs single instructions.
 //!
-//! In: a task, an instruction, and the positions of a tile. Out: the instruction's slot, or a result, at those positions.
-//! Always holds: a tile whose operands all have their rows one after the other is taken as one long row.
+//! In: a task, an instruction, and the positions of a tile. Out: the instruction's slot, or a result, at
+//! those positions. Always holds: a tile whose operands all have their rows one after the other is taken as
+//! one long row.
 
 use super::execute::{Task, Tile};
 use super::program::{Check, Gather, Instruction, NONE, Scatter, Slot};
@@ -28,7 +29,8 @@ impl Task<'_> {
     /// # Safety
     /// As [`Program::run_block`].
     pub(super) unsafe fn run_on_tile(&self, instruction: &Instruction, tile: &Tile) {
-        // SAFETY: addresses are those of the tile's elements; functions were chosen for the slots' dtypes and the machine's level.
+        // SAFETY: addresses are those of the tile's elements; functions were chosen for the slots' dtypes and
+        // the machine's level.
         unsafe {
             match instruction {
                 Instruction::Map { op: _, function, operands, target } => {

@@ -1,6 +1,7 @@
 //! Rows by number.
 //!
-//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`. Out: `[batch.., index.., row..]`, contiguous, each row copied.
+//! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`. Out: `[batch.., index.., row..]`,
+//! contiguous, each row copied.
 
 use super::indices::{Indices, Places};
 use super::{Call, Prepared, Trap};
@@ -56,8 +57,8 @@ impl Prepared for Gather {
             let first = task / chunks * self.rows_per_task;
             let start = task % chunks * self.chunk;
             for row in first..(first + self.rows_per_task).min(self.total_rows) {
-                // SAFETY: the indices were checked; the task's elements lie in the row and belong to no other task. Any
-                // bits are a u8 or u32.
+                // SAFETY: the indices were checked; the task's elements lie in the row and belong to no other
+                // task. Any bits are a u8 or u32.
                 unsafe {
                     match self.element_bytes {
                         1 => self.copy::<u8>(call, row, start),
@@ -74,7 +75,8 @@ impl Gather {
     /// Copies the elements from `start` of a row, at most a chunk.
     ///
     /// # Safety
-    /// `row` and `start` must lie in the result, the indices in their range; `T` must have the elements' size.
+    /// `row` and `start` must lie in the result, the indices in their range; `T` must have the elements'
+    /// size.
     unsafe fn copy<T: Copy>(&self, call: &Call<'_>, row: usize, start: usize) {
         // SAFETY: as promised by the caller.
         let number = unsafe { self.indices.row(call, row) };

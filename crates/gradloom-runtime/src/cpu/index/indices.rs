@@ -35,7 +35,8 @@ impl Places {
         place + position * self.axes.first().map_or(0, |axis| axis.1)
     }
 
-    /// Calls `run(first position, place, stride, count)` for stretches of evenly spaced elements that make up `start..end`.
+    /// Calls `run(first position, place, stride, count)` for stretches of evenly spaced elements that make up
+    /// `start..end`.
     #[inline]
     pub(in crate::cpu) fn stretches(
         &self,

@@ -1,9 +1,9 @@
 //! Adding updates to rows by number.
 //!
-//! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out: x with the updates added,
-//! contiguous; possibly in the bytes of x.
-//! Always holds: each element is added to by one task, in the order of the updates. Tasks are columns of rows, or ranges of rows
-//! where rows are short.
+//! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
+//! x with the updates added, contiguous; possibly in the bytes of x. Always holds: each element is added to
+//! by one task, in the order of the updates. Tasks are columns of rows, or ranges of rows where rows are
+//! short.
 
 use super::indices::{Indices, Places};
 use super::{Call, Prepared, Trap};

@@ -1,7 +1,7 @@
 //! Windows whose place is known only when the step runs.
 //!
-//! In: a tensor, perhaps an update, and one i32 start for each axis. Out: the window's elements, or the tensor with them replaced,
-//! contiguous; a replacement may happen in the tensor's own bytes.
+//! In: a tensor, perhaps an update, and one i32 start for each axis. Out: the window's elements, or the
+//! tensor with them replaced, contiguous; a replacement may happen in the tensor's own bytes.
 
 use super::{Call, Prepared, Trap};
 use crate::cpu::movement::CopyLoop;
@@ -63,8 +63,8 @@ impl Prepared for DynamicUpdateSlice {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         let start = self.starts.offset(call)? * self.element_bytes;
         let in_place = self.same_layout && call.reads[0] == call.writes[0].cast_const();
-        // SAFETY: the window, moved by starts that were checked, lies in the result, which overlaps x only as above, and the
-        // update not at all.
+        // SAFETY: the window, moved by starts that were checked, lies in the result, which overlaps x only as
+        // above, and the update not at all.
         unsafe {
             if !in_place {
                 self.whole.run(call.pool, call.reads[0], call.writes[0]);

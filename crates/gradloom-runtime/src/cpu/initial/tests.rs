@@ -1,5 +1,6 @@
-//! The same elements however they are made, and elements that are distributed as they should be: with a fixed seed, so that a test that
-//! passes once passes always. Bounds are those that the right distribution keeps but for one seed in ten thousand.
+//! The same elements however they are made, and elements that are distributed as they should be: with a fixed
+//! seed, so that a test that passes once passes always. Bounds are those that the right distribution keeps
+//! but for one seed in ten thousand.
 
 use super::*;
 
@@ -106,7 +107,8 @@ fn normal_numbers_have_the_moments() {
     assert!((deviation / 0.02 - 1.0).abs() < 0.006, "deviation {deviation}");
 }
 
-/// Kolmogorov and Smirnov's distance of the distribution of `values` from `cumulative`, times the root of their number.
+/// Kolmogorov and Smirnov's distance of the distribution of `values` from `cumulative`, times the root of
+/// their number.
 fn distance(mut values: Vec<f64>, cumulative: impl Fn(f64) -> f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;
@@ -158,8 +160,8 @@ fn tails_are_as_heavy_as_they_should_be() {
 fn neighbours_know_nothing_of_each_other() {
     let values = standard_normal(InitialKey { seed: 2, parameter: 0 });
     let n = values.len() as f64;
-    // Correlations of neighbours, of their squares (the two of a pair share a radius), and of the one with the other's square; divided
-    // by their deviations.
+    // Correlations of neighbours, of their squares (the two of a pair share a radius), and of the one with
+    // the other's square; divided by their deviations.
     type Function = fn(f64) -> f64;
     let (value, square): (Function, Function) = (|a| a, |a| (a * a - 1.0) / f64::sqrt(2.0));
     let kinds =
@@ -171,7 +173,8 @@ fn neighbours_know_nothing_of_each_other() {
             assert!(correlation.abs() < 4.0 / n.sqrt(), "{name} at a distance of {lag}: {correlation}");
         }
     }
-    // Pairs over a grid of cells that are equally likely: chi-squared with 255 degrees of freedom exceeds 348 with a probability of 1e-4.
+    // Pairs over a grid of cells that are equally likely: chi-squared with 255 degrees of freedom exceeds 348
+    // with a probability of 1e-4.
     let cell = |v: f64| ((cumulative(v) * 16.0) as usize).min(15);
     for (first, second) in [(0, 1), (1, 2), (2, 3), (0, 2), (0, 3)] {
         let mut counts = [0.0; 256];

@@ -1,7 +1,7 @@
 //! exp, expm1, and the two functions that are made of them.
 //!
-//! Reduction after Cody and Waite, "Software Manual for the Elementary Functions" (1980), chapter 6: x = n·ln 2 + r with |r| <= ln(2)/2,
-//! with ln 2 in two parts so that n times the first is exact.
+//! Reduction after Cody and Waite, "Software Manual for the Elementary Functions" (1980), chapter 6: x = n·ln
+//! 2 + r with |r| <= ln(2)/2, with ln 2 in two parts so that n times the first is exact.
 
 use super::{LN_2_HIGH, LN_2_LOW, polynomial};
 use std::f32::consts::LOG2_E;

@@ -1,12 +1,13 @@
 //! log and log1p.
 //!
-//! x = 2^n·m with m between sqrt(1/2) and sqrt(2), and log(m) by a polynomial in m - 1, after Moshier, "Methods and Programs for
-//! Mathematical Functions" (1989), chapter 3.
+//! x = 2^n·m with m between sqrt(1/2) and sqrt(2), and log(m) by a polynomial in m - 1, after Moshier,
+//! "Methods and Programs for Mathematical Functions" (1989), chapter 3.
 
 use super::{LN_2_HIGH, LN_2_LOW, polynomial};
 use std::f32::consts::FRAC_1_SQRT_2;
 
-/// (log(1 + f) - f + f²/2) / f³ for sqrt(1/2) <= 1 + f <= sqrt(2); relative error of the logarithm: 0.013 ulp.
+/// (log(1 + f) - f + f²/2) / f³ for sqrt(1/2) <= 1 + f <= sqrt(2); relative error of the logarithm: 0.013
+/// ulp.
 pub(in crate::cpu) const LOG1P: [f32; 9] = [
     0.333_333_13,
     -0.250_000_1,
@@ -74,8 +75,8 @@ pub(crate) fn log1p(x: f32) -> f32 {
     if x.abs() < 1e-8 { x } else { y }
 }
 
-/// The logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval; error below 2 ulp, also
-/// where the logarithm is close to 0.
+/// The logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval; error
+/// below 2 ulp, also where the logarithm is close to 0.
 #[inline(always)]
 pub(super) fn log_of_part(word: u32) -> f32 {
     // From sqrt(1/2) on the distance to 1, which the f32 next to a number close to 1 would not hold.

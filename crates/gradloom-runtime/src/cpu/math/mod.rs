@@ -1,9 +1,10 @@
 //! Transcendental functions of f32 that compile to vector instructions.
 //!
-//! In: any f32, subnormals, infinities and NaN included. Out: the function's value with the error that each function states, in units in
-//! the last place (ulp) of the exact result; special values as C17 Annex F has them.
-//! Always holds: no branches, no tables and no fused multiply-add, so that a loop over these functions vectorises and every instruction
-//! set gives the same bits. The bounds are checked by `tests.rs` against float64.
+//! In: any f32, subnormals, infinities and NaN included. Out: the function's value with the error that each
+//! function states, in units in the last place (ulp) of the exact result; special values as C17 Annex F has
+//! them. Always holds: no branches, no tables and no fused multiply-add, so that a loop over these functions
+//! vectorises and every instruction set gives the same bits. The bounds are checked by `tests.rs` against
+//! float64.
 //!
 //! The polynomials are weighted minimax fits of our own (`coefficients.py`); reductions cite their sources.
 
@@ -34,7 +35,8 @@ pub(super) use normal::normal_pair;
 pub(super) use pow::pow;
 pub(super) use trigonometric::{LARGE_ANGLE, cos, sin};
 
-/// The high part of ln 2, whose 9 significant bits leave room for an exact product with any exponent of an f32.
+/// The high part of ln 2, whose 9 significant bits leave room for an exact product with any exponent of an
+/// f32.
 pub(in crate::cpu) const LN_2_HIGH: f32 = 355.0 / 512.0;
 /// ln 2 less [`LN_2_HIGH`].
 pub(in crate::cpu) const LN_2_LOW: f32 = -2.121_944_4e-4;

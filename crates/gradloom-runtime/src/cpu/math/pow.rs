@@ -29,7 +29,8 @@ const EXP: [f64; 11] = [
 /// log2 of a finite x > 0 that is normal in float64; absolute error below 1e-12.
 #[inline(always)]
 fn log2(x: f64) -> f64 {
-    // The exponent relative to sqrt(1/2), biased so that it is positive: there is no vector shift that keeps the sign of 64 bits before AVX-512.
+    // The exponent relative to sqrt(1/2), biased so that it is positive: there is no vector shift that keeps
+    // the sign of 64 bits before AVX-512.
     let offset = x.to_bits().wrapping_sub(FRAC_1_SQRT_2.to_bits()).wrapping_add(1023 << 52);
     let biased = offset >> 52;
     let n = f64::from_bits(INTEGER.to_bits() | biased) - (INTEGER + 1023.0);
@@ -50,8 +51,8 @@ fn exp2(x: f64) -> f64 {
     polynomial64(r * LN_2, EXP) * power
 }
 
-/// x to the power y in float64 steps; error below 0.6 ulp. Special values as C's `pow`: `pow(x, 0)` and `pow(1, y)` are 1 even for
-/// NaN; a negative x wants an integer y.
+/// x to the power y in float64 steps; error below 0.6 ulp. Special values as C's `pow`: `pow(x, 0)` and
+/// `pow(1, y)` are 1 even for NaN; a negative x wants an integer y.
 #[inline(always)]
 pub(crate) fn pow(x: f32, y: f32) -> f32 {
     let base = x.abs();

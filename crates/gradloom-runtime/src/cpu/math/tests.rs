@@ -1,4 +1,5 @@
-//! The error bounds, over the whole range of f32: every 1021st number in debug builds, every 257th in release builds.
+//! The error bounds, over the whole range of f32: every 1021st number in debug builds, every 257th in release
+//! builds.
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! sin and cos.
 //!
-//! The argument is reduced in float64 by pi/2 in two parts (as FreeBSD's e_rem_pio2f.c does), which is exact enough up to
-//! [`LARGE_ANGLE`]; callers take a scalar function with a longer pi for the rare angles beyond.
+//! The argument is reduced in float64 by pi/2 in two parts (as FreeBSD's e_rem_pio2f.c does), which is exact
+//! enough up to [`LARGE_ANGLE`]; callers take a scalar function with a longer pi for the rare angles beyond.
 
 use super::{polynomial, polynomial64};
 use std::f64::consts::{FRAC_2_PI, PI};
@@ -69,8 +69,8 @@ const fn narrowed<const N: usize>(c: [f64; N]) -> [f32; N] {
     narrow
 }
 
-/// Sine and cosine of (word + 1/2) / 2³² of a whole turn; errors below 2 ulp. The quadrant stands in the word's first bits, so
-/// nothing is lost in reducing the angle.
+/// Sine and cosine of (word + 1/2) / 2³² of a whole turn; errors below 2 ulp. The quadrant stands in the
+/// word's first bits, so nothing is lost in reducing the angle.
 #[inline(always)]
 pub(super) fn sin_cos_of_turn(word: u32) -> (f32, f32) {
     let quadrant = word.wrapping_add(1 << 29) >> 30;

@@ -1,7 +1,9 @@
-//! Products with few rows on the left, which are bound by reading the right operand: each of its elements is read once, in long runs.
+//! Products with few rows on the left, which are bound by reading the right operand: each of its elements is
+//! read once, in long runs.
 //!
-//! In: up to [`FEW_ROWS`] rows, and a right operand whose rows ([`add_rows`]) or columns ([`dots`]) are contiguous. Out: rows of contiguous
-//! columns. Always holds: the order of a sum depends on its length and the instruction set alone.
+//! In: up to [`FEW_ROWS`] rows, and a right operand whose rows ([`add_rows`]) or columns ([`dots`]) are
+//! contiguous. Out: rows of contiguous columns. Always holds: the order of a sum depends on its length and
+//! the instruction set alone.
 
 use super::tile::{Rows, Target, load, store};
 use gradloom_codegen::cpu::FEW_ROWS;
@@ -9,15 +11,17 @@ use pulp::Simd;
 
 /// Contracted indices that are added in one walk along the columns.
 const STEP: usize = 4;
-/// Columns of [`dots`] that are taken together, for one row and for several: enough independent sums that the processor need not wait.
+/// Columns of [`dots`] that are taken together, for one row and for several: enough independent sums that the
+/// processor need not wait.
 const GROUP: usize = 8;
 const GROUP_OF_SEVERAL: usize = 4;
 
-/// `target = rows · right`, where the row of `right` at contracted index p starts at `right + p·stride`: adds up multiples of these rows.
+/// `target = rows · right`, where the row of `right` at contracted index p starts at `right + p·stride`: adds
+/// up multiples of these rows.
 ///
 /// # Safety
-/// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices and the target's columns; nobody else may touch the
-/// target.
+/// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices and the target's columns;
+/// nobody else may touch the target.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn add_rows<S: Simd>(
     simd: S,
@@ -122,7 +126,8 @@ unsafe fn add_step<S: Simd, const R: usize, const K: usize>(
     }
 }
 
-/// `target = rows · right`, where the column j of `right` starts at `right + j·stride`; rows and columns are contiguous.
+/// `target = rows · right`, where the column j of `right` starts at `right + j·stride`; rows and columns are
+/// contiguous.
 ///
 /// # Safety
 /// As [`add_rows`]; `rows.step` must be 1.

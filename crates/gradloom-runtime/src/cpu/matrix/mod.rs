@@ -1,6 +1,8 @@
-//! Products of small matrices in registers, and the packing that they want: what matrix products and attention are made of.
+//! Products of small matrices in registers, and the packing that they want: what matrix products and
+//! attention are made of.
 
-// Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into registers.
+// Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into
+// registers.
 #![allow(clippy::needless_range_loop)]
 
 pub(super) mod few;

@@ -1,7 +1,8 @@
 //! Packing a right operand into panels.
 //!
-//! In: rows of a matrix in any strides. Out: panels of two vectors of columns (the last may have one); a panel holds, for each
-//! contracted index, its columns side by side, padded with zeros. The panel that starts at column c starts at `c·depth`.
+//! In: rows of a matrix in any strides. Out: panels of two vectors of columns (the last may have one); a
+//! panel holds, for each contracted index, its columns side by side, padded with zeros. The panel that starts
+//! at column c starts at `c·depth`.
 
 use super::tile::{Panels, load, store};
 use pulp::Simd;
@@ -9,7 +10,8 @@ use pulp::Simd;
 /// Packs `rows` as contracted indices and their elements as columns: the right operand of `x · rows`.
 ///
 /// # Safety
-/// `row(i)` for `i < rows` must lead to `columns` elements, `step` apart; `to` must have room for `rows` times the padded columns.
+/// `row(i)` for `i < rows` must lead to `columns` elements, `step` apart; `to` must have room for `rows`
+/// times the padded columns.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn pack_rows<S: Simd>(
     simd: S,
@@ -44,7 +46,8 @@ pub(in crate::cpu) unsafe fn pack_rows<S: Simd>(
 /// Packs `rows` as columns and their elements as contracted indices: the right operand of `x · rowsᵀ`.
 ///
 /// # Safety
-/// `row(i)` for `i < rows` must lead to `depth` elements, `step` apart; `to` must have room for `depth` times the padded rows.
+/// `row(i)` for `i < rows` must lead to `depth` elements, `step` apart; `to` must have room for `depth` times
+/// the padded rows.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn pack_transposed<S: Simd>(
     _: S,

@@ -1,9 +1,11 @@
 //! Products of small matrices in registers.
 //!
-//! In: rows of a left operand with any strides, and a right operand packed into panels (see `pack`) or with contiguous rows. Out: rows
-//! of contiguous columns, overwritten or added to. Always holds: each element is a sum in the order of the contracted index.
+//! In: rows of a left operand with any strides, and a right operand packed into panels (see `pack`) or with
+//! contiguous rows. Out: rows of contiguous columns, overwritten or added to. Always holds: each element is a
+//! sum in the order of the contracted index.
 //!
-//! A tile of [`STRIP`] rows by two vectors keeps 24 sums in AVX-512's 32 registers; with 16 registers (AVX2) six rows do.
+//! A tile of [`STRIP`] rows by two vectors keeps 24 sums in AVX-512's 32 registers; with 16 registers (AVX2)
+//! six rows do.
 
 use gradloom_codegen::cpu::STRIP;
 use pulp::Simd;
@@ -64,7 +66,8 @@ impl Target {
 /// `target = rows · panels`, over the contracted indices in `range`, for `count` rows.
 ///
 /// # Safety
-/// The operands must lead to `count` rows, `range` must lie within `panels.depth`, and nobody else may touch the target.
+/// The operands must lead to `count` rows, `range` must lie within `panels.depth`, and nobody else may touch
+/// the target.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn multiply<S: Simd>(
     simd: S,
@@ -158,8 +161,8 @@ pub(in crate::cpu) struct Columns {
 /// `target = rows · columns`, for `count` rows: the panel of columns stays in the first-level cache.
 ///
 /// # Safety
-/// The operands must lead to `count` rows, `depth` contracted indices and `columns.count` columns, of which there must be no more than
-/// two vectors hold, and nobody else may touch the target's rows and columns.
+/// The operands must lead to `count` rows, `depth` contracted indices and `columns.count` columns, of which
+/// there must be no more than two vectors hold, and nobody else may touch the target's rows and columns.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn panel<S: Simd>(
     simd: S,
@@ -256,12 +259,14 @@ struct Tile {
     last: usize,
 }
 
-/// How far ahead operands are asked for: contracted indices of the right one, and of a left one with contiguous rows.
+/// How far ahead operands are asked for: contracted indices of the right one, and of a left one with
+/// contiguous rows.
 const AHEAD: usize = 32;
 const AHEAD_IN_ROW: usize = 64;
 
 impl Tile {
-    /// Asks for what is needed some steps after contracted index `p`, whose elements are at `left` and `right`.
+    /// Asks for what is needed some steps after contracted index `p`, whose elements are at `left` and
+    /// `right`.
     #[inline(always)]
     fn prefetch<const V: usize>(&self, lanes: usize, p: usize, left: *const f32, right: *const f32) {
         // One row at each step is enough: a cache line has elements for 16.
@@ -287,7 +292,8 @@ impl Tile {
             if R == STRIP && self.far {
                 self.prefetch::<V>(lanes, p, left, right);
             }
-            // SAFETY: the panel has `V` vectors (the last of them `last` lanes) for each contracted index, the left operand `R` rows.
+            // SAFETY: the panel has `V` vectors (the last of them `last` lanes) for each contracted index,
+            // the left operand `R` rows.
             unsafe {
                 let mut vectors = [simd.splat_f32s(0.0); V];
                 for v in 0..V {

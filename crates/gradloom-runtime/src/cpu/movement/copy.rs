@@ -1,9 +1,10 @@
 //! Copies strided elements to strided places.
 //!
-//! In: two layouts of equal shapes; then the addresses of the buffers. Out: every element of the first at its place in the second.
-//! Always holds: the order of the copies is ours to choose, because no place is written twice. Axes are ordered by the strides of the
-//! target and merged where both sides allow; the two innermost form a plane that is cut into blocks, in squares where the source runs
-//! across the target (a transposition), so that cache lines of both sides are used whole.
+//! In: two layouts of equal shapes; then the addresses of the buffers. Out: every element of the first at its
+//! place in the second. Always holds: the order of the copies is ours to choose, because no place is written
+//! twice. Axes are ordered by the strides of the target and merged where both sides allow; the two innermost
+//! form a plane that is cut into blocks, in squares where the source runs across the target (a
+//! transposition), so that cache lines of both sides are used whole.
 
 use crate::cpu::kernel::{Call, Prepared, Trap};
 use crate::cpu::{Pool, work};
@@ -11,7 +12,8 @@ use gradloom_core::kernel::{Launch, Layout};
 
 /// Edge of the squares of a transposition: a cache line of 4-byte elements.
 const SQUARE: usize = 16;
-/// Edge of the blocks that squares are grouped in: both sides' lines stay in the first-level cache, their pages in the TLB.
+/// Edge of the blocks that squares are grouped in: both sides' lines stay in the first-level cache, their
+/// pages in the TLB.
 const TILE: usize = 64;
 
 /// An axis with its strides on both sides, in elements.
@@ -96,8 +98,8 @@ impl CopyLoop {
     /// Runs one task.
     ///
     /// # Safety
-    /// `from` and `to` are the buffers of the layouts: the elements of one can be read, those of the other written, and the two
-    /// windows do not overlap.
+    /// `from` and `to` are the buffers of the layouts: the elements of one can be read, those of the other
+    /// written, and the two windows do not overlap.
     pub(in crate::cpu) unsafe fn run_task(&self, task: usize, from: *const u8, to: *mut u8) {
         // SAFETY: any bits are a u8 or u32; the rest is the caller's promise.
         unsafe {
@@ -240,7 +242,8 @@ impl Prepared for CopyKernel {
         if read == write && self.0.is_in_place() {
             return Ok(());
         }
-        // SAFETY: the launch's layouts lie in the call's buffers; a copy may share bytes with its source only as above.
+        // SAFETY: the launch's layouts lie in the call's buffers; a copy may share bytes with its source only
+        // as above.
         unsafe { self.0.run(call.pool, read, call.writes[0]) };
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Kernels that move elements without computing.
 //!
-//! In: strided operands. Out: their elements at other places.
-//! Always holds: all of them are [`CopyLoop`]s between layouts, so transposed and interleaved cases are handled once.
+//! In: strided operands. Out: their elements at other places. Always holds: all of them are [`CopyLoop`]s
+//! between layouts, so transposed and interleaved cases are handled once.
 
 mod copy;
 mod join;

@@ -56,8 +56,8 @@ impl Prepared for WriteRegion {
                 }
             }
         }
-        // SAFETY: every window index plus its start is below the target's extent, so the moved window lies in the target; the
-        // value overlaps it nowhere.
+        // SAFETY: every window index plus its start is below the target's extent, so the moved window lies in
+        // the target; the value overlaps it nowhere.
         unsafe {
             let to = call.writes[0].add(offset * self.element_bytes);
             self.copy.run(call.pool, call.reads[0], to);

@@ -1,4 +1,5 @@
-//! Padding, concatenation and windows against element-by-element placement. (Copies are tested beside their loops.)
+//! Padding, concatenation and windows against element-by-element placement. (Copies are tested beside their
+//! loops.)
 
 use crate::cpu::testing::{Case, Random, Tensor, assert_close, positions};
 use crate::cpu::{Call, Pool, Prepared};

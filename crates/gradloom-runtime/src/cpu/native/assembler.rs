@@ -1,4 +1,5 @@
-//! Machine code in progress: instructions one after the other, labels and jumps, and a pool of constants behind them.
+//! Machine code in progress: instructions one after the other, labels and jumps, and a pool of constants
+//! behind them.
 //!
 //! Always holds: all jumps and all references to the pool are resolved in what [`Assembler::finish`] gives.
 

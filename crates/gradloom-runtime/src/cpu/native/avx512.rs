@@ -1,8 +1,9 @@
 //! Lines over registers as AVX-512 instructions.
 //!
-//! In: a line, and where its elements are. Out: instructions. zmm0, zmm1 and k7 are for moments, k1 has the lanes of a row's last elements,
-//! zmm2 and up and k2 to k6 are given out. Invariants without a register are read on the way, as embedded broadcasts.
-//! Always holds: no line changes a register that it does not name, but for zmm0, zmm1, k7, eax and rax.
+//! In: a line, and where its elements are. Out: instructions. zmm0, zmm1 and k7 are for moments, k1 has the
+//! lanes of a row's last elements, zmm2 and up and k2 to k6 are given out. Invariants without a register are
+//! read on the way, as embedded broadcasts. Always holds: no line changes a register that it does not name,
+//! but for zmm0, zmm1, k7, eax and rax.
 
 use super::assembler::{Assembler, displacement};
 use super::frame::Frame;

@@ -1,8 +1,9 @@
-//! Proof that no instruction touches memory outside of the frame, the constants, and the elements of operands.
+//! Proof that no instruction touches memory outside of the frame, the constants, and the elements of
+//! operands.
 //!
-//! In: each instruction as it is emitted, and what the loops promise: how many columns of the current row there are from the current one on
-//! ([`Window`]). Out: the first instruction that may touch anything else. Which register has which operand's address is read off the
-//! instructions themselves.
+//! In: each instruction as it is emitted, and what the loops promise: how many columns of the current row
+//! there are from the current one on ([`Window`]). Out: the first instruction that may touch anything else.
+//! Which register has which operand's address is read off the instructions themselves.
 
 use super::avx512::{COLUMN, FRAME, LAST, POOL};
 use super::frame::{Frame, VECTOR};

@@ -1,9 +1,10 @@
 //! Proof that registers were assigned rightly, for each routine, before it runs.
 //!
-//! In: lines, and the same lines over registers. Out: nothing, or what is wrong. The steps are followed with, in each register and place in memory,
-//! the number of the value that it has: every line must find its own sources. So each value is defined before it is read, and no two
-//! values that are still needed share a register or a place. (The checker of register allocations in Cranelift works alike:
-//! C. Fallin, "Cranelift, Part 3: Correctness in Register Allocation", 2021.)
+//! In: lines, and the same lines over registers. Out: nothing, or what is wrong. The steps are followed with,
+//! in each register and place in memory, the number of the value that it has: every line must find its own
+//! sources. So each value is defined before it is read, and no two values that are still needed share a
+//! register or a place. (The checker of register allocations in Cranelift works alike: C. Fallin, "Cranelift,
+//! Part 3: Correctness in Register Allocation", 2021.)
 
 use super::ir::{Kind, Line, Lines, Source};
 use super::numbers::{SpillNumber, Value};

@@ -28,7 +28,8 @@ impl Frame {
         Self { buffers, spills: spills_at, invariants: spills_at + VECTOR * spills }
     }
 
-    /// The address of an operand's element in the first column of the current row; the bytes to the next row follow it.
+    /// The address of an operand's element in the first column of the current row; the bytes to the next row
+    /// follow it.
     pub(super) fn operand(number: OperandNumber) -> usize {
         Self::OPERANDS + 16 * number.index()
     }

@@ -1,8 +1,8 @@
 //! Straight-line code over vectors: what one step of a loop does.
 //!
-//! In: calls of [`Builder`], in the order in which things have to happen. Out: lines, each of which makes one value from earlier ones, or
-//! touches memory. A value is a vector of 4-byte lanes, or a mask with a bit for each lane.
-//! Always holds: lines that compute the same are one; a line's sources stand before it.
+//! In: calls of [`Builder`], in the order in which things have to happen. Out: lines, each of which makes one
+//! value from earlier ones, or touches memory. A value is a vector of 4-byte lanes, or a mask with a bit for
+//! each lane. Always holds: lines that compute the same are one; a line's sources stand before it.
 
 use super::numbers::{InvariantNumber, OperandNumber, Value};
 use gradloom_core::ir::CompareOp;
@@ -11,7 +11,8 @@ use std::collections::HashMap;
 /// Lines of a routine at most. Segments are cut far below it; what is longer all the same stays interpreted.
 pub(in crate::cpu) const MOST_LINES: usize = 1 << 18;
 
-/// What a line takes: the value of an earlier line, or something that is the same in all lanes and for all steps of a row.
+/// What a line takes: the value of an earlier line, or something that is the same in all lanes and for all
+/// steps of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::cpu) enum Source {
     Value(Value),

@@ -1,9 +1,9 @@
 //! A routine: rows of elements, each walked a vector at a time.
 //!
-//! In: lines, and what they read, write and reduce. Out: machine code for `fn(frame)`.
-//! Always holds: a row is reduced in the order of [`crate::cpu::reduce::combine`]: 64 running results, four elements at a time while there
-//! are as many, then a tree, then the last elements one by one. Nothing outside of a row's elements is touched, and no register that a
-//! function has to keep is changed.
+//! In: lines, and what they read, write and reduce. Out: machine code for `fn(frame)`. Always holds: a row is
+//! reduced in the order of [`crate::cpu::reduce::combine`]: 64 running results, four elements at a time while
+//! there are as many, then a tree, then the last elements one by one. Nothing outside of a row's elements is
+//! touched, and no register that a function has to keep is changed.
 
 use super::assembler::{Assembler, Label};
 use super::avx512::{
@@ -94,8 +94,9 @@ pub(in crate::cpu) struct Routine {
     pub(in crate::cpu) streams: Vec<OperandNumber>,
 }
 
-/// A routine's bytes, and the size of the frame that it wants; none if it needs more mask registers than there are. An error is a mistake of
-/// this compiler that the checks of [`super::check`] and [`super::bounds`] found.
+/// A routine's bytes, and the size of the frame that it wants; none if it needs more mask registers than
+/// there are. An error is a mistake of this compiler that the checks of [`super::check`] and
+/// [`super::bounds`] found.
 pub(super) fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
     let lines = &routine.lines;
@@ -168,7 +169,8 @@ struct Wide {
     vectors: usize,
 }
 
-/// Long chains of lines, each waiting for the one before, for several vectors that take turns: as many as fit into registers.
+/// Long chains of lines, each waiting for the one before, for several vectors that take turns: as many as fit
+/// into registers.
 fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide> {
     let reduces = !routine.reductions.is_empty();
     let computing = routine.lines.all.iter().filter(|line| !matches!(line.op, Op::Fetch(_))).count();
@@ -184,7 +186,8 @@ fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide
     })
 }
 
-/// For each reduction to the larger or smaller of floats, two mask registers, maybe the same one: with the lanes that met no NaN.
+/// For each reduction to the larger or smaller of floats, two mask registers, maybe the same one: with the
+/// lanes that met no NaN.
 fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
     let extremes = routine.reductions.iter().filter(|reduction| reduction.is_float_extreme()).count();
     // Two, where there is room: each waits for its last change.

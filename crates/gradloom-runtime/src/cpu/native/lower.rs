@@ -1,7 +1,8 @@
 //! What each elementwise op does to a vector.
 //!
-//! In: an op by name, and its operands. Out: the lines that compute it. Sines, powers, remainders and divisions of integers have none: they
-//! stay loops over memory. Always holds: the bits are those of the op's loop ([`MapOp::function`]), but for which NaN a NaN is.
+//! In: an op by name, and its operands. Out: the lines that compute it. Sines, powers, remainders and
+//! divisions of integers have none: they stay loops over memory. Always holds: the bits are those of the op's
+//! loop ([`MapOp::function`]), but for which NaN a NaN is.
 
 use super::ir::{Builder, Lane, MaskOp, One, Op, Source, Two};
 use crate::cpu::elementwise::functions::MapOp;

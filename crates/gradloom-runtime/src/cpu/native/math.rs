@@ -1,8 +1,9 @@
 //! The functions of [`crate::cpu::math`], step by step the same, over vectors.
 //!
-//! Always holds: the bits are those of the scalar functions, whose comments say why each step is there. Where two multiplications by powers
-//! of two are one [`Two::Scale`] here, the first of the two is exact. A sum that the scalar functions start with `0·x` starts with its first
-//! coefficient: x is finite there, or NaN, or the result is not used.
+//! Always holds: the bits are those of the scalar functions, whose comments say why each step is there. Where
+//! two multiplications by powers of two are one [`Two::Scale`] here, the first of the two is exact. A sum
+//! that the scalar functions start with `0·x` starts with its first coefficient: x is finite there, or NaN,
+//! or the result is not used.
 
 use super::ir::{Builder, Lane, MaskOp, One, Source, Two};
 use crate::cpu::math::coefficients::{

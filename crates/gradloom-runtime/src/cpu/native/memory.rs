@@ -1,7 +1,7 @@
 //! Executable memory.
 //!
-//! In: finished machine code. Out: its address, for as long as the value lives. Always holds: memory is writable, then executable, never
-//! both; a system that refuses gives none.
+//! In: finished machine code. Out: its address, for as long as the value lives. Always holds: memory is
+//! writable, then executable, never both; a system that refuses gives none.
 
 use memmap2::{Mmap, MmapMut};
 

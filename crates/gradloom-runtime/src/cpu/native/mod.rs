@@ -1,9 +1,10 @@
 //! Machine code for loops over vectors, on x86-64 with AVX-512.
 //!
-//! In: a [`Routine`]: lines of vector code ([`Builder`]), and what of its operands moves along. Out: [`Compiled`] code, called with a frame
-//! of addresses. Elements live in registers from the first line to the last, so that memory is read once and written once.
-//! Always holds: results are those of the interpreted loops (`cpu::elementwise`, `cpu::reduce`), bit for bit, but for which NaN a NaN is;
-//! equal routines are compiled once; what is run was proven to keep values apart ([`check`]) and to stay within its memory
+//! In: a [`Routine`]: lines of vector code ([`Builder`]), and what of its operands moves along. Out:
+//! [`Compiled`] code, called with a frame of addresses. Elements live in registers from the first line to the
+//! last, so that memory is read once and written once. Always holds: results are those of the interpreted
+//! loops (`cpu::elementwise`, `cpu::reduce`), bit for bit, but for which NaN a NaN is; equal routines are
+//! compiled once; what is run was proven to keep values apart ([`check`]) and to stay within its memory
 //! ([`bounds`]).
 
 mod assembler;
@@ -36,13 +37,15 @@ pub(in crate::cpu) struct Compiled {
     frame_bytes: usize,
 }
 
-/// What the caller fills in before a call, at the start of [`Compiled::frame_bytes`] bytes that are aligned to 64.
+/// What the caller fills in before a call, at the start of [`Compiled::frame_bytes`] bytes that are aligned
+/// to 64.
 pub(in crate::cpu) struct Call {
     frame: *mut u8,
 }
 
 impl Compiled {
-    /// Compiles a routine, or finds it compiled. None if it needs more mask registers than there are, or the system allows no machine code.
+    /// Compiles a routine, or finds it compiled. None if it needs more mask registers than there are, or the
+    /// system allows no machine code.
     pub(in crate::cpu) fn new(routine: Routine) -> Option<Arc<Self>> {
         static KNOWN: OnceLock<Mutex<HashMap<Routine, Weak<Compiled>>>> = OnceLock::new();
         let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,9 +74,10 @@ impl Compiled {
     /// Runs the code.
     ///
     /// # Safety
-    /// The machine has AVX-512 F, BW, DQ and VL. The call's frame has [`Compiled::frame_bytes`] bytes and was filled in: at least one row,
-    /// and an address and a stride for each operand of the routine, which has its elements at all rows and columns. A result overlaps no
-    /// element of an operand but the one at its own position.
+    /// The machine has AVX-512 F, BW, DQ and VL. The call's frame has [`Compiled::frame_bytes`] bytes and was
+    /// filled in: at least one row, and an address and a stride for each operand of the routine, which has
+    /// its elements at all rows and columns. A result overlaps no element of an operand but the one at its
+    /// own position.
     #[inline]
     pub(in crate::cpu) unsafe fn run(&self, call: &Call) {
         // SAFETY: the mapping has a function of this type, which lives as long as `self`.

@@ -1,7 +1,7 @@
 //! Numbers of the parts of a routine, each of a type of its own.
 //!
-//! Always holds: a number stands for one part. Bodies are bounded, so numbers fit 32 bits by far; one that did not would stop the compilation
-//! and never be taken for another.
+//! Always holds: a number stands for one part. Bodies are bounded, so numbers fit 32 bits by far; one that
+//! did not would stop the compilation and never be taken for another.
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

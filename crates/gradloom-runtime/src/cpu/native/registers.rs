@@ -1,9 +1,10 @@
 //! Which value is in which register.
 //!
-//! In: lines, and how many registers there are for vectors and for masks. Out: the same lines over registers, with vectors that do not fit
-//! written to memory and read again, those that are used last going first (Belady, 1966); and registers for the invariants that are used
-//! most, if there are any left. Or none, where there are more masks at once than registers: code that has so many is rare.
-//! Always holds: a line's target may be in the register of a source that nobody uses afterwards.
+//! In: lines, and how many registers there are for vectors and for masks. Out: the same lines over registers,
+//! with vectors that do not fit written to memory and read again, those that are used last going first
+//! (Belady, 1966); and registers for the invariants that are used most, if there are any left. Or none, where
+//! there are more masks at once than registers: code that has so many is rare. Always holds: a line's target
+//! may be in the register of a source that nobody uses afterwards.
 
 use super::ir::{Invariant, Kind, Lines, Op, SOURCES, Source};
 use super::numbers::{InvariantNumber, SpillNumber, Value};
@@ -50,8 +51,8 @@ pub(super) struct Allocation {
     pub(super) spills: usize,
 }
 
-/// Assigns registers; see the module. The invariants leave enough of them for `others` too: lines that are run apart, once a row, over the same
-/// invariants.
+/// Assigns registers; see the module. The invariants leave enough of them for `others` too: lines that are
+/// run apart, once a row, over the same invariants.
 pub(super) fn allocate<'a>(
     lines: &Lines,
     others: impl Iterator<Item = &'a Lines>,
@@ -59,7 +60,8 @@ pub(super) fn allocate<'a>(
     masks: usize,
 ) -> Option<Allocation> {
     let most = |lines| most_at_once(lines, &uses(lines));
-    // More would only spare them the way through memory, at the cost of the lines that are run for each vector.
+    // More would only spare them the way through memory, at the cost of the lines that are run for each
+    // vector.
     let needed = others.map(|other| most(other).min(SOURCES + 1)).max().unwrap_or(0);
     let most = most(lines).max(needed);
     allocate_beside(lines, vectors, masks, invariants(lines, vectors.saturating_sub(most)))

@@ -18,7 +18,8 @@ use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
 
 const DTYPES: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
 
-/// Elements at a cache line's start, between pages that cannot be touched; what is left of the last line must stay as it is.
+/// Elements at a cache line's start, between pages that cannot be touched; what is left of the last line must
+/// stay as it is.
 struct Memory {
     bytes: Guarded,
     words: usize,
@@ -125,7 +126,8 @@ fn ops() -> Vec<MapOp> {
     ops
 }
 
-/// A routine of one op, with its operands and then its result; operand `row`, if any, has one element for each row.
+/// A routine of one op, with its operands and then its result; operand `row`, if any, has one element for
+/// each row.
 fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     let (from, to) = dtypes(op);
     let mut builder = Builder::default();
@@ -144,7 +146,8 @@ fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     Routine { lines: builder.finish(), operands, streams, ..Routine::default() }
 }
 
-/// Calls code with operands that have `columns` elements in each row without gaps, or, for a stride of 0 columns, one.
+/// Calls code with operands that have `columns` elements in each row without gaps, or, for a stride of 0
+/// columns, one.
 fn call(routine: &Routine, rows: usize, columns: usize, operands: &mut [(&mut Memory, usize)]) {
     let compiled = Compiled::new(routine.clone()).expect("this system takes machine code");
     let mut frame = Memory::new(compiled.frame_bytes());
@@ -365,7 +368,8 @@ fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
     assert_eq!(x.elements()[..values.len()], values.iter().map(negated).collect::<Vec<_>>());
 }
 
-/// What rows have would take every register that the lines leave, of which there are many; picks need some, too.
+/// What rows have would take every register that the lines leave, of which there are many; picks need some,
+/// too.
 #[test]
 fn rows_with_more_values_than_registers_pick_too() {
     if !has_level() {

@@ -101,7 +101,8 @@ impl<F: Extreme> Prepared for ArgReduce<F> {
             let mut buffer = Buffer::new();
             let from = call.read(0, 0);
             let to = call.write::<i32>(0, self.write_offset);
-            // SAFETY: the operand's layout lies in its buffer; strips of outputs are disjoint and at most STRIP wide.
+            // SAFETY: the operand's layout lies in its buffer; strips of outputs are disjoint and at most
+            // STRIP wide.
             unsafe {
                 match split.direction {
                     Direction::Rows => {

@@ -1,8 +1,8 @@
 //! How two elements become one, and the inner loops that do it to many.
 //!
 //! In: contiguous elements. Out: their reduction, or, column by column, the reduction with what was there.
-//! Always holds: the order is fixed: [`LANES`] running results in turn, each taking four elements at a time while there are as many, then
-//! a tree over the lanes, on every instruction set.
+//! Always holds: the order is fixed: [`LANES`] running results in turn, each taking four elements at a time
+//! while there are as many, then a tree over the lanes, on every instruction set.
 
 use crate::cpu::elementwise::{larger, smaller};
 use crate::cpu::multiversion::multiversion;

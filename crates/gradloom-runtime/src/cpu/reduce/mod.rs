@@ -1,9 +1,9 @@
 //! Reductions over any axes of a strided operand.
 //!
-//! In: one operand. Out: its elements combined along the reduced axes, contiguous.
-//! Always holds: elements are combined in a fixed tree (Higham, "The accuracy of floating point summation", 1993: pairwise summation
-//! with blocks), so the error of a float32 sum grows with the logarithm of its length and the bits do not depend on threads or on
-//! the instruction set; a NaN anywhere gives NaN.
+//! In: one operand. Out: its elements combined along the reduced axes, contiguous. Always holds: elements are
+//! combined in a fixed tree (Higham, "The accuracy of floating point summation", 1993: pairwise summation
+//! with blocks), so the error of a float32 sum grows with the logarithm of its length and the bits do not
+//! depend on threads or on the instruction set; a NaN anywhere gives NaN.
 
 mod arg;
 pub(in crate::cpu) mod combine;
@@ -84,7 +84,8 @@ impl<F: Reducer> Prepared for Reduce<F> {
         let partials = Partials(partials.as_mut_ptr().cast::<F::T>());
         call.pool.run(split.tasks(), &|task| {
             let chunk = task / split.strips;
-            // SAFETY: as above, with a row of partial results for each chunk; there are at most PARTIALS of them in all.
+            // SAFETY: as above, with a row of partial results for each chunk; there are at most PARTIALS of
+            // them in all.
             unsafe {
                 self.walk.reduce(split, task, call.read(0, 0), partials.get().add(chunk * split.outputs))
             };
@@ -193,7 +194,8 @@ impl<F: Reducer> Walk<F> {
     /// Reduces a range of the rows of a strip of outputs into `running`, which starts as the identity.
     ///
     /// # Safety
-    /// `from` is the operand's buffer; the ranges are within the split's, and there are at most [`STRIP`] outputs.
+    /// `from` is the operand's buffer; the ranges are within the split's, and there are at most [`STRIP`]
+    /// outputs.
     unsafe fn strip(
         &self,
         split: &Split,

@@ -1,8 +1,8 @@
 //! How a reduction is cut into tasks.
 //!
-//! In: the operand's layout and the axes to reduce. Out: a direction to walk in, strips of outputs, and, where there are too few
-//! outputs to keep a machine busy, chunks of the reduced elements whose partial results are combined afterwards.
-//! Always holds: the cut depends on the layout alone.
+//! In: the operand's layout and the axes to reduce. Out: a direction to walk in, strips of outputs, and,
+//! where there are too few outputs to keep a machine busy, chunks of the reduced elements whose partial
+//! results are combined afterwards. Always holds: the cut depends on the layout alone.
 
 use crate::cpu::source::{BLOCK, Source};
 use crate::cpu::work::GRAIN;
@@ -30,7 +30,8 @@ pub(super) enum Direction {
 #[derive(Clone, Debug)]
 pub(super) struct Split {
     pub(super) direction: Direction,
-    /// The operand's elements in the order of the walk: `[outputs, reduced]` for rows, `[reduced, outputs]` for columns.
+    /// The operand's elements in the order of the walk: `[outputs, reduced]` for rows, `[reduced, outputs]`
+    /// for columns.
     pub(super) source: Source,
     pub(super) outputs: usize,
     /// Elements behind each output.

@@ -6,7 +6,8 @@ use gradloom_core::ir::{DType, OpKind, parse};
 use gradloom_core::reference::Leaves;
 use std::collections::HashMap;
 
-/// A product, a gather that can trap, an output, and updates in place, by a copy (a swap of two states), and of a window.
+/// A product, a gather that can trap, an output, and updates in place, by a copy (a swap of two states), and
+/// of a window.
 const TEXT: &str = "graph {
   %0: f32[4, 3] = param \"w\"
   %1: f32[3] = state \"a\" {init=1.0}

@@ -1,8 +1,8 @@
 //! The file in which a device's choices are kept.
 //!
-//! In: a folder and what the choices depend on: adapter, driver, limits, precision. Out: the choices. Always holds: a file is written beside and then
-//! renamed, so nobody reads half of one; what is read fits the limits; a file that is anything else than what was written for this device counts
-//! for nothing.
+//! In: a folder and what the choices depend on: adapter, driver, limits, precision. Out: the choices. Always
+//! holds: a file is written beside and then renamed, so nobody reads half of one; what is read fits the
+//! limits; a file that is anything else than what was written for this device counts for nothing.
 
 use super::super::AdapterReport;
 use gradloom_codegen::wgsl::tuning::{Choice, Problem, from_line, to_line};

@@ -1,7 +1,8 @@
 //! How long a kernel takes by each of some choices.
 //!
-//! In: a device, the kernel as each choice computes it. Out: a time for each, by the device's clock where it has one. Always holds: the shaders are those
-//! that programs run, without what follows from a product; operands are random numbers; a choice without the results of the first one has no time.
+//! In: a device, the kernel as each choice computes it. Out: a time for each, by the device's clock where it
+//! has one. Always holds: the shaders are those that programs run, without what follows from a product;
+//! operands are random numbers; a choice without the results of the first one has no time.
 
 use super::super::gpu::Gpu;
 use super::super::pipelines::Pipeline;
@@ -49,8 +50,9 @@ struct Encodable {
 }
 
 impl Bench {
-    /// Makes pipelines and memory for a kernel, and runs it once by each choice, so that what a driver does at first is done, and fails here. `tolerance`
-    /// is the share of the largest result by which the others may differ from the first one's.
+    /// Makes pipelines and memory for a kernel, and runs it once by each choice, so that what a driver does
+    /// at first is done, and fails here. `tolerance` is the share of the largest result by which the others
+    /// may differ from the first one's.
     ///
     /// # Errors
     /// When there is not enough memory; when the driver refuses a shader, or the device is lost over it.

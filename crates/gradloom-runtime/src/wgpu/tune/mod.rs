@@ -1,8 +1,9 @@
 //! Choosing by measurement how products and attention are computed.
 //!
-//! In: the problems of a program. Out: [`Choices`] with the fastest of a few candidates for each, measured once on a device of its own and kept in a file
-//! (`file.rs`), which later runs read instead. Always holds: a problem's choice never changes once it was given, so programs that were lowered
-//! stay right; what goes wrong here costs a measurement or the gain from it, never a program.
+//! In: the problems of a program. Out: [`Choices`] with the fastest of a few candidates for each, measured
+//! once on a device of its own and kept in a file (`file.rs`), which later runs read instead. Always holds: a
+//! problem's choice never changes once it was given, so programs that were lowered stay right; what goes
+//! wrong here costs a measurement or the gain from it, never a program.
 
 mod clock;
 mod file;
@@ -30,14 +31,15 @@ const WORTH: usize = 1 << 20;
 pub struct Tuning {
     /// Where the choices are kept.
     pub file: PathBuf,
-    /// Kernels whose choice was read from the file: products, and each of attention's and its gradient's for each of its shapes.
+    /// Kernels whose choice was read from the file: products, and each of attention's and its gradient's for
+    /// each of its shapes.
     pub read: usize,
     /// Kernels that were measured.
     pub measured: usize,
     /// How long that took.
     pub took: Duration,
-    /// What went wrong, for people: a damaged file that was ignored, one that cannot be written, a kernel that could not be measured or
-    /// gave wrong values.
+    /// What went wrong, for people: a damaged file that was ignored, one that cannot be written, a kernel
+    /// that could not be measured or gave wrong values.
     pub notes: Vec<String>,
 }
 
@@ -141,7 +143,8 @@ impl Tuner {
         let bench = match bench(&all) {
             Ok(bench) => bench,
             Err(error) => {
-                // One of them took the device with it, or was refused: each is tried for itself, on a new device if need be.
+                // One of them took the device with it, or was refused: each is tried for itself, on a new
+                // device if need be.
                 all.retain(|&choice| bench(&[choice]).is_ok());
                 if all.is_empty() {
                     return Err(error);
@@ -162,7 +165,8 @@ impl Tuner {
     }
 }
 
-/// The index of the least time; the first one, which is the rule's, if it is as good within a fiftieth: so that noise decides less often.
+/// The index of the least time; the first one, which is the rule's, if it is as good within a fiftieth: so
+/// that noise decides less often.
 fn fastest(times: &[Duration]) -> usize {
     let least = (0..times.len()).min_by_key(|&i| times[i]).unwrap_or(0);
     match times.first().is_some_and(|first| first.as_secs_f64() <= 1.02 * times[least].as_secs_f64()) {

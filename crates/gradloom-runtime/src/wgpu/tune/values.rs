@@ -1,6 +1,7 @@
 //! What a kernel that is measured reads and leaves.
 //!
-//! In: the kernel as each choice computes it, over the same operands. Out: memory with random numbers, or the words that the kernel asks for; the results.
+//! In: the kernel as each choice computes it, over the same operands. Out: memory with random numbers, or the
+//! words that the kernel asks for; the results.
 
 use super::super::gpu::Gpu;
 use super::super::memory::DeviceMemory;
@@ -13,7 +14,8 @@ use wgpu::CommandEncoderDescriptor;
 
 /// Bytes of random numbers, which are repeated.
 const PATTERN: usize = 1 << 20;
-/// Bytes that are looked at from the start and from the end of each result: whole tiles, and those that extents cut off.
+/// Bytes that are looked at from the start and from the end of each result: whole tiles, and those that
+/// extents cut off.
 const LOOK: usize = 1 << 20;
 
 /// Memory of a kernel.

@@ -172,7 +172,8 @@ fn sizes_around_those_of_registers() {
 
 #[test]
 fn large_products_agree_on_all_pools() {
-    // (m, n, k, left by columns, right by columns): panels of both kinds, edges, several blocks of the sum, split sums, vectors.
+    // (m, n, k, left by columns, right by columns): panels of both kinds, edges, several blocks of the sum,
+    // split sums, vectors.
     let shapes = [
         (300, 200, 130, false, false),
         (300, 200, 600, false, true),

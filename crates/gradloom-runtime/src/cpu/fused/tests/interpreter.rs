@@ -1,7 +1,8 @@
 //! What a body means, one element at a time.
 //!
-//! Elements are kept as float64, which holds every dtype's. Functions of f32 are rounded after every node, as the kernels do; sums and
-//! products of f32 are taken in float64, so tests keep them exact or allow for rounding.
+//! Elements are kept as float64, which holds every dtype's. Functions of f32 are rounded after every node, as
+//! the kernels do; sums and products of f32 are taken in float64, so tests keep them exact or allow for
+//! rounding.
 
 use crate::cpu::math;
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
@@ -141,7 +142,8 @@ fn binary(op: BinaryOp, dtype: DType, a: f64, b: f64) -> f64 {
         _ => {}
     }
     if dtype == DType::F32 {
-        // Exact in float64 and then rounded once: addition, multiplication and division of f32 are (Figueroa, 1995).
+        // Exact in float64 and then rounded once: addition, multiplication and division of f32 are (Figueroa,
+        // 1995).
         return round(
             dtype,
             match op {

@@ -1,4 +1,5 @@
-//! Fused loops against an interpreter of bodies, in random layouts, with every instruction set and several threads.
+//! Fused loops against an interpreter of bodies, in random layouts, with every instruction set and several
+//! threads.
 
 mod interpreter;
 mod kernels;

@@ -1,5 +1,5 @@
-//! Random bodies. What is summed or multiplied is made of small whole numbers first, so that any order gives the same bits and results
-//! can be compared exactly.
+//! Random bodies. What is summed or multiplied is made of small whole numbers first, so that any order gives
+//! the same bits and results can be compared exactly.
 
 use super::interpreter::interpret;
 use super::{job, run};
