@@ -25,16 +25,18 @@ const TOLERANCE: f64 = 1e-3;
 /// When a chain is wrong.
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let (mut longest, mut largest, mut only) = (u64::MAX, u64::MAX, String::new());
-    let (mut shortest, mut smallest) = (0, 0);
+    let (mut shortest, mut smallest, mut threads) = (0, 0, 2);
     let known = &mut [
         ("--shortest", Slot::Number(&mut shortest)),
         ("--longest", Slot::Number(&mut longest)),
         ("--smallest", Slot::Number(&mut smallest)),
         ("--largest", Slot::Number(&mut largest)),
+        ("--threads", Slot::Number(&mut threads)),
         ("--only", Slot::Text(&mut only)),
     ];
     options::read(arguments, known)?;
-    let device = |loops| Device::cpu_with_loops(2, loops).map_err(|error| error.to_string());
+    let threads = usize::try_from(threads).map_err(|_| "--threads is too large".to_owned())?;
+    let device = |loops| Device::cpu_with_loops(threads, loops).map_err(|error| error.to_string());
     let devices = [device(Loops::Native)?, device(Loops::Interpreted)?];
     println!("function   length  elements   native s  interpreted s  largest difference from float64");
     let mut checked = 0;

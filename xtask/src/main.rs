@@ -20,7 +20,7 @@ cargo xtask fuzz-text [--texts 10000] [--seed S] [--from K] [--device wgpu --ada
 cargo xtask fuzz --device wgpu [--adapter NAME] ..
     Runs random training steps on a GPU, before and after the passes, and compares them with the float64 evaluator: on the best adapter whose
     name contains NAME. The built program, target/*/xtask, needs nothing of this folder.
-cargo xtask chains [--only tanh] [--shortest N] [--longest N] [--smallest N] [--largest N]
+cargo xtask chains [--only tanh] [--shortest N] [--longest N] [--smallest N] [--largest N] [--threads N]
     Applies each of twelve functions 900 to 20,000 times to 1 to 1,000,000 elements, with the gradient, and compares machine code with the
     interpreter, bit for bit, and both with float64. All of it takes an hour or two; the options leave out lengths and sizes.
 cargo xtask mutants [--sample 150] [--seed S] [--only 3,17]

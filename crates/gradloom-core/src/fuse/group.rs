@@ -75,39 +75,65 @@ fn crews(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec
 /// gradients of attention.
 fn joined(watched: &IdSet<ValueId>, mut kernels: Vec<KernelSpec>) -> Vec<KernelSpec> {
     let mut at = 0;
+    let mut uses = Uses::before(at, &kernels);
     while at < kernels.len() {
-        let Some(join) = Join::find(&kernels, at, watched) else {
-            at += 1;
-            continue;
-        };
-        let whole = kernels[at].writes[0].clone();
-        for part in &join.parts {
-            kernels[part.kernel].writes[part.write] = Access { layout: part.layout.clone(), ..whole.clone() };
-            for kernel in &mut kernels {
-                for read in kernel.reads.iter_mut().filter(|read| read.buffer == part.buffer) {
-                    // Whoever else reads it reads one number.
-                    read.buffer = whole.buffer;
-                    read.layout.offset += part.layout.offset;
+        match Join::find(&kernels, at, watched, &uses) {
+            None => uses.add(at, &kernels[at]),
+            Some(join) => {
+                let whole = kernels[at].writes[0].clone();
+                for Piece { kernel, write, layout, .. } in &join.parts {
+                    kernels[*kernel].writes[*write] = Access { layout: layout.clone(), ..whole.clone() };
                 }
+                if join.wait {
+                    let members;
+                    (kernels, members) = wait(kernels, at, whole.buffer, &join.parts);
+                    at -= members - 1;
+                    uses = Uses::before(at, &kernels);
+                    continue;
+                }
+                // Nothing else read the parts. The concat has become a kernel that does nothing.
+                uses.written.insert(whole.buffer, (join.parts[0].kernel, join.parts[0].write));
+                kernels[at].reads.clear();
+                kernels[at].writes.clear();
             }
         }
-        let mut members: Vec<usize> = join.parts.iter().map(|part| part.kernel).collect();
-        sort(&mut members);
-        members.dedup();
-        let mut group = Vec::new();
-        let mut kept = Vec::with_capacity(kernels.len());
-        for (i, kernel) in kernels.into_iter().enumerate() {
-            let is_member = members.binary_search(&i).is_ok();
-            match () {
-                () if i == at => kept.extend(as_one(std::mem::take(&mut group))),
-                () if is_member && join.wait => group.push(kernel),
-                () => kept.push(kernel),
-            }
-        }
-        at = if join.wait { at - members.len() + 1 } else { at };
-        kernels = kept;
+        at += 1;
     }
+    let is_empty =
+        |k: &KernelSpec| matches!(k.kernel, Kernel::Op(OpKind::Concat { .. })) && k.writes.is_empty();
+    kernels.retain(|kernel| !is_empty(kernel));
     kernels
+}
+
+/// The kernels in which those that write the parts of `whole` are one launch in the place of the concat `at`,
+/// and how many they are.
+fn wait(
+    mut kernels: Vec<KernelSpec>,
+    at: usize,
+    whole: ValueId,
+    parts: &[Piece],
+) -> (Vec<KernelSpec>, usize) {
+    let offsets: IdMap<ValueId, usize> = parts.iter().map(|part| (part.buffer, part.layout.offset)).collect();
+    for read in kernels.iter_mut().flat_map(|kernel| &mut kernel.reads) {
+        if let Some(offset) = offsets.get(&read.buffer) {
+            // Other kernels read a single element of a part.
+            read.buffer = whole;
+            read.layout.offset += offset;
+        }
+    }
+    let mut members: Vec<usize> = parts.iter().map(|part| part.kernel).collect();
+    sort(&mut members);
+    members.dedup();
+    let mut group = Vec::new();
+    let mut kept = Vec::with_capacity(kernels.len());
+    for (i, kernel) in kernels.into_iter().enumerate() {
+        match () {
+            () if i == at => kept.extend(as_one(std::mem::take(&mut group))),
+            () if members.binary_search(&i).is_ok() => group.push(kernel),
+            () => kept.push(kernel),
+        }
+    }
+    (kept, members.len())
 }
 
 /// How a `concat` is written by those that compute its operands.
@@ -127,51 +153,78 @@ struct Piece {
 }
 
 impl Join {
-    fn find(kernels: &[KernelSpec], at: usize, watched: &IdSet<ValueId>) -> Option<Self> {
+    fn find(kernels: &[KernelSpec], at: usize, watched: &IdSet<ValueId>, uses: &Uses) -> Option<Self> {
         let join = &kernels[at];
         let Kernel::Op(OpKind::Concat { axis }) = join.kernel else { return None };
         let whole = &join.writes[0].layout;
         let mut parts: Vec<Piece> = Vec::new();
+        let mut seen = IdSet::new();
         let mut start = 0;
         for read in &join.reads {
             let buffer = read.buffer;
-            let writes = |k: &KernelSpec| k.writes.iter().position(|w| w.buffer == buffer);
-            let (kernel, write) =
-                kernels[..at].iter().enumerate().rev().find_map(|(i, k)| Some((i, writes(k)?)))?;
+            let (kernel, write) = *uses.written.get(&buffer)?;
             let end = start + read.layout.shape[axis];
             let mut limits = whole.shape.to_vec();
             let mut starts = vec![0; limits.len()];
             (starts[axis], limits[axis]) = (start, end);
             let window = whole.slice(&starts, &limits, &vec![1; limits.len()]);
             let layout = within(&window, read, &kernels[kernel].writes[write])?;
-            if watched.contains(&buffer) || parts.iter().any(|part| part.buffer == buffer) {
+            if watched.contains(&buffer) || !seen.insert(buffer) {
                 return None;
             }
             parts.push(Piece { kernel, write, buffer, layout });
             start = end;
         }
-        let alone = |part: &Piece| {
-            kernels.iter().flat_map(|k| &k.reads).filter(|read| read.buffer == part.buffer).count() == 1
-        };
         let first = &kernels[parts.first()?.kernel];
         let one = parts.iter().all(|part| part.kernel == parts[0].kernel);
         if one && matches!(first.kernel, Kernel::Op(OpKind::AttentionGrad(_))) {
+            let alone = |part: &Piece| uses.readers[&part.buffer] == 1;
             let rows = parts.iter().all(|part| part.layout.strides.last() == Some(&1) && alone(part));
             return (rows && first.writes.len() == parts.len()).then_some(Self { parts, wait: false });
         }
         let small = parts.iter().all(|part| {
             let kernel = &kernels[part.kernel];
-            let mut between = kernels[part.kernel + 1..at].iter().flat_map(|other| &other.reads);
-            let waits = between.all(|read| kernel.writes.iter().all(|write| write.buffer != read.buffer));
+            let read_before =
+                |write: &Access| uses.last_read.get(&write.buffer).is_some_and(|&k| k > part.kernel);
             matches!(kernel.kernel, Kernel::Loop(_))
-                && waits
+                && !kernel.writes.iter().any(read_before)
                 && part.layout.shape.elements() == 1
                 && (kernel.commit, kernel.once) == (join.commit, join.once)
         });
-        // Those that wait are computed together, in the place of the concat: nobody before it may need them.
-        let is_part = |read: &Access| parts.iter().any(|part| part.buffer == read.buffer);
-        let unread = !kernels[..at].iter().flat_map(|kernel| &kernel.reads).any(is_part);
+        // Those that wait are computed together, in the place of the concat: no kernel before it may read them.
+        let unread = !parts.iter().any(|part| uses.last_read.contains_key(&part.buffer));
         (small && unread).then_some(Self { parts, wait: true })
+    }
+}
+
+/// Who writes and reads each value, seen from one kernel.
+struct Uses {
+    /// The last kernel before it that writes a value, and which of its writes that is.
+    written: IdMap<ValueId, (usize, usize)>,
+    /// The last kernel before it that reads a value.
+    last_read: IdMap<ValueId, usize>,
+    /// How often a value is read, by all kernels.
+    readers: IdMap<ValueId, usize>,
+}
+
+impl Uses {
+    fn before(at: usize, kernels: &[KernelSpec]) -> Self {
+        let mut uses = Self { written: IdMap::new(), last_read: IdMap::new(), readers: IdMap::new() };
+        for read in kernels.iter().flat_map(|kernel| &kernel.reads) {
+            *uses.readers.get_or_insert_with(read.buffer, || 0) += 1;
+        }
+        for (i, kernel) in kernels[..at].iter().enumerate() {
+            uses.add(i, kernel);
+        }
+        uses
+    }
+
+    /// Adds the kernel after those that were added.
+    fn add(&mut self, at: usize, kernel: &KernelSpec) {
+        self.last_read.extend(kernel.reads.iter().map(|read| (read.buffer, at)));
+        // Of two writes of one value, the first counts.
+        let writes = kernel.writes.iter().enumerate().rev();
+        self.written.extend(writes.map(|(write, access)| (access.buffer, (at, write))));
     }
 }
 

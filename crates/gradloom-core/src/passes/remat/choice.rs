@@ -11,66 +11,131 @@
 use super::cost::{is_expensive, operations};
 use super::live::{Forward, is_constant};
 use crate::collections::IdSet;
-use crate::ir::OpId;
+use crate::ir::{Id, OpId};
 
 /// What is kept rather than computed again has at most this share of the bytes that it helps to save.
 const SMALL: f64 = 1.0 / 16.0;
 
-/// What it takes to give up one value.
+/// What it takes to give up one value, as far as it was followed.
 struct Chain {
-    /// The ops to compute again.
+    /// The ops to compute again; the first is the one whose results are given up.
     ops: Vec<OpId>,
     /// What must be kept for them and was not.
     kept: Vec<OpId>,
-    /// Operations for each byte saved.
-    price: f64,
+    price: Price,
+}
+
+/// Operations for each byte saved; infinite where nothing is saved.
+#[derive(Clone, Copy)]
+struct Price {
+    /// A lower bound: following a chain further adds operations and takes bytes away.
+    least: f64,
+    /// Whether the whole chain was followed, or as much of it as shows that nothing is saved.
+    is_exact: bool,
 }
 
 /// The sets in the order in which to add them.
 pub(super) fn order(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
-    let mut choice = Choice { forward, kept: forward.kept(), chosen: IdSet::new() };
+    let (kept, chosen) = (forward.kept(), IdSet::new());
+    let mut choice =
+        Choice { forward, kept, chosen, expensive: false, prices: Vec::new(), parts: Vec::new() };
     let mut sets = Vec::new();
     for expensive in [false, true] {
-        while let Some(chain) = choice.cheapest(expensive) {
-            choice.kept.extend(&chain.kept);
-            for op in &chain.ops {
-                choice.kept.remove(op);
-            }
-            choice.chosen.extend(&chain.ops);
-            sets.push(chain.ops);
+        choice.begin(expensive);
+        while let Some(op) = choice.cheapest() {
+            sets.push(choice.give_up(op));
         }
     }
     sets
 }
 
+/// Chains of deep models reach back to the first layer, so they are followed no further than is needed to
+/// see that another is cheaper, and again only after one of their ops has been kept or chosen.
 struct Choice<'f, 'g> {
     forward: &'f Forward<'g>,
     /// Ops whose results stay alive until the backward pass reads them.
     kept: IdSet<OpId>,
     /// Ops to compute again.
     chosen: IdSet<OpId>,
+    /// Whether products and attention may be computed again.
+    expensive: bool,
+    /// The price of each op that is kept and may be computed again, by id.
+    prices: Vec<Option<Price>>,
+    /// The ops whose chains, as far as they were followed, an op is part of, by id.
+    parts: Vec<Vec<OpId>>,
 }
 
 impl Choice<'_, '_> {
-    fn cheapest(&self, expensive: bool) -> Option<Chain> {
-        let key = |chain: &Chain| (chain.price, self.forward.position(chain.ops[0]));
-        let chains = self.kept.iter().filter_map(|&op| self.chain(op, expensive));
-        chains.min_by(|a, b| key(a).partial_cmp(&key(b)).expect("prices are numbers"))
+    /// Prices everything that is kept.
+    fn begin(&mut self, expensive: bool) {
+        self.expensive = expensive;
+        self.prices = vec![None; self.forward.graph.ops.len()];
+        self.parts = vec![Vec::new(); self.forward.graph.ops.len()];
+        let kept: Vec<OpId> = self.kept.iter().copied().collect();
+        for op in kept {
+            self.price(op, 0.0);
+        }
     }
 
-    /// What it takes to give up the results of an op that is kept, if that saves anything.
-    fn chain(&self, op: OpId, expensive: bool) -> Option<Chain> {
-        let forward = self.forward;
-        let repeatable =
-            |op: OpId| forward.is_repeatable(op) && (expensive || !is_expensive(&forward.graph.ops[op]));
-        if !repeatable(op) {
-            return None;
+    /// Prices an op that is kept, if it can be computed again. Its chain is followed up to a price of `limit`.
+    fn price(&mut self, op: OpId, limit: f64) {
+        if self.is_repeatable(op) {
+            let chain = self.chain(op, limit);
+            for part in chain.ops[1..].iter().chain(&chain.kept) {
+                self.parts[part.index()].push(op);
+            }
+            self.prices[op.index()] = Some(chain.price);
         }
+    }
+
+    /// The op with the lowest price, and of equal ones the first.
+    fn cheapest(&mut self) -> Option<OpId> {
+        loop {
+            let priced = |&op: &OpId| Some((self.prices[op.index()]?, op));
+            let key = |(price, op): &(Price, OpId)| (price.least, self.forward.position(*op));
+            let saving = self.kept.iter().filter_map(priced).filter(|(price, _)| price.least.is_finite());
+            let (price, op) =
+                saving.min_by(|a, b| key(a).partial_cmp(&key(b)).expect("prices are numbers"))?;
+            if price.is_exact {
+                return Some(op);
+            }
+            self.price(op, 2.0 * price.least);
+        }
+    }
+
+    /// Gives up the results of an op: the ops to compute again.
+    fn give_up(&mut self, op: OpId) -> Vec<OpId> {
+        let chain = self.chain(op, f64::INFINITY);
+        self.prices[op.index()] = None;
+        self.kept.remove(&op);
+        self.kept.extend(&chain.kept);
+        self.chosen.extend(&chain.ops);
+        // The op itself was there before; what comes in with it ends other chains.
+        let new = chain.ops[1..].iter().chain(&chain.kept);
+        let changed: IdSet<OpId> =
+            new.flat_map(|part| std::mem::take(&mut self.parts[part.index()])).collect();
+        for &op in changed.iter().chain(&chain.kept) {
+            if self.kept.contains(&op) {
+                self.price(op, 0.0);
+            }
+        }
+        chain.ops
+    }
+
+    fn is_repeatable(&self, op: OpId) -> bool {
+        self.forward.is_repeatable(op) && (self.expensive || !is_expensive(&self.forward.graph.ops[op]))
+    }
+
+    /// What it takes to give up the results of an op that is kept and may be computed again; followed until
+    /// the price is above `limit`.
+    fn chain(&self, op: OpId, limit: f64) -> Chain {
+        let forward = self.forward;
         let bytes = forward.bytes(op);
         let (mut ops, mut kept) = (vec![op], Vec::new());
         let mut seen = IdSet::from([op]);
         let (mut cost, mut saved, mut next) = (0.0, bytes, 0);
-        while let Some(&op) = ops.get(next) {
+        let mut price = 0.0;
+        while let Some(&op) = ops.get(next).filter(|_| price <= limit) {
             next += 1;
             let op = &forward.graph.ops[op];
             cost += operations(forward.graph, op);
@@ -83,14 +148,84 @@ impl Choice<'_, '_> {
                 if there || !seen.insert(read) {
                     continue;
                 }
-                if repeatable(read) && forward.bytes(read) > bytes * SMALL {
+                if self.is_repeatable(read) && forward.bytes(read) > bytes * SMALL {
                     ops.push(read);
                 } else {
                     kept.push(read);
                     saved -= forward.bytes(read);
                 }
             }
+            price = if saved > 0.0 { cost / saved } else { f64::INFINITY };
         }
-        (saved > 0.0).then(|| Chain { ops, kept, price: cost / saved })
+        let is_exact = next == ops.len() || price.is_infinite();
+        Chain { ops, kept, price: Price { least: price, is_exact } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Graph, parse};
+    use std::fmt::Write;
+
+    /// The same order, with every chain followed to its end before each choice.
+    fn order_in_full(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
+        let (kept, chosen) = (forward.kept(), IdSet::new());
+        let mut choice =
+            Choice { forward, kept, chosen, expensive: false, prices: Vec::new(), parts: Vec::new() };
+        let mut sets = Vec::new();
+        for expensive in [false, true] {
+            loop {
+                choice.begin(expensive);
+                for op in choice.kept.iter().copied().collect::<Vec<_>>() {
+                    choice.price(op, f64::INFINITY);
+                }
+                let Some(op) = choice.cheapest() else { break };
+                sets.push(choice.give_up(op));
+            }
+        }
+        sets
+    }
+
+    /// Layers with a residual stream that nobody keeps: chains reach back to the first of them.
+    fn layers(count: usize) -> Graph {
+        let mut text = "graph {\n%0: f32[64, 64] = input \"x\"\n%1: f32[64, 64] = param \"w\"\n".to_owned();
+        let (mut next, mut stream, mut read) = (2, 0, Vec::new());
+        let mut emit = |line: String| {
+            writeln!(text, "%{next}: {line}").unwrap();
+            next += 1;
+            next - 1
+        };
+        for _ in 0..count {
+            let sum = emit(format!("f32[64] = sum %{stream} {{axes=[1]}}"));
+            let mean = emit(format!("f32[64, 1] = reshape %{sum}"));
+            let mean = emit(format!("f32[64, 64] = broadcast %{mean}"));
+            let centred = emit(format!("f32[64, 64] = sub %{stream}, %{mean}"));
+            let product =
+                emit(format!("f32[64, 64] = dot %{centred}, %1 {{lhs_contract=[1], rhs_contract=[0]}}"));
+            let bent = emit(format!("f32[64, 64] = tanh %{product}"));
+            stream = emit(format!("f32[64, 64] = add %{stream}, %{bent}"));
+            read.extend([sum, centred, bent]);
+        }
+        let loss = emit(format!("f32[] = sum %{stream} {{axes=[0, 1]}}"));
+        let mut late = Vec::new();
+        for (i, value) in read.into_iter().enumerate() {
+            let shape = if i % 3 == 0 { "[64]" } else { "[64, 64]" };
+            late.push(emit(format!("f32{shape} = neg %{value}")));
+        }
+        for (i, late) in late.iter().enumerate() {
+            writeln!(text, "output \"late {i}\" %{late}").unwrap();
+        }
+        writeln!(text, "output \"loss\" %{loss}\n}}").unwrap();
+        parse(&text).unwrap()
+    }
+
+    #[test]
+    fn chains_followed_in_part_give_the_order_of_those_followed_in_full() {
+        let graph = layers(9);
+        let forward = Forward::new(&graph, graph.output("loss").unwrap());
+        let sets = order(&forward);
+        assert_eq!(sets, order_in_full(&forward));
+        assert!(sets.len() >= 18 && sets.iter().any(|set| set.len() > 1), "{sets:?}");
     }
 }

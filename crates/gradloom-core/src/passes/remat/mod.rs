@@ -57,10 +57,12 @@ pub fn fit(
         let plan = plan(&graph)?;
         Ok((graph, plan))
     };
-    // The peak need not fall with every value, so probes come before the bisection.
+    // The peak need not fall with every value, so probes come before the bisection. A few are enough to say how
+    // far a step comes whose parameters and states alone take more than the budget.
+    let probes = if first.totals.store > budget { PROBES / 4 } else { PROBES }.min(sets.len());
     let (mut misses, mut least) = (0, (graph.clone(), first));
-    for probe in 1..=PROBES.min(sets.len()) {
-        let count = probe * sets.len() / PROBES.min(sets.len());
+    for probe in 1..=probes {
+        let count = probe * sets.len() / probes;
         let found = attempt(count)?;
         if found.1.totals.peak() <= budget {
             return narrow(misses, count, found.0, budget, &mut attempt);

@@ -110,19 +110,21 @@ pub(super) fn slice(b: &mut Builder<'_>, [start, limit, step]: [&[usize]; 3], x:
         }
         // Of joined tensors, only one may be read.
         (OpKind::Concat { axis }, parts) => {
-            let (axis, parts) = (*axis, parts.to_vec());
+            let axis = *axis;
             let mut offset = 0;
-            for part in parts {
-                let extent = b.graph.ty(part).shape[axis];
-                if start[axis] >= offset && limit[axis] <= offset + extent {
-                    let (mut start, mut limit) = (start.to_vec(), limit.to_vec());
-                    start[axis] -= offset;
-                    limit[axis] -= offset;
-                    return Some(emit(b, OpKind::Slice { start, limit, step: step.to_vec() }, &[part]));
-                }
-                offset += extent;
+            let part = *parts.iter().find(|&&part| {
+                let end = offset + b.graph.ty(part).shape[axis];
+                let is_first = start[axis] < end;
+                offset = if is_first { offset } else { end };
+                is_first
+            })?;
+            if limit[axis] > offset + b.graph.ty(part).shape[axis] {
+                return None;
             }
-            None
+            let (mut start, mut limit) = (start.to_vec(), limit.to_vec());
+            start[axis] -= offset;
+            limit[axis] -= offset;
+            Some(emit(b, OpKind::Slice { start, limit, step: step.to_vec() }, &[part]))
         }
         _ => None,
     }

@@ -135,8 +135,8 @@ impl Call {
     /// As [`Call::new`].
     #[inline]
     pub(in crate::cpu) unsafe fn first_column(&self, column: usize) {
-        // Beyond what an i32 can count there is no column that an index could name.
-        let numbers: [i32; 16] = std::array::from_fn(|lane| i32::try_from(column + lane).unwrap_or(i32::MAX));
+        // Columns beyond what an i32 can count get a number that no index in range has.
+        let numbers: [i32; 16] = std::array::from_fn(|lane| i32::try_from(column + lane).unwrap_or(i32::MIN));
         // SAFETY: every frame has room for them.
         unsafe { self.frame.add(Frame::NUMBERS).cast::<[i32; 16]>().write(numbers) };
     }
