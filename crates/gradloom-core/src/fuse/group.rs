@@ -163,13 +163,15 @@ impl Join {
         for read in &join.reads {
             let buffer = read.buffer;
             let (kernel, write) = *uses.written.get(&buffer)?;
+            let writers = kernels[kernel].writes.iter().filter(|write| write.buffer == buffer).count();
             let end = start + read.layout.shape[axis];
             let mut limits = whole.shape.to_vec();
             let mut starts = vec![0; limits.len()];
             (starts[axis], limits[axis]) = (start, end);
             let window = whole.slice(&starts, &limits, &vec![1; limits.len()]);
             let layout = within(&window, read, &kernels[kernel].writes[write])?;
-            if watched.contains(&buffer) || !seen.insert(buffer) {
+            // What was itself joined has more elements than the one that is looked at.
+            if watched.contains(&buffer) || !seen.insert(buffer) || writers > 1 {
                 return None;
             }
             parts.push(Piece { kernel, write, buffer, layout });

@@ -182,3 +182,11 @@ fn sums_that_are_joined_may_be_read_before_and_by_the_caller() {
         1,
     );
 }
+
+#[test]
+fn a_joined_value_is_no_part_of_another() {
+    // The second concat takes the first element of the first one, whose second is read, too.
+    let text = include_str!("../../../../tests/corpus/joined_twice.txt");
+    let (graph, _) = passes::run(gradloom_core::ir::parse(text).unwrap());
+    check(&graph, 1);
+}

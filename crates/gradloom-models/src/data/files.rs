@@ -134,23 +134,79 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
     Ok(())
 }
 
+/// The files that a pattern matches, sorted by path.
 fn matches(pattern: &str) -> Result<Vec<PathBuf>, DataError> {
-    let paths = glob::glob(pattern).map_err(|error| DataError::Pattern {
+    let wrong = |error: glob::PatternError| DataError::Pattern {
         pattern: pattern.to_string(),
         reason: format!("{} at character {}", error.msg, error.pos + 1),
-    })?;
-    let mut files = Vec::new();
-    for path in paths {
-        let path = path.map_err(|error| DataError::Unreadable {
-            path: error.path().to_path_buf(),
-            source: error.into(),
-        })?;
-        if path.is_file() {
-            files.push(path);
-        }
+    };
+    glob::Pattern::new(pattern).map_err(wrong)?;
+    // What stands before the first special character names a folder.
+    let special = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+    let start = pattern[..special].rfind(std::path::is_separator).map_or(0, |at| at + 1);
+    let names = pattern[start..].split(std::path::is_separator).filter(|name| !name.is_empty());
+    let mut search = Search {
+        names: names.map(glob::Pattern::new).collect::<Result<_, _>>().map_err(wrong)?,
+        seen: HashSet::new(),
+        files: Vec::new(),
+    };
+    search.below(Path::new(&pattern[..start]), 0)?;
+    search.files.sort();
+    match search.files.is_empty() {
+        true => Err(DataError::NoMatch { pattern: pattern.to_string() }),
+        false => Ok(search.files),
     }
-    files.sort();
-    if files.is_empty() { Err(DataError::NoMatch { pattern: pattern.to_string() }) } else { Ok(files) }
+}
+
+/// A search for files by a pattern.
+struct Search {
+    /// A pattern for each name of a path; `**` is for any number of folders.
+    names: Vec<glob::Pattern>,
+    /// Folders, without links, with how many of the names lead there. Each is looked through once, as links
+    /// may make cycles.
+    seen: HashSet<(PathBuf, usize)>,
+    files: Vec<PathBuf>,
+}
+
+impl Search {
+    /// Adds the files below a folder that the names from `at` on match.
+    fn below(&mut self, folder: &Path, at: usize) -> Result<(), DataError> {
+        let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
+        let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let real = match listed.canonicalize() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            real => real.map_err(unreadable)?,
+        };
+        if !self.seen.insert((real, at)) {
+            return Ok(());
+        }
+        let Some(name) = self.names.get(at).cloned() else { return Ok(()) };
+        let any_folders = name.as_str() == "**";
+        if any_folders {
+            self.below(folder, at + 1)?;
+        }
+        if matches!(name.as_str(), "." | "..") {
+            return self.below(&folder.join(name.as_str()), at + 1);
+        }
+        let is_last = at + 1 == self.names.len();
+        let mut entries =
+            fs::read_dir(listed).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(unreadable)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = folder.join(entry.file_name());
+            match path.is_dir() {
+                true if any_folders => self.below(&path, at)?,
+                true if name.matches(&entry.file_name().to_string_lossy()) => self.below(&path, at + 1)?,
+                false if is_last && !any_folders && name.matches(&entry.file_name().to_string_lossy()) => {
+                    if path.is_file() {
+                        self.files.push(path);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -194,6 +250,22 @@ mod tests {
         assert_eq!(text.bytes, b"two\none\n");
         let again = load(&[path(&folder, "x/1.rs"), path(&folder, "x/1.*")]).unwrap();
         assert_eq!(again.bytes, b"one\n", "a pattern that only repeats files is no error");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_that_make_cycles_are_followed_once() {
+        let folder = folder(&[("x/1.txt", b"one"), ("y/2.txt", b"two")]);
+        for name in ["a", "b", "x/c", "y/d"] {
+            std::os::unix::fs::symlink(folder.path(), folder.path().join(name)).unwrap();
+        }
+        for pattern in ["**/*.txt", &"*/".repeat(40), "**/**/**/**/**/*.txt", "a/b/x/c/**/?.txt"] {
+            let pattern = if pattern.ends_with('/') { &format!("{pattern}*.txt") } else { pattern };
+            let text = load(&[path(&folder, pattern)]).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+            assert_eq!(text.bytes, b"one\ntwo\n", "{pattern}");
+        }
+        assert_eq!(load(&[path(&folder, "a/x/*.t?t")]).unwrap().bytes, b"one\n");
+        assert_eq!(load(&[path(&folder, "[xy]/../?/2.*")]).unwrap().bytes, b"two\n");
     }
 
     #[test]

@@ -82,7 +82,10 @@ impl Choice<'_, '_> {
         if self.is_repeatable(op) {
             let chain = self.chain(op, limit);
             for part in chain.ops[1..].iter().chain(&chain.kept) {
-                self.parts[part.index()].push(op);
+                let users = &mut self.parts[part.index()];
+                if users.last() != Some(&op) {
+                    users.push(op);
+                }
             }
             self.prices[op.index()] = Some(chain.price);
         }

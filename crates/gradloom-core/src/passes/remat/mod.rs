@@ -19,7 +19,9 @@ use crate::plan::{Plan, report};
 use live::Forward;
 
 /// How many numbers of given-up values are planned before the search narrows down.
-const PROBES: usize = 16;
+const PROBES: usize = 8;
+/// The bisection ends when this share of the values, or one, is in question.
+const SHARE: usize = 128;
 
 /// The ops of the forward pass that are worth computing again: sets in the order in which to add them, each
 /// of which frees the results of one op that is kept. The forward pass ends with the op that computes `last`.
@@ -57,15 +59,15 @@ pub fn fit(
         let plan = plan(&graph)?;
         Ok((graph, plan))
     };
-    // The peak need not fall with every value, so probes come before the bisection. A few are enough to say how
-    // far a step comes whose parameters and states alone take more than the budget.
-    let probes = if first.totals.store > budget { PROBES / 4 } else { PROBES }.min(sets.len());
+    // The peak need not fall with every value, so probes come before the bisection.
+    let probes = PROBES.min(sets.len());
     let (mut misses, mut least) = (0, (graph.clone(), first));
     for probe in 1..=probes {
         let count = probe * sets.len() / probes;
         let found = attempt(count)?;
         if found.1.totals.peak() <= budget {
-            return narrow(misses, count, found.0, budget, &mut attempt);
+            let step = (sets.len() / SHARE).max(1);
+            return narrow(misses, count, step, found.0, budget, &mut attempt);
         }
         misses = count;
         if found.1.totals.peak() < least.1.totals.peak() {
@@ -76,15 +78,16 @@ pub fn fit(
 }
 
 /// The graph with the fewest values given up, more than `misses` and at most `fits`, as far as a bisection
-/// finds it.
+/// down to `step` of them finds it.
 fn narrow(
     mut misses: usize,
     mut fits: usize,
+    step: usize,
     mut graph: Graph,
     budget: usize,
     attempt: &mut dyn FnMut(usize) -> Result<(Graph, Plan)>,
 ) -> Result<Graph> {
-    while fits - misses > 1 {
+    while fits - misses > step {
         let middle = misses.midpoint(fits);
         let (found, plan) = attempt(middle)?;
         if plan.totals.peak() <= budget {
@@ -102,7 +105,7 @@ fn too_small(graph: &Graph, plan: &Plan, budget: usize) -> Error {
     let mut error = Error::new(
         ErrorKind::Plan,
         format!(
-            "the step needs at least {peak} bytes of memory, whatever is computed again; the budget is {budget}"
+            "the step takes {peak} bytes of memory, the least found with values computed again; the budget is {budget}"
         ),
     )
     .note(format!(

@@ -164,7 +164,9 @@ impl<'a> Draft<'a> {
         let streams = self.streams();
         let all = self.builder.finish();
         let counts_columns = all.counts_columns() || !self.picks.is_empty();
-        if all.len() > MOST_LINES {
+        // Columns are counted in i32.
+        let is_countable = !counts_columns || i32::try_from(self.program.columns).is_ok();
+        if all.len() > MOST_LINES || !is_countable {
             return None;
         }
         let pick = |&(index, source, target): &(OperandNumber, Source, OperandNumber)| Pick {
