@@ -13,4 +13,5 @@
 pub mod cpu;
 mod lower;
 mod narrow;
+pub mod simt;
 pub mod wgsl;

@@ -24,6 +24,7 @@ pub(crate) enum Function {
     Cos,
     ToI32,
     ToU32,
+    MulHigh,
 }
 
 impl Function {
@@ -47,6 +48,7 @@ impl Function {
             Function::Cos => "cos_of",
             Function::ToI32 => "to_i32",
             Function::ToU32 => "to_u32",
+            Function::MulHigh => "mul_high",
         }
     }
 
@@ -67,6 +69,16 @@ impl Function {
 
     pub(crate) fn text(self) -> &'static str {
         match self {
+            // From products of halves.
+            Function::MulHigh => {
+                "fn mul_high(a: u32, b: u32) -> u32 {
+    let low = (a & 0xffffu) * (b & 0xffffu);
+    let left = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
+    let right = (a & 0xffffu) * (b >> 16u) + (left & 0xffffu);
+    return (a >> 16u) * (b >> 16u) + (left >> 16u) + (right >> 16u);
+}
+"
+            }
             Function::IsNan => {
                 "fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;

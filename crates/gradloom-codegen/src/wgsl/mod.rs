@@ -9,21 +9,17 @@ pub mod attention;
 mod body;
 mod crews;
 pub mod dot;
-mod elementwise;
 mod expression;
-mod extreme;
 mod functions;
-mod gather;
 mod group;
 mod guards;
 mod limits;
 mod lower;
 mod map;
-mod movement;
 mod operands;
 mod pieces;
+mod print;
 mod product;
-mod random;
 mod reduce;
 mod rows;
 mod scatter;
@@ -40,6 +36,7 @@ pub use status::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD, Verdict};
 pub use tuning::{Choices, Precision};
 pub use writer::Writer;
 
+use crate::simt;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Part, Phase};
@@ -222,35 +219,19 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&operands, limits, gated, number);
     let label = launch.kernel.title();
+    if let Some(kernels) = simt::kernels::kernels(&launch.kernel, &operands.views(limits, gated), &label) {
+        let dispatches = kernels.iter().map(|kernel| print::print(kernel, source())).collect();
+        return Ok(Shaders { operands, dispatches });
+    }
     let dispatches = match &launch.kernel {
         Kernel::Loop(body) => body_shaders(&operands, limits, gated, number, body, &label),
         Kernel::Dot { axes, epilogue } => product::product(source, axes, choices, Some(epilogue), &label),
         Kernel::Op(OpKind::Dot(axes)) => product::product(source, axes, choices, None, &label),
-        Kernel::Copy => movement::copy(source(), &label),
-        Kernel::WriteRegion => movement::write_region(source(), &label),
-        Kernel::Op(OpKind::Concat { axis }) => movement::concat(&operands, limits, gated, number, *axis),
-        Kernel::Op(OpKind::Pad { low, interior, value, .. }) => {
-            movement::pad(source(), low, interior, *value)
-        }
-        Kernel::Op(OpKind::DynamicSlice { .. }) => movement::dynamic_slice(source()),
-        Kernel::Op(OpKind::DynamicUpdateSlice) => {
-            movement::dynamic_update_slice(&operands, limits, gated, number)
-        }
         Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec, choices),
         Kernel::Op(OpKind::AttentionGrad(spec)) => attention::attention_grad(source, spec, choices),
-        Kernel::Op(OpKind::RandomBits { site, .. }) => random::random_bits(source(), *site),
-        Kernel::Op(OpKind::ArgReduce { op, axis }) => extreme::arg_reduce(source(), *op, *axis, &label),
-        Kernel::Op(OpKind::Gather { batch }) => gather::gather(source(), *batch),
         Kernel::Op(OpKind::ScatterAdd { batch }) => {
             scatter::scatter_add(&operands, limits, gated, number, *batch)
         }
-        Kernel::Op(
-            kind @ (OpKind::Unary(_)
-            | OpKind::Binary(_)
-            | OpKind::Compare(_)
-            | OpKind::Select
-            | OpKind::Cast { .. }),
-        ) => elementwise::elementwise(source(), kind, &label),
         other => {
             let op = &graph.ops[launch.op];
             let error = Error::new(ErrorKind::Device, format!("`{}` has no WGSL kernel yet", other.name()));

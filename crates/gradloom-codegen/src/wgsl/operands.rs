@@ -5,6 +5,7 @@
 //! binding of a region that the launch does not write is read-only.
 
 use super::{Context, Limits};
+use crate::simt::kernels::{View, Views};
 use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Access, Launch, Layout};
@@ -166,6 +167,20 @@ impl Operands {
             })
             .collect();
         Self { bindings, reads, writes }
+    }
+}
+
+impl Operands {
+    /// What kernels of the common language see of them.
+    pub(super) fn views(&self, limits: &Limits, gated: bool) -> Views<'_> {
+        fn views(operands: &[Operand]) -> Vec<View<'_>> {
+            operands.iter().map(|operand| View { dtype: operand.dtype, layout: &operand.layout }).collect()
+        }
+        let in_place = self.reads.first().zip(self.writes.first()).is_some_and(|(read, write)| {
+            (read.binding, read.base, &read.layout) == (write.binding, write.base, &write.layout)
+        });
+        let (reads, writes) = (views(&self.reads), views(&self.writes));
+        Views { reads, writes, gated, in_place, shares: !limits.software }
     }
 }
 

@@ -12,10 +12,9 @@
 //! which chunk is next. Always holds: an element is written by one invocation, which adds in the order of the
 //! updates.
 
-use super::gather::axes;
-use super::movement::{done, each};
 use super::source::{Source, WORKGROUP, index_at};
 use super::{Dispatch, Limits, Operands};
+use crate::simt::axes;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::ALIGNMENT;
@@ -321,4 +320,21 @@ fn result_index(layout: &gradloom_core::kernel::Layout, problem: &Problem) -> St
     let Problem { updates, rows, row_elements, .. } = *problem;
     let row = format!("(number / {updates}u) * {rows}u + u32(clamp(raw, 0, {}))", rows - 1);
     index_at(layout, &format!("(({row}) * {row_elements}u + column)"))
+}
+
+/// Runs `f` at each position below `elements`.
+fn each(source: &mut Source<'_>, elements: usize, f: impl FnOnce(&mut Source<'_>)) {
+    let gate = if source.gated { "committed && " } else { "" };
+    source.line(format_args!("let position = group * {WORKGROUP}u + local;"));
+    source.line(format_args!("if ({gate}position < {elements}u) {{"));
+    f(source);
+    source.line("}");
+}
+
+/// The shader of [`each`], unless there is nothing to do.
+fn done(source: Source<'_>, label: &str, elements: usize) -> Vec<Dispatch> {
+    match elements {
+        0 => Vec::new(),
+        _ => vec![source.finish(label, WORKGROUP, elements.div_ceil(WORKGROUP as usize))],
+    }
 }

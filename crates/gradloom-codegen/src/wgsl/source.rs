@@ -7,6 +7,7 @@ use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
 use super::status::STATUS_WORDS;
 use super::{Bound, Dispatch, Limits};
+use crate::narrow::narrow;
 use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::Layout;
@@ -213,6 +214,12 @@ impl<'a> Source<'a> {
     /// index that is in range and nearest, which whoever reads or writes by it has to use: the invocation
     /// goes on. Of an extent of 0 it is 0.
     pub(crate) fn check_index(&mut self, index: &str, extent: usize, position: &str) -> String {
+        self.report_index(index, narrow(extent), position);
+        format!("clamp({index}, 0, {})", extent.max(1) - 1)
+    }
+
+    /// Adds what an index outside of `0..extent` does.
+    pub(crate) fn report_index(&mut self, index: &str, extent: u32, position: &str) {
         self.traps = true;
         let launch = self.launch + 1;
         self.line(format_args!("if ({index} < 0 || {index} >= {extent}) {{"));
@@ -222,7 +229,6 @@ impl<'a> Source<'a> {
         self.line(format_args!("atomicStore(&status[4], {extent}u);"));
         self.line("}");
         self.line("}");
-        format!("clamp({index}, 0, {})", extent.max(1) - 1)
     }
 
     /// Adds what an integer divisor of zero does: the step will not commit.
@@ -511,17 +517,6 @@ pub(crate) fn index_at_row(layout: &Layout, rows: usize, columns: usize, row: &s
     }
     if terms.is_empty() {
         terms.push("0u".to_string());
-    }
-    terms.join(" + ")
-}
-
-/// The index of the element at coordinates of a layout, one expression for each axis.
-pub(crate) fn index_of(layout: &Layout, coordinates: &[String]) -> String {
-    let mut terms = vec![format!("{}u", layout.offset)];
-    for ((coordinate, &stride), &extent) in coordinates.iter().zip(&layout.strides).zip(layout.shape.iter()) {
-        if stride > 0 && extent > 1 {
-            terms.push(format!("({coordinate}) * {stride}u"));
-        }
     }
     terms.join(" + ")
 }

@@ -194,15 +194,15 @@ impl Search {
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let path = folder.join(entry.file_name());
-            match path.is_dir() {
-                true if any_folders => self.below(&path, at)?,
-                true if name.matches(&entry.file_name().to_string_lossy()) => self.below(&path, at + 1)?,
-                false if is_last && !any_folders && name.matches(&entry.file_name().to_string_lossy()) => {
-                    if path.is_file() {
-                        self.files.push(path);
-                    }
+            let matched = name.matches(&entry.file_name().to_string_lossy());
+            if path.is_dir() {
+                match any_folders {
+                    true => self.below(&path, at)?,
+                    false if matched => self.below(&path, at + 1)?,
+                    false => {}
                 }
-                _ => {}
+            } else if is_last && matched && !any_folders && path.is_file() {
+                self.files.push(path);
             }
         }
         Ok(())

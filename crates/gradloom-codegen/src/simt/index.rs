@@ -1,0 +1,36 @@
+//! Where elements lie: indices into buffers from positions and coordinates.
+
+use super::builder::{Builder, Value};
+use crate::narrow::narrow;
+use gradloom_core::kernel::Layout;
+
+/// The index of the element at a row-major position of a layout.
+pub fn index_at<'k>(k: &'k Builder, layout: &Layout, position: Value<'k>) -> Value<'k> {
+    let axes = layout.collapsed();
+    let mut index = k.u32(narrow(layout.offset));
+    let mut inner = 1;
+    for (i, &(extent, stride)) in axes.iter().enumerate().rev() {
+        let outer = position / narrow(inner);
+        let coordinate = if i > 0 { outer % narrow(extent) } else { outer };
+        index = index + coordinate * narrow(stride);
+        inner *= extent;
+    }
+    index
+}
+
+/// The index of the element at coordinates of a layout, one for each axis.
+pub fn index_of<'k>(k: &'k Builder, layout: &Layout, coordinates: &[Value<'k>]) -> Value<'k> {
+    let mut index = k.u32(narrow(layout.offset));
+    for ((&coordinate, &stride), &extent) in coordinates.iter().zip(&layout.strides).zip(layout.shape.iter())
+    {
+        if extent > 1 {
+            index = index + coordinate * narrow(stride);
+        }
+    }
+    index
+}
+
+/// Some axes of a layout, counted from 0.
+pub(crate) fn axes(layout: &Layout, start: usize, end: usize) -> Layout {
+    Layout::new(0, layout.shape[start..end].into(), layout.strides[start..end].to_vec())
+}

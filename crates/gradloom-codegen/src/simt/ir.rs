@@ -1,0 +1,207 @@
+//! Kernels as data.
+//!
+//! Expressions stand in an arena and know their operands by number; they have no effects. Statements give
+//! the order. [`Stmt::Let`] says where an expression is evaluated: what reads memory or a variable
+//! ([`Expr::is_impure`]) is evaluated there and nowhere else, all other expressions wherever they are used.
+
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
+
+/// Number of an expression of its kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExprId(pub(super) u32);
+
+impl ExprId {
+    /// Its place in [`Kernel::exprs`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A scalar value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Expr {
+    /// A number by its bits; of bool, 0 or 1.
+    Literal(u32),
+    /// Number of the workgroup, u32.
+    Group,
+    /// Number of the invocation in its workgroup, u32.
+    Local,
+    /// Whether the step may write its results, bool: the same for all invocations.
+    Committed,
+    /// Counter of the loop of this number, u32.
+    Counter(u32),
+    /// What a variable has.
+    Read(u32),
+    /// The element of a buffer at an index, u32.
+    Load(u32, ExprId),
+    /// The element of shared memory at an index, u32.
+    LoadShared(u32, ExprId),
+    /// As [`UnaryOp`] says of graphs.
+    Unary(UnaryOp, ExprId),
+    /// As [`BinaryOp`] says of graphs. A zero divisor of integers gives an unspecified number.
+    Binary(BinaryOp, ExprId, ExprId),
+    /// The upper 32 bits of a product of two u32.
+    MulHigh(ExprId, ExprId),
+    /// As [`CompareOp`] says of graphs.
+    Compare(CompareOp, ExprId, ExprId),
+    /// The second operand where the first one holds, else the third.
+    Select(ExprId, ExprId, ExprId),
+    /// A number of another dtype, as graphs convert it.
+    Cast(ExprId),
+    /// The same bits as another dtype of 32 bits.
+    Bitcast(ExprId),
+}
+
+impl Expr {
+    /// The expressions that it is made of.
+    pub fn operands(&self) -> impl Iterator<Item = ExprId> + use<> {
+        let operands = match *self {
+            Self::Literal(_)
+            | Self::Group
+            | Self::Local
+            | Self::Committed
+            | Self::Counter(_)
+            | Self::Read(_) => [None, None, None],
+            Self::Load(_, a)
+            | Self::LoadShared(_, a)
+            | Self::Unary(_, a)
+            | Self::Cast(a)
+            | Self::Bitcast(a) => [Some(a), None, None],
+            Self::Binary(_, a, b) | Self::MulHigh(a, b) | Self::Compare(_, a, b) => [Some(a), Some(b), None],
+            Self::Select(a, b, c) => [Some(a), Some(b), Some(c)],
+        };
+        operands.into_iter().flatten()
+    }
+
+    /// Whether its value depends on when it is evaluated.
+    pub fn is_impure(&self) -> bool {
+        matches!(self, Self::Read(_) | Self::Load(..) | Self::LoadShared(..))
+    }
+
+    /// Whether printing it costs no more than printing a name for it.
+    pub fn is_leaf(&self) -> bool {
+        matches!(self, Self::Literal(_) | Self::Group | Self::Local | Self::Committed | Self::Counter(_))
+    }
+}
+
+/// A statement.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Stmt {
+    /// Evaluates an expression, which has a name from here to the end of the block.
+    Let(ExprId),
+    /// Declares a variable with its first value, in scope to the end of the block.
+    Var(u32, ExprId),
+    /// Gives a variable another value.
+    Assign(u32, ExprId),
+    /// Writes an element of a buffer: number, index, value.
+    Store(u32, ExprId, ExprId),
+    /// Writes an element of shared memory: number, index, value.
+    StoreShared(u32, ExprId, ExprId),
+    /// The statements of a block, where a condition holds.
+    If(ExprId, Block),
+    /// The statements of a block for a counter that starts at the first expression, grows by the third, and
+    /// stays below the second.
+    For(u32, [ExprId; 3], Block),
+    /// All invocations of the workgroup arrive here before one goes on, and see what the others have written
+    /// to shared memory.
+    Barrier,
+    /// The step will not commit if this is so; the invocation goes on. The first fault of a step is kept,
+    /// with the position, u32, at which it happened.
+    Report(Fault, ExprId),
+}
+
+/// What makes a step fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// An index, i32, outside of 0 to an extent.
+    Index(ExprId, u32),
+    /// An integer divisor of zero.
+    Divisor(ExprId),
+}
+
+/// Statements, which run one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Block(pub Vec<Stmt>);
+
+/// What a buffer is to its launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The operand of this number.
+    Operand(usize),
+    /// The result of this number. It may lie where an operand does.
+    Result(usize),
+}
+
+/// A buffer that a kernel reads or writes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Buffer {
+    /// Which of the launch's.
+    pub role: Role,
+    /// Of its elements.
+    pub dtype: DType,
+}
+
+/// Memory that a workgroup shares, which has no values at first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shared {
+    /// Of its elements.
+    pub dtype: DType,
+    /// Number of its elements.
+    pub elements: u32,
+}
+
+/// A kernel, which `groups` workgroups of `workgroup` invocations run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// For people who read its text.
+    pub label: String,
+    /// Invocations of a workgroup.
+    pub workgroup: u32,
+    /// Number of workgroups.
+    pub groups: usize,
+    /// What it reads and writes.
+    pub buffers: Vec<Buffer>,
+    /// What its workgroups share.
+    pub shared: Vec<Shared>,
+    /// All expressions with their dtypes. Operands come before what is made of them.
+    pub exprs: Vec<(Expr, DType)>,
+    /// The dtypes of its variables.
+    pub variables: Vec<DType>,
+    /// Number of its loops.
+    pub loops: u32,
+    /// What each invocation does.
+    pub body: Block,
+}
+
+impl Kernel {
+    /// An expression.
+    pub fn expr(&self, id: ExprId) -> &Expr {
+        &self.exprs[id.index()].0
+    }
+
+    /// The dtype of an expression.
+    pub fn dtype(&self, id: ExprId) -> DType {
+        self.exprs[id.index()].1
+    }
+}
+
+impl Stmt {
+    /// The expressions that it evaluates itself, without those of its block.
+    pub fn operands(&self) -> Vec<ExprId> {
+        match self {
+            Self::Let(a) | Self::Var(_, a) | Self::Assign(_, a) | Self::If(a, _) => vec![*a],
+            Self::Store(_, index, value) | Self::StoreShared(_, index, value) => vec![*index, *value],
+            Self::For(_, bounds, _) => bounds.to_vec(),
+            Self::Barrier => Vec::new(),
+            Self::Report(Fault::Index(a, _) | Fault::Divisor(a), position) => vec![*a, *position],
+        }
+    }
+
+    /// Its block, if it has one.
+    pub fn block(&self) -> Option<&Block> {
+        match self {
+            Self::If(_, block) | Self::For(_, _, block) => Some(block),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The position of the largest or smallest element along an axis.
+//!
+//! In: one operand. Out: i32 positions, contiguous. Elements are compared as unsigned keys, in which a NaN is
+//! above all numbers and zeros are equal; so nothing depends on what a compiler assumes about floats. Always
+//! holds: the first of equals wins.
+
+use super::super::index_at;
+use super::super::ir::{Kernel, Role};
+use super::each::each;
+use super::{Builder, Value, Views, WORKGROUP};
+use crate::narrow::narrow;
+use gradloom_core::ir::{ArgReduceOp, CompareOp, DType};
+use gradloom_core::kernel::Layout;
+
+/// From this extent on, a workgroup goes through each axis together.
+const SHARED: usize = 128;
+
+/// An axis of the operand.
+struct Axis {
+    op: ArgReduceOp,
+    extent: u32,
+    stride: u32,
+    /// The other axes.
+    outer: Layout,
+}
+
+/// The kernel of `ArgReduce`.
+pub(super) fn arg_reduce(views: &Views<'_>, op: ArgReduceOp, axis: usize, label: &str) -> Vec<Kernel> {
+    let layout = views.reads[0].layout;
+    let (mut shape, mut strides) = (layout.shape.to_vec(), layout.strides.clone());
+    let (extent, stride) = (shape.remove(axis), strides.remove(axis));
+    let outer = Layout::new(layout.offset, shape.into(), strides);
+    let axis = Axis { op, extent: narrow(extent), stride: narrow(stride), outer };
+    let elements = views.elements();
+    if extent < SHARED || !views.shares {
+        return each(label, views, elements, |k, position| {
+            let (_, place) = axis.best(k, views, position, [k.u32(0), k.u32(1)]);
+            views.store(k, position, place.cast(DType::I32));
+        });
+    }
+    if elements == 0 {
+        return Vec::new();
+    }
+    let k = Builder::new(label, WORKGROUP, elements);
+    together(&k, views, &axis);
+    vec![k.finish()]
+}
+
+/// A workgroup for each axis.
+fn together(k: &Builder, views: &Views<'_>, axis: &Axis) {
+    let [keys, places] = [(); 2].map(|()| k.shared(DType::U32, WORKGROUP));
+    let local = k.local();
+    let (best, place) = axis.best(k, views, k.group(), [local, k.u32(WORKGROUP)]);
+    k.store_shared(keys, local, best);
+    k.store_shared(places, local, place);
+    k.barrier();
+    let mut half = WORKGROUP / 2;
+    while half > 0 {
+        k.when(local.below(half), || {
+            let [key, at] = [keys, places].map(|shared| k.load_shared(shared, local + half));
+            let [own_key, own_at] = [keys, places].map(|shared| k.load_shared(shared, local));
+            let better = key.compare(CompareOp::Gt, own_key);
+            let first = key.equals(own_key) & at.compare(CompareOp::Lt, own_at);
+            k.when(better | first, || {
+                k.store_shared(keys, local, key);
+                k.store_shared(places, local, at);
+            });
+        });
+        k.barrier();
+        half /= 2;
+    }
+    let writes = local.equals(k.u32(0));
+    let writes = if views.gated { writes & k.committed() } else { writes };
+    k.when(writes, || {
+        let place = k.load_shared(places, k.u32(0));
+        views.store(k, k.group(), place.cast(DType::I32));
+    });
+}
+
+impl Axis {
+    /// The best key, and where it is, of every so many elements from the first on. An invocation without
+    /// elements has the least key, behind all of them.
+    fn best<'k>(
+        &self,
+        k: &'k Builder,
+        views: &Views<'_>,
+        position: Value<'k>,
+        [first, step]: [Value<'k>; 2],
+    ) -> (Value<'k>, Value<'k>) {
+        let dtype = views.reads[0].dtype;
+        let buffer = k.buffer(Role::Operand(0), dtype);
+        let start = index_at(k, &self.outer, position);
+        let (best, place) = (k.var(k.u32(0)), k.var(k.u32(self.extent)));
+        k.count(first, k.u32(self.extent), step, |i| {
+            let key = key(k, k.load(buffer, start + i * self.stride), self.op);
+            let better = i.equals(first) | key.compare(CompareOp::Gt, best.get());
+            k.when(better, || {
+                best.set(key);
+                place.set(i);
+            });
+        });
+        (best.get(), place.get())
+    }
+}
+
+/// A number for an element: the greater it is, the more the element is wanted.
+fn key<'k>(k: &'k Builder, x: Value<'k>, op: ArgReduceOp) -> Value<'k> {
+    let flip = |key: Value<'k>| if op == ArgReduceOp::ArgMin { !key } else { key };
+    match x.dtype() {
+        DType::F32 => {
+            let bits = x.bitcast(DType::U32);
+            let magnitude = bits & 0x7fff_ffff;
+            let is_nan = magnitude.compare(CompareOp::Gt, k.u32(0x7f80_0000));
+            let is_zero = magnitude.equals(k.u32(0));
+            let is_negative = bits.compare(CompareOp::Ge, k.u32(0x8000_0000));
+            let ordered = is_negative.select(!bits, bits | 0x8000_0000);
+            let number = flip(is_zero.select(k.u32(0x8000_0000), ordered));
+            is_nan.select(k.u32(u32::MAX), number)
+        }
+        DType::I32 => flip(x.bitcast(DType::U32) ^ 0x8000_0000),
+        DType::U32 => flip(x),
+        DType::Bool => panic!("gradloom launched {op:?} on bool elements; please report this"),
+    }
+}

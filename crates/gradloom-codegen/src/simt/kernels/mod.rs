@@ -1,0 +1,87 @@
+//! Kernels of whole ops: one kernel, or several that run one after the other, for every GPU.
+//!
+//! In: the op, and the dtypes and layouts of what it reads and writes ([`Views`]). Out: [`Kernel`]s; none
+//! where there is nothing to compute. Always holds: an invocation writes only if the step may commit, where
+//! that is asked for; positions and indices fit 32 bits, as the caller has checked.
+
+mod arg_reduce;
+mod each;
+mod elementwise;
+mod gather;
+mod movement;
+mod random;
+
+use super::ir::{Kernel, Role};
+use super::{Builder, Value, index_at};
+use gradloom_core::ir::{DType, OpKind};
+use gradloom_core::kernel::{self, Layout};
+
+/// Invocations of a workgroup.
+pub(crate) const WORKGROUP: u32 = 256;
+
+/// What an operand or result is to a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Of its elements.
+    pub dtype: DType,
+    /// Which elements of its buffer, in which order.
+    pub layout: &'a Layout,
+}
+
+/// What a kernel reads and writes, and what it is made for.
+#[derive(Clone, Debug)]
+pub struct Views<'a> {
+    /// Operands.
+    pub reads: Vec<View<'a>>,
+    /// Results.
+    pub writes: Vec<View<'a>>,
+    /// Whether results are written only if the step may commit.
+    pub gated: bool,
+    /// Whether the first result has the first operand's place, element by element.
+    pub in_place: bool,
+    /// Whether workgroups are to share work through their memory, where that helps a GPU; a software device
+    /// only loses by it.
+    pub shares: bool,
+}
+
+/// The kernels of a launch, if this module has its kind.
+pub fn kernels(kernel: &kernel::Kernel, views: &Views<'_>, label: &str) -> Option<Vec<Kernel>> {
+    let op = match kernel {
+        kernel::Kernel::Copy => return Some(movement::copy(views, label)),
+        kernel::Kernel::WriteRegion => return Some(movement::write_region(views, label)),
+        kernel::Kernel::Op(op) => op,
+        _ => return None,
+    };
+    Some(match op {
+        OpKind::Concat { axis } => movement::concat(views, *axis),
+        OpKind::Pad { low, interior, value, .. } => movement::pad(views, low, interior, *value),
+        OpKind::DynamicSlice { .. } => movement::dynamic_slice(views),
+        OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(views),
+        OpKind::RandomBits { site, .. } => random::random_bits(views, *site),
+        OpKind::ArgReduce { op, axis } => arg_reduce::arg_reduce(views, *op, *axis, label),
+        OpKind::Gather { batch } => gather::gather(views, *batch),
+        OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
+            elementwise::elementwise(views, op, label)
+        }
+        _ => return None,
+    })
+}
+
+impl Views<'_> {
+    /// The element of an operand at a row-major position.
+    fn load<'k>(&self, k: &'k Builder, read: usize, position: Value<'k>) -> Value<'k> {
+        let View { dtype, layout } = self.reads[read];
+        k.load(k.buffer(Role::Operand(read), dtype), index_at(k, layout, position))
+    }
+
+    /// Writes the element of the only result at a row-major position.
+    fn store<'k>(&self, k: &'k Builder, position: Value<'k>, value: Value<'k>) {
+        let View { dtype, layout } = self.writes[0];
+        k.store(k.buffer(Role::Result(0), dtype), index_at(k, layout, position), value);
+    }
+
+    /// Elements of the only result.
+    fn elements(&self) -> usize {
+        self.writes[0].layout.shape.elements()
+    }
+}

@@ -1,0 +1,147 @@
+//! Ops that move elements: copies, joins, windows at positions that are known when the step runs.
+
+use super::super::ir::{Kernel, Role};
+use super::super::{index_at, index_of};
+use super::each::each;
+use super::{Builder, Value, Views};
+use crate::narrow::narrow;
+use gradloom_core::ir::{DType, Number, Shape};
+
+/// The read's elements to the write, in the order of their layouts' axes.
+pub(super) fn copy(views: &Views<'_>, label: &str) -> Vec<Kernel> {
+    each(label, views, views.elements(), |k, position| {
+        views.store(k, position, views.load(k, 0, position));
+    })
+}
+
+/// Operands joined along an axis: one kernel for each.
+pub(super) fn concat(views: &Views<'_>, axis: usize) -> Vec<Kernel> {
+    let write = &views.writes[0];
+    let mut from = 0;
+    let mut kernels = Vec::new();
+    for (i, read) in views.reads.iter().enumerate() {
+        let shape = &read.layout.shape;
+        let mut start = vec![0; shape.rank()];
+        let mut limit = write.layout.shape.to_vec();
+        (start[axis], limit[axis]) = (from, from + shape[axis]);
+        from = limit[axis];
+        let window = write.layout.slice(&start, &limit, &vec![1; shape.rank()]);
+        kernels.extend(each(&format!("concat: operand {i}"), views, shape.elements(), |k, position| {
+            let to = k.buffer(Role::Result(0), write.dtype);
+            let value = views.load(k, i, position);
+            k.store(to, index_at(k, &window, position), value);
+        }));
+    }
+    kernels
+}
+
+/// The operand with elements of `value` around and between its own.
+pub(super) fn pad(views: &Views<'_>, low: &[usize], interior: &[usize], value: Number) -> Vec<Kernel> {
+    let (read, write) = (&views.reads[0], &views.writes[0]);
+    each("pad", views, views.elements(), |k, position| {
+        let element = k.var(k.number(value, write.dtype));
+        if read.layout.shape.elements() > 0 {
+            let mut inside = k.bool(true);
+            let mut from = Vec::new();
+            let coordinates = coordinates(k, &write.layout.shape, position);
+            for (axis, &extent) in read.layout.shape.iter().enumerate() {
+                // Unsigned: what lies before the first element is far behind the last.
+                let pitch = narrow(interior[axis] + 1);
+                let distance = coordinates[axis] - narrow(low[axis]);
+                inside = inside & distance.below(narrow((extent - 1) * (interior[axis] + 1) + 1));
+                if pitch > 1 {
+                    inside = inside & (distance % pitch).equals(k.u32(0));
+                }
+                from.push(distance / pitch);
+            }
+            k.when(inside, || {
+                let buffer = k.buffer(Role::Operand(0), read.dtype);
+                element.set(k.load(buffer, index_of(k, read.layout, &from)));
+            });
+        }
+        views.store(k, position, element.get());
+    })
+}
+
+/// A window at starts that the step computes; out of range makes the step fail.
+pub(super) fn dynamic_slice(views: &Views<'_>) -> Vec<Kernel> {
+    let (read, write) = (&views.reads[0], &views.writes[0]);
+    each("dynamic_slice", views, views.elements(), |k, position| {
+        let starts = checked_starts(k, views, &read.layout.shape, &write.layout.shape, 1);
+        let from = sums(&coordinates(k, &write.layout.shape, position), &starts);
+        let buffer = k.buffer(Role::Operand(0), read.dtype);
+        views.store(k, position, k.load(buffer, index_of(k, read.layout, &from)));
+    })
+}
+
+/// The operand with a window replaced; out of range makes the step fail. The result may lie in the operand's
+/// place.
+pub(super) fn dynamic_update_slice(views: &Views<'_>) -> Vec<Kernel> {
+    let (window, write) = (&views.reads[1], &views.writes[0]);
+    let mut kernels = Vec::new();
+    if !views.in_place {
+        kernels.extend(copy(views, "dynamic_update_slice: copy"));
+    }
+    let elements = window.layout.shape.elements();
+    kernels.extend(each("dynamic_update_slice", views, elements, |k, position| {
+        let starts = checked_starts(k, views, &write.layout.shape, &window.layout.shape, 2);
+        store_window(k, views, 1, position, &starts);
+    }));
+    kernels
+}
+
+/// Replaces a window of the write. The step's guards have looked at the starts before.
+pub(super) fn write_region(views: &Views<'_>, label: &str) -> Vec<Kernel> {
+    let elements = views.reads[0].layout.shape.elements();
+    each(label, views, elements, |k, position| {
+        let start = |axis| views.load(k, 1 + axis, k.u32(0)).cast(DType::U32);
+        let starts: Vec<_> = (0..views.writes[0].layout.shape.rank()).map(start).collect();
+        store_window(k, views, 0, position, &starts);
+    })
+}
+
+/// Writes the element of a window, which an operand is, into the result.
+fn store_window<'k>(
+    k: &'k Builder,
+    views: &Views<'_>,
+    window: usize,
+    position: Value<'k>,
+    starts: &[Value<'k>],
+) {
+    let write = &views.writes[0];
+    let to = sums(&coordinates(k, &views.reads[window].layout.shape, position), starts);
+    let value = views.load(k, window, position);
+    k.store(k.buffer(Role::Result(0), write.dtype), index_of(k, write.layout, &to), value);
+}
+
+/// The coordinates of a row-major position.
+fn coordinates<'k>(k: &'k Builder, shape: &Shape, position: Value<'k>) -> Vec<Value<'k>> {
+    let mut coordinates = vec![k.u32(0); shape.rank()];
+    let mut inner = 1;
+    for axis in (0..shape.rank()).rev() {
+        let outer = position / narrow(inner);
+        coordinates[axis] = if axis > 0 { outer % narrow(shape[axis]) } else { outer };
+        inner *= shape[axis];
+    }
+    coordinates
+}
+
+fn sums<'k>(a: &[Value<'k>], b: &[Value<'k>]) -> Vec<Value<'k>> {
+    a.iter().zip(b).map(|(&a, &b)| a + b).collect()
+}
+
+/// The starts of a window of `whole`, which the operands from `first` on give. Out of range makes the step
+/// fail, and is taken as the nearest in range.
+fn checked_starts<'k>(
+    k: &'k Builder,
+    views: &Views<'_>,
+    whole: &Shape,
+    window: &Shape,
+    first: usize,
+) -> Vec<Value<'k>> {
+    let start = |axis: usize| {
+        let start = views.load(k, first + axis, k.u32(0));
+        k.check_index(start, narrow(whole[axis] - window[axis] + 1), k.u32(narrow(axis)))
+    };
+    (0..whole.rank()).map(start).collect()
+}

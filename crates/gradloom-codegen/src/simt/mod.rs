@@ -1,0 +1,25 @@
+//! A typed language for GPU kernels, which every GPU target prints in its own dialect.
+//!
+//! In: what a launch computes, written with [`Builder`], in which a kernel reads like a kernel. Out: a
+//! [`Kernel`] of expressions and structured statements. Always holds after [`verify()`]: types match, every
+//! value is defined before it is used and where it is in scope, and barriers stand in uniform control flow.
+//!
+//! One invocation computes scalars; a workgroup of them shares memory and meets at barriers. Buffers are
+//! the launch's operands and results, indexed in elements: how a target binds them (bools as bytes, values
+//! in pieces) is decided when the kernel is printed.
+
+mod builder;
+mod index;
+mod ir;
+pub mod kernels;
+#[cfg(test)]
+mod tests;
+mod text;
+mod tidy;
+mod verify;
+
+pub use builder::{Builder, Value, Variable};
+pub(crate) use index::axes;
+pub use index::{index_at, index_of};
+pub use ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, Role, Shared, Stmt};
+pub use verify::verify;

@@ -1,0 +1,105 @@
+//! The text form of a kernel, for people and for tests.
+
+use super::ir::{Block, Expr, ExprId, Fault, Kernel, Role, Stmt};
+use gradloom_core::ir::DType;
+use std::fmt;
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "kernel \"{}\" {} x {} {{", self.label, self.groups, self.workgroup)?;
+        for (i, buffer) in self.buffers.iter().enumerate() {
+            let role = match buffer.role {
+                Role::Operand(number) => format!("operand {number}"),
+                Role::Result(number) => format!("result {number}"),
+            };
+            writeln!(f, "    buffer b{i}: {} = {role}", buffer.dtype)?;
+        }
+        for (i, shared) in self.shared.iter().enumerate() {
+            writeln!(f, "    shared s{i}: {}[{}]", shared.dtype, shared.elements)?;
+        }
+        let mut named = vec![false; self.exprs.len()];
+        self.block(f, &self.body, 1, &mut named)?;
+        writeln!(f, "}}")
+    }
+}
+
+impl Kernel {
+    fn block(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        block: &Block,
+        depth: usize,
+        named: &mut [bool],
+    ) -> fmt::Result {
+        for statement in &block.0 {
+            let text = |id: &ExprId| self.text(*id, named);
+            let indent = "    ".repeat(depth);
+            let line = match statement {
+                Stmt::Let(id) => {
+                    let line =
+                        format!("let v{}: {} = {}", id.index(), self.dtype(*id), self.formula(*id, named));
+                    named[id.index()] = true;
+                    line
+                }
+                Stmt::Var(number, first) => {
+                    format!("var x{number}: {} = {}", self.variables[*number as usize], text(first))
+                }
+                Stmt::Assign(number, value) => format!("x{number} = {}", text(value)),
+                Stmt::Store(buffer, index, value) => format!("b{buffer}[{}] = {}", text(index), text(value)),
+                Stmt::StoreShared(shared, index, value) => {
+                    format!("s{shared}[{}] = {}", text(index), text(value))
+                }
+                Stmt::If(condition, _) => format!("if {} {{", text(condition)),
+                Stmt::For(number, [start, end, step], _) => {
+                    format!("for i{number} in {}..{} by {} {{", text(start), text(end), text(step))
+                }
+                Stmt::Barrier => "barrier".to_string(),
+                Stmt::Report(Fault::Index(index, extent), position) => {
+                    format!("report {} outside of 0..{extent} at {}", text(index), text(position))
+                }
+                Stmt::Report(Fault::Divisor(divisor), position) => {
+                    format!("report {} == 0 at {}", text(divisor), text(position))
+                }
+            };
+            writeln!(f, "{indent}{line}")?;
+            if let Some(block) = statement.block() {
+                self.block(f, block, depth + 1, named)?;
+                writeln!(f, "{indent}}}")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of an expression, or else what it is.
+    fn text(&self, id: ExprId, named: &[bool]) -> String {
+        if named[id.index()] { format!("v{}", id.index()) } else { self.formula(id, named) }
+    }
+
+    fn formula(&self, id: ExprId, named: &[bool]) -> String {
+        let text = |id: &ExprId| self.text(*id, named);
+        match self.expr(id) {
+            Expr::Literal(bits) => match self.dtype(id) {
+                DType::F32 => format!("{:?}", f32::from_bits(*bits)),
+                DType::I32 => format!("{}i", bits.cast_signed()),
+                DType::U32 => bits.to_string(),
+                DType::Bool => (*bits != 0).to_string(),
+            },
+            Expr::Group => "group".to_string(),
+            Expr::Local => "local".to_string(),
+            Expr::Committed => "committed".to_string(),
+            Expr::Counter(number) => format!("i{number}"),
+            Expr::Read(number) => format!("x{number}"),
+            Expr::Load(buffer, index) => format!("b{buffer}[{}]", text(index)),
+            Expr::LoadShared(shared, index) => format!("s{shared}[{}]", text(index)),
+            Expr::Unary(op, a) => format!("{}({})", op.name(), text(a)),
+            Expr::Binary(op, a, b) => format!("{}({}, {})", op.name(), text(a), text(b)),
+            Expr::MulHigh(a, b) => format!("mul_high({}, {})", text(a), text(b)),
+            Expr::Compare(op, a, b) => format!("{}({}, {})", op.name(), text(a), text(b)),
+            Expr::Select(condition, yes, no) => {
+                format!("select({}, {}, {})", text(condition), text(yes), text(no))
+            }
+            Expr::Cast(a) => format!("{}({})", self.dtype(id), text(a)),
+            Expr::Bitcast(a) => format!("bits_as_{}({})", self.dtype(id), text(a)),
+        }
+    }
+}

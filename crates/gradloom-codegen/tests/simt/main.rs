@@ -1,0 +1,4 @@
+//! Kernels of the common GPU language against the float64 reference, on a simulated grid.
+
+mod interpreter;
+mod ops;

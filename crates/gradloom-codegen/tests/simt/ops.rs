@@ -1,0 +1,249 @@
+//! Each op's kernels give what the reference gives, wherever their operands lie.
+
+use super::interpreter::{Machine, bits};
+use gradloom_codegen::simt::kernels::{View, Views, kernels};
+use gradloom_codegen::simt::{Fault, verify};
+use gradloom_core::ir::{DType, Graph, Op, OpKind, ValueId, parse};
+use gradloom_core::kernel::{Kernel, Layout};
+use gradloom_core::reference::{HostTensor, evaluate_values};
+use gradloom_testing::Leaves;
+
+/// A graph of inputs and one op.
+#[track_caller]
+fn graph(lines: &str) -> Graph {
+    let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
+    gradloom_core::verify::verify(&graph).unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    graph
+}
+
+/// How operands lie in their buffers.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// Element after element.
+    Dense,
+    /// The axes the other way round, two elements between neighbours, from the third on.
+    Scattered,
+}
+
+impl Lie {
+    fn layout(self, shape: &[usize]) -> Layout {
+        let mut strides = vec![0; shape.len()];
+        let mut next = if matches!(self, Self::Dense) { 1 } else { 2 };
+        let axes: Vec<usize> = match self {
+            Self::Dense => (0..shape.len()).rev().collect(),
+            Self::Scattered => (0..shape.len()).collect(),
+        };
+        for axis in axes {
+            strides[axis] = next;
+            next *= shape[axis].max(1);
+        }
+        Layout::new(if matches!(self, Self::Dense) { 0 } else { 3 }, shape.to_vec().into(), strides)
+    }
+}
+
+/// A buffer with the elements where the layout says; the others are wrong on purpose.
+fn spread(layout: &Layout, elements: &[u32]) -> Vec<u32> {
+    let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
+    let shape = layout.shape.to_vec();
+    for (position, &bits) in elements.iter().enumerate() {
+        let (mut rest, mut at) = (position, layout.offset);
+        for axis in (0..shape.len()).rev() {
+            at += rest % shape[axis] * layout.strides[axis];
+            rest /= shape[axis];
+        }
+        buffer[at] = bits;
+    }
+    buffer
+}
+
+/// The last op of a graph, and the values of its operands and results.
+fn last(graph: &Graph) -> (&Op, Vec<ValueId>) {
+    let (_, op) = graph.entry_ops().last().expect("the graph has an op");
+    (op, op.operands.clone())
+}
+
+/// Runs the kernels of a graph's last op on the simulated grid: what they wrote, and their faults.
+#[track_caller]
+fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) -> Machine {
+    let (op, operands) = last(graph);
+    let layouts: Vec<Layout> = operands.iter().map(|&value| lie.layout(&graph.ty(value).shape)).collect();
+    let ty = graph.ty(op.results[0]);
+    let whole = Lie::Dense.layout(&ty.shape);
+    let view = |(&value, layout)| View { dtype: graph.ty(value).dtype, layout };
+    let views = Views {
+        reads: operands.iter().zip(&layouts).map(view).collect(),
+        writes: vec![View { dtype: ty.dtype, layout: &whole }],
+        gated: !committed || shares,
+        in_place: false,
+        shares,
+    };
+    let of_leaf = |value: ValueId| -> HostTensor {
+        let leaf = graph.entry_ops().find(|(_, op)| op.results.contains(&value)).expect("a leaf").1;
+        leaves.value(&leaf.kind).expect("a value for the leaf")
+    };
+    let spread = |(&value, layout): (&ValueId, &Layout)| spread(layout, &bits(&of_leaf(value)));
+    let mut machine = Machine {
+        operands: operands.iter().zip(&layouts).map(spread).collect(),
+        results: vec![vec![None; ty.elements()]],
+        faults: Vec::new(),
+        committed,
+    };
+    let kernels = kernels(&Kernel::Op(op.kind.clone()), &views, op.kind.name()).expect("the op has kernels");
+    for kernel in &kernels {
+        verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}"));
+        machine.run(kernel).unwrap_or_else(|error| panic!("{error}"));
+    }
+    machine
+}
+
+/// Checks the kernels of a graph's last op in every arrangement.
+#[track_caller]
+fn agrees(lines: &str, leaves: &Leaves) {
+    let graph = graph(lines);
+    let (op, _) = last(&graph);
+    let values = evaluate_values(&graph, &|kind: &OpKind| leaves.value(kind))
+        .unwrap_or_else(|error| panic!("{error}"));
+    let expected = bits(values.get(op.results[0]).expect("the op was evaluated"));
+    for (lie, shares) in
+        [(Lie::Dense, true), (Lie::Dense, false), (Lie::Scattered, true), (Lie::Scattered, false)]
+    {
+        let machine = run(&graph, leaves, lie, shares, true);
+        assert_eq!(machine.faults, [], "{lines}");
+        let got: Vec<u32> = machine.results[0].iter().map(|bits| bits.expect("all is written")).collect();
+        assert_eq!(got, expected, "{lie:?}, sharing {shares}, of\n{lines}");
+        let stopped = run(&graph, leaves, lie, shares, false);
+        assert!(stopped.results[0].iter().all(Option::is_none), "a step that fails writes nothing\n{lines}");
+    }
+}
+
+fn leaves() -> Leaves {
+    Leaves::random(5)
+}
+
+#[test]
+fn movement() {
+    for lines in [
+        "%0: f32[3, 5] = input \"a\"\n%1: f32[3, 2] = input \"b\"\n%2: f32[3, 7] = concat %0, %1 {axis=1}",
+        "%0: i32[300] = input \"a\"\n%1: i32[1] = input \"b\"\n%2: i32[301] = concat %0, %1 {axis=0}",
+        "%0: f32[0, 5] = input \"a\"\n%1: f32[3, 5] = input \"b\"\n%2: f32[3, 5] = concat %0, %1 {axis=0}",
+        "%0: f32[3, 4] = input \"a\"\n%1: f32[6, 9] = pad %0 {low=[1, 0], high=[2, 2], interior=[0, 1], value=-1.5}",
+        "%0: f32[1] = input \"a\"\n%1: f32[260] = pad %0 {low=[258], high=[1], interior=[4], value=inf}",
+        "%0: f32[0] = input \"a\"\n%1: f32[3] = pad %0 {low=[1], high=[2], interior=[0], value=2.0}",
+    ] {
+        agrees(lines, &leaves());
+    }
+}
+
+#[test]
+fn windows() {
+    let lines = "%0: f32[6, 5] = input \"x\"\n%1: i32[] = input \"i\"\n%2: i32[] = input \"j\"\n";
+    let slice = format!("{lines}%3: f32[2, 3] = dynamic_slice %0, %1, %2");
+    let update = "%0: f32[6, 5] = input \"x\"\n%1: f32[2, 3] = input \"y\"\n%2: i32[] = input \"i\"\n%3: i32[] = input \"j\"\n\
+         %4: f32[6, 5] = dynamic_update_slice %0, %1, %2, %3";
+    let at = |i: f64, j: f64| leaves().with("i", DType::I32, &[], &[i]).with("j", DType::I32, &[], &[j]);
+    for lines in [&*slice, update] {
+        agrees(lines, &at(0.0, 0.0));
+        agrees(lines, &at(4.0, 2.0));
+        let machine = run(&graph(lines), &at(-1.0, 3.0), Lie::Dense, true, true);
+        let extents: Vec<u32> = machine
+            .faults
+            .iter()
+            .map(|(fault, _)| match fault {
+                Fault::Index(_, extent) => *extent,
+                Fault::Divisor(_) => panic!("nothing is divided"),
+            })
+            .collect();
+        assert!(extents.contains(&5) && extents.contains(&3), "{:?}", machine.faults);
+    }
+}
+
+#[test]
+fn gather() {
+    let lines = "%0: f32[7, 3] = input \"x\"\n%1: i32[4, 5] = input \"i\"\n%2: f32[4, 5, 3] = gather %0, %1 {batch=0}";
+    let index: Vec<f64> = (0..20).map(|i| f64::from(i * 3 % 7)).collect();
+    agrees(lines, &leaves().with("i", DType::I32, &[4, 5], &index));
+    let lines = "%0: f32[2, 7, 3] = input \"x\"\n%1: i32[2, 4] = input \"i\"\n%2: f32[2, 4, 3] = gather %0, %1 {batch=1}";
+    let index: Vec<f64> = (0..8).map(|i| f64::from(i * 5 % 7)).collect();
+    agrees(lines, &leaves().with("i", DType::I32, &[2, 4], &index));
+    let wrong = leaves().with("i", DType::I32, &[2, 4], &[0.0, 1.0, 7.0, 2.0, -1.0, 3.0, 4.0, 5.0]);
+    let machine = run(&graph(lines), &wrong, Lie::Dense, true, true);
+    let mut at: Vec<u32> = machine.faults.iter().map(|&(_, position)| position).collect();
+    at.sort_unstable();
+    at.dedup();
+    assert_eq!(at, [2, 4]);
+}
+
+#[test]
+fn arg_reduce() {
+    for shape in ["[5, 130]", "[3, 7]", "[300, 1]", "[2, 700]"] {
+        let [rows, columns] =
+            [shape[1..].split(',').next().unwrap(), shape.split(' ').nth(1).unwrap().trim_end_matches(']')];
+        for dtype in ["f32", "i32", "u32"] {
+            for op in ["argmax", "argmin"] {
+                agrees(
+                    &format!("%0: {dtype}{shape} = input \"x\"\n%1: i32[{rows}] = {op} %0 {{axis=1}}"),
+                    &leaves(),
+                );
+                agrees(
+                    &format!("%0: {dtype}{shape} = input \"x\"\n%1: i32[{columns}] = {op} %0 {{axis=0}}"),
+                    &leaves(),
+                );
+            }
+        }
+    }
+    let special: Vec<f64> = (0..200)
+        .map(|i| match i {
+            20 | 150 => f64::INFINITY,
+            30 => -0.0,
+            31 => 0.0,
+            _ => -1.0,
+        })
+        .collect();
+    let mut with_nan = special.clone();
+    with_nan[170] = f64::NAN;
+    for values in [special, with_nan] {
+        for op in ["argmax", "argmin"] {
+            let lines = format!("%0: f32[200] = input \"x\"\n%1: i32[] = {op} %0 {{axis=0}}");
+            agrees(&lines, &leaves().with("x", DType::F32, &[200], &values));
+        }
+    }
+}
+
+#[test]
+fn random_bits() {
+    for elements in [1, 2, 3, 4, 5, 1027] {
+        let lines = format!(
+            "%0: u32[] = input \"a\"\n%1: u32[] = input \"b\"\n%2: u32[] = input \"step\"\n\
+             %3: u32[{elements}] = random_bits %0, %1, %2 {{site=9}}"
+        );
+        let seed = leaves().with("a", DType::U32, &[], &[3_000_000_000.0]).with("b", DType::U32, &[], &[7.0]);
+        agrees(&lines, &seed.with("step", DType::U32, &[], &[4_294_967_295.0]));
+    }
+}
+
+#[test]
+fn elementwise() {
+    let with = |divisors: &[f64]| {
+        leaves().with("a", DType::I32, &[4], &[7.0, -7.0, -2_147_483_648.0, 9.0]).with(
+            "b",
+            DType::I32,
+            &[4],
+            divisors,
+        )
+    };
+    for op in ["div", "rem", "add", "min"] {
+        let lines = format!("%0: i32[4] = input \"a\"\n%1: i32[4] = input \"b\"\n%2: i32[4] = {op} %0, %1");
+        agrees(&lines, &with(&[2.0, 2.0, 3.0, -4.0]));
+        if op == "div" || op == "rem" {
+            let machine = run(&graph(&lines), &with(&[2.0, 0.0, 1.0, 0.0]), Lie::Dense, false, true);
+            let at: Vec<u32> = machine.faults.iter().map(|&(_, position)| position).collect();
+            assert_eq!(at, [1, 3]);
+        }
+    }
+    agrees("%0: f32[300] = input \"a\"\n%1: i32[300] = cast %0", &leaves());
+    agrees(
+        "%0: bool[9] = input \"c\"\n%1: f32[9] = input \"a\"\n%2: f32[9] = input \"b\"\n%3: f32[9] = select %0, %1, %2",
+        &leaves(),
+    );
+    agrees("%0: u32[9] = input \"a\"\n%1: u32[9] = input \"b\"\n%2: bool[9] = lt %0, %1", &leaves());
+}
