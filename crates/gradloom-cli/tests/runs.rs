@@ -79,7 +79,7 @@ fn a_memory_budget_changes_no_number() {
         "{}",
         refused.stderr
     );
-    let least = words[words.iter().position(|word| *word == "least").expect("what is needed") + 1];
+    let least = words[words.iter().position(|word| *word == "needs").expect("what is needed") + 1];
     workspace.succeed(&format!("{TRAIN} --out kept"));
     workspace.succeed(&format!("{TRAIN} --out again --memory-budget {least}"));
     assert_eq!(workspace.text("kept/metrics.csv"), workspace.text("again/metrics.csv"));

@@ -11,6 +11,7 @@
 )]
 
 pub mod cpu;
+pub mod cuda;
 mod lower;
 mod narrow;
 pub mod simt;

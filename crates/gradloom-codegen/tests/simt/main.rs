@@ -1,4 +1,5 @@
 //! Kernels of the common GPU language against the float64 reference, on a simulated grid.
 
 mod interpreter;
+mod nvrtc;
 mod ops;

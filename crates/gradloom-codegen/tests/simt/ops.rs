@@ -2,8 +2,8 @@
 
 use super::interpreter::{Machine, bits};
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
-use gradloom_codegen::simt::{Fault, verify};
-use gradloom_core::ir::{DType, Graph, Op, OpKind, ValueId, parse};
+use gradloom_codegen::simt::{self, Fault, verify};
+use gradloom_core::ir::{BinaryOp, DType, Graph, Op, OpKind, UnaryOp, ValueId, parse};
 use gradloom_core::kernel::{Kernel, Layout};
 use gradloom_core::reference::{HostTensor, evaluate_values};
 use gradloom_testing::Leaves;
@@ -62,9 +62,9 @@ fn last(graph: &Graph) -> (&Op, Vec<ValueId>) {
     (op, op.operands.clone())
 }
 
-/// Runs the kernels of a graph's last op on the simulated grid: what they wrote, and their faults.
+/// The kernels of a graph's last op.
 #[track_caller]
-fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) -> Machine {
+fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel>, Vec<Layout>) {
     let (op, operands) = last(graph);
     let layouts: Vec<Layout> = operands.iter().map(|&value| lie.layout(&graph.ty(value).shape)).collect();
     let ty = graph.ty(op.results[0]);
@@ -73,10 +73,57 @@ fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) 
     let views = Views {
         reads: operands.iter().zip(&layouts).map(view).collect(),
         writes: vec![View { dtype: ty.dtype, layout: &whole }],
-        gated: !committed || shares,
+        gated,
         in_place: false,
         shares,
     };
+    let made = kernels(&Kernel::Op(op.kind.clone()), &views, op.kind.name()).expect("the op has kernels");
+    made.iter().for_each(|kernel| verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}")));
+    (made, layouts)
+}
+
+/// Kernels of every op, dtype and arrangement.
+pub(super) fn every_kernel() -> Vec<simt::Kernel> {
+    let mut texts: Vec<String> = MOVEMENT.iter().map(ToString::to_string).collect();
+    texts.extend([SLICE.into(), UPDATE.into(), GATHER.into()]);
+    texts.push("%0: u32[] = input \"a\"\n%1: u32[5] = random_bits %0, %0, %0 {site=9}".into());
+    for dtype in DType::ALL {
+        for op in UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
+            let name = op.name();
+            texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: {dtype}[9] = {name} %0"));
+        }
+        for op in BinaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
+            let name = op.name();
+            texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: {dtype}[9] = {name} %0, %0"));
+        }
+        for op in ["eq", "ne", "lt", "le", "gt", "ge"] {
+            texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: bool[9] = {op} %0, %0"));
+        }
+        for to in DType::ALL {
+            texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: {to}[9] = cast %0"));
+        }
+        if dtype != DType::Bool {
+            texts.push(format!("%0: {dtype}[5, 130] = input \"x\"\n%1: i32[5] = argmin %0 {{axis=1}}"));
+        }
+    }
+    let mut all = Vec::new();
+    for text in texts {
+        let Ok(graph) = parse(&format!("graph {{\n{text}\n}}")) else { panic!("{text}") };
+        if gradloom_core::verify::verify(&graph).is_ok() {
+            for lie in [Lie::Dense, Lie::Scattered] {
+                all.extend(made(&graph, lie, true, false).0);
+                all.extend(made(&graph, lie, false, true).0);
+            }
+        }
+    }
+    all
+}
+
+/// Runs the kernels of a graph's last op on the simulated grid: what they wrote, and their faults.
+#[track_caller]
+fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) -> Machine {
+    let (op, operands) = last(graph);
+    let (made, layouts) = made(graph, lie, shares, !committed || shares);
     let of_leaf = |value: ValueId| -> HostTensor {
         let leaf = graph.entry_ops().find(|(_, op)| op.results.contains(&value)).expect("a leaf").1;
         leaves.value(&leaf.kind).expect("a value for the leaf")
@@ -84,13 +131,11 @@ fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) 
     let spread = |(&value, layout): (&ValueId, &Layout)| spread(layout, &bits(&of_leaf(value)));
     let mut machine = Machine {
         operands: operands.iter().zip(&layouts).map(spread).collect(),
-        results: vec![vec![None; ty.elements()]],
+        results: vec![vec![None; graph.ty(op.results[0]).elements()]],
         faults: Vec::new(),
         committed,
     };
-    let kernels = kernels(&Kernel::Op(op.kind.clone()), &views, op.kind.name()).expect("the op has kernels");
-    for kernel in &kernels {
-        verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}"));
+    for kernel in &made {
         machine.run(kernel).unwrap_or_else(|error| panic!("{error}"));
     }
     machine
@@ -116,32 +161,45 @@ fn agrees(lines: &str, leaves: &Leaves) {
     }
 }
 
+const MOVEMENT: [&str; 6] = [
+    "%0: f32[3, 5] = input \"a\"\n%1: f32[3, 2] = input \"b\"\n%2: f32[3, 7] = concat %0, %1 {axis=1}",
+    "%0: i32[300] = input \"a\"\n%1: i32[1] = input \"b\"\n%2: i32[301] = concat %0, %1 {axis=0}",
+    "%0: f32[0, 5] = input \"a\"\n%1: f32[3, 5] = input \"b\"\n%2: f32[3, 5] = concat %0, %1 {axis=0}",
+    "%0: f32[3, 4] = input \"a\"\n%1: f32[6, 9] = pad %0 {low=[1, 0], high=[2, 2], interior=[0, 1], value=-1.5}",
+    "%0: f32[1] = input \"a\"\n%1: f32[260] = pad %0 {low=[258], high=[1], interior=[4], value=inf}",
+    "%0: f32[0] = input \"a\"\n%1: f32[3] = pad %0 {low=[1], high=[2], interior=[0], value=2.0}",
+];
+
+const SLICE: &str = "%0: f32[6, 5] = input \"x\"
+    %1: i32[] = input \"i\"
+    %2: i32[] = input \"j\"
+    %3: f32[2, 3] = dynamic_slice %0, %1, %2";
+
+const UPDATE: &str = "%0: f32[6, 5] = input \"x\"
+    %1: f32[2, 3] = input \"y\"
+    %2: i32[] = input \"i\"
+    %3: i32[] = input \"j\"
+    %4: f32[6, 5] = dynamic_update_slice %0, %1, %2, %3";
+
+const GATHER: &str = "%0: f32[2, 7, 3] = input \"x\"
+    %1: i32[2, 4] = input \"i\"
+    %2: f32[2, 4, 3] = gather %0, %1 {batch=1}";
+
 fn leaves() -> Leaves {
     Leaves::random(5)
 }
 
 #[test]
 fn movement() {
-    for lines in [
-        "%0: f32[3, 5] = input \"a\"\n%1: f32[3, 2] = input \"b\"\n%2: f32[3, 7] = concat %0, %1 {axis=1}",
-        "%0: i32[300] = input \"a\"\n%1: i32[1] = input \"b\"\n%2: i32[301] = concat %0, %1 {axis=0}",
-        "%0: f32[0, 5] = input \"a\"\n%1: f32[3, 5] = input \"b\"\n%2: f32[3, 5] = concat %0, %1 {axis=0}",
-        "%0: f32[3, 4] = input \"a\"\n%1: f32[6, 9] = pad %0 {low=[1, 0], high=[2, 2], interior=[0, 1], value=-1.5}",
-        "%0: f32[1] = input \"a\"\n%1: f32[260] = pad %0 {low=[258], high=[1], interior=[4], value=inf}",
-        "%0: f32[0] = input \"a\"\n%1: f32[3] = pad %0 {low=[1], high=[2], interior=[0], value=2.0}",
-    ] {
+    for lines in MOVEMENT {
         agrees(lines, &leaves());
     }
 }
 
 #[test]
 fn windows() {
-    let lines = "%0: f32[6, 5] = input \"x\"\n%1: i32[] = input \"i\"\n%2: i32[] = input \"j\"\n";
-    let slice = format!("{lines}%3: f32[2, 3] = dynamic_slice %0, %1, %2");
-    let update = "%0: f32[6, 5] = input \"x\"\n%1: f32[2, 3] = input \"y\"\n%2: i32[] = input \"i\"\n%3: i32[] = input \"j\"\n\
-         %4: f32[6, 5] = dynamic_update_slice %0, %1, %2, %3";
     let at = |i: f64, j: f64| leaves().with("i", DType::I32, &[], &[i]).with("j", DType::I32, &[], &[j]);
-    for lines in [&*slice, update] {
+    for lines in [SLICE, UPDATE] {
         agrees(lines, &at(0.0, 0.0));
         agrees(lines, &at(4.0, 2.0));
         let machine = run(&graph(lines), &at(-1.0, 3.0), Lie::Dense, true, true);
@@ -162,11 +220,10 @@ fn gather() {
     let lines = "%0: f32[7, 3] = input \"x\"\n%1: i32[4, 5] = input \"i\"\n%2: f32[4, 5, 3] = gather %0, %1 {batch=0}";
     let index: Vec<f64> = (0..20).map(|i| f64::from(i * 3 % 7)).collect();
     agrees(lines, &leaves().with("i", DType::I32, &[4, 5], &index));
-    let lines = "%0: f32[2, 7, 3] = input \"x\"\n%1: i32[2, 4] = input \"i\"\n%2: f32[2, 4, 3] = gather %0, %1 {batch=1}";
     let index: Vec<f64> = (0..8).map(|i| f64::from(i * 5 % 7)).collect();
-    agrees(lines, &leaves().with("i", DType::I32, &[2, 4], &index));
+    agrees(GATHER, &leaves().with("i", DType::I32, &[2, 4], &index));
     let wrong = leaves().with("i", DType::I32, &[2, 4], &[0.0, 1.0, 7.0, 2.0, -1.0, 3.0, 4.0, 5.0]);
-    let machine = run(&graph(lines), &wrong, Lie::Dense, true, true);
+    let machine = run(&graph(GATHER), &wrong, Lie::Dense, true, true);
     let mut at: Vec<u32> = machine.faults.iter().map(|&(_, position)| position).collect();
     at.sort_unstable();
     at.dedup();

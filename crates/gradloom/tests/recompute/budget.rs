@@ -12,7 +12,7 @@ fn cost(train: &Train<gradloom_models::gpt2::Gpt2, 2>) -> (usize, usize) {
 
 /// The least budget, from the refusal of an impossible one.
 fn least(error: &Error) -> usize {
-    let words = error.message().split("takes ").nth(1).expect("it says how much is needed");
+    let words = error.message().split("needs ").nth(1).expect("it says how much is needed");
     words.split(' ').next().unwrap().parse().unwrap()
 }
 
@@ -65,7 +65,7 @@ fn an_impossible_budget_is_refused() {
     let text = refused.to_string();
     for part in [
         format!(
-            "the step takes {least} bytes of memory, the least found with values computed again; the budget is 1000"
+            "the step needs {least} bytes of memory, the least that was found by computing values again; the budget is 1000"
         ),
         "parameters and states take ".to_string(),
         " takes ".to_string(),

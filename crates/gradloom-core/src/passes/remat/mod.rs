@@ -105,7 +105,7 @@ fn too_small(graph: &Graph, plan: &Plan, budget: usize) -> Error {
     let mut error = Error::new(
         ErrorKind::Plan,
         format!(
-            "the step takes {peak} bytes of memory, the least found with values computed again; the budget is {budget}"
+            "the step needs {peak} bytes of memory, the least that was found by computing values again; the budget is {budget}"
         ),
     )
     .note(format!(

@@ -1,0 +1,246 @@
+//! A kernel as CUDA C.
+
+use super::functions::{Function, Functions};
+use crate::simt::{Block, Expr, ExprId, Fault, Kernel, Role, Stmt};
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
+use std::fmt::Write;
+
+/// The text of a kernel as a function of this name; `launch` is the launch's number, for faults.
+pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
+    debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
+    let mut printer = Printer {
+        kernel,
+        launch: launch + 1,
+        named: vec![false; kernel.exprs.len()],
+        functions: Functions::new(),
+    };
+    let mut body = String::new();
+    printer.block(&mut body, &kernel.body, 1);
+    let mut text = format!("// {}\n", kernel.label);
+    printer.functions.iter().for_each(|function| text.push_str(function.text()));
+    let parameters = kernel.buffers.iter().enumerate().map(|(i, buffer)| {
+        let access = if matches!(buffer.role, Role::Operand(_)) { "const " } else { "" };
+        format!("{access}{}* b{i}, ", stored_name(buffer.dtype))
+    });
+    let parameters: String = parameters.collect();
+    writeln!(
+        text,
+        "extern \"C\" __global__ void __launch_bounds__({}) {name}({parameters}unsigned* status) {{",
+        kernel.workgroup
+    )
+    .expect(TEXT);
+    for (i, shared) in kernel.shared.iter().enumerate() {
+        writeln!(text, "    __shared__ {} s{i}[{}];", type_name(shared.dtype), shared.elements).expect(TEXT);
+    }
+    text.push_str(&body);
+    text.push_str("}\n");
+    text
+}
+
+const TEXT: &str = "a string takes all text";
+
+struct Printer<'k> {
+    kernel: &'k Kernel,
+    launch: usize,
+    /// Expressions that have a name.
+    named: Vec<bool>,
+    functions: Functions,
+}
+
+impl Printer<'_> {
+    fn block(&mut self, text: &mut String, block: &Block, depth: usize) {
+        let indent = "    ".repeat(depth);
+        for statement in &block.0 {
+            let line = self.statement(statement);
+            writeln!(text, "{indent}{line}").expect(TEXT);
+            if let Some(block) = statement.block() {
+                self.block(text, block, depth + 1);
+                writeln!(text, "{indent}}}").expect(TEXT);
+            }
+        }
+    }
+
+    /// The line of a statement, or the one that opens its block.
+    fn statement(&mut self, statement: &Stmt) -> String {
+        match statement {
+            Stmt::Let(id) => {
+                let formula = self.formula(*id);
+                self.named[id.index()] = true;
+                format!("{} v{} = {formula};", type_name(self.kernel.dtype(*id)), id.index())
+            }
+            Stmt::Var(number, first) => {
+                let ty = type_name(self.kernel.variables[*number as usize]);
+                format!("{ty} x{number} = {};", self.text(*first))
+            }
+            Stmt::Assign(number, value) => format!("x{number} = {};", self.text(*value)),
+            Stmt::Store(buffer, index, value) => {
+                format!("b{buffer}[{}] = {};", self.text(*index), self.text(*value))
+            }
+            Stmt::StoreShared(shared, index, value) => {
+                format!("s{shared}[{}] = {};", self.text(*index), self.text(*value))
+            }
+            Stmt::If(condition, _) => format!("if ({}) {{", self.text(*condition)),
+            Stmt::For(number, bounds, _) => {
+                let [start, end, step] = bounds.map(|id| self.text(id));
+                format!("for (unsigned i{number} = {start}; i{number} < {end}; i{number} += {step}) {{")
+            }
+            Stmt::Barrier => "__syncthreads();".to_string(),
+            Stmt::Report(fault, position) => {
+                let position = self.text(*position);
+                let (condition, words) = match *fault {
+                    Fault::Index(index, extent) => {
+                        let index = self.text(index);
+                        (format!("{index} < 0 || {index} >= {extent}"), format!("{index}, {extent}u"))
+                    }
+                    Fault::Divisor(divisor) => (format!("{} == 0", self.text(divisor)), "0, 0u".to_string()),
+                };
+                let report = self.function(Function::Report);
+                format!("if ({condition}) {report}(status, {}u, {position}, {words});", self.launch)
+            }
+        }
+    }
+
+    /// Name of a helper function, which the text then has.
+    fn function(&mut self, function: Function) -> &'static str {
+        self.functions.insert(function);
+        function.name()
+    }
+
+    /// The name of an expression, or else what it is.
+    fn text(&mut self, id: ExprId) -> String {
+        if self.named[id.index()] { format!("v{}", id.index()) } else { self.formula(id) }
+    }
+
+    fn formula(&mut self, id: ExprId) -> String {
+        let dtype = self.kernel.dtype(id);
+        let of: Vec<DType> = self.kernel.expr(id).operands().map(|id| self.kernel.dtype(id)).collect();
+        let x: Vec<String> =
+            self.kernel.expr(id).operands().collect::<Vec<_>>().into_iter().map(|id| self.text(id)).collect();
+        match self.kernel.expr(id) {
+            Expr::Literal(bits) => literal(*bits, dtype),
+            Expr::Group => "blockIdx.x".to_string(),
+            Expr::Local => "threadIdx.x".to_string(),
+            Expr::Committed => "(status[0] == 0u)".to_string(),
+            Expr::Counter(number) => format!("i{number}"),
+            Expr::Read(number) => format!("x{number}"),
+            Expr::Load(buffer, _) => match dtype {
+                DType::Bool => format!("(b{buffer}[{}] != 0)", x[0]),
+                _ => format!("b{buffer}[{}]", x[0]),
+            },
+            Expr::LoadShared(shared, _) => format!("s{shared}[{}]", x[0]),
+            Expr::Unary(op, _) => self.unary(*op, dtype, &x[0]),
+            Expr::Binary(op, ..) => self.binary(*op, dtype, &x[0], &x[1]),
+            Expr::MulHigh(..) => format!("__umulhi({}, {})", x[0], x[1]),
+            Expr::Compare(op, ..) => {
+                let symbol = match op {
+                    CompareOp::Eq => "==",
+                    CompareOp::Ne => "!=",
+                    CompareOp::Lt => "<",
+                    CompareOp::Le => "<=",
+                    CompareOp::Gt => ">",
+                    CompareOp::Ge => ">=",
+                };
+                format!("({} {symbol} {})", x[0], x[1])
+            }
+            Expr::Select(..) => format!("({} ? {} : {})", x[0], x[1], x[2]),
+            Expr::Cast(_) => match (of[0], dtype) {
+                // These saturate, and make 0 of NaN.
+                (DType::F32, DType::I32) => format!("__float2int_rz({})", x[0]),
+                (DType::F32, DType::U32) => format!("__float2uint_rz({})", x[0]),
+                (DType::F32, DType::Bool) => format!("(!({} == 0.0f))", x[0]),
+                (_, DType::Bool) => format!("({} != 0)", x[0]),
+                _ => format!("({})({})", type_name(dtype), x[0]),
+            },
+            Expr::Bitcast(_) => match (of[0], dtype) {
+                (DType::F32, _) => format!("({})__float_as_int({})", type_name(dtype), x[0]),
+                (_, DType::F32) => format!("__int_as_float((int)({}))", x[0]),
+                _ => format!("({})({})", type_name(dtype), x[0]),
+            },
+        }
+    }
+
+    fn unary(&mut self, op: UnaryOp, dtype: DType, a: &str) -> String {
+        let is_float = dtype == DType::F32;
+        match op {
+            UnaryOp::Neg if is_float => format!("(-{a})"),
+            UnaryOp::Neg => format!("({})(0u - (unsigned)({a}))", type_name(dtype)),
+            UnaryOp::Abs if is_float => format!("fabsf({a})"),
+            UnaryOp::Abs => format!("({a} < 0 ? (int)(0u - (unsigned)({a})) : {a})"),
+            UnaryOp::Sign => format!("{}({a})", self.function(Function::Sign)),
+            UnaryOp::Floor => format!("floorf({a})"),
+            UnaryOp::Exp => format!("expf({a})"),
+            UnaryOp::Expm1 => format!("expm1f({a})"),
+            UnaryOp::Log => format!("logf({a})"),
+            UnaryOp::Log1p => format!("log1pf({a})"),
+            UnaryOp::Sqrt => format!("sqrtf({a})"),
+            UnaryOp::Rsqrt => format!("(1.0f / sqrtf({a}))"),
+            UnaryOp::Sin => format!("sinf({a})"),
+            UnaryOp::Cos => format!("cosf({a})"),
+            UnaryOp::Tanh => format!("tanhf({a})"),
+            UnaryOp::Sigmoid => format!("{}({a})", self.function(Function::Sigmoid)),
+            UnaryOp::Erf => format!("erff({a})"),
+            UnaryOp::Not if dtype == DType::Bool => format!("(!{a})"),
+            UnaryOp::Not => format!("(~{a})"),
+            UnaryOp::Detach => a.to_string(),
+        }
+    }
+
+    fn binary(&mut self, op: BinaryOp, dtype: DType, a: &str, b: &str) -> String {
+        let is_float = dtype == DType::F32;
+        // Signed numbers wrap, which C leaves undefined.
+        let wrapping = |symbol: &str| match dtype {
+            DType::I32 => format!("(int)((unsigned)({a}) {symbol} (unsigned)({b}))"),
+            _ => format!("({a} {symbol} {b})"),
+        };
+        let infix = |symbol: &str| format!("({a} {symbol} {b})");
+        match op {
+            BinaryOp::Add => wrapping("+"),
+            BinaryOp::Sub => wrapping("-"),
+            BinaryOp::Mul => wrapping("*"),
+            BinaryOp::Div if is_float => infix("/"),
+            BinaryOp::Div => format!("{}({a}, {b})", self.function(Function::Divide)),
+            BinaryOp::Rem => format!("{}({a}, {b})", self.function(Function::Remainder)),
+            BinaryOp::Min if is_float => format!("{}({a}, {b})", self.function(Function::Min)),
+            BinaryOp::Max if is_float => format!("{}({a}, {b})", self.function(Function::Max)),
+            BinaryOp::Min => format!("min({a}, {b})"),
+            BinaryOp::Max => format!("max({a}, {b})"),
+            BinaryOp::Pow => format!("powf({a}, {b})"),
+            BinaryOp::And => infix(if dtype == DType::Bool { "&&" } else { "&" }),
+            BinaryOp::Or => infix(if dtype == DType::Bool { "||" } else { "|" }),
+            BinaryOp::Xor => infix(if dtype == DType::Bool { "!=" } else { "^" }),
+            BinaryOp::Shl => format!("({})((unsigned)({a}) << ((unsigned)({b}) & 31u))", type_name(dtype)),
+            BinaryOp::Shr => format!("({a} >> ((unsigned)({b}) & 31u))"),
+        }
+    }
+}
+
+fn literal(bits: u32, dtype: DType) -> String {
+    match dtype {
+        DType::F32 => match f32::from_bits(bits) {
+            number if number.is_finite() => format!("({number:?}f)"),
+            _ => format!("__int_as_float({bits:#x})"),
+        },
+        DType::I32 if bits == 1 << 31 => "(-2147483647 - 1)".to_string(),
+        DType::I32 => format!("({})", bits.cast_signed()),
+        DType::U32 => format!("{bits}u"),
+        DType::Bool => (bits != 0).to_string(),
+    }
+}
+
+/// The type of a value.
+fn type_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "float",
+        DType::I32 => "int",
+        DType::U32 => "unsigned",
+        DType::Bool => "bool",
+    }
+}
+
+/// The type of an element in memory: bools are bytes.
+fn stored_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "unsigned char",
+        _ => type_name(dtype),
+    }
+}
