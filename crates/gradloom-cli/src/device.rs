@@ -121,7 +121,7 @@ impl DeviceArguments {
     }
 }
 
-/// The device, if it got all threads that were asked for by number: who does so counts on them.
+/// The device, if it got all threads that were asked for by number: such a caller counts on them.
 fn with_all_threads(device: Device, wanted: usize) -> Result<Device> {
     let started = device.threads();
     if started >= wanted {

@@ -85,7 +85,7 @@ fn small_models_train_in_few_launches_and_little_memory() {
     }
 }
 
-/// What the same step is on a GPU: one pass in one submission, whose results come to the host when somebody
+/// What the same step is on a GPU: one pass in one submission, whose results come to the host when the caller
 /// reads them.
 #[cfg(feature = "wgpu")]
 #[test]

@@ -359,7 +359,7 @@ fn output_that_is_lost_is_a_failure() {
     }
 }
 
-/// A read-only folder stops everybody but root, who may write anyway: then there is nothing to see.
+/// A read-only folder stops all users but root, which may write anyway: then there is nothing to see.
 #[cfg(unix)]
 #[test]
 fn a_read_only_folder_is_noticed_at_the_start() {

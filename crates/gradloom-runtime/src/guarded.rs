@@ -1,4 +1,4 @@
-//! Memory between guard pages, for tests: whoever touches a byte before or behind it ends the process.
+//! Memory between guard pages, for tests: an access to a byte before or behind it ends the process.
 //!
 //! Always holds: the memory ends where a page begins that cannot be touched, and starts at a multiple of 64
 //! or 256 bytes if its size is one.

@@ -49,7 +49,7 @@ impl Memory {
         }
     }
 
-    /// Copies bytes out, once the device has done what was submitted before. Nobody may write them meanwhile.
+    /// Copies bytes out, once the device has done what was submitted before. No thread writes them meanwhile.
     pub(crate) fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         match self {
             Self::Host(memory) => {
@@ -66,7 +66,7 @@ impl Memory {
         }
     }
 
-    /// Replaces bytes, for what is submitted from here on. Nobody else may touch them meanwhile.
+    /// Replaces bytes, for what is submitted from here on. Nothing else may touch them meanwhile.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Host(memory) => {
@@ -85,7 +85,7 @@ impl Memory {
         }
     }
 
-    /// Lets `f` fill new, zeroed memory with f32s. Nobody else knows of it yet.
+    /// Lets `f` fill new, zeroed memory with f32s. It is not shared yet.
     pub(crate) fn fill(
         &self,
         offset: usize,
@@ -108,7 +108,7 @@ impl Memory {
         }
     }
 
-    /// The same bytes in memory of their own. Nobody may write them meanwhile.
+    /// The same bytes in memory of their own. They may not be written meanwhile.
     pub(crate) fn duplicate(&self, allocate: Allocate<'_>) -> Result<Option<Self>> {
         let Some(copy) = allocate(self.len()) else { return Ok(None) };
         match (self, &copy) {

@@ -1,7 +1,7 @@
 //! The store: parameters and states with stable addresses, shared by programs.
 //!
 //! In: graphs, which say what there is, and first values. Out: bytes by name, for callers, and addresses, for
-//! programs. Always holds: what is written together changes together or not at all; nobody sees half a
+//! programs. Always holds: what is written together changes together or not at all; no reader sees half a
 //! commit; growth moves nothing.
 
 use crate::device::Device;
@@ -29,7 +29,7 @@ pub struct Store {
 #[derive(Debug)]
 struct Shared {
     content: RwLock<Content>,
-    /// Held by whoever changes elements: by a program from its first read to the end of its commit.
+    /// Held while elements change: by a program from its first read to the end of its commit.
     turn: Mutex<()>,
     /// Held while the store grows, from the layout that is planned with to the memory for it.
     growth: Mutex<()>,

@@ -1,4 +1,4 @@
-//! Files that save work and that nobody misses: the user's cache folder.
+//! Files that save work and can be made again: the user's cache folder.
 //!
 //! In: names and bytes. Out: the files, whole or not at all. Always holds: another process never reads half
 //! of one.
@@ -27,7 +27,7 @@ pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     beside.push(format!(".{}.{:?}.tmp", std::process::id(), std::thread::current().id()));
     let written = regular_file::write(beside.as_ref(), bytes).and_then(|()| fs::rename(&beside, file));
     if written.is_err() {
-        // What is left beside the file is in nobody's way.
+        // What is left beside the file does no harm.
         let _ = fs::remove_file(&beside);
     }
     written

@@ -33,7 +33,7 @@ mod script {
     }
 }
 
-/// Outside of a browser there is no script, and nobody opens its GPU.
+/// Outside of a browser there is no script, and no GPU is opened.
 #[cfg(not(target_arch = "wasm32"))]
 #[allow(clippy::too_many_arguments)]
 mod script {

@@ -289,8 +289,8 @@ impl Sessions {
     /// What a step left: where its outputs lie in the module's memory, until the step is dropped.
     pub(crate) fn result(&self, step: usize) -> Result<String> {
         let queued = self.queued(step)?;
-        // The error of a step before this one, which nobody read, is told once each and is not this step's:
-        // who queues steps without reading them does not want to know. Its own error comes every time.
+        // The error of an unread step before this one is reported once, and is not this step's: a caller that
+        // queues steps without reading them does not want to know. The step's own error comes every time.
         let mut outcome = queued.step.result();
         for _ in 0..UNTOLD {
             if outcome.is_ok() {

@@ -50,7 +50,7 @@ pub(super) struct Report {
     ms_per_step: Option<f64>,
     ms_min: Option<f64>,
     ms_max: Option<f64>,
-    /// Time of a step whose loss nobody reads, on a device with a queue: the mean of as many steps in a row.
+    /// Time of a step whose loss is not read, on a device with a queue: the mean of as many steps in a row.
     queued_ms_per_step: Option<f64>,
     tokens_per_s: Option<f64>,
     first_loss: Option<f32>,

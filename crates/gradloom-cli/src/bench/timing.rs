@@ -12,7 +12,7 @@ pub(super) struct Timing {
     pub(super) process_to_first: Duration,
     /// Steps after the warm-up, in the order in which they ran.
     timed: Vec<Duration>,
-    /// Of a step among others that nobody reads.
+    /// Of a step among others that are not read.
     pub(super) queued: Option<Duration>,
     /// Of the first step, before it changed anything.
     pub(super) first_loss: f32,
@@ -39,7 +39,7 @@ pub(super) fn measure(steps: u64, warm: u64, mut step: impl FnMut() -> Result<f3
     Ok(Timing { steps, first, process_to_first, timed, queued: None, first_loss, final_loss })
 }
 
-/// The mean time of `steps` steps that nobody reads, the last one aside.
+/// The mean time of `steps` steps that are not read, the last one aside.
 pub(super) fn measure_queued(steps: u64, mut step: impl FnMut(bool) -> Result<()>) -> Result<Duration> {
     step(true)?;
     let began = Instant::now();

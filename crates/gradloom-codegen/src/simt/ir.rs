@@ -153,7 +153,7 @@ pub struct Shared {
 /// A kernel, which `groups` workgroups of `workgroup` invocations run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
-    /// For people who read its text.
+    /// A title for its text.
     pub label: String,
     /// Invocations of a workgroup.
     pub workgroup: u32,

@@ -61,8 +61,8 @@ impl Source<'_> {
         }
     }
 
-    /// A function of two elements of a dtype. Integer division and remainder are as in WGSL: whoever can have
-    /// a divisor of zero checks it.
+    /// A function of two elements of a dtype. Integer division and remainder are as in WGSL: a kernel that
+    /// can have a divisor of zero checks it.
     pub(crate) fn binary(&mut self, op: BinaryOp, dtype: DType, a: &str, b: &str) -> String {
         let float = dtype == DType::F32;
         let infix = |symbol: &str| format!("({a} {symbol} {b})");

@@ -57,7 +57,7 @@ impl RowSchedule {
         let along = body.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)));
         let long = sums && body.columns > SUMS_ALONE;
         let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
-        // Lanes of rows that are only added up meet nobody. Those that meet have sums of columns to keep
+        // Pure column sums need no workgroup barrier. Lanes that meet have sums of columns to keep
         // besides.
         let all = WORKGROUP.min(limits.invocations) as usize;
         let kept = if sums { body.columns.div_ceil(SUMS_OF_A_LANE).next_power_of_two() } else { 1 };

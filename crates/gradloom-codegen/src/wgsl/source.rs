@@ -211,7 +211,7 @@ impl<'a> Source<'a> {
     }
 
     /// Adds what an index outside of `0..extent` does: the step will not commit, and says where. Gives the
-    /// index that is in range and nearest, which whoever reads or writes by it has to use: the invocation
+    /// index that is in range and nearest, which reads and writes by it have to use: the invocation
     /// goes on. Of an extent of 0 it is 0.
     pub(crate) fn check_index(&mut self, index: &str, extent: usize, position: &str) -> String {
         self.report_index(index, narrow(extent), position);

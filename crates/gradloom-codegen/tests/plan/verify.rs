@@ -264,7 +264,7 @@ fn extend_lives(plan: &mut Plan) {
     plan.buffers.iter_mut().for_each(|b| (b.first, b.last) = (0, end));
 }
 
-/// An operand without elements stands in nobody's way, and hides nobody who does.
+/// An operand without elements conflicts with no access, and hides none that does.
 #[test]
 fn an_operand_that_is_overwritten_beside_an_empty_one() {
     let graph = graph(

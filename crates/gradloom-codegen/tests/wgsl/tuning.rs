@@ -50,7 +50,7 @@ fn each_candidate_of_each_kernel_has_a_valid_shader() {
                     let alone = alone(&problem, choice, &limits);
                     let [dispatch] = &alone.shaders.dispatches[..] else { panic!("{choice:?}") };
                     check(dispatch, &limits);
-                    // Whoever measures sees what the shader writes.
+                    // Measuring shows what the shader writes.
                     let left = |bound: &&Bound| dispatch.bindings.contains(bound);
                     assert_eq!(alone.results.iter().filter(left).count(), 2);
                     tried += 1;

@@ -1,5 +1,4 @@
-//! A hash in a few instructions a byte, where std's withstands whoever chooses keys that collide: nobody
-//! attacks his own compiler.
+//! A fast hash that is not cryptographic: it does not withstand keys that were chosen to collide.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,4 +1,4 @@
-//! What fusion must know about a graph: what each op is to it, who uses what through which views, and when.
+//! What fusion must know about a graph: each op's role, and which ops use it, when and through which views.
 //!
 //! In: a graph without block ops. Out: [`Facts`]: the ops that compute (views and leaves are not among them),
 //! numbered in order; for each operand the value behind its views and its layout there; for each value its

@@ -199,7 +199,7 @@ impl Join {
     }
 }
 
-/// Who writes and reads each value, seen from one kernel.
+/// Writers and readers of each value, seen from one kernel.
 struct Uses {
     /// The last kernel before it that writes a value, and which of its writes that is.
     written: IdMap<ValueId, (usize, usize)>,

@@ -3,7 +3,7 @@
 //! 1. Chains and trees of maps become one map.
 //! 2. A matrix product takes the map that alone uses it: its result never reaches memory.
 //! 3. Maps and reductions along a row become one row kernel: softmax, normalisations, losses, and their
-//!    gradients. Sums over rows join whoever computes what they add up.
+//!    gradients. Sums over rows join the kernel that computes what they add up.
 //! 4. Kernels that read the same values and do not need each other become one, so that the values are read
 //!    once.
 //!

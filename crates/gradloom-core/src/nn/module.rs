@@ -23,7 +23,7 @@ pub struct Visitor<'a> {
     sink: Sink<'a>,
 }
 
-/// Who is told of what is found.
+/// Called for each tensor that is found.
 enum Sink<'a> {
     Params(&'a mut dyn FnMut(&str, &Param)),
     All(&'a mut dyn FnMut(&str, Found<'_>)),

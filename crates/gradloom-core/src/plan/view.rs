@@ -1,4 +1,4 @@
-//! A plan beside its graph, for whoever shows it: names, places in the source, who computes what for whom.
+//! A plan beside its graph, to be shown: names, places in the source, producers and consumers.
 //!
 //! In: a [`Plan`] and the graph that it was made of. Out: [`LaunchView`]s, which the text, JSON and HTML
 //! forms of a plan are written from.

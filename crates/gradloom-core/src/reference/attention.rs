@@ -56,7 +56,7 @@ impl<'a> Keys<'a> {
         Ok(keys)
     }
 
-    /// Entries of the block table are checked where they hold a key below `key_length`, whoever sees it.
+    /// Entries of the block table are checked where they hold a key below `key_length`, whether seen or not.
     fn check_table(&self) -> Result<()> {
         let Some(table) = self.table else { return Ok(()) };
         let (pool, block) = (self.k.ty.shape[0], self.k.ty.shape[2]);

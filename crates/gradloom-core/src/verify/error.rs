@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ir::{Graph, OpId, Origin};
 use std::fmt;
 
-/// A broken invariant: a bug of the stage that made the graph, or of whoever wrote the text.
+/// A broken invariant: a bug of the stage that made the graph, or of the text's author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
     /// Which invariant, and how it is broken.

@@ -36,7 +36,7 @@ const CHAIN: &str = "%0: f32[8, 8] = input \"x\"
 #[test]
 fn the_cheap_go_first_and_products_last() {
     let graph = graph(CHAIN);
-    // -sin costs least while sin is kept; then sin needs the product, which nobody keeps.
+    // -sin costs least while sin is kept; then sin needs the product, which is not kept.
     assert_eq!(names(&graph, graph.output("loss").unwrap()), ["neg", "sin dot"]);
 }
 

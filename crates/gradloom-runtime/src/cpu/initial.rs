@@ -82,7 +82,7 @@ fn draw<D: Distribution>(distribution: D, key: InitialKey, out: &mut [f32], pool
     let fill = fill::<D>(level);
     let parts: Vec<_> = out.chunks_mut(GRAIN).map(Mutex::new).collect();
     pool.run(parts.len(), &|task| {
-        // Nobody else ever holds it; the mutex hands a task its part.
+        // The mutex is never contended; it hands a task its part.
         let mut part = parts[task].lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the function was chosen for this machine, and wants nothing else.
         unsafe { fill(distribution, key, (task * GRAIN / 4) as u64, &mut part) }

@@ -69,7 +69,7 @@ pub struct Call<'a> {
     pub scratch: *mut u8,
 }
 
-// SAFETY: a call only carries addresses. Whoever dereferences one (in an `unsafe` block of a kernel) shows
+// SAFETY: a call only carries addresses. Code that dereferences one (in an `unsafe` block of a kernel) shows
 // that the tasks of the run touch disjoint elements of the writes.
 unsafe impl Sync for Call<'_> {}
 

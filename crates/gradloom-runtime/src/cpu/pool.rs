@@ -60,7 +60,7 @@ struct Shared {
     /// Whether the caller sleeps, or is about to.
     caller_sleeps: AtomicBool,
     closing: AtomicBool,
-    /// Guards falling asleep: whoever wakes others takes it between changing the state and notifying.
+    /// Guards falling asleep: a thread that wakes others takes it between changing the state and notifying.
     sleep: Mutex<()>,
     wake_workers: Condvar,
     wake_caller: Condvar,

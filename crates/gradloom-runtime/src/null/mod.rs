@@ -87,7 +87,7 @@ impl Loaded for NullProgram {
     }
 
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
-        // Nothing was computed: NaN, so that nobody takes it for a result.
+        // Nothing was computed: NaN, which cannot be taken for a result.
         for _ in 0..access.layout.shape.elements() {
             into.push(&f32::NAN.to_le_bytes()[..access.dtype.bytes()]);
         }

@@ -116,7 +116,7 @@ fn a_fault_in_the_commit_loses_the_store_until_it_is_restored() {
             Err(_) => assert!(fault == Fault::PanicInCommit),
         }
         assert!(store.is_lost());
-        // Every program over the store says so, whoever caused it.
+        // Every program over the store says so, whichever caused it.
         assert_eq!(broken.run(&mut outputs).unwrap_err().kind(), ErrorKind::Lost);
         let reader = parse("graph {\n%0: f32[2] = param \"w\"\noutput \"w\" %0\n}").unwrap();
         let initial = |_: &str, _: &Type, _: &mut [f32]| panic!("the store has it");

@@ -1,7 +1,7 @@
-//! Failures of steps that nobody was told of.
+//! Failures of steps that were not reported yet.
 //!
-//! In: what the results of steps say, in any order: of the step itself, and of those before it that nobody
-//! read. Out: errors, the first one first. Always holds: other steps give each once; a step itself gives its
+//! In: what the results of steps say, in any order: of the step itself, and of unread ones before
+//! it. Out: errors, the first one first. Always holds: other steps give each once; a step itself gives its
 //! own whenever it is read, and what was read there first is not given again.
 
 use super::step::Done;

@@ -28,7 +28,7 @@ pub struct Infer<const K: usize, R> {
     outputs: Vec<Elements>,
     seed: u64,
     runs: u64,
-    /// Of queued runs that nobody read.
+    /// Of queued runs that were not read.
     failures: Arc<Failures>,
     results: PhantomData<fn() -> R>,
 }
@@ -59,7 +59,7 @@ impl<const K: usize, R> Infer<K, R> {
 
     /// Queues a run on a list of data whose length is not known before the program runs. Its outputs are read
     /// as those of a training step are; the results are called `result.0`, `result.1`, .. The error of a run
-    /// that nobody reads comes with the next one that is read, unless [`Infer::run`] comes between.
+    /// that is not read comes with the next one that is read, unless [`Infer::run`] comes between.
     ///
     /// # Errors
     /// When there is not data of the declared dtype and size for each input; when the store or the device is

@@ -9,17 +9,17 @@ use gradloom_core::ir::DType;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Results of one run, in a slot that is used again when nobody holds it.
+/// Results of one run, in a slot that is used again when no handle is left.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) step: u64,
     /// Number of the run among those of the program.
     pub(crate) run: u64,
     pub(crate) names: Arc<[(String, DType)]>,
-    /// The run, while nobody waits for it.
+    /// The run, while no thread waits for it.
     pub(crate) pending: Mutex<Option<Box<dyn Pending>>>,
     pub(crate) done: OnceLock<Done>,
-    /// Those of the program that nobody was told of.
+    /// Those of the program that were not reported yet.
     pub(crate) failures: Arc<Failures>,
 }
 
@@ -70,7 +70,7 @@ impl Slot {
         })
     }
 
-    /// Whether [`Slot::done`] would not have to wait, or somebody waits already; the waker is woken when that
+    /// Whether [`Slot::done`] would not have to wait, or a thread waits already; the waker is woken when that
     /// is so.
     fn poll(&self, waker: &Waker) -> Poll<()> {
         match &mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -127,7 +127,7 @@ impl Step {
     /// hand over the results of a step that was queued, which may have taken effect
     /// ([`Train::applied_steps`](super::Train::applied_steps) tells).
     ///
-    /// If this step took effect, but one before it failed and nobody has read that: the other step's error,
+    /// If this step took effect, but one before it failed and that was not read: the other step's error,
     /// which says its number. It counts as read then, and this step can be read again.
     pub fn result(&self) -> Result<()> {
         match &self.slot.done().error {

@@ -94,10 +94,10 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// On a device that works beside the host the step is queued, and this returns at once, unless the device
     /// has four steps to do already. Each step has its own data, numbers and random bits, and decides for
     /// itself whether it takes effect: those that were queued behind a step that fails do, as if its error
-    /// had been read. Nothing is copied to the host before somebody reads, and so nobody knows of a failure
+    /// had been read. Nothing is copied to the host before it is read, and so a failure is not known
     /// before: the device remembers it. The next read of any later step gives its error, or [`Train::wait`];
     /// what these learned and did not give, as there were several, comes back here. Of failures among
-    /// thousands of steps that nobody read, the first four and the last one keep their errors, and the others
+    /// thousands of unread steps, the first four and the last one keep their errors, and the others
     /// are counted.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         let index = self.free_slot();
         let slot = Arc::get_mut(&mut self.slots[index]).expect("nobody else holds a free slot");
         let mut values = slot.done.take().unwrap_or_default().values;
-        // Gives back what the slot's last step was to be read from, which nobody can do any longer.
+        // Gives back what the slot's last step was to be read from, which can no longer happen.
         slot.pending = Mutex::default();
         slot.step = step;
         let pending = self.program.submit()?;
@@ -149,7 +149,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     }
 
     /// Waits for all steps so far: to be called behind the last one, unless its loss is read. It copies
-    /// results to the host once, if nobody has read the last step.
+    /// results to the host once, if the last step was not read.
     ///
     /// # Errors
     /// Of the first of them that failed and whose error was not read. It counts as read then: another call

@@ -66,7 +66,7 @@ impl Backend for WebBackend {
     }
 
     fn memory_limit(&self) -> Option<usize> {
-        // Nobody says.
+        // WebGPU does not report free memory.
         None
     }
 

@@ -27,7 +27,7 @@ pub trait WebHost: Send + Sync {
     fn submit(&self, program: u32) -> u32;
     /// The results of a submission, if they have arrived. They are given away.
     fn results(&self, ticket: u32) -> Option<Vec<u8>>;
-    /// Says that nobody will ask for the results of a submission.
+    /// Says that the results of a submission will not be read.
     fn drop_results(&self, ticket: u32);
     /// Why the device cannot be relied on, if so.
     fn trouble(&self) -> Option<String>;

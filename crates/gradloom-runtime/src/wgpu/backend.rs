@@ -74,7 +74,7 @@ impl Backend for WgpuBackend {
     }
 
     fn memory_limit(&self) -> Option<usize> {
-        // Nobody says.
+        // wgpu does not report free memory.
         None
     }
 

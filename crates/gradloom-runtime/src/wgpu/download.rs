@@ -1,8 +1,8 @@
 //! A copy on its way from the device to the host.
 //!
 //! In: a staging buffer, and the submission that copies into it. Out: its bytes, once they are there, to who
-//! waits or is woken. Always holds: whoever gets the buffer back can use it again, as it is neither mapped
-//! nor about to be; one whose mapping failed is given up; who is to be woken is, also when the device is
+//! waits or is woken. Always holds: a buffer that is given back can be used again, as it is neither mapped
+//! nor about to be; one whose mapping failed is given up; the waker is woken, also when the device is
 //! lost.
 
 use super::gpu::Gpu;
@@ -25,7 +25,7 @@ pub(super) struct Download {
     arrival: Option<Arc<Arrival>>,
 }
 
-/// How a mapping went, and who wants to know.
+/// How a mapping went, and the waker that waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
     state: Mutex<State>,
@@ -95,7 +95,7 @@ impl Download {
         Self { staging, submission, arrival: None }
     }
 
-    /// Asks for the mapping, if nobody has.
+    /// Asks for the mapping, unless that was done.
     fn arrival(&mut self) -> Arc<Arrival> {
         let request = || {
             let arrival = Arc::new(Arrival::default());
@@ -137,7 +137,7 @@ impl Download {
         Ok((value, self.staging))
     }
 
-    /// The buffer, if nobody asked for its bytes: it can be used again, as what is submitted later is done
+    /// The buffer, if its bytes were not asked for: it can be used again, as what is submitted later is done
     /// later.
     pub(super) fn unread(self) -> Option<Buffer> {
         self.arrival.is_none().then_some(self.staging)

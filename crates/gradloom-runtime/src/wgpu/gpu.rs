@@ -102,7 +102,7 @@ impl Gpu {
     /// When the device is lost, or was found ill.
     pub(super) fn submit(&self, encoder: CommandEncoder) -> Result<SubmissionIndex> {
         let submission = self.queue.submit([encoder.finish()]);
-        // A lost device takes no work and says so to nobody: only its numbers of submissions stand still.
+        // A lost device takes no work and reports no error: only its numbers of submissions stand still.
         if self.refuses(submission.clone()) {
             return Err(self.explain(Error::new(ErrorKind::Device, "the GPU refused a submission")));
         }

@@ -36,7 +36,7 @@ impl KeptPipelines {
         let found = kept.as_ref().map_or(0, Vec::len);
         let descriptor = PipelineCacheDescriptor { label: None, data: kept.as_deref(), fallback: true };
         // SAFETY: the bytes are what `get_data` gave for an adapter with this key: the checksum excludes
-        // damage, and whoever can write to the user's cache folder is trusted. The driver, which may be
+        // damage, and writers of the user's cache folder are trusted. The driver, which may be
         // newer, checks its own header.
         let cache = validated(device, || unsafe { device.create_pipeline_cache(&descriptor) }).ok()?;
         Some(Self { cache, file, found })

@@ -1,6 +1,6 @@
 //! A step on its way.
 //!
-//! In: a staging buffer that a submission fills. Out: what the step left, once somebody asks.
+//! In: a staging buffer that a submission fills. Out: what the step left, once it is read.
 
 use super::download::Download;
 use super::gpu::Gpu;
@@ -54,7 +54,7 @@ impl Stagings {
 pub(super) struct PendingStep {
     stagings: Arc<Stagings>,
     run: u64,
-    /// None once somebody waits.
+    /// None once a thread waits.
     download: Option<Download>,
 }
 

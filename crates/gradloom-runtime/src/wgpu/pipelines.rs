@@ -89,7 +89,7 @@ impl Pipelines {
                             new.insert(&dispatch.source, Arc::new(pipeline));
                         }
                         Err(error) => {
-                            // Of several, the first one is told, whoever found it.
+                            // Of several, the first one is reported, whichever thread found it.
                             let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                             if failed.as_ref().is_none_or(|(first, _)| i < *first) {
                                 *failed = Some((i, error));

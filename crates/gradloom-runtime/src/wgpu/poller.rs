@@ -1,7 +1,7 @@
 //! Waiting on behalf of futures.
 //!
-//! In: submissions, and the mappings that become ready with them. Out: nothing; wgpu announces a mapping to
-//! whoever asks the device how far it is, so a thread asks, from the first future on. (A browser needs none:
+//! In: submissions, and the mappings that become ready with them. Out: nothing; wgpu announces a mapping
+//! when the device is polled, so a thread polls it, from the first future on. (A browser needs none:
 //! it announces by itself.) Always holds: each mapping is announced, be it that the device was lost.
 
 use super::download::Arrival;
@@ -50,7 +50,7 @@ impl Request {
     fn serve(self, device: &Device, health: &Health) {
         let wait = PollType::Wait { submission_index: Some(self.submission), timeout: None };
         if poll(device, health, wait).is_err() {
-            // Whoever is woken finds out why.
+            // The woken thread finds out why.
             self.arrival.give_up();
         }
     }

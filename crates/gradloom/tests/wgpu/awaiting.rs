@@ -1,4 +1,4 @@
-//! Losses as futures: they wake who awaits them, with nobody else looking at the device.
+//! Losses as futures: they wake their waker, though nothing else polls the device.
 
 use super::{compiled, data, device, skipped};
 use gradloom::{Device, ErrorKind, Step};

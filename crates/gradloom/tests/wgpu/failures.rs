@@ -1,4 +1,4 @@
-//! Steps that fail while nobody looks, and steps that are read by many.
+//! Steps that fail unread, and steps that several threads read.
 
 use super::{Model, compiled, data, device, parameters, skipped};
 use gradloom::{Device, ErrorKind, Step, Train};

@@ -195,7 +195,7 @@ fn a_step_is_one_pass_in_one_submission_and_is_read_only_if_asked() {
     steps[1].loss().unwrap();
     steps[1].loss().unwrap();
     assert_eq!(readbacks(&train), 1);
-    // However many steps there are: those that nobody reads stay on the device.
+    // However many steps there are: those that are not read stay on the device.
     for _ in 0..50 {
         train.step((&ids, &y)).unwrap();
     }

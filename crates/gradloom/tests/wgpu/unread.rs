@@ -1,4 +1,4 @@
-//! Steps that nobody reads: no word of them comes to the host before somebody asks for another, and then what
+//! Steps that are not read: no word of them comes to the host before another is read, and then what
 //! failed among them.
 
 use super::failures::{not_finite, step, trapping};
@@ -143,14 +143,14 @@ fn a_step_tells_of_itself_first() {
     early.loss().unwrap();
     train.wait().unwrap();
 
-    // Nobody hears from an earlier step of a later one's failure.
+    // An earlier step does not report a later one's failure.
     let early = queue(&mut train, 2, &[], &[]);
     let failed = queue(&mut train, 1, &[0], &[]);
     assert!(failed.get("loss").unwrap()[0].is_nan());
     early.loss().unwrap();
     is_not_finite(&train.wait().unwrap_err(), 6);
     train.wait().unwrap();
-    // Whoever kept a step can ask it all the same.
+    // A step that was kept can be asked all the same.
     is_not_finite(&failed.loss().unwrap_err(), 6);
     train.wait().unwrap();
 }
@@ -195,7 +195,7 @@ fn failures_that_the_device_cannot_remember_are_counted() {
     counted(&error, Some("3 steps before"));
     train.wait().unwrap();
 
-    // Who reads the last one of many learns of the others, too.
+    // Reading the last one of many reports the others, too.
     let mut many = compiled(&device());
     let last = queue(&mut many, 10, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[]);
     let error = last.loss().unwrap_err();

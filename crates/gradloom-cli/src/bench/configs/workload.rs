@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) trait Workload {
     /// Runs a step and reads its loss.
     fn step(&mut self) -> Result<f32>;
-    /// Queues a step whose loss nobody reads.
+    /// Queues a step whose loss is not read.
     fn queue(&mut self) -> Result<()>;
     /// What a step asks of a device with a queue.
     fn work(&self) -> Option<Work>;

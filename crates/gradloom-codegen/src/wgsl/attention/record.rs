@@ -50,7 +50,7 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
     words.join(" ")
 }
 
-/// A kernel and its choice, which nobody has looked at; `None` if the line is not one that [`to_line`]
+/// A kernel and its choice, unchecked; `None` if the line is not one that [`to_line`]
 /// writes.
 pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
     let (problem, choice) = line.strip_prefix("attention ")?.split_once(" : ")?;

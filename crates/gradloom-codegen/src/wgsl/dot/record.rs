@@ -38,7 +38,7 @@ pub fn to_line(problem: &DotProblem, choice: &Choice) -> String {
     line + &format!(" : {name} {numbers} {}", choice.parts)
 }
 
-/// A product and its choice, which nobody has looked at; `None` if the line is not one that [`to_line`]
+/// A product and its choice, unchecked; `None` if the line is not one that [`to_line`]
 /// writes.
 pub fn from_line(line: &str) -> Option<(DotProblem, Choice)> {
     let (problem, choice) = line.strip_prefix("product ")?.split_once(" : ")?;

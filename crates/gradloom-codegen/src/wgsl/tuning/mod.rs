@@ -2,7 +2,7 @@
 //!
 //! In: a lowered program, an adapter's limits. Out: the [`Problem`]s in it, the ways to try for each
 //! ([`candidates`]), the shaders that measure one ([`alone`]), and [`Choices`], the value that programs are
-//! made with. Always holds: a choice that [suits](Choice::suits) the limits has valid shaders, whoever made
+//! made with. Always holds: a choice that [suits](Choice::suits) the limits has valid shaders, whatever made
 //! it up; a problem has all that its shaders depend on but bindings, what follows from a product, and where
 //! the rows of attention lie.
 

@@ -17,7 +17,7 @@ pub fn to_line(problem: &Problem, choice: &Choice) -> String {
     }
 }
 
-/// A problem and its choice, which nobody has looked at; `None` if the line is not one that [`to_line`]
+/// A problem and its choice, unchecked; `None` if the line is not one that [`to_line`]
 /// writes.
 pub fn from_line(line: &str) -> Option<(Problem, Choice)> {
     let product = || {

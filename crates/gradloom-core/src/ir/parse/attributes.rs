@@ -110,7 +110,7 @@ impl Attributes {
         }
     }
 
-    /// Complains about attributes that nobody asked for.
+    /// Complains about attributes that the op does not have.
     pub(super) fn finish(self, op: &str) -> Result<()> {
         match self.entries.first() {
             Some((name, _, position)) => {

@@ -4,7 +4,7 @@
 //! results of one op that was kept. Always holds: whatever a chosen op reads is a leaf, is kept, or is
 //! chosen, too; products and attention are chosen only after everything that saves bytes without them.
 //!
-//! Giving up a value brings in what it was computed from and nobody keeps (its chain): that is computed
+//! Giving up a value brings in what it was computed from and is not kept (its chain): that is computed
 //! again, or, where it is small or dear, kept from then on. Of equal layers, the first is given up first: its
 //! values live longest.
 
@@ -190,7 +190,7 @@ mod tests {
         sets
     }
 
-    /// Layers with a residual stream that nobody keeps: chains reach back to the first of them.
+    /// Layers with a residual stream that is not kept: chains reach back to the first of them.
     fn layers(count: usize) -> Graph {
         let mut text = "graph {\n%0: f32[64, 64] = input \"x\"\n%1: f32[64, 64] = param \"w\"\n".to_owned();
         let (mut next, mut stream, mut read) = (2, 0, Vec::new());

@@ -44,7 +44,7 @@ pub(super) unsafe fn dot<S: Simd>(
 /// `rescale`, `to` is overwritten.
 ///
 /// # Safety
-/// Each value must lead to `columns` contiguous elements, `weights` to `count`; nobody else may touch `to`.
+/// Each value must lead to `columns` contiguous elements, `weights` to `count`; nothing else may touch `to`.
 #[inline(always)]
 pub(super) unsafe fn weighted_sum<S: Simd>(
     simd: S,

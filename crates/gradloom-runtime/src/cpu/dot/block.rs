@@ -71,8 +71,8 @@ impl<F: FnMut(Range<usize>, *const f32)> WithSimd for Block<F> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        // SAFETY: whoever made the block promises that the operands have its rows, columns and depth, that
-        // the scratch has room for them, and that nobody else touches product and scratch.
+        // SAFETY: the maker of the block promises that the operands have its rows, columns and depth, that
+        // the scratch has room for them, and that nothing else touches product and scratch.
         unsafe { self.multiply(simd) }
     }
 }
@@ -80,7 +80,7 @@ impl<F: FnMut(Range<usize>, *const f32)> WithSimd for Block<F> {
 impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
     /// # Safety
     /// The operands must lead to the block's elements, the scratch must have room for what is packed, and
-    /// nobody else may touch the scratch and the product.
+    /// nothing else may touch the scratch and the product.
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, simd: S) {
         if self.rows <= FEW_ROWS && self.packed_right.is_none() {

@@ -2,7 +2,7 @@
 //!
 //! In: a list of instructions. Out: segments, and how to call them on a tile. Always holds: a segment's lines
 //! stand in the order of its instructions, so what a result may overwrite is read before the result is
-//! written, position by position. What nobody outside of the segment reads is not written.
+//! written, position by position. What nothing outside of the segment reads is not written.
 
 use super::execute::{Task, Tile};
 use super::native::{Fetched, Positions, Step, Stream};
@@ -218,7 +218,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The operands that are large results, of 4-byte elements in rows, and that nobody reads.
+    /// The operands that are large results, of 4-byte elements in rows, and that nothing reads.
     fn streams(&self) -> Vec<OperandNumber> {
         let is_stream = |&(_, operand): &(usize, &Operand)| {
             let Operand::Slot(slot) = *operand else { return false };

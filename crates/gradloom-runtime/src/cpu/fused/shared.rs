@@ -1,7 +1,7 @@
 //! Equal nodes of a body become one.
 //!
 //! In: a body. Out: the same body, where each node that does what an earlier one does repeats that, and
-//! whoever used it uses the earlier one. Fusion joins ops that several rules made, and each brings its own
+//! its uses become uses of the earlier one. Fusion joins ops that several rules made, and each brings its own
 //! checks, column numbers and conversions. Always holds: nodes keep their numbers, which messages are sorted
 //! by.
 

@@ -21,7 +21,7 @@ const GROUP_OF_SEVERAL: usize = 4;
 ///
 /// # Safety
 /// The operands must lead to `count <= FEW_ROWS` rows, `depth` contracted indices and the target's columns;
-/// nobody else may touch the target.
+/// nothing else may touch the target.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn add_rows<S: Simd>(
     simd: S,

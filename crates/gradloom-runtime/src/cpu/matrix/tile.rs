@@ -66,7 +66,7 @@ impl Target {
 /// `target = rows · panels`, over the contracted indices in `range`, for `count` rows.
 ///
 /// # Safety
-/// The operands must lead to `count` rows, `range` must lie within `panels.depth`, and nobody else may touch
+/// The operands must lead to `count` rows, `range` must lie within `panels.depth`, and nothing else may touch
 /// the target.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn multiply<S: Simd>(
@@ -162,7 +162,7 @@ pub(in crate::cpu) struct Columns {
 ///
 /// # Safety
 /// The operands must lead to `count` rows, `depth` contracted indices and `columns.count` columns, of which
-/// there must be no more than two vectors hold, and nobody else may touch the target's rows and columns.
+/// there must be no more than two vectors hold, and nothing else may touch the target's rows and columns.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn panel<S: Simd>(
     simd: S,

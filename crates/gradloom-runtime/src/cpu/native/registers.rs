@@ -4,7 +4,7 @@
 //! with vectors that do not fit written to memory and read again, those that are used last going first
 //! (Belady, 1966); and registers for the invariants that are used most, if there are any left. Or none, where
 //! there are more masks at once than registers: code that has so many is rare. Always holds: a line's target
-//! may be in the register of a source that nobody uses afterwards.
+//! may be in the register of a source that is not used afterwards.
 
 use super::ir::{Invariant, Kind, Lines, Op, SOURCES, Source};
 use super::numbers::{InvariantNumber, SpillNumber, Value};

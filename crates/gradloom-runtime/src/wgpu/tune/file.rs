@@ -1,7 +1,7 @@
 //! The file in which a device's choices are kept.
 //!
 //! In: a folder and what the choices depend on: adapter, driver, limits, precision. Out: the choices. Always
-//! holds: a file is written beside and then renamed, so nobody reads half of one; what is read fits the
+//! holds: a file is written beside and then renamed, so no process reads half of one; what is read fits the
 //! limits; a file that is anything else than what was written for this device counts for nothing.
 
 use super::super::AdapterReport;

@@ -97,7 +97,7 @@ impl Values {
         }
     }
 
-    /// Clears results, so that nobody's are taken for those of another.
+    /// Clears results, so that no kernel's are taken for another's.
     pub(super) fn clear(&self, alone: &Alone) -> Result<()> {
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         for bound in &alone.results {
