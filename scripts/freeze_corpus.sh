@@ -24,7 +24,7 @@ if [ "$bytes" -lt 400000 ] || [ "$bytes" -gt 600000 ]; then
   echo "the corpus has $bytes bytes; 400000 to 600000 are wanted" >&2
   exit 1
 fi
-# What is particular to the machine that it was made on is nobody's business, and no model should learn it.
+# What is particular to the machine that it was made on stays out of it: no model should learn it.
 if grep -nE '(^|[^A-Za-z0-9_.])/(work|tmp|root|home|Users)/' "$out.partial" >&2; then
   echo "the corpus has paths of a machine in it" >&2
   exit 1

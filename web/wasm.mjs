@@ -17,7 +17,7 @@ const TRIPLE = 'wasm32-unknown-unknown';
 function cargo(targetDir, features, flags) {
   const args = ['build', '--profile', 'web', '-p', 'gradloom-web', '--target', TRIPLE, '--target-dir', targetDir,
     '--message-format', 'json-render-diagnostics', ...features];
-  // Panics name source files: what they are called on the machine that builds is nobody's business, and makes the module larger.
+  // Panics name source files: what they are called on the machine that builds does not belong into the module, and makes it larger.
   const home = process.env.CARGO_HOME ?? join(homedir(), '.cargo');
   const std = join(execFileSync('rustc', ['--print', 'sysroot'], { cwd: root, encoding: 'utf8' }).trim(), 'lib/rustlib/src/rust/library');
   const crates = ['core', 'codegen', 'runtime', 'web'].map((name) => [`crates/gradloom-${name}/src`, name]);

@@ -60,7 +60,7 @@ export function memory({ plan }, bytes) {
     over = null;
     request();
   });
-  // Long for a large model: written when somebody opens it.
+  // Long for a large model: written when it is opened.
   const pre = el('pre', { class: 'code tall', tabIndex: 0, 'aria-label': 'The plan' });
   const text = el('details', { ontoggle: () => { pre.textContent ||= planText(plan); } }, el('summary', {}, 'The plan as text'), pre);
   return el('div', { class: 'memory' },

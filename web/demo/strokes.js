@@ -28,7 +28,7 @@ const SHAPES = [
   [[[...arc(0.5, 0.33, 0.25, 0.23, 0, -360), [0.74, 0.6], [0.62, 0.92]]], [[...arc(0.5, 0.33, 0.25, 0.23, 0, -360), [0.75, 0.92]]]],
 ];
 
-/** A digit as somebody might write it: turned, slanted, stretched and a little uneven. */
+/** A digit as a hand might write it: turned, slanted, stretched and a little uneven. */
 export function written(digit, random) {
   const ways = SHAPES[digit];
   return varied(ways[below(random, ways.length)], random, 1);

@@ -1,6 +1,6 @@
 // The GPU, as the wasm module sees it: the imports `gpu.*`. In: a device of the browser; kernels, copies and clears that the module
 // describes. Out: buffers, pipelines, submissions, the bytes that a step left to be read. What always holds: no import waits;
-// equal sources are one pipeline, over all programs; a dropped program leaves no buffer and no pipeline that nobody else uses.
+// equal sources are one pipeline, over all programs; a dropped program leaves no buffer and no pipeline without another user.
 
 import { fail, GradloomError } from './errors.js';
 import type { Core, GpuImports } from './wasm.js';

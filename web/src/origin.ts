@@ -67,7 +67,7 @@ const TELLING: Telling = {
   name: (name) => ownNames.has(name) || /^(Tensor|Param)\./.test(name),
 };
 
-/** Frames of the machine itself, which are nobody's. */
+/** Frames of the machine itself, without a source. */
 function isNative(file: string): boolean {
   return file === '' || file === 'native' || file.startsWith('node:') || file === '<anonymous>' || file === '[native code]';
 }

@@ -72,7 +72,7 @@ export type Request = { [K in Kind]: { id: number; kind: K } & Requests[K]['ask'
 /** Everything the page posts: requests, and the wish that one need not be done any more. */
 export type ToWorker = Request | { kind: 'cancel'; of: number };
 
-/** Everything the worker posts: replies, and what nobody asked for. */
+/** Everything the worker posts: replies, and what was not asked for. */
 export type FromWorker =
   | { id: number; ok: true; value: unknown }
   | { id: number; ok: false; error: ErrorValue }

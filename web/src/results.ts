@@ -11,7 +11,7 @@ export type StepResult =
   | { kind: 'aborted' }
   | { kind: 'failed'; error: GradloomError };
 
-/** What a step that nobody reads gave: it was queued. */
+/** What an unread step gave: it was queued. */
 export type QueuedResult = { kind: 'queued' } | { kind: 'aborted' } | { kind: 'failed'; error: GradloomError };
 
 /** What a forward run gave. `output` is the first result; `outputs` has all by name (or number). */

@@ -20,7 +20,7 @@ export interface Model {
 /** Values by name, or in the form of the model. */
 export type ParamValues = { readonly [name: string]: Float32Array | ParamValues | readonly (Float32Array | ParamValues)[] };
 
-/** A seed that nobody chose. */
+/** A random seed. */
 export function randomSeed(): number {
   return Math.floor(Math.random() * 2 ** 32);
 }

@@ -233,7 +233,7 @@ export class Trace {
 
   /** An error with the user's place. */
   #explained(error: GradloomError): GradloomError {
-    // Without a place of ours the module names its own source, which helps nobody.
+    // Without a place of ours the module names its own source, which does not help.
     const known = error.origin !== null && !error.origin.file.endsWith('.rs');
     return known ? error : errorOf({ ...errorValue(error), origin: here(), rendered: '' });
   }

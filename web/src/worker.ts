@@ -224,7 +224,7 @@ export class Server {
       session.programs.add(program);
       return program;
     });
-    // Whoever drops the session waits for this, and drops the program with it.
+    // Dropping the session waits for this, and drops the program with it.
     session.making.add(making);
     let program: number;
     try {
@@ -258,7 +258,7 @@ export class Server {
         .catch(() => undefined)
         .then(() => { session.flying.splice(session.flying.indexOf(flight), 1); });
       session.flying.push(flight);
-      // Nobody may be listening yet.
+      // There may be no listener yet.
       reply.catch(() => undefined);
       return { reply };
     });

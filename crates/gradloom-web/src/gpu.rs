@@ -37,9 +37,9 @@ mod script {
 #[cfg(not(target_arch = "wasm32"))]
 #[allow(clippy::too_many_arguments)]
 mod script {
-    macro_rules! nobody {
+    macro_rules! absent {
         ($($(#[$unsafe:ident])? $name:ident($($ty:ty),*) $(-> $result:ty)?;)*) => {$(
-            nobody!(@ $($unsafe)? $name($($ty),*) $(-> $result)?);
+            absent!(@ $($unsafe)? $name($($ty),*) $(-> $result)?);
         )*};
         (@ unsafe_ $name:ident($($ty:ty),*) $(-> $result:ty)?) => {
             pub(crate) unsafe fn $name($(_: $ty),*) $(-> $result)? { unreachable!("there is no script") }
@@ -48,7 +48,7 @@ mod script {
             pub(crate) fn $name($(_: $ty),*) $(-> $result)? { unreachable!("there is no script") }
         };
     }
-    nobody! {
+    absent! {
         buffer(usize) -> u32;
         drop_buffer(u32);
         #[unsafe_] write(u32, usize, *const u8, usize);

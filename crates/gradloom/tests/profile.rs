@@ -17,7 +17,7 @@ fn every_launch_is_noted_once_and_in_order() {
     let mut train = compile(&Device::cpu());
     let launches = train.plan().launches.len();
     train.step([&[1.0f32; 12]]).unwrap().loss().unwrap();
-    assert!(train.spans().is_empty(), "nobody asked");
+    assert!(train.spans().is_empty(), "spans were not asked for");
     train.set_profiling(true);
     for _ in 0..2 {
         train.step([&[1.0f32; 12]]).unwrap().loss().unwrap();

@@ -42,7 +42,7 @@ test('there is WebGPU', async () => {
   assert.equal(status.ok, true, JSON.stringify(status));
 });
 
-test('trains, with steps that nobody awaits', async () => {
+test('trains, with steps that are not awaited', async () => {
   const seen = await inPage(async () => {
     const begin = performance.now();
     const train = await g.compile(spec({ device: 'webgpu' }));

@@ -76,7 +76,7 @@ async function pair({ gpu = null, core = new StepCore() } = {}) {
 }
 const values = (reply) => reply.outputs.map(({ data }) => data[0]);
 
-test('steps that nobody awaits happen in order, each with its own rate', async () => {
+test('steps that are not awaited happen in order, each with its own rate', async () => {
   const { client, step, program } = await pair();
   const replies = [];
   for (let i = 1; i <= 6; i++) {

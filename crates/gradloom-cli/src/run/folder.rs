@@ -210,7 +210,7 @@ mod tests {
     fn other_peoples_files_are_not_overwritten() {
         for name in FILES {
             let folder = tempfile::tempdir().unwrap();
-            fs::write(folder.path().join("notes.txt"), "in nobody's way").unwrap();
+            fs::write(folder.path().join("notes.txt"), "unrelated").unwrap();
             assert!(RunFolder::check_free(folder.path()).is_ok());
             fs::write(folder.path().join(name), "precious").unwrap();
             let failure = format!("{:?}", RunFolder::create(Some(folder.path()), "tiny").unwrap_err());

@@ -235,7 +235,8 @@ impl Function {
     }
 }
 
-/// |x|^y through the logarithm in two parts, so that large powers keep their digits; signs and special values as in C's `powf`.
+/// |x|^y through the logarithm in two parts, so that large powers keep their digits; signs and special
+/// values as in C's `powf`.
 const POW: &str = "fn power(x: f32, y: f32) -> f32 {
     if (y == 0.0 || x == 1.0) {
         return 1.0;

@@ -168,9 +168,7 @@ impl Operands {
             .collect();
         Self { bindings, reads, writes }
     }
-}
 
-impl Operands {
     /// What kernels of the common language see of them.
     pub(super) fn views(&self, limits: &Limits, gated: bool) -> Views<'_> {
         fn views(operands: &[Operand]) -> Vec<View<'_>> {

@@ -123,7 +123,7 @@ impl Printer<'_> {
             Expr::Binary(op, a, b) => {
                 let [a, b] = [a, b].map(|id| self.text(source, *id));
                 match (op, dtype) {
-                    // What short circuits is what drivers know best.
+                    // The forms of conditions, which drivers know best.
                     (BinaryOp::And, DType::Bool) => format!("({a} && {b})"),
                     (BinaryOp::Or, DType::Bool) => format!("({a} || {b})"),
                     _ => source.binary(*op, dtype, &a, &b),

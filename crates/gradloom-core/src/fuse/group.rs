@@ -193,7 +193,7 @@ impl Join {
                 && part.layout.shape.elements() == 1
                 && (kernel.commit, kernel.once) == (join.commit, join.once)
         });
-        // Those that wait are computed together, in the place of the concat: no kernel before it may read them.
+        // Those that wait are computed together, in the place of the concat: none before it may read them.
         let unread = !parts.iter().any(|part| uses.last_read.contains_key(&part.buffer));
         (small && unread).then_some(Self { parts, wait: true })
     }

@@ -2,7 +2,7 @@
 //!
 //! Positions are numbered row by row. A node has one element for each position, for each row, or one in all
 //! ([`Level`]); a node of a higher level may use nodes of lower ones, whose elements are then repeated. Views
-//! are not nodes: they are the [`Layout`](super::Layout)s of the operands. Whoever runs a body splits it by
+//! are not nodes: they are the [`Layout`](super::Layout)s of the operands. What runs a body splits it by
 //! rows, or, without reductions, by any rectangle of positions.
 //!
 //! Always holds (checked by [`Body::check`]): operands of a node precede it, and levels and dtypes agree.

@@ -35,5 +35,5 @@ fn an_op_without_operands_is_run_in_every_step() {
     let names: Vec<_> = kernels.iter().map(|kernel| (kernel.kernel.name(), kernel.once)).collect();
     assert_eq!(names.len(), 2, "{names:?}");
     assert_eq!(names[1], ("map", false));
-    assert!(!names[0].1, "nobody knows whether it gives the same again");
+    assert!(!names[0].1, "it need not give the same again");
 }

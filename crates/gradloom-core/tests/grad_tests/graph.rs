@@ -67,7 +67,7 @@ fn ops_that_are_not_between_the_parameters_and_the_loss_get_no_cotangent() {
     let y = b.mul(features, w);
     let loss = sum_all(&mut b, y);
     append(&mut graph, loss, None, &[w]).unwrap();
-    assert_eq!(count(&graph, "cos"), 0, "nobody asked for the gradient of the features");
+    assert_eq!(count(&graph, "cos"), 0, "the gradient of the features was not asked for");
     assert_eq!(count(&graph, "mul"), 2);
 }
 

@@ -175,6 +175,7 @@ impl Search {
         let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let real = match listed.canonicalize() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Ok(real) if !real.is_dir() => return Ok(()),
             real => real.map_err(unreadable)?,
         };
         if !self.seen.insert((real, at)) {

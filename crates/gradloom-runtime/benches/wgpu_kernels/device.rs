@@ -222,7 +222,7 @@ impl Device {
         self.queue.submit([encoder.finish()]);
         let (sender, receiver) = mpsc::channel();
         self.mapped.slice(..).map_async(wgpu::MapMode::Read, move |result| {
-            sender.send(result).expect("somebody waits");
+            sender.send(result).expect("the receiver waits");
         });
         self.device.poll(wgpu::PollType::wait_indefinitely()).expect("the device is there");
         receiver.recv().expect("it was called").expect("it can be read");

@@ -87,7 +87,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     /// gradients, scratch ([`Totals::peak`](gradloom_core::plan::Totals::peak)). Where the step would need
     /// more, values of the forward pass are computed again in the backward pass instead of kept, the cheapest
     /// ones first; the results keep their bits. A budget that cannot be met is an error of
-    /// [`Trainer::compile`] that names the least number of bytes.
+    /// [`Trainer::compile`] that names the least number of bytes that was found.
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.limits.memory_budget = Some(bytes);
         self

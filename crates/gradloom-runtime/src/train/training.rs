@@ -122,7 +122,7 @@ impl<M: Module, const N: usize> Train<M, N> {
 
         let step = self.attempted;
         let index = self.free_slot();
-        let slot = Arc::get_mut(&mut self.slots[index]).expect("nobody else holds a free slot");
+        let slot = Arc::get_mut(&mut self.slots[index]).expect("a free slot has no other owner");
         let mut values = slot.done.take().unwrap_or_default().values;
         // Gives back what the slot's last step was to be read from, which can no longer happen.
         slot.pending = Mutex::default();

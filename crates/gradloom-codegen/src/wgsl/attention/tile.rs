@@ -82,7 +82,7 @@ impl Tile {
         ));
     }
 
-    /// Combines `value_{i}` of the threads of each row into `result_{i}`. All must come here, and nobody may
+    /// Combines `value_{i}` of the threads of each row into `result_{i}`. All must come here, and none may
     /// be in the shares still.
     pub(super) fn combine(
         &self,

@@ -77,7 +77,7 @@ impl Choice<'_, '_> {
         }
     }
 
-    /// Prices an op that is kept, if it can be computed again. Its chain is followed up to a price of `limit`.
+    /// Prices an op that is kept, if it can be computed again. Its chain is followed to a price of `limit`.
     fn price(&mut self, op: OpId, limit: f64) {
         if self.is_repeatable(op) {
             let chain = self.chain(op, limit);

@@ -39,8 +39,8 @@ pub fn recompute(graph: &Graph, last: ValueId, chosen: &IdSet<OpId>) -> Graph {
 /// with the op that computes `last`, usually the loss. `plan` lowers and plans a graph for the device.
 ///
 /// # Errors
-/// When the budget cannot be met: the message names the least number of bytes that can, and the largest
-/// values.
+/// When the budget cannot be met: the message names the least number of bytes that was found, and the
+/// largest values.
 pub fn fit(
     graph: &Graph,
     last: ValueId,
@@ -105,7 +105,8 @@ fn too_small(graph: &Graph, plan: &Plan, budget: usize) -> Error {
     let mut error = Error::new(
         ErrorKind::Plan,
         format!(
-            "the step needs {peak} bytes of memory, the least that was found by computing values again; the budget is {budget}"
+            "the step needs {peak} bytes of memory, the least that was found by computing values again; \
+             the budget is {budget}"
         ),
     )
     .note(format!(

@@ -135,7 +135,7 @@ impl Call {
     /// As [`Call::new`].
     #[inline]
     pub(in crate::cpu) unsafe fn first_column(&self, column: usize) {
-        // Rows with more columns than an i32 can count have no machine code that counts them.
+        // Longer rows have no machine code that counts columns; only lanes behind a row's end get here.
         let numbers: [i32; 16] = std::array::from_fn(|lane| i32::try_from(column + lane).unwrap_or(i32::MIN));
         // SAFETY: every frame has room for them.
         unsafe { self.frame.add(Frame::NUMBERS).cast::<[i32; 16]>().write(numbers) };
