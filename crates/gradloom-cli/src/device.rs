@@ -129,7 +129,8 @@ fn with_all_threads(device: Device, wanted: usize) -> Result<Device> {
     }
     let message = format!("--threads {wanted}: the system lets this process start {started} of them");
     Err(Failure::failed(message).help(format!(
-        "give --threads {started} or fewer, or raise the limit of processes (ulimit -u) or of memory (ulimit -v)"
+        "give --threads {started} or fewer, or raise the limit of processes (ulimit -u) or of memory \
+         (ulimit -v)"
     )))
 }
 

@@ -44,7 +44,8 @@ pub(crate) fn compile(settings: &Settings, device: &Device) -> Result<Gpt2Train>
     }
     trainer.compile(device).map_err(|error| match error.kind() {
         ErrorKind::Plan if training.memory_budget.is_some() => Failure::failed(error.message()).help(
-            "raise --memory-budget, lower --batch or --context, or take a smaller model: --preset, --layers, --width",
+            "raise --memory-budget, lower --batch or --context, or take a smaller model: --preset, \
+             --layers, --width",
         ),
         ErrorKind::Plan | ErrorKind::Device => Failure::failed(error.message())
             .help("lower --batch or --context, or take a smaller model: --preset, --layers, --width"),

@@ -113,7 +113,8 @@ data!(f32 => F32, i32 => I32, u32 => U32);
 /// Data for `N` inputs: an array, or a tuple where dtypes differ.
 #[diagnostic::on_unimplemented(
     message = "this is not data for {N} inputs",
-    note = "pass an array of slices, `[&x, &y]`, or a tuple where element types differ, `(&ids, &weights)`: one for each declared input"
+    note = "pass an array of slices, `[&x, &y]`, or a tuple where element types differ, `(&ids, &weights)`: \
+            one for each declared input"
 )]
 pub trait Feed<'a, const N: usize> {
     /// The data in the order of the inputs.

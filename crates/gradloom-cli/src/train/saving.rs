@@ -45,7 +45,8 @@ impl Saving {
     /// A file could not be written in the middle of a run.
     pub(super) fn interrupted(&self, run: &Run, step: u64, failure: Failure) -> Failure {
         failure.context(&format!("saving after step {} failed", thousands(step))).help(format!(
-            "the state of step {} is whole; make room or lift the restriction, then {} repeats what came after it, bit for bit",
+            "the state of step {} is whole; make room or lift the restriction, then {} repeats what came \
+             after it, bit for bit",
             thousands(self.saved),
             resume_line(&run.folder)
         ))
@@ -71,7 +72,8 @@ impl Saving {
         if run.steps == self.saved {
             // No rate has acted between the saved weights and the failure.
             return failure.help(format!(
-                "the saved weights, those of step {saved}, give no finite loss on this data: train anew, with a lower --lr"
+                "the saved weights, those of step {saved}, give no finite loss on this data: train anew, \
+                 with a lower --lr"
             ));
         }
         failure.help(format!(

@@ -202,7 +202,8 @@ fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) -> Result<S
             large.range.len()
         ),
         None => format!(
-            "a kernel needs {most} storage buffers of at most {binding_bytes} bytes, the adapter allows {storage_buffers}"
+            "a kernel needs {most} storage buffers of at most {binding_bytes} bytes, the adapter allows \
+             {storage_buffers}"
         ),
     };
     Err(Error::new(ErrorKind::Plan, message)

@@ -29,7 +29,10 @@ pub fn coverage(graph: &Graph, params: &[(&str, ValueId)], gradients: &[Option<V
     };
     let pronoun = if names.len() == 1 { "it" } else { "each of them" };
     let error = Error::new(ErrorKind::MissingGradient, message)
-        .note("no path that a gradient can flow along leads from there to the loss (detach, floor, sign, comparisons, argmax and casts to integers end a path)")
+        .note(
+            "no path that a gradient can flow along leads from there to the loss (detach, floor, sign, \
+             comparisons, argmax and casts to integers end a path)",
+        )
         .help(format!("use {pronoun} in the loss, or call .freeze() on {pronoun} to train the rest without"));
     Err(match graph.defining_op(first) {
         Some(op) => super::place(graph, op, error),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 /// they hold.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `Module`",
-    note = "derive it with `#[derive(Module)]`, or mark the field with `#[module(skip)]` if it has no parameters"
+    note = "derive it with `#[derive(Module)]`, or mark the field with `#[module(skip)]` if it has no \
+            parameters"
 )]
 pub trait Module {
     /// Reports every parameter, state and part to the visitor, each under its field's name.

@@ -150,7 +150,10 @@ fn can_write_in_place<'l>(
 
 fn copied_error(graph: &Graph, update: &Update) -> Error {
     update_error(graph, update, "must be in place, but the step copies it")
-        .note("an output or another update reads its old value after the commit, or an op needs a changed or contiguous copy of it")
+        .note(
+            "an output or another update reads its old value after the commit, or an op needs a changed \
+             or contiguous copy of it",
+        )
         .help("read what you need of it with an op that gives a new tensor, or allow the copy")
 }
 

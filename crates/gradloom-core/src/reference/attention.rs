@@ -66,7 +66,8 @@ impl<'a> Keys<'a> {
             let entry = table.integer(i);
             if column * block < self.length && usize::try_from(entry).map_or(true, |entry| entry >= pool) {
                 return Err(trap(format!(
-                    "attention: index {entry} (block {column} of sequence {sequence} in the block table) is out of range for a pool of {pool} blocks"
+                    "attention: index {entry} (block {column} of sequence {sequence} in the block table) is \
+                     out of range for a pool of {pool} blocks"
                 )));
             }
         }

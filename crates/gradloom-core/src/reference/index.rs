@@ -22,7 +22,8 @@ fn rows(x: &HostTensor, index: &HostTensor, batch: usize) -> Result<Rows> {
         let row = index.integer(i);
         let Some(row) = usize::try_from(row).ok().filter(|row| *row < extent) else {
             return Err(trap(format!(
-                "index {row} (element {i} of the indices) is out of range for the extent {extent} of axis {batch}"
+                "index {row} (element {i} of the indices) is out of range for the extent {extent} of axis \
+                 {batch}"
             )));
         };
         sources.push(i / per_batch * extent + row);

@@ -73,7 +73,8 @@ fn window_start(whole: &[usize], sizes: &[usize], starts: &[&HostTensor]) -> Res
             Some(start) => checked.push(start),
             None => {
                 return Err(trap(format!(
-                    "index {start} on axis {axis} is out of range: a window of {size} in an extent of {extent} starts at 0..={}",
+                    "index {start} on axis {axis} is out of range: a window of {size} in an extent of \
+                     {extent} starts at 0..={}",
                     extent - size
                 )));
             }

@@ -69,7 +69,8 @@ pub(crate) fn with_scope<R>(f: impl FnOnce(&mut Scope) -> R) -> R {
     // Outside of the closure, so that the panic is reported at the user's line.
     assert!(
         SCOPES.with(|scopes| !scopes.borrow().is_empty()),
-        "no trace is open on this thread: tensors exist only inside the closures given to `.loss(..)` and `.infer(..)`"
+        "no trace is open on this thread: tensors exist only inside the closures given to `.loss(..)` and \
+         `.infer(..)`"
     );
     SCOPES.with(|scopes| f(scopes.borrow_mut().last_mut().expect("just looked")))
 }
@@ -406,10 +407,9 @@ impl Scope {
             self.graph.outputs.push(Output { name, value });
             return;
         };
-        self.fail(
-            Error::new(ErrorKind::Trace, problem)
-                .at(origin, "capture")
-                .help("captures need distinct names, outside of blocks, other than `loss`, `gradient_norm` and `result.N`"),
-        );
+        self.fail(Error::new(ErrorKind::Trace, problem).at(origin, "capture").help(
+            "captures need distinct names, outside of blocks, other than `loss`, `gradient_norm` \
+             and `result.N`",
+        ));
     }
 }

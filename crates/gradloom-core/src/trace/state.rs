@@ -28,7 +28,8 @@ impl Scope {
             (None, Some(name)) => name.to_string(),
             (None, None) => {
                 let message = format!("a state of shape {} is not part of the model", ty.shape);
-                let help = "make it a field of the model, so that `#[derive(Module)]` finds it, or name it with `.named(..)`";
+                let help = "make it a field of the model, so that `#[derive(Module)]` finds it, or name it \
+                            with `.named(..)`";
                 self.fail_state(message, help.to_string(), caller, token);
                 return self.placeholder(ty);
             }

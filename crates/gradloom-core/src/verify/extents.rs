@@ -67,7 +67,8 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
             for (axis, (&step, &n)) in step.iter().zip(shape.iter()).enumerate() {
                 if step > n.max(1) {
                     return Err(format!(
-                        "slice: the step {step} is larger than axis {axis} of {shape}; {} picks the same element",
+                        "slice: the step {step} is larger than axis {axis} of {shape}; {} picks the same \
+                         element",
                         n.max(1)
                     ));
                 }
@@ -89,7 +90,8 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
                 };
                 if interior > extent {
                     return Err(format!(
-                        "pad: axis {axis} of {shape} has gaps of {interior}, but no two elements to stand between; use 0"
+                        "pad: axis {axis} of {shape} has gaps of {interior}, but no two elements to stand \
+                         between; use 0"
                     ));
                 }
             }

@@ -81,7 +81,8 @@ impl CheckpointError {
                 refusal.remedy()
             }
             CheckpointError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                "check the path: a run's folder has model.safetensors and state.safetensors once training began"
+                "check the path: a run's folder has model.safetensors and state.safetensors once training \
+                 began"
             }
             CheckpointError::Read { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
                 "the file is larger than the memory that there is: use a smaller model, or raise the limit"

@@ -80,7 +80,8 @@ impl DataError {
         match self {
             DataError::Missing { .. } => "check the spelling".to_string(),
             DataError::NoMatch { .. } => {
-                "check the pattern: ** crosses folders, * does not; quote it so that the shell leaves it alone"
+                "check the pattern: ** crosses folders, * does not; quote it so that the shell leaves it \
+                 alone"
                     .to_string()
             }
             DataError::Pattern { .. } => "* ? [a-z] and ** (a whole folder name) are understood".to_string(),

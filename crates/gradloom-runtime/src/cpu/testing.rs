@@ -341,7 +341,8 @@ impl Job {
                                 let nan = [a, b].iter().all(|t| value(t.dtype, t.bits(p)).is_nan());
                                 assert!(
                                     nan || a.bits(p) == b.bits(p),
-                                    "{level:?}, {loops:?}, {threads} threads: other bits at {p}: {:x} and {:x}",
+                                    "{level:?}, {loops:?}, {threads} threads: other bits at {p}: {:x} and \
+                                     {:x}",
                                     a.bits(p),
                                     b.bits(p)
                                 );

@@ -85,7 +85,8 @@ impl<M: Module> Session<M> {
         if count == 0 && !path.is_empty() {
             let message = format!("no program of the session has a state under `{path}`");
             return Err(Error::new(ErrorKind::Store, message).help(
-                "states are named like parameters, by the path of their field, and exist from the first program on that uses them",
+                "states are named like parameters, by the path of their field, and exist from the first \
+                 program on that uses them",
             ));
         }
         Ok(())

@@ -41,7 +41,10 @@ impl Done {
                 let kind = ErrorKind::NotFinite { step };
                 let error = Error::new(kind, format!("the {guard} of step {step} is not finite"))
                     .note("no parameter was changed by this step")
-                    .help("lower the learning rate, warm it up, or clip gradients; look at the data of this step");
+                    .help(
+                        "lower the learning rate, warm it up, or clip gradients; look at the data of this \
+                         step",
+                    );
                 Ok(Self { error: Some(error), values })
             }
             Err(error) if error.kind() == ErrorKind::Trap => {

@@ -125,7 +125,8 @@ impl Results {
             kernel => {
                 let at = coordinates(&indices(kernel, launch, bound), position);
                 format!(
-                    "index {index} at position {at:?} of the indices is out of range: there are {bound} rows (0..{bound})"
+                    "index {index} at position {at:?} of the indices is out of range: there are {bound} \
+                     rows (0..{bound})"
                 )
             }
         };

@@ -180,8 +180,10 @@ impl Health {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match &*trouble {
             None => Ok(()),
-            Some((kind, message)) => Err(Error::new(*kind, message.clone())
-                .help("compile the model again on a new device, and restore the parameters from the last checkpoint")),
+            Some((kind, message)) => Err(Error::new(*kind, message.clone()).help(
+                "compile the model again on a new device, and restore the parameters from the last \
+                 checkpoint",
+            )),
         }
     }
 }

@@ -62,7 +62,8 @@ impl Parser<'_> {
                     Some(number) => numbers.push(number),
                     None => {
                         let message = format!(
-                            "expected groups of {digits} hexadecimal digits for {dtype} elements, found {group:?}"
+                            "expected groups of {digits} hexadecimal digits for {dtype} elements, found \
+                             {group:?}"
                         );
                         return Err(self.position().error(message));
                     }

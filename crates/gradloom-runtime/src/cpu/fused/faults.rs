@@ -37,7 +37,8 @@ impl Faults {
             rest /= extent;
         }
         let message = format!(
-            "index {value} at position {at:?} of the indices is out of range: there are {extent} rows (0..{extent})"
+            "index {value} at position {at:?} of the indices is out of range: there are {extent} rows \
+             (0..{extent})"
         );
         *first = Some(Fault { node, position, message });
     }

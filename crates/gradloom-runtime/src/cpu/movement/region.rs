@@ -50,7 +50,8 @@ impl Prepared for WriteRegion {
                 Ok(start) if start <= last => offset += start * axis.stride,
                 _ => {
                     return Err(Trap::new(format!(
-                        "write_region: start {start} on axis {a} is out of range: a window of {} fits into {} at 0..={last}",
+                        "write_region: start {start} on axis {a} is out of range: a window of {} fits into \
+                         {} at 0..={last}",
                         axis.window, axis.extent
                     )));
                 }
