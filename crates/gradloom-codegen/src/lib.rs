@@ -14,5 +14,6 @@ pub mod cpu;
 pub mod cuda;
 mod lower;
 mod narrow;
+pub mod schedule;
 pub mod simt;
 pub mod wgsl;

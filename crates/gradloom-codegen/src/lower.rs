@@ -5,6 +5,7 @@
 //! a user's op).
 
 mod parts;
+mod reduce;
 
 use crate::cpu::{copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
@@ -12,6 +13,7 @@ use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, NodeKind, Part, Phase, Store};
 use gradloom_core::plan::ALIGNMENT;
 use parts::Unfinished;
+pub(crate) use reduce::as_body;
 
 /// What lowering asks of a target.
 pub(crate) trait Target {

@@ -1,7 +1,7 @@
 //! A kernel as CUDA C.
 
 use super::functions::{Function, Functions};
-use crate::simt::{Block, Expr, ExprId, Fault, Kernel, Role, Stmt};
+use crate::simt::{Block, Expr, ExprId, Fault, Kernel, Space, Stmt};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
     let mut text = format!("// {}\n", kernel.label);
     printer.functions.iter().for_each(|function| text.push_str(function.text()));
     let parameters = kernel.buffers.iter().enumerate().map(|(i, buffer)| {
-        let access = if matches!(buffer.role, Role::Operand(_)) { "const " } else { "" };
+        let access = if buffer.is_writable() { "" } else { "const " };
         format!("{access}{}* b{i}, ", stored_name(buffer.dtype))
     });
     let parameters: String = parameters.collect();
@@ -29,8 +29,9 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
         kernel.workgroup
     )
     .expect(TEXT);
-    for (i, shared) in kernel.shared.iter().enumerate() {
-        writeln!(text, "    __shared__ {} s{i}[{}];", type_name(shared.dtype), shared.elements).expect(TEXT);
+    for (i, array) in kernel.arrays.iter().enumerate() {
+        let space = if array.space == Space::Workgroup { "__shared__ " } else { "" };
+        writeln!(text, "    {space}{} a{i}[{}];", type_name(array.dtype), array.elements).expect(TEXT);
     }
     text.push_str(&body);
     text.push_str("}\n");
@@ -76,8 +77,8 @@ impl Printer<'_> {
             Stmt::Store(buffer, index, value) => {
                 format!("b{buffer}[{}] = {};", self.text(*index), self.text(*value))
             }
-            Stmt::StoreShared(shared, index, value) => {
-                format!("s{shared}[{}] = {};", self.text(*index), self.text(*value))
+            Stmt::SetElement(array, index, value) => {
+                format!("a{array}[{}] = {};", self.text(*index), self.text(*value))
             }
             Stmt::If(condition, _) => format!("if ({}) {{", self.text(*condition)),
             Stmt::For(number, bounds, _) => {
@@ -127,7 +128,8 @@ impl Printer<'_> {
                 DType::Bool => format!("(b{buffer}[{}] != 0)", x[0]),
                 _ => format!("b{buffer}[{}]", x[0]),
             },
-            Expr::LoadShared(shared, _) => format!("s{shared}[{}]", x[0]),
+            Expr::Element(array, _) => format!("a{array}[{}]", x[0]),
+            Expr::ShuffleXor(_, bits) => format!("__shfl_xor_sync(0xffffffffu, {}, {bits})", x[0]),
             Expr::Unary(op, _) => self.unary(*op, dtype, &x[0]),
             Expr::Binary(op, ..) => self.binary(*op, dtype, &x[0], &x[1]),
             Expr::MulHigh(..) => format!("__umulhi({}, {})", x[0], x[1]),

@@ -4,9 +4,10 @@
 //! [`Value`]s take values of one dtype, and u32 numbers on the right. What numbers alone decide, of index
 //! arithmetic, is decided here.
 
-use super::ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, Role, Shared, Stmt};
+use super::ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
 use super::tidy::tidy;
-use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, UnaryOp};
+use crate::narrow::narrow;
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Rem, Shl, Shr, Sub};
 
@@ -47,7 +48,9 @@ impl Builder {
             workgroup,
             groups,
             buffers: Vec::new(),
-            shared: Vec::new(),
+            table: Vec::new(),
+            arrays: Vec::new(),
+            subgroup: None,
             exprs: Vec::new(),
             variables: Vec::new(),
             loops: 0,
@@ -76,11 +79,26 @@ impl Builder {
         last(buffers)
     }
 
-    /// Memory of the workgroup.
+    /// Numbers that all invocations read, as the kernel's only table.
+    pub fn table(&self, numbers: Vec<u32>) -> Memory {
+        self.state.borrow_mut().kernel.table = numbers;
+        self.buffer(Role::Table, DType::U32)
+    }
+
+    /// An array of each workgroup.
     pub fn shared(&self, dtype: DType, elements: u32) -> Memory {
+        self.array(Space::Workgroup, dtype, elements)
+    }
+
+    /// An array of each invocation.
+    pub fn private(&self, dtype: DType, elements: u32) -> Memory {
+        self.array(Space::Invocation, dtype, elements)
+    }
+
+    fn array(&self, space: Space, dtype: DType, elements: u32) -> Memory {
         let mut state = self.state.borrow_mut();
-        state.kernel.shared.push(Shared { dtype, elements });
-        last(&state.kernel.shared)
+        state.kernel.arrays.push(Array { space, dtype, elements });
+        last(&state.kernel.arrays)
     }
 
     /// A number of a dtype by its bits.
@@ -124,6 +142,21 @@ impl Builder {
         }
     }
 
+    /// What a reduction of no elements gives.
+    pub fn identity(&self, op: ReduceOp, dtype: DType) -> Value<'_> {
+        match (op, dtype) {
+            (ReduceOp::Sum, _) => self.number(Number::of(dtype, 0.0), dtype),
+            (ReduceOp::Prod, _) => self.number(Number::of(dtype, 1.0), dtype),
+            (ReduceOp::Max, DType::F32) => self.f32(f32::NEG_INFINITY),
+            (ReduceOp::Min, DType::F32) => self.f32(f32::INFINITY),
+            (ReduceOp::Max, DType::I32) => self.i32(i32::MIN),
+            (ReduceOp::Min, DType::I32) => self.i32(i32::MAX),
+            (ReduceOp::Max, _) => self.bits(dtype, 0),
+            (ReduceOp::Min, DType::Bool) => self.bool(true),
+            (ReduceOp::Min, _) => self.u32(u32::MAX),
+        }
+    }
+
     /// Number of the workgroup, u32.
     pub fn group(&self) -> Value<'_> {
         self.expr(Expr::Group, DType::U32)
@@ -150,15 +183,15 @@ impl Builder {
         self.push(Stmt::Store(buffer, index.id, value.id));
     }
 
-    /// The element of shared memory at an index.
-    pub fn load_shared<'k>(&'k self, shared: Memory, index: Value<'k>) -> Value<'k> {
-        let dtype = self.state.borrow().kernel.shared[shared as usize].dtype;
-        self.expr(Expr::LoadShared(shared, index.id), dtype)
+    /// The element of an array at an index.
+    pub fn element<'k>(&'k self, array: Memory, index: Value<'k>) -> Value<'k> {
+        let dtype = self.state.borrow().kernel.arrays[array as usize].dtype;
+        self.expr(Expr::Element(array, index.id), dtype)
     }
 
-    /// Writes an element of shared memory.
-    pub fn store_shared(&self, shared: Memory, index: Value<'_>, value: Value<'_>) {
-        self.push(Stmt::StoreShared(shared, index.id, value.id));
+    /// Writes an element of an array.
+    pub fn set_element(&self, array: Memory, index: Value<'_>, value: Value<'_>) {
+        self.push(Stmt::SetElement(array, index.id, value.id));
     }
 
     /// A variable with its first value.
@@ -178,6 +211,14 @@ impl Builder {
         self.push(Stmt::If(condition.id, block));
     }
 
+    /// What `then` does, where all of these conditions hold that there are.
+    pub fn guard<'k>(&'k self, conditions: impl IntoIterator<Item = Option<Value<'k>>>, then: impl FnOnce()) {
+        match conditions.into_iter().flatten().reduce(|a, b| a & b) {
+            Some(condition) => self.when(condition, then),
+            None => then(),
+        }
+    }
+
     /// What `body` does with a counter that starts at `start`, grows by `step`, and stays below `end`.
     pub fn count<'k>(
         &'k self,
@@ -195,17 +236,27 @@ impl Builder {
         self.push(Stmt::For(number, [start.id, end.id, step.id], block));
     }
 
+    /// What `body` does for each number from a power of two down to 1, each half of the one before.
+    pub fn halve<'k>(&'k self, first: u32, body: impl FnOnce(Value<'k>)) {
+        let turns = first.checked_ilog2().map_or(0, |log| log + 1);
+        self.count(self.u32(0), self.u32(turns), self.u32(1), |turn| body(self.u32(first) >> turn));
+    }
+
     /// All invocations of the workgroup meet here.
     pub fn barrier(&self) {
         self.push(Stmt::Barrier);
     }
 
     /// Makes the step fail where an index is outside of `0..extent`; gives the index that is in range and
-    /// nearest, as u32. Of an extent of 0 it is 0.
+    /// nearest, as u32.
     pub fn check_index<'k>(&'k self, index: Value<'k>, extent: u32, position: Value<'k>) -> Value<'k> {
+        self.report_index(index, extent, position);
+        index.clamped(extent).cast(DType::U32)
+    }
+
+    /// Makes the step fail where an index, i32, is outside of `0..extent`.
+    pub fn report_index(&self, index: Value<'_>, extent: u32, position: Value<'_>) {
         self.push(Stmt::Report(Fault::Index(index.id, extent), position.id));
-        let most = self.i32(i32::try_from(extent.max(1) - 1).unwrap_or(i32::MAX));
-        index.max(self.i32(0)).min(most).cast(DType::U32)
     }
 
     /// Makes the step fail where an integer divisor is zero.
@@ -300,7 +351,12 @@ impl<'k> Value<'k> {
 
     /// Whether it is less than a u32.
     pub fn below(self, limit: u32) -> Self {
-        self.compare(CompareOp::Lt, self.k.u32(limit))
+        self.less(self.k.u32(limit))
+    }
+
+    /// Whether it is less than another.
+    pub fn less(self, other: Self) -> Self {
+        self.compare(CompareOp::Lt, other)
     }
 
     /// Whether both are equal.
@@ -316,6 +372,41 @@ impl<'k> Value<'k> {
     /// The larger of both.
     pub fn max(self, other: Self) -> Self {
         self.binary(BinaryOp::Max, other)
+    }
+
+    /// Two partial results of a reduction together.
+    pub fn combine(self, op: ReduceOp, other: Self) -> Self {
+        let op = match op {
+            ReduceOp::Sum => BinaryOp::Add,
+            ReduceOp::Prod => BinaryOp::Mul,
+            ReduceOp::Max => BinaryOp::Max,
+            ReduceOp::Min => BinaryOp::Min,
+        };
+        self.binary(op, other)
+    }
+
+    /// The number in `0..extent` that is nearest to it, an i32; 0 of an extent of 0.
+    pub fn clamped(self, extent: u32) -> Self {
+        let most = i32::try_from(extent.max(1) - 1).unwrap_or(i32::MAX);
+        self.max(self.k.i32(0)).min(self.k.i32(most))
+    }
+
+    /// The value of the invocation whose number in the subgroup, of this many, differs in these bits.
+    pub fn shuffle_xor(self, bits: u32, subgroup: u32) -> Self {
+        self.k.state.borrow_mut().kernel.subgroup = Some(subgroup);
+        self.k.expr(Expr::ShuffleXor(self.id, bits), self.dtype())
+    }
+
+    /// The values of `lanes` neighbours of a subgroup, of this many invocations, together: all of them have the
+    /// result then. Neighbours meet in pairs, so `lanes`, a power of two, alone decides the order.
+    pub fn across_subgroup(self, op: ReduceOp, lanes: usize, subgroup: u32) -> Self {
+        let mut sum = self;
+        let mut half = lanes / 2;
+        while half > 0 {
+            sum = sum.combine(op, sum.shuffle_xor(narrow(half), subgroup));
+            half /= 2;
+        }
+        sum
     }
 
     /// The upper half of a product of two u32.

@@ -34,3 +34,16 @@ pub fn index_of<'k>(k: &'k Builder, layout: &Layout, coordinates: &[Value<'k>]) 
 pub(crate) fn axes(layout: &Layout, start: usize, end: usize) -> Layout {
     Layout::new(0, layout.shape[start..end].into(), layout.strides[start..end].to_vec())
 }
+
+/// The index of the element at a row and a column of a layout with `rows * columns` elements.
+pub(crate) fn index_at_row<'k>(
+    k: &'k Builder,
+    layout: &Layout,
+    [rows, columns]: [usize; 2],
+    [row, column]: [Value<'k>; 2],
+) -> Value<'k> {
+    match layout.reshape(&[rows, columns].into()) {
+        Some(grid) => index_of(k, &grid, &[row, column]),
+        None => index_at(k, layout, row * narrow(columns) + column),
+    }
+}

@@ -34,8 +34,8 @@ pub enum Expr {
     Read(u32),
     /// The element of a buffer at an index, u32.
     Load(u32, ExprId),
-    /// The element of shared memory at an index, u32.
-    LoadShared(u32, ExprId),
+    /// The element of an array at an index, u32.
+    Element(u32, ExprId),
     /// As [`UnaryOp`] says of graphs.
     Unary(UnaryOp, ExprId),
     /// As [`BinaryOp`] says of graphs. A zero divisor of integers gives an unspecified number.
@@ -50,6 +50,9 @@ pub enum Expr {
     Cast(ExprId),
     /// The same bits as another dtype of 32 bits.
     Bitcast(ExprId),
+    /// The value that the invocation has whose number in the subgroup differs in these bits. All invocations of
+    /// the workgroup evaluate it together.
+    ShuffleXor(ExprId, u32),
 }
 
 impl Expr {
@@ -63,10 +66,11 @@ impl Expr {
             | Self::Counter(_)
             | Self::Read(_) => [None, None, None],
             Self::Load(_, a)
-            | Self::LoadShared(_, a)
+            | Self::Element(_, a)
             | Self::Unary(_, a)
             | Self::Cast(a)
-            | Self::Bitcast(a) => [Some(a), None, None],
+            | Self::Bitcast(a)
+            | Self::ShuffleXor(a, _) => [Some(a), None, None],
             Self::Binary(_, a, b) | Self::MulHigh(a, b) | Self::Compare(_, a, b) => [Some(a), Some(b), None],
             Self::Select(a, b, c) => [Some(a), Some(b), Some(c)],
         };
@@ -75,7 +79,7 @@ impl Expr {
 
     /// Whether its value depends on when it is evaluated.
     pub fn is_impure(&self) -> bool {
-        matches!(self, Self::Read(_) | Self::Load(..) | Self::LoadShared(..))
+        matches!(self, Self::Read(_) | Self::Load(..) | Self::Element(..) | Self::ShuffleXor(..))
     }
 
     /// Whether printing it costs no more than printing a name for it.
@@ -95,8 +99,8 @@ pub enum Stmt {
     Assign(u32, ExprId),
     /// Writes an element of a buffer: number, index, value.
     Store(u32, ExprId, ExprId),
-    /// Writes an element of shared memory: number, index, value.
-    StoreShared(u32, ExprId, ExprId),
+    /// Writes an element of an array: number, index, value.
+    SetElement(u32, ExprId, ExprId),
     /// The statements of a block, where a condition holds.
     If(ExprId, Block),
     /// The statements of a block for a counter that starts at the first expression, grows by the third, and
@@ -130,6 +134,15 @@ pub enum Role {
     Operand(usize),
     /// The result of this number. It may lie where an operand does.
     Result(usize),
+    /// Bytes of the launch's scratch, which its kernels share.
+    Workspace {
+        /// The first one's offset.
+        start: usize,
+        /// How many.
+        bytes: usize,
+    },
+    /// [`Kernel::table`].
+    Table,
 }
 
 /// A buffer that a kernel reads or writes.
@@ -141,9 +154,27 @@ pub struct Buffer {
     pub dtype: DType,
 }
 
-/// Memory that a workgroup shares, which has no values at first.
+impl Buffer {
+    /// Whether kernels may write it.
+    pub fn is_writable(&self) -> bool {
+        matches!(self.role, Role::Result(_) | Role::Workspace { .. })
+    }
+}
+
+/// Who has an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// The invocations of a workgroup together.
+    Workgroup,
+    /// Each invocation for itself.
+    Invocation,
+}
+
+/// Memory of a kernel's own, which has no values at first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Shared {
+pub struct Array {
+    /// Whose it is.
+    pub space: Space,
     /// Of its elements.
     pub dtype: DType,
     /// Number of its elements.
@@ -161,8 +192,12 @@ pub struct Kernel {
     pub groups: usize,
     /// What it reads and writes.
     pub buffers: Vec<Buffer>,
-    /// What its workgroups share.
-    pub shared: Vec<Shared>,
+    /// Numbers that all invocations read.
+    pub table: Vec<u32>,
+    /// Arrays of workgroups and invocations.
+    pub arrays: Vec<Array>,
+    /// Invocations of a subgroup, if that matters: they are numbered in order, subgroup by subgroup.
+    pub subgroup: Option<u32>,
     /// All expressions with their dtypes. Operands come before what is made of them.
     pub exprs: Vec<(Expr, DType)>,
     /// The dtypes of its variables.
@@ -190,7 +225,7 @@ impl Stmt {
     pub fn operands(&self) -> Vec<ExprId> {
         match self {
             Self::Let(a) | Self::Var(_, a) | Self::Assign(_, a) | Self::If(a, _) => vec![*a],
-            Self::Store(_, index, value) | Self::StoreShared(_, index, value) => vec![*index, *value],
+            Self::Store(_, index, value) | Self::SetElement(_, index, value) => vec![*index, *value],
             Self::For(_, bounds, _) => bounds.to_vec(),
             Self::Barrier => Vec::new(),
             Self::Report(Fault::Index(a, _) | Fault::Divisor(a), position) => vec![*a, *position],

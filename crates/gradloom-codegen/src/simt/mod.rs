@@ -19,7 +19,7 @@ mod tidy;
 mod verify;
 
 pub use builder::{Builder, Value, Variable};
-pub(crate) use index::axes;
+pub(crate) use index::index_at_row;
 pub use index::{index_at, index_of};
-pub use ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, Role, Shared, Stmt};
+pub use ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
 pub use verify::verify;

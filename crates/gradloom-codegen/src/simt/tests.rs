@@ -12,7 +12,7 @@ fn scaled() -> Kernel {
     let i = k.group() * 64 + k.local();
     k.when(i.below(100), || {
         let scaled = k.load(x, i) * k.f32(2.5);
-        k.store_shared(shared, k.local(), scaled);
+        k.set_element(shared, k.local(), scaled);
         k.store(y, i * 1 + 0, scaled);
     });
     k.barrier();
@@ -24,12 +24,12 @@ fn only_what_is_used_twice_or_reads_memory_has_a_name() {
     let text = "kernel \"scaled\" 2 x 64 {
     buffer b0: f32 = operand 0
     buffer b1: f32 = result 0
-    shared s0: f32[64]
+    shared a0: f32[64]
     let v4: u32 = add(mul(group, 64), local)
     if lt(v4, 100) {
         let v7: f32 = b0[v4]
         let v9: f32 = mul(v7, 2.5)
-        s0[local] = v9
+        a0[local] = v9
         b1[v4] = v9
     }
     barrier

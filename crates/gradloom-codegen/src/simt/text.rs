@@ -1,6 +1,6 @@
 //! The text form of a kernel, for people and for tests.
 
-use super::ir::{Block, Expr, ExprId, Fault, Kernel, Role, Stmt};
+use super::ir::{Array, Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
 use gradloom_core::ir::DType;
 use std::fmt;
 
@@ -11,11 +11,14 @@ impl fmt::Display for Kernel {
             let role = match buffer.role {
                 Role::Operand(number) => format!("operand {number}"),
                 Role::Result(number) => format!("result {number}"),
+                Role::Workspace { start, bytes } => format!("workspace {start}..{}", start + bytes),
+                Role::Table => format!("table of {}", self.table.len()),
             };
             writeln!(f, "    buffer b{i}: {} = {role}", buffer.dtype)?;
         }
-        for (i, shared) in self.shared.iter().enumerate() {
-            writeln!(f, "    shared s{i}: {}[{}]", shared.dtype, shared.elements)?;
+        for (i, Array { space, dtype, elements }) in self.arrays.iter().enumerate() {
+            let space = if *space == Space::Workgroup { "shared" } else { "private" };
+            writeln!(f, "    {space} a{i}: {dtype}[{elements}]")?;
         }
         let mut named = vec![false; self.exprs.len()];
         self.block(f, &self.body, 1, &mut named)?;
@@ -46,8 +49,8 @@ impl Kernel {
                 }
                 Stmt::Assign(number, value) => format!("x{number} = {}", text(value)),
                 Stmt::Store(buffer, index, value) => format!("b{buffer}[{}] = {}", text(index), text(value)),
-                Stmt::StoreShared(shared, index, value) => {
-                    format!("s{shared}[{}] = {}", text(index), text(value))
+                Stmt::SetElement(array, index, value) => {
+                    format!("a{array}[{}] = {}", text(index), text(value))
                 }
                 Stmt::If(condition, _) => format!("if {} {{", text(condition)),
                 Stmt::For(number, [start, end, step], _) => {
@@ -90,7 +93,7 @@ impl Kernel {
             Expr::Counter(number) => format!("i{number}"),
             Expr::Read(number) => format!("x{number}"),
             Expr::Load(buffer, index) => format!("b{buffer}[{}]", text(index)),
-            Expr::LoadShared(shared, index) => format!("s{shared}[{}]", text(index)),
+            Expr::Element(array, index) => format!("a{array}[{}]", text(index)),
             Expr::Unary(op, a) => format!("{}({})", op.name(), text(a)),
             Expr::Binary(op, a, b) => format!("{}({}, {})", op.name(), text(a), text(b)),
             Expr::MulHigh(a, b) => format!("mul_high({}, {})", text(a), text(b)),
@@ -100,6 +103,7 @@ impl Kernel {
             }
             Expr::Cast(a) => format!("{}({})", self.dtype(id), text(a)),
             Expr::Bitcast(a) => format!("bits_as_{}({})", self.dtype(id), text(a)),
+            Expr::ShuffleXor(a, bits) => format!("shuffle_xor({}, {bits})", text(a)),
         }
     }
 }

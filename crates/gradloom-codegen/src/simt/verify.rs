@@ -5,7 +5,7 @@
 //! variables and counters are in scope; that what is impure is evaluated by exactly one [`Stmt::Let`]; that
 //! barriers stand in uniform control flow, where all invocations of a workgroup arrive or none.
 
-use super::ir::{Block, Expr, ExprId, Fault, Kernel, Role, Stmt};
+use super::ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, Role, Stmt};
 use gradloom_core::ir::{BinaryOp, DType};
 
 /// Checks a kernel.
@@ -47,8 +47,8 @@ fn dtype_of(kernel: &Kernel, expr: &Expr, said: DType) -> Option<DType> {
         Expr::Load(buffer, index) => {
             kernel.buffers.get(buffer as usize).filter(|_| words(index)).map(|buffer| buffer.dtype)
         }
-        Expr::LoadShared(shared, index) => {
-            kernel.shared.get(shared as usize).filter(|_| words(index)).map(|shared| shared.dtype)
+        Expr::Element(array, index) => {
+            kernel.arrays.get(array as usize).filter(|_| words(index)).map(|array| array.dtype)
         }
         Expr::Unary(op, a) => op.accepts(of(a)).then(|| of(a)),
         Expr::Binary(op, a, b) => {
@@ -62,6 +62,10 @@ fn dtype_of(kernel: &Kernel, expr: &Expr, said: DType) -> Option<DType> {
         }
         Expr::Cast(_) => Some(said),
         Expr::Bitcast(a) => (of(a) != DType::Bool && said != DType::Bool).then_some(said),
+        Expr::ShuffleXor(a, bits) => {
+            let size = kernel.subgroup.filter(|size| size.is_power_of_two())?;
+            (bits < size && kernel.workgroup.is_multiple_of(size) && of(a) != DType::Bool).then(|| of(a))
+        }
     }
 }
 
@@ -125,16 +129,16 @@ impl Scope<'_> {
             }
             Stmt::Store(buffer, index, value) => {
                 let buffer = kernel.buffers.get(*buffer as usize).ok_or("there is no such buffer")?;
-                if matches!(buffer.role, Role::Operand(_)) {
-                    return Err("an operand is written".into());
+                if !buffer.is_writable() {
+                    return Err("an operand is written, or a table".into());
                 }
                 wants(*index, DType::U32)?;
                 wants(*value, buffer.dtype)
             }
-            Stmt::StoreShared(shared, index, value) => {
-                let shared = kernel.shared.get(*shared as usize).ok_or("there is no such shared memory")?;
+            Stmt::SetElement(array, index, value) => {
+                let array = kernel.arrays.get(*array as usize).ok_or("there is no such array")?;
                 wants(*index, DType::U32)?;
-                wants(*value, shared.dtype)
+                wants(*value, array.dtype)
             }
             Stmt::If(condition, block) => {
                 wants(*condition, DType::Bool)?;
@@ -188,26 +192,36 @@ impl Scope<'_> {
     }
 }
 
+fn is_table(buffer: &Buffer) -> bool {
+    buffer.role == Role::Table
+}
+
 /// Which values are the same for all invocations of a workgroup.
 struct Uniformity {
     values: Vec<bool>,
     variables: Vec<bool>,
     loops: Vec<bool>,
+    /// Which expressions exchange values between invocations.
+    shuffles: Vec<bool>,
 }
 
 impl Uniformity {
     /// Assumes of all variables and counters that they are uniform, and takes it back until nothing changes.
     fn of(kernel: &Kernel) -> Self {
         let (variables, loops) = (vec![true; kernel.variables.len()], vec![true; kernel.loops as usize]);
-        let mut uniformity = Self { values: Vec::new(), variables, loops };
+        let shuffles = kernel.exprs.iter().map(|(expr, _)| matches!(expr, Expr::ShuffleXor(..))).collect();
+        let mut uniformity = Self { values: Vec::new(), variables, loops, shuffles };
         loop {
             uniformity.values.clear();
             for (expr, _) in &kernel.exprs {
                 let is_uniform = match *expr {
                     Expr::Counter(number) => uniformity.loops[number as usize],
                     Expr::Read(number) => uniformity.variables[number as usize],
+                    Expr::Load(buffer, index) if is_table(&kernel.buffers[buffer as usize]) => {
+                        uniformity.is_uniform(index)
+                    }
                     // A result may lie where an operand does, so other invocations may write what is read.
-                    Expr::Local | Expr::Load(..) | Expr::LoadShared(..) => false,
+                    Expr::Local | Expr::Load(..) | Expr::Element(..) | Expr::ShuffleXor(..) => false,
                     ref expr => expr.operands().all(|operand| uniformity.is_uniform(operand)),
                 };
                 uniformity.values.push(is_uniform);
@@ -243,10 +257,18 @@ impl Uniformity {
         changed
     }
 
+    fn is_met_by_all(&self, statement: &Stmt) -> bool {
+        match statement {
+            Stmt::Barrier => true,
+            Stmt::Let(id) => self.shuffles[id.index()],
+            _ => false,
+        }
+    }
+
     fn block(&self, block: &Block, control: bool) -> Result<(), String> {
         for statement in &block.0 {
-            if *statement == Stmt::Barrier && !control {
-                return Err("a barrier stands where not all invocations of a workgroup may arrive".into());
+            if !control && self.is_met_by_all(statement) {
+                return Err(format!("not all invocations of a workgroup may arrive at {statement:?}"));
             }
             if let Some(block) = statement.block() {
                 let inner = statement.operands().into_iter().all(|id| self.is_uniform(id));

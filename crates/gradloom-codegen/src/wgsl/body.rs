@@ -9,10 +9,8 @@ use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, Store};
 /// What is known of a body's nodes at one place of a shader.
 pub(crate) struct Nodes<'b> {
     body: &'b Body,
-    /// Names of the nodes; those of level `Element` are of the invocation's first position, and so on.
-    names: Vec<Vec<Option<String>>>,
-    /// Which of the invocation's positions is meant.
-    at: usize,
+    /// Names of the nodes.
+    names: Vec<Option<String>>,
     /// Expression of the matrix product's element, for an epilogue.
     accumulator: Option<String>,
 }
@@ -36,19 +34,11 @@ pub(crate) struct Place<'p> {
 
 impl<'b> Nodes<'b> {
     pub(crate) fn new(body: &'b Body) -> Self {
-        Self { body, names: vec![vec![None; body.nodes.len()]], at: 0, accumulator: None }
-    }
-
-    /// Turns to one of the invocation's positions, whose nodes keep their names until they are forgotten.
-    pub(crate) fn turn_to(&mut self, position: usize) {
-        let count = self.body.nodes.len();
-        self.names.resize_with(self.names.len().max(position + 1), || vec![None; count]);
-        self.at = position;
+        Self { body, names: vec![None; body.nodes.len()], accumulator: None }
     }
 
     fn known(&self, id: NodeId) -> &Option<String> {
-        let at = if self.body.node(id).level == Level::Element { self.at } else { 0 };
-        &self.names[at][id.index()]
+        &self.names[id.index()]
     }
 
     /// The expression of the product's element from here on.
@@ -58,19 +48,7 @@ impl<'b> Nodes<'b> {
 
     /// Gives a node a name that exists already.
     pub(crate) fn name(&mut self, id: NodeId, expression: String) {
-        let at = if self.body.node(id).level == Level::Element { self.at } else { 0 };
-        self.names[at][id.index()] = Some(expression);
-    }
-
-    /// Forgets the nodes of a level and above, as at another position.
-    pub(crate) fn forget(&mut self, from: Level) {
-        for names in &mut self.names {
-            for (name, node) in names.iter_mut().zip(&self.body.nodes) {
-                if node.level >= from {
-                    *name = None;
-                }
-            }
-        }
+        self.names[id.index()] = Some(expression);
     }
 
     /// Computes a node; gives its expression.

@@ -4,8 +4,8 @@
 //! stand for: they share a binding.
 
 use super::Context;
-use super::group::class;
 use super::operands::span;
+use crate::schedule::group::{Class, class};
 use gradloom_core::collections::SortedMap;
 use gradloom_core::kernel::{Access, Launch, Part};
 use gradloom_core::plan::Region;
@@ -13,12 +13,12 @@ use std::ops::Range;
 
 /// Parts that run together, by their numbers; a part that runs alone has its own list.
 pub(super) fn crews(parts: &[Part], launch: &Launch, context: &Context<'_>) -> Vec<Vec<usize>> {
-    let mut crews: Vec<(Option<String>, Covers, Vec<usize>)> = Vec::new();
+    let mut crews: Vec<(Option<Class>, Covers, Vec<usize>)> = Vec::new();
     for (i, part) in parts.iter().enumerate() {
         let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
         let class = class(part, reads, writes);
         let own = Covers::new(reads.iter().chain(writes), context);
-        let fits = |(other, covers, _): &&mut (Option<String>, Covers, Vec<usize>)| {
+        let fits = |(other, covers, _): &&mut (Option<Class>, Covers, Vec<usize>)| {
             class.is_some() && class == *other && covers.takes(&own, context)
         };
         match crews.iter_mut().find(fits) {

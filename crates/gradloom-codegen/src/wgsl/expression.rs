@@ -5,7 +5,7 @@
 
 use super::functions::Function;
 use super::source::{Source, type_name};
-use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, UnaryOp};
 
 impl Source<'_> {
     /// A number of a dtype.
@@ -117,31 +117,5 @@ impl Source<'_> {
             (DType::U32, DType::I32) => format!("bitcast<i32>({a})"),
             _ => format!("{}({a})", type_name(to)),
         }
-    }
-
-    /// Two partial results of a reduction together.
-    pub(crate) fn combine(&mut self, op: ReduceOp, dtype: DType, a: &str, b: &str) -> String {
-        let binary = match op {
-            ReduceOp::Sum => BinaryOp::Add,
-            ReduceOp::Prod => BinaryOp::Mul,
-            ReduceOp::Max => BinaryOp::Max,
-            ReduceOp::Min => BinaryOp::Min,
-        };
-        self.binary(binary, dtype, a, b)
-    }
-
-    /// What an empty reduction gives.
-    pub(crate) fn identity(&mut self, op: ReduceOp, dtype: DType) -> String {
-        let number = match (op, dtype) {
-            (ReduceOp::Sum, _) => Number::of(dtype, 0.0),
-            (ReduceOp::Prod, _) => Number::of(dtype, 1.0),
-            (ReduceOp::Max, DType::F32) => Number::Float(f64::NEG_INFINITY),
-            (ReduceOp::Min, DType::F32) => Number::Float(f64::INFINITY),
-            (ReduceOp::Max, DType::I32) => Number::Int(i32::MIN.into()),
-            (ReduceOp::Min, DType::I32) => Number::Int(i32::MAX.into()),
-            (ReduceOp::Max, _) => Number::Int(0),
-            (ReduceOp::Min, _) => Number::Int(u32::MAX.into()),
-        };
-        self.constant(number, dtype)
     }
 }

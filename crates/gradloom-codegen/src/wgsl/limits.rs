@@ -2,6 +2,10 @@
 
 use crate::narrow::narrow;
 
+/// Whether there are devices that say the size of their subgroups: the browser's backend asks for none yet,
+/// so a page's module has no code for them.
+const SUBGROUPS_ARE_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
+
 /// Limits and features of a device. Shaders are made for them, so they are part of a pipeline's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
@@ -56,11 +60,26 @@ impl Limits {
     /// Few on a software device, which runs one after the other a vector at a time anyway: SwiftShader clears
     /// that memory by instructions for each element, and compiled a sum 50 ms longer for 256 of them than for
     /// 16.
-    pub(super) fn sharing(&self) -> usize {
+    pub(crate) fn sharing(&self) -> usize {
         match self.software {
             true => 16,
             false => (super::source::WORKGROUP.min(self.invocations)) as usize,
         }
+    }
+
+    /// Lanes of a column, and columns of a workgroup, where so many lanes add up each column; on a software
+    /// device it is one.
+    pub(crate) fn column_sharing(&self, lanes: usize) -> [usize; 2] {
+        let lanes = if self.software { 1 } else { lanes };
+        [lanes, self.sharing() / lanes]
+    }
+
+    /// The size of subgroups, if a workgroup of so many invocations can use their operations. Subgroups are
+    /// taken to be full where they divide the workgroup, as the known drivers have it.
+    pub(crate) fn subgroup_of(&self, workgroup: usize) -> Option<u32> {
+        let whole =
+            |&size: &u32| size > 1 && size.is_power_of_two() && workgroup.is_multiple_of(size as usize);
+        self.subgroup.filter(|_| SUBGROUPS_ARE_POSSIBLE).filter(whole)
     }
 
     /// Workgroup counts for `count` workgroups in a row; the shader numbers them `x + y * counts[0]` and

@@ -1,13 +1,10 @@
 //! Lowering for WGSL: what its kernels can do, and the scratch that they need.
 
 use super::attention::grad_workspace;
-use super::group;
-use super::reduce::as_body;
-use super::rows::{RowSchedule, reduces_columns, row_workspace};
-use super::scatter::scatter_workspace;
 use super::tuning::Problem;
 use super::{Choices, Limits};
-use crate::lower::Target;
+use crate::lower::{Target, as_body};
+use crate::schedule::{group, rows, scatter};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind};
@@ -70,19 +67,19 @@ impl Target for Wgsl<'_> {
     ) -> usize {
         match kernel {
             Kernel::Op(OpKind::AttentionGrad(spec)) => grad_workspace(spec, reads),
-            Kernel::Op(OpKind::ScatterAdd { batch }) => scatter_workspace(reads, *batch),
+            Kernel::Op(OpKind::ScatterAdd { batch }) => scatter(reads, *batch, self.limits).workspace(),
             Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
                 super::product::workspace(axes, reads, self.limits, self.choices)
             }
-            Kernel::Loop(body) if reduces_columns(body) && !group::is_short(body, reads, writes) => {
-                row_workspace(body, self.limits)
+            Kernel::Loop(body) if body.has_column_reductions() && !group::is_short(body, reads, writes) => {
+                rows(body, self.limits).workspace(body)
             }
             _ => 0,
         }
     }
 
     fn group_workspace(&self, parts: &[Part], reads: &[Access], writes: &[Access]) -> usize {
-        super::group::workspace(parts, reads, writes, self.limits)
+        group::workspace(parts, reads, writes, &group::schedule(self.limits))
     }
 
     fn may_replace(&self, _: &Kernel, level: Level) -> bool {
@@ -96,10 +93,10 @@ impl Target for Wgsl<'_> {
     }
 
     fn column_parts(&self, body: &Body, reads: &[Access], writes: &[Access]) -> usize {
-        if !reduces_columns(body) || group::is_short(body, reads, writes) {
+        if !body.has_column_reductions() || group::is_short(body, reads, writes) {
             return 1;
         }
-        RowSchedule::new(body, self.limits).groups.max(1)
+        rows(body, self.limits).groups.max(1)
     }
 
     fn product_parts(&self, axes: &DotAxes, reads: &[Access]) -> usize {

@@ -15,14 +15,10 @@ mod group;
 mod guards;
 mod limits;
 mod lower;
-mod map;
 mod operands;
 mod pieces;
 mod print;
 mod product;
-mod reduce;
-mod rows;
-mod scatter;
 mod source;
 mod status;
 pub mod tuning;
@@ -36,10 +32,11 @@ pub use status::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD, Verdict};
 pub use tuning::{Choices, Precision};
 pub use writer::Writer;
 
+use crate::schedule::{group as grouped, schedule};
 use crate::simt;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
-use gradloom_core::kernel::{Access, Body, Kernel, Launch, Part, Phase};
+use gradloom_core::kernel::{Access, Kernel, Launch, Part, Phase};
 use gradloom_core::plan::Plan;
 use source::Source;
 use std::ops::Range;
@@ -125,13 +122,13 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
     let launch = cut.as_ref().unwrap_or(launch);
     let parts = match &launch.kernel {
         Kernel::Group(parts) => parts,
-        Kernel::Loop(body) if group::is_short(body, &launch.reads, &launch.writes) => {
+        Kernel::Loop(body) if grouped::is_short(body, &launch.reads, &launch.writes) => {
             &vec![pieces::only(launch)]
         }
         _ => return Ok(vec![one(launch, number, context)?]),
     };
     let crew = |members: Vec<usize>| match members[..] {
-        [only] if !group::is_columns(&parts[only], launch) => alone(launch, &parts[only], number, context),
+        [only] if !grouped::is_columns(&parts[only], launch) => alone(launch, &parts[only], number, context),
         _ => {
             let members: Vec<&Part> = members.iter().map(|&i| &parts[i]).collect();
             group::together(launch, &members, number, context)
@@ -220,19 +217,17 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&operands, limits, gated, number);
     let label = launch.kernel.title();
-    if let Some(kernels) = simt::kernels::kernels(&launch.kernel, &operands.views(limits, gated), &label) {
+    let schedule = schedule(&launch.kernel, &launch.reads, limits);
+    let views = operands.views(gated);
+    if let Some(kernels) = simt::kernels::kernels(&launch.kernel, &schedule, &views, &label) {
         let dispatches = kernels.iter().map(|kernel| print::print(kernel, source())).collect();
         return Ok(Shaders { operands, dispatches });
     }
     let dispatches = match &launch.kernel {
-        Kernel::Loop(body) => body_shaders(&operands, limits, gated, number, body, &label),
         Kernel::Dot { axes, epilogue } => product::product(source, axes, choices, Some(epilogue), &label),
         Kernel::Op(OpKind::Dot(axes)) => product::product(source, axes, choices, None, &label),
         Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec, choices),
         Kernel::Op(OpKind::AttentionGrad(spec)) => attention::attention_grad(source, spec, choices),
-        Kernel::Op(OpKind::ScatterAdd { batch }) => {
-            scatter::scatter_add(&operands, limits, gated, number, *batch)
-        }
         other => {
             let op = &graph.ops[launch.op];
             let error = Error::new(ErrorKind::Device, format!("`{}` has no WGSL kernel yet", other.name()));
@@ -243,20 +238,4 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
         }
     };
     Ok(Shaders { operands, dispatches })
-}
-
-/// The shaders of a fused expression.
-fn body_shaders(
-    operands: &Operands,
-    limits: &Limits,
-    gated: bool,
-    number: usize,
-    body: &Body,
-    label: &str,
-) -> Vec<Dispatch> {
-    let reduces = body.has_row_reductions() || rows::reduces_columns(body);
-    if body.rows * body.columns == 0 || reduces {
-        return rows::rows(operands, limits, gated, number, body, label);
-    }
-    vec![map::map(Source::new(operands, limits, gated, number), body, label)]
 }

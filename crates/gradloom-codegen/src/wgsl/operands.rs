@@ -67,8 +67,6 @@ pub struct Operand {
     pub dtype: DType,
     /// Which elements of the buffer, in which order.
     pub layout: Layout,
-    /// Name of a variable that is added to every index, in elements.
-    pub start: Option<String>,
 }
 
 /// Where regions of memory are cut into buffers: a binding never reaches across. A value lies on one side.
@@ -138,13 +136,13 @@ impl Operands {
         let place = |(i, access): (usize, &Access)| {
             let mut layout = access.layout.clone();
             let (Some(binding), Some((_, range))) = (bound[i], &needed[i]) else {
-                return Operand { binding: NONE, base: 0, dtype: access.dtype, layout, start: None };
+                return Operand { binding: NONE, base: 0, dtype: access.dtype, layout };
             };
             let offset = plan.buffers[plan.buffer_of[&access.buffer]].offset;
             // Counted from where the binding could begin.
             layout.offset -= range.start.saturating_sub(offset) / access.dtype.bytes();
             let base = offset.max(range.start) - spans[binding].1.start;
-            Operand { binding, base, dtype: access.dtype, layout, start: None }
+            Operand { binding, base, dtype: access.dtype, layout }
         };
         let mut reads: Vec<Operand> =
             launch.reads.iter().chain(&launch.writes).enumerate().map(place).collect();
@@ -170,7 +168,7 @@ impl Operands {
     }
 
     /// What kernels of the common language see of them.
-    pub(super) fn views(&self, limits: &Limits, gated: bool) -> Views<'_> {
+    pub(super) fn views(&self, gated: bool) -> Views<'_> {
         fn views(operands: &[Operand]) -> Vec<View<'_>> {
             operands.iter().map(|operand| View { dtype: operand.dtype, layout: &operand.layout }).collect()
         }
@@ -178,7 +176,7 @@ impl Operands {
             (read.binding, read.base, &read.layout) == (write.binding, write.base, &write.layout)
         });
         let (reads, writes) = (views(&self.reads), views(&self.writes));
-        Views { reads, writes, gated, in_place, shares: !limits.software }
+        Views { reads, writes, gated, in_place }
     }
 }
 

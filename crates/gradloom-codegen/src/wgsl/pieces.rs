@@ -4,7 +4,7 @@
 //! bindings for that.
 
 use super::Limits;
-use super::group::{body_of, class, is_map};
+use crate::schedule::group::{body_of, class, is_map};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Layout, Part};
 use gradloom_core::plan::ALIGNMENT;
 

@@ -5,24 +5,49 @@
 
 use super::Dispatch;
 use super::functions::Function;
+use super::operands::Operand;
 use super::source::{Source, type_name};
-use crate::simt::{Block, Expr, ExprId, Fault, Kernel, Role, Stmt};
+use crate::simt::{Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
 use gradloom_core::ir::{BinaryOp, DType, Number};
 
 /// The shader of a kernel.
 pub(crate) fn print(kernel: &Kernel, mut source: Source<'_>) -> Dispatch {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
-    for (i, shared) in kernel.shared.iter().enumerate() {
-        let ty = type_name(shared.dtype);
-        source.global(format_args!("var<workgroup> s{i}: array<{ty}, {}>;", shared.elements));
+    for (i, array) in kernel.arrays.iter().enumerate() {
+        let ty = format!("array<{}, {}>", type_name(array.dtype), array.elements);
+        match array.space {
+            Space::Workgroup => source.global(format_args!("var<workgroup> a{i}: {ty};")),
+            Space::Invocation => source.line(format_args!("var a{i}: {ty};")),
+        }
     }
-    let mut printer = Printer { kernel, named: vec![false; kernel.exprs.len()] };
+    if let Some(size) = kernel.subgroup {
+        source.uses_subgroups(size);
+    }
+    let memory = kernel.buffers.iter().map(|buffer| match buffer.role {
+        Role::Operand(read) => Memory::Operand(source.operands.reads[read].clone()),
+        Role::Result(write) => Memory::Operand(source.operands.writes[write].clone()),
+        Role::Workspace { start, bytes } => {
+            Memory::Name(source.workspace(start..start + bytes, buffer.dtype))
+        }
+        Role::Table => Memory::Name(source.table(kernel.table.clone()).to_string()),
+    });
+    let memory = memory.collect();
+    let mut printer = Printer { kernel, memory, named: vec![false; kernel.exprs.len()] };
     printer.block(&mut source, &kernel.body);
     source.finish(&kernel.label, kernel.workgroup, kernel.groups)
 }
 
+/// What a buffer is in the text.
+enum Memory {
+    Operand(Operand),
+    /// An array of this name.
+    Name(String),
+}
+
 struct Printer<'k> {
     kernel: &'k Kernel,
+    /// Of each buffer.
+    memory: Vec<Memory>,
     /// Expressions that have a name.
     named: Vec<bool>,
 }
@@ -50,16 +75,15 @@ impl Printer<'_> {
                 source.line(format_args!("x{number} = {value};"));
             }
             Stmt::Store(buffer, index, value) => {
-                let Role::Result(write) = self.kernel.buffers[*buffer as usize].role else {
-                    unreachable!("operands are not written")
-                };
-                let operand = &source.operands.writes[write];
                 let [index, value] = [index, value].map(|&id| self.text(source, id));
-                source.store(operand, &index, &value);
+                match &self.memory[*buffer as usize] {
+                    Memory::Operand(operand) => source.store(operand, &index, &value),
+                    Memory::Name(name) => source.line(format_args!("{name}[{index}] = {value};")),
+                }
             }
-            Stmt::StoreShared(shared, index, value) => {
+            Stmt::SetElement(array, index, value) => {
                 let [index, value] = [index, value].map(|&id| self.text(source, id));
-                source.line(format_args!("s{shared}[{index}] = {value};"));
+                source.line(format_args!("a{array}[{index}] = {value};"));
             }
             Stmt::If(condition, block) => {
                 let condition = self.text(source, *condition);
@@ -108,14 +132,14 @@ impl Printer<'_> {
             Expr::Counter(number) => format!("i{number}"),
             Expr::Read(number) => format!("x{number}"),
             Expr::Load(buffer, index) => {
-                let operand = match self.kernel.buffers[*buffer as usize].role {
-                    Role::Operand(read) => &source.operands.reads[read],
-                    Role::Result(write) => &source.operands.writes[write],
-                };
                 let index = self.text(source, *index);
-                source.load(operand, &index)
+                match &self.memory[*buffer as usize] {
+                    Memory::Operand(operand) => source.load(operand, &index),
+                    Memory::Name(name) => format!("{name}[{index}]"),
+                }
             }
-            Expr::LoadShared(shared, index) => format!("s{shared}[{}]", self.text(source, *index)),
+            Expr::Element(array, index) => format!("a{array}[{}]", self.text(source, *index)),
+            Expr::ShuffleXor(a, bits) => format!("subgroupShuffleXor({}, {bits}u)", self.text(source, *a)),
             Expr::Unary(op, a) => {
                 let a = self.text(source, *a);
                 source.unary(*op, dtype, &a)

@@ -9,17 +9,13 @@ use super::status::STATUS_WORDS;
 use super::{Bound, Dispatch, Limits};
 use crate::narrow::narrow;
 use gradloom_core::collections::SortedSet;
-use gradloom_core::ir::{DType, ReduceOp};
+use gradloom_core::ir::DType;
 use gradloom_core::kernel::Layout;
 use std::fmt::{Display, Write};
 use std::ops::Range;
 
 /// Invocations of a workgroup of the kernels that need no other number.
 pub(crate) const WORKGROUP: u32 = 256;
-
-/// Whether there are devices that say the size of their subgroups: the browser's backend asks for none yet,
-/// so a page's module has no code for them.
-const SUBGROUPS_ARE_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
 
 /// A shader in the making.
 pub(crate) struct Source<'a> {
@@ -126,51 +122,9 @@ impl<'a> Source<'a> {
         "entries"
     }
 
-    /// The size of subgroups, if the adapter has some whose operations a workgroup of so many invocations can
-    /// use; `local` is numbered subgroup by subgroup then. Subgroups are taken to be full where they divide
-    /// the workgroup, as the known drivers have it.
-    pub(crate) fn subgroup(&mut self, workgroup: usize) -> Option<usize> {
-        if !SUBGROUPS_ARE_POSSIBLE {
-            return None;
-        }
-        let size = self.limits.subgroup?;
-        let whole = size > 1 && size.is_power_of_two() && workgroup.is_multiple_of(size as usize);
-        self.subgroup = whole.then_some(size);
-        whole.then_some(size as usize)
-    }
-
-    /// Adds the statements that combine `sum` over `lanes` neighbours of a subgroup, a power of two: all of
-    /// them have the result then. Neighbours meet in pairs, so their number alone decides the order.
-    pub(crate) fn across_subgroup(&mut self, op: ReduceOp, dtype: DType, sum: &str, lanes: usize) {
-        let mut half = lanes / 2;
-        while half > 0 {
-            let all = self.combine(op, dtype, sum, &format!("subgroupShuffleXor({sum}, {half}u)"));
-            self.line(format_args!("{sum} = {all};"));
-            half /= 2;
-        }
-    }
-
-    /// Adds the statements that combine `sum` over the lanes of each of a workgroup's `wide` columns; lane 0
-    /// has the result then. `shares` names the workgroup memory in which they meet.
-    pub(crate) fn across_columns(
-        &mut self,
-        op: ReduceOp,
-        dtype: DType,
-        (sum, shares): (&str, &str),
-        (lanes, wide): (usize, usize),
-    ) {
-        if lanes == 1 {
-            return;
-        }
-        self.global(format_args!("var<workgroup> {shares}: array<{}, {}>;", type_name(dtype), lanes * wide));
-        self.line(format_args!("{shares}[local] = {sum};"));
-        self.line("workgroupBarrier();");
-        self.line("if (lane == 0u) {");
-        self.line(format_args!("for (var other = 1u; other < {lanes}u; other++) {{"));
-        let all = self.combine(op, dtype, sum, &format!("{shares}[other * {wide}u + local]"));
-        self.line(format_args!("{sum} = {all};"));
-        self.line("}");
-        self.line("}");
+    /// Declares that invocations are numbered subgroup by subgroup, of this size.
+    pub(crate) fn uses_subgroups(&mut self, size: u32) {
+        self.subgroup = Some(size);
     }
 
     /// See [`Operands::load`].
@@ -185,7 +139,7 @@ impl<'a> Source<'a> {
         }
         let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
         if binding.pieces(self.limits) > 1 && binding.element != Element::Atomic {
-            let index = started(index, operand);
+            let index = based(index, operand.base / 4);
             let value = if binding.element == Element::Word {
                 format!("bitcast<u32>({value})")
             } else {
@@ -201,7 +155,7 @@ impl<'a> Source<'a> {
             self.line(format_args!("atomicOr(&{name}[({byte}) / 4u], u32({value}) << {shift});"));
             return;
         }
-        let index = started(index, operand);
+        let index = based(index, operand.base / 4);
         self.line(match binding.element {
             Element::Plain(_) => format!("{name}[{index}] = {value};"),
             Element::Vector => format!("{name}[({index}) / 4u][({index}) % 4u] = {value};"),
@@ -353,7 +307,7 @@ impl Operands {
             let word = if binding.element == Element::Atomic { format!("atomicLoad(&{word})") } else { word };
             return format!("((({word} >> (8u * (({byte}) % 4u))) & 255u) != 0u)");
         }
-        let index = started(index, operand);
+        let index = based(index, operand.base / 4);
         match binding.element {
             Element::Plain(_) => item(&index),
             Element::Vector => format!("{}[({index}) % 4u]", item(&format!("({index}) / 4u"))),
@@ -433,15 +387,6 @@ const TEXT: &str = "a string takes all text";
 
 fn declare(text: &mut String, binding: usize, access: &str, name: &str, ty: &str) {
     writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: {ty};").expect(TEXT);
-}
-
-/// The index in the binding of an element of 4 bytes.
-fn started(index: &str, operand: &Operand) -> String {
-    let index = based(index, operand.base / 4);
-    match &operand.start {
-        Some(start) => format!("{start} + {index}"),
-        None => index,
-    }
 }
 
 /// An index from the start of a binding.

@@ -6,7 +6,7 @@
 //! invocations reach. Invocations of a workgroup run in lockstep; scalar functions are those of the float64
 //! reference, rounded to float32.
 
-use gradloom_codegen::simt::{Block, Expr, ExprId, Fault, Kernel, Role, Stmt};
+use gradloom_codegen::simt::{Array, Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
 use gradloom_core::ir::{Builder, CompareOp, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
 
@@ -16,6 +16,8 @@ pub(super) struct Machine {
     pub(super) operands: Vec<Vec<u32>>,
     /// Of each result, where it was written.
     pub(super) results: Vec<Vec<Option<u32>>>,
+    /// Words of the scratch, where they were written.
+    pub(super) workspace: Vec<Option<u32>>,
     /// Faults with positions, in any order.
     pub(super) faults: Vec<(Fault, u32)>,
     /// Whether the step may commit.
@@ -51,18 +53,22 @@ impl Machine {
     /// Runs a kernel on its whole grid.
     pub(super) fn run(&mut self, kernel: &Kernel) -> Result<(), String> {
         // No barrier orders workgroups: all of a kernel is one stretch of its results.
-        let mut results: Vec<Vec<Cell>> = Vec::new();
-        for result in &self.results {
-            results.push(result.iter().map(|&bits| Cell { bits, ..Cell::default() }).collect());
-        }
+        let cells = |words: &Vec<Option<u32>>| -> Vec<Cell> {
+            words.iter().map(|&bits| Cell { bits, ..Cell::default() }).collect()
+        };
+        let mut results: Vec<Vec<Cell>> = self.results.iter().map(cells).collect();
+        results.push(cells(&self.workspace));
         for group in 0..kernel.groups {
             let lanes = kernel.workgroup as usize;
-            let shared = kernel.shared.iter().map(|s| vec![Cell::default(); s.elements as usize]).collect();
+            let array = |array: &Array| match array.space {
+                Space::Workgroup => vec![Cell::default(); array.elements as usize],
+                Space::Invocation => vec![Cell::default(); array.elements as usize * lanes],
+            };
             let mut run = Workgroup {
                 machine: self,
                 kernel,
                 group,
-                shared,
+                arrays: kernel.arrays.iter().map(array).collect(),
                 results: &mut results,
                 stretch: 0,
                 named: vec![None; kernel.exprs.len()],
@@ -72,9 +78,9 @@ impl Machine {
             run.block(&kernel.body, &vec![true; lanes])
                 .map_err(|what| format!("{what}, in workgroup {group} of\n{kernel}"))?;
         }
-        for (result, cells) in self.results.iter_mut().zip(results) {
-            *result = cells.into_iter().map(|cell| cell.bits).collect();
-        }
+        let words = |cells: Vec<Cell>| cells.into_iter().map(|cell| cell.bits).collect();
+        self.workspace = results.pop().map(words).unwrap_or_default();
+        self.results = results.into_iter().map(words).collect();
         Ok(())
     }
 }
@@ -83,7 +89,8 @@ struct Workgroup<'r> {
     machine: &'r mut Machine,
     kernel: &'r Kernel,
     group: usize,
-    shared: Vec<Vec<Cell>>,
+    arrays: Vec<Vec<Cell>>,
+    /// Cells of the results, then those of the scratch.
     results: &'r mut [Vec<Cell>],
     stretch: usize,
     /// Values of expressions with names, for each invocation.
@@ -110,24 +117,22 @@ impl Workgroup<'_> {
             }
             Stmt::Store(buffer, index, value) => {
                 let (index, value) = (self.value(*index, active)?, self.value(*value, active)?);
-                let Role::Result(result) = self.kernel.buffers[*buffer as usize].role else {
-                    return Err("an operand is written".into());
-                };
                 for lane in lanes() {
                     let who = self.group * active.len() + lane;
-                    let cell = self.results[result].get_mut(index[lane] as usize);
+                    let cell = self.cell(*buffer, index[lane])?;
                     let cell = cell.ok_or_else(|| format!("a write of element {}", index[lane]))?;
                     if !cell.write(value[lane], who, 0) {
                         return Err(format!("two invocations at element {} of a result", index[lane]));
                     }
                 }
             }
-            Stmt::StoreShared(shared, index, value) => {
+            Stmt::SetElement(array, index, value) => {
                 let (index, value) = (self.value(*index, active)?, self.value(*value, active)?);
                 for lane in lanes() {
-                    let cell = self.shared[*shared as usize].get_mut(index[lane] as usize);
+                    let stretch = self.stretch;
+                    let cell = self.element(*array, index[lane], lane);
                     let cell = cell.ok_or_else(|| format!("a write of shared element {}", index[lane]))?;
-                    if !cell.write(value[lane], lane, self.stretch) {
+                    if !cell.write(value[lane], lane, stretch) {
                         return Err(format!("a race for shared element {}", index[lane]));
                     }
                 }
@@ -178,6 +183,26 @@ impl Workgroup<'_> {
         Ok(())
     }
 
+    /// A cell of a result, or of the scratch.
+    fn cell(&mut self, buffer: u32, index: u32) -> Result<Option<&mut Cell>, String> {
+        let (number, at) = match self.kernel.buffers[buffer as usize].role {
+            Role::Result(result) => (result, index as usize),
+            Role::Workspace { start, bytes } => {
+                let at = if (index as usize) < bytes / 4 { start / 4 + index as usize } else { usize::MAX };
+                (self.results.len() - 1, at)
+            }
+            Role::Operand(_) | Role::Table => return Err("an operand or a table is written".into()),
+        };
+        Ok(self.results[number].get_mut(at))
+    }
+
+    /// A cell of an array, which an invocation names.
+    fn element(&mut self, array: u32, index: u32, lane: usize) -> Option<&mut Cell> {
+        let Array { space, elements, .. } = self.kernel.arrays[array as usize];
+        let start = if space == Space::Workgroup { 0 } else { lane * elements as usize };
+        self.arrays[array as usize].get_mut(start + index as usize).filter(|_| index < elements)
+    }
+
     /// The values of an expression, for each invocation.
     fn value(&mut self, id: ExprId, active: &[bool]) -> Result<Vec<u32>, String> {
         match &self.named[id.index()] {
@@ -216,9 +241,11 @@ impl Workgroup<'_> {
                         Role::Operand(number) => {
                             *self.machine.operands[number].get(at).ok_or_else(outside)?
                         }
-                        Role::Result(number) => {
-                            let cell = self.results[number].get_mut(at).ok_or_else(outside)?;
-                            if !cell.read(self.group * lanes + lane, 0) {
+                        Role::Table => *kernel.table.get(at).ok_or_else(outside)?,
+                        Role::Result(_) | Role::Workspace { .. } => {
+                            let who = self.group * lanes + lane;
+                            let cell = self.cell(*buffer, operands[0][lane])?.ok_or_else(outside)?;
+                            if !cell.read(who, 0) {
                                 return Err(format!("element {at} of a result is read, which another wrote"));
                             }
                             cell.bits.ok_or_else(|| format!("a read of element {at}, never written"))?
@@ -227,12 +254,12 @@ impl Workgroup<'_> {
                 }
                 read
             }
-            Expr::LoadShared(shared, _) => {
+            Expr::Element(array, _) => {
                 for lane in here() {
-                    let at = operands[0][lane] as usize;
-                    let cell = self.shared[*shared as usize].get_mut(at);
+                    let (at, stretch) = (operands[0][lane], self.stretch);
+                    let cell = self.element(*array, at, lane);
                     let cell = cell.ok_or_else(|| format!("a read of shared element {at}"))?;
-                    if !cell.read(lane, self.stretch) {
+                    if !cell.read(lane, stretch) {
                         return Err(format!("a race for shared element {at}"));
                     }
                     read[lane] = cell.bits.ok_or_else(|| format!("shared element {at} has no value"))?;
@@ -247,6 +274,10 @@ impl Workgroup<'_> {
                 each(&|lane| if operands[0][lane] != 0 { operands[1][lane] } else { operands[2][lane] })
             }
             Expr::Bitcast(_) => operands[0].clone(),
+            Expr::ShuffleXor(..) if active.contains(&false) => {
+                return Err("a shuffle that not all invocations reach".into());
+            }
+            Expr::ShuffleXor(_, bits) => each(&|lane| operands[0][lane ^ *bits as usize]),
             Expr::Unary(op, _) => scalar(OpKind::Unary(*op)),
             Expr::Binary(op, ..) => scalar(OpKind::Binary(*op)),
             Expr::Compare(op, ..) => scalar(OpKind::Compare(*op)),
@@ -308,6 +339,7 @@ fn mistakes_of_kernels_are_seen() {
         let mut machine = Machine {
             operands: vec![vec![7; 8]],
             results: vec![vec![None; 8]],
+            workspace: Vec::new(),
             faults: Vec::new(),
             committed: true,
         };
@@ -323,21 +355,21 @@ fn mistakes_of_kernels_are_seen() {
     assert!(race.contains("two invocations at element 0"), "{race}");
     let unwritten = run(&|k| {
         let shared = k.shared(DType::U32, 4);
-        k.store(result(k), k.local(), k.load_shared(shared, k.local()));
+        k.store(result(k), k.local(), k.element(shared, k.local()));
     });
     assert!(unwritten.contains("has no value"), "{unwritten}");
     let neighbour = run(&|k| {
         let shared = k.shared(DType::U32, 4);
-        k.store_shared(shared, k.local(), k.u32(1));
-        let other = k.load_shared(shared, (k.local() + 1) % 4);
+        k.set_element(shared, k.local(), k.u32(1));
+        let other = k.element(shared, (k.local() + 1) % 4);
         k.store(result(k), k.group() * 4 + k.local(), other);
     });
     assert!(neighbour.contains("a race for shared element"), "{neighbour}");
     let met = run(&|k| {
         let shared = k.shared(DType::U32, 4);
-        k.store_shared(shared, k.local(), k.u32(1));
+        k.set_element(shared, k.local(), k.u32(1));
         k.barrier();
-        let other = k.load_shared(shared, (k.local() + 1) % 4);
+        let other = k.element(shared, (k.local() + 1) % 4);
         k.store(result(k), k.group() * 4 + k.local(), other);
     });
     assert_eq!(met, "");

@@ -4,7 +4,7 @@ use super::interpreter::{Machine, bits};
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
 use gradloom_codegen::simt::{self, Fault, verify};
 use gradloom_core::ir::{BinaryOp, DType, Graph, Op, OpKind, UnaryOp, ValueId, parse};
-use gradloom_core::kernel::{Kernel, Layout};
+use gradloom_core::kernel::{Kernel, Layout, Schedule};
 use gradloom_core::reference::{HostTensor, evaluate_values};
 use gradloom_testing::Leaves;
 
@@ -75,11 +75,17 @@ fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel
         writes: vec![View { dtype: ty.dtype, layout: &whole }],
         gated,
         in_place: false,
-        shares,
     };
-    let made = kernels(&Kernel::Op(op.kind.clone()), &views, op.kind.name()).expect("the op has kernels");
+    let schedule = if shares { long_axes(&op.kind) } else { Schedule::Whole };
+    let made =
+        kernels(&Kernel::Op(op.kind.clone()), &schedule, &views, op.kind.name()).expect("the op has kernels");
     made.iter().for_each(|kernel| verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}")));
     (made, layouts)
+}
+
+/// A schedule in which a workgroup reduces an axis together.
+fn long_axes(op: &OpKind) -> Schedule {
+    if matches!(op, OpKind::ArgReduce { .. }) { Schedule::Axes } else { Schedule::Whole }
 }
 
 /// Kernels of every op, dtype and arrangement.
@@ -132,6 +138,7 @@ fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) 
     let mut machine = Machine {
         operands: operands.iter().zip(&layouts).map(spread).collect(),
         results: vec![vec![None; graph.ty(op.results[0]).elements()]],
+        workspace: Vec::new(),
         faults: Vec::new(),
         committed,
     };

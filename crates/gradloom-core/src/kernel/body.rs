@@ -194,6 +194,11 @@ impl Body {
         self.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)))
     }
 
+    /// Whether it combines the elements of columns.
+    pub fn has_column_reductions(&self) -> bool {
+        self.stores.iter().any(|store| matches!(store, Store::Columns { .. }))
+    }
+
     /// Whether running it can trap.
     pub fn can_trap(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, NodeKind::CheckIndex { .. }))
@@ -203,8 +208,7 @@ impl Body {
     pub fn name(&self) -> &'static str {
         let stores_elements =
             self.stores.iter().any(|store| matches!(store, Store::Whole { level: Level::Element, .. }));
-        let columns = self.stores.iter().any(|store| matches!(store, Store::Columns { .. }));
-        match (self.has_row_reductions(), stores_elements, columns) {
+        match (self.has_row_reductions(), stores_elements, self.has_column_reductions()) {
             (true, true, _) => "row",
             (true, false, _) | (false, _, true) => "reduce",
             (false, _, false) => "map",

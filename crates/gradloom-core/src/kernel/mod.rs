@@ -9,8 +9,10 @@ mod launch;
 mod layout;
 mod lowered;
 mod print;
+mod schedule;
 
 pub use body::{Body, Level, Node, NodeId, NodeKind, Store};
 pub use launch::{Access, Aliases, Kernel, Launch, Overwrites, Part, Phase};
 pub use layout::Layout;
 pub use lowered::Lowered;
+pub use schedule::{GroupSchedule, RowSchedule, ScatterSchedule, Schedule};

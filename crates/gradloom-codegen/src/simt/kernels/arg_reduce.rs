@@ -10,10 +10,7 @@ use super::each::each;
 use super::{Builder, Value, Views, WORKGROUP};
 use crate::narrow::narrow;
 use gradloom_core::ir::{ArgReduceOp, CompareOp, DType};
-use gradloom_core::kernel::Layout;
-
-/// From this extent on, a workgroup goes through each axis together.
-const SHARED: usize = 128;
+use gradloom_core::kernel::{Layout, Schedule};
 
 /// An axis of the operand.
 struct Axis {
@@ -25,14 +22,19 @@ struct Axis {
 }
 
 /// The kernel of `ArgReduce`.
-pub(super) fn arg_reduce(views: &Views<'_>, op: ArgReduceOp, axis: usize, label: &str) -> Vec<Kernel> {
+pub(super) fn arg_reduce(
+    views: &Views<'_>,
+    schedule: &Schedule,
+    (op, axis): (ArgReduceOp, usize),
+    label: &str,
+) -> Vec<Kernel> {
     let layout = views.reads[0].layout;
     let (mut shape, mut strides) = (layout.shape.to_vec(), layout.strides.clone());
     let (extent, stride) = (shape.remove(axis), strides.remove(axis));
     let outer = Layout::new(layout.offset, shape.into(), strides);
     let axis = Axis { op, extent: narrow(extent), stride: narrow(stride), outer };
     let elements = views.elements();
-    if extent < SHARED || !views.shares {
+    if *schedule != Schedule::Axes {
         return each(label, views, elements, |k, position| {
             let (_, place) = axis.best(k, views, position, [k.u32(0), k.u32(1)]);
             views.store(k, position, place.cast(DType::I32));
@@ -51,28 +53,26 @@ fn together(k: &Builder, views: &Views<'_>, axis: &Axis) {
     let [keys, places] = [(); 2].map(|()| k.shared(DType::U32, WORKGROUP));
     let local = k.local();
     let (best, place) = axis.best(k, views, k.group(), [local, k.u32(WORKGROUP)]);
-    k.store_shared(keys, local, best);
-    k.store_shared(places, local, place);
+    k.set_element(keys, local, best);
+    k.set_element(places, local, place);
     k.barrier();
     let mut half = WORKGROUP / 2;
     while half > 0 {
         k.when(local.below(half), || {
-            let [key, at] = [keys, places].map(|shared| k.load_shared(shared, local + half));
-            let [own_key, own_at] = [keys, places].map(|shared| k.load_shared(shared, local));
+            let [key, at] = [keys, places].map(|shared| k.element(shared, local + half));
+            let [own_key, own_at] = [keys, places].map(|shared| k.element(shared, local));
             let better = key.compare(CompareOp::Gt, own_key);
-            let first = key.equals(own_key) & at.compare(CompareOp::Lt, own_at);
+            let first = key.equals(own_key) & at.less(own_at);
             k.when(better | first, || {
-                k.store_shared(keys, local, key);
-                k.store_shared(places, local, at);
+                k.set_element(keys, local, key);
+                k.set_element(places, local, at);
             });
         });
         k.barrier();
         half /= 2;
     }
-    let writes = local.equals(k.u32(0));
-    let writes = if views.gated { writes & k.committed() } else { writes };
-    k.when(writes, || {
-        let place = k.load_shared(places, k.u32(0));
+    k.guard([Some(local.equals(k.u32(0))), views.gate(k)], || {
+        let place = k.element(places, k.u32(0));
         views.store(k, k.group(), place.cast(DType::I32));
     });
 }

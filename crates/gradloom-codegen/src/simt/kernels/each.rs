@@ -16,8 +16,8 @@ pub(super) fn each(
     }
     let k = Builder::new(label, WORKGROUP, elements.div_ceil(WORKGROUP as usize));
     let position = k.group() * WORKGROUP + k.local();
-    let inside = position.below(narrow(elements));
-    let condition = if views.gated { k.committed() & inside } else { inside };
-    k.when(condition, || f(&k, position));
+    let whole = elements.is_multiple_of(WORKGROUP as usize);
+    let inside = (!whole).then(|| position.below(narrow(elements)));
+    k.guard([views.gate(&k), inside], || f(&k, position));
     vec![k.finish()]
 }

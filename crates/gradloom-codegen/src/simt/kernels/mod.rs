@@ -5,16 +5,24 @@
 //! that is asked for; positions and indices fit 32 bits, as the caller has checked.
 
 mod arg_reduce;
+mod body;
+mod columns;
 mod each;
 mod elementwise;
 mod gather;
+mod group;
+mod map;
 mod movement;
 mod random;
+mod rows;
+mod scatter;
+
+pub(crate) use group::{Table, group};
 
 use super::ir::{Kernel, Role};
 use super::{Builder, Value, index_at};
 use gradloom_core::ir::{DType, OpKind};
-use gradloom_core::kernel::{self, Layout};
+use gradloom_core::kernel::{self, Layout, Schedule};
 
 /// Invocations of a workgroup.
 pub(crate) const WORKGROUP: u32 = 256;
@@ -39,14 +47,22 @@ pub struct Views<'a> {
     pub gated: bool,
     /// Whether the first result has the first operand's place, element by element.
     pub in_place: bool,
-    /// Whether workgroups are to share work through their memory, where that helps a GPU; a software device
-    /// only loses by it.
-    pub shares: bool,
 }
 
 /// The kernels of a launch, if this module has its kind.
-pub fn kernels(kernel: &kernel::Kernel, views: &Views<'_>, label: &str) -> Option<Vec<Kernel>> {
+pub fn kernels(
+    kernel: &kernel::Kernel,
+    schedule: &Schedule,
+    views: &Views<'_>,
+    label: &str,
+) -> Option<Vec<Kernel>> {
     let op = match kernel {
+        kernel::Kernel::Loop(body) => {
+            return Some(match schedule {
+                Schedule::Rows(schedule) => rows::rows(views, body, schedule, label),
+                _ => map::map(views, body, label),
+            });
+        }
         kernel::Kernel::Copy => return Some(movement::copy(views, label)),
         kernel::Kernel::WriteRegion => return Some(movement::write_region(views, label)),
         kernel::Kernel::Op(op) => op,
@@ -58,7 +74,11 @@ pub fn kernels(kernel: &kernel::Kernel, views: &Views<'_>, label: &str) -> Optio
         OpKind::DynamicSlice { .. } => movement::dynamic_slice(views),
         OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(views),
         OpKind::RandomBits { site, .. } => random::random_bits(views, *site),
-        OpKind::ArgReduce { op, axis } => arg_reduce::arg_reduce(views, *op, *axis, label),
+        OpKind::ArgReduce { op, axis } => arg_reduce::arg_reduce(views, schedule, (*op, *axis), label),
+        OpKind::ScatterAdd { batch } => match schedule {
+            Schedule::Scatter(schedule) => scatter::scatter_add(views, schedule, *batch),
+            _ => return None,
+        },
         OpKind::Gather { batch } => gather::gather(views, *batch),
         OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
             elementwise::elementwise(views, op, label)
@@ -68,6 +88,11 @@ pub fn kernels(kernel: &kernel::Kernel, views: &Views<'_>, label: &str) -> Optio
 }
 
 impl Views<'_> {
+    /// The condition under which results are written, if there is one.
+    fn gate<'k>(&self, k: &'k Builder) -> Option<Value<'k>> {
+        self.gated.then(|| k.committed())
+    }
+
     /// The element of an operand at a row-major position.
     fn load<'k>(&self, k: &'k Builder, read: usize, position: Value<'k>) -> Value<'k> {
         let View { dtype, layout } = self.reads[read];

@@ -50,7 +50,7 @@ pub(in crate::wgsl) fn side_by_side(reads: Vec<Value>, writes: Vec<Value>) -> Op
         end = start + usize::next_multiple_of((layout.end() * dtype.bytes()).max(1), 16);
         // As programs bind them, which write to the region.
         bindings.push(Binding { region: Region::Step, range: start..end, writable: true, element });
-        Operand { binding, base: 0, dtype, layout, start: None }
+        Operand { binding, base: 0, dtype, layout }
     };
     let mut reads: Vec<Operand> = reads.into_iter().chain(writes).enumerate().map(place).collect();
     let writes = reads.split_off(count);

@@ -1,0 +1,159 @@
+//! Which parts of a group one kernel can run, and how: parts that compute the same over other numbers of
+//! elements, each element from those at its own position, or from those of its column.
+
+use crate::wgsl::Limits;
+use gradloom_core::ir::{DType, ReduceOp};
+use gradloom_core::kernel::{
+    Access, Body, GroupSchedule, Kernel, Launch, Level, Node, NodeId, NodeKind, Part, Store,
+};
+
+/// Rows of columns that one workgroup adds up.
+const SHORT: usize = 128;
+/// Lanes of a column.
+const LANES: usize = 8;
+
+/// How groups are shared out.
+pub(crate) fn schedule(limits: &Limits) -> GroupSchedule {
+    let workgroup = limits.sharing();
+    GroupSchedule {
+        workgroup,
+        subgroup: limits.subgroup_of(workgroup),
+        columns: limits.column_sharing(LANES),
+        // A software device has little to do at the same time, and would compile a second kernel for longer
+        // than that takes.
+        short: if limits.software { 64 } else { 1 } * GroupSchedule::CHUNK,
+    }
+}
+
+/// What the parts of a class have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Each result from the elements at its position.
+    Map,
+    /// One result, of all positions.
+    Total(ReduceOp, NodeId),
+    /// A result for each of few rows' columns.
+    Columns(ReduceOp, NodeId),
+}
+
+impl Form {
+    pub(crate) fn of(body: &Body) -> Option<Self> {
+        let by_position = |s: &Store| matches!(s, Store::Whole { level: Level::Element, .. });
+        match body.stores[..] {
+            [Store::Columns { op, node, .. }] if body.columns == 1 => Some(Self::Total(op, node)),
+            [Store::Columns { op, node, parts: 1, .. }] if body.rows <= SHORT => {
+                Some(Self::Columns(op, node))
+            }
+            [Store::Whole { node, .. }] if body.rows == 1 => match body.node(node).kind {
+                NodeKind::Reduce(op, operand) if node.index() + 1 == body.nodes.len() => {
+                    Some(Self::Total(op, operand))
+                }
+                _ => body.stores.iter().all(by_position).then_some(Self::Map),
+            },
+            _ => body.stores.iter().all(by_position).then_some(Self::Map),
+        }
+    }
+
+    /// Workgroups of a part.
+    pub(crate) fn groups(self, body: &Body, schedule: &GroupSchedule) -> usize {
+        match self {
+            Self::Columns(..) => body.columns.div_ceil(schedule.columns[1]),
+            Self::Map | Self::Total(..) => chunks(body),
+        }
+    }
+}
+
+fn chunks(body: &Body) -> usize {
+    (body.rows * body.columns).div_ceil(GroupSchedule::CHUNK)
+}
+
+/// Whether each result of a body is made from what stands at its position.
+pub(crate) fn is_map(body: &Body) -> bool {
+    Form::of(body) == Some(Form::Map)
+}
+
+/// Whether a body gives nothing but sums of columns so short that one kernel takes them.
+pub(crate) fn is_short(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
+    matches!(Form::of(body), Some(Form::Columns(..))) && fits(body, reads, writes)
+}
+
+/// Whether a part runs by a table even if it is the only one.
+pub(crate) fn is_columns(part: &Part, launch: &Launch) -> bool {
+    let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
+    matches!(&part.kernel, Kernel::Loop(body) if is_short(body, reads, writes))
+}
+
+/// What parts have in common that one kernel runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Class {
+    form: Form,
+    nodes: Vec<Node>,
+    /// None for totals, which are the same along a row, or across rows of one column.
+    stores: Vec<Store>,
+}
+
+/// The class of a part, if it has one.
+pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<Class> {
+    let Kernel::Loop(body) = &part.kernel else { return None };
+    let form = Form::of(body)?;
+    if !fits(body, reads, writes) {
+        return None;
+    }
+    let (nodes, stores) = match form {
+        Form::Map => (&body.nodes[..], body.stores.clone()),
+        Form::Total(_, node) | Form::Columns(_, node) => (&body.nodes[..=node.index()], Vec::new()),
+    };
+    Some(Class { form, nodes: nodes.to_vec(), stores })
+}
+
+/// Whether a table can say where a body's elements are.
+fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
+    let nodes = body.nodes.iter().enumerate().all(|(i, node)| match node.kind {
+        NodeKind::Load(read) => match node.level {
+            Level::Uniform => true,
+            Level::Row => false,
+            Level::Element => reads[read].layout.is_contiguous(),
+        },
+        // The total itself.
+        NodeKind::Reduce(..) => matches!(Form::of(body), Some(Form::Total(..))) && i + 1 == body.nodes.len(),
+        NodeKind::Column | NodeKind::CheckIndex { .. } => false,
+        _ => true,
+    });
+    let contiguous = writes.iter().all(|write| write.layout.is_contiguous());
+    let bool_free = reads.iter().chain(writes).all(|access| access.dtype != DType::Bool);
+    nodes && contiguous && bool_free && body.rows * body.columns > 0
+}
+
+pub(crate) fn body_of(part: &Part) -> &Body {
+    match &part.kernel {
+        Kernel::Loop(body) => body,
+        _ => unreachable!("parts of a class are loops"),
+    }
+}
+
+/// Whether one workgroup adds up all elements of a body.
+pub(crate) fn is_short_total(body: &Body, schedule: &GroupSchedule) -> bool {
+    body.rows * body.columns <= schedule.short
+}
+
+/// Bytes of scratch that the parts of a group need which run together.
+pub(crate) fn workspace(
+    parts: &[Part],
+    reads: &[Access],
+    writes: &[Access],
+    schedule: &GroupSchedule,
+) -> usize {
+    // Of each class the bytes, and whether some part needs them.
+    let mut classes: Vec<(Class, usize, bool)> = Vec::new();
+    for part in parts {
+        let class = class(part, &reads[part.reads.clone()], &writes[part.writes.clone()]);
+        let Some(class) = class.filter(|class| matches!(class.form, Form::Total(..))) else { continue };
+        let body = body_of(part);
+        let (bytes, is_long) = (4 * chunks(body), !is_short_total(body, schedule));
+        match classes.iter_mut().find(|(known, ..)| *known == class) {
+            Some((_, all, any)) => (*all, *any) = (*all + bytes, *any || is_long),
+            None => classes.push((class, bytes, is_long)),
+        }
+    }
+    classes.iter().filter(|(.., is_long)| *is_long).map(|&(_, bytes, _)| bytes).max().unwrap_or(0)
+}

@@ -1,0 +1,35 @@
+//! Choosing schedules: how a launch's work is shared out on a GPU.
+//!
+//! In: what a launch computes, and what the device allows. Out: a [`Schedule`]. What is done otherwise for
+//! devices that compute on a CPU is decided here.
+
+pub(crate) mod group;
+mod rows;
+mod scatter;
+
+pub(crate) use rows::rows;
+pub(crate) use scatter::scatter;
+
+use crate::wgsl::Limits;
+use gradloom_core::ir::OpKind;
+use gradloom_core::kernel::{Access, Kernel, Schedule};
+
+/// From this extent on, a workgroup goes through each axis together.
+const LONG_AXIS: usize = 128;
+
+/// The schedule of a kernel.
+pub fn schedule(kernel: &Kernel, reads: &[Access], limits: &Limits) -> Schedule {
+    match kernel {
+        Kernel::Loop(body) if body.has_row_reductions() || body.has_column_reductions() => {
+            Schedule::Rows(rows(body, limits))
+        }
+        Kernel::Op(OpKind::ArgReduce { axis, .. })
+            if reads[0].layout.shape[*axis] >= LONG_AXIS && !limits.software =>
+        {
+            Schedule::Axes
+        }
+        Kernel::Op(OpKind::ScatterAdd { batch }) => Schedule::Scatter(scatter(reads, *batch, limits)),
+        Kernel::Group(_) => Schedule::Group(group::schedule(limits)),
+        _ => Schedule::Whole,
+    }
+}

@@ -1,0 +1,51 @@
+//! How the rows of a body that reduces are shared out.
+
+use crate::wgsl::Limits;
+use gradloom_core::kernel::{Body, RowSchedule, Store};
+
+/// Invocations of a workgroup, at most.
+const WORKGROUP: usize = 256;
+/// Partial results of a column, at most.
+const MOST_PARTIALS: usize = 128;
+/// The same on a software device, which has few threads.
+const FEW_PARTIALS: usize = 16;
+/// Rows from which on an invocation of a software device takes whole ones.
+const ROWS_ALONE: usize = 32;
+/// Sums of columns that such an invocation keeps, at most: they are in memory of its own, of which there is
+/// little.
+const SUMS_ALONE: usize = 512;
+/// The same of one that shares its row.
+const SUMS_OF_A_LANE: usize = 64;
+/// Invocations that a software device runs at once: lanes of its vectors.
+const VECTOR: usize = 8;
+/// Lanes that add up the partial results of a column.
+const FINISHING_LANES: usize = 8;
+
+/// How the rows of a body that reduces are shared out.
+pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
+    // A software device runs a workgroup's invocations one after the other, a few at a time, and goes
+    // from one to the next at each barrier: there, invocations that share nothing are many times faster,
+    // as long as there are some rows for each of its threads.
+    let sums = body.has_column_reductions();
+    let along = body.has_row_reductions();
+    let long = sums && body.columns > SUMS_ALONE;
+    let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
+    // Pure column sums need no workgroup barrier. Lanes that meet have sums of columns to keep besides.
+    let all = WORKGROUP.min(limits.invocations as usize);
+    let kept = if sums { body.columns.div_ceil(SUMS_OF_A_LANE).next_power_of_two() } else { 1 };
+    let most = if along { limits.sharing().max(kept).min(all) } else { all };
+    let lanes = match alone {
+        true => 1,
+        false => body.columns.div_ceil(4).next_power_of_two().clamp(1, most),
+    };
+    let slots = if alone { VECTOR } else { limits.sharing().max(lanes) / lanes };
+    let partials = if limits.software { FEW_PARTIALS } else { MOST_PARTIALS };
+    let turns = body.rows.div_ceil(slots);
+    let steps = if sums { turns.div_ceil(partials).max(1) } else { 1 };
+    let groups = turns.div_ceil(steps);
+    let whole = |store: &Store| matches!(store, Store::Columns { parts: 1, .. });
+    let finishes = groups != 1 && body.stores.iter().any(whole);
+    let finishing = finishes.then(|| limits.column_sharing(FINISHING_LANES));
+    let subgroup = limits.subgroup_of(lanes * slots).filter(|_| along && lanes > 1);
+    RowSchedule { lanes, slots, steps, each: body.columns.div_ceil(lanes), groups, subgroup, finishing }
+}

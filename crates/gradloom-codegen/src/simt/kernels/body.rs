@@ -1,0 +1,218 @@
+//! The nodes of a fused expression.
+//!
+//! In: a [`Body`], and where the invocation stands. Out: the values of the nodes that are asked for and of all
+//! that they use. A node is computed once in each scope that knows it.
+
+use super::super::ir::Role;
+use super::super::{index_at, index_at_row};
+use super::{Builder, Value, View, Views};
+use crate::narrow::narrow;
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::{Body, Layout, Level, NodeId, NodeKind, Store};
+
+/// What is known of a body's nodes at one place of a kernel.
+pub(super) struct Nodes<'k, 'b> {
+    k: &'k Builder,
+    body: &'b Body,
+    operands: Operands<'k, 'b>,
+    /// Values of the nodes; those of level `Element` are of the invocation's first position, and so on.
+    values: Vec<Vec<Option<Value<'k>>>>,
+    /// Which of the invocation's positions is meant.
+    at: usize,
+}
+
+/// Where a body's operands and results are.
+#[derive(Clone)]
+pub(super) enum Operands<'k, 'b> {
+    /// Where their layouts say.
+    Views(&'b Views<'b>),
+    /// One element after the other from these indices on, the results' behind the operands'; what is uniform
+    /// is one element.
+    Starts(&'b Views<'b>, Vec<Value<'k>>),
+}
+
+/// Where an invocation stands.
+#[derive(Clone, Copy)]
+pub(super) struct Position<'k> {
+    /// Number of the row.
+    pub(super) row: Value<'k>,
+    /// Number of the column.
+    pub(super) column: Value<'k>,
+    /// Number of the position, row by row, if it is known.
+    pub(super) number: Option<Value<'k>>,
+    /// When the invocation answers for this position; always, if there is no condition. Others stand at a
+    /// position that is not theirs, where they may read what its owner has already overwritten: what they
+    /// compute must have no effect.
+    pub(super) owned: Option<Value<'k>>,
+}
+
+impl<'k, 'b> Nodes<'k, 'b> {
+    pub(super) fn new(k: &'k Builder, body: &'b Body, operands: Operands<'k, 'b>) -> Self {
+        Self { k, body, operands, values: vec![vec![None; body.nodes.len()]], at: 0 }
+    }
+
+    /// Turns to one of the invocation's positions, whose nodes keep their values until they are forgotten.
+    pub(super) fn turn_to(&mut self, position: usize) {
+        let count = self.body.nodes.len();
+        self.values.resize_with(self.values.len().max(position + 1), || vec![None; count]);
+        self.at = position;
+    }
+
+    fn known(&mut self, id: NodeId) -> &mut Option<Value<'k>> {
+        let at = if self.body.node(id).level == Level::Element { self.at } else { 0 };
+        &mut self.values[at][id.index()]
+    }
+
+    /// Gives a node a value that exists already.
+    pub(super) fn set(&mut self, id: NodeId, value: Value<'k>) {
+        *self.known(id) = Some(value);
+    }
+
+    /// Forgets the nodes of a level and above, as at another position.
+    pub(super) fn forget(&mut self, from: Level) {
+        for values in &mut self.values {
+            for (value, node) in values.iter_mut().zip(&self.body.nodes) {
+                if node.level >= from {
+                    *value = None;
+                }
+            }
+        }
+    }
+
+    /// The value of a node.
+    ///
+    /// # Panics
+    /// When the node needs a reduction or a product that was not [set](Self::set).
+    pub(super) fn compute(&mut self, id: NodeId, position: Position<'k>) -> Value<'k> {
+        if let Some(value) = *self.known(id) {
+            return value;
+        }
+        let node = self.body.node(id);
+        let x: Vec<Value<'k>> =
+            node.kind.operands().iter().map(|&operand| self.compute(operand, position)).collect();
+        let value = match &node.kind {
+            NodeKind::Constant(number) => self.k.number(*number, node.dtype),
+            NodeKind::Repeat(_) => x[0],
+            NodeKind::Load(read) => {
+                let index = self.index(*read, false, node.level, position);
+                let dtype = self.views().reads[*read].dtype;
+                self.k.load(self.k.buffer(Role::Operand(*read), dtype), index)
+            }
+            NodeKind::Column => position.column.cast(DType::I32),
+            NodeKind::Unary(op, _) => x[0].unary(*op),
+            NodeKind::Binary(op, _) => x[0].binary(*op, x[1]),
+            NodeKind::Compare(op, _) => x[0].compare(*op, x[1]),
+            NodeKind::Select(_) => x[0].select(x[1], x[2]),
+            NodeKind::Cast(_) => x[0].cast(node.dtype),
+            NodeKind::CheckIndex { extent, .. } => {
+                let number = self.number(node.level, position);
+                let extent = narrow(*extent);
+                match position.owned {
+                    None => self.k.report_index(x[0], extent, number),
+                    Some(owned) => self.k.when(owned, || self.k.report_index(x[0], extent, number)),
+                }
+                x[0].clamped(extent)
+            }
+            NodeKind::Reduce(..) | NodeKind::Accumulator => {
+                panic!("gradloom used {id} before it was computed; please report this")
+            }
+        };
+        self.set(id, value);
+        value
+    }
+
+    /// Computes the index checks of a level: nothing else may need them.
+    pub(super) fn check(&mut self, level: Level, position: Position<'k>) {
+        for id in checks_of(self.body, level) {
+            self.compute(id, position);
+        }
+    }
+
+    /// Computes and stores the results of level `Element` at a position: all of them are computed before the
+    /// first is stored, as a result may lie where an operand does.
+    pub(super) fn store_elements(&mut self, position: Position<'k>) {
+        let stores = stores_of(self.body, Level::Element);
+        for &(node, _) in &stores {
+            self.compute(node, position);
+        }
+        for (node, write) in stores {
+            self.store(node, write, Level::Element, position);
+        }
+    }
+
+    /// Stores a node at a position.
+    pub(super) fn store(&mut self, node: NodeId, write: usize, level: Level, position: Position<'k>) {
+        let value = self.compute(node, position);
+        let index = self.index(write, true, level, position);
+        let dtype = self.views().writes[write].dtype;
+        self.k.store(self.k.buffer(Role::Result(write), dtype), index, value);
+    }
+
+    fn views(&self) -> &'b Views<'b> {
+        match self.operands {
+            Operands::Views(views) | Operands::Starts(views, _) => views,
+        }
+    }
+
+    /// Index of the element of an operand, or of a result, at a position.
+    fn index(&self, number: usize, is_result: bool, level: Level, position: Position<'k>) -> Value<'k> {
+        let views = self.views();
+        let list: &[View<'_>] = if is_result { &views.writes } else { &views.reads };
+        match &self.operands {
+            Operands::Views(_) => self.index_in(list[number].layout, level, position),
+            Operands::Starts(_, starts) => {
+                let start = starts[number + if is_result { views.reads.len() } else { 0 }];
+                match level {
+                    Level::Uniform => start,
+                    Level::Row | Level::Element => start + self.number(level, position),
+                }
+            }
+        }
+    }
+
+    fn index_in(&self, layout: &Layout, level: Level, position: Position<'k>) -> Value<'k> {
+        let Body { rows, columns, .. } = *self.body;
+        match (level, position.number) {
+            (Level::Uniform, _) => index_at(self.k, layout, self.k.u32(0)),
+            (Level::Row, _) => index_at(self.k, layout, position.row),
+            (Level::Element, Some(number)) if layout.collapsed().len() <= 1 => {
+                index_at(self.k, layout, number)
+            }
+            (Level::Element, _) => {
+                index_at_row(self.k, layout, [rows, columns], [position.row, position.column])
+            }
+        }
+    }
+
+    /// Number of a level's element.
+    fn number(&self, level: Level, position: Position<'k>) -> Value<'k> {
+        match level {
+            Level::Uniform => self.k.u32(0),
+            Level::Row => position.row,
+            Level::Element => match position.number {
+                Some(number) => number,
+                None => position.row * narrow(self.body.columns) + position.column,
+            },
+        }
+    }
+}
+
+/// Index checks of a level.
+pub(super) fn checks_of(body: &Body, level: Level) -> Vec<NodeId> {
+    let is_check = |id: &NodeId| {
+        let node = body.node(*id);
+        node.level == level && matches!(node.kind, NodeKind::CheckIndex { .. })
+    };
+    body.ids().filter(is_check).collect()
+}
+
+/// The results of a body of a level, as (node, write).
+pub(super) fn stores_of(body: &Body, wanted: Level) -> Vec<(NodeId, usize)> {
+    body.stores
+        .iter()
+        .filter_map(|store| match *store {
+            Store::Whole { node, level, write } if level == wanted => Some((node, write)),
+            _ => None,
+        })
+        .collect()
+}

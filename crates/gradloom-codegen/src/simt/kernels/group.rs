@@ -1,0 +1,297 @@
+//! Many small kernels as few: parts of a group that compute the same over other numbers of elements.
+//!
+//! In: the first part's body, and a [`Table`] that says which workgroups belong to which part and where its
+//! operands start. Out: one kernel for all parts; two for totals that need more than a workgroup. Always
+//! holds: what a workgroup computes depends on its part alone.
+
+use super::super::ir::{Kernel, Role};
+use super::body::{Nodes, Operands, Position};
+use super::columns::across_columns;
+use super::{Builder, Value, Views, WORKGROUP};
+use crate::narrow::narrow;
+use crate::schedule::group::Form;
+use crate::simt::Variable;
+use gradloom_core::ir::{DType, ReduceOp};
+use gradloom_core::kernel::{Body, GroupSchedule, NodeId};
+
+/// Numbers of a part before the starts of its operands.
+const HEADER: usize = 3;
+
+/// Which workgroups belong to which part, and where its operands start.
+pub(crate) struct Table {
+    pub(crate) form: Form,
+    /// For each part its first workgroup, its rows and columns, and the starts of its operands and results in
+    /// elements; then the number of workgroups.
+    numbers: Vec<u32>,
+    /// Numbers of a part.
+    width: usize,
+    parts: usize,
+    /// Workgroups of all parts.
+    groups: usize,
+}
+
+impl Table {
+    /// The table of parts of one form, each with the starts of its operands and results.
+    pub(crate) fn new<'b>(
+        form: Form,
+        parts: impl Iterator<Item = (&'b Body, Vec<u32>)>,
+        schedule: &GroupSchedule,
+    ) -> Self {
+        let mut table = Self { form, numbers: Vec::new(), width: 0, parts: 0, groups: 0 };
+        for (body, starts) in parts {
+            table.width = HEADER + starts.len();
+            table.numbers.extend([table.groups, body.rows, body.columns].map(narrow));
+            table.numbers.extend(starts);
+            table.groups += form.groups(body, schedule);
+            table.parts += 1;
+        }
+        table.numbers.push(narrow(table.groups));
+        table
+    }
+}
+
+/// The kernels of parts of one form; `views` are those of the first part, `short` says whether one workgroup
+/// adds up each of their totals.
+pub(crate) fn group(
+    views: &Views<'_>,
+    body: &Body,
+    table: &Table,
+    schedule: &GroupSchedule,
+    short: bool,
+) -> Vec<Kernel> {
+    let group = Group { views, body, table, schedule };
+    match table.form {
+        Form::Map => vec![group.map()],
+        Form::Total(op, node) if short => vec![group.short_totals(op, node)],
+        Form::Total(op, node) => vec![group.shares(op, node), group.totals(op, node)],
+        Form::Columns(op, node) => vec![group.columns(op, node)],
+    }
+}
+
+struct Group<'b> {
+    views: &'b Views<'b>,
+    body: &'b Body,
+    table: &'b Table,
+    schedule: &'b GroupSchedule,
+}
+
+/// The part of a workgroup.
+struct Found<'k> {
+    k: &'k Builder,
+    /// The table, and where the part's numbers begin in it.
+    numbers: u32,
+    entry: Value<'k>,
+    /// Of its operands and results.
+    starts: Vec<Value<'k>>,
+}
+
+impl<'k> Found<'k> {
+    fn number(&self, i: usize) -> Value<'k> {
+        self.k.load(self.numbers, self.entry + narrow(i))
+    }
+
+    fn first_group(&self) -> Value<'k> {
+        self.number(0)
+    }
+
+    fn rows(&self) -> Value<'k> {
+        self.number(1)
+    }
+
+    fn columns(&self) -> Value<'k> {
+        self.number(2)
+    }
+}
+
+impl<'b> Group<'b> {
+    fn kernel(&self, what: &str, workgroup: usize, groups: usize, write: impl FnOnce(&Builder)) -> Kernel {
+        let label = format!("{} kernels: {what}", self.table.parts);
+        let k = Builder::new(&label, narrow(workgroup), groups);
+        write(&k);
+        k.finish()
+    }
+
+    /// A part by its number. Starts that are the same for all parts, as of a learning rate, are not looked up.
+    fn part<'k>(&self, k: &'k Builder, part: Value<'k>) -> Found<'k> {
+        let Table { numbers, width, .. } = self.table;
+        let table = k.table(numbers.clone());
+        let entry = part * narrow(*width);
+        let start = |i: usize| {
+            let first = numbers[i];
+            let same = numbers.chunks_exact(*width).all(|part| part[i] == first);
+            if same { k.u32(first) } else { k.load(table, entry + narrow(i)) }
+        };
+        Found { k, numbers: table, entry, starts: (HEADER..*width).map(start).collect() }
+    }
+
+    /// The part of the workgroup, by bisection.
+    fn find_part<'k>(&self, k: &'k Builder) -> Found<'k> {
+        let Table { numbers, width, parts, .. } = self.table;
+        let table = k.table(numbers.clone());
+        let (part, beyond) = (k.var(k.u32(0)), k.var(k.u32(narrow(*parts))));
+        // Once one part is left, more turns change nothing.
+        let turns = parts.next_power_of_two().ilog2();
+        k.count(k.u32(0), k.u32(turns), k.u32(1), |_| {
+            let (first, last) = (part.get(), beyond.get());
+            let middle = (first + last) / 2;
+            let is_before = k.group().less(k.load(table, middle * narrow(*width)));
+            part.set(is_before.select(first, middle));
+            beyond.set(is_before.select(middle, last));
+        });
+        self.part(k, part.get())
+    }
+
+    fn nodes<'k>(&self, k: &'k Builder, found: &Found<'k>) -> Nodes<'k, 'b> {
+        Nodes::new(k, self.body, Operands::Starts(self.views, found.starts.clone()))
+    }
+
+    /// Runs `f` at the positions of the chunk of a workgroup of so many invocations.
+    fn each_position<'k>(
+        &self,
+        k: &'k Builder,
+        workgroup: usize,
+        f: impl FnOnce(&mut Nodes<'k, 'b>, Position<'k>),
+    ) {
+        let found = self.find_part(k);
+        let elements = found.rows() * found.columns();
+        let first = (k.group() - found.first_group()) * narrow(GroupSchedule::CHUNK);
+        let last = (first + narrow(GroupSchedule::CHUNK)).min(elements);
+        let mut nodes = self.nodes(k, &found);
+        k.count(first + k.local(), last, k.u32(narrow(workgroup)), |number| {
+            f(&mut nodes, at(k, number));
+        });
+    }
+
+    /// One invocation for each element of each part, in chunks.
+    fn map(&self) -> Kernel {
+        self.kernel("map", WORKGROUP as usize, self.table.groups, |k| {
+            self.each_position(k, WORKGROUP as usize, |nodes, position| {
+                k.guard([self.views.gate(k)], || nodes.store_elements(position));
+            });
+        })
+    }
+
+    /// The results of all columns of all parts: a few lanes to a column.
+    fn columns(&self, op: ReduceOp, node: NodeId) -> Kernel {
+        let [lanes, wide] = self.schedule.columns;
+        self.kernel("sums of columns", lanes * wide, self.table.groups, |k| {
+            let found = self.find_part(k);
+            let (rows, columns) = (found.rows(), found.columns());
+            let wide_columns = narrow(wide);
+            let lane = k.local() / wide_columns;
+            let column = (k.group() - found.first_group()) * wide_columns + k.local() % wide_columns;
+            let sum = k.var(k.identity(op, self.body.node(node).dtype));
+            let inside = column.less(columns);
+            k.when(inside, || {
+                k.count(lane, rows, k.u32(narrow(lanes)), |row| {
+                    let value = self.nodes(k, &found).compute(node, at(k, row * columns + column));
+                    sum.set(sum.get().combine(op, value));
+                });
+            });
+            across_columns(k, op, sum, lane, [lanes, wide]);
+            k.guard([Some(lane.equals(k.u32(0))), Some(inside), self.views.gate(k)], || {
+                self.store(k, &found, column, sum.get());
+            });
+        })
+    }
+
+    /// Each chunk's share of its part's total, to the scratch.
+    fn shares(&self, op: ReduceOp, node: NodeId) -> Kernel {
+        let workgroup = self.schedule.workgroup;
+        self.kernel("shares of totals", workgroup, self.table.groups, |k| {
+            let dtype = self.body.node(node).dtype;
+            let sum = k.var(k.identity(op, dtype));
+            self.each_position(k, workgroup, |nodes, position| {
+                let value = nodes.compute(node, position);
+                sum.set(sum.get().combine(op, value));
+            });
+            let total = self.across(k, op, sum);
+            k.when(k.local().equals(k.u32(0)), || {
+                k.store(k.buffer(self.scratch(), dtype), k.group(), k.element(total, k.u32(0)));
+            });
+        })
+    }
+
+    /// The total of each part: a workgroup each.
+    fn totals(&self, op: ReduceOp, node: NodeId) -> Kernel {
+        let dtype = self.body.node(node).dtype;
+        self.each_total(op, dtype, |k, found, sum| {
+            let scratch = k.buffer(self.scratch(), dtype);
+            let last = found.number(self.table.width);
+            let first = found.first_group() + k.local();
+            k.count(first, last, k.u32(narrow(self.schedule.workgroup)), |i| {
+                sum.set(sum.get().combine(op, k.load(scratch, i)));
+            });
+        })
+    }
+
+    /// The total of each part that is short: a workgroup each.
+    fn short_totals(&self, op: ReduceOp, node: NodeId) -> Kernel {
+        self.each_total(op, self.body.node(node).dtype, |k, found, sum| {
+            let elements = found.rows() * found.columns();
+            k.count(k.local(), elements, k.u32(narrow(self.schedule.workgroup)), |number| {
+                let value = self.nodes(k, found).compute(node, at(k, number));
+                sum.set(sum.get().combine(op, value));
+            });
+        })
+    }
+
+    /// A workgroup for each part, whose invocations' sums are shares of its total.
+    fn each_total(
+        &self,
+        op: ReduceOp,
+        dtype: DType,
+        add: impl for<'k> FnOnce(&'k Builder, &Found<'k>, Variable<'k>),
+    ) -> Kernel {
+        self.kernel("totals", self.schedule.workgroup, self.table.parts, |k| {
+            let found = self.part(k, k.group());
+            let sum = k.var(k.identity(op, dtype));
+            add(k, &found, sum);
+            let total = self.across(k, op, sum);
+            k.guard([Some(k.local().equals(k.u32(0))), self.views.gate(k)], || {
+                self.store(k, &found, k.u32(0), k.element(total, k.u32(0)));
+            });
+        })
+    }
+
+    /// Combines the invocations' sums into the first element of an array, which it gives.
+    fn across<'k>(&self, k: &'k Builder, op: ReduceOp, sum: Variable<'k>) -> u32 {
+        let GroupSchedule { workgroup, subgroup, .. } = *self.schedule;
+        let together = subgroup.map_or(1, |size| size as usize);
+        let mut share = sum.get();
+        if let Some(size) = subgroup {
+            share = share.across_subgroup(op, together, size);
+        }
+        let count = narrow(workgroup / together);
+        let shares = k.shared(share.dtype(), count);
+        let first = (together > 1).then(|| (k.local() % narrow(together)).equals(k.u32(0)));
+        k.guard([first], || k.set_element(shares, k.local() / narrow(together), share));
+        k.barrier();
+        k.halve(count / 2, |half| {
+            k.when(k.local().less(half), || {
+                let other = k.element(shares, k.local() + half);
+                k.set_element(shares, k.local(), k.element(shares, k.local()).combine(op, other));
+            });
+            k.barrier();
+        });
+        shares
+    }
+
+    /// Where the shares of totals wait.
+    fn scratch(&self) -> Role {
+        Role::Workspace { start: 0, bytes: 4 * self.table.groups }
+    }
+
+    /// Writes an element of the only result.
+    fn store<'k>(&self, k: &'k Builder, found: &Found<'k>, index: Value<'k>, value: Value<'k>) {
+        let start = found.starts[self.views.reads.len()];
+        let result = k.buffer(Role::Result(0), self.views.writes[0].dtype);
+        k.store(result, start + index, value);
+    }
+}
+
+/// Where an invocation stands that only knows the number of its position.
+fn at<'k>(k: &'k Builder, number: Value<'k>) -> Position<'k> {
+    let zero = k.u32(0);
+    Position { row: zero, column: zero, number: Some(number), owned: None }
+}

@@ -1,0 +1,388 @@
+//! Fused expressions that reduce: along rows, which lanes of a workgroup take together, and across rows, which
+//! leaves partial results for a second kernel.
+//!
+//! In: a body and its [`RowSchedule`]. Out: its kernels. Always holds: the order in which elements are
+//! combined depends on the body and the schedule alone; barriers are met by all invocations.
+
+use super::super::ir::{Kernel, Role};
+use super::body::{Nodes, Operands, Position, checks_of, stores_of};
+use super::columns::{ColumnSums, columns_of, finish};
+use super::{Builder, Value, Views};
+use crate::narrow::narrow;
+use gradloom_core::ir::{DType, ReduceOp};
+use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, RowSchedule};
+
+/// The kernels of a body with reductions.
+pub(super) fn rows(views: &Views<'_>, body: &Body, schedule: &RowSchedule, label: &str) -> Vec<Kernel> {
+    let mut kernels = Vec::new();
+    if schedule.groups > 0 {
+        let k = Builder::new(label, narrow(schedule.workgroup()), schedule.groups);
+        Rows::new(&k, views, body, schedule).write();
+        kernels.push(k.finish());
+    }
+    if let Some(sharing) = schedule.finishing.filter(|_| body.columns > 0) {
+        kernels.push(finish(views, body, schedule, sharing, label));
+    }
+    kernels
+}
+
+/// A reduction along rows: its node, how, of which node, and its dtype.
+type Reduction = (NodeId, ReduceOp, NodeId, DType);
+
+/// The first kernel in the making.
+struct Rows<'k, 'b> {
+    k: &'k Builder,
+    views: &'b Views<'b>,
+    body: &'b Body,
+    schedule: &'b RowSchedule,
+    nodes: Nodes<'k, 'b>,
+    /// How many reductions lie before each node.
+    depths: Vec<usize>,
+    /// Arrays of the workgroup, by dtype and number.
+    arrays: Vec<(DType, usize, u32)>,
+    lane: Value<'k>,
+    /// Which of the workgroup's rows at a time.
+    slot: Value<'k>,
+    /// The invocation's positions, if they are unrolled: the column, and whether it is there if that is a
+    /// question.
+    unrolled: Vec<(Value<'k>, Option<Value<'k>>)>,
+}
+
+/// The row of a turn.
+#[derive(Clone, Copy)]
+struct Row<'k> {
+    number: Value<'k>,
+    /// Whether it is there, if that is a question.
+    live: Option<Value<'k>>,
+    /// Number of the turn, if there are several.
+    step: Option<Value<'k>>,
+}
+
+impl<'k, 'b> Rows<'k, 'b> {
+    fn new(k: &'k Builder, views: &'b Views<'b>, body: &'b Body, schedule: &'b RowSchedule) -> Self {
+        let mut depths = vec![0; body.nodes.len()];
+        for (i, node) in body.nodes.iter().enumerate() {
+            let before = node.kind.operands().iter().map(|o| depths[o.index()]).max().unwrap_or(0);
+            depths[i] = before + usize::from(matches!(node.kind, NodeKind::Reduce(..)));
+        }
+        let lanes = narrow(schedule.lanes);
+        let (lane, slot) = (k.local() % lanes, k.local() / lanes);
+        let mut unrolled = Vec::new();
+        if schedule.is_unrolled() {
+            for number in 0..schedule.each {
+                let column = lane + narrow(number * schedule.lanes);
+                let is_ragged = (number + 1) * schedule.lanes > body.columns;
+                unrolled.push(match is_ragged {
+                    true => {
+                        let last = k.u32(narrow(body.columns - 1));
+                        (column.min(last), Some(column.below(narrow(body.columns))))
+                    }
+                    false => (column, None),
+                });
+            }
+        }
+        let nodes = Nodes::new(k, body, Operands::Views(views));
+        Self { k, views, body, schedule, nodes, depths, arrays: Vec::new(), lane, slot, unrolled }
+    }
+
+    fn write(mut self) {
+        let (k, steps) = (self.k, narrow(self.schedule.steps));
+        let zero = k.u32(0);
+        let owned = self.is_first();
+        let position = Position { row: zero, column: zero, number: None, owned: Some(owned) };
+        self.nodes.check(Level::Uniform, position);
+        for id in self.body.ids() {
+            if self.body.node(id).level == Level::Uniform {
+                self.nodes.compute(id, position);
+            }
+        }
+        let sums = ColumnSums::new(k, self.body, self.schedule);
+        if steps > 1 {
+            k.count(zero, k.u32(steps), k.u32(1), |step| self.turn(&sums, Some(step)));
+        } else {
+            self.turn(&sums, None);
+        }
+        self.store_partials(&sums);
+    }
+
+    /// Whether the invocation answers for what there is but once.
+    fn is_first(&self) -> Value<'k> {
+        let zero = self.k.u32(0);
+        self.k.group().equals(zero) & self.k.local().equals(zero)
+    }
+
+    /// What is done for the rows of one turn.
+    fn turn(&mut self, sums: &ColumnSums<'k>, step: Option<Value<'k>>) {
+        let RowSchedule { slots, steps, groups, .. } = *self.schedule;
+        let turn = match step {
+            Some(step) => self.k.group() * narrow(steps) + step,
+            None => self.k.group(),
+        };
+        let raw = if slots > 1 { turn * narrow(slots) + self.slot } else { turn };
+        let rows = narrow(self.body.rows);
+        let row = match slots * steps * groups > self.body.rows {
+            true => {
+                let number = raw.min(self.k.u32(rows - 1));
+                Row { number, live: Some(raw.below(rows)), step }
+            }
+            false => Row { number: raw, live: None, step },
+        };
+        let depth = self.depths.iter().max().copied().unwrap_or(0);
+        for depth in 1..=depth {
+            self.reduce(row, depth);
+        }
+        self.row_nodes(row, depth);
+        self.finish_row(row, sums);
+    }
+
+    /// When the invocation answers for what its row has.
+    fn row_position(&self, row: Row<'k>) -> Position<'k> {
+        let zero = self.k.u32(0);
+        let first = self.lane.equals(zero);
+        let owned = Some(row.live.map_or(first, |live| first & live));
+        Position { row: row.number, column: zero, number: None, owned }
+    }
+
+    /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level
+    /// `Element` live for one turn. `f` is given whether the column is there, if that is a question, and
+    /// which of the invocation's it is.
+    fn for_each(
+        &mut self,
+        row: Row<'k>,
+        f: &mut dyn FnMut(&mut Nodes<'k, 'b>, Position<'k>, Option<Value<'k>>, Which<'k>),
+    ) {
+        let both = |a: Option<Value<'k>>, b: Option<Value<'k>>| match (a, b) {
+            (Some(a), Some(b)) => Some(a & b),
+            (a, b) => a.or(b),
+        };
+        let at = |column, owned| Position { row: row.number, column, number: None, owned };
+        if self.schedule.is_unrolled() {
+            for (i, (column, inside)) in self.unrolled.clone().into_iter().enumerate() {
+                self.nodes.turn_to(i);
+                f(&mut self.nodes, at(column, both(inside, row.live)), inside, Which::Unrolled(i));
+            }
+            self.nodes.turn_to(0);
+            return;
+        }
+        let (columns, lanes) = (narrow(self.body.columns), narrow(self.schedule.lanes));
+        self.k.count(self.lane, self.k.u32(columns), self.k.u32(lanes), |column| {
+            f(&mut self.nodes, at(column, row.live), None, Which::Turn(column / lanes));
+        });
+        self.nodes.forget(Level::Element);
+    }
+
+    /// The reductions of a depth.
+    fn reduce(&mut self, row: Row<'k>, depth: usize) {
+        let all: Vec<Reduction> = self
+            .body
+            .ids()
+            .filter_map(|id| match self.body.node(id).kind {
+                NodeKind::Reduce(op, operand) if self.depths[id.index()] == depth => {
+                    Some((id, op, operand, self.body.node(id).dtype))
+                }
+                _ => None,
+            })
+            .collect();
+        // Computed outside of a loop's scope, where all passes see them.
+        self.row_nodes(row, depth - 1);
+        let k = self.k;
+        let sums: Vec<_> = all.iter().map(|&(_, op, _, dtype)| k.var(k.identity(op, dtype))).collect();
+        self.for_each(row, &mut |nodes, position, inside, _| {
+            for (&(_, op, operand, dtype), sum) in all.iter().zip(&sums) {
+                let value = nodes.compute(operand, position);
+                let value = inside.map_or(value, |inside| inside.select(value, k.identity(op, dtype)));
+                sum.set(sum.get().combine(op, value));
+            }
+        });
+        let shares: Vec<Value<'k>> = sums.iter().map(|sum| sum.get()).collect();
+        for (&(id, ..), value) in all.iter().zip(self.across_lanes(&all, shares)) {
+            self.nodes.set(id, value);
+        }
+    }
+
+    /// Combines the lanes' shares of each reduction.
+    fn across_lanes(&mut self, all: &[Reduction], mut shares: Vec<Value<'k>>) -> Vec<Value<'k>> {
+        let (k, lanes, together) = (self.k, self.schedule.lanes, self.schedule.together());
+        // Neighbours first: what is left is one share of a row for each of its subgroups.
+        if let Some(size) = self.schedule.subgroup {
+            for (share, &(_, op, ..)) in shares.iter_mut().zip(all) {
+                *share = share.across_subgroup(op, together, size);
+            }
+        }
+        if together == lanes {
+            return shares;
+        }
+        let arrays: Vec<u32> =
+            all.iter().enumerate().map(|(number, &(.., dtype))| self.array(dtype, number)).collect();
+        if together > 1 {
+            return self.across_subgroups(all, &arrays, &shares);
+        }
+        for (&share, &array) in shares.iter().zip(&arrays) {
+            k.set_element(array, k.local(), share);
+        }
+        k.barrier();
+        k.halve(narrow(lanes / 2), |half| {
+            k.when(self.lane.less(half), || {
+                for (&(_, op, ..), &array) in all.iter().zip(&arrays) {
+                    let other = k.element(array, k.local() + half);
+                    k.set_element(array, k.local(), k.element(array, k.local()).combine(op, other));
+                }
+            });
+            k.barrier();
+        });
+        let results = arrays.iter().map(|&array| k.element(array, self.slot * narrow(lanes))).collect();
+        k.barrier();
+        results
+    }
+
+    /// The same for rows of several subgroups, each of which has combined its share.
+    fn across_subgroups(&self, all: &[Reduction], arrays: &[u32], shares: &[Value<'k>]) -> Vec<Value<'k>> {
+        let (k, size) = (self.k, narrow(self.schedule.together()));
+        let count = narrow(self.schedule.lanes) / size;
+        k.when((self.lane % size).equals(k.u32(0)), || {
+            for (&share, &array) in shares.iter().zip(arrays) {
+                k.set_element(array, k.local() / size, share);
+            }
+        });
+        k.barrier();
+        let results = all.iter().zip(arrays).map(|(&(_, op, ..), &array)| {
+            let share = |i| k.element(array, self.slot * count + i);
+            (1..count).fold(share(0), |sum, i| sum.combine(op, share(i)))
+        });
+        let results = results.collect();
+        k.barrier();
+        results
+    }
+
+    /// The workgroup's array for the reduction of this number among those that are combined together.
+    fn array(&mut self, dtype: DType, number: usize) -> u32 {
+        let known = self.arrays.iter().find(|&&(d, n, _)| (d, n) == (dtype, number));
+        if let Some(&(.., array)) = known {
+            return array;
+        }
+        let array = self.k.shared(dtype, narrow(self.schedule.workgroup()));
+        self.arrays.push((dtype, number, array));
+        array
+    }
+
+    /// Computes the nodes of level `Row` behind so many reductions.
+    fn row_nodes(&mut self, row: Row<'k>, depth: usize) {
+        let position = self.row_position(row);
+        for id in self.body.ids() {
+            let node = self.body.node(id);
+            if node.level == Level::Row
+                && self.depths[id.index()] == depth
+                && !matches!(node.kind, NodeKind::Reduce(..))
+            {
+                self.nodes.compute(id, position);
+            }
+        }
+    }
+
+    /// Stores, and shares of column reductions.
+    fn finish_row(&mut self, row: Row<'k>, sums: &ColumnSums<'k>) {
+        let (k, body, views) = (self.k, self.body, self.views);
+        let stores = stores_of(body, Level::Element);
+        let columns = columns_of(body);
+        let checks = checks_of(body, Level::Element);
+        let wanted: Vec<NodeId> = (stores.iter().map(|&(node, _)| node))
+            .chain(columns.iter().map(|column| column.node))
+            .chain(checks)
+            .collect();
+        if !wanted.is_empty() {
+            let compute = |nodes: &mut Nodes<'k, 'b>, position: Position<'k>| {
+                wanted.iter().for_each(|&node| _ = nodes.compute(node, position));
+            };
+            // Of all positions first: a result may lie where an operand does.
+            if self.schedule.is_unrolled() {
+                self.for_each(row, &mut |nodes, position, _, _| compute(nodes, position));
+            }
+            self.for_each(row, &mut |nodes, position, _, which| {
+                compute(nodes, position);
+                for column in &columns {
+                    let value = nodes.compute(column.node, position);
+                    let value = position.owned.map_or(value, |owned| owned.select(value, column.identity(k)));
+                    sums.add(k, column, which, value);
+                }
+                if !stores.is_empty() {
+                    k.guard([position.owned, views.gate(k)], || {
+                        for &(node, write) in &stores {
+                            nodes.store(node, write, Level::Element, position);
+                        }
+                    });
+                }
+            });
+        }
+        let position = self.row_position(row);
+        let first = row.step.map(|step| step.equals(k.u32(0)));
+        for (level, conditions) in
+            [(Level::Row, [position.owned, None]), (Level::Uniform, [Some(self.is_first()), first])]
+        {
+            let stores = stores_of(body, level);
+            if !stores.is_empty() {
+                k.guard(conditions.into_iter().chain([views.gate(k)]), || {
+                    stores.iter().for_each(|&(node, write)| self.nodes.store(node, write, level, position));
+                });
+            }
+        }
+    }
+
+    /// The workgroup's sum of each column: over the slots, in order. To the scratch, if another kernel takes
+    /// them together.
+    fn store_partials(&mut self, sums: &ColumnSums<'k>) {
+        let (k, schedule, columns) = (self.k, self.schedule, narrow(self.body.columns));
+        let (lanes, slots) = (narrow(schedule.lanes), narrow(schedule.slots));
+        if columns == 0 {
+            return;
+        }
+        for column in columns_of(self.body) {
+            let target = column.target(self.views, self.body, schedule);
+            let gate = self.views.gate(k).filter(|_| matches!(target.0, Role::Result(_)));
+            let array = if slots > 1 { self.array(column.dtype, 0) } else { 0 };
+            let lane = self.lane;
+            let store = |at: Value<'k>, which: Which<'k>, inside: Option<Value<'k>>| {
+                let own = sums.get(k, &column, which);
+                if slots > 1 {
+                    k.set_element(array, k.local(), own);
+                    k.barrier();
+                }
+                let is_first = (slots > 1).then(|| self.slot.equals(k.u32(0)));
+                k.guard([is_first, inside, gate], || {
+                    let all = k.var(own);
+                    if slots > 1 {
+                        k.count(k.u32(1), k.u32(slots), k.u32(1), |other| {
+                            let share = k.element(array, other * lanes + lane);
+                            all.set(all.get().combine(column.op, share));
+                        });
+                    }
+                    let index = match schedule.groups {
+                        1 => super::super::index_at(k, self.views.writes[column.write].layout, at),
+                        _ => k.group() * columns + at,
+                    };
+                    k.store(k.buffer(target.0, target.1), index, all.get());
+                });
+                if slots > 1 {
+                    k.barrier();
+                }
+            };
+            if schedule.is_unrolled() {
+                for (i, &(at, inside)) in self.unrolled.iter().enumerate() {
+                    store(at, Which::Unrolled(i), inside);
+                }
+                continue;
+            }
+            // More than 8 positions of a lane: so there is one slot, and no barrier, or one lane, and all
+            // make as many turns.
+            k.count(lane, k.u32(columns), k.u32(lanes), |at| store(at, Which::Turn(at / lanes), None));
+        }
+    }
+}
+
+/// Which of an invocation's positions in a row.
+#[derive(Clone, Copy)]
+pub(super) enum Which<'k> {
+    /// The one of this number.
+    Unrolled(usize),
+    /// The one of a loop's turn.
+    Turn(Value<'k>),
+}

@@ -1,0 +1,286 @@
+//! Adding updates to rows by number.
+//!
+//! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
+//! x with the updates added, contiguous; possibly in the place of x. An index out of range makes the step
+//! fail, and is taken for the nearest that is in range.
+//!
+//! The first kernel sorts the updates of each batch by (row, position): the place of one is the number of
+//! those before it, which a few lanes count. The second adds up each row's updates in that order, one
+//! invocation for each element that gets some. So the work is that of the updates whatever the number of
+//! rows, besides the copy of x, which goes with the sorting. As counting grows with the square, many updates
+//! of a batch are taken a chunk at a time, by the same two kernels again and again; the scratch knows which
+//! chunk is next. Always holds: an element is written by one invocation, which adds in the order of the
+//! updates.
+
+use super::super::index::{axes, index_at};
+use super::super::ir::{self, Kernel};
+use super::each::each;
+use super::{Builder, Value, Views, WORKGROUP};
+use crate::narrow::narrow;
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::ScatterSchedule;
+
+/// An op in the making.
+struct Scatter<'b> {
+    views: &'b Views<'b>,
+    schedule: &'b ScatterSchedule,
+    /// Of a batch.
+    updates: u32,
+    rows: u32,
+    row_elements: u32,
+}
+
+/// The kernels of `ScatterAdd` with so many batch axes.
+pub(super) fn scatter_add(views: &Views<'_>, schedule: &ScatterSchedule, batch: usize) -> Vec<Kernel> {
+    let x = &views.reads[0].layout.shape;
+    let updates = views.reads[1].layout.shape.elements() / schedule.batches.max(1);
+    let scatter = Scatter {
+        views,
+        schedule,
+        updates: narrow(updates),
+        rows: narrow(x[batch]),
+        row_elements: narrow(x[batch + 1..].iter().product()),
+    };
+    if schedule.chunks <= 1 {
+        let mut kernels = scatter.prepare(Task::CopyAndSort);
+        kernels.extend(scatter.add());
+        return kernels;
+    }
+    let mut kernels = scatter.prepare(Task::Copy);
+    let chunk = [scatter.prepare(Task::Sort), scatter.add()].concat();
+    (0..schedule.chunks).for_each(|_| kernels.extend(chunk.iter().cloned()));
+    kernels
+}
+
+/// What a kernel before the sums does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    CopyAndSort,
+    /// Starts with the first chunk.
+    Copy,
+    /// Takes the next chunk.
+    Sort,
+}
+
+/// The scratch: the sorted updates, and how many each row has from a place on.
+struct Scratch {
+    order: u32,
+    counts: u32,
+}
+
+impl Scatter<'_> {
+    /// Whether the updates are in order as they come.
+    fn is_sorted(&self) -> bool {
+        self.schedule.width == 0
+    }
+
+    fn scratch(&self, k: &Builder) -> Scratch {
+        let [order, counts] = self.schedule.scratch().map(|bytes| {
+            let role = ir::Role::Workspace { start: bytes.start, bytes: bytes.len() };
+            k.buffer(role, DType::U32)
+        });
+        Scratch { order, counts }
+    }
+
+    /// Where the scratch says which chunk is sorted now, and which one is after the one that is added.
+    fn counters<'k>(&self, k: &'k Builder) -> [Value<'k>; 2] {
+        let places = self.schedule.batches * self.schedule.width;
+        [places, places + 1].map(|at| k.u32(narrow(at)))
+    }
+
+    /// The updates of a batch in a chunk: the last one may have fewer.
+    fn here<'k>(&self, k: &'k Builder, chunk: Value<'k>) -> Value<'k> {
+        if self.schedule.chunks == 1 {
+            return k.u32(self.updates);
+        }
+        let width = narrow(self.schedule.width);
+        k.u32(width).min(k.u32(self.updates) - chunk * width)
+    }
+
+    /// The row that an update is for, as the index says it.
+    fn index<'k>(&self, k: &'k Builder, update: Value<'k>) -> Value<'k> {
+        self.views.load(k, 1, update)
+    }
+
+    /// Sorts the updates, and copies x to the result.
+    fn prepare(&self, task: Task) -> Vec<Kernel> {
+        let (views, schedule) = (self.views, self.schedule);
+        let copied = if views.in_place || task == Task::Sort { 0 } else { views.elements() };
+        let sorting = match self.is_sorted() || task == Task::Copy {
+            true => 0,
+            false => schedule.batches * schedule.width.div_ceil(WORKGROUP as usize / schedule.lanes),
+        };
+        let copying = copied.div_ceil(WORKGROUP as usize).max(usize::from(task == Task::Copy));
+        if sorting + copying == 0 {
+            return Vec::new();
+        }
+        let label = if task == Task::Copy { "scatter_add: copy" } else { "scatter_add: sort" };
+        let k = Builder::new(label, WORKGROUP, sorting + copying);
+        let sorts = k.group().below(narrow(sorting));
+        if sorting > 0 {
+            k.guard([(copying > 0).then_some(sorts)], || self.sort(&k));
+        }
+        if copying > 0 {
+            k.guard([(sorting > 0).then(|| !sorts)], || {
+                let position = (k.group() - narrow(sorting)) * WORKGROUP + k.local();
+                k.guard([views.gate(&k), Some(position.below(narrow(copied)))], || {
+                    views.store(&k, position, views.load(&k, 0, position));
+                });
+                if task == Task::Copy {
+                    let now = self.counters(&k)[0];
+                    k.when(position.equals(k.u32(0)), || {
+                        k.store(self.scratch(&k).order, now, k.u32(0));
+                    });
+                }
+            });
+        }
+        vec![k.finish()]
+    }
+
+    /// Finds the places of the workgroup's updates.
+    fn sort(&self, k: &Builder) {
+        let lanes = narrow(self.schedule.lanes);
+        let (sorted, width) = (WORKGROUP / lanes, narrow(self.schedule.width));
+        let scratch = self.scratch(k);
+        let blocks = width.div_ceil(sorted);
+        let batch = k.group() / blocks;
+        let chunk = match self.schedule.chunks {
+            1 => k.u32(0),
+            _ => {
+                let [now, next] = self.counters(k);
+                let chunk = k.load(scratch.order, now);
+                let zero = k.u32(0);
+                k.when(k.group().equals(zero) & k.local().equals(zero), || {
+                    k.store(scratch.order, next, chunk + 1);
+                });
+                chunk
+            }
+        };
+        let start = batch * self.updates + chunk * width;
+        let here = self.here(k, chunk);
+        let (update, lane) = ((k.group() % blocks) * sorted + k.local() / lanes, k.local() % lanes);
+        // Workgroups are whole: those behind the last do the work of the last.
+        let number = start + update.min(here - 1);
+        let index = self.index(k, number);
+        let row = index.clamped(self.rows);
+        // Numbers of those before, of those with the same row, and of both.
+        let counts = [(); 3].map(|()| k.var(k.u32(0)));
+        k.count(start + lane, start + here, k.u32(lanes), |other| {
+            let other_row = self.index(k, other).clamped(self.rows);
+            let is_alike = other_row.equals(row);
+            let counted = [other_row.less(row), is_alike, is_alike & other.less(number)];
+            for (count, is_counted) in counts.into_iter().zip(counted) {
+                count.set(count.get() + is_counted.cast(DType::U32));
+            }
+        });
+        let shared = counts.map(|count| {
+            let shared = (lanes > 1).then(|| k.shared(DType::U32, WORKGROUP))?;
+            k.set_element(shared, k.local(), count.get());
+            Some(shared)
+        });
+        if lanes > 1 {
+            k.barrier();
+        }
+        k.when(lane.equals(k.u32(0)) & update.less(here), || {
+            k.report_index(index, self.rows, number);
+            if lanes > 1 {
+                k.count(k.local() + 1, k.local() + lanes, k.u32(1), |other| {
+                    for (count, shared) in counts.into_iter().zip(shared) {
+                        let share = k.element(shared.expect("lanes share"), other);
+                        count.set(count.get() + share);
+                    }
+                });
+            }
+            let [before, alike, earlier] = counts.map(|count| count.get());
+            let place = batch * width + before + earlier;
+            k.store(scratch.order, place, number);
+            let is_first = earlier.equals(k.u32(0));
+            k.store(scratch.counts, place, is_first.select(alike, k.u32(0)));
+        });
+    }
+
+    /// Adds the updates to their rows.
+    fn add(&self) -> Vec<Kernel> {
+        let (views, schedule) = (self.views, self.schedule);
+        let elements = schedule.batches * (self.updates as usize) * (self.row_elements as usize);
+        if elements == 0 && !(self.is_sorted() && self.updates > 0) || self.rows == 0 && !self.is_sorted() {
+            return Vec::new();
+        }
+        // Without elements there may still be an index to look at.
+        let columns = self.row_elements.max(1);
+        let of_batch = if self.is_sorted() { self.updates as usize } else { schedule.width };
+        let places = schedule.batches * of_batch;
+        each("scatter_add", views, places * columns as usize, |k, position| {
+            let (place, column) = (position / columns, position % columns);
+            if self.is_sorted() {
+                return self.add_only(k, place, column);
+            }
+            let scratch = self.scratch(k);
+            let count = match schedule.chunks {
+                1 => k.load(scratch.counts, place),
+                _ => {
+                    let [now, next] = self.counters(k);
+                    let chunk = k.load(scratch.order, next) - 1;
+                    k.when(position.equals(k.u32(0)), || k.store(scratch.order, now, chunk + 1));
+                    let is_there = (place % narrow(schedule.width)).less(self.here(k, chunk));
+                    is_there.select(k.load(scratch.counts, place), k.u32(0))
+                }
+            };
+            k.when(k.u32(0).less(count), || {
+                let order = |i| k.load(scratch.order, place + i);
+                let first = order(k.u32(0));
+                let to = self.target(k, first, self.index(k, first), column);
+                let result = k.buffer(ir::Role::Result(0), views.writes[0].dtype);
+                let sum = k.var(k.load(result, to));
+                let ahead = narrow(schedule.ahead);
+                let whole = count / ahead;
+                if ahead > 1 {
+                    k.count(k.u32(0), whole, k.u32(1), |turn| {
+                        let numbers: Vec<_> = (0..ahead).map(|i| order(turn * ahead + i)).collect();
+                        let values = numbers.into_iter().map(|number| self.update(k, number, column));
+                        let values: Vec<_> = values.collect();
+                        values.into_iter().for_each(|value| sum.set(sum.get() + value));
+                    });
+                }
+                let done = if ahead > 1 { whole * ahead } else { k.u32(0) };
+                k.count(done, count, k.u32(1), |i| {
+                    sum.set(sum.get() + self.update(k, order(i), column));
+                });
+                k.store(result, to, sum.get());
+            });
+        })
+    }
+
+    /// Adds the only update of a batch.
+    fn add_only<'k>(&self, k: &'k Builder, number: Value<'k>, column: Value<'k>) {
+        let index = self.index(k, number);
+        k.report_index(index, self.rows, number);
+        if self.rows > 0 && self.row_elements > 0 {
+            let to = self.target(k, number, index, column);
+            let result = k.buffer(ir::Role::Result(0), self.views.writes[0].dtype);
+            k.store(result, to, k.load(result, to) + self.update(k, number, column));
+        }
+    }
+
+    /// An element of an update.
+    fn update<'k>(&self, k: &'k Builder, number: Value<'k>, column: Value<'k>) -> Value<'k> {
+        let view = &self.views.reads[2];
+        let index_rank = self.views.reads[1].layout.shape.rank();
+        let row = index_at(k, &axes(view.layout, 0, index_rank), number);
+        let within = index_at(k, &axes(view.layout, index_rank, view.layout.shape.rank()), column);
+        let buffer = k.buffer(ir::Role::Operand(2), view.dtype);
+        k.load(buffer, row + within + narrow(view.layout.offset))
+    }
+
+    /// Index in the result of a column in the row that an update's index says.
+    fn target<'k>(
+        &self,
+        k: &'k Builder,
+        number: Value<'k>,
+        index: Value<'k>,
+        column: Value<'k>,
+    ) -> Value<'k> {
+        let row = (number / self.updates) * self.rows + index.clamped(self.rows).cast(DType::U32);
+        index_at(k, self.views.writes[0].layout, row * self.row_elements + column)
+    }
+}

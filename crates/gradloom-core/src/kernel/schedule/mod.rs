@@ -1,0 +1,27 @@
+//! How a launch's work is shared out among a device's threads, as values.
+//!
+//! Lowering chooses a schedule once and stores it in the launch: the scratch is sized from it, and kernels are
+//! written from it.
+
+mod group;
+mod rows;
+mod scatter;
+
+pub use group::GroupSchedule;
+pub use rows::RowSchedule;
+pub use scatter::ScatterSchedule;
+
+/// How a launch's work is shared out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Schedule {
+    /// An invocation for each position, or whatever the kernel does by itself.
+    Whole,
+    /// Rows of a fused expression that reduces.
+    Rows(RowSchedule),
+    /// A workgroup for each axis that is reduced.
+    Axes,
+    /// Parts that compute the same together.
+    Group(GroupSchedule),
+    /// Updates of rows by number.
+    Scatter(ScatterSchedule),
+}

@@ -1,0 +1,63 @@
+//! How the rows of a body that reduces are shared out.
+
+use crate::kernel::{Body, Store};
+use crate::plan::ALIGNMENT;
+use std::ops::Range;
+
+/// Positions of a row that an invocation keeps in registers, at most; of longer rows it computes values again
+/// for each pass.
+const UNROLLED: usize = 8;
+
+/// How a body's rows are shared out: a workgroup has `slots` rows at a time, `lanes` invocations on each, and
+/// goes through `steps` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowSchedule {
+    /// Invocations of a row; a power of two.
+    pub lanes: usize,
+    /// Rows of a workgroup at a time.
+    pub slots: usize,
+    /// Rows that a slot takes one after the other.
+    pub steps: usize,
+    /// Positions of an invocation in a row.
+    pub each: usize,
+    /// Workgroups; each gives a partial result of every column.
+    pub groups: usize,
+    /// Invocations of a subgroup, if lanes exchange values in subgroups.
+    pub subgroup: Option<u32>,
+    /// Where a second kernel takes the partial results of columns together: its lanes of a column, and
+    /// columns of a workgroup.
+    pub finishing: Option<[usize; 2]>,
+}
+
+impl RowSchedule {
+    /// Whether an invocation keeps its positions in registers.
+    pub fn is_unrolled(&self) -> bool {
+        self.each <= UNROLLED
+    }
+
+    /// Invocations of a workgroup.
+    pub fn workgroup(&self) -> usize {
+        self.lanes * self.slots
+    }
+
+    /// Lanes of a row that exchange values without a barrier.
+    pub fn together(&self) -> usize {
+        self.subgroup.map_or(1, |size| size as usize).min(self.lanes)
+    }
+
+    /// The scratch of the partial results of the column reduction of this number.
+    pub fn partials(&self, body: &Body, number: usize) -> Range<usize> {
+        let bytes = (4 * self.groups * body.columns).max(4);
+        let start = number * bytes.next_multiple_of(ALIGNMENT);
+        start..start + bytes
+    }
+
+    /// Bytes of scratch.
+    pub fn workspace(&self, body: &Body) -> usize {
+        let columns = body.stores.iter().filter(|store| matches!(store, Store::Columns { .. })).count();
+        match (self.finishing, columns) {
+            (Some(_), 1..) => self.partials(body, columns - 1).end,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! How updates of rows by number are shared out.
+
+use crate::plan::ALIGNMENT;
+use std::ops::Range;
+
+/// How updates are sorted by row, some of each batch together, before they are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ScatterSchedule {
+    /// Independent groups of rows and updates.
+    pub batches: usize,
+    /// Updates of a batch that are sorted together; 0 if they are in order as they come.
+    pub width: usize,
+    /// How often that is done.
+    pub chunks: usize,
+    /// Invocations that find the place of one update.
+    pub lanes: usize,
+    /// Updates of a row that are on their way at the same time.
+    pub ahead: usize,
+}
+
+impl ScatterSchedule {
+    /// Bytes of the two words of scratch that each place has: the update there, and the number of updates of
+    /// the row whose updates start there. Behind the first is which chunk is sorted now, and which one is
+    /// after the one that is added.
+    pub fn scratch(&self) -> [Range<usize>; 2] {
+        let bytes = 4 * (self.batches * self.width + 2);
+        let second = bytes.next_multiple_of(ALIGNMENT);
+        [0..bytes, second..second + bytes]
+    }
+
+    /// Bytes of scratch.
+    pub fn workspace(&self) -> usize {
+        if self.width == 0 { 0 } else { self.scratch()[1].end }
+    }
+}
