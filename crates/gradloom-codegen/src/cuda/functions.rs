@@ -12,6 +12,10 @@ pub(super) enum Function {
     Divide,
     Remainder,
     Report,
+    Vectors,
+    Half,
+    Matrix,
+    Meet,
 }
 
 /// The functions that a kernel uses.
@@ -27,6 +31,10 @@ impl Function {
             Self::Divide => "divide",
             Self::Remainder => "remainder_of",
             Self::Report => "report",
+            Self::Vectors => "mul_add",
+            Self::Half => "to_half",
+            Self::Matrix => "multiply",
+            Self::Meet => "meet",
         }
     }
 
@@ -83,6 +91,17 @@ __device__ float remainder_of(float a, float b) {
 }
 "
             }
+            Self::Vectors => VECTORS,
+            Self::Half => HALF,
+            Self::Matrix => MATRIX,
+            // What was read, once all have read it.
+            Self::Meet => {
+                "template <class T> __device__ T meet(T value) {
+    __syncthreads();
+    return value;
+}
+"
+            }
             // The first failure of a step is kept. See `wgsl::Status` for the words.
             Self::Report => {
                 "__device__ void report(unsigned* status, unsigned launch, unsigned position, int index, unsigned extent) {
@@ -97,3 +116,88 @@ __device__ float remainder_of(float a, float b) {
         }
     }
 }
+
+const VECTORS: &str = "__device__ float2 operator+(float2 a, float2 b) {
+    return make_float2(a.x + b.x, a.y + b.y);
+}
+__device__ float4 operator+(float4 a, float4 b) {
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+__device__ float4 operator-(float4 a, float4 b) {
+    return make_float4(a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w);
+}
+__device__ float4 operator*(float4 a, float4 b) {
+    return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
+}
+__device__ float4 mul_add(float4 a, float4 b, float4 c) {
+    return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w));
+}
+__device__ float4 splat(float a) {
+    return make_float4(a, a, a, a);
+}
+";
+
+/// PTX ISA, section "cvt": the first operand goes to the upper half.
+const HALF: &str = "struct Half4 {
+    unsigned low, high;
+};
+__device__ unsigned halves(float low, float high) {
+    unsigned both;
+    asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(high), \"f\"(low));
+    return both;
+}
+__device__ Half4 to_half(float4 a) {
+    return {halves(a.x, a.y), halves(a.z, a.w)};
+}
+";
+
+/// PTX ISA, section "Matrix fragments for mma.m16n8k16 with floating point type": which invocation of a warp
+/// has which element. Two such products make one of 16 columns.
+const MATRIX: &str = "struct Left {
+    unsigned r[4];
+};
+struct Right {
+    unsigned r[4];
+};
+struct Sum {
+    float r[8];
+    __device__ Sum() : r{} {}
+};
+// Two neighbours along the sums' terms: of a row of a left matrix, or of a column of a right one.
+template <bool CONTIGUOUS> __device__ unsigned pair(const unsigned short* items, unsigned pitch, unsigned at, unsigned term) {
+    const unsigned short* first = items + (CONTIGUOUS ? at * 4u * pitch + term : term * 4u * pitch + at);
+    return first[0] | (unsigned)first[CONTIGUOUS ? 1u : 4u * pitch] << 16;
+}
+template <class M, bool BY_ROWS> struct Load;
+template <bool BY_ROWS> struct Load<Left, BY_ROWS> {
+    static __device__ Left matrix(const unsigned short* items, unsigned pitch, unsigned group, unsigned term) {
+        return {{pair<BY_ROWS>(items, pitch, group, term), pair<BY_ROWS>(items, pitch, group + 8u, term),
+                 pair<BY_ROWS>(items, pitch, group, term + 8u), pair<BY_ROWS>(items, pitch, group + 8u, term + 8u)}};
+    }
+};
+template <bool BY_ROWS> struct Load<Right, BY_ROWS> {
+    static __device__ Right matrix(const unsigned short* items, unsigned pitch, unsigned group, unsigned term) {
+        return {{pair<!BY_ROWS>(items, pitch, group, term), pair<!BY_ROWS>(items, pitch, group, term + 8u),
+                 pair<!BY_ROWS>(items, pitch, group + 8u, term), pair<!BY_ROWS>(items, pitch, group + 8u, term + 8u)}};
+    }
+};
+template <class M, bool BY_ROWS> __device__ M load_matrix(const Half4* items, unsigned pitch) {
+    unsigned lane = threadIdx.x % 32u;
+    return Load<M, BY_ROWS>::matrix((const unsigned short*)items, pitch, lane / 4u, lane % 4u * 2u);
+}
+__device__ Sum multiply(Left a, Right b, Sum c) {
+    for (int half = 0; half < 2; half++) {
+        float* r = c.r + 4 * half;
+        asm(\"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"
+            : \"+f\"(r[0]), \"+f\"(r[1]), \"+f\"(r[2]), \"+f\"(r[3])
+            : \"r\"(a.r[0]), \"r\"(a.r[1]), \"r\"(a.r[2]), \"r\"(a.r[3]), \"r\"(b.r[2 * half]), \"r\"(b.r[2 * half + 1]));
+    }
+    return c;
+}
+__device__ void store_matrix(float* to, unsigned pitch, Sum c) {
+    unsigned row = threadIdx.x % 32u / 4u, column = threadIdx.x % 4u * 2u;
+    for (int i = 0; i < 8; i++) {
+        to[(row + (i & 2) * 4) * pitch + column + (i & 1) + (i & 4) * 2] = c.r[i];
+    }
+}
+";

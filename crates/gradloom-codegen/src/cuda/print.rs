@@ -1,7 +1,7 @@
 //! A kernel as CUDA C.
 
 use super::functions::{Function, Functions};
-use crate::simt::{Block, Expr, ExprId, Fault, Kernel, Space, Stmt};
+use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Space, Stmt, ValueType};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 use std::fmt::Write;
 
@@ -17,10 +17,12 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
     let mut body = String::new();
     printer.block(&mut body, &kernel.body, 1);
     let mut text = format!("// {}\n", kernel.label);
+    let types = kernel.exprs.iter().map(|&(_, ty)| ty).chain(kernel.arrays.iter().map(|array| array.ty));
+    types.for_each(|ty| printer.declare(ty));
     printer.functions.iter().for_each(|function| text.push_str(function.text()));
     let parameters = kernel.buffers.iter().enumerate().map(|(i, buffer)| {
         let access = if buffer.is_writable() { "" } else { "const " };
-        format!("{access}{}* b{i}, ", stored_name(buffer.dtype))
+        format!("{access}{}* b{i}, ", stored_name(buffer.ty))
     });
     let parameters: String = parameters.collect();
     writeln!(
@@ -31,7 +33,7 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
     .expect(TEXT);
     for (i, array) in kernel.arrays.iter().enumerate() {
         let space = if array.space == Space::Workgroup { "__shared__ " } else { "" };
-        writeln!(text, "    {space}{} a{i}[{}];", type_name(array.dtype), array.elements).expect(TEXT);
+        writeln!(text, "    {space}{} a{i}[{}];", type_name(array.ty), array.elements).expect(TEXT);
     }
     text.push_str(&body);
     text.push_str("}\n");
@@ -67,7 +69,7 @@ impl Printer<'_> {
             Stmt::Let(id) => {
                 let formula = self.formula(*id);
                 self.named[id.index()] = true;
-                format!("{} v{} = {formula};", type_name(self.kernel.dtype(*id)), id.index())
+                format!("{} v{} = {formula};", type_name(self.kernel.ty(*id)), id.index())
             }
             Stmt::Var(number, first) => {
                 let ty = type_name(self.kernel.variables[*number as usize]);
@@ -79,6 +81,9 @@ impl Printer<'_> {
             }
             Stmt::SetElement(array, index, value) => {
                 format!("a{array}[{}] = {};", self.text(*index), self.text(*value))
+            }
+            Stmt::StoreMatrix(array, index, pitch, value) => {
+                format!("store_matrix(&a{array}[{}], {pitch}u, {});", self.text(*index), self.text(*value))
             }
             Stmt::If(condition, _) => format!("if ({}) {{", self.text(*condition)),
             Stmt::For(number, bounds, _) => {
@@ -98,6 +103,16 @@ impl Printer<'_> {
                 let report = self.function(Function::Report);
                 format!("if ({condition}) {report}(status, {}u, {position}, {words});", self.launch)
             }
+        }
+    }
+
+    /// Adds what a type needs.
+    fn declare(&mut self, ty: ValueType) {
+        match ty {
+            ValueType::Scalar(_) => {}
+            ValueType::Vector(_) => _ = self.function(Function::Vectors),
+            ValueType::Half4 => _ = self.function(Function::Half),
+            ValueType::Matrix(_) => _ = self.function(Function::Matrix),
         }
     }
 
@@ -153,6 +168,26 @@ impl Printer<'_> {
                 (_, DType::Bool) => format!("({} != 0)", x[0]),
                 _ => format!("({})({})", type_name(dtype), x[0]),
             },
+            Expr::MulAdd(_) if self.kernel.ty(id) == DType::F32.into() => {
+                format!("fmaf({}, {}, {})", x[0], x[1], x[2])
+            }
+            Expr::MulAdd(_) => format!("mul_add({}, {}, {})", x[0], x[1], x[2]),
+            Expr::NativeMax(..) => format!("fmaxf({}, {})", x[0], x[1]),
+            Expr::NativeLog(_) => format!("logf({})", x[0]),
+            Expr::Vector2(_) => format!("make_float2({})", x.join(", ")),
+            Expr::Vector4(_) => format!("make_float4({})", x.join(", ")),
+            Expr::Splat(_) => format!("splat({})", x[0]),
+            Expr::Component(_, number) => format!("{}.{}", x[0], ["x", "y", "z", "w"][*number as usize]),
+            Expr::ToHalf(_) => format!("to_half({})", x[0]),
+            Expr::Broadcast(array, _) => {
+                format!("(__syncthreads(), {}(a{array}[{}]))", self.function(Function::Meet), x[0])
+            }
+            Expr::MatrixZero => "Sum()".to_string(),
+            Expr::MatrixLoad { array, pitch, by_rows, .. } => {
+                let which = type_name(self.kernel.ty(id));
+                format!("load_matrix<{which}, {by_rows}>(&a{array}[{}], {pitch}u)", x[0])
+            }
+            Expr::MatrixMulAdd(_) => format!("multiply({}, {}, {})", x[0], x[1], x[2]),
             Expr::Bitcast(_) => match (of[0], dtype) {
                 (DType::F32, _) => format!("({})__float_as_int({})", type_name(dtype), x[0]),
                 (_, DType::F32) => format!("__int_as_float((int)({}))", x[0]),
@@ -230,19 +265,25 @@ fn literal(bits: u32, dtype: DType) -> String {
 }
 
 /// The type of a value.
-fn type_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "float",
-        DType::I32 => "int",
-        DType::U32 => "unsigned",
-        DType::Bool => "bool",
+fn type_name(ty: impl Into<ValueType>) -> &'static str {
+    match ty.into() {
+        ValueType::Scalar(DType::F32) => "float",
+        ValueType::Scalar(DType::I32) => "int",
+        ValueType::Scalar(DType::U32) => "unsigned",
+        ValueType::Scalar(DType::Bool) => "bool",
+        ValueType::Vector(2) => "float2",
+        ValueType::Vector(_) => "float4",
+        ValueType::Half4 => "Half4",
+        ValueType::Matrix(MatrixUse::Left) => "Left",
+        ValueType::Matrix(MatrixUse::Right) => "Right",
+        ValueType::Matrix(MatrixUse::Sum) => "Sum",
     }
 }
 
 /// The type of an element in memory: bools are bytes.
-fn stored_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "unsigned char",
-        _ => type_name(dtype),
+fn stored_name(ty: ValueType) -> &'static str {
+    match ty {
+        ValueType::Scalar(DType::Bool) => "unsigned char",
+        _ => type_name(ty),
     }
 }

@@ -4,7 +4,7 @@
 //! [`Value`]s take values of one dtype, and u32 numbers on the right. What numbers alone decide, of index
 //! arithmetic, is decided here.
 
-use super::ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
+use super::ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 use super::tidy::tidy;
 use crate::narrow::narrow;
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
@@ -22,7 +22,7 @@ struct State {
     open: Vec<Vec<Stmt>>,
 }
 
-/// A scalar that the kernel computes.
+/// What the kernel computes.
 #[derive(Clone, Copy)]
 pub struct Value<'k> {
     k: &'k Builder,
@@ -30,7 +30,7 @@ pub struct Value<'k> {
     pub id: ExprId,
 }
 
-/// A scalar that statements change.
+/// What statements change.
 #[derive(Clone, Copy)]
 pub struct Variable<'k> {
     k: &'k Builder,
@@ -69,9 +69,9 @@ impl Builder {
     }
 
     /// A buffer of the launch: the same number for the same one.
-    pub fn buffer(&self, role: Role, dtype: DType) -> Memory {
+    pub fn buffer(&self, role: Role, ty: impl Into<ValueType>) -> Memory {
         let mut state = self.state.borrow_mut();
-        let (buffers, buffer) = (&mut state.kernel.buffers, Buffer { role, dtype });
+        let (buffers, buffer) = (&mut state.kernel.buffers, Buffer { role, ty: ty.into() });
         if let Some(known) = buffers.iter().position(|known| *known == buffer) {
             return u32::try_from(known).expect(FEW);
         }
@@ -86,18 +86,18 @@ impl Builder {
     }
 
     /// An array of each workgroup.
-    pub fn shared(&self, dtype: DType, elements: u32) -> Memory {
-        self.array(Space::Workgroup, dtype, elements)
+    pub fn shared(&self, ty: impl Into<ValueType>, elements: u32) -> Memory {
+        self.array(Space::Workgroup, ty.into(), elements)
     }
 
     /// An array of each invocation.
-    pub fn private(&self, dtype: DType, elements: u32) -> Memory {
-        self.array(Space::Invocation, dtype, elements)
+    pub fn private(&self, ty: impl Into<ValueType>, elements: u32) -> Memory {
+        self.array(Space::Invocation, ty.into(), elements)
     }
 
-    fn array(&self, space: Space, dtype: DType, elements: u32) -> Memory {
+    fn array(&self, space: Space, ty: ValueType, elements: u32) -> Memory {
         let mut state = self.state.borrow_mut();
-        state.kernel.arrays.push(Array { space, dtype, elements });
+        state.kernel.arrays.push(Array { space, ty, elements });
         last(&state.kernel.arrays)
     }
 
@@ -174,8 +174,8 @@ impl Builder {
 
     /// The element of a buffer at an index.
     pub fn load<'k>(&'k self, buffer: Memory, index: Value<'k>) -> Value<'k> {
-        let dtype = self.state.borrow().kernel.buffers[buffer as usize].dtype;
-        self.expr(Expr::Load(buffer, index.id), dtype)
+        let ty = self.state.borrow().kernel.buffers[buffer as usize].ty;
+        self.expr(Expr::Load(buffer, index.id), ty)
     }
 
     /// Writes an element of a buffer.
@@ -185,8 +185,47 @@ impl Builder {
 
     /// The element of an array at an index.
     pub fn element<'k>(&'k self, array: Memory, index: Value<'k>) -> Value<'k> {
-        let dtype = self.state.borrow().kernel.arrays[array as usize].dtype;
-        self.expr(Expr::Element(array, index.id), dtype)
+        self.expr(Expr::Element(array, index.id), self.type_of_array(array))
+    }
+
+    fn type_of_array(&self, array: Memory) -> ValueType {
+        self.state.borrow().kernel.arrays[array as usize].ty
+    }
+
+    /// The element of a workgroup's array at an index, the same for all invocations, who meet here.
+    pub fn broadcast<'k>(&'k self, array: Memory, index: Value<'k>) -> Value<'k> {
+        self.expr(Expr::Broadcast(array, index.id), self.type_of_array(array))
+    }
+
+    /// A vector of two or four f32.
+    pub fn vector<'k>(&'k self, elements: &[Value<'k>]) -> Value<'k> {
+        match *elements {
+            [a, b] => self.expr(Expr::Vector2([a.id, b.id]), ValueType::Vector(2)),
+            [a, b, c, d] => self.expr(Expr::Vector4([a.id, b.id, c.id, d.id]), ValueType::Vector(4)),
+            _ => panic!("gradloom made a vector of {} elements; please report this", elements.len()),
+        }
+    }
+
+    /// A matrix of zeros, to add products to.
+    pub fn matrix_zero(&self) -> Value<'_> {
+        self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum))
+    }
+
+    /// A matrix from an array of [`ValueType::Half4`]: its first item, how many of them lie between its rows (or else
+    /// columns), and whether these are rows.
+    pub fn matrix<'k>(
+        &'k self,
+        which: MatrixUse,
+        array: Memory,
+        index: Value<'k>,
+        (pitch, by_rows): (u32, bool),
+    ) -> Value<'k> {
+        self.expr(Expr::MatrixLoad { array, index: index.id, pitch, by_rows }, ValueType::Matrix(which))
+    }
+
+    /// Writes a matrix by rows into an array, with so many elements from row to row.
+    pub fn store_matrix(&self, array: Memory, index: Value<'_>, pitch: u32, value: Value<'_>) {
+        self.push(Stmt::StoreMatrix(array, index.id, pitch, value.id));
     }
 
     /// Writes an element of an array.
@@ -196,9 +235,9 @@ impl Builder {
 
     /// A variable with its first value.
     pub fn var<'k>(&'k self, first: Value<'k>) -> Variable<'k> {
-        let dtype = first.dtype();
+        let ty = first.ty();
         let mut state = self.state.borrow_mut();
-        state.kernel.variables.push(dtype);
+        state.kernel.variables.push(ty);
         let number = last(&state.kernel.variables);
         drop(state);
         self.push(Stmt::Var(number, first.id));
@@ -275,10 +314,10 @@ impl Builder {
     }
 
     /// An expression, evaluated here.
-    fn expr(&self, expr: Expr, dtype: DType) -> Value<'_> {
+    fn expr(&self, expr: Expr, ty: impl Into<ValueType>) -> Value<'_> {
         let mut state = self.state.borrow_mut();
         let is_leaf = expr.is_leaf();
-        state.kernel.exprs.push((expr, dtype));
+        state.kernel.exprs.push((expr, ty.into()));
         let id = ExprId(last(&state.kernel.exprs));
         drop(state);
         if !is_leaf {
@@ -303,25 +342,29 @@ fn last<T>(list: &[T]) -> u32 {
 const FEW: &str = "a kernel has fewer than 2^32 of everything";
 
 impl<'k> Value<'k> {
-    /// Its dtype.
+    /// Its type.
+    pub fn ty(self) -> ValueType {
+        self.k.state.borrow().kernel.ty(self.id)
+    }
+
+    /// The dtype of a scalar, or of a vector's elements.
     pub fn dtype(self) -> DType {
         self.k.state.borrow().kernel.dtype(self.id)
     }
 
     /// A function of it.
     pub fn unary(self, op: UnaryOp) -> Self {
-        self.k.expr(Expr::Unary(op, self.id), self.dtype())
+        self.k.expr(Expr::Unary(op, self.id), self.ty())
     }
 
     /// A function of both.
     pub fn binary(self, op: BinaryOp, other: Self) -> Self {
-        let dtype = self.dtype();
-        if dtype == DType::U32
+        if self.ty() == ValueType::Scalar(DType::U32)
             && let Some(folded) = self.folded(op, other)
         {
             return folded;
         }
-        self.k.expr(Expr::Binary(op, self.id, other.id), dtype)
+        self.k.expr(Expr::Binary(op, self.id, other.id), self.ty())
     }
 
     /// What index arithmetic comes to, where numbers alone decide it.
@@ -394,7 +437,7 @@ impl<'k> Value<'k> {
     /// The value of the invocation whose number in the subgroup, of this many, differs in these bits.
     pub fn shuffle_xor(self, bits: u32, subgroup: u32) -> Self {
         self.k.state.borrow_mut().kernel.subgroup = Some(subgroup);
-        self.k.expr(Expr::ShuffleXor(self.id, bits), self.dtype())
+        self.k.expr(Expr::ShuffleXor(self.id, bits), self.ty())
     }
 
     /// The values of `lanes` neighbours of a subgroup, of this many invocations, together: all of them have the
@@ -409,6 +452,41 @@ impl<'k> Value<'k> {
         sum
     }
 
+    /// `self * factor + summand`, rounded once where the device can.
+    pub fn mul_add(self, factor: Self, summand: Self) -> Self {
+        self.k.expr(Expr::MulAdd([self.id, factor.id, summand.id]), self.ty())
+    }
+
+    /// This matrix, a left operand, times a right one, added to a sum.
+    pub fn matrix_mul_add(self, right: Self, sum: Self) -> Self {
+        self.k.expr(Expr::MatrixMulAdd([self.id, right.id, sum.id]), sum.ty())
+    }
+
+    /// The larger of two f32; of a NaN, either.
+    pub fn native_max(self, other: Self) -> Self {
+        self.k.expr(Expr::NativeMax(self.id, other.id), DType::F32)
+    }
+
+    /// The natural logarithm, as the device has it.
+    pub fn native_log(self) -> Self {
+        self.k.expr(Expr::NativeLog(self.id), DType::F32)
+    }
+
+    /// A vector of four of it, a f32.
+    pub fn splat(self) -> Self {
+        self.k.expr(Expr::Splat(self.id), ValueType::Vector(4))
+    }
+
+    /// An element of a vector.
+    pub fn component(self, number: u32) -> Self {
+        self.k.expr(Expr::Component(self.id, number), DType::F32)
+    }
+
+    /// A vector of four, rounded to f16.
+    pub fn to_half(self) -> Self {
+        self.k.expr(Expr::ToHalf(self.id), ValueType::Half4)
+    }
+
     /// The upper half of a product of two u32.
     pub fn mul_high(self, other: Self) -> Self {
         self.k.expr(Expr::MulHigh(self.id, other.id), DType::U32)
@@ -416,7 +494,7 @@ impl<'k> Value<'k> {
 
     /// `yes` where this bool holds, else `no`.
     pub fn select(self, yes: Self, no: Self) -> Self {
-        self.k.expr(Expr::Select(self.id, yes.id, no.id), yes.dtype())
+        self.k.expr(Expr::Select(self.id, yes.id, no.id), yes.ty())
     }
 
     /// The number as another dtype.
@@ -433,8 +511,8 @@ impl<'k> Value<'k> {
 impl<'k> Variable<'k> {
     /// What it has now.
     pub fn get(self) -> Value<'k> {
-        let dtype = self.k.state.borrow().kernel.variables[self.number as usize];
-        self.k.expr(Expr::Read(self.number), dtype)
+        let ty = self.k.state.borrow().kernel.variables[self.number as usize];
+        self.k.expr(Expr::Read(self.number), ty)
     }
 
     /// Gives it another value.

@@ -17,7 +17,37 @@ impl ExprId {
     }
 }
 
-/// A scalar value.
+/// ValueType of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ValueType {
+    /// One number or bool.
+    Scalar(DType),
+    /// So many f32: 2 or 4.
+    Vector(u32),
+    /// Four f16.
+    Half4,
+    /// 16 x 16 numbers, which a subgroup has together.
+    Matrix(MatrixUse),
+}
+
+/// What a matrix is in a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatrixUse {
+    /// The left operand, of f16.
+    Left,
+    /// The right operand, of f16.
+    Right,
+    /// The sum, of f32.
+    Sum,
+}
+
+impl From<DType> for ValueType {
+    fn from(dtype: DType) -> Self {
+        Self::Scalar(dtype)
+    }
+}
+
+/// What a value is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
     /// A number by its bits; of bool, 0 or 1.
@@ -46,6 +76,22 @@ pub enum Expr {
     Compare(CompareOp, ExprId, ExprId),
     /// The second operand where the first one holds, else the third.
     Select(ExprId, ExprId, ExprId),
+    /// `a * b + c`, rounded once where the device can.
+    MulAdd([ExprId; 3]),
+    /// The larger of two f32, as the device has it: of a NaN, either.
+    NativeMax(ExprId, ExprId),
+    /// The natural logarithm, as the device has it.
+    NativeLog(ExprId),
+    /// A vector of two.
+    Vector2([ExprId; 2]),
+    /// A vector of four.
+    Vector4([ExprId; 4]),
+    /// Four times the same.
+    Splat(ExprId),
+    /// An element of a vector.
+    Component(ExprId, u32),
+    /// A vector of four, rounded to f16.
+    ToHalf(ExprId),
     /// A number of another dtype, as graphs convert it.
     Cast(ExprId),
     /// The same bits as another dtype of 32 bits.
@@ -53,6 +99,25 @@ pub enum Expr {
     /// The value that the invocation has whose number in the subgroup differs in these bits. All invocations of
     /// the workgroup evaluate it together.
     ShuffleXor(ExprId, u32),
+    /// The element of a workgroup's array at an index that all invocations give alike; all evaluate it together,
+    /// after all that they did before.
+    Broadcast(u32, ExprId),
+    /// A matrix of zeros.
+    MatrixZero,
+    /// A matrix from an array of [`ValueType::Half4`] that the workgroup shares, with its rows, or else its columns,
+    /// `pitch` items apart. All invocations of a subgroup evaluate it together, as all that follows.
+    MatrixLoad {
+        /// The array.
+        array: u32,
+        /// The first item.
+        index: ExprId,
+        /// Items from row to row, or from column to column.
+        pitch: u32,
+        /// Whether neighbours in memory are neighbours in a row.
+        by_rows: bool,
+    },
+    /// The product of the first two, added to the third.
+    MatrixMulAdd([ExprId; 3]),
 }
 
 impl Expr {
@@ -64,22 +129,42 @@ impl Expr {
             | Self::Local
             | Self::Committed
             | Self::Counter(_)
-            | Self::Read(_) => [None, None, None],
+            | Self::Read(_)
+            | Self::MatrixZero => [None; 4],
             Self::Load(_, a)
             | Self::Element(_, a)
             | Self::Unary(_, a)
             | Self::Cast(a)
             | Self::Bitcast(a)
-            | Self::ShuffleXor(a, _) => [Some(a), None, None],
-            Self::Binary(_, a, b) | Self::MulHigh(a, b) | Self::Compare(_, a, b) => [Some(a), Some(b), None],
-            Self::Select(a, b, c) => [Some(a), Some(b), Some(c)],
+            | Self::NativeLog(a)
+            | Self::Splat(a)
+            | Self::Component(a, _)
+            | Self::ToHalf(a)
+            | Self::Broadcast(_, a)
+            | Self::MatrixLoad { index: a, .. }
+            | Self::ShuffleXor(a, _) => [Some(a), None, None, None],
+            Self::Binary(_, a, b)
+            | Self::MulHigh(a, b)
+            | Self::Compare(_, a, b)
+            | Self::NativeMax(a, b)
+            | Self::Vector2([a, b]) => [Some(a), Some(b), None, None],
+            Self::Select(a, b, c) | Self::MulAdd([a, b, c]) | Self::MatrixMulAdd([a, b, c]) => {
+                [Some(a), Some(b), Some(c), None]
+            }
+            Self::Vector4(all) => all.map(Some),
         };
         operands.into_iter().flatten()
     }
 
     /// Whether its value depends on when it is evaluated.
     pub fn is_impure(&self) -> bool {
-        matches!(self, Self::Read(_) | Self::Load(..) | Self::Element(..) | Self::ShuffleXor(..))
+        self.is_collective()
+            || matches!(self, Self::Read(_) | Self::Load(..) | Self::Element(..) | Self::MatrixLoad { .. })
+    }
+
+    /// Whether all invocations of a workgroup evaluate it together.
+    pub fn is_collective(&self) -> bool {
+        matches!(self, Self::ShuffleXor(..) | Self::Broadcast(..))
     }
 
     /// Whether printing it costs no more than printing a name for it.
@@ -106,6 +191,9 @@ pub enum Stmt {
     /// The statements of a block for a counter that starts at the first expression, grows by the third, and
     /// stays below the second.
     For(u32, [ExprId; 3], Block),
+    /// Writes a matrix, a sum, by rows into an array of f32 that the workgroup shares: number, first element,
+    /// elements from row to row, value.
+    StoreMatrix(u32, ExprId, u32, ExprId),
     /// All invocations of the workgroup arrive here before one goes on, and see what the others have written
     /// to shared memory.
     Barrier,
@@ -150,8 +238,8 @@ pub enum Role {
 pub struct Buffer {
     /// Which of the launch's.
     pub role: Role,
-    /// Of its elements.
-    pub dtype: DType,
+    /// Of its elements, or of groups of them.
+    pub ty: ValueType,
 }
 
 impl Buffer {
@@ -176,7 +264,7 @@ pub struct Array {
     /// Whose it is.
     pub space: Space,
     /// Of its elements.
-    pub dtype: DType,
+    pub ty: ValueType,
     /// Number of its elements.
     pub elements: u32,
 }
@@ -198,10 +286,10 @@ pub struct Kernel {
     pub arrays: Vec<Array>,
     /// Invocations of a subgroup, if that matters: they are numbered in order, subgroup by subgroup.
     pub subgroup: Option<u32>,
-    /// All expressions with their dtypes. Operands come before what is made of them.
-    pub exprs: Vec<(Expr, DType)>,
-    /// The dtypes of its variables.
-    pub variables: Vec<DType>,
+    /// All expressions with their types. Operands come before what is made of them.
+    pub exprs: Vec<(Expr, ValueType)>,
+    /// The types of its variables.
+    pub variables: Vec<ValueType>,
     /// Number of its loops.
     pub loops: u32,
     /// What each invocation does.
@@ -214,9 +302,17 @@ impl Kernel {
         &self.exprs[id.index()].0
     }
 
-    /// The dtype of an expression.
-    pub fn dtype(&self, id: ExprId) -> DType {
+    /// The type of an expression.
+    pub fn ty(&self, id: ExprId) -> ValueType {
         self.exprs[id.index()].1
+    }
+
+    /// The dtype of a scalar, or of a vector's elements.
+    pub fn dtype(&self, id: ExprId) -> DType {
+        match self.ty(id) {
+            ValueType::Scalar(dtype) => dtype,
+            ValueType::Vector(_) | ValueType::Half4 | ValueType::Matrix(_) => DType::F32,
+        }
     }
 }
 
@@ -225,7 +321,9 @@ impl Stmt {
     pub fn operands(&self) -> Vec<ExprId> {
         match self {
             Self::Let(a) | Self::Var(_, a) | Self::Assign(_, a) | Self::If(a, _) => vec![*a],
-            Self::Store(_, index, value) | Self::SetElement(_, index, value) => vec![*index, *value],
+            Self::Store(_, index, value)
+            | Self::SetElement(_, index, value)
+            | Self::StoreMatrix(_, index, _, value) => vec![*index, *value],
             Self::For(_, bounds, _) => bounds.to_vec(),
             Self::Barrier => Vec::new(),
             Self::Report(Fault::Index(a, _) | Fault::Divisor(a), position) => vec![*a, *position],

@@ -16,10 +16,11 @@ pub mod kernels;
 mod tests;
 mod text;
 mod tidy;
+mod types;
 mod verify;
 
 pub use builder::{Builder, Value, Variable};
 pub(crate) use index::index_at_row;
 pub use index::{index_at, index_of};
-pub use ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
+pub use ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 pub use verify::verify;

@@ -95,13 +95,13 @@ fn mistakes_are_found() {
     assert!(divergent.contains("not all invocations"), "{divergent}");
     let operand = refused(|kernel| kernel.buffers[1].role = Role::Operand(1));
     assert!(operand.contains("an operand is written"), "{operand}");
-    let dtype = refused(|kernel| kernel.buffers[1].dtype = DType::I32);
+    let dtype = refused(|kernel| kernel.buffers[1].ty = DType::I32.into());
     assert!(dtype.contains("is no i32"), "{dtype}");
     let mixed = refused(|kernel| {
         let product = kernel
             .exprs
             .iter_mut()
-            .find(|(expr, dtype)| matches!(expr, Expr::Binary(BinaryOp::Mul, ..)) && *dtype == DType::F32);
+            .find(|(expr, ty)| matches!(expr, Expr::Binary(BinaryOp::Mul, ..)) && *ty == DType::F32.into());
         let (Expr::Binary(_, _, right), _) = product.unwrap() else { unreachable!() };
         *right = super::ExprId(0);
     });

@@ -14,11 +14,11 @@ impl fmt::Display for Kernel {
                 Role::Workspace { start, bytes } => format!("workspace {start}..{}", start + bytes),
                 Role::Table => format!("table of {}", self.table.len()),
             };
-            writeln!(f, "    buffer b{i}: {} = {role}", buffer.dtype)?;
+            writeln!(f, "    buffer b{i}: {} = {role}", buffer.ty)?;
         }
-        for (i, Array { space, dtype, elements }) in self.arrays.iter().enumerate() {
+        for (i, Array { space, ty, elements }) in self.arrays.iter().enumerate() {
             let space = if *space == Space::Workgroup { "shared" } else { "private" };
-            writeln!(f, "    {space} a{i}: {dtype}[{elements}]")?;
+            writeln!(f, "    {space} a{i}: {ty}[{elements}]")?;
         }
         let mut named = vec![false; self.exprs.len()];
         self.block(f, &self.body, 1, &mut named)?;
@@ -40,7 +40,7 @@ impl Kernel {
             let line = match statement {
                 Stmt::Let(id) => {
                     let line =
-                        format!("let v{}: {} = {}", id.index(), self.dtype(*id), self.formula(*id, named));
+                        format!("let v{}: {} = {}", id.index(), self.ty(*id), self.formula(*id, named));
                     named[id.index()] = true;
                     line
                 }
@@ -51,6 +51,9 @@ impl Kernel {
                 Stmt::Store(buffer, index, value) => format!("b{buffer}[{}] = {}", text(index), text(value)),
                 Stmt::SetElement(array, index, value) => {
                     format!("a{array}[{}] = {}", text(index), text(value))
+                }
+                Stmt::StoreMatrix(array, index, pitch, value) => {
+                    format!("a{array}[{}..; {pitch}] = {}", text(index), text(value))
                 }
                 Stmt::If(condition, _) => format!("if {} {{", text(condition)),
                 Stmt::For(number, [start, end, step], _) => {
@@ -104,6 +107,21 @@ impl Kernel {
             Expr::Cast(a) => format!("{}({})", self.dtype(id), text(a)),
             Expr::Bitcast(a) => format!("bits_as_{}({})", self.dtype(id), text(a)),
             Expr::ShuffleXor(a, bits) => format!("shuffle_xor({}, {bits})", text(a)),
+            Expr::MulAdd([a, b, c]) => format!("mul_add({}, {}, {})", text(a), text(b), text(c)),
+            Expr::NativeMax(a, b) => format!("native_max({}, {})", text(a), text(b)),
+            Expr::NativeLog(a) => format!("native_log({})", text(a)),
+            Expr::Vector2([a, b]) => format!("[{}, {}]", text(a), text(b)),
+            Expr::Vector4([a, b, c, d]) => format!("[{}, {}, {}, {}]", text(a), text(b), text(c), text(d)),
+            Expr::Splat(a) => format!("splat({})", text(a)),
+            Expr::Component(a, number) => format!("{}.{number}", text(a)),
+            Expr::ToHalf(a) => format!("to_half({})", text(a)),
+            Expr::Broadcast(array, index) => format!("broadcast(a{array}[{}])", text(index)),
+            Expr::MatrixZero => "zeros".to_string(),
+            Expr::MatrixLoad { array, index, pitch, by_rows } => {
+                let order = if *by_rows { "rows" } else { "columns" };
+                format!("{order}(a{array}[{}..; {pitch}])", text(index))
+            }
+            Expr::MatrixMulAdd([a, b, c]) => format!("product({}, {}, {})", text(a), text(b), text(c)),
         }
     }
 }

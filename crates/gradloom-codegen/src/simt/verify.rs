@@ -5,22 +5,23 @@
 //! variables and counters are in scope; that what is impure is evaluated by exactly one [`Stmt::Let`]; that
 //! barriers stand in uniform control flow, where all invocations of a workgroup arrive or none.
 
-use super::ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, Role, Stmt};
-use gradloom_core::ir::{BinaryOp, DType};
+use super::ir::{Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
+use super::types::type_of;
+use gradloom_core::ir::DType;
 
 /// Checks a kernel.
 ///
 /// # Errors
 /// The first thing that is wrong, as text.
 pub fn verify(kernel: &Kernel) -> Result<(), String> {
-    for (i, (expr, dtype)) in kernel.exprs.iter().enumerate() {
+    for (i, (expr, ty)) in kernel.exprs.iter().enumerate() {
         if expr.operands().any(|operand| operand.index() >= i) {
             return Err(format!("v{i} is made of what comes after it"));
         }
         let right =
-            dtype_of(kernel, expr, *dtype).ok_or_else(|| format!("v{i} has operands that it cannot take"))?;
-        if right != *dtype {
-            return Err(format!("v{i} is {right} and said to be {dtype}"));
+            type_of(kernel, expr, *ty).ok_or_else(|| format!("v{i} has operands that it cannot take"))?;
+        if right != *ty {
+            return Err(format!("v{i} is {right} and said to be {ty}"));
         }
     }
     let mut scope = Scope {
@@ -32,41 +33,6 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
     };
     scope.block(&kernel.body)?;
     Uniformity::of(kernel).block(&kernel.body, true)
-}
-
-/// The dtype of an expression whose operands have the dtypes that it takes. A literal and a conversion are
-/// what they are `said` to be.
-fn dtype_of(kernel: &Kernel, expr: &Expr, said: DType) -> Option<DType> {
-    let of = |id: ExprId| kernel.dtype(id);
-    let words = |a: ExprId| of(a) == DType::U32;
-    match *expr {
-        Expr::Literal(bits) => (said != DType::Bool || bits <= 1).then_some(said),
-        Expr::Group | Expr::Local | Expr::Counter(_) => Some(DType::U32),
-        Expr::Committed => Some(DType::Bool),
-        Expr::Read(number) => kernel.variables.get(number as usize).copied(),
-        Expr::Load(buffer, index) => {
-            kernel.buffers.get(buffer as usize).filter(|_| words(index)).map(|buffer| buffer.dtype)
-        }
-        Expr::Element(array, index) => {
-            kernel.arrays.get(array as usize).filter(|_| words(index)).map(|array| array.dtype)
-        }
-        Expr::Unary(op, a) => op.accepts(of(a)).then(|| of(a)),
-        Expr::Binary(op, a, b) => {
-            let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
-            (of(a) == of(b) && (op.accepts(of(a)) || shift)).then(|| of(a))
-        }
-        Expr::MulHigh(a, b) => (words(a) && words(b)).then_some(DType::U32),
-        Expr::Compare(_, a, b) => (of(a) == of(b)).then_some(DType::Bool),
-        Expr::Select(condition, yes, no) => {
-            (of(condition) == DType::Bool && of(yes) == of(no)).then(|| of(yes))
-        }
-        Expr::Cast(_) => Some(said),
-        Expr::Bitcast(a) => (of(a) != DType::Bool && said != DType::Bool).then_some(said),
-        Expr::ShuffleXor(a, bits) => {
-            let size = kernel.subgroup.filter(|size| size.is_power_of_two())?;
-            (bits < size && kernel.workgroup.is_multiple_of(size) && of(a) != DType::Bool).then(|| of(a))
-        }
-    }
 }
 
 /// What is known at a statement.
@@ -99,10 +65,11 @@ impl Scope<'_> {
 
     fn statement(&mut self, statement: &Stmt) -> Result<(), String> {
         let kernel = self.kernel;
-        let wants = |id: ExprId, dtype: DType| match kernel.dtype(id) == dtype {
+        let takes = |id: ExprId, ty: ValueType| match kernel.ty(id) == ty {
             true => Ok(()),
-            false => Err(format!("v{} is no {dtype}", id.index())),
+            false => Err(format!("v{} is no {ty}", id.index())),
         };
+        let wants = |id: ExprId, dtype: DType| takes(id, dtype.into());
         if let Stmt::Let(id) = *statement {
             if kernel.exprs.len() <= id.index() || std::mem::replace(&mut self.evaluated[id.index()], true) {
                 return Err(format!("v{} is evaluated twice, or unknown", id.index()));
@@ -117,7 +84,7 @@ impl Scope<'_> {
         match statement {
             Stmt::Let(_) | Stmt::Barrier => Ok(()),
             Stmt::Var(number, first) => {
-                wants(*first, *kernel.variables.get(*number as usize).ok_or("there is no such variable")?)?;
+                takes(*first, *kernel.variables.get(*number as usize).ok_or("there is no such variable")?)?;
                 self.variables[*number as usize] = true;
                 Ok(())
             }
@@ -125,7 +92,7 @@ impl Scope<'_> {
                 if !self.variables.get(*number as usize).copied().unwrap_or(false) {
                     return Err(format!("x{number} is not in scope"));
                 }
-                wants(*value, kernel.variables[*number as usize])
+                takes(*value, kernel.variables[*number as usize])
             }
             Stmt::Store(buffer, index, value) => {
                 let buffer = kernel.buffers.get(*buffer as usize).ok_or("there is no such buffer")?;
@@ -133,12 +100,20 @@ impl Scope<'_> {
                     return Err("an operand is written, or a table".into());
                 }
                 wants(*index, DType::U32)?;
-                wants(*value, buffer.dtype)
+                takes(*value, buffer.ty)
             }
             Stmt::SetElement(array, index, value) => {
                 let array = kernel.arrays.get(*array as usize).ok_or("there is no such array")?;
                 wants(*index, DType::U32)?;
-                wants(*value, array.dtype)
+                takes(*value, array.ty)
+            }
+            Stmt::StoreMatrix(array, index, _, value) => {
+                let array = kernel.arrays.get(*array as usize).ok_or("there is no such array")?;
+                if array.ty != DType::F32.into() || array.space != Space::Workgroup {
+                    return Err("a matrix is stored where it cannot be".into());
+                }
+                wants(*index, DType::U32)?;
+                takes(*value, ValueType::Matrix(MatrixUse::Sum))
             }
             Stmt::If(condition, block) => {
                 wants(*condition, DType::Bool)?;
@@ -201,16 +176,20 @@ struct Uniformity {
     values: Vec<bool>,
     variables: Vec<bool>,
     loops: Vec<bool>,
-    /// Which expressions exchange values between invocations.
-    shuffles: Vec<bool>,
+    /// Which expressions all invocations evaluate together.
+    collective: Vec<bool>,
 }
 
 impl Uniformity {
     /// Assumes of all variables and counters that they are uniform, and takes it back until nothing changes.
     fn of(kernel: &Kernel) -> Self {
         let (variables, loops) = (vec![true; kernel.variables.len()], vec![true; kernel.loops as usize]);
-        let shuffles = kernel.exprs.iter().map(|(expr, _)| matches!(expr, Expr::ShuffleXor(..))).collect();
-        let mut uniformity = Self { values: Vec::new(), variables, loops, shuffles };
+        let collective = kernel
+            .exprs
+            .iter()
+            .map(|(expr, ty)| expr.is_collective() || matches!(ty, ValueType::Matrix(_)))
+            .collect();
+        let mut uniformity = Self { values: Vec::new(), variables, loops, collective };
         loop {
             uniformity.values.clear();
             for (expr, _) in &kernel.exprs {
@@ -220,8 +199,14 @@ impl Uniformity {
                     Expr::Load(buffer, index) if is_table(&kernel.buffers[buffer as usize]) => {
                         uniformity.is_uniform(index)
                     }
+                    // Of an index that differs, nothing is checked to be the same.
+                    Expr::Broadcast(_, index) => uniformity.is_uniform(index),
                     // A result may lie where an operand does, so other invocations may write what is read.
-                    Expr::Local | Expr::Load(..) | Expr::Element(..) | Expr::ShuffleXor(..) => false,
+                    Expr::Local
+                    | Expr::Load(..)
+                    | Expr::Element(..)
+                    | Expr::ShuffleXor(..)
+                    | Expr::MatrixLoad { .. } => false,
                     ref expr => expr.operands().all(|operand| uniformity.is_uniform(operand)),
                 };
                 uniformity.values.push(is_uniform);
@@ -259,8 +244,8 @@ impl Uniformity {
 
     fn is_met_by_all(&self, statement: &Stmt) -> bool {
         match statement {
-            Stmt::Barrier => true,
-            Stmt::Let(id) => self.shuffles[id.index()],
+            Stmt::Barrier | Stmt::StoreMatrix(..) => true,
+            Stmt::Let(id) => self.collective[id.index()],
             _ => false,
         }
     }

@@ -7,17 +7,26 @@ use super::Dispatch;
 use super::functions::Function;
 use super::operands::Operand;
 use super::source::{Source, type_name};
-use crate::simt::{Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
+use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 use gradloom_core::ir::{BinaryOp, DType, Number};
 
 /// The shader of a kernel.
 pub(crate) fn print(kernel: &Kernel, mut source: Source<'_>) -> Dispatch {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
     for (i, array) in kernel.arrays.iter().enumerate() {
-        let ty = format!("array<{}, {}>", type_name(array.dtype), array.elements);
+        let ty = format!("array<{}, {}>", name_of(array.ty), array.elements);
         match array.space {
             Space::Workgroup => source.global(format_args!("var<workgroup> a{i}: {ty};")),
             Space::Invocation => source.line(format_args!("var a{i}: {ty};")),
+        }
+    }
+    let types = kernel.arrays.iter().map(|array| array.ty).chain(kernel.variables.iter().copied());
+    for ty in types {
+        if matches!(ty, ValueType::Matrix(_)) {
+            source.enable("wgpu_cooperative_matrix");
+        }
+        if matches!(ty, ValueType::Half4) {
+            source.enable("f16");
         }
     }
     if let Some(size) = kernel.subgroup {
@@ -27,7 +36,7 @@ pub(crate) fn print(kernel: &Kernel, mut source: Source<'_>) -> Dispatch {
         Role::Operand(read) => Memory::Operand(source.operands.reads[read].clone()),
         Role::Result(write) => Memory::Operand(source.operands.writes[write].clone()),
         Role::Workspace { start, bytes } => {
-            Memory::Name(source.workspace(start..start + bytes, buffer.dtype))
+            Memory::Name(source.workspace(start..start + bytes, name_of(buffer.ty)))
         }
         Role::Table => Memory::Name(source.table(kernel.table.clone()).to_string()),
     });
@@ -85,6 +94,10 @@ impl Printer<'_> {
                 let [index, value] = [index, value].map(|&id| self.text(source, id));
                 source.line(format_args!("a{array}[{index}] = {value};"));
             }
+            Stmt::StoreMatrix(array, index, pitch, value) => {
+                let [index, value] = [index, value].map(|&id| self.text(source, id));
+                source.line(format_args!("coopStoreT({value}, &a{array}[{index}], {pitch}u);"));
+            }
             Stmt::If(condition, block) => {
                 let condition = self.text(source, *condition);
                 source.line(format_args!("if ({condition}) {{"));
@@ -122,7 +135,7 @@ impl Printer<'_> {
     }
 
     fn formula(&self, source: &mut Source<'_>, id: ExprId) -> String {
-        let dtype = self.kernel.dtype(id);
+        let (ty, dtype) = (self.kernel.ty(id), self.kernel.dtype(id));
         let dtype_of = |id: &ExprId| self.kernel.dtype(*id);
         match self.kernel.expr(id) {
             Expr::Literal(bits) => source.constant(number(*bits, dtype), dtype),
@@ -134,6 +147,9 @@ impl Printer<'_> {
             Expr::Load(buffer, index) => {
                 let index = self.text(source, *index);
                 match &self.memory[*buffer as usize] {
+                    Memory::Operand(operand) if ty == ValueType::Vector(4) => {
+                        source.operands.load_vector(operand, &index, source.limits)
+                    }
                     Memory::Operand(operand) => source.load(operand, &index),
                     Memory::Name(name) => format!("{name}[{index}]"),
                 }
@@ -172,7 +188,56 @@ impl Printer<'_> {
                 source.cast(from, dtype, &a)
             }
             Expr::Bitcast(a) => format!("bitcast<{}>({})", type_name(dtype), self.text(source, *a)),
+            Expr::MulAdd(abc) => {
+                let [a, b, c] = abc.map(|id| self.text(source, id));
+                format!("fma({a}, {b}, {c})")
+            }
+            Expr::NativeMax(a, b) => {
+                let [a, b] = [a, b].map(|id| self.text(source, *id));
+                format!("max({a}, {b})")
+            }
+            Expr::NativeLog(a) => format!("log({})", self.text(source, *a)),
+            Expr::Vector2(elements) => self.vector(source, elements),
+            Expr::Vector4(elements) => self.vector(source, elements),
+            Expr::Splat(a) => format!("vec4<f32>({})", self.text(source, *a)),
+            Expr::Component(a, number) => {
+                format!("{}.{}", self.text(source, *a), ["x", "y", "z", "w"][*number as usize])
+            }
+            Expr::ToHalf(a) => format!("vec4<f16>({})", self.text(source, *a)),
+            Expr::Broadcast(array, index) => {
+                format!("workgroupUniformLoad(&a{array}[{}])", self.text(source, *index))
+            }
+            Expr::MatrixZero => format!("{}()", name_of(ty)),
+            Expr::MatrixLoad { array, index, pitch, by_rows } => {
+                let index = self.text(source, *index);
+                let function = if *by_rows { "coopLoadT" } else { "coopLoad" };
+                format!("{function}<{}>(&a{array}[{index}], {pitch}u)", name_of(ty))
+            }
+            Expr::MatrixMulAdd(abc) => {
+                let [a, b, c] = abc.map(|id| self.text(source, id));
+                format!("coopMultiplyAdd({a}, {b}, {c})")
+            }
         }
+    }
+}
+
+impl Printer<'_> {
+    fn vector(&self, source: &mut Source<'_>, elements: &[ExprId]) -> String {
+        let elements: Vec<String> = elements.iter().map(|&id| self.text(source, id)).collect();
+        format!("vec{}<f32>({})", elements.len(), elements.join(", "))
+    }
+}
+
+/// The WGSL name of a type.
+fn name_of(ty: ValueType) -> &'static str {
+    match ty {
+        ValueType::Scalar(dtype) => type_name(dtype),
+        ValueType::Vector(2) => "vec2<f32>",
+        ValueType::Vector(_) => "vec4<f32>",
+        ValueType::Half4 => "vec4<f16>",
+        ValueType::Matrix(MatrixUse::Left) => "coop_mat16x16<f16, A>",
+        ValueType::Matrix(MatrixUse::Right) => "coop_mat16x16<f16, B>",
+        ValueType::Matrix(MatrixUse::Sum) => "coop_mat16x16<f32, C>",
     }
 }
 

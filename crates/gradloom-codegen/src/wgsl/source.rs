@@ -32,6 +32,8 @@ pub(crate) struct Source<'a> {
     workspace: Vec<(Range<usize>, String, String)>,
     table: Option<Vec<u32>>,
     traps: bool,
+    /// Extensions of WGSL that the shader uses.
+    extensions: Vec<&'static str>,
     /// Size of the subgroups whose operations the shader uses.
     subgroup: Option<u32>,
 }
@@ -50,6 +52,7 @@ impl<'a> Source<'a> {
             workspace: Vec::new(),
             table: None,
             traps: false,
+            extensions: Vec::new(),
             subgroup: None,
         }
     }
@@ -92,9 +95,9 @@ impl<'a> Source<'a> {
     }
 
     /// A range of the launch's scratch as a binding of its own, by its name `w0`, `w1`, ..
-    pub(crate) fn workspace(&mut self, bytes: Range<usize>, dtype: DType) -> String {
+    pub(crate) fn workspace(&mut self, bytes: Range<usize>, ty: &str) -> String {
         let name = format!("w{}", self.workspace.len());
-        self.named_workspace(bytes, &name, &format!("array<{}>", type_name(dtype)));
+        self.named_workspace(bytes, &name, &format!("array<{ty}>"));
         name
     }
 
@@ -120,6 +123,13 @@ impl<'a> Source<'a> {
     pub(crate) fn table(&mut self, numbers: Vec<u32>) -> &'static str {
         self.table = Some(numbers);
         "entries"
+    }
+
+    /// Enables an extension of WGSL.
+    pub(crate) fn enable(&mut self, extension: &'static str) {
+        if !self.extensions.contains(&extension) {
+            self.extensions.push(extension);
+        }
     }
 
     /// Declares that invocations are numbered subgroup by subgroup, of this size.
@@ -261,8 +271,9 @@ impl<'a> Source<'a> {
     pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
         let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
         let subgroup = self.subgroup;
+        let enabled: String = self.extensions.iter().map(|name| format!("enable {name};\n")).collect();
         let (declarations, bindings) = self.declarations(&body);
-        let mut text = format!("// {label}\n{declarations}");
+        let mut text = format!("// {label}\n{enabled}{declarations}");
         let workgroups = limits.spread(count);
         let local = match subgroup {
             None => "@builtin(local_invocation_index) local: u32",
@@ -316,6 +327,14 @@ impl Operands {
             Element::Atomic => {
                 format!("bitcast<{}>(atomicLoad(&{}))", type_name(operand.dtype), item(&index))
             }
+        }
+    }
+
+    /// The vector of four at an index of the operand's buffer, which counts vectors; its binding is declared so.
+    pub(crate) fn load_vector(&self, operand: &Operand, index: &str, limits: &Limits) -> String {
+        match operand.binding {
+            NONE => "vec4<f32>()".to_string(),
+            binding => self.item(binding, &based(index, operand.base / 16), limits),
         }
     }
 

@@ -6,7 +6,9 @@
 //! invocations reach. Invocations of a workgroup run in lockstep; scalar functions are those of the float64
 //! reference, rounded to float32.
 
-use gradloom_codegen::simt::{Array, Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
+use gradloom_codegen::simt::{
+    Array, Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
+};
 use gradloom_core::ir::{Builder, CompareOp, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
 
@@ -60,10 +62,11 @@ impl Machine {
         results.push(cells(&self.workspace));
         for group in 0..kernel.groups {
             let lanes = kernel.workgroup as usize;
-            let array = |array: &Array| match array.space {
-                Space::Workgroup => vec![Cell::default(); array.elements as usize],
-                Space::Invocation => vec![Cell::default(); array.elements as usize * lanes],
+            let array = |array: &Array| {
+                let copies = if array.space == Space::Workgroup { 1 } else { lanes };
+                vec![Cell::default(); array.elements as usize * words(array.ty) * copies]
             };
+            let variable = |&ty: &ValueType| vec![0; lanes * words(ty)];
             let mut run = Workgroup {
                 machine: self,
                 kernel,
@@ -72,7 +75,7 @@ impl Machine {
                 results: &mut results,
                 stretch: 0,
                 named: vec![None; kernel.exprs.len()],
-                variables: vec![vec![0; lanes]; kernel.variables.len()],
+                variables: kernel.variables.iter().map(variable).collect(),
                 counters: vec![vec![0; lanes]; kernel.loops as usize],
             };
             run.block(&kernel.body, &vec![true; lanes])
@@ -113,27 +116,40 @@ impl Workgroup<'_> {
             }
             Stmt::Var(number, value) | Stmt::Assign(number, value) => {
                 let value = self.value(*value, active)?;
-                lanes().for_each(|lane| self.variables[*number as usize][lane] = value[lane]);
+                let variable = &mut self.variables[*number as usize];
+                let width = value.len() / active.len();
+                let words = lanes().flat_map(|lane| lane * width..(lane + 1) * width);
+                words.for_each(|word| variable[word] = value[word]);
             }
             Stmt::Store(buffer, index, value) => {
                 let (index, value) = (self.value(*index, active)?, self.value(*value, active)?);
-                for lane in lanes() {
+                let width = value.len() / active.len();
+                for word in lanes().flat_map(|lane| lane * width..(lane + 1) * width) {
+                    let (lane, at) = (word / width, index[word / width] as usize * width + word % width);
                     let who = self.group * active.len() + lane;
-                    let cell = self.cell(*buffer, index[lane])?;
-                    let cell = cell.ok_or_else(|| format!("a write of element {}", index[lane]))?;
-                    if !cell.write(value[lane], who, 0) {
-                        return Err(format!("two invocations at element {} of a result", index[lane]));
+                    let cell = self.cell(*buffer, at)?;
+                    let cell = cell.ok_or_else(|| format!("a write of element {at}"))?;
+                    if !cell.write(value[word], who, 0) {
+                        return Err(format!("two invocations at element {at} of a result"));
                     }
                 }
             }
             Stmt::SetElement(array, index, value) => {
                 let (index, value) = (self.value(*index, active)?, self.value(*value, active)?);
+                let width = value.len() / active.len();
                 for lane in lanes() {
-                    let stretch = self.stretch;
-                    let cell = self.element(*array, index[lane], lane);
-                    let cell = cell.ok_or_else(|| format!("a write of shared element {}", index[lane]))?;
-                    if !cell.write(value[lane], lane, stretch) {
-                        return Err(format!("a race for shared element {}", index[lane]));
+                    self.set_element(*array, index[lane], lane, &value[lane * width..][..width])?;
+                }
+            }
+            Stmt::StoreMatrix(..) if active.contains(&false) => {
+                return Err("a matrix that not all store".into());
+            }
+            Stmt::StoreMatrix(array, index, pitch, value) => {
+                let (index, value) = (self.value(*index, active)?, self.value(*value, active)?);
+                for lane in (0..active.len()).step_by(kernel_subgroup(self.kernel)) {
+                    for (i, word) in value[256 * lane..][..256].iter().enumerate() {
+                        let at = index[lane] + u32::try_from(i / 16 * *pitch as usize + i % 16).unwrap();
+                        self.set_element(*array, at, lane, &[*word])?;
                     }
                 }
             }
@@ -184,11 +200,11 @@ impl Workgroup<'_> {
     }
 
     /// A cell of a result, or of the scratch.
-    fn cell(&mut self, buffer: u32, index: u32) -> Result<Option<&mut Cell>, String> {
+    fn cell(&mut self, buffer: u32, index: usize) -> Result<Option<&mut Cell>, String> {
         let (number, at) = match self.kernel.buffers[buffer as usize].role {
-            Role::Result(result) => (result, index as usize),
+            Role::Result(result) => (result, index),
             Role::Workspace { start, bytes } => {
-                let at = if (index as usize) < bytes / 4 { start / 4 + index as usize } else { usize::MAX };
+                let at = if index < bytes / 4 { start / 4 + index } else { usize::MAX };
                 (self.results.len() - 1, at)
             }
             Role::Operand(_) | Role::Table => return Err("an operand or a table is written".into()),
@@ -196,11 +212,34 @@ impl Workgroup<'_> {
         Ok(self.results[number].get_mut(at))
     }
 
-    /// A cell of an array, which an invocation names.
-    fn element(&mut self, array: u32, index: u32, lane: usize) -> Option<&mut Cell> {
-        let Array { space, elements, .. } = self.kernel.arrays[array as usize];
+    /// The words of an element of an array, which an invocation names.
+    fn element(&mut self, array: u32, index: u32, lane: usize) -> Option<&mut [Cell]> {
+        let Array { space, elements, ty } = self.kernel.arrays[array as usize];
         let start = if space == Space::Workgroup { 0 } else { lane * elements as usize };
-        self.arrays[array as usize].get_mut(start + index as usize).filter(|_| index < elements)
+        let width = words(ty);
+        let cells = self.arrays[array as usize].get_mut((start + index as usize) * width..)?;
+        cells.get_mut(..width).filter(|_| index < elements)
+    }
+
+    fn set_element(&mut self, array: u32, index: u32, lane: usize, value: &[u32]) -> Result<(), String> {
+        let stretch = self.stretch;
+        let cells = self.element(array, index, lane);
+        let cells = cells.ok_or_else(|| format!("a write of shared element {index}"))?;
+        match cells.iter_mut().zip(value).all(|(cell, &word)| cell.write(word, lane, stretch)) {
+            true => Ok(()),
+            false => Err(format!("a race for shared element {index}")),
+        }
+    }
+
+    fn get_element(&mut self, array: u32, index: u32, lane: usize) -> Result<Vec<u32>, String> {
+        let stretch = self.stretch;
+        let cells = self.element(array, index, lane);
+        let cells = cells.ok_or_else(|| format!("a read of shared element {index}"))?;
+        if !cells.iter_mut().all(|cell| cell.read(lane, stretch)) {
+            return Err(format!("a race for shared element {index}"));
+        }
+        let element: Option<Vec<u32>> = cells.iter().map(|cell| cell.bits).collect();
+        element.ok_or_else(|| format!("shared element {index} has no value"))
     }
 
     /// The values of an expression, for each invocation.
@@ -221,7 +260,6 @@ impl Workgroup<'_> {
         let each = |f: &dyn Fn(usize) -> u32| (0..lanes).map(f).collect::<Vec<u32>>();
         // Of invocations that are not here, anything.
         let here = || (0..lanes).filter(|&lane| active[lane]);
-        let mut read = vec![0; lanes];
         let scalar = |kind: OpKind| {
             let dtypes: Vec<DType> = kernel.expr(id).operands().map(|id| kernel.dtype(id)).collect();
             elementwise(&kind, &dtypes, &operands)
@@ -234,17 +272,20 @@ impl Workgroup<'_> {
             Expr::Counter(number) => self.counters[*number as usize].clone(),
             Expr::Read(number) => self.variables[*number as usize].clone(),
             Expr::Load(buffer, _) => {
-                for lane in here() {
-                    let at = operands[0][lane] as usize;
+                let width = words(kernel.ty(id));
+                let mut read = vec![0; lanes * width];
+                for word in here().flat_map(|lane| lane * width..(lane + 1) * width) {
+                    let lane = word / width;
+                    let at = operands[0][lane] as usize * width + word % width;
                     let outside = || format!("a read of element {at}");
-                    read[lane] = match kernel.buffers[*buffer as usize].role {
+                    read[word] = match kernel.buffers[*buffer as usize].role {
                         Role::Operand(number) => {
                             *self.machine.operands[number].get(at).ok_or_else(outside)?
                         }
                         Role::Table => *kernel.table.get(at).ok_or_else(outside)?,
                         Role::Result(_) | Role::Workspace { .. } => {
                             let who = self.group * lanes + lane;
-                            let cell = self.cell(*buffer, operands[0][lane])?.ok_or_else(outside)?;
+                            let cell = self.cell(*buffer, at)?.ok_or_else(outside)?;
                             if !cell.read(who, 0) {
                                 return Err(format!("element {at} of a result is read, which another wrote"));
                             }
@@ -255,23 +296,84 @@ impl Workgroup<'_> {
                 read
             }
             Expr::Element(array, _) => {
+                let width = words(kernel.ty(id));
+                let mut read = vec![0; lanes * width];
                 for lane in here() {
-                    let (at, stretch) = (operands[0][lane], self.stretch);
-                    let cell = self.element(*array, at, lane);
-                    let cell = cell.ok_or_else(|| format!("a read of shared element {at}"))?;
-                    if !cell.read(lane, stretch) {
-                        return Err(format!("a race for shared element {at}"));
-                    }
-                    read[lane] = cell.bits.ok_or_else(|| format!("shared element {at} has no value"))?;
+                    let element = self.get_element(*array, operands[0][lane], lane)?;
+                    read[lane * width..][..width].copy_from_slice(&element);
                 }
                 read
             }
+            Expr::Broadcast(..) | Expr::MatrixZero | Expr::MatrixLoad { .. } | Expr::MatrixMulAdd(_)
+                if active.contains(&false) =>
+            {
+                return Err("not all invocations reach what they do together".into());
+            }
+            Expr::Broadcast(array, _) => {
+                if operands[0].iter().any(|&index| index != operands[0][0]) {
+                    return Err("a broadcast of several elements".into());
+                }
+                self.stretch += 1;
+                let element = self.get_element(*array, operands[0][0], 0)?;
+                self.stretch += 1;
+                element.repeat(lanes)
+            }
+            Expr::MatrixZero => vec![0; 256 * lanes],
+            Expr::MatrixLoad { array, pitch, by_rows, .. } => {
+                let mut all = Vec::new();
+                for lane in (0..lanes).step_by(kernel_subgroup(kernel)) {
+                    let index = operands[0][lane];
+                    if operands[0][lane..][..kernel_subgroup(kernel)].iter().any(|&other| other != index) {
+                        return Err("a subgroup loads several matrices".into());
+                    }
+                    let mut matrix = vec![0; 256];
+                    for line in 0..16 {
+                        for item in 0..4 {
+                            let at = index + line * pitch + item;
+                            let half = self.get_element(*array, at, lane)?;
+                            for (i, word) in half.into_iter().enumerate() {
+                                let (line, along) = (line as usize, item as usize * 4 + i);
+                                matrix[if *by_rows { 16 * line + along } else { 16 * along + line }] = word;
+                            }
+                        }
+                    }
+                    all.extend(matrix.repeat(kernel_subgroup(kernel)));
+                }
+                all
+            }
+            Expr::MatrixMulAdd(_) => {
+                let float = |bits: u32| f32::from_bits(bits);
+                let element = |at: usize| {
+                    let (start, row, column) = (at / 256 * 256, at % 256 / 16, at % 16);
+                    let (left, right) = (&operands[0][start..], &operands[1][start..]);
+                    let terms = (0..16).map(|t| float(left[16 * row + t]) * float(right[16 * t + column]));
+                    terms.fold(float(operands[2][at]), |sum, term| sum + term).to_bits()
+                };
+                (0..256 * lanes).map(element).collect()
+            }
+            Expr::Vector2(_) | Expr::Vector4(_) => {
+                let elements = |lane: usize| operands.iter().map(move |operand| operand[lane]);
+                (0..lanes).flat_map(|lane| elements(lane).collect::<Vec<_>>()).collect()
+            }
+            Expr::Splat(_) => operands[0].iter().flat_map(|&bits| [bits; 4]).collect(),
+            Expr::Component(_, number) => {
+                let width = operands[0].len() / lanes;
+                each(&|lane| operands[0][lane * width + *number as usize])
+            }
+            Expr::ToHalf(_) => {
+                operands[0].iter().map(|&bits| to_half(f32::from_bits(bits)).to_bits()).collect()
+            }
+            Expr::MulAdd(_) => floats(&operands, |x| x[0].mul_add(x[1], x[2])),
+            Expr::NativeMax(..) => floats(&operands, |x| x[0].max(x[1])),
+            Expr::NativeLog(_) => floats(&operands, |x| f64::from(x[0]).ln() as f32),
             Expr::MulHigh(..) => each(&|lane| {
                 let product = u64::from(operands[0][lane]) * u64::from(operands[1][lane]);
                 u32::try_from(product >> 32).unwrap()
             }),
             Expr::Select(..) => {
-                each(&|lane| if operands[0][lane] != 0 { operands[1][lane] } else { operands[2][lane] })
+                let width = operands[1].len() / lanes;
+                let word = |i: usize| operands[if operands[0][i / width] != 0 { 1 } else { 2 }][i];
+                (0..lanes * width).map(word).collect()
             }
             Expr::Bitcast(_) => operands[0].clone(),
             Expr::ShuffleXor(..) if active.contains(&false) => {
@@ -284,6 +386,38 @@ impl Workgroup<'_> {
             Expr::Cast(_) => scalar(OpKind::Cast { dtype }),
         })
     }
+}
+
+/// Words of a value; a matrix is whole in each invocation of its subgroup.
+fn words(ty: ValueType) -> usize {
+    match ty {
+        ValueType::Scalar(_) => 1,
+        ValueType::Vector(elements) => elements as usize,
+        ValueType::Half4 => 4,
+        ValueType::Matrix(MatrixUse::Left | MatrixUse::Right | MatrixUse::Sum) => 256,
+    }
+}
+
+fn kernel_subgroup(kernel: &Kernel) -> usize {
+    kernel.subgroup.expect("a kernel with matrices has subgroups") as usize
+}
+
+/// A function of f32, word by word.
+fn floats(operands: &[Vec<u32>], f: impl Fn(&[f32]) -> f32) -> Vec<u32> {
+    let word = |i| {
+        let x: Vec<f32> = operands.iter().map(|operand| f32::from_bits(operand[i])).collect();
+        f(&x).to_bits()
+    };
+    (0..operands[0].len()).map(word).collect()
+}
+
+/// The nearest f16, ties to even.
+fn to_half(x: f32) -> f32 {
+    // Digits behind the tenth, or behind the one of 2^-24 where there is no more.
+    let exponent = (x.abs().to_bits() >> 23).max(113) as i32 - 127;
+    let unit = 2f64.powi(exponent - 10);
+    let rounded = ((f64::from(x) / unit).round_ties_even() * unit) as f32;
+    if rounded.abs() > 65504.0 && !rounded.is_nan() { f32::INFINITY.copysign(x) } else { rounded }
 }
 
 /// An elementwise op of the reference, on bits. A zero divisor, which the reference refuses, is taken as 1.

@@ -48,6 +48,15 @@ struct Rows<'k, 'b> {
     unrolled: Vec<(Value<'k>, Option<Value<'k>>)>,
 }
 
+/// One of an invocation's positions in a row.
+#[derive(Clone, Copy)]
+struct Place<'k> {
+    position: Position<'k>,
+    /// Whether the column is there, if that is a question.
+    inside: Option<Value<'k>>,
+    which: Which<'k>,
+}
+
 /// The row of a turn.
 #[derive(Clone, Copy)]
 struct Row<'k> {
@@ -144,13 +153,8 @@ impl<'k, 'b> Rows<'k, 'b> {
     }
 
     /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level
-    /// `Element` live for one turn. `f` is given whether the column is there, if that is a question, and
-    /// which of the invocation's it is.
-    fn for_each(
-        &mut self,
-        row: Row<'k>,
-        f: &mut dyn FnMut(&mut Nodes<'k, 'b>, Position<'k>, Option<Value<'k>>, Which<'k>),
-    ) {
+    /// `Element` live for one turn.
+    fn for_each(&mut self, row: Row<'k>, f: &mut dyn FnMut(&mut Nodes<'k, 'b>, Place<'k>)) {
         let both = |a: Option<Value<'k>>, b: Option<Value<'k>>| match (a, b) {
             (Some(a), Some(b)) => Some(a & b),
             (a, b) => a.or(b),
@@ -159,14 +163,16 @@ impl<'k, 'b> Rows<'k, 'b> {
         if self.schedule.is_unrolled() {
             for (i, (column, inside)) in self.unrolled.clone().into_iter().enumerate() {
                 self.nodes.turn_to(i);
-                f(&mut self.nodes, at(column, both(inside, row.live)), inside, Which::Unrolled(i));
+                let position = at(column, both(inside, row.live));
+                f(&mut self.nodes, Place { position, inside, which: Which::Unrolled(i) });
             }
             self.nodes.turn_to(0);
             return;
         }
         let (columns, lanes) = (narrow(self.body.columns), narrow(self.schedule.lanes));
         self.k.count(self.lane, self.k.u32(columns), self.k.u32(lanes), |column| {
-            f(&mut self.nodes, at(column, row.live), None, Which::Turn(column / lanes));
+            let position = at(column, row.live);
+            f(&mut self.nodes, Place { position, inside: None, which: Which::Turn(column / lanes) });
         });
         self.nodes.forget(Level::Element);
     }
@@ -187,7 +193,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.row_nodes(row, depth - 1);
         let k = self.k;
         let sums: Vec<_> = all.iter().map(|&(_, op, _, dtype)| k.var(k.identity(op, dtype))).collect();
-        self.for_each(row, &mut |nodes, position, inside, _| {
+        self.for_each(row, &mut |nodes, Place { position, inside, .. }| {
             for (&(_, op, operand, dtype), sum) in all.iter().zip(&sums) {
                 let value = nodes.compute(operand, position);
                 let value = inside.map_or(value, |inside| inside.select(value, k.identity(op, dtype)));
@@ -295,9 +301,9 @@ impl<'k, 'b> Rows<'k, 'b> {
             };
             // Of all positions first: a result may lie where an operand does.
             if self.schedule.is_unrolled() {
-                self.for_each(row, &mut |nodes, position, _, _| compute(nodes, position));
+                self.for_each(row, &mut |nodes, place| compute(nodes, place.position));
             }
-            self.for_each(row, &mut |nodes, position, _, which| {
+            self.for_each(row, &mut |nodes, Place { position, which, .. }| {
                 compute(nodes, position);
                 for column in &columns {
                     let value = nodes.compute(column.node, position);

@@ -10,7 +10,6 @@ use super::tile::{Block, Tile};
 use crate::narrow::narrow;
 use crate::wgsl::Dispatch;
 use crate::wgsl::source::Source;
-use gradloom_core::ir::DType;
 
 /// Bytes of workgroup memory of the shader of dq.
 pub(super) fn query_bytes(problem: &Problem, tile: &Tile) -> usize {
@@ -38,7 +37,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, tile: Tile, lab
     let [output, log_sum, cotangent] =
         [0, 1, 2].map(|i| source.operands.reads[problem.operands() + i].clone());
     let write = source.operands.writes[0].clone();
-    let means = source.workspace(0..means_bytes(problem), DType::F32);
+    let means = source.workspace(0..means_bytes(problem), "f32");
     let gate = if source.gated { " && committed" } else { "" };
     let threads = tile.threads();
     let s = &mut source;
@@ -124,7 +123,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, tile: Tile, label:
     let [q, k, v] = [0, 1, 2].map(|read| source.operands.reads[read].clone());
     let [_, log_sum, cotangent] = [0, 1, 2].map(|i| source.operands.reads[problem.operands() + i].clone());
     let [dk, dv] = [1, 2].map(|write| source.operands.writes[write].clone());
-    let means = source.workspace(0..means_bytes(problem), DType::F32);
+    let means = source.workspace(0..means_bytes(problem), "f32");
     let gate = if source.gated { " && committed" } else { "" };
     let threads = tile.threads();
     let s = &mut source;

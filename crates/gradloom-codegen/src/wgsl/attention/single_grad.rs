@@ -10,7 +10,6 @@ use crate::narrow::narrow;
 use crate::wgsl::Dispatch;
 use crate::wgsl::operands::Operand;
 use crate::wgsl::source::Source;
-use gradloom_core::ir::DType;
 
 /// Number of a query among all of them.
 fn query_number(problem: &Problem, query: &str) -> String {
@@ -32,7 +31,7 @@ pub(super) fn queries(mut source: Source<'_>, problem: &Problem, each: usize, la
     let [q, k, v] = [0, 1, 2].map(|read| source.operands.reads[read].clone());
     let [output, log_sum, cotangent] = results(&source, problem);
     let write = source.operands.writes[0].clone();
-    let means = source.workspace(0..means_bytes(problem), DType::F32);
+    let means = source.workspace(0..means_bytes(problem), "f32");
     let s = &mut source;
     problem.bounds(s, false);
     shares.open(s, "query", "head");
@@ -91,7 +90,7 @@ pub(super) fn keys(mut source: Source<'_>, problem: &Problem, each: usize, label
     let [q, k, v] = [0, 1, 2].map(|read| source.operands.reads[read].clone());
     let [_, log_sum, cotangent] = results(&source, problem);
     let [dk, dv] = [1, 2].map(|write| source.operands.writes[write].clone());
-    let means = source.workspace(0..means_bytes(problem), DType::F32);
+    let means = source.workspace(0..means_bytes(problem), "f32");
     let s = &mut source;
     problem.bounds(s, false);
     shares.open(s, "key", "key_head");

@@ -1,0 +1,95 @@
+//! Which types expressions take, and which they have.
+
+use super::ir::{Array, Expr, ExprId, Kernel, MatrixUse, Space, ValueType};
+use gradloom_core::ir::{BinaryOp, DType};
+use std::fmt;
+
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scalar(dtype) => write!(f, "{dtype}"),
+            Self::Vector(elements) => write!(f, "f32x{elements}"),
+            Self::Half4 => f.write_str("f16x4"),
+            Self::Matrix(MatrixUse::Left) => f.write_str("left matrix"),
+            Self::Matrix(MatrixUse::Right) => f.write_str("right matrix"),
+            Self::Matrix(MatrixUse::Sum) => f.write_str("sum matrix"),
+        }
+    }
+}
+
+/// The type of an expression whose operands have the types that it takes. A literal and a conversion are what
+/// they are `said` to be.
+pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<ValueType> {
+    const F32: ValueType = ValueType::Scalar(DType::F32);
+    const U32: ValueType = ValueType::Scalar(DType::U32);
+    const BOOL: ValueType = ValueType::Scalar(DType::Bool);
+    let of = |id: ExprId| kernel.ty(id);
+    let dtype = |id: ExprId| if let ValueType::Scalar(dtype) = of(id) { Some(dtype) } else { None };
+    let all = |ids: &[ExprId], ty: ValueType| ids.iter().all(|&id| of(id) == ty);
+    let array = |number: u32| kernel.arrays.get(number as usize);
+    match *expr {
+        Expr::Literal(bits) => match said {
+            ValueType::Scalar(dtype) => (dtype != DType::Bool || bits <= 1).then_some(said),
+            _ => None,
+        },
+        Expr::Group | Expr::Local | Expr::Counter(_) => Some(U32),
+        Expr::Committed => Some(BOOL),
+        Expr::Read(number) => kernel.variables.get(number as usize).copied(),
+        Expr::Load(buffer, index) => {
+            kernel.buffers.get(buffer as usize).filter(|_| of(index) == U32).map(|buffer| buffer.ty)
+        }
+        Expr::Element(number, index) => array(number).filter(|_| of(index) == U32).map(|array| array.ty),
+        Expr::Broadcast(number, index) => array(number)
+            .filter(|array| of(index) == U32 && array.space == Space::Workgroup)
+            .map(|array| array.ty),
+        Expr::Unary(op, a) => op.accepts(dtype(a)?).then(|| of(a)),
+        Expr::Binary(op, a, b) => {
+            let takes = match of(a) {
+                ValueType::Scalar(dtype) => op.accepts(dtype) || matches!(op, BinaryOp::Shl | BinaryOp::Shr),
+                ValueType::Vector(_) => matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul),
+                ValueType::Half4 | ValueType::Matrix(_) => false,
+            };
+            (of(a) == of(b) && takes).then(|| of(a))
+        }
+        Expr::MulHigh(a, b) => all(&[a, b], U32).then_some(U32),
+        Expr::Compare(_, a, b) => (dtype(a)? == dtype(b)?).then_some(BOOL),
+        Expr::Select(condition, yes, no) => (of(condition) == BOOL && of(yes) == of(no)).then(|| of(yes)),
+        Expr::MulAdd(abc) => {
+            (matches!(of(abc[0]), F32 | ValueType::Vector(_)) && all(&abc, of(abc[0]))).then(|| of(abc[0]))
+        }
+        Expr::NativeMax(a, b) => all(&[a, b], F32).then_some(F32),
+        Expr::NativeLog(a) => all(&[a], F32).then_some(F32),
+        Expr::Vector2(ab) => all(&ab, F32).then_some(ValueType::Vector(2)),
+        Expr::Vector4(abcd) => all(&abcd, F32).then_some(ValueType::Vector(4)),
+        Expr::Splat(a) => all(&[a], F32).then_some(ValueType::Vector(4)),
+        Expr::Component(a, number) => match of(a) {
+            ValueType::Vector(elements) if number < elements => Some(F32),
+            _ => None,
+        },
+        Expr::ToHalf(a) => all(&[a], ValueType::Vector(4)).then_some(ValueType::Half4),
+        Expr::Cast(a) => {
+            dtype(a)?;
+            matches!(said, ValueType::Scalar(_)).then_some(said)
+        }
+        Expr::Bitcast(a) => match said {
+            ValueType::Scalar(to) => (dtype(a)? != DType::Bool && to != DType::Bool).then_some(said),
+            _ => None,
+        },
+        Expr::ShuffleXor(a, bits) => {
+            let size = kernel.subgroup.filter(|size| size.is_power_of_two())?;
+            (bits < size && kernel.workgroup.is_multiple_of(size) && dtype(a)? != DType::Bool).then(|| of(a))
+        }
+        Expr::MatrixZero => Some(ValueType::Matrix(MatrixUse::Sum)),
+        Expr::MatrixLoad { array: number, index, .. } => {
+            let Array { space, ty, .. } = array(number)?;
+            let fits = *ty == ValueType::Half4 && *space == Space::Workgroup && of(index) == U32;
+            let operand = matches!(said, ValueType::Matrix(MatrixUse::Left | MatrixUse::Right));
+            (fits && operand && kernel.subgroup.is_some()).then_some(said)
+        }
+        Expr::MatrixMulAdd([a, b, c]) => {
+            let uses = [of(a), of(b), of(c)];
+            let right = [MatrixUse::Left, MatrixUse::Right, MatrixUse::Sum].map(ValueType::Matrix);
+            (uses == right).then_some(right[2])
+        }
+    }
+}
