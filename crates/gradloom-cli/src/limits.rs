@@ -121,7 +121,8 @@ fn end() {}
 #[cfg(unix)]
 fn end() -> ! {
     const MESSAGE: &[u8] = b"error: the system has no more memory for this process\n  \
-        help: take a smaller model or a smaller --batch, end other programs, or raise the limit (ulimit -v)\n";
+        help: take a smaller model or a smaller --batch, end other programs, \
+        or raise the limit (ulimit -v)\n";
     // SAFETY: neither call needs memory, both may be made in a handler, and the bytes are static.
     unsafe {
         libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len());

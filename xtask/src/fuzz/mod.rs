@@ -40,7 +40,8 @@ impl std::fmt::Display for Counts {
         let Compared { steps, sensitive, wild } = compared;
         write!(
             f,
-            "{graphs} graphs agree ({trapped} of them trap), and so do {steps} steps in float32 ({sensitive} of them magnify \
+            "{graphs} graphs agree ({trapped} of them trap), and so do {steps} steps in float32 ({sensitive} \
+             of them magnify \
              rounding; {wild} more had numbers too large to compare); {failed} graphs fail"
         )
     }

@@ -97,7 +97,8 @@ impl std::fmt::Display for Counts {
                 .map(|count| count.load(Relaxed));
         write!(
             f,
-            "{texts} texts: {graphs} are graphs, {verified} of them verify, {loaded} compile, {run} were run; the slowest took {slowest} ms"
+            "{texts} texts: {graphs} are graphs, {verified} of them verify, {loaded} compile, {run} were \
+             run; the slowest took {slowest} ms"
         )
     }
 }

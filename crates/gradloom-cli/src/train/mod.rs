@@ -30,7 +30,9 @@ pub(crate) struct Arguments {
         long,
         value_name = "DIR",
         help_heading = "Run folder",
-        conflicts_with_all = ["config", "preset", "layers", "heads", "width", "context", "dropout", "seed", "out"]
+        conflicts_with_all = [
+            "config", "preset", "layers", "heads", "width", "context", "dropout", "seed", "out",
+        ]
     )]
     resume: Option<PathBuf>,
 }

@@ -160,7 +160,8 @@ fn copied_error(graph: &Graph, update: &Update) -> Error {
 fn must_alias_error(graph: &Graph, update: &Update) -> Error {
     update_error(graph, update, "must be in place, but cannot be")
         .note(
-            "its next value is no result of its own, is needed before the commit (by an output, a guard, or an op that can trap), \
+            "its next value is no result of its own, is needed before the commit (by an output, a guard, or \
+             an op that can trap), \
              or its old value is needed by an op that needs its next value, too",
         )
         .help("update a region of it instead, or allow the copy")

@@ -51,7 +51,8 @@ pub(super) fn check(graph: &Graph, callees_first: &[BlockId]) -> Result<(), Veri
                     _ => String::new(),
                 };
                 let message = format!(
-                    "{} runs block {}, {once} ops once expanded,{times}: more than {MAX_EXPANDED_OPS} ops from blocks; take fewer trips \
+                    "{} runs block {}, {once} ops once expanded,{times}: more than {MAX_EXPANDED_OPS} ops \
+                     from blocks; take fewer trips \
                      or smaller blocks",
                     op.kind.name(),
                     graph.block_text(callee),

@@ -211,7 +211,8 @@ mod tests {
         let error = text(wgsl::Limits { cooperative: false, ..everything() });
         assert_eq!(
             error,
-            "error: the GPU `Some GPU` cannot multiply in f16: it has no cooperative matrices (16 x 16, f16 with sums in f32)\n  |\n  \
+            "error: the GPU `Some GPU` cannot multiply in f16: it has no cooperative matrices (16 x 16, f16 \
+             with sums in f32)\n  |\n  \
              = help: multiply in f32, or take another adapter; `gradloom devices` lists what each offers"
         );
         let error = text(wgsl::Limits::portable());

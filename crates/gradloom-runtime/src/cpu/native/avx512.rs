@@ -83,12 +83,18 @@ macro_rules! emit {
         let instruction = emit!(@make $code $(, $operand)*);
         $asm.push(&instruction);
     }};
-    (@make $code:ident, $a:expr) => { Instruction::with1(Code::$code, $a).expect("operands of the \
-                                                                                  instruction") };
-    (@make $code:ident, $a:expr, $b:expr) => { Instruction::with2(Code::$code, $a, $b).expect("operands of \
-        the instruction") };
-    (@make $code:ident, $a:expr, $b:expr, $c:expr) => { Instruction::with3(Code::$code, $a, $b, $c).expect("operands of the instruction") };
-    (@make $code:ident, $a:expr, $b:expr, $c:expr, $d:expr) => { Instruction::with4(Code::$code, $a, $b, $c, $d).expect("operands of the instruction") };
+    (@make $code:ident, $a:expr) => {
+        Instruction::with1(Code::$code, $a).expect("operands of the instruction")
+    };
+    (@make $code:ident, $a:expr, $b:expr) => {
+        Instruction::with2(Code::$code, $a, $b).expect("operands of the instruction")
+    };
+    (@make $code:ident, $a:expr, $b:expr, $c:expr) => {
+        Instruction::with3(Code::$code, $a, $b, $c).expect("operands of the instruction")
+    };
+    (@make $code:ident, $a:expr, $b:expr, $c:expr, $d:expr) => {
+        Instruction::with4(Code::$code, $a, $b, $c, $d).expect("operands of the instruction")
+    };
     (@make $code:ident) => { Instruction::with(Code::$code) };
 }
 pub(super) use emit;
