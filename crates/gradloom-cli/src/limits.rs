@@ -1,4 +1,4 @@
-//! The limits that a system sets a process, met as errors.
+//! Turns the limits that a system sets a process into errors.
 //!
 //! In: nothing; `main` begins with it. Out: the effects on the process. Always holds: memory that the system
 //! refuses (`ulimit -v`), a file that may not grow (`ulimit -f`) and a small stack (`ulimit -s`) end in a
@@ -87,7 +87,7 @@ fn has_stack() -> bool {
     known && limit.rlim_cur >= STACK as libc::rlim_t
 }
 
-/// Elsewhere the program itself says how much stack it has.
+/// On other systems the program's file sets the size of the stack.
 #[cfg(not(unix))]
 fn has_stack() -> bool {
     true

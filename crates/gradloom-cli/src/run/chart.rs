@@ -5,10 +5,10 @@
 
 use std::fmt::Write;
 
-/// A named line.
+/// A line with its name.
 pub(super) struct Series<'a> {
     pub(super) name: &'a str,
-    /// By ascending x; points that are not finite are left out.
+    /// Points by ascending x; those that are not finite are omitted.
     pub(super) points: Vec<(f64, f64)>,
 }
 

@@ -51,7 +51,7 @@ once, and loses only what came after the last saving.
 Exit codes: 0 done, or stopped by Ctrl-C and saved; 1 failed; 2 the command line
 or the data cannot be used.";
 
-/// Trains.
+/// Runs `gradloom train`.
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let mut options = arguments.options;
     if let Some(file) = &arguments.config {

@@ -1,4 +1,4 @@
-//! What can be set, on the command line or in a TOML file: one definition for both.
+//! Options of the command line and of TOML files, defined once for both.
 
 use crate::device::{Precision, Target};
 use crate::failure::{Failure, Result};
@@ -142,7 +142,7 @@ impl Options {
     }
 }
 
-/// What a value should have been, without the names that programs have for it.
+/// The expected value in words, without the names that programs use for it.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u64" | "usize" => "a whole number from 0 up",

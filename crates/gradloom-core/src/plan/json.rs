@@ -1,4 +1,4 @@
-//! The plan as JSON, for tools. What there is and how it is called is said at [`Plan::to_json`].
+//! The plan as JSON, for tools. [`Plan::to_json`] documents the keys.
 
 use super::{Buffer, LaunchView, Plan, PlanView, Role};
 use crate::ir::Graph;

@@ -1,4 +1,4 @@
-//! Which adapters there are, what they offer, and opening one.
+//! Lists adapters with their limits, and opens one.
 
 use super::WgpuOptions;
 use super::gpu::{Gpu, Health};
@@ -53,7 +53,7 @@ impl AdapterReport {
 
 /// Timestamps inside of a compute pass.
 const TIMESTAMPS: Features = Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
-/// What products of f16 matrices are made with, besides subgroups.
+/// The features that products of f16 matrices need, besides subgroups.
 const MATRICES: Features = Features::SHADER_F16.union(Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
 
 /// All adapters of this machine.

@@ -39,13 +39,13 @@ impl Operand {
         unsafe { *self.start.add(row * self.row_stride).cast::<u32>().add(column) }
     }
 
-    /// What fills the place of an operand that a function does not have.
+    /// The placeholder for operands that a function does not have.
     pub(in crate::cpu) fn none() -> Self {
         Self::row(std::ptr::null())
     }
 }
 
-/// Where results go: rows of elements next to each other.
+/// The target of results: rows of contiguous elements.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Target {
     /// First element of the first row.
@@ -145,7 +145,7 @@ impl<T> Padded<T> {
     }
 }
 
-/// What is left of one row of an operand.
+/// The rest of one row of an operand.
 struct Row<T> {
     /// The next chunk.
     next: *const T,
