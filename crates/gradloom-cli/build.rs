@@ -19,7 +19,7 @@ fn main() {
     }
 }
 
-/// What a git command prints, if it works.
+/// The output of a git command, if the command works.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

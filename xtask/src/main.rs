@@ -11,21 +11,30 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask fuzz [--graphs 2000] [--seed S] [--from K] [--failures 1]
     Draws random graphs and compares every stage with the float64 evaluator, from passes to steps on the CPU.
-    A failure prints a graph that is as small as could be found, and what to run to see it again. Ends at as many failures as --failures says.
+    A failure prints a graph that is as small as could be found, and what to run to see it again. \
+    Ends at as many failures as --failures says.
 cargo xtask fuzz --deep 20000 ..
-    The same with graphs of 500 to 20,000 ops: long chains, wide sums, blocks in blocks, recurrences with their gradients.
+    The same with graphs of 500 to 20,000 ops: \
+    long chains, wide sums, blocks in blocks, recurrences with their gradients.
 cargo xtask fuzz-text [--texts 10000] [--seed S] [--from K] [--device wgpu --adapter NAME]
-    Changes the text of graphs of tests/corpus and of random ones in a few places, and runs what is still a graph: with machine code and
-    interpreted, or on a GPU. Nothing may panic, abort, or take more than 10 seconds; build it with --profile fuzz for overflow checks.
+    Changes the text of graphs of tests/corpus and of random ones in a few places, \
+    and runs what is still a graph: with machine code and
+    interpreted, or on a GPU. \
+    Nothing may panic, abort, or take more than 10 seconds; build it with --profile fuzz for overflow checks.
 cargo xtask fuzz --device wgpu [--adapter NAME] ..
-    Runs random training steps on a GPU, before and after the passes, and compares them with the float64 evaluator: on the best adapter whose
+    Runs random training steps on a GPU, before and after the passes, \
+    and compares them with the float64 evaluator: on the best adapter whose
     name contains NAME. The built program, target/*/xtask, needs nothing of this folder.
 cargo xtask chains [--only tanh] [--shortest N] [--longest N] [--smallest N] [--largest N] [--threads N]
-    Applies each of twelve functions 900 to 20,000 times to 1 to 1,000,000 elements, with the gradient, and compares machine code with the
-    interpreter, bit for bit, and both with float64. All of it takes an hour or two; the options leave out lengths and sizes.
+    Applies each of twelve functions 900 to 20,000 times to 1 to 1,000,000 elements, with the gradient, \
+    and compares machine code with the
+    interpreter, bit for bit, and both with float64. \
+    All of it takes an hour or two; the options leave out lengths and sizes.
 cargo xtask mutants [--sample 150] [--seed S] [--only 3,17]
-    Changes single places of the compiler, in a copy, and says which changes no test notices. Takes a second to a minute for each.
-    With --only, the changes of these numbers alone, as long as the compiler is the same: when a test was written for them.";
+    Changes single places of the compiler, in a copy, and says which changes no test notices. \
+    Takes a second to a minute for each.
+    With --only, the changes of these numbers alone, as long as the compiler is the same: \
+    when a test was written for them.";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);

@@ -1,6 +1,6 @@
 //! Options of tasks: `--name value`.
 
-/// Where an option's value goes.
+/// The target of an option's value.
 pub(crate) enum Slot<'a> {
     Number(&'a mut u64),
     Text(&'a mut String),

@@ -149,6 +149,6 @@ pub(crate) fn report_tuning(device: &Device) {
     );
 }
 
-/// Nothing is measured on the CPU.
+/// Prints nothing: kernels are not measured on the CPU.
 #[cfg(not(feature = "wgpu"))]
 pub(crate) fn report_tuning(_: &Device) {}

@@ -1,4 +1,4 @@
-//! What goes wrong, as the user reads it.
+//! Errors of the command and how they are printed.
 
 use crate::output::tell;
 use gradloom_models::checkpoint::CheckpointError;

@@ -1,4 +1,4 @@
-//! The limits that a system sets a process, met as errors.
+//! Turns the limits that a system sets a process into errors.
 //!
 //! In: nothing; `main` begins with it. Out: the effects on the process. Always holds: memory that the system
 //! refuses (`ulimit -v`), a file that may not grow (`ulimit -f`) and a small stack (`ulimit -s`) end in a
@@ -87,7 +87,7 @@ fn has_stack() -> bool {
     known && limit.rlim_cur >= STACK as libc::rlim_t
 }
 
-/// Elsewhere the program itself says how much stack it has.
+/// On other systems the program's file sets the size of the stack.
 #[cfg(not(unix))]
 fn has_stack() -> bool {
     true
@@ -121,7 +121,8 @@ fn end() {}
 #[cfg(unix)]
 fn end() -> ! {
     const MESSAGE: &[u8] = b"error: the system has no more memory for this process\n  \
-        help: take a smaller model or a smaller --batch, end other programs, or raise the limit (ulimit -v)\n";
+        help: take a smaller model or a smaller --batch, end other programs, \
+        or raise the limit (ulimit -v)\n";
     // SAFETY: neither call needs memory, both may be made in a handler, and the bytes are static.
     unsafe {
         libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len());

@@ -96,7 +96,7 @@ pub(crate) fn untrained(config: &Gpt2Config, device: &Device) -> Result<Session<
     Ok(Session::new(model, device, 0)?)
 }
 
-/// Writes text.
+/// A model that writes text.
 pub(crate) struct Writer<'s> {
     decoder: Decoder<'s>,
     context: usize,

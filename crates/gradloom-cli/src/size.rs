@@ -1,4 +1,4 @@
-//! Numbers of bytes as people write them.
+//! Parses numbers of bytes such as `512M`.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};

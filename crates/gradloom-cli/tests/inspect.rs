@@ -50,10 +50,11 @@ fn the_measuring_contract_is_kept() {
     let workspace = Workspace::new();
     let json = workspace.succeed("bench --config mlp-sin --steps 300 --threads 1 --json").stdout;
     let figures: serde_json::Value = serde_json::from_str(&json).expect("one JSON object");
-    let keys = "config device device_name driver threads dtype commit steps launches unique_kernels passes submits \
-                planned_peak_bytes measured_peak_bytes workspace_bytes compile_ms first_step_ms \
-                process_to_first_step_ms encode_us device_ms ms_per_step ms_min ms_max tokens_per_s final_loss rss_mb \
-                parameters parameter_tensors store_bytes parameter_bytes state_bytes constant_bytes step_bytes first_loss";
+    let keys = "config device device_name driver threads dtype commit steps launches unique_kernels passes \
+                submits planned_peak_bytes measured_peak_bytes workspace_bytes compile_ms first_step_ms \
+                process_to_first_step_ms encode_us device_ms ms_per_step ms_min ms_max tokens_per_s \
+                final_loss rss_mb parameters parameter_tensors store_bytes parameter_bytes state_bytes \
+                constant_bytes step_bytes first_loss";
     for key in keys.split_whitespace() {
         assert!(figures.get(key).is_some(), "{key} is missing in {json}");
     }

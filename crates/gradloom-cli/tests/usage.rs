@@ -30,7 +30,8 @@ fn data_that_cannot_be_used() {
         (
             "none/*.txt",
             "DIR/none/*.txt: no file matches\n  \
-             help: check the pattern: ** crosses folders, * does not; quote it so that the shell leaves it alone",
+             help: check the pattern: ** crosses folders, * does not; quote it so that the shell leaves it \
+             alone",
         ),
         (
             "short.txt",
@@ -114,12 +115,14 @@ fn pipes_and_devices_are_no_files() {
     let metrics = workspace.read("run/metrics.csv");
     pipe("run/metrics.csv");
     let resumed = workspace.succeed("train --resume run --steps 2");
-    let expected = "warning: run/metrics.csv: cannot be read: it is a named pipe, not a regular file; it is now metrics.damaged.csv,";
+    let expected = "warning: run/metrics.csv: cannot be read: it is a named pipe, not a regular file; it is \
+                    now metrics.damaged.csv,";
     assert!(resumed.stderr.starts_with(expected), "{}", resumed.stderr);
     assert!(workspace.read("run/metrics.csv").len() < metrics.len());
     pipe("run/state.safetensors.partial");
     let failed = workspace.run("train --resume run --steps 3");
-    let expected = "error: run/state.safetensors: cannot be written: its .partial file is a named pipe, not a regular file\n  \
+    let expected = "error: run/state.safetensors: cannot be written: its .partial file is a named pipe, not \
+                    a regular file\n  \
                     help: remove what has its name with .partial behind it\n";
     assert_eq!((failed.code, failed.stderr.as_str()), (Some(1), expected));
 }
@@ -135,16 +138,19 @@ fn sizes_and_numbers_that_cannot_be_used() {
         ),
         (
             "--width 130",
-            "--width 130 --heads 4: width 130 is not divisible by 4 heads\n  help: take width 128 or 132, or 2 heads",
+            "--width 130 --heads 4: width 130 is not divisible by 4 heads\n  help: take width 128 or 132, or \
+             2 heads",
         ),
         (
             "--heads 18446744073709551615 --width 8",
-            "--width 8 --heads 18446744073709551615: width 8 is not divisible by 18446744073709551615 heads\n  \
+            "--width 8 --heads 18446744073709551615: width 8 is not divisible by 18446744073709551615 \
+             heads\n  \
              help: take 8 heads",
         ),
         (
             "--heads 18446744073709551615 --width 18446744073709551614",
-            "--width 18446744073709551614: the MLP of this configuration is too large\n  help: take a smaller one",
+            "--width 18446744073709551614: the MLP of this configuration is too large\n  help: take a \
+             smaller one",
         ),
         ("--layers 0", "--layers 0: layers is 0\n  help: set layers to 1 or more"),
         ("--lr 0", "--lr 0: must be above 0\n  help: try 0.001"),
@@ -158,7 +164,8 @@ fn sizes_and_numbers_that_cannot_be_used() {
         ("--threads 0", "--threads 0: must be at least 1\n  help: leave it out to use every core"),
         (
             "--layers 1000000000",
-            "--layers 1000000000: 1000000000 layers are more than the 512 that can be compiled\n  help: take fewer layers",
+            "--layers 1000000000: 1000000000 layers are more than the 512 that can be compiled\n  help: take \
+             fewer layers",
         ),
         (
             "--width 100000000",
@@ -171,7 +178,8 @@ fn sizes_and_numbers_that_cannot_be_used() {
         ),
         (
             "--memory-budget lots",
-            "invalid value 'lots' for '--memory-budget <BYTES>': write a number of bytes such as 512M, 1.5G or 2GiB\n\n\
+            "invalid value 'lots' for '--memory-budget <BYTES>': write a number of bytes such as 512M, 1.5G \
+             or 2GiB\n\n\
              For more information, try '--help'.",
         ),
         ("--steps 0", "--steps 0: must be at least 1"),
@@ -181,11 +189,13 @@ fn sizes_and_numbers_that_cannot_be_used() {
         ),
         (
             "--config no.toml",
-            "--config no.toml: cannot be read: No such file or directory (os error 2)\n  help: give a TOML file",
+            "--config no.toml: cannot be read: No such file or directory (os error 2)\n  help: give a TOML \
+             file",
         ),
         (
             "--resume no",
-            "--resume no: there is no state.safetensors in it\n  help: give the folder of a run of `gradloom train`",
+            "--resume no: there is no state.safetensors in it\n  help: give the folder of a run of `gradloom \
+             train`",
         ),
     ];
     for (flags, message) in cases {
@@ -194,19 +204,22 @@ fn sizes_and_numbers_that_cannot_be_used() {
     workspace.put("bad.toml", b"lr = 0.1\nlearning-rate = 0.2\n");
     let finished = workspace.run("train --config bad.toml");
     assert_eq!(finished.code, Some(2));
-    let expected = "error: --config bad.toml: line 2: unknown key `learning-rate`\n  help: the keys are those of the flags: data, preset,";
+    let expected = "error: --config bad.toml: line 2: unknown key `learning-rate`\n  help: the keys are \
+                    those of the flags: data, preset,";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
     check(
         &workspace,
         "bench --config L",
         2,
-        "error: --config L: there is no configuration of this name\n  help: the configurations are S, M, mlp-sin, gpt2-124m, tg-transformer, tg-mlp, mnist-mlp",
+        "error: --config L: there is no configuration of this name\n  help: the configurations are S, M, \
+         mlp-sin, gpt2-124m, tg-transformer, tg-mlp, mnist-mlp",
     );
     check(
         &workspace,
         "sample nothing",
         2,
-        "error: nothing: there is no such run\n  help: give the folder that `gradloom train` named, such as runs/tiny-1",
+        "error: nothing: there is no such run\n  help: give the folder that `gradloom train` named, such as \
+         runs/tiny-1",
     );
     check(
         &workspace,
@@ -220,7 +233,8 @@ fn sizes_and_numbers_that_cannot_be_used() {
             &workspace,
             &format!("{command} --precision f16"),
             2,
-            "error: --precision f16: the CPU multiplies in f32\n  help: use --precision f32, or --device wgpu",
+            "error: --precision f16: the CPU multiplies in f32\n  help: use --precision f32, or --device \
+             wgpu",
         );
     }
     for command in ["train", "sample x", "bench --config S", "profile --config S"] {
@@ -228,14 +242,16 @@ fn sizes_and_numbers_that_cannot_be_used() {
             &workspace,
             &format!("{command} --tune"),
             2,
-            "error: --tune: the CPU has nothing to choose from\n  help: leave it out (a run that began with it: --tune=false), or use --device wgpu",
+            "error: --tune: the CPU has nothing to choose from\n  help: leave it out (a run that began with \
+             it: --tune=false), or use --device wgpu",
         );
     }
     check(
         &workspace,
         "bench --config S --device null --precision f16",
         2,
-        "error: --precision f16: the null device does not multiply\n  help: use --precision f32, or --device wgpu",
+        "error: --precision f16: the null device does not multiply\n  help: use --precision f32, or --device \
+         wgpu",
     );
     for command in ["sample x", "bench --config S"] {
         check(
@@ -311,7 +327,8 @@ fn a_file_in_place_of_its_folder_is_told() {
         &workspace,
         "sample run/state.safetensors",
         2,
-        "error: run/state.safetensors: this is the state of a run, not its model\n  help: give the run's folder: run",
+        "error: run/state.safetensors: this is the state of a run, not its model\n  help: give the run's \
+         folder: run",
     );
 }
 

@@ -4,7 +4,7 @@
 
 /// Factors of a round's products.
 pub const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What is added to the key after each round.
+/// Numbers that are added to the key after each round.
 pub const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// Four random words for a counter under a key.

@@ -40,21 +40,21 @@ pub struct AdditionTransformer {
 /// One block: attention, then an MLP, each on a normalised copy and added to its input.
 #[derive(Debug, Module)]
 pub struct Block {
-    /// Before attention.
+    /// Normalisation before attention.
     pub norm_attention: LayerNorm,
-    /// To the queries of all heads, `[64, 64]`, without bias; so are the next three.
+    /// Projection to the queries of all heads, `[64, 64]`, without bias; so are the next three.
     pub query: Linear,
-    /// To the keys.
+    /// Projection to the keys.
     pub key: Linear,
-    /// To the values.
+    /// Projection to the values.
     pub value: Linear,
-    /// From the heads side by side.
+    /// Projection of the heads, which stand side by side.
     pub output: Linear,
-    /// Before the MLP.
+    /// Normalisation before the MLP.
     pub norm_mlp: LayerNorm,
-    /// `[64, 256]`, followed by ReLU.
+    /// First layer of the MLP, `[64, 256]`, followed by ReLU.
     pub up: Linear,
-    /// `[256, 64]`.
+    /// Second layer of the MLP, `[256, 64]`.
     pub down: Linear,
 }
 

@@ -151,7 +151,9 @@ fn another_models_file_is_told_apart() {
     let ty = Type::new(DType::F32, [2, 4]);
     let error = checkpoint.exactly([("h.0.weight", &ty)]).unwrap_err();
     assert!(matches!(&error, CheckpointError::OtherModel { differences, .. }
-        if differences.unknown.len() == 4 && differences.mismatched.len() == 1 && differences.missing.is_empty()));
+        if differences.unknown.len() == 4
+            && differences.mismatched.len() == 1
+            && differences.missing.is_empty()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a device does for programs. One folder a backend.
+//! The interface between programs and devices. Each backend has a folder of its own.
 
 use crate::cpu::Pool;
 use crate::elements::Elements;
@@ -49,7 +49,7 @@ pub(crate) trait Backend: Send + Sync {
     fn loss_scale(&self) -> f64 {
         1.0
     }
-    /// What measuring kernels came to, on a device that does.
+    /// The results of measuring kernels, on a device that measures.
     #[cfg(feature = "wgpu")]
     fn tuning(&self) -> Option<crate::wgpu::Tuning> {
         None
@@ -98,7 +98,7 @@ pub(crate) trait Loaded: Send {
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()>;
     /// Bytes that loading asked the system for: arena, constants, scratch.
     fn allocated(&self) -> usize;
-    /// What a step asks of a device that works beside the host.
+    /// The work of a step, on a device with a queue.
     fn work(&self) -> Option<Work> {
         None
     }
@@ -112,7 +112,7 @@ pub(crate) trait Loaded: Send {
     }
 }
 
-/// What a program asks of a device that works beside the host.
+/// The work of a program's steps on a device with a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Kernels that a step runs.
@@ -121,7 +121,7 @@ pub struct Work {
     pub passes: usize,
     /// Submissions of a step.
     pub submits: usize,
-    /// How often results were copied to the host so far.
+    /// Number of times that results were copied to the host so far.
     pub readbacks: usize,
     /// Bytes that the device gave beyond the plan: the step's status, tables of grouped kernels.
     pub extra_bytes: usize,
@@ -160,7 +160,7 @@ impl fmt::Debug for dyn Pending {
     }
 }
 
-/// What a step left.
+/// The results of a step.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// A trap is an error; nothing took effect then.
@@ -178,7 +178,7 @@ pub(crate) struct Finished {
 pub(crate) struct Failure {
     /// See [`Pending::run`].
     pub(crate) run: u64,
-    /// What kept it from its commit.
+    /// The failure that kept it from its commit.
     pub(crate) outcome: Result<Outcome>,
     /// How many others failed since the one in the list before, of which nothing else is known.
     pub(crate) others: u32,

@@ -1,4 +1,4 @@
-//! Choosing a device.
+//! Devices, and their selection.
 
 use crate::backend::Backend;
 use crate::cpu::{CpuBackend, Loops};
@@ -9,7 +9,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
 
-/// Where programs run. Clones are the same device.
+/// A device that programs run on. Clones are the same device.
 #[derive(Clone, Debug)]
 pub struct Device {
     pub(crate) backend: Arc<dyn Backend>,

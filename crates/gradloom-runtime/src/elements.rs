@@ -1,8 +1,8 @@
-//! A tensor's elements on the host: what a run's results are copied to, once, and what the caller then gets.
+//! A tensor's elements on the host. The results of a run are copied to them once, and the caller gets them.
 //!
 //! In: bytes of a device, row-major, in the machine's order. Out: the same bytes, or numbers in the
-//! allocation in which the bytes came. Always holds: memory that is not there is an error that says for what,
-//! and never the end of the process.
+//! allocation in which the bytes came. Always holds: missing memory is an error that names its purpose, and
+//! never ends the process.
 
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;

@@ -1,8 +1,7 @@
-//! A device that fails on demand: for tests of what a program does then, gradloom's own and those of its
-//! users.
+//! A device that fails on demand, for tests of gradloom and of its users.
 //!
 //! In: any device. Out: the same device behind [`Faulty`], and [`Faults`], which say what fails and when.
-//! Always holds: what is not told to fail does what the device behind does; a fault happens once.
+//! Always holds: operations without a fault behave as on the inner device; a fault happens once.
 
 use crate::backend::{Backend, Deferred, Finished, Loaded, Pending, Work};
 use crate::cpu::Pool;
@@ -18,12 +17,12 @@ use gradloom_core::plan::Plan;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// What a device can fail to do.
+/// The operations that a device can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// To give memory: for parameters and states, temporaries, constants, or scratch.
+    /// Allocating memory: for parameters and states, temporaries, constants, or scratch.
     Allocation,
-    /// To run a launch of a step.
+    /// Running a launch of a step.
     Launch,
     /// To hand a result back. Each output of a program is one read; all guards are one, and so are the places
     /// of all windows that a step updates, as both are looked at together.
@@ -38,11 +37,11 @@ pub struct Faults {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What was done or tried so far, by [`Fault`].
+    /// Number of operations so far, by [`Fault`].
     counts: [u64; 3],
-    /// What fails, and which one of its kind, counted like `counts`.
+    /// The fault that is armed, and the number of its operation, counted like `counts`.
     armed: Option<(Fault, u64)>,
-    /// Bytes of memory that the machine is said to have.
+    /// Bytes of memory that the device reports instead of the machine's.
     memory: Option<usize>,
 }
 
@@ -104,8 +103,8 @@ impl Faults {
 }
 
 impl Device {
-    /// The same device, but it fails when it is told to: to test what a program does when memory runs out, a
-    /// kernel fails, or a result cannot be read.
+    /// The same device with faults on demand, to test what a program does when memory runs out, a kernel
+    /// fails, or a result cannot be read.
     ///
     /// ```
     /// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};

@@ -1,4 +1,4 @@
-//! Runs gradloom's plans: store, program, training session, and one folder a backend.
+//! Runs gradloom's plans: store, program, training session, and one folder for each backend.
 //!
 //! In: graphs from `gradloom-core`, launches from `gradloom-codegen`. Out: steps. Always holds: a step that
 //! fails before its commit leaves parameters and states as they were.

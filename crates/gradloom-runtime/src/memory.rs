@@ -1,4 +1,4 @@
-//! The bytes of a store or a program, where its device can reach them.
+//! The memory of a store or a program, on the host or on a device.
 
 use gradloom_core::error::Result;
 use gradloom_core::plan::ALIGNMENT;
@@ -13,7 +13,7 @@ pub(crate) type Allocate<'a> = &'a dyn Fn(usize) -> Option<Memory>;
 /// `&mut` on the program.
 #[derive(Debug)]
 pub(crate) enum Memory {
-    /// Of the host.
+    /// Memory of the host.
     Host(HostMemory),
     /// A buffer of a GPU.
     #[cfg(feature = "wgpu")]
@@ -133,7 +133,7 @@ impl Memory {
 /// addresses into it. In tests, it ends where a page begins that cannot be touched.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
-    /// What the system gave.
+    /// The pointer that the system gave.
     #[cfg(not(all(test, unix, not(miri))))]
     allocated: NonNull<u8>,
     #[cfg(all(test, unix, not(miri)))]

@@ -1,4 +1,4 @@
-//! What a forward program gives back.
+//! The types of results of a forward program.
 
 use gradloom_core::trace::Tensor;
 
@@ -16,7 +16,7 @@ fn next(values: &mut dyn Iterator<Item = Vec<f32>>) -> Vec<f32> {
     values.next().expect("one value for each tensor")
 }
 
-/// For programs that only update states.
+/// No outputs: for programs that only update states.
 impl Outputs for () {
     type Read = ();
     fn tensors(self) -> Vec<Tensor> {

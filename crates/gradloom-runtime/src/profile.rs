@@ -1,19 +1,19 @@
-//! When launches ran.
+//! Times of launches.
 //!
 //! In: a device whose programs run their launches one after the other, and note the time before and after
-//! each when they are asked to. Out: a [`LaunchSpan`] for each launch of the last run. A program that was not
-//! asked looks at no clock.
+//! each while profiling is on. Out: a [`LaunchSpan`] for each launch of the last run. Without profiling no
+//! clock is read.
 
 use std::time::{Duration, Instant};
 
-/// When a launch ran.
+/// The time at which a launch ran.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchSpan {
     /// Its place in [`Plan::launches`](gradloom_core::plan::Plan::launches).
     pub launch: usize,
-    /// When it began.
+    /// Start of the launch.
     pub began: Instant,
-    /// How long it took.
+    /// Duration of the launch.
     pub took: Duration,
 }
 

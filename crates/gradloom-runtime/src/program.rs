@@ -59,12 +59,12 @@ impl Port {
     }
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// All updates took effect.
     Committed,
-    /// Nothing took effect: this guard was not finite.
+    /// Nothing took effect, because this guard was not finite.
     NotFinite {
         /// Name of the guard, as `loss`.
         guard: String,
@@ -143,7 +143,7 @@ impl Program {
         &self.graph
     }
 
-    /// What the program does and where its bytes are.
+    /// The launches of the program, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -35,7 +35,7 @@ impl Refusal {
         }
     }
 
-    /// What to do about it.
+    /// The remedy.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::NotRegular(_) => "put a regular file in its place, or name another one",

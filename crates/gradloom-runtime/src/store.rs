@@ -39,7 +39,7 @@ struct Shared {
     segment: usize,
 }
 
-/// What the lock guards.
+/// The content of the store, which the lock guards.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     layout: StoreLayout,
@@ -109,7 +109,7 @@ impl Store {
         Ok(loaded)
     }
 
-    /// Where everything is.
+    /// Names, types and offsets of all entries.
     pub(crate) fn layout(&self) -> StoreLayout {
         self.read_lock().layout.clone()
     }
@@ -243,17 +243,17 @@ impl Store {
     }
 }
 
-/// Where an entry's bytes are.
+/// The place of an entry's bytes.
 #[cfg(feature = "web")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorePlace {
     /// At an address, which stays the same. Valid while the store lives.
     Host(*const u8),
-    /// In a page's buffer.
+    /// In a buffer of the page's device.
     Web {
-        /// Its id.
+        /// Id of the buffer.
         buffer: u32,
-        /// First byte.
+        /// Offset of the first byte.
         start: usize,
     },
     /// Nowhere that a script can reach.
@@ -454,7 +454,7 @@ fn no_memory(bytes: usize) -> Error {
         .help("use a smaller model, or a machine with more memory")
 }
 
-/// What is said of a store whose commit did not end.
+/// The error of a store whose commit did not end.
 pub(crate) fn lost() -> Error {
     Error::new(ErrorKind::Lost, "a step was interrupted while it wrote parameters: they may be half updated")
         .help("restore them from a checkpoint with `store.write_all(..)`")

@@ -1,4 +1,4 @@
-//! Files that save work and can be made again: the user's cache folder.
+//! Files in the user's cache folder. They save work and can be made again.
 //!
 //! In: names and bytes. Out: the files, whole or not at all. Always holds: another process never reads half
 //! of one.
@@ -17,7 +17,7 @@ pub fn folder() -> Option<PathBuf> {
 /// Replaces a file, in folders that are made as needed.
 ///
 /// # Errors
-/// What the file system says; the file is as it was then.
+/// The error of the file system; the file is unchanged then.
 pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;

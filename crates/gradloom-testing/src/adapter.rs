@@ -1,11 +1,11 @@
-//! Which GPU tests run on: the environment says so.
+//! The GPU that tests run on, chosen by the environment.
 
 /// Part of the adapter's name, from `GRADLOOM_ADAPTER`; empty where any will do.
 pub fn name() -> String {
     std::env::var("GRADLOOM_ADAPTER").unwrap_or_default()
 }
 
-/// Whether a test is to be skipped, which is said, as there is no adapter.
+/// Whether a test is skipped because there is no adapter; prints a note then.
 ///
 /// # Panics
 /// When there is none though `GRADLOOM_NEEDS_ADAPTER` is set.

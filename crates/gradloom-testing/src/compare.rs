@@ -4,7 +4,7 @@ use crate::values;
 use gradloom_core::ir::DType;
 use gradloom_core::reference::Evaluation;
 
-/// How far two numbers may be apart.
+/// The largest allowed difference of two numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// As a share of the larger one.

@@ -14,12 +14,12 @@ use std::ops::AddAssign;
 
 /// A step in which a number grows beyond this says nothing about float32.
 const LARGEST: f64 = 1e4;
-/// How far results may be off, as a share of the largest number that the step meets.
+/// The largest allowed error, as a share of the largest number that the step computes.
 const SHARE: f64 = 1e-5;
-/// How often a step may round in the place where it is most sensitive.
+/// The assumed number of roundings in the most sensitive place of a step.
 const MAGNIFIED: f64 = 8.0;
 
-/// What a comparison found, if it found no mistake.
+/// The result of a comparison without a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Results are close.

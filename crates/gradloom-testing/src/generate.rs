@@ -28,7 +28,7 @@ struct Generator {
     random: Random,
     /// Values that depend on a leaf.
     varying: HashSet<ValueId>,
-    /// How many blocks are open.
+    /// Number of open blocks.
     depth: usize,
 }
 

@@ -3,7 +3,7 @@
 //! # This crate
 //!
 //! The facade: what a program that trains or runs models needs. The compiler's stages are in [`ir`],
-//! [`trace`], [`grad`], [`optim`], [`passes`], [`fuse`] and [`plan`]; `ARCHITECTURE.md` walks through them.
+//! [`trace`], [`grad`], [`optim`], [`passes`], [`fuse`] and [`plan`]; `ARCHITECTURE.md` gives an overview.
 
 #[doc(inline)]
 pub use gradloom_core::{error, fuse, grad, ir, kernel, nn, optim, passes, plan, reference, trace, verify};

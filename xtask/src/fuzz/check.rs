@@ -33,15 +33,15 @@ pub(super) struct Subject {
     pub(super) tame: bool,
 }
 
-/// How the results of two devices are compared.
+/// The comparison of the results of two devices.
 type Same = fn(&Evaluation, &Evaluation) -> Result<(), String>;
 
-/// What went wrong.
+/// A failure of a stage.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    /// Where: a pass, fusion, the plan, a device.
+    /// The stage that failed: a pass, fusion, the plan, or a device.
     pub(super) stage: String,
-    /// What: the first wrong value, or an error.
+    /// The message: the first wrong value, or an error.
     pub(super) message: String,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn check(subject: &Subject, devices: &Devices, counts: &mut Counts) -
     expand_blocks(&mut expanded);
     let want = match evaluate(graph, &|kind| leaves.value(kind)) {
         Ok(want) => want,
-        // Passes may drop what traps, so this says nothing about them.
+        // Passes may drop ops that trap, so this is no test of them.
         Err(trap) => {
             counts.trapped += 1;
             check_fusion(&expanded, leaves, &Err(trap), FLOAT64)?;

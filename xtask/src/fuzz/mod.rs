@@ -19,10 +19,10 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// How often a run says how far it is.
+/// Time between two reports of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// What was looked at, to see that it was something.
+/// Counts of the checked graphs, to see that they were not trivial.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     graphs: u64,
@@ -40,7 +40,8 @@ impl std::fmt::Display for Counts {
         let Compared { steps, sensitive, wild } = compared;
         write!(
             f,
-            "{graphs} graphs agree ({trapped} of them trap), and so do {steps} steps in float32 ({sensitive} of them magnify \
+            "{graphs} graphs agree ({trapped} of them trap), and so do {steps} steps in float32 ({sensitive} \
+             of them magnify \
              rounding; {wild} more had numbers too large to compare); {failed} graphs fail"
         )
     }
@@ -50,11 +51,11 @@ impl std::fmt::Display for Counts {
 /// of them.
 const RENEWED: u64 = 100;
 
-/// What is compared with the evaluator.
+/// The code that is compared with the evaluator.
 enum Target {
     /// Every stage, up to programs on the CPU.
     Stages(Devices),
-    /// The same with graphs of up to so many ops.
+    /// Every stage, with graphs of up to this many ops.
     Deep(Devices, usize),
     /// Programs on one GPU.
     Gpu(Gpu),
@@ -191,7 +192,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     if counts.failed == 0 { Ok(()) } else { Err(format!("{} graphs fail", counts.failed)) }
 }
 
-/// What happens in a run.
+/// An event of a run.
 enum Event<'a> {
     /// A number's graphs were looked at.
     Drawn(u64, &'a Counts),

@@ -23,7 +23,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What a text may take at most.
+/// The longest time that a text may take.
 const TIME: Duration = Duration::from_secs(10);
 /// Graphs with larger values are planned, and not run.
 const MOST_ELEMENTS: usize = 4096;
@@ -79,7 +79,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     failed.into_inner().expect("no panic holds it").map_or(Ok(()), Err)
 }
 
-/// What became of texts.
+/// Counts of texts by their result.
 #[derive(Default)]
 struct Counts {
     texts: AtomicU64,
@@ -97,7 +97,8 @@ impl std::fmt::Display for Counts {
                 .map(|count| count.load(Relaxed));
         write!(
             f,
-            "{texts} texts: {graphs} are graphs, {verified} of them verify, {loaded} compile, {run} were run; the slowest took {slowest} ms"
+            "{texts} texts: {graphs} are graphs, {verified} of them verify, {loaded} compile, {run} were \
+             run; the slowest took {slowest} ms"
         )
     }
 }

@@ -132,7 +132,7 @@ fn write(
     Ok(all)
 }
 
-/// Where the compiler finds errors.
+/// The places of the compiler's errors.
 fn errors(scratch: &Path, tree: &Path) -> Result<Vec<(PathBuf, usize)>, String> {
     let output = Command::new("cargo")
         .args(["check", "--package", "gradloom-codegen", "--message-format", "short"])

@@ -15,7 +15,7 @@ use run::Verdict;
 use source::Mutation;
 use std::path::{Path, PathBuf};
 
-/// What is changed.
+/// The folders and files that are changed.
 const SOURCES: [&str; 5] = [
     "crates/gradloom-core/src/grad",
     "crates/gradloom-core/src/passes",

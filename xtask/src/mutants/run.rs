@@ -25,7 +25,7 @@ const MEMORY: u64 = 16_000_000;
 struct Binary {
     path: PathBuf,
     folder: PathBuf,
-    /// How long it takes without a change.
+    /// Time of the test without a change.
     seconds: f64,
     /// Changes that it has caught.
     caught: usize,

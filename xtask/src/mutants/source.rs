@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub(super) struct Mutation {
     pub(super) file: PathBuf,
-    /// From 1.
+    /// Line number, from 1.
     pub(super) line: usize,
     /// The function's body, between its braces.
     pub(super) body: Range<usize>,
-    /// What is replaced: inside the body.
+    /// The range that is replaced, inside the body.
     pub(super) at: Range<usize>,
     pub(super) by: String,
     /// The line, or the function's signature, before.
     before: String,
-    /// The same with the change.
+    /// The same text with the change.
     after: String,
 }
 
@@ -242,7 +242,7 @@ fn other_word(masked: &str, word: &Range<usize>) -> Option<String> {
     (!field && !float).then(|| (if number == 1 { 0 } else { number + 1 }).to_string())
 }
 
-/// Where a `!` negates.
+/// The positions of negations by `!`.
 fn negations(masked: &str, body: Range<usize>) -> Vec<usize> {
     let is_prefix = |at: usize| {
         let before = masked[..at].chars().next_back();
@@ -309,7 +309,7 @@ fn neighbouring_arms(text: &str, masked: &str, body: Range<usize>) -> Vec<(Range
     found
 }
 
-/// What a function could give at once instead of working.
+/// The results that a function could return early.
 fn early_results(signature: &str) -> Vec<&'static str> {
     let Some((_, ty)) = signature.rsplit_once("-> ") else { return vec![""] };
     let ty = ty.trim_end_matches('{').trim();

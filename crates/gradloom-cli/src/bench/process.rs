@@ -1,4 +1,4 @@
-//! What the process itself cost.
+//! Memory and age of the process.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -24,7 +24,7 @@ pub(super) struct Report {
     dispatches: Option<usize>,
     passes: Option<usize>,
     submits: Option<usize>,
-    /// How often a step's results were copied to the host, in the whole run.
+    /// Number of times that a step's results were copied to the host in the whole run.
     readbacks: Option<usize>,
     planned_peak_bytes: usize,
     measured_peak_bytes: Option<usize>,
@@ -35,7 +35,7 @@ pub(super) struct Report {
     /// Parameters and states in all, with the padding between them. This, constants, step and workspace add
     /// up to the planned peak.
     store_bytes: usize,
-    /// Of the store, without padding.
+    /// Bytes of the parameters in the store, without padding.
     parameter_bytes: usize,
     /// Of the store, without padding: the optimizer's moments and counters.
     state_bytes: usize,

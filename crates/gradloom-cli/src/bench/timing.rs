@@ -1,22 +1,22 @@
-//! The clock.
+//! Timing of steps.
 
 use crate::failure::Result;
 use std::time::{Duration, Instant};
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug)]
 pub(super) struct Timing {
     pub(super) steps: u64,
     pub(super) first: Duration,
-    /// From the start of the process to the end of the first step.
+    /// Time from the start of the process to the end of the first step.
     pub(super) process_to_first: Duration,
     /// Steps after the warm-up, in the order in which they ran.
     timed: Vec<Duration>,
-    /// Of a step among others that are not read.
+    /// Mean time of steps that are queued without a read.
     pub(super) queued: Option<Duration>,
-    /// Of the first step, before it changed anything.
+    /// Loss of the first step, before it changed anything.
     pub(super) first_loss: f32,
-    /// Of the last step.
+    /// Loss of the last step.
     pub(super) final_loss: f32,
 }
 

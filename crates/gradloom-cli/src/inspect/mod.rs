@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// What cannot be asked for together.
+/// Refuses options that exclude each other.
 fn check(arguments: &Arguments) -> Result<()> {
     let plan_only = arguments.format != Format::Text;
     if plan_only && !matches!(arguments.stage, None | Some(Stage::Plan)) {

@@ -16,11 +16,11 @@ const FORMAT: u32 = 1;
 /// Most bytes of the file.
 const LARGEST: u64 = 1 << 20;
 
-/// The file.
+/// The content of the cache file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Cache {
     format: u32,
-    /// By processor and threads.
+    /// Measured bounds, by processor and number of threads.
     machines: BTreeMap<String, Measured>,
 }
 
@@ -62,7 +62,7 @@ fn kept(file: Option<&Path>, device: &Device, remeasure: bool) -> Roofline {
     roofline
 }
 
-/// What the file holds, or nothing if it is of no use.
+/// The content of the file, or nothing if it is of no use.
 fn read(file: &Path) -> Cache {
     let text = regular_file::read_to_string(file, LARGEST).unwrap_or_default();
     let cache: Cache = serde_json::from_str(&text).unwrap_or_default();

@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 /// Steps that a trace shows.
 const TRACED: usize = 5;
 
-/// What was found out about one launch.
+/// Measurements of one launch.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     /// Kind of kernel.
     pub(super) kernel: &'static str,
     /// The op that asked for it.
     pub(super) op: &'static str,
-    /// Where in the source.
+    /// The place of that op in the source.
     pub(super) place: Option<String>,
     /// Whether it runs in the commit.
     pub(super) commits: bool,
     pub(super) cost: Cost,
     /// Median over the steps.
     pub(super) seconds: f64,
-    /// What the machine's bounds allow.
+    /// Least time that the machine's bounds allow.
     pub(super) bound: f64,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Profile {
     pub(super) step: f64,
     /// Median of the time that a step spends outside launches.
     pub(super) host: f64,
-    /// In the order of the plan.
+    /// One row for each launch, in the order of the plan.
     pub(super) rows: Vec<Row>,
     /// The last steps.
     pub(super) traced: Vec<TracedStep>,

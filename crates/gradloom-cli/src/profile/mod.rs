@@ -42,11 +42,14 @@ pub(crate) struct Arguments {
 }
 
 const NOTES: &str = "\
-Times are medians over the steps after the warm-up. Operations and bytes are the least that a kernel needs: an f32
+Times are medians over the steps after the warm-up. \
+Operations and bytes are the least that a kernel needs: an f32
 function of an element counts one operation, each distinct element of operands and results is moved once.
 
-`of roof` is the time that the machine's bounds allow over the time that was taken: operations at peak speed or
-bytes at the bandwidth of a cache or memory that holds as many, whichever takes longer. The bounds are measured
+`of roof` is the time that the machine's bounds allow over the time that was taken: \
+operations at peak speed or
+bytes at the bandwidth of a cache or memory that holds as many, whichever takes longer. \
+The bounds are measured
 once, on a machine that should be quiet then, and kept in the user's cache folder.";
 
 /// Profiles a step and prints what was asked for.

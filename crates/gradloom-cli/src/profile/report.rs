@@ -119,7 +119,7 @@ pub(super) fn json(profile: &Profile) -> String {
     .to_string()
 }
 
-/// The tables.
+/// The profile as tables.
 pub(super) fn text(profile: &Profile, top: usize) -> String {
     let mut text = String::new();
     write(profile, top, &mut text).expect("a string takes all text");

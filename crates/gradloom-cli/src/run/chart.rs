@@ -5,10 +5,10 @@
 
 use std::fmt::Write;
 
-/// A named line.
+/// A line with its name.
 pub(super) struct Series<'a> {
     pub(super) name: &'a str,
-    /// By ascending x; points that are not finite are left out.
+    /// Points by ascending x; those that are not finite are omitted.
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -23,10 +23,13 @@ const MOST_POINTS: usize = 400;
 
 /// Plain colours and one media rule, without CSS variables: simple viewers know no more.
 const STYLE: &str = "\
-text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#6b7280}.title{font-size:15px;font-weight:600}\
-.title,.name{fill:#1f2937}.page{fill:#fff}.rule{stroke:#e5e7eb}.axis{stroke:#6b7280}.line{fill:none;stroke-linejoin:round}\
+text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#6b7280}\
+.title{font-size:15px;font-weight:600}\
+.title,.name{fill:#1f2937}.page{fill:#fff}.rule{stroke:#e5e7eb}.axis{stroke:#6b7280}\
+.line{fill:none;stroke-linejoin:round}\
 .s0{stroke:#93b4dc;stroke-width:1.6}.s1{stroke:#c2410c;stroke-width:2.4}.d1{fill:#c2410c}\
-@media (prefers-color-scheme:dark){text{fill:#9ca3af}.title,.name{fill:#e5e7eb}.page{fill:#0f172a}.rule{stroke:#273449}\
+@media (prefers-color-scheme:dark){text{fill:#9ca3af}.title,.name{fill:#e5e7eb}.page{fill:#0f172a}\
+.rule{stroke:#273449}\
 .axis{stroke:#9ca3af}.s0{stroke:#4f77ab}.s1{stroke:#fb923c}.d1{fill:#fb923c}}";
 
 /// Draws the series over common axes.

@@ -126,7 +126,7 @@ impl RunFolder {
         }
     }
 
-    /// The folder.
+    /// The path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

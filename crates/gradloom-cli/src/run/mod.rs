@@ -1,4 +1,4 @@
-//! The folder that a run leaves behind.
+//! The folder of a run.
 //!
 //! `config.json` (what was asked for), `metrics.csv` and `loss.svg` (how it went), `model.safetensors` (the
 //! weights), `state.safetensors` (all that a resumed run needs), `sample.txt` (what the model writes). Always

@@ -30,7 +30,7 @@ pub(super) fn listen() -> Result<()> {
     })
 }
 
-/// From now on an interrupt only asks.
+/// From now on the first interrupt requests a stop after the step, and does not end the process.
 pub(super) fn save_first() {
     SAVES.store(true, Ordering::Relaxed);
 }

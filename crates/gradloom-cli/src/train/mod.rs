@@ -30,7 +30,9 @@ pub(crate) struct Arguments {
         long,
         value_name = "DIR",
         help_heading = "Run folder",
-        conflicts_with_all = ["config", "preset", "layers", "heads", "width", "context", "dropout", "seed", "out"]
+        conflicts_with_all = [
+            "config", "preset", "layers", "heads", "width", "context", "dropout", "seed", "out",
+        ]
     )]
     resume: Option<PathBuf>,
 }
@@ -49,7 +51,7 @@ once, and loses only what came after the last saving.
 Exit codes: 0 done, or stopped by Ctrl-C and saved; 1 failed; 2 the command line
 or the data cannot be used.";
 
-/// Trains.
+/// Runs `gradloom train`.
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let mut options = arguments.options;
     if let Some(file) = &arguments.config {

@@ -1,4 +1,4 @@
-//! What can be set, on the command line or in a TOML file: one definition for both.
+//! Options of the command line and of TOML files, defined once for both.
 
 use crate::device::{Precision, Target};
 use crate::failure::{Failure, Result};
@@ -72,7 +72,14 @@ pub(crate) struct Options {
     /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the
     /// fastest; they are kept in the user's cache folder, so that the next run with this flag measures
     /// nothing. `--tune=false` goes on without. [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Training")]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        help_heading = "Training"
+    )]
     pub(crate) tune: Option<bool>,
     /// CPU threads; the result does not depend on it. [default: one for each core]
     #[arg(long, value_name = "N", help_heading = "Training")]
@@ -130,12 +137,12 @@ impl Options {
         macro_rules! merge {
             ($($field:ident)*) => { Self { $($field: self.$field.or(other.$field)),* } };
         }
-        merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed device adapter
-               precision tune threads memory_budget eval_every out save_every)
+        merge!(data preset layers heads width context dropout steps batch lr warmup weight_decay clip seed
+               device adapter precision tune threads memory_budget eval_every out save_every)
     }
 }
 
-/// What a value should have been, without the names that programs have for it.
+/// The expected value in words, without the names that programs use for it.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u64" | "usize" => "a whole number from 0 up",

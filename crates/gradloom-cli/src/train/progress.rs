@@ -1,4 +1,4 @@
-//! How far the run is: a bar on a terminal, plain lines elsewhere.
+//! Progress of a run: a bar on a terminal, plain lines elsewhere.
 
 use super::rate::Rate;
 use crate::format::{duration, thousands};
@@ -75,7 +75,7 @@ impl Progress {
         self.rate.aside(took);
     }
 
-    /// Removes the bar and says how long it took.
+    /// Removes the bar and prints the time that the run took.
     pub(super) fn finish(self, step: u64) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

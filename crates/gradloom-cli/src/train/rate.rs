@@ -1,4 +1,4 @@
-//! How long a step takes.
+//! Estimates the time of a step.
 //!
 //! In: the durations of the steps that were made, and of the work beside them. Out: what a step takes now,
 //! and the time that is left. Always holds: the first step, which meets cold caches and pages that the system

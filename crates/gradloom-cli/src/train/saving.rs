@@ -1,4 +1,4 @@
-//! What is saved when.
+//! Decides what is saved after each step.
 //!
 //! In: the run after each step. Out: the files of its folder. Always holds: the saved state is one from which
 //! a finite loss was computed, by the step after it or on the held-out text. The step that ruins the weights
@@ -20,7 +20,7 @@ pub(super) struct Saving {
 }
 
 impl Saving {
-    /// For a run whose folder has the state of this step.
+    /// Starts from a folder that has the state of step `saved`.
     pub(super) fn after(saved: u64) -> Self {
         Self { waiting: None, saved }
     }

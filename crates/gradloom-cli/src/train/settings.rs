@@ -8,7 +8,7 @@ use crate::size::Size;
 use gradloom_models::gpt2::{ConfigError, Gpt2Config, Preset};
 use serde::{Deserialize, Serialize};
 
-/// What a run does.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     pub(crate) training: Training,
 }
 
-/// Where the text comes from, and its fingerprint.
+/// The source of the text, with its fingerprint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DataSource {
@@ -42,7 +42,7 @@ pub(crate) struct Training {
     pub(crate) lr: f64,
     pub(crate) warmup: u64,
     pub(crate) weight_decay: f64,
-    /// 0 for none.
+    /// Largest norm of all gradients; 0 for no clipping.
     pub(crate) clip: f64,
     pub(crate) seed: u64,
     /// `None`: the CPU.
@@ -51,7 +51,7 @@ pub(crate) struct Training {
     /// Part of the name of a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) adapter: Option<String>,
-    /// `None`: f32.
+    /// Type in which products multiply; `None` is f32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) precision: Option<Precision>,
     /// Whether products are measured; `None`: no.

@@ -35,7 +35,7 @@ pub(super) fn train(mut run: Run) -> Result<()> {
     finish(&run)
 }
 
-/// What goes along with the steps.
+/// State of the loop that is kept beside the steps.
 struct Course {
     progress: Progress,
     saving: Saving,

@@ -23,7 +23,7 @@ pub(crate) struct Limit {
     pub(crate) user: Option<u32>,
 }
 
-/// A user of whom there are no processes.
+/// A user without processes.
 const OTHER_USER: u32 = 54_321;
 
 /// The limits that a command is tried under.

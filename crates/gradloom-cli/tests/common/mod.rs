@@ -13,7 +13,8 @@ pub(crate) struct Workspace {
 }
 
 /// A model that trains in a moment.
-pub(crate) const SMALL: &str = "layers = 1\nheads = 2\nwidth = 16\ncontext = 16\nbatch = 2\nsteps = 40\nlr = 0.01\n\
+pub(crate) const SMALL: &str = "layers = 1\nheads = 2\nwidth = 16\ncontext = 16\nbatch = 2\nsteps = 40\n\
+                                lr = 0.01\n\
                          dropout = 0.1\neval-every = 10\nsave-every = 7\nthreads = 1\n";
 
 impl Workspace {

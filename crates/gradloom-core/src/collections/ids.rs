@@ -10,7 +10,7 @@ use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::ops::Index;
 
-/// What maps and sets of this module have as keys.
+/// Keys of the maps and sets of this module.
 pub trait Key: Copy {
     /// The number that is the key's alone.
     fn number(self) -> u64;
@@ -28,7 +28,7 @@ impl Key for u64 {
     }
 }
 
-/// Where in a list the entry of an id is.
+/// The position of each id's entry in a list.
 #[derive(Clone, Debug, Default)]
 struct Places(HashMap<u64, usize, BuildHasherDefault<Mixer>>);
 
@@ -80,19 +80,19 @@ impl<K: Key, V> IdMap<K, V> {
         self.places.get(id.number()).is_some()
     }
 
-    /// What stands for an id.
+    /// The value of an id.
     pub fn get(&self, id: &K) -> Option<&V> {
         let place = self.places.get(id.number())?;
         Some(&self.entries[place].1)
     }
 
-    /// What stands for an id, to change it.
+    /// The value of an id, to change it.
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         let place = self.places.get(id.number())?;
         Some(&mut self.entries[place].1)
     }
 
-    /// What stands for an id; if nothing does, `value()` from now on.
+    /// The value of an id; a new id gets `value()`.
     pub fn get_or_insert_with(&mut self, id: K, value: impl FnOnce() -> V) -> &mut V {
         let place = self.places.get_or_add(id.number(), self.entries.len());
         if place == self.entries.len() {
@@ -116,12 +116,12 @@ impl<K: Key, V> IdMap<K, V> {
         self.entries.iter().map(|(id, value)| (id, value))
     }
 
-    /// The ids.
+    /// The ids, in the order in which they were added.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> {
         self.entries.iter().map(|(id, _)| id)
     }
 
-    /// What stands for the ids.
+    /// The values of the ids.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &V> {
         self.entries.iter().map(|(_, value)| value)
     }
@@ -217,7 +217,7 @@ impl<K: Key> IdSet<K> {
         })
     }
 
-    /// The ids.
+    /// The ids, in the order in which they were added.
     pub fn iter(&self) -> std::slice::Iter<'_, K> {
         self.ids.iter()
     }

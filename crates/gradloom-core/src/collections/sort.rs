@@ -1,9 +1,10 @@
-//! Sorting lists that are short or rarely sorted: the same code for every type of element, where std's sorts
-//! are some 6 KB of machine code for each type and order. What runs in every step on the CPU sorts with std.
+//! A sort for lists that are short or rarely sorted: the same code for every type of element, where std's
+//! sorts are some 6 KB of machine code for each type and order. What runs in every step on the CPU sorts with
+//! std.
 
 use std::cmp::Ordering;
 
-/// Sorts stably.
+/// Sorts a list. Equal elements keep their order.
 pub fn sort<T: Ord>(list: &mut [T]) {
     sort_by(list, Ord::cmp);
 }

@@ -25,7 +25,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.entries.is_empty()
     }
 
-    /// What stands for a key.
+    /// The value of a key.
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -34,7 +34,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         Some(&self.entries[place].1)
     }
 
-    /// What stands for a key, to change it.
+    /// The value of a key, to change it.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -62,7 +62,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         }
     }
 
-    /// Takes the last entry before a key away, if `is_wanted` says so of it.
+    /// Takes the last entry before a key away, if `is_wanted` holds for it.
     pub fn take_before(&mut self, key: &K, is_wanted: impl FnOnce(&K, &V) -> bool) -> Option<(K, V)> {
         let place = self.entries.partition_point(|(known, _)| known < key).checked_sub(1)?;
         let (known, value) = &self.entries[place];
@@ -74,7 +74,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.entries.iter().map(|(key, value)| (key, value))
     }
 
-    /// The keys.
+    /// The keys, in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> {
         self.entries.iter().map(|(key, _)| key)
     }
@@ -162,7 +162,7 @@ impl<K: Ord> SortedSet<K> {
         self.keys.binary_search_by(|known| known.borrow().cmp(key)).is_ok()
     }
 
-    /// The elements.
+    /// The elements, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, K> {
         self.keys.iter()
     }

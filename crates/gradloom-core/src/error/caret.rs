@@ -1,4 +1,4 @@
-//! Which characters of a source line the caret goes under.
+//! Chooses the characters of a source line that are marked.
 //!
 //! In: the line, the column of the origin, and a token. Out: a range of characters of the line.
 //!

@@ -1,4 +1,4 @@
-//! A source line as it is shown on a terminal.
+//! Formats a source line for a terminal.
 //!
 //! In: the line and the characters to mark. Out: the line with tabs as spaces, without characters that would
 //! move the cursor, cut to a bounded width; and the terminal columns of the mark, which lie inside of it.

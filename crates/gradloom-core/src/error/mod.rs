@@ -30,7 +30,7 @@ use std::fmt;
 /// `Result` with gradloom's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, for programs that decide by it.
+/// The kind of an error, for programs that decide by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -120,7 +120,7 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -130,7 +130,7 @@ impl Error {
         &self.0.message
     }
 
-    /// Where the fault is in the user's source, if that is known.
+    /// The place in the user's source that is wrong, if it is known.
     pub fn origin(&self) -> Option<&Origin> {
         self.0.place.as_ref().map(|place| &place.origin)
     }

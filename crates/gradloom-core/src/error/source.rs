@@ -1,7 +1,7 @@
-//! Finding the text of a source line when an error is printed.
+//! Finds the text of a source line when an error is printed.
 //!
 //! In: an origin. Out: its line without the line break and without spaces at the end, or nothing: no file
-//! system, no such file, no such line. Never an error, since the excerpt is only a courtesy.
+//! system, no such file, no such line. A missing line is never an error, since the excerpt is optional.
 
 use crate::ir::Origin;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Which ops become one kernel: a partition of the nodes into clusters that is refined by merging two at a
-//! time.
+//! The choice of the ops that become one kernel: a partition of the nodes into clusters that is refined by
+//! merging two at a time.
 //!
 //! Always holds: the clusters' order is one in which they can run, so there is no cycle between them; all
 //! nodes of a cluster are needed at the same time (all by the step itself, or all by updates only), and
@@ -32,14 +32,14 @@ pub(super) fn size(kind: &OpKind) -> usize {
     }
 }
 
-/// What a cluster becomes.
+/// The form of the kernel that a cluster becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A fused loop.
     Loop,
     /// A matrix product with what follows from it; the product's node.
     Dot(usize),
-    /// One op.
+    /// One op that fusion leaves whole.
     Opaque,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Shape {
 pub(super) struct Cluster {
     /// Its nodes, in order.
     pub(super) nodes: Vec<usize>,
-    /// What counts towards [`MOST_OPS`].
+    /// The size that counts towards [`MOST_OPS`].
     size: usize,
     pub(super) shape: Shape,
     pub(super) domain: Domain,
@@ -155,7 +155,7 @@ impl<'f, 'g> Clusters<'f, 'g> {
         true
     }
 
-    /// What the merged cluster would be; `None` if one kernel cannot compute both.
+    /// The merged cluster; `None` if one kernel cannot compute both.
     fn fits(&self, first: usize, second: usize) -> Option<(Domain, Shape)> {
         let (a, b) = (&self.all[first], &self.all[second]);
         let shape = match (a.shape, b.shape) {

@@ -1,9 +1,9 @@
-//! The positions that a kernel runs over: how many, and how they are split into rows.
+//! The positions that a kernel runs over: their number, and their split into rows.
 
 /// Positions of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Domain {
-    /// How many.
+    /// Number of positions.
     pub(super) elements: usize,
     /// Rows and columns, once something asks for a split.
     pub(super) split: Option<(usize, usize)>,

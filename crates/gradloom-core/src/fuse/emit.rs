@@ -1,4 +1,4 @@
-//! From clusters to kernels: expressions over operands that are in memory, and what they leave there.
+//! Makes kernels of clusters: expressions over operands in memory, and the results that are stored.
 //!
 //! Always holds: a body computes what it stores from its loads alone; what another cluster did not store is
 //! computed again.
@@ -138,12 +138,12 @@ fn natural_split(facts: &Facts<'_>, node: usize, domain: Domain) -> (usize, usiz
     }
 }
 
-/// Where an operand of a node comes from.
+/// The source of a node's operand.
 enum OperandSource<'a> {
     Number(Number, DType),
     /// The kernel computes it, for the first time or again.
     Computed(ValueId),
-    /// Memory.
+    /// Elements in memory, with their dtype.
     Read(&'a Source, DType),
 }
 
@@ -303,7 +303,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// Where an operand comes from: computed here, or read.
+    /// The source of an operand: a node of this body, or memory.
     fn operand_source(&self, operand: ValueId) -> OperandSource<'a> {
         let source = self.facts.source(operand);
         let ty = self.facts.graph.ty(source.value);

@@ -1,4 +1,4 @@
-//! What fusion must know about a graph: each op's role, and which ops use it, when and through which views.
+//! Facts about a graph that fusion needs: each op's role, and its users with the views between them.
 //!
 //! In: a graph without block ops. Out: [`Facts`]: the ops that compute (views and leaves are not among them),
 //! numbered in order; for each operand the value behind its views and its layout there; for each value its
@@ -12,7 +12,7 @@ use crate::ir::{
 };
 use crate::kernel::{Layout, Lowered};
 
-/// What an op is to fusion.
+/// The role of an op in fusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// One result for each position, from the operands there.
@@ -34,7 +34,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// How the positions must be split into rows.
+    /// The number of rows and of columns that the class requires, or none if any split will do.
     pub(super) fn split(self) -> Option<(usize, usize)> {
         match self {
             Class::Map | Class::Move | Class::Opaque => None,
@@ -66,7 +66,7 @@ pub(super) struct Source {
 pub(super) struct Use {
     /// The user's number.
     pub(super) user: usize,
-    /// How the operand's elements follow from the value's.
+    /// The relation of the operand's elements to the value's.
     pub(super) link: Link,
     /// Whether a fused kernel could compute the value instead of reading it.
     pub(super) fusible: bool,
@@ -288,7 +288,7 @@ impl<'g> Facts<'g> {
         matches!(map, Some(Class::Map | Class::Put { .. })) && self.link(source) == Link::Same
     }
 
-    /// Where a value's elements are.
+    /// The buffer and layout of a value's elements.
     pub(super) fn source(&self, value: ValueId) -> &Source {
         self.sources[value.index()].as_ref().expect("operands come before their users")
     }

@@ -136,7 +136,7 @@ fn wait(
     (kept, members.len())
 }
 
-/// How a `concat` is written by those that compute its operands.
+/// A `concat` that the kernels of its operands write, window by window.
 struct Join {
     parts: Vec<Piece>,
     /// Whether they become one launch in its place.
@@ -148,7 +148,7 @@ struct Piece {
     kernel: usize,
     write: usize,
     buffer: ValueId,
-    /// Where it is written in the joined value.
+    /// The part of the joined value that it writes.
     layout: Layout,
 }
 
@@ -205,7 +205,7 @@ struct Uses {
     written: IdMap<ValueId, (usize, usize)>,
     /// The last kernel before it that reads a value.
     last_read: IdMap<ValueId, usize>,
-    /// How often a value is read, by all kernels.
+    /// Number of reads of each value by all kernels.
     readers: IdMap<ValueId, usize>,
 }
 

@@ -1,4 +1,4 @@
-//! How an operand's elements follow from the value behind its views.
+//! The relation of an operand's elements to those of the value behind its views.
 
 use crate::kernel::Layout;
 

@@ -1,8 +1,8 @@
-//! From ops to few kernels, for no target in particular.
+//! Fuses ops into few kernels, for no target in particular.
 //!
 //! In: a graph after the passes. Out: [`Fused`]: a [`KernelSpec`] for each kernel, in an order in which they
 //! can run, over values in memory. Always holds: each kernel reads leaves and what earlier kernels wrote;
-//! views are no kernels but the layouts of operands.
+//! views are not kernels but layouts of operands.
 //!
 //! The way there:
 //!
@@ -33,16 +33,16 @@ use crate::kernel::{Access, Kernel, Lowered};
 pub use clusters::MOST_OPS;
 use facts::Facts;
 
-/// What a kernel computes and where its operands and results are.
+/// A kernel with its operands and results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelSpec {
     /// The op that it is named after, for messages and profiles.
     pub op: OpId,
-    /// What it computes.
+    /// The computation.
     pub kernel: Kernel,
-    /// Operands.
+    /// The operands.
     pub reads: Vec<Access>,
-    /// Results.
+    /// The results.
     pub writes: Vec<Access>,
     /// Whether only updates need it.
     pub commit: bool,
@@ -55,14 +55,14 @@ pub struct KernelSpec {
 pub struct Fused {
     /// Kernels in an order in which they can run.
     pub kernels: Vec<KernelSpec>,
-    /// Where values are, so far without launches.
+    /// The buffers and layouts of values; it has no launches yet.
     pub memory: Lowered,
 }
 
 /// Whether ops are put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fusion {
-    /// As few kernels as the rules find.
+    /// Merges ops into as few kernels as the rules find.
     #[default]
     On,
     /// A kernel for each op, to compare with.

@@ -1,4 +1,4 @@
-//! Which values reach memory, and which are computed again by every kernel that uses them.
+//! Decides which values are stored, and which every kernel that uses them computes again.
 //!
 //! In: clusters. Out: for each value, whether it is stored. Always holds: what is not stored can be computed
 //! from what is, in the kernel that needs it, by elementwise ops alone.
@@ -137,7 +137,7 @@ struct Search<'a, 'g> {
     commit: bool,
     depth: usize,
     stored: &'a mut [bool],
-    /// What the cluster reads anyway.
+    /// Values that the cluster reads in any case.
     read: Vec<ValueId>,
     /// Values that are computed again, or that those are computed from.
     vertices: IdSet<ValueId>,
@@ -202,7 +202,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// What the value can be computed from; `None` if it must be read.
+    /// The values that this one can be computed from; `None` if it must be read.
     fn operands(&self, value: ValueId) -> Option<Vec<ValueId>> {
         let node = self.facts.node_of(value)?;
         let class = self.facts.nodes[node].class;

@@ -1,4 +1,4 @@
-//! Does every trainable parameter get a gradient?
+//! Checks that every trainable parameter has a gradient.
 //!
 //! A parameter without one is nearly always a mistake in the model (a layer that was built and never called,
 //! a stray `detach`), and training it would silently do nothing; so it is an error unless the parameter is

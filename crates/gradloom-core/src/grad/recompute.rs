@@ -1,4 +1,4 @@
-//! What a `checkpoint` computed, once more, where the backward pass needs it.
+//! Computes the ops of a `checkpoint` a second time where the backward pass needs them.
 //!
 //! In: the ops of the forward pass and the segments among them that `checkpoint` marked. Out: for each op
 //! that is differentiated, the op as its rule shall see it: with operands and results that were computed

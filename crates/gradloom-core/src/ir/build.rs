@@ -1,7 +1,7 @@
-//! Convenience for stages that add ops: gradients, optimizers, rewrites.
+//! Builder for stages that add ops: gradients, optimizers, rewrites.
 //!
-//! The stages know that what they ask for fits, so a [`TypeError`](super::TypeError) here is a bug of
-//! gradloom and panics with the op's name; user input never reaches this type.
+//! The stages add only ops that fit, so a [`TypeError`](super::TypeError) here is a bug of gradloom and
+//! panics with the op's name; user input never reaches this type.
 
 use super::{
     BinaryOp, CompareOp, DType, DotAxes, Graph, Literal, Number, OpKind, OriginId, ReduceOp, Shape, Type,

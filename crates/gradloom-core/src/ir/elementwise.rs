@@ -6,7 +6,7 @@
 
 use super::DType;
 
-/// What an element of a function takes to compute, from least to most.
+/// The cost of one element of a function, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CostClass {
     /// An instruction or a few: less than memory takes to read the operand.
@@ -15,9 +15,9 @@ pub enum CostClass {
     Divide,
     /// Tens of instructions, such as a polynomial.
     Function,
-    /// The same with many branches.
+    /// Tens of instructions with many branches.
     Branches,
-    /// A loop.
+    /// A loop for each element.
     Loop,
 }
 
@@ -64,7 +64,7 @@ macro_rules! elementwise {
                 accepted.contains(&dtype)
             }
 
-            /// What an element costs, of a float where it takes floats.
+            /// The cost of an element, for floats if the operator takes floats.
             pub fn cost_class(self) -> CostClass {
                 match self { $($ty::$variant => CostClass::$class),* }
             }

@@ -8,7 +8,7 @@ use crate::verify::{check_extents, check_type};
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a value comes from.
+/// The definition of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Definition {
     /// Result number `1` of op `0`.
@@ -29,7 +29,7 @@ pub struct Value {
 /// An operation with its operands and results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
-    /// What it computes.
+    /// The primitive, with its attributes.
     pub kind: OpKind,
     /// Operands, in the order that the kind prescribes.
     pub operands: Vec<ValueId>,
@@ -55,7 +55,7 @@ pub struct Block {
 pub struct Output {
     /// Name, unique among outputs.
     pub name: String,
-    /// What is read.
+    /// The value that is read.
     pub value: ValueId,
 }
 
@@ -81,7 +81,7 @@ pub struct Update {
 pub struct Guard {
     /// Name in messages, as "loss" or "gradient norm".
     pub name: String,
-    /// An f32 value.
+    /// The f32 value that must be finite.
     pub value: ValueId,
 }
 
@@ -90,19 +90,19 @@ pub struct Guard {
 pub struct Graph {
     /// All ops, reachable or not.
     pub ops: Arena<OpId, Op>,
-    /// All values.
+    /// All values of the graph.
     pub values: Arena<ValueId, Value>,
-    /// All blocks.
+    /// All blocks of the graph.
     pub blocks: Arena<BlockId, Block>,
     /// The block that a run executes.
     pub entry: BlockId,
-    /// Where new ops go: `entry`, or a block under construction.
+    /// The block that new ops are added to: `entry`, or a block under construction.
     pub cursor: BlockId,
-    /// What the caller can read.
+    /// Values that the caller can read after a run.
     pub outputs: Vec<Output>,
-    /// What persists.
+    /// Next values of parameters and states.
     pub updates: Vec<Update>,
-    /// What must be finite for the updates to take effect.
+    /// Values that must be finite for the updates to take effect.
     pub guards: Vec<Guard>,
     /// Source positions.
     pub origins: Origins,
@@ -113,9 +113,9 @@ pub struct Graph {
 /// Operands that do not fit an op. The message names the op and the types; `help` says what would fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeError {
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub help: Option<String>,
 }
 
@@ -125,7 +125,7 @@ impl TypeError {
         Self { message: message.into(), help: None }
     }
 
-    /// Adds advice.
+    /// Adds the remedy to the error.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self

@@ -12,11 +12,11 @@ use std::sync::Arc;
 /// A number in the IR. Floats are kept in float64, so that the reference evaluator sees them unrounded.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
-    /// For `f32` values; rounded to float32 by backends.
+    /// A number of an `f32` value; backends round it to float32.
     Float(f64),
-    /// For `i32` and `u32` values.
+    /// A number of an `i32` or `u32` value.
     Int(i64),
-    /// For `bool` values.
+    /// A number of a `bool` value.
     Bool(bool),
 }
 
@@ -222,7 +222,7 @@ pub enum OpKind {
     State { name: String, ty: Type, init: Number },
     /// One number of the per-step block, not a bool: learning rate, seed, attempted step.
     Scalar { name: String, dtype: DType },
-    /// A constant.
+    /// A constant tensor.
     Constant { ty: Type, data: Literal },
     /// Index along `axis`, as `dtype` (not bool).
     Iota { ty: Type, axis: usize },

@@ -1,4 +1,4 @@
-//! Where in the user's source an op was asked for.
+//! Source locations of ops.
 //!
 //! Origins are interned positions, not `&'static Location`, because they must print, parse back, and also
 //! come from JavaScript.
@@ -12,7 +12,7 @@ use std::fmt;
 pub struct Origin {
     /// Path as the compiler or the script engine reports it.
     pub file: String,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,

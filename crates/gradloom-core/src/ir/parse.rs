@@ -73,7 +73,7 @@ impl Parser<'_> {
         &self.tokens[(self.next + 1).min(self.tokens.len() - 1)].0
     }
 
-    /// Where the next token stands.
+    /// The position of the next token.
     fn position(&self) -> Position {
         self.tokens[self.next].1
     }

@@ -1,4 +1,4 @@
-//! Attributes that no element depends on, in the one form in which graphs keep them.
+//! Canonical form of attributes that no element depends on.
 //!
 //! A step that leads out of the range at once is the range's length, and a gap between fewer than two
 //! elements is 0. So steps and gaps of a graph are never larger than the extents beside them, and what later

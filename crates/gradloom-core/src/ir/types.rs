@@ -149,12 +149,12 @@ impl fmt::Debug for Shape {
     }
 }
 
-/// What is known of a value before anything runs.
+/// The static type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Type {
     /// Element type.
     pub dtype: DType,
-    /// Extents.
+    /// The shape.
     pub shape: Shape,
 }
 

@@ -1,23 +1,23 @@
-//! What a fused kernel computes: an expression over `rows x columns` positions, for no target in particular.
+//! The expression of a fused kernel over `rows x columns` positions, for no target in particular.
 //!
-//! Positions are numbered row by row. A node has one element for each position, for each row, or one in all
+//! Positions are numbered row by row. A node has one element for each position, for each row, or one in total
 //! ([`Level`]); a node of a higher level may use nodes of lower ones, whose elements are then repeated. Views
-//! are not nodes: they are the [`Layout`](super::Layout)s of the operands. What runs a body splits it by
-//! rows, or, without reductions, by any rectangle of positions.
+//! are not nodes: they are the [`Layout`](super::Layout)s of the operands. A target splits a body by rows,
+//! or, without reductions, by any rectangle of positions.
 //!
 //! Always holds (checked by [`Body::check`]): operands of a node precede it, and levels and dtypes agree.
 
 use crate::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
 use std::fmt;
 
-/// How many elements a node has.
+/// The level of a node: it decides how many elements the node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// One.
+    /// One element.
     Uniform,
-    /// One for each row.
+    /// One element for each row.
     Row,
-    /// One for each position.
+    /// One element for each position.
     Element,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// What a node computes.
+/// The computation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
     /// A number; uniform.
@@ -65,7 +65,7 @@ pub enum NodeKind {
     Unary(UnaryOp, NodeId),
     /// A function of two nodes of one dtype. Integer division and remainder, which trap, are never fused.
     Binary(BinaryOp, [NodeId; 2]),
-    /// Bool.
+    /// A comparison of two nodes of one dtype; bool.
     Compare(CompareOp, [NodeId; 2]),
     /// (condition, where true, where false).
     Select([NodeId; 3]),
@@ -73,7 +73,7 @@ pub enum NodeKind {
     Cast(NodeId),
     /// The node itself, an i32; an element outside `0..extent` is an index trap.
     CheckIndex {
-        /// The index.
+        /// The index that is checked.
         index: NodeId,
         /// Number of elements of the indexed axis.
         extent: usize,
@@ -104,31 +104,31 @@ impl NodeKind {
 /// One value of the expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// What it computes.
+    /// The computation.
     pub kind: NodeKind,
-    /// Of its elements.
+    /// Dtype of its elements.
     pub dtype: DType,
-    /// How many elements it has.
+    /// The level, which decides how many elements it has.
     pub level: Level,
 }
 
-/// What a body leaves in memory.
+/// A store of a body: a result in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Store {
     /// The node's elements, repeated up to `level`, in the order of the positions.
     Whole {
-        /// What is written.
+        /// The node that is written.
         node: NodeId,
-        /// At least the node's level.
+        /// The level of the result, at least that of the node.
         level: Level,
         /// Index of the launch's result.
         write: usize,
     },
     /// The elements of each column together: one result for each column, from a node of level `Element`.
     Columns {
-        /// How.
+        /// The reduction.
         op: ReduceOp,
-        /// What is reduced.
+        /// The node that is reduced.
         node: NodeId,
         /// Index of the launch's result, of `parts x columns` elements.
         write: usize,
@@ -163,7 +163,7 @@ pub struct Body {
     pub columns: usize,
     /// The expression; operands precede users.
     pub nodes: Vec<Node>,
-    /// What is left in memory; one store for each result.
+    /// The results in memory, one store for each.
     pub stores: Vec<Store>,
 }
 
@@ -179,12 +179,12 @@ impl Body {
         }
     }
 
-    /// Its nodes' numbers, in order.
+    /// The ids of all nodes, in order.
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.nodes.len()).map(NodeId::new)
     }
 
-    /// The node.
+    /// The node with this id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }
@@ -218,7 +218,7 @@ impl Body {
     /// Checks what the module's comment promises.
     ///
     /// # Errors
-    /// What is wrong, for the verifier's message.
+    /// A description of the problem, for the verifier's message.
     pub fn check(&self) -> Result<(), String> {
         for (i, node) in self.nodes.iter().enumerate() {
             self.check_node(i, node)?;

@@ -1,4 +1,4 @@
-//! One kernel's call: what it computes, what it reads and writes.
+//! A launch: a kernel with its operands and results.
 
 use super::{Body, Layout};
 use crate::collections::IdMap;
@@ -16,7 +16,7 @@ pub struct Access {
     pub layout: Layout,
 }
 
-/// What a launch computes.
+/// The computation of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kernel {
     /// The op, on the reads as operands and the writes as results. Never a leaf, a view or a block op.
@@ -27,9 +27,9 @@ pub enum Kernel {
     /// j of the epilogue are row i and column j of the product, all products of a batch below each other. The
     /// epilogue has no row reductions; its loads name the launch's reads, from index 2.
     Dot {
-        /// Which axes.
+        /// The axes of the product.
         axes: DotAxes,
-        /// What is made of the product.
+        /// The expression that is computed from the product.
         epilogue: Body,
     },
     /// Independent kernels, run together.
@@ -72,17 +72,17 @@ impl Kernel {
 /// One kernel of a [`Kernel::Group`]; it numbers its reads and writes from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
-    /// What it computes; not a group.
+    /// The kernel; not a group.
     pub kernel: Kernel,
-    /// Its reads among those of the launch.
+    /// The range of its reads among those of the launch.
     pub reads: Range<usize>,
-    /// Its writes among those of the launch.
+    /// The range of its writes among those of the launch.
     pub writes: Range<usize>,
     /// Its scratch, in bytes from the start of the launch's workspace: parts run at the same time.
     pub workspace: Range<usize>,
 }
 
-/// When a launch runs.
+/// The phase of a step in which a launch runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Before the guards are checked: writes nothing that persists.
@@ -96,9 +96,9 @@ pub enum Phase {
 pub struct Launch {
     /// The op that asked for it, for messages and profiles.
     pub op: OpId,
-    /// What it computes.
+    /// The kernel.
     pub kernel: Kernel,
-    /// Operands.
+    /// The operands.
     pub reads: Vec<Access>,
     /// Results: every element is written. Contiguous, unless [`Kernel::writes_strided`]. Several may be
     /// windows of one buffer, which they fill together.
@@ -108,14 +108,14 @@ pub struct Launch {
     pub may_alias: Vec<(usize, usize)>,
     /// Scratch bytes that the kernel needs while it runs.
     pub workspace: usize,
-    /// When it runs.
+    /// The phase in which it runs.
     pub phase: Phase,
 }
 
 /// The pairs of [`Launch::may_alias`], for many questions about one launch: a list of reads for each write.
 #[derive(Clone, Debug, Default)]
 pub struct Aliases {
-    /// Where each list ends; it starts where the one before ends.
+    /// The end of each list, where the next one starts.
     ends: Vec<usize>,
     reads: Vec<usize>,
 }
@@ -162,7 +162,7 @@ pub struct Overwrites<'l> {
 }
 
 impl<'l> Overwrites<'l> {
-    /// Of a launch.
+    /// Collects the pairs and reads of a launch.
     pub fn new(launch: &'l Launch) -> Self {
         let mut reads: IdMap<ValueId, Vec<usize>> = IdMap::new();
         for (r, read) in launch.reads.iter().enumerate() {

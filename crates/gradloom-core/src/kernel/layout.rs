@@ -13,7 +13,7 @@ use crate::ir::Shape;
 pub struct Layout {
     /// First element, in elements from the start of the buffer.
     pub offset: usize,
-    /// Extents.
+    /// The shape.
     pub shape: Shape,
     /// Strides in elements; 0 repeats.
     pub strides: Vec<usize>,

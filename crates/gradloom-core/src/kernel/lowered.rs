@@ -1,4 +1,4 @@
-//! What lowering gives: launches, and where each value's elements are.
+//! The result of lowering: launches, and the place of each value's elements.
 
 use super::{Access, Launch, Layout};
 use crate::collections::IdMap;
@@ -9,7 +9,7 @@ use crate::ir::{Graph, Id, OpKind, Type, ValueId};
 pub struct Lowered {
     /// Launches in an order in which they can run; all in the compute phase until the plan decides.
     pub launches: Vec<Launch>,
-    /// Where the elements of each value of the entry block are.
+    /// The buffer and layout of the elements of each value of the entry block.
     pub access: IdMap<ValueId, Access>,
     /// The type of the bytes behind each value that owns some. Constants may own fewer elements than they
     /// have.

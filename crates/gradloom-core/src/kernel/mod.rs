@@ -1,4 +1,4 @@
-//! What a target runs: launches over strided windows of buffers.
+//! Kernels and launches over strided windows of buffers.
 //!
 //! In: kernels for no target in particular ([`crate::fuse`]), lowered for one target (`gradloom-codegen`).
 //! Out: [`Launch`]es, which the plan schedules and places without knowing the target. A [`Body`] says what a

@@ -1,4 +1,4 @@
-//! Kernels as text: one line each, and what a fused kernel computes.
+//! Kernels as text: one line each, and the expression of a fused kernel.
 
 use super::{Body, Kernel, Part};
 use crate::collections::sort;

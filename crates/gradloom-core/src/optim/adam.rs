@@ -4,7 +4,7 @@ use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Traina
 use crate::error::Result;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
-/// What Adam and AdamW share.
+/// Code that Adam and AdamW share.
 #[derive(Clone, Debug)]
 struct Settings {
     schedule: Schedule,

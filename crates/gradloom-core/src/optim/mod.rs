@@ -49,11 +49,11 @@ pub type Hyperparameters = SortedMap<String, f64>;
 pub struct Trainable {
     /// Name in the store.
     pub name: String,
-    /// Its leaf.
+    /// Its leaf in the graph.
     pub value: ValueId,
     /// Gradient of the loss, of the same type.
     pub gradient: ValueId,
-    /// What [`crate::nn::Param::set_decay`] said.
+    /// The value of [`crate::nn::Param::set_decay`], if it was set.
     pub decay: Option<bool>,
 }
 
@@ -76,10 +76,10 @@ pub trait Optimizer: std::fmt::Debug + Send + Sync + 'static {
     fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId;
 }
 
-/// What an optimizer builds one parameter's update with.
+/// The values and the builder for one parameter's update.
 #[derive(Debug)]
 pub struct StepBuilder<'b, 'g> {
-    /// Adds ops.
+    /// The builder that adds ops to the graph.
     pub builder: &'b mut Builder<'g>,
     /// Number of this step among those that take effect, from 1, as f32.
     pub step: ValueId,

@@ -6,25 +6,25 @@ use std::f64::consts::PI;
 /// only on the device, and the schedule does not wait for it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
-    /// The same at every step.
+    /// The same rate at every step.
     Constant(f64),
     /// Straight from `from` (step 0) to `to` (step `steps` and after).
     Linear {
-        /// At step 0.
+        /// Rate at step 0.
         from: f64,
-        /// From step `steps` on.
+        /// Rate from step `steps` on.
         to: f64,
-        /// Length.
+        /// Number of steps.
         steps: u64,
     },
     /// Half a cosine from `from` (step 0) to `to` (step `steps` and after). Loshchilov and Hutter, 2017,
     /// without restarts.
     Cosine {
-        /// At step 0.
+        /// Rate at step 0.
         from: f64,
-        /// From step `steps` on.
+        /// Rate from step `steps` on.
         to: f64,
-        /// Length.
+        /// Number of steps.
         steps: u64,
     },
     /// `peak · (step + 1) / steps` for `steps` steps, then another schedule from its own step 0.
@@ -33,33 +33,33 @@ pub enum Schedule {
         peak: f64,
         /// Length of the warm-up.
         steps: u64,
-        /// What follows.
+        /// The schedule after the warm-up.
         then: Box<Schedule>,
     },
     /// `peak · gamma^n`, where `n` is the number of times that `every` steps have passed (PyTorch's
     /// `StepLR`).
     Staircase {
-        /// At step 0.
+        /// Rate at step 0.
         peak: f64,
         /// Length of a stair, at least 1.
         every: u64,
-        /// From one stair to the next.
+        /// Factor from one stair to the next.
         gamma: f64,
     },
     /// `peak · gamma^n`, where `n` is the number of milestones that were reached (PyTorch's `MultiStepLR`).
     Milestones {
-        /// At step 0.
+        /// Rate at step 0.
         peak: f64,
         /// Steps from which on there is a factor more.
         milestones: Vec<u64>,
-        /// From one milestone to the next.
+        /// Factor from one milestone to the next.
         gamma: f64,
     },
     /// Another schedule's step 0 until step `start`, and from there on that schedule from its own step 0.
     Delayed {
         /// The first step of the schedule.
         start: u64,
-        /// The schedule.
+        /// The schedule after the delay.
         then: Box<Schedule>,
     },
 }

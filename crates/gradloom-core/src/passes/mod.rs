@@ -17,7 +17,7 @@ pub use pipeline::{PIPELINE, Pass, PassReport, run};
 
 use crate::ir::{Graph, Literal, Number, OpKind, ValueId};
 
-/// The number that every element of a value is, if it is a constant that says so.
+/// The number that every element of a value has, if the value is a constant of one number.
 fn splat_of(graph: &Graph, value: ValueId) -> Option<Number> {
     match &graph.defining_op(value)?.kind {
         OpKind::Constant { data: Literal::Splat(number), .. } => Some(*number),

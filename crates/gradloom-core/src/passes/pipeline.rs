@@ -33,10 +33,10 @@ pub const PIPELINE: &[Pass] = &[
 /// Rounds after which a pipeline that still changes something is stopped; the graph is right at any time.
 const MAX_ROUNDS: usize = 8;
 
-/// What one run of a pass did.
+/// The report of one run of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassReport {
-    /// The pass.
+    /// Name of the pass.
     pub name: &'static str,
     /// Which run of the list it was part of, from 1.
     pub round: usize,

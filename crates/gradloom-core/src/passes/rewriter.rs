@@ -13,9 +13,9 @@ use crate::ir::{
 pub(super) struct Candidate<'a> {
     /// The op in the old graph.
     pub(super) old: &'a Op,
-    /// What it computes; a block is one of the new graph.
+    /// The primitive; its blocks are those of the new graph.
     pub(super) kind: &'a OpKind,
-    /// Its operands in the new graph.
+    /// The op's operands in the new graph.
     pub(super) operands: &'a [ValueId],
 }
 
@@ -57,9 +57,9 @@ struct Walk<'a> {
     old: &'a Graph,
     stays: &'a dyn Fn(OpId) -> bool,
     rule: RuleRef<'a>,
-    /// What stands for each value of the old graph.
+    /// The new value of each value of the old graph.
     values: Vec<Option<ValueId>>,
-    /// What stands for each block that an op runs.
+    /// The new block of each block that an op runs.
     blocks: IdMap<BlockId, BlockId>,
 }
 

@@ -1,4 +1,4 @@
-//! How updates reach the store: in place where the launch that computes the next value may write the target's
+//! Writes updates to the store: in place where the launch that computes the next value may write the target's
 //! bytes, by a copy at the end of the commit otherwise.
 //!
 //! Every read of a parameter or state sees its value from the start of the step, whatever the order of the
@@ -11,13 +11,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, Type, Update, ValueId};
 use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Overwrites, Phase};
 
-/// What [`place`] decided.
+/// The decisions of [`place`].
 pub(super) struct Committed {
     /// Buffers that are the bytes of a parameter or state: buffer to target.
     pub(super) in_place: IdMap<ValueId, ValueId>,
-    /// Where the caller reads each output.
+    /// The buffer and layout of each output.
     pub(super) outputs: Vec<(String, Access)>,
-    /// What must be finite before the commit.
+    /// Values that must be finite before the commit.
     pub(super) guards: Vec<(String, Access)>,
 }
 
@@ -160,7 +160,8 @@ fn copied_error(graph: &Graph, update: &Update) -> Error {
 fn must_alias_error(graph: &Graph, update: &Update) -> Error {
     update_error(graph, update, "must be in place, but cannot be")
         .note(
-            "its next value is no result of its own, is needed before the commit (by an output, a guard, or an op that can trap), \
+            "its next value is no result of its own, is needed before the commit (by an output, a guard, or \
+             an op that can trap), \
              or its old value is needed by an op that needs its next value, too",
         )
         .help("update a region of it instead, or allow the copy")

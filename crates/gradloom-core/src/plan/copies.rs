@@ -1,4 +1,4 @@
-//! Which launches copy a parameter or state: what `must_alias` forbids.
+//! Finds launches that copy a parameter or state, which `must_alias` forbids.
 
 use crate::ir::{OpKind, ValueId};
 use crate::kernel::{Access, Kernel, Launch, NodeKind, Store};

@@ -1,4 +1,4 @@
-//! What a launch costs at the least: floating-point operations, and bytes that must move.
+//! The least cost of a launch: floating-point operations, and bytes that must move.
 //!
 //! In: a plan and one of its launches. Out: a [`Cost`], which depends on shapes and places alone, never on
 //! data.
@@ -9,14 +9,15 @@
 //! products alone. Bytes are those of the distinct elements that a kernel must read and write once: what a
 //! broadcast repeats is read once, and so is an operand that comes twice.
 //!
-//! Counts that 64 bits cannot hold, as of a product of views that repeat an element for ever, are `u64::MAX`.
+//! Counts that 64 bits cannot hold, such as those of a product of views that repeat an element, are
+//! `u64::MAX`.
 
 use super::{Plan, Region};
 use crate::ir::{AttentionSpec, DType, DotAxes, OpKind};
 use crate::kernel::{Access, Body, Kernel, Launch, Layout, NodeKind, Store};
 use std::ops::{Add, AddAssign};
 
-/// What a launch costs at the least.
+/// The least cost of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Floating-point operations. 0 for a user's op, about which nothing is known.

@@ -1,4 +1,4 @@
-//! Which launches are the same in every step, and run once instead, when the program is loaded.
+//! Finds launches that are the same in every step. They run once, when the program is loaded.
 //!
 //! In: the launches that are needed, in order. Out: those that read constants alone, directly or through each
 //! other, and the others. Always holds: what is hoisted cannot trap, so that loading cannot fail on values;

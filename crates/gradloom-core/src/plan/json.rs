@@ -1,4 +1,4 @@
-//! The plan as JSON, for tools. What there is and how it is called is said at [`Plan::to_json`].
+//! The plan as JSON, for tools. [`Plan::to_json`] documents the keys.
 
 use super::{Buffer, LaunchView, Plan, PlanView, Role};
 use crate::ir::Graph;
@@ -11,17 +11,21 @@ const VERSION: usize = 1;
 impl Plan {
     /// The plan as one JSON object, without white space. `graph` is the one that was planned.
     ///
-    /// | key | value |
-    /// |---|---|
-    /// | `version` | 1; another number when keys change their meaning or go away |
-    /// | `totals` | bytes of `store`, `constants`, `step`, `workspace`, and `peak`, their sum; `flops`, `bytes_read`, `bytes_written` of all launches |
-    /// | `first_commit` | the first launch that runs after the guards held; the number of launches if there is none |
-    /// | `peak_moment` | the first moment at which most bytes of the step arena are taken |
-    /// | `launches` | in order; see below |
-    /// | `hoisted` | launches that run once, when the program is loaded: `kernel`, `op`, `reads`, `writes` |
-    /// | `buffers` | `value`, the number in the graph's text (`%3`) or `copy 0`; `name`, a leaf's name or the op with its place; `role` and `region`, as [`Role::name`] and [`Region::name`](super::Region::name); `dtype`, `shape`, `bytes`; `offset` in the region, in bytes; `first` and `last`, the launches between which it lives |
-    /// | `outputs`, `guards` | `name` and `access` |
-    /// | `memory` | `live`: bytes of the step arena that are taken at each moment; `roles`: the same by role, for roles that ever take any; `stays`: `[buffer, first moment, end]`, as [`Stay`](super::Stay) |
+    /// - `version`: 1; another number when keys change their meaning or go away
+    /// - `totals`: bytes of `store`, `constants`, `step`, `workspace`, and `peak`, their sum; `flops`,
+    ///   `bytes_read`, `bytes_written` of all launches
+    /// - `first_commit`: the first launch that runs after the guards held; the number of launches if there
+    ///   is none
+    /// - `peak_moment`: the first moment at which most bytes of the step arena are taken
+    /// - `launches`: in order; see below
+    /// - `hoisted`: launches that run once, when the program is loaded: `kernel`, `op`, `reads`, `writes`
+    /// - `buffers`: `value`, the number in the graph's text (`%3`) or `copy 0`; `name`, a leaf's name or the
+    ///   op with its place; `role` and `region`, as [`Role::name`] and
+    ///   [`Region::name`](super::Region::name); `dtype`, `shape`, `bytes`; `offset` in the region, in bytes;
+    ///   `first` and `last`, the launches between which it lives
+    /// - `outputs`, `guards`: `name` and `access`
+    /// - `memory`: `live`: bytes of the step arena that are taken at each moment; `roles`: the same by role,
+    ///   for roles that ever take any; `stays`: `[buffer, first moment, end]`, as [`Stay`](super::Stay)
     ///
     /// A launch has `name`, `kernel`, `phase` (`compute` or `commit`), `op`, `origin` (`file:line:column` or
     /// null), `reads` and `writes` (lists of accesses), `producers` (launches that wrote what it reads),

@@ -1,4 +1,4 @@
-//! From which launch to which launch each buffer holds something that is still needed.
+//! Lifetimes of buffers: the first and the last launch between which their bytes are needed.
 
 use super::{Buffer, Role};
 use crate::collections::IdMap;

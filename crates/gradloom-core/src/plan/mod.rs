@@ -1,9 +1,9 @@
-//! Where every byte lives and when: launches in order, buffers with lifetimes and offsets.
+//! Memory planning: launches in order, buffers with lifetimes and offsets.
 //!
 //! In: a graph, its launches for one target, and the layout of the store. Out: a [`Plan`], a public,
 //! printable value that the runtime executes as it stands. Always holds (checked by [`verify`]): every launch
-//! finds what it reads, unspoilt; compute launches write nothing that persists; a launch that reads a parameter or
-//! state sees its value from the start of the step.
+//! reads values that were written and not overwritten; compute launches write nothing that persists; a
+//! launch that reads a parameter or state sees its value from the start of the step.
 
 mod commit;
 mod copies;

@@ -10,7 +10,7 @@ use crate::ir::{Graph, Number, OpKind, Type};
 pub struct StoreEntry {
     /// Path, as `h.0.attn.c_attn.weight`.
     pub name: String,
-    /// Type.
+    /// Element type and shape.
     pub ty: Type,
     /// The value of every element at the start, for a state; parameters are filled by their initialisers.
     pub init: Option<Number>,

@@ -1,4 +1,4 @@
-//! Which bytes of the step arena are taken when, and by what.
+//! Use of the step arena over time, by buffer.
 //!
 //! In: a plan with lifetimes and offsets. Out: a [`Timeline`] over moments: moment `i` is while launch `i`
 //! runs, and the last moment, after all launches, is when the caller reads outputs. Always holds: a byte that
@@ -9,7 +9,7 @@ use super::{Buffer, Plan, Region, Role};
 use crate::collections::sort_by_key;
 use std::ops::Range;
 
-/// How long a buffer has its bytes of the step arena for itself.
+/// The time for which a buffer owns its bytes of the step arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stay {
     /// Place in [`Plan::buffers`].

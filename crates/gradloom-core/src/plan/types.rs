@@ -35,7 +35,7 @@ impl Region {
     }
 }
 
-/// What a buffer is to the user.
+/// The role of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Role {
@@ -104,11 +104,11 @@ pub struct Buffer {
     pub value: ValueId,
     /// Its type. A constant may have fewer elements than its value: one for a splat, one axis for an iota.
     pub ty: Type,
-    /// What it is to the user.
+    /// The role of the value.
     pub role: Role,
     /// Bytes, not rounded.
     pub bytes: usize,
-    /// Which memory.
+    /// The memory that it is part of.
     pub region: Region,
     /// Bytes from the start of the region.
     pub offset: usize,
@@ -140,7 +140,7 @@ impl Totals {
     }
 }
 
-/// What a program does, in order, and where its bytes are.
+/// The launches of a program in order, and the place of every buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Launches that run once, when the program is loaded: they read constants, and what they write is the
@@ -152,9 +152,9 @@ pub struct Plan {
     pub buffers: Vec<Buffer>,
     /// The buffer of each value that owns bytes.
     pub buffer_of: IdMap<ValueId, usize>,
-    /// Where the caller reads each output, by name.
+    /// The buffer and layout of each output, by name.
     pub outputs: Vec<(String, Access)>,
-    /// What must be finite before the commit, by name.
+    /// Values that must be finite before the commit, by name.
     pub guards: Vec<(String, Access)>,
     /// Bytes by region.
     pub totals: Totals,

@@ -1,4 +1,4 @@
-//! A plan beside its graph, to be shown: names, places in the source, producers and consumers.
+//! A plan together with its graph, for display: names, places in the source, producers and consumers.
 //!
 //! In: a [`Plan`] and the graph that it was made of. Out: [`LaunchView`]s, which the text, JSON and HTML
 //! forms of a plan are written from.
@@ -39,7 +39,7 @@ impl Plan {
 }
 
 impl<'p> PlanView<'p> {
-    /// The plan.
+    /// The plan that is viewed.
     pub fn plan(&self) -> &'p Plan {
         self.plan
     }
@@ -75,12 +75,12 @@ pub struct LaunchView<'v> {
 }
 
 impl<'v> LaunchView<'v> {
-    /// Its place in the order.
+    /// The launch's position in the order of launches.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// What runs, with every access.
+    /// The launch, with all of its accesses.
     pub fn launch(&self) -> &'v Launch {
         self.launch
     }
@@ -109,7 +109,7 @@ impl<'v> LaunchView<'v> {
         &self.view.graph.ops[self.launch.op]
     }
 
-    /// Where in the user's source that op is.
+    /// The place of that op in the user's source.
     pub fn origin(&self) -> Option<&'v Origin> {
         self.view.graph.origin(self.op())
     }
@@ -139,7 +139,7 @@ impl<'v> LaunchView<'v> {
         cost(self.view.plan, self.launch)
     }
 
-    /// What a fused kernel computes, line by line; nothing for others, whose name says it.
+    /// The expression of a fused kernel, one line for each node; nothing for other kernels.
     pub fn listing(&self) -> String {
         self.launch.kernel.listing()
     }

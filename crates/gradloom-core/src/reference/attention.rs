@@ -5,7 +5,7 @@ use super::{HostData, HostTensor};
 use crate::error::Result;
 use crate::ir::{AttentionSpec, Type};
 
-/// Where the keys that each query sees lie in k and v.
+/// The positions in k and v of the keys that each query sees.
 struct Keys<'a> {
     spec: &'a AttentionSpec,
     q: &'a HostTensor,

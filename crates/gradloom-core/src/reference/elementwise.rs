@@ -18,7 +18,7 @@ fn tensor(ty: &Type, data: HostData) -> HostTensor {
     HostTensor { ty: ty.clone(), data }
 }
 
-/// One operand.
+/// Applies a function of one operand.
 pub(super) fn unary(op: UnaryOp, x: &HostTensor) -> HostTensor {
     let dtype = x.ty.dtype;
     let data = match &x.data {
@@ -201,7 +201,7 @@ pub(super) fn select(condition: &HostTensor, a: &HostTensor, b: &HostTensor) -> 
     HostTensor::from_numbers(a.ty.clone(), chosen)
 }
 
-/// The same elements as another dtype.
+/// Converts the elements to another dtype.
 pub(super) fn cast(x: &HostTensor, dtype: DType) -> HostTensor {
     let data = match dtype {
         DType::F32 => HostData::Float(x.to_f64()),

@@ -1,4 +1,4 @@
-//! Why a graph has no value for the given leaves.
+//! Errors of the evaluator.
 
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Graph, OpId};

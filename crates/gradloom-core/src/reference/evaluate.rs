@@ -1,4 +1,4 @@
-//! Running a graph: leaves, ops in order, blocks, and what a step leaves behind.
+//! Evaluates a graph: leaves, ops in order, blocks, and the results of a step.
 
 use super::error::in_op;
 use super::{HostTensor, movement, op, update};
@@ -10,7 +10,7 @@ use crate::verify::verify;
 /// Gives the value of an input, parameter, state or scalar.
 pub type Leaves<'a> = dyn Fn(&OpKind) -> Option<HostTensor> + 'a;
 
-/// What a step gives and leaves behind.
+/// The results of a step: outputs, guards and next values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// Names and values of the outputs, in the graph's order.
@@ -86,7 +86,7 @@ pub fn evaluate(graph: &Graph, leaves: &Leaves<'_>) -> Result<Evaluation> {
 /// Values of the entry block.
 pub(super) type Memory = IdMap<ValueId, HostTensor>;
 
-/// What a step gives and leaves behind, from the values that it computed.
+/// The results of a step, from the values that it computed.
 pub(super) fn finish(graph: &Graph, values: Memory) -> Result<Evaluation> {
     let values = EntryValues { values };
     let outputs = graph.outputs.iter().map(|o| (o.name.clone(), values[o.value].clone())).collect();

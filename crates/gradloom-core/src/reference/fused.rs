@@ -1,4 +1,4 @@
-//! Running fused kernels in float64: what fusion did must mean what the graph meant.
+//! Evaluates fused kernels in float64. The results must be those of the graph.
 //!
 //! In: a graph, its kernels, and the values of its leaves. Out: what [`evaluate`](super::evaluate) gives.
 //! Always holds: kernels see memory only through their operands, so a value that fusion forgot to store, or

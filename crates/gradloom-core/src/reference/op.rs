@@ -1,4 +1,4 @@
-//! What one op computes: the matches that a new primitive must extend.
+//! Evaluates one op. A new primitive must extend these matches.
 
 use super::error::trap;
 use super::{HostData, HostTensor};

@@ -49,7 +49,7 @@ fn strides_without(ty: &Type, axes: &[usize], rank: usize) -> Vec<usize> {
     (0..rank).map(|axis| if axes.contains(&axis) { 0 } else { kept.next().unwrap_or(0) }).collect()
 }
 
-/// What an empty reduction gives.
+/// The start of a reduction, which is the result of an empty one.
 fn first_float(op: ReduceOp) -> f64 {
     match op {
         ReduceOp::Sum => 0.0,

@@ -16,9 +16,9 @@ pub enum HostData {
 /// A tensor on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostTensor {
-    /// Type.
+    /// Element type and shape.
     pub ty: Type,
-    /// As many elements as the type has.
+    /// The elements, as many as the type has.
     pub data: HostData,
 }
 
@@ -55,7 +55,7 @@ impl HostTensor {
     /// Whether the data is what the type promises: as many elements, of the right kind, in the dtype's range.
     ///
     /// # Errors
-    /// What does not agree.
+    /// A description of the mismatch.
     pub fn check(&self) -> Result<(), String> {
         if self.len() != self.ty.elements() {
             return Err(format!("a tensor of type {} has {} elements", self.ty, self.len()));

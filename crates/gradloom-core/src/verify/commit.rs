@@ -1,4 +1,4 @@
-//! What leaves the graph: outputs, updates and guards.
+//! Checks of outputs, updates and guards.
 
 use super::{Homes, VerifyError};
 use crate::collections::{IdMap, SortedSet};

@@ -1,4 +1,4 @@
-//! What the verifier says when an invariant does not hold.
+//! The error of a broken invariant.
 
 use crate::error::{Error, ErrorKind};
 use crate::ir::{Graph, OpId, Origin};
@@ -11,7 +11,7 @@ pub struct VerifyError {
     pub message: String,
     /// The op that breaks it, in its text form.
     pub op: Option<String>,
-    /// Where that op was asked for.
+    /// The place of that op in the user's source.
     pub origin: Option<Origin>,
 }
 

@@ -1,5 +1,4 @@
-//! Bounds on extents and on the attributes beside them, so that no later stage has to fear an overflow when
-//! it multiplies them.
+//! Bounds on extents and on the attributes beside them, so that later stages multiply them without overflow.
 //!
 //! This is the one place where they are stated. Shape rules multiply and add extents without checks; these
 //! functions run before the rules do. What they let through:

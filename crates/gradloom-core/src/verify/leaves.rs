@@ -1,4 +1,4 @@
-//! Names of leaves: what the caller feeds, what the store keeps, and what the per-step block holds.
+//! Checks of the names of leaves: inputs, entries of the store, and scalars of the per-step block.
 
 use super::VerifyError;
 use crate::collections::{SortedMap, SortedSet};

@@ -1,4 +1,4 @@
-//! What the blocks of a graph become once they are expanded.
+//! Bounds the number of ops that the blocks of a graph become when they are expanded.
 //!
 //! In: a graph whose ops have passed their shape rules. Out: nothing, or the op whose block makes too many
 //! ops. Stages behind this one take time and memory in proportion to the ops, so a few lines of text must not
@@ -16,7 +16,7 @@ pub const MAX_EXPANDED_OPS: usize = 1 << 18;
 /// Operands and axes that count for one op.
 const FEW: usize = 16;
 
-/// What an op counts.
+/// The number of ops that an op counts for.
 fn weight(graph: &Graph, op: &Op) -> usize {
     let axes: usize = op.results.iter().map(|&value| graph.ty(value).shape.rank()).sum();
     1 + (op.operands.len() + axes) / FEW
@@ -51,7 +51,8 @@ pub(super) fn check(graph: &Graph, callees_first: &[BlockId]) -> Result<(), Veri
                     _ => String::new(),
                 };
                 let message = format!(
-                    "{} runs block {}, {once} ops once expanded,{times}: more than {MAX_EXPANDED_OPS} ops from blocks; take fewer trips \
+                    "{} runs block {}, {once} ops once expanded,{times}: more than {MAX_EXPANDED_OPS} ops \
+                     from blocks; take fewer trips \
                      or smaller blocks",
                     op.kind.name(),
                     graph.block_text(callee),

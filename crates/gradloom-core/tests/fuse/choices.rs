@@ -186,7 +186,8 @@ fn attention_seen_as(perms: &[[usize; 4]]) -> Graph {
         let [permuted, whole, result] = [0, 1, 2].map(|j| 5 + 3 * i + j);
         text += &format!(
             "%{permuted}: f32{shape:?} = permute %3 {{perm={perm:?}}}\n\
-             %{whole}: f32[192] = reshape %{permuted}\n%{result}: f32[192] = exp %{whole}\noutput \"y{i}\" %{result}\n"
+             %{whole}: f32[192] = reshape %{permuted}\n%{result}: f32[192] = exp %{whole}\n\
+             output \"y{i}\" %{result}\n"
         );
     }
     graph(&text)

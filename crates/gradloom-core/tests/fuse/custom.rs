@@ -27,7 +27,8 @@ impl CustomOp for Count {
 
 #[test]
 fn an_op_without_operands_is_run_in_every_step() {
-    let text = "graph {\n%0: f32[4] = input \"x\"\n%1: f32[4] = custom \"count\"\n%2: f32[4] = exp %1\n%3: f32[4] = mul %0, %2\noutput \"y\" %3\n}";
+    let text = "graph {\n%0: f32[4] = input \"x\"\n%1: f32[4] = custom \"count\"\n%2: f32[4] = exp %1\n\
+                %3: f32[4] = mul %0, %2\noutput \"y\" %3\n}";
     let count: Arc<dyn CustomOp> = Arc::new(Count);
     let graph: Graph = parse_with(text, &[count]).unwrap_or_else(|error| panic!("{error:?}"));
     meaning::check(&graph, 3);

@@ -222,10 +222,12 @@ fn divisions_by_powers_of_two_and_small_powers_become_products() {
     for divisor in [0.25, 0.5, -2.0, 4.0, 1024.0] {
         chain(
             &format!(
-                "%0: f32[4] = input \"x\"\n%1: f32[4] = constant {divisor:?}\n%2: f32[4] = div %0, %1\noutput \"y\" %2"
+                "%0: f32[4] = input \"x\"\n%1: f32[4] = constant {divisor:?}\n%2: f32[4] = div %0, %1\n\
+                 output \"y\" %2"
             ),
             &format!(
-                "%0: f32[4] = input \"x\"\n%1: f32[4] = constant {:?}\n%2: f32[4] = mul %0, %1\noutput \"y\" %2",
+                "%0: f32[4] = input \"x\"\n%1: f32[4] = constant {:?}\n%2: f32[4] = mul %0, %1\n\
+                 output \"y\" %2",
                 1.0 / divisor
             ),
         );

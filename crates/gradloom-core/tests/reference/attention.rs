@@ -113,7 +113,8 @@ fn weights_are_a_softmax() {
 
 #[test]
 fn the_scale_multiplies_the_scores() {
-    let lines = "%0: f32[1, 1, 1, 2] = constant [1.0, 1.0]\n%1: f32[1, 1, 2, 2] = constant [0.0, 0.0, 1.0, 1.0]\n\
+    let lines = "%0: f32[1, 1, 1, 2] = constant [1.0, 1.0]\n\
+                 %1: f32[1, 1, 2, 2] = constant [0.0, 0.0, 1.0, 1.0]\n\
                  %2: f32[1, 1, 2, 1] = constant [1.0, 5.0]\n";
     let quarter =
         format!("{lines}%9: f32[1, 1, 1, 1], %8: f32[1, 1, 1] = attention %0, %1, %2 {{scale=0.25}}");
@@ -230,11 +231,13 @@ fn entries_of_the_block_table_are_checked_where_keys_exist() {
     let unused = Case { table: Some(("[2, 2]", table)), length: Some(2.0), ..PAGED };
     unused.check(&[21.0 / 4.0, 15.0 / 4.0], &[4_f64.ln(), 4_f64.ln()]);
     Case { length: Some(3.0), ..unused }.check_trap(
-        "attention: index -1 (block 1 of sequence 0 in the block table) is out of range for a pool of 3 blocks",
+        "attention: index -1 (block 1 of sequence 0 in the block table) is out of range for a pool of 3 \
+         blocks",
     );
     let high: &[f64] = &[2.0, 0.0, 3.0, 1.0];
     Case { table: Some(("[2, 2]", high)), ..PAGED }.check_trap(
-        "attention: index 3 (block 0 of sequence 1 in the block table) is out of range for a pool of 3 blocks",
+        "attention: index 3 (block 0 of sequence 1 in the block table) is out of range for a pool of 3 \
+         blocks",
     );
 }
 
@@ -247,8 +250,10 @@ fn noise(count: usize, seed: usize) -> Vec<f64> {
 fn check_gradient(offset: f64, length: f64) {
     let (q, k, v, seed) =
         (noise(2 * 4 * 3 * 2, 1), noise(2 * 2 * 5 * 2, 2), noise(2 * 2 * 5 * 3, 3), noise(72, 4));
-    let forward = "%0: f32[2, 4, 3, 2] = input \"q\"\n%1: f32[2, 2, 5, 2] = input \"k\"\n%2: f32[2, 2, 5, 3] = input \"v\"\n\
-                   %3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n%5: f32[2, 4, 3, 3] = input \"seed\"\n\
+    let forward = "%0: f32[2, 4, 3, 2] = input \"q\"\n%1: f32[2, 2, 5, 2] = input \"k\"\n\
+                   %2: f32[2, 2, 5, 3] = input \"v\"\n\
+                   %3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n\
+                   %5: f32[2, 4, 3, 3] = input \"seed\"\n\
                    %6: f32[2, 4, 3, 3], %7: f32[2, 4, 3] = attention %0, %1, %2, %3, %4 \
                    {scale=0.7, causal, query_offset, key_length}\n";
     let loss = |q: &[f64], k: &[f64], v: &[f64]| {

@@ -48,7 +48,8 @@ fn repeat_with_nothing_carried_or_nothing_stacked() {
 #[test]
 fn blocks_nest() {
     let lines = "^1(%1: f32[]) {\n%2: f32[] = add %1, %1\n-> %2\n}\n\
-                 ^2(%3: f32[]) {\n%4: f32[] = repeat ^1 %3 {trip=2, carried=1}\n%5: f32[] = checkpoint ^1 %4\n-> %5\n}\n\
+                 ^2(%3: f32[]) {\n%4: f32[] = repeat ^1 %3 {trip=2, carried=1}\n\
+                 %5: f32[] = checkpoint ^1 %4\n-> %5\n}\n\
                  %6: f32[] = constant 1.0\n%9: f32[] = repeat ^2 %6 {trip=2, carried=1}";
     assert_same(eval(lines, &[]), &[64.0]);
 }

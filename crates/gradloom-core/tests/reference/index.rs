@@ -41,7 +41,8 @@ fn scatter_add_rows() {
          %9: f32[3, 2] = scatter_add %0, %1, %2 {{batch=0}}"
     );
     assert_same(eval(&lines, &[]), &[31.0, 42.0, 3.0, 4.0, 65.0, 86.0]);
-    let batch = "%0: i32[2, 2] = constant 2147483647\n%1: i32[2] = constant [1, 0]\n%2: i32[2] = constant [1, 2]\n\
+    let batch = "%0: i32[2, 2] = constant 2147483647\n%1: i32[2] = constant [1, 0]\n\
+                 %2: i32[2] = constant [1, 2]\n\
                  %9: i32[2, 2] = scatter_add %0, %1, %2 {batch=1}";
     let (max, min) = (2_147_483_647.0, -2_147_483_648.0);
     assert_same(eval(batch, &[]), &[max, min, min + 1.0, max]);

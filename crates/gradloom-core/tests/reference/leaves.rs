@@ -59,7 +59,8 @@ fn a_broken_graph_is_refused() {
 #[test]
 fn every_value_of_the_entry_block_can_be_had() {
     let graph = parse(
-        "graph { %0: f32[2] = constant [1.0, 2.0] ^1(%1: f32[2]) { %2: f32[2] = neg %1 -> %2 } %3: f32[2] = checkpoint ^1 %0 }",
+        "graph { %0: f32[2] = constant [1.0, 2.0] ^1(%1: f32[2]) { %2: f32[2] = neg %1 -> %2 } %3: f32[2] = \
+         checkpoint ^1 %0 }",
     )
     .unwrap();
     let values = evaluate_values(&graph, &|_| None).unwrap();

@@ -20,8 +20,10 @@ fn reads_see_the_start_of_the_step() {
     assert!(evaluation.output("b").is_none() && evaluation.next("sum").is_none());
 }
 
-const CACHE: &str = "%0: f32[3, 2] = state \"cache\" {init=0.0}\n%1: i32[] = input \"row\"\n%2: i32[] = constant 0\n\
-                     %3: f32[1, 2] = constant [1.0, 2.0]\n%4: i32[] = constant 2\n%5: f32[1, 1] = constant 9.0\n\
+const CACHE: &str = "%0: f32[3, 2] = state \"cache\" {init=0.0}\n%1: i32[] = input \"row\"\n\
+                     %2: i32[] = constant 0\n\
+                     %3: f32[1, 2] = constant [1.0, 2.0]\n%4: i32[] = constant 2\n\
+                     %5: f32[1, 1] = constant 9.0\n\
                      update %0[%1, %2] <- %3\nupdate %0[%4, %2] <- %5\n";
 
 #[test]
@@ -40,7 +42,8 @@ fn a_region_out_of_range_traps() {
         assert_eq!(
             trap(CACHE, &[("row", &[row])]),
             format!(
-                "the update of \"cache\": index {row} on axis 0 is out of range: a window of 1 in an extent of 3 starts at 0..=2"
+                "the update of \"cache\": index {row} on axis 0 is out of range: a window of 1 in an extent \
+                 of 3 starts at 0..=2"
             )
         );
     }
@@ -48,7 +51,8 @@ fn a_region_out_of_range_traps() {
 
 #[test]
 fn a_guard_that_is_not_finite_keeps_everything_as_it_was() {
-    let lines = "%0: f32[2] = param \"w\"\n%1: f32[2] = input \"g\"\n%2: f32[] = constant 1.0\n%3: f32[2] = add %0, %1\n\
+    let lines = "%0: f32[2] = param \"w\"\n%1: f32[2] = input \"g\"\n%2: f32[] = constant 1.0\n\
+                 %3: f32[2] = add %0, %1\n\
                  output \"y\" %3\nguard \"one\" %2\nguard \"gradient\" %1\nupdate %0 <- %3";
     let step = |g: &[f64]| run(lines, &[("w", &[1.0, 2.0]), ("g", g)]).unwrap();
     let fine = step(&[1.0, -3.0]);

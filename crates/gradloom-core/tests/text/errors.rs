@@ -18,7 +18,8 @@ fn the_frame() {
     assert_eq!(whole("graph {} x"), "line 1, column 10: expected the end of the text, found `x`");
     assert_eq!(
         whole("graph {"),
-        "line 1, column 8: expected an op, a block, an output, an update, a guard, or `}`, found the end of the text"
+        "line 1, column 8: expected an op, a block, an output, an update, a guard, or `}`, found the end of \
+         the text"
     );
 }
 
@@ -153,7 +154,8 @@ fn literals() {
     );
     assert_eq!(
         of("i32[1]", "hex64 \"0000000000000001\""),
-        "line 2, column 29: expected groups of 16 hexadecimal digits for i32 elements, found \"0000000000000001\""
+        "line 2, column 29: expected groups of 16 hexadecimal digits for i32 elements, found \
+         \"0000000000000001\""
     );
 }
 

@@ -177,7 +177,8 @@ fn names_may_hold_any_characters() {
 
 #[test]
 fn blanks_and_comments_mean_nothing_and_numbers_may_be_sparse() {
-    let text = "// first\ngraph{%7:f32[2]=input\"x\"// note\n\n%9 :f32 [ 2 ]= add %7 , %7\n\toutput \"y\" %9}// last";
+    let text = "// first\ngraph{%7:f32[2]=input\"x\"// note\n\n%9 :f32 [ 2 ]= add %7 , %7\n\
+                \toutput \"y\" %9}// last";
     let graph = parse(text).unwrap();
     assert_eq!(
         graph.to_string(),

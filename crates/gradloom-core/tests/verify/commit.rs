@@ -7,7 +7,8 @@ fn value(graph: &Graph, name: &str) -> ValueId {
     graph.ops[op_named(graph, name)].results[0]
 }
 
-const STATE: &str = "%0: f32[2, 3] = state \"s\" {init=0.0}\n%1: i32[] = constant 0\n%2: f32[] = constant 0.0\n\
+const STATE: &str = "%0: f32[2, 3] = state \"s\" {init=0.0}\n%1: i32[] = constant 0\n\
+                     %2: f32[] = constant 0.0\n\
                      %3: f32[2, 3] = constant 0.0\n%4: f32[2] = constant 0.0\n%5: i32[2, 3] = constant 0\n\
                      %6: f32[1, 4] = constant 0.0\n%7: i32[1] = constant 0\n%8: i32[1, 1] = constant 0\n";
 

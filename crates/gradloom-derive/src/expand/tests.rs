@@ -192,10 +192,8 @@ fn enums_and_unions() {
                 None,
             }
         ),
-        &[
-            "`Module` cannot be derived for an enum: implement `gradloom::nn::Module` by hand, with a `match` that \
-           visits the fields of each variant",
-        ],
+        &["`Module` cannot be derived for an enum: implement `gradloom::nn::Module` by hand, with a \
+           `match` that visits the fields of each variant"],
     );
     check_errors(
         parse_quote!(

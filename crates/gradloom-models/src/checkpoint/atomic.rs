@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Writes files atomically.
 
 use gradloom_runtime::regular_file::{self, Refusal};
 use std::ffi::OsString;

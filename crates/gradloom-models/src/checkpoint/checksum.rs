@@ -1,4 +1,4 @@
-//! One number over everything that a checkpoint says.
+//! The checksum over the contents of a checkpoint.
 
 use super::Entries;
 use sha2::{Digest, Sha256};

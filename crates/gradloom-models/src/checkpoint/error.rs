@@ -1,4 +1,4 @@
-//! What can be wrong with a checkpoint file.
+//! Errors of checkpoint files.
 
 use gradloom_runtime::regular_file::Refusal;
 use std::io;
@@ -28,7 +28,7 @@ pub enum CheckpointError {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// What does not add up.
+        /// The inconsistency.
         reason: String,
     },
     /// The file is no safetensors file, or one whose header is damaged.
@@ -36,7 +36,7 @@ pub enum CheckpointError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What the header says or lacks.
+        /// The problem of the header.
         reason: String,
     },
     /// The contents are not those that were written.
@@ -50,7 +50,7 @@ pub enum CheckpointError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// How its tensors differ from those that were expected, as far as that is known.
+        /// The differences between its tensors and the expected ones, as far as they are known.
         differences: Differences,
     },
     /// A file of ours with other tensors than the model's.
@@ -58,7 +58,7 @@ pub enum CheckpointError {
     OtherModel {
         /// The file.
         path: PathBuf,
-        /// How its tensors differ from the model's.
+        /// The differences between its tensors and the model's.
         differences: Differences,
     },
     /// Metadata that should be there is missing or cannot be understood.
@@ -72,7 +72,7 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    /// What to do about it.
+    /// The remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             CheckpointError::Read { source, .. } | CheckpointError::Write { source, .. }

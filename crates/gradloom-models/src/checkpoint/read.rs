@@ -1,4 +1,4 @@
-//! From a file to tensors.
+//! Reading tensors from a file.
 
 use super::checksum::Checksum;
 use super::error::Differences;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct Checkpoint {
     path: PathBuf,
     file: Vec<u8>,
-    /// Where the tensors' data begins in `file`.
+    /// Offset of the tensors' data in `file`.
     data: usize,
     tensors: BTreeMap<String, TensorInfo>,
     /// `None` for a file that gradloom did not write.
@@ -56,7 +56,7 @@ impl Checkpoint {
         &self.file[self.data + info.data_offsets.0..self.data + info.data_offsets.1]
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

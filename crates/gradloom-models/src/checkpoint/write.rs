@@ -1,4 +1,4 @@
-//! From tensors to a file.
+//! Writing tensors to a file.
 
 use super::checksum::Checksum;
 use super::{CheckpointError, Entries, Envelope, METADATA_KEY, replace_file, safetensors_dtype};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// One tensor to write.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorBytes<'a> {
-    /// Unique name.
+    /// Name of the tensor, unique in the file.
     pub name: &'a str,
     /// Element type and shape.
     pub ty: &'a Type,

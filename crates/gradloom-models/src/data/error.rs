@@ -1,4 +1,4 @@
-//! What can be wrong with training data.
+//! Errors of training data.
 
 use gradloom_runtime::regular_file::Refusal;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Why there is nothing to train on.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// No file or folder of this name, and no pattern either.
+    /// The name matches no file, folder or pattern.
     #[error("{}: no such file or folder", .path.display())]
     Missing {
         /// The path as given.
@@ -23,7 +23,7 @@ pub enum DataError {
     Pattern {
         /// The pattern as given.
         pattern: String,
-        /// What is wrong, and where.
+        /// The problem and its position.
         reason: String,
     },
     /// The system would not let the file or folder be read.
@@ -51,7 +51,7 @@ pub enum DataError {
     Binary {
         /// The file.
         path: PathBuf,
-        /// What gave it away.
+        /// The evidence that the file is not text.
         evidence: String,
     },
     /// Folders or patterns that lead to files, none of which is text.
@@ -59,7 +59,7 @@ pub enum DataError {
     NoText {
         /// The folder or pattern as given.
         path: PathBuf,
-        /// How many files there were.
+        /// Number of files that were found.
         files: usize,
     },
     /// Fewer tokens than one window for training and one held out need.
@@ -75,7 +75,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// What to do about it.
+    /// The remedy.
     pub fn remedy(&self) -> String {
         match self {
             DataError::Missing { .. } => "check the spelling".to_string(),

@@ -1,4 +1,4 @@
-//! From text to batches.
+//! Training data: from text to batches.
 //!
 //! In: paths. Out: [`Text`], tokens, a training and a held-out part, and batches. Always holds: a batch is a
 //! function of (seed, step) and the tokens alone, so a resumed run needs no more than its step number to go

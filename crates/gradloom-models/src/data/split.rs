@@ -1,4 +1,4 @@
-//! The part of the data that training never sees.
+//! Splits off the held-out part of the data.
 
 use super::DataError;
 

@@ -1,4 +1,4 @@
-//! Text in memory, and what counts as text.
+//! Text in memory, and the check that a file is text.
 
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub struct Text {
 /// A file that a folder or pattern led to and that holds no text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skipped {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// Why, in a few words.
     pub reason: String,

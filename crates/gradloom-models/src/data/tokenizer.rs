@@ -1,4 +1,4 @@
-//! From text to numbers and back.
+//! Conversion of text to token numbers and back.
 
 /// Turns text into tokens and tokens into text.
 ///

@@ -1,8 +1,8 @@
-//! One token from logits.
+//! Draws a token from logits.
 
 use gradloom_core::philox::philox4x32;
 
-/// How tokens are drawn.
+/// Options for drawing the next token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     /// Logits are divided by it: below 1 likely tokens become likelier. At 0 the likeliest token is taken.
@@ -29,10 +29,10 @@ pub enum SamplingError {
     /// The temperature is negative or not a number.
     #[error("temperature {0} is not a number from 0 up")]
     Temperature(f64),
-    /// No token would be left.
+    /// `top_k` is 0, so no token would be left.
     #[error("top-k 0 leaves no token")]
     TopK,
-    /// Not a probability above 0.
+    /// `top_p` is not a probability above 0.
     #[error("top-p {0} is not above 0 and at most 1")]
     TopP(f64),
     /// The model's output is broken.
@@ -43,7 +43,7 @@ pub enum SamplingError {
         /// The logit.
         value: f32,
     },
-    /// There is no token to choose from.
+    /// There are no logits to choose from.
     #[error("the model gives no logits")]
     Empty,
 }

@@ -1,4 +1,4 @@
-//! The loop that feeds a model its own words.
+//! The generation loop, in which a model reads the tokens that it wrote.
 
 use super::{Sampling, SamplingError};
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 pub struct Window {
     /// The tokens, at least one, at most as many as the model's context; the first stands at position 0.
     pub tokens: Vec<i32>,
-    /// How many of the first tokens the model was given before, at the same positions.
+    /// Number of leading tokens that the model has read already, at the same positions.
     pub known: usize,
 }
 
@@ -57,7 +57,7 @@ impl Window {
 /// longer than the context is seen from its end.
 ///
 /// # Errors
-/// What `next_logits` returns, or [`SamplingError`] when no token can be drawn.
+/// The error of `next_logits`, or [`SamplingError`] when no token can be drawn.
 ///
 /// # Panics
 /// When the prompt or the context is empty.

@@ -1,4 +1,4 @@
-//! Bytes as they come, characters when they are whole.
+//! Decodes UTF-8 from bytes that arrive one by one.
 
 /// Collects bytes and gives the text that they complete, with U+FFFD for what can become no character.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ impl Utf8Stream {
         text
     }
 
-    /// What is left when no more bytes will come.
+    /// The rest of the text, when no more bytes will come.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }

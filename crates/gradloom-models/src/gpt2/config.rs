@@ -1,4 +1,4 @@
-//! The sizes of a GPT-2 and what makes them valid.
+//! The sizes of a GPT-2 and their validation.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,12 +63,12 @@ pub enum ConfigError {
     /// address.
     #[error("{what} of this configuration is too large")]
     TooLarge {
-        /// The tensor.
+        /// Name of the tensor.
         what: &'static str,
         /// The sizes that make it so: fields of [`Gpt2Config`], and their values.
         sizes: Vec<(&'static str, usize)>,
     },
-    /// More blocks than anybody has use for: compiling takes time in proportion.
+    /// More blocks than can be compiled in reasonable time.
     #[error("{layers} layers are more than the {MOST_LAYERS} that can be compiled")]
     TooDeep {
         /// The configured number of layers.
@@ -77,7 +77,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// What to change.
+    /// The remedy.
     pub fn remedy(&self) -> String {
         match self {
             ConfigError::Zero { field } => format!("set {field} to 1 or more"),
@@ -151,8 +151,8 @@ impl Gpt2Config {
         let too_large = |what, sizes: &[(&'static str, usize)]| {
             Err(ConfigError::TooLarge { what, sizes: sizes.to_vec() })
         };
-        // The width alone comes first: where it is the culprit, nothing else is named, and whatever is said
-        // about heads is said of a width that there can be.
+        // The width alone comes first: where it is the cause, nothing else is named, and an error about
+        // heads has a valid width.
         if !countable(self.mlp_width(), self.width) {
             return too_large("the MLP", &[width]);
         }

@@ -85,7 +85,7 @@ impl Gpt2 {
         self
     }
 
-    /// The sizes.
+    /// The sizes of the model.
     pub fn config(&self) -> &Gpt2Config {
         &self.config
     }

@@ -9,7 +9,7 @@ pub struct Preset {
     pub name: &'static str,
     /// One line on what it is for.
     pub about: &'static str,
-    /// The sizes.
+    /// The sizes of the model.
     pub config: Gpt2Config,
 }
 

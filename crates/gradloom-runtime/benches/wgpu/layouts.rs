@@ -95,8 +95,10 @@ fn map(items: u64) -> Shader {
     Shader {
         source: Box::new(move |layout| {
             format!(
-                "{}@compute @workgroup_size(256)\nfn main(@builtin(workgroup_id) w: vec3<u32>, @builtin(local_invocation_index) t: u32) {{\n\
-                 let i = (w.x + w.y * {x}u) * 256u + t;\nif (i >= {items}u) {{ return; }}\n{} = fma({}, vec4<f32>(1.0001), vec4<f32>(0.5));\n}}\n",
+                "{}@compute @workgroup_size(256)\nfn main(@builtin(workgroup_id) w: vec3<u32>, \
+                 @builtin(local_invocation_index) t: u32) {{\n\
+                 let i = (w.x + w.y * {x}u) * 256u + t;\nif (i >= {items}u) {{ return; }}\n\
+                 {} = fma({}, vec4<f32>(1.0001), vec4<f32>(0.5));\n}}\n",
                 layout.declare(2),
                 layout.item(1, "i"),
                 layout.item(0, "i")
@@ -112,12 +114,16 @@ fn layer_norm(rows: u32, items: u32) -> Shader {
     let source = move |layout: Layout| {
         format!(
             "{}var<workgroup> sums: array<vec2<f32>, 64>;\n\
-             @compute @workgroup_size(64)\nfn main(@builtin(workgroup_id) w: vec3<u32>, @builtin(local_invocation_index) t: u32) {{\n\
+             @compute @workgroup_size(64)\nfn main(@builtin(workgroup_id) w: vec3<u32>, \
+             @builtin(local_invocation_index) t: u32) {{\n\
              let first = w.x * {items}u;\nvar sum = vec2<f32>();\n\
-             for (var i = t; i < {items}u; i += 64u) {{ let x = {}; sum += vec2<f32>(dot(x, vec4<f32>(1.0)), dot(x, x)); }}\n\
+             for (var i = t; i < {items}u; i += 64u) {{ let x = {}; sum += vec2<f32>(dot(x, vec4<f32>(1.0)), \
+             dot(x, x)); }}\n\
              sums[t] = sum;\nworkgroupBarrier();\n\
-             for (var s = 32u; s > 0u; s >>= 1u) {{ if (t < s) {{ sums[t] += sums[t + s]; }} workgroupBarrier(); }}\n\
-             let mean = sums[0].x / {n:.1};\nlet scale = inverseSqrt(sums[0].y / {n:.1} - mean * mean + 1e-5);\n\
+             for (var s = 32u; s > 0u; s >>= 1u) {{ if (t < s) {{ sums[t] += sums[t + s]; }} \
+             workgroupBarrier(); }}\n\
+             let mean = sums[0].x / {n:.1};\nlet scale = inverseSqrt(sums[0].y / {n:.1} - mean * mean + \
+             1e-5);\n\
              for (var i = t; i < {items}u; i += 64u) {{ {} = ({} - mean) * scale; }}\n}}\n",
             layout.declare(2),
             layout.item(0, "first + i"),

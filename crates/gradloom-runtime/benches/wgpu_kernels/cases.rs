@@ -63,7 +63,8 @@ fn attention(name: &str, [b, h, t, s, d]: [usize; 5], gradient: bool) -> Case {
         ),
         true => format!(
             "%3: f32[{q}] = input \"o\"\n%4: f32[{sums}] = input \"l\"\n%5: f32[{q}] = input \"g\"\n\
-             %6: f32[{q}], %7: f32[{k}], %8: f32[{k}] = attention_grad %0, %1, %2, %3, %4, %5 {{scale={scale}{causal}}}\n\
+             %6: f32[{q}], %7: f32[{k}], %8: f32[{k}] = attention_grad %0, %1, %2, %3, %4, %5 \
+             {{scale={scale}{causal}}}\n\
              output \"dq\" %6\noutput \"dk\" %7\noutput \"dv\" %8"
         ),
     };
@@ -77,7 +78,8 @@ fn scatter(rows: usize, width: usize, updates: usize) -> Case {
     Case {
         name: format!("scatter_add {rows}x{width} {updates}"),
         lines: format!(
-            "%0: f32[{rows}, {width}] = constant 0.0\n%1: i32[{updates}] = input \"i\"\n%2: f32[{updates}, {width}] = input \"u\"\n\
+            "%0: f32[{rows}, {width}] = constant 0.0\n%1: i32[{updates}] = input \"i\"\n\
+             %2: f32[{updates}, {width}] = input \"u\"\n\
              %3: f32[{rows}, {width}] = scatter_add %0, %1, %2 {{batch=0}}\noutput \"y\" %3"
         ),
         rows: rows as u32,

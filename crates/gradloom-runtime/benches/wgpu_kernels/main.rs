@@ -1,6 +1,9 @@
 //! Single kernels of the WGSL backend, timed by the device's own clock.
 //!
-//! `cargo bench -p gradloom-runtime --features wgpu --bench wgpu_kernels -- [--adapter NAME] [--memory BYTES] [--invocations N] [--text] [FILTER]`
+//! ```text
+//! cargo bench -p gradloom-runtime --features wgpu --bench wgpu_kernels -- \
+//!     [--adapter NAME] [--memory BYTES] [--invocations N] [--text] [FILTER]
+//! ```
 //!
 //! `--memory` and `--invocations` make the kernels for less than the adapter has, which chooses other blocks;
 //! `--text` prints the shaders. Each dispatch runs [`REPEATS`] times in a pass between two timestamps; the

@@ -1,4 +1,4 @@
-//! Users' ops: their CPU kernel gets typed slices.
+//! Users' ops: passes typed slices to their CPU kernel.
 //!
 //! In: contiguous operands. Out: what [`CustomOp::run_cpu`] writes.
 //! Always holds: no result shares bytes with an operand.

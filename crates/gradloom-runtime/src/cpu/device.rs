@@ -1,4 +1,4 @@
-//! What machine this is.
+//! Detection of the machine and its instruction sets.
 //!
 //! In: nothing. Out: the widest instruction set that the kernels have a variant for ([`Level`]) and a
 //! description for people ([`Machine`]). Always holds: a level that [`Level::detect`] returns is safe to run
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// The instruction set that a kernel's variant is compiled for. Every variant gives the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// What the crate was compiled for: SSE2 on x86-64, NEON on AArch64.
+    /// The instruction set that the crate was compiled for: SSE2 on x86-64, NEON on AArch64.
     Baseline,
     /// x86-64 with AVX2.
     Avx2,
@@ -62,7 +62,7 @@ impl Level {
     }
 }
 
-/// How fused loops run. Both ways give the same bits.
+/// The way in which fused loops run. Both ways give the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Loops {
     /// As machine code of their own, where this machine and its system allow that; otherwise interpreted.

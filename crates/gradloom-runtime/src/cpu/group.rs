@@ -30,7 +30,7 @@ pub(super) fn prepare_group(
 
 struct Group {
     members: Vec<Member>,
-    /// For each phase: what is run as one task.
+    /// For each phase, the batches that run as one task each.
     batches: [Vec<Vec<Batch>>; PHASES],
 }
 

@@ -1,4 +1,4 @@
-//! Reading and writing at places that are data: rows by number, and windows by their start.
+//! Reads and writes at positions that are data: rows by number, and windows by their start.
 //!
 //! In: launches of `Gather`, `ScatterAdd`, `DynamicSlice` and `DynamicUpdateSlice`, with operands in any
 //! strided layouts. Out: kernels. Always holds: every index is checked before anything is written, so a

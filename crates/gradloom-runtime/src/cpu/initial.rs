@@ -12,7 +12,7 @@ use gradloom_core::ir::Shape;
 use gradloom_core::nn::Init;
 use std::sync::{Mutex, PoisonError};
 
-/// What the random words of a parameter's initial values depend on.
+/// The key of the random words of a parameter's initial values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialKey {
     /// The session's seed.

@@ -1,6 +1,6 @@
-//! What every CPU kernel looks like to the program that runs it.
+//! The interface between CPU kernels and the program that runs them.
 //!
-//! In: a launch, turned into a [`Prepared`] kernel when the program is loaded. Out: a kernel that wants only
+//! In: a launch, turned into a [`Prepared`] kernel when the program is loaded. Out: a kernel that needs only
 //! the base addresses of the buffers ([`Call`]), so that a step allocates nothing and decides nothing. Always
 //! holds: every element of a contiguous write is written, unless the run returns a [`Trap`].
 
@@ -98,7 +98,7 @@ impl Call<'_> {
 /// Why a kernel has no result: an index out of range, an integer division by zero, a user's op that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trap {
-    /// What happened, with the offending number and where it stands.
+    /// A description of the trap, with the offending number and its position.
     pub message: String,
 }
 

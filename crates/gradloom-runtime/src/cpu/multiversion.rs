@@ -11,7 +11,9 @@
 macro_rules! multiversion {
     (
         $(#[$meta:meta])*
-        $vis:vis fn $name:ident<$($generic:ident: $bound:path),*>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:ident;
+        $vis:vis fn $name:ident<$($generic:ident: $bound:path),*>(
+            $($arg:ident: $ty:ty),* $(,)?
+        ) $(-> $ret:ty)? = $body:ident;
     ) => {
         $(#[$meta])*
         $vis fn $name<$($generic: $bound),*>(level: $crate::cpu::Level) -> unsafe fn($($ty),*) $(-> $ret)? {

@@ -64,7 +64,7 @@ struct Shared {
     sleep: Mutex<()>,
     wake_workers: Condvar,
     wake_caller: Condvar,
-    /// What the first task that panicked panicked with.
+    /// The payload of the first panic of a task.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 

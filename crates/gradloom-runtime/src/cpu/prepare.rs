@@ -1,4 +1,4 @@
-//! Which kernel runs a launch.
+//! Selects the kernel that runs a launch.
 //!
 //! In: a launch. Out: the kernel, prepared for this machine's instruction set.
 //! Always holds: the match is exhaustive, so a new primitive does not compile until it has a kernel.

@@ -70,7 +70,7 @@ pub(super) fn prepare(launch: &Launch, site: u32, level: Level) -> Box<dyn Prepa
 
 struct RandomBits {
     blocks: unsafe fn(u64, u32, u32, [u32; 2], &mut [u32; WORDS]),
-    /// Where seed_lo, seed_hi and step stand in their buffers.
+    /// Offsets of seed_lo, seed_hi and step in their buffers.
     scalar_offsets: [usize; 3],
     site: u32,
     write_offset: usize,

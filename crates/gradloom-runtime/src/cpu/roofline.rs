@@ -1,4 +1,4 @@
-//! What this machine can do at most: multiplications and additions a second, and bytes a second.
+//! Measures the limits of the machine: multiplications and additions per second, and bytes per second.
 //!
 //! In: a number of threads. Out: a [`Roofline`], measured in about a second. Always holds: every number is
 //! the best of several runs on the threads of a [`Pool`], as kernels use them; other work on the machine
@@ -45,7 +45,7 @@ impl Roofline {
     }
 }
 
-/// From the caches next to the cores to the memory, in bytes.
+/// Sizes in bytes from the caches next to the cores to the memory.
 fn working_sets(threads: usize) -> Vec<usize> {
     // 192 KiB a thread lie in the second-level caches of the last ten years. What cores share grows with
     // their number, but a machine with very many of them has other uses for its memory.

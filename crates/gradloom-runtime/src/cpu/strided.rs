@@ -1,8 +1,8 @@
-//! For tests of kernels: operands in random strided layouts, and runs that show a write out of place.
+//! For tests of kernels: operands in random strided layouts, and runs that detect writes out of place.
 //!
 //! Positions of a buffer that are not part of the operand hold NaN, and so do the results and the workspace
-//! before a run: a kernel that reads what is not its own gives NaN. Results stand between guard words that
-//! have to survive.
+//! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guard words
+//! that have to survive.
 
 use super::{Call, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
@@ -29,7 +29,7 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    /// One of these.
+    /// Draws one of the choices.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }

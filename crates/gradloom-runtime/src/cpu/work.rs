@@ -1,4 +1,4 @@
-//! How much work makes a task.
+//! The amount of work that makes a task.
 
 /// Elements of a task of a kernel that mostly moves memory: long enough (some microseconds) to be worth
 /// handing to another thread, and a multiple of [`super::source::BLOCK`]. A constant, so that results do not

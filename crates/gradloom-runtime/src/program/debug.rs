@@ -1,4 +1,4 @@
-//! Running some of a program's launches, on copies of everything.
+//! Runs single launches of a program, on copies of its store and memory.
 //!
 //! In: a program, and the inputs and scalars of one run. Out: a [`DebugRun`], which runs launches one by one
 //! and gives any value that is in memory. Always holds: the program and its store do not change; no launch
@@ -15,7 +15,7 @@ use gradloom_core::reference::HostTensor;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What stays in memory in a [`DebugRun`].
+/// The values that stay in memory in a [`DebugRun`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retention {
     /// What the plan keeps: values share bytes over time, and a value can be read until another takes its
@@ -52,18 +52,18 @@ pub struct DebugRun {
     graph: Arc<Graph>,
     plan: Arc<Plan>,
     loaded: Box<dyn Loaded>,
-    /// Of each buffer of the plan.
+    /// The content of each buffer of the plan.
     contents: Vec<Content>,
 }
 
-/// What a buffer's bytes are.
+/// The content of a buffer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
-    /// Nothing has written them.
+    /// No launch has written the bytes.
     Missing,
-    /// Its value.
+    /// The bytes hold the buffer's value.
     Present,
-    /// Of the value of this buffer, which took them.
+    /// The bytes hold the value of this other buffer.
     Taken(usize),
 }
 
@@ -118,7 +118,7 @@ impl Program {
 }
 
 impl DebugRun {
-    /// What is run, and where its bytes are.
+    /// The launches of the run, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -281,7 +281,7 @@ impl DebugRun {
     }
 }
 
-/// Where each element of a layout stands, row-major.
+/// The position of each element of a layout, row-major.
 fn positions(layout: &Layout) -> Vec<usize> {
     layout.shape.iter().zip(&layout.strides).fold(vec![layout.offset], |all, (&extent, &stride)| {
         all.iter().flat_map(|&at| (0..extent).map(move |i| at + i * stride)).collect()

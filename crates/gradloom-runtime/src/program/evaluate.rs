@@ -1,5 +1,5 @@
-//! Running a graph on a device as the reference evaluator runs it in float64: leaves by name in, outputs,
-//! guards and next values out. For comparing the two, and for trying out graphs in text form.
+//! Runs a graph on a device as the reference evaluator runs it in float64: leaves by name in, outputs, guards
+//! and next values out. For comparing the two, and for trying out graphs in text form.
 
 use super::{Outcome, Program};
 use crate::device::Device;

@@ -1,4 +1,4 @@
-//! Whether the host has the memory that a program takes, with the copies that it hands out.
+//! Checks that the host has the memory for a program and for the copies of its results.
 //!
 //! In: a plan, and the bytes that there are. Out: nothing, or the refusal of what cannot fit, before anything
 //! is allocated.

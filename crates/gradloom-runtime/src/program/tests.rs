@@ -26,7 +26,7 @@ enum Fault {
     PanicInCommit,
 }
 
-/// A loaded program that fails where it is told to, after the work there is done.
+/// A loaded program that fails at a chosen place, after the work there is done.
 struct Broken {
     inner: Box<dyn Loaded>,
     fault: Fault,

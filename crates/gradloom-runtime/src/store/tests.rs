@@ -38,7 +38,12 @@ fn bytes(values: &[f32]) -> Vec<u8> {
 
 fn store() -> Store {
     let store = Store::new(true, usize::MAX);
-    grow(&store, "%0: f32[3] = param \"w\"\n%1: f32[2] = state \"m\" {init=0.5}\n%2: u32[] = state \"n\" {init=4000000000}").unwrap();
+    grow(
+        &store,
+        "%0: f32[3] = param \"w\"\n%1: f32[2] = state \"m\" {init=0.5}\n\
+                  %2: u32[] = state \"n\" {init=4000000000}",
+    )
+    .unwrap();
     store
 }
 
@@ -56,7 +61,12 @@ fn parameters_are_initialised_and_states_filled() {
 #[test]
 fn states_of_every_dtype_start_as_they_say() {
     let store = Store::new(true, usize::MAX);
-    grow(&store, "%0: i32[2] = state \"i\" {init=-7}\n%1: bool[3] = state \"b\" {init=true}\n%2: f32[1] = state \"f\" {init=-0.0}").unwrap();
+    grow(
+        &store,
+        "%0: i32[2] = state \"i\" {init=-7}\n%1: bool[3] = state \"b\" {init=true}\n\
+                  %2: f32[1] = state \"f\" {init=-0.0}",
+    )
+    .unwrap();
     assert_eq!(store.read("i").unwrap(), [-7i32, -7].map(i32::to_le_bytes).concat());
     assert_eq!(store.read("b").unwrap(), [1, 1, 1]);
     assert!(store.read_f32("f").unwrap()[0].is_sign_negative());
@@ -166,7 +176,12 @@ fn a_misspelt_name_is_put_right() {
 #[test]
 fn states_are_reset_by_prefix_and_parameters_are_not() {
     let store = Store::new(true, usize::MAX);
-    grow(&store, "%0: f32[1] = param \"optim.w\"\n%1: f32[1] = state \"optim.m\" {init=0.0}\n%2: f32[1] = state \"cache\" {init=0.0}").unwrap();
+    grow(
+        &store,
+        "%0: f32[1] = param \"optim.w\"\n%1: f32[1] = state \"optim.m\" {init=0.0}\n\
+                  %2: f32[1] = state \"cache\" {init=0.0}",
+    )
+    .unwrap();
     let one = bytes(&[1.0]);
     let ty = f32s(1);
     store.write_all(&[("optim.w", &ty, &one), ("optim.m", &ty, &one), ("cache", &ty, &one)]).unwrap();

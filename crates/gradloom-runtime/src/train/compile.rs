@@ -1,4 +1,4 @@
-//! The stages of a training program: each a function from one public value to the next.
+//! The stages of a training program up to its passes. Each is a function from one public value to the next.
 
 use super::Session;
 use crate::program::{Program, verify_graph, verify_stage};
@@ -16,15 +16,15 @@ pub(super) const LOSS: &str = "loss";
 /// The graph after each stage.
 #[derive(Clone, Debug)]
 pub struct Stages {
-    /// As traced: inputs, parameters, the loss, captures.
+    /// The graph as traced: inputs, parameters, the loss, captures.
     pub trace: Graph,
-    /// With the backward pass.
+    /// The graph with the backward pass.
     pub grad: Graph,
-    /// With the optimizer.
+    /// The graph with the optimizer.
     pub optim: Graph,
     /// Simplified, within the memory budget; what is lowered.
     pub passes: Graph,
-    /// What each pass did.
+    /// The report of each pass.
     pub reports: Vec<passes::PassReport>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn training<M: Module>(
         optim::check_max_norm(&numbers)?;
     }
     let trace = with_loss(traced)?;
-    // In every build: the stages behind this one take their time and memory from what it says.
+    // In every build: the verifier bounds the time and memory of the later stages.
     verify_graph(&trace, "trace")?;
     let scale = session.device().backend.loss_scale();
     let (grad, trainables) = differentiate_scaled(&trace, traced, session.params(), scale)?;
@@ -104,7 +104,7 @@ pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Res
     differentiate_scaled(graph, traced, params, 1.0)
 }
 
-/// The same through a backward pass of `scale` times the loss.
+/// Like [`differentiate`], with the gradient of `scale` times the loss, divided by `scale` afterwards.
 fn differentiate_scaled(
     graph: &Graph,
     traced: &Traced,

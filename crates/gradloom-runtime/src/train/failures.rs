@@ -26,7 +26,7 @@ pub(crate) struct Failures {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the number of the run.
+    /// Failures that were not reported yet, by the number of the run.
     untold: Vec<(u64, Error)>,
     /// From which run on which number of the attempted steps counts. There are as many as calls that set the
     /// number.
@@ -41,8 +41,8 @@ impl State {
     }
 
     fn insert(&mut self, run: u64, mut error: Error) {
-        // What is not finite says of which step it is; who reads the error of a trap need not have asked this
-        // step.
+        // An error of a value that is not finite has the step's number already. The error of a trap may be
+        // read from another step.
         if error.kind() == ErrorKind::Trap {
             error = error.note(format!("in step {}, which changed no parameter", self.step(run)));
         }

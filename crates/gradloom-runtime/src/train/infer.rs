@@ -28,7 +28,7 @@ pub struct Infer<const K: usize, R> {
     outputs: Vec<Elements>,
     seed: u64,
     runs: u64,
-    /// Of queued runs that were not read.
+    /// Failures of queued runs that were not read.
     failures: Arc<Failures>,
     results: PhantomData<fn() -> R>,
 }
@@ -75,7 +75,7 @@ impl<const K: usize, R> Infer<K, R> {
         Ok(step)
     }
 
-    /// What a run does and where its bytes are.
+    /// The launches of a run, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         self.program.plan()
     }

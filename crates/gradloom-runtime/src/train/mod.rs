@@ -1,8 +1,8 @@
 //! Training: from a model and a loss to a step that runs.
 //!
 //! In: a model, inputs, a loss closure, an optimizer. Out: a [`Train`] whose step runs forward, backward and
-//! optimizer as one program, and [`Infer`]s over the same parameters. Each stage of the way is a public
-//! value: [`Stages`].
+//! optimizer as one program, and [`Infer`]s over the same parameters. [`Stages`] keeps the graphs up to the
+//! passes.
 
 mod compile;
 mod failures;

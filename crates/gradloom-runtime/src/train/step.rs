@@ -1,4 +1,4 @@
-//! A step that was submitted, and what can be read of it.
+//! A submitted step and its results.
 
 use super::failures::{Failures, with_others};
 use crate::backend::Pending;
@@ -19,7 +19,7 @@ pub(crate) struct Slot {
     /// The run, while no thread waits for it.
     pub(crate) pending: Mutex<Option<Box<dyn Pending>>>,
     pub(crate) done: OnceLock<Done>,
-    /// Those of the program that were not reported yet.
+    /// The program's failures that were not reported yet.
     pub(crate) failures: Arc<Failures>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Done {
 
 impl Done {
     /// # Errors
-    /// What is no matter of the step: the device, or the store.
+    /// An error that is not of the step itself: of the device, or of the store.
     pub(crate) fn new(step: u64, outcome: Result<Outcome>, values: Vec<Elements>) -> Result<Self> {
         match outcome {
             Ok(Outcome::Committed) => Ok(Self { error: None, values }),
@@ -56,7 +56,7 @@ impl Done {
 }
 
 impl Slot {
-    /// What the run gave; waits for it.
+    /// The results of the run; waits for it.
     pub(crate) fn done(&self) -> &Done {
         self.done.get_or_init(|| {
             let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();

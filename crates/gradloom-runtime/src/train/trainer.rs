@@ -70,7 +70,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// How parameters follow the gradient.
+    /// Sets the rule that updates parameters from gradients.
     pub fn optimizer(mut self, optimizer: impl Optimizer) -> Self {
         self.optimizer = Some(Box::new(optimizer));
         self

@@ -32,7 +32,7 @@ pub struct Train<M, const N: usize> {
     program: Program,
     stages: Stages,
     numbers: Hyperparameters,
-    /// What was set instead of the optimizer's.
+    /// The schedule that replaces the optimizer's, if one was set.
     schedule: Option<Schedule>,
     attempted: u64,
     slots: Vec<Arc<Slot>>,
@@ -317,7 +317,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.session.store()
     }
 
-    /// What a step does and where its bytes are.
+    /// The launches of a step, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         self.program.plan()
     }

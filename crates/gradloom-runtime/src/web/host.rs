@@ -1,11 +1,10 @@
-//! What a page's script does for programs.
+//! The interface to the script of a page, which runs programs.
 
 use std::fmt;
 
 /// WebGPU behind a script. Ids are the script's own.
 ///
-/// What a script is told of a program is in order: kernels, then copies, then [`WebHost::submit`] as often as
-/// the program is run.
+/// The calls for a program come in this order: kernels, then copies, then [`WebHost::submit`] for each run.
 pub trait WebHost: Send + Sync {
     /// A zeroed storage buffer that can be copied from and to.
     fn buffer(&self, bytes: usize) -> u32;
@@ -57,22 +56,22 @@ pub struct WebKernel<'a> {
     pub once: bool,
     /// Whether it runs after the copies: a second pass begins with the first of these.
     pub late: bool,
-    /// What it computes, for people.
+    /// A label for people.
     pub label: &'a str,
     /// WGSL with the entry point `main`.
     pub source: &'a str,
     /// Workgroups along x, y and z.
     pub workgroups: [u32; 3],
-    /// What stands at `@group(0) @binding(i)`, and whether the kernel may write it.
+    /// The buffer at each `@group(0) @binding(i)`, and whether the kernel may write it.
     pub bindings: &'a [(WebRange, bool)],
 }
 
 /// Bytes of a step's results.
 #[derive(Clone, Copy, Debug)]
 pub struct WebCopy {
-    /// What is copied.
+    /// The bytes that are copied.
     pub from: WebRange,
-    /// Where in the results it goes.
+    /// Offset of the bytes in the results.
     pub to: usize,
     /// Whether it is copied at the step's end, and not before the late kernels.
     pub late: bool,

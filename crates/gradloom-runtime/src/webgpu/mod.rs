@@ -1,4 +1,4 @@
-//! What both ways to WebGPU share: through `wgpu`, and through a browser's own.
+//! Code that both WebGPU backends share: the native one through `wgpu`, and the browser's.
 //!
 //! In: a plan and memory. Out: kernels in order, the bytes that each binds, and the meaning of what a step
 //! leaves. Nothing here talks to a device.

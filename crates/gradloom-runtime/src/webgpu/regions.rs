@@ -1,7 +1,7 @@
-//! The memory of a program: what stands behind the plan's regions.
+//! The memory of a program: the buffers behind the plan's regions.
 //!
 //! In: a plan and the store that it was made for. Out: for each byte of a region, the buffer that holds it.
-//! Always holds: what a kernel binds lies in one piece.
+//! Always holds: the bytes of a binding are contiguous.
 
 use super::status::STATUS_BYTES;
 use crate::cpu::fill_constant;
@@ -96,7 +96,7 @@ impl Regions {
         &self.status
     }
 
-    /// Where no binding may reach across.
+    /// The boundaries that no binding may cross.
     pub(crate) fn cuts(&self) -> Cuts {
         let mut cuts = Cuts::default();
         let pieces =

@@ -1,4 +1,4 @@
-//! What a step leaves, as bytes of a staging buffer, and what they mean.
+//! The results of a step: their layout in a staging buffer, and how they are decoded.
 //!
 //! In: at the end of each step, copies of status, outputs and guards beside each other. Out: their elements,
 //! how the step ended, and which ones before it failed.
@@ -17,7 +17,7 @@ use gradloom_core::plan::Plan;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where results lie in the staging buffers of a program.
+/// The layout of results in the staging buffers of a program.
 #[derive(Debug)]
 pub(crate) struct Results {
     graph: Arc<Graph>,
@@ -33,12 +33,12 @@ pub(crate) struct ResultCopy<'a> {
     pub(crate) memory: &'a Memory,
     pub(crate) start: usize,
     pub(crate) bytes: usize,
-    /// Where they go.
+    /// Offset of the bytes in the staging buffer.
     pub(crate) to: usize,
 }
 
 impl Results {
-    /// Of a program with this status.
+    /// The results of a program with this status.
     pub(crate) fn new(graph: &Arc<Graph>, plan: &Arc<Plan>, status: &Arc<Memory>) -> Self {
         let mut bytes = STATUS_BYTES;
         let mut copies = Vec::new();
@@ -66,7 +66,7 @@ impl Results {
         })
     }
 
-    /// What a step left, from the bytes of its staging buffer.
+    /// Decodes the results of a step from the bytes of its staging buffer.
     ///
     /// # Errors
     /// When the host has no memory for a copy of them.
@@ -93,7 +93,7 @@ impl Results {
         Ok(Finished { outcome: self.outcome(status.verdict()), outputs: values, guards, failures })
     }
 
-    /// How a step ended, from what decided it.
+    /// The outcome of a step, from its verdict.
     pub(crate) fn outcome(&self, verdict: Verdict) -> Result<Outcome> {
         match verdict {
             Verdict::Committed => Ok(Outcome::Committed),

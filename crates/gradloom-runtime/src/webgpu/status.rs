@@ -1,4 +1,4 @@
-//! What a program's steps tell of each other.
+//! Failures of a program's steps, as read from the status of any step.
 //!
 //! In: the status as a step left it, in any order of the steps. Out: the failures in it that were in none
 //! before. Always holds: each failure comes out once; the device keeps what it recorded until it was read
@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of the status.
 pub(crate) const STATUS_BYTES: usize = 4 * STATUS_WORDS;
-/// Those of them that are cleared when a step starts.
+/// Bytes of the status that are cleared when a step starts.
 pub(crate) const STEP_BYTES: u64 = 4 * STEP_WORDS as u64;
 
-/// How many of a program's failures the host knows.
+/// Number of a program's failures that the host has acknowledged.
 #[derive(Debug)]
 pub(crate) struct Told {
     count: Mutex<u32>,
-    /// On the device.
+    /// The status words on the device.
     status: Arc<Memory>,
 }
 

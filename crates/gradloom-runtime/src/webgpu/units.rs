@@ -1,4 +1,4 @@
-//! The kernels of a plan in the order in which they run, and where what they bind lies.
+//! The kernels of a plan in the order in which they run, with the memory of their bindings.
 //!
 //! In: a plan, and its memory. Out: for each kernel its text, the bytes of each binding, and what it is part
 //! of.
@@ -11,14 +11,14 @@ use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel, Launch};
 use gradloom_core::plan::{Plan, Region};
 
-/// What a kernel is part of.
+/// The part of a program that a kernel belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// A launch that runs once, by its number among those.
     Hoisted(usize),
     /// A launch of the step.
     Launch(usize),
-    /// What decides whether the step commits.
+    /// The shader that decides whether the step commits.
     Guards,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Place<'a> {
 pub(crate) struct Tables(Vec<Memory>);
 
 impl Tables {
-    /// Those of all kernels, in their order.
+    /// Writes the tables of all kernels, in their order.
     pub(crate) fn new<'a>(shaders: impl Iterator<Item = Shader<'a>>, with: Allocate<'_>) -> Result<Self> {
         let mut all = Vec::new();
         for bound in shaders.flat_map(|shader| &shader.dispatch.bindings) {
@@ -138,13 +138,13 @@ impl Tables {
         self.0.iter().map(Memory::len).sum()
     }
 
-    /// In order, for [`places`].
+    /// The tables in order, for [`places`].
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Memory> {
         self.0.iter()
     }
 }
 
-/// What a kernel binds; takes its tables.
+/// The bytes of a kernel's bindings; takes its tables from the iterator.
 pub(crate) fn places<'m>(
     shader: &Shader<'_>,
     memory: &'m Regions,

@@ -1,4 +1,4 @@
-//! Which adapters there are, what they offer, and opening one.
+//! Lists adapters with their limits, and opens one.
 
 use super::WgpuOptions;
 use super::gpu::{Gpu, Health};
@@ -53,7 +53,7 @@ impl AdapterReport {
 
 /// Timestamps inside of a compute pass.
 const TIMESTAMPS: Features = Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
-/// What products of f16 matrices are made with, besides subgroups.
+/// The features that products of f16 matrices need, besides subgroups.
 const MATRICES: Features = Features::SHADER_F16.union(Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
 
 /// All adapters of this machine.
@@ -211,7 +211,8 @@ mod tests {
         let error = text(wgsl::Limits { cooperative: false, ..everything() });
         assert_eq!(
             error,
-            "error: the GPU `Some GPU` cannot multiply in f16: it has no cooperative matrices (16 x 16, f16 with sums in f32)\n  |\n  \
+            "error: the GPU `Some GPU` cannot multiply in f16: it has no cooperative matrices (16 x 16, f16 \
+             with sums in f32)\n  |\n  \
              = help: multiply in f32, or take another adapter; `gradloom devices` lists what each offers"
         );
         let error = text(wgsl::Limits::portable());

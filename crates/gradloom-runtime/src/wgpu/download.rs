@@ -21,11 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct Download {
     staging: Buffer,
     submission: SubmissionIndex,
-    /// Of the mapping, once it was asked for.
+    /// The mapping, once it was requested.
     arrival: Option<Arc<Arrival>>,
 }
 
-/// How a mapping went, and the waker that waits for it.
+/// The state of a mapping, and the waker that waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
     state: Mutex<State>,
@@ -43,7 +43,7 @@ impl Arrival {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says how the mapping went, unless that was said before.
+    /// Announces the result of the mapping, once.
     fn announce(&self, result: std::result::Result<(), BufferAsyncError>) {
         let mut state = self.lock();
         state.result.get_or_insert(result);
@@ -90,7 +90,7 @@ fn unreadable(why: &str) -> Error {
 }
 
 impl Download {
-    /// Of what a submission copies into a staging buffer.
+    /// A download of what a submission copies into a staging buffer.
     pub(super) fn new(staging: Buffer, submission: SubmissionIndex) -> Self {
         Self { staging, submission, arrival: None }
     }

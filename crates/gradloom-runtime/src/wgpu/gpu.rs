@@ -1,4 +1,4 @@
-//! An open device, and whether it is well.
+//! An open device and its health.
 
 use super::adapter::AdapterReport;
 use super::kept::KeptPipelines;
@@ -58,8 +58,8 @@ impl Gpu {
         self.check().err().unwrap_or(error)
     }
 
-    /// Notes a loss that was not announced yet: the device refuses work before it says why, if it is another
-    /// thread that is told.
+    /// Notes a loss that was not announced yet: a device refuses work before the announcement reaches this
+    /// thread.
     fn look_for_loss(&self) {
         let nothing = self.queue.submit([]);
         if self.refuses(nothing) {
@@ -73,7 +73,7 @@ impl Gpu {
         matches!(poll(&self.device, &self.health, look), Err(PollError::WrongSubmissionIndex(..)))
     }
 
-    /// Does something, and gives what the validation or the driver says against it.
+    /// Calls a function, and returns the error of the validation or the driver.
     pub(super) fn validated<R>(&self, f: impl FnOnce() -> R) -> std::result::Result<R, wgpu::Error> {
         validated(&self.device, f)
     }
@@ -145,7 +145,7 @@ pub(super) fn poll(device: &Device, health: &Health, how: PollType) -> std::resu
     })
 }
 
-/// What went wrong on a device outside of the calls that ask.
+/// Errors of a device that arrive outside of the calls that cause them.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     trouble: Mutex<Option<(ErrorKind, String)>>,

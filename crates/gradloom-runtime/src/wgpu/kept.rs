@@ -1,15 +1,15 @@
 //! Compiled pipelines that outlive the process.
 //!
 //! In: the file of an adapter in the user's cache, and the pipelines that are made. Out: the driver's own
-//! cache with what the file held. Always holds: only drivers that can, do; the file is whole or not looked
-//! at; nothing that goes wrong with it is an error, as pipelines are compiled without it.
+//! cache with what the file held. Always holds: a damaged file is ignored; a problem with it is never an
+//! error, as pipelines are compiled without it. Not all drivers give their cache away.
 
 use super::gpu::validated;
 use crate::user_cache;
 use std::path::{Path, PathBuf};
 use wgpu::{Device, Features, PipelineCache, PipelineCacheDescriptor};
 
-/// What the file starts with: a format, whose number is the last byte.
+/// The start of the file: a format, whose number is the last byte.
 const MAGIC: [u8; 8] = *b"gradlpc\x01";
 /// Bytes before the driver's own: the format and a checksum.
 const HEADER: usize = 16;

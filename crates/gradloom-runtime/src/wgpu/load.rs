@@ -1,4 +1,4 @@
-//! From a plan to a program that is ready to run.
+//! Loads a plan as a program that is ready to run.
 //!
 //! In: a graph, its plan, the store. Out: a [`WgpuProgram`]. The way: memory ([`Regions`]), kernels as text
 //! ([`units`]), pipelines, bindings, and one run of what never changes.
@@ -95,7 +95,8 @@ impl WgpuProgram {
     }
 }
 
-/// The first dispatch that cannot be encoded, and why: an encoder says it of all of its dispatches together.
+/// The first dispatch that cannot be encoded, and the reason: an encoder reports one error for all of its
+/// dispatches.
 fn invalid(gpu: &Gpu, all: &[Ready]) -> Option<(usize, wgpu::Error)> {
     let tried = |some: &[Ready]| {
         let tried = gpu.validated(|| {

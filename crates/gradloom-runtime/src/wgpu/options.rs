@@ -1,4 +1,4 @@
-//! What can be chosen about a GPU.
+//! Options of a GPU.
 
 use gradloom_codegen::wgsl::{Dispatch, Limits, Precision};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub struct WgpuOptions {
     pub(super) overrides: WgpuOverrides,
 }
 
-/// What tests have otherwise than the adapter at hand: less of everything, and defects.
+/// Overrides of the adapter for tests: lower limits, and defects.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct WgpuOverrides {
@@ -24,7 +24,7 @@ pub struct WgpuOverrides {
     pub buffer_bytes: Option<u64>,
     /// Changes shaders, as a defect of the compiler or the driver would.
     pub dispatch: Option<fn(&mut Dispatch)>,
-    /// Where pipelines are kept, instead of in the user's cache.
+    /// The folder for compiled pipelines, instead of the user's cache folder.
     pub cache: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! A step on its way.
+//! A step that was submitted and not read.
 //!
 //! In: a staging buffer that a submission fills. Out: what the step left, once it is read.
 
@@ -27,7 +27,7 @@ impl Stagings {
         Self { gpu: Arc::clone(gpu), results, free: Mutex::default(), readbacks: AtomicUsize::new(0) }
     }
 
-    /// What the buffers hold.
+    /// The layout of the results in the buffers.
     pub(super) fn results(&self) -> &Results {
         &self.results
     }
@@ -43,7 +43,7 @@ impl Stagings {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
     }
 
-    /// How often results were read so far.
+    /// Number of times that results were read so far.
     pub(super) fn readbacks(&self) -> usize {
         self.readbacks.load(Ordering::Relaxed)
     }
@@ -54,7 +54,7 @@ impl Stagings {
 pub(super) struct PendingStep {
     stagings: Arc<Stagings>,
     run: u64,
-    /// None once a thread waits.
+    /// The download; none once a thread waits for it.
     download: Option<Download>,
 }
 

@@ -24,13 +24,13 @@ pub(super) struct Pipeline {
 /// The pipelines of a device, by the text of their shaders.
 #[derive(Debug, Default)]
 pub(crate) struct Pipelines {
-    /// Those that programs use.
+    /// Pipelines that programs use.
     made: Mutex<HashMap<String, Weak<Pipeline>>>,
     layouts: Mutex<HashMap<Vec<bool>, (BindGroupLayout, PipelineLayout)>>,
     kept: Option<KeptPipelines>,
 }
 
-/// What is said of a kernel that the driver or the validation refuses.
+/// The error of a kernel that the driver or the validation refuses.
 pub(super) fn refused(dispatch: &Dispatch, why: &wgpu::Error) -> Error {
     let message = format!("the GPU's driver refuses the kernel `{}`: {why}", dispatch.label);
     Error::new(ErrorKind::Internal, message)
@@ -52,8 +52,8 @@ impl Pipelines {
     /// The pipelines of shaders, in their order.
     ///
     /// # Errors
-    /// What the driver or the validation says of a shader, which is a defect of gradloom, with the kernel's
-    /// name; `origin` adds where it came from.
+    /// The error of the driver or the validation for a shader, which is a defect of gradloom, with the
+    /// kernel's name; `origin` adds its place in the user's source.
     pub(super) fn get(
         &self,
         gpu: &Gpu,

@@ -1,8 +1,8 @@
-//! Waiting on behalf of futures.
+//! Polls the device for futures.
 //!
-//! In: submissions, and the mappings that become ready with them. Out: nothing; wgpu announces a mapping
-//! when the device is polled, so a thread polls it, from the first future on. (A browser needs none:
-//! it announces by itself.) Always holds: each mapping is announced, be it that the device was lost.
+//! In: submissions, and the mappings that become ready with them. Out: nothing; wgpu announces a mapping when
+//! the device is polled, so a thread polls it, from the first future on. (A browser needs none: it announces
+//! by itself.) Always holds: each mapping is announced, also when the device is lost.
 
 use super::download::Arrival;
 use super::gpu::{Gpu, Health, poll};
@@ -14,7 +14,7 @@ use wgpu::{Device, PollType, SubmissionIndex};
 /// A thread that waits for a device, once it is needed.
 #[derive(Debug, Default)]
 pub(super) struct Poller {
-    /// None if the system gives no thread.
+    /// The thread; none if the system starts no thread.
     thread: OnceLock<Option<(Sender<Request>, JoinHandle<()>)>>,
 }
 

@@ -40,12 +40,12 @@ pub(super) struct WgpuProgram {
     pub(super) pause: usize,
     /// The per-step block, which is written as a whole.
     pub(super) scalars: Vec<u8>,
-    /// What of it was set since it was last written.
+    /// Ranges of it that were set since it was last written.
     pub(super) changed_scalars: Vec<Range<usize>>,
     pub(super) stagings: Arc<Stagings>,
-    /// Steps so far.
+    /// Number of steps so far.
     pub(super) runs: u64,
-    /// Of the last of them, the oldest first.
+    /// Submissions of the last steps, the oldest first.
     pub(super) in_flight: VecDeque<SubmissionIndex>,
     pub(super) unique: usize,
     /// Bytes of the tables that shaders have of their own.

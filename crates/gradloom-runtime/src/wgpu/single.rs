@@ -1,4 +1,4 @@
-//! Running one launch of a program by itself, as debug runs do.
+//! Runs one launch of a program by itself, for debug runs.
 //!
 //! In: a launch whose operands are in memory. Out: its results there, once this returns. Always holds: a
 //! window that does not fit is a trap, as in a whole step; guards are not looked at.

@@ -1,6 +1,6 @@
-//! When the dispatches of a step ran, by the device's clock.
+//! Times of a step's dispatches, by the device's clock.
 //!
-//! In: a step in the making, while profiling is on. Out: the span of each launch. Such a step is waited for;
+//! In: the encoder of a step, while profiling is on. Out: the span of each launch. Such a step is waited for;
 //! a device that cannot write timestamps inside of a pass has no spans.
 
 use super::download::Download;

@@ -61,7 +61,8 @@ fn every_op_runs_at_every_dtype_that_it_takes() {
             // guard.
             let mut lines = format!(
                 "%0: {t}[3, 4] = input \"x\"\n%1: {t}[3, 4] = param \"y\"\n%2: i32[3] = input \"index\"\n\
-                 %3: i32[] = input \"start\"\n%7: {t}[3, 4] = state \"s\" {{init={}}}\n%8: bool[3, 4] = eq %0, %1\n\
+                 %3: i32[] = input \"start\"\n%7: {t}[3, 4] = state \"s\" {{init={}}}\n\
+                 %8: bool[3, 4] = eq %0, %1\n\
                  %9: {case}\noutput \"z\" %9\n",
                 if dtype == DType::Bool { "true" } else { "1" }
             );

@@ -10,12 +10,14 @@ use gradloom_testing::Leaves;
 /// table's rows.
 const STEP: &str = "%0: f32[3, 80, 64] = input \"x\"\n%1: f32[64] = param \"w\"\n\
     %2: f32[80, 64] = iota {axis=0}\n%3: f32[80, 64] = iota {axis=1}\n%4: f32[80, 64] = constant -0.1\n\
-    %5: f32[80, 64] = mul %3, %4\n%6: f32[80, 64] = exp %5\n%7: f32[80, 64] = mul %2, %6\n%8: f32[80, 64] = sin %7\n\
+    %5: f32[80, 64] = mul %3, %4\n%6: f32[80, 64] = exp %5\n%7: f32[80, 64] = mul %2, %6\n\
+    %8: f32[80, 64] = sin %7\n\
     %9: f32[1, 80, 64] = reshape %8\n%10: f32[3, 80, 64] = broadcast %9\n%11: f32[3, 80, 64] = add %0, %10\n\
     %12: f32[3, 80, 80] = dot %11, %11 {lhs_batch=[0], rhs_batch=[0], lhs_contract=[2], rhs_contract=[2]}\n\
     %13: i32[80, 80] = iota {axis=0}\n%14: i32[80, 80] = iota {axis=1}\n%15: i32[80, 80] = sub %13, %14\n\
     %16: i32[80, 80] = constant 5\n%17: bool[80, 80] = lt %15, %16\n%18: bool[1, 80, 80] = reshape %17\n\
-    %19: bool[3, 80, 80] = broadcast %18\n%20: f32[3, 80, 80] = constant -3.0\n%21: f32[3, 80, 80] = select %19, %12, %20\n\
+    %19: bool[3, 80, 80] = broadcast %18\n%20: f32[3, 80, 80] = constant -3.0\n\
+    %21: f32[3, 80, 80] = select %19, %12, %20\n\
     %22: f32[64] = sum %8 {axes=[0]}\n%23: f32[64] = mul %1, %22\n\
     output \"scores\" %21\noutput \"table\" %8\nupdate %1 <- %23";
 

@@ -39,7 +39,8 @@ fn one() -> Leaves {
 #[test]
 fn swaps_and_rotations() {
     agrees(
-        "%0: f32[3] = param \"a\"\n%1: f32[3] = param \"b\"\noutput \"a\" %0\nupdate %0 <- %1\nupdate %1 <- %0",
+        "%0: f32[3] = param \"a\"\n%1: f32[3] = param \"b\"\noutput \"a\" %0\nupdate %0 <- %1\n\
+         update %1 <- %0",
         one,
     );
     agrees(
@@ -55,12 +56,14 @@ fn swaps_and_rotations() {
 fn views_constants_inputs_and_shared_values() {
     agrees(
         "%0: f32[2, 3] = param \"a\"\n%1: f32[2, 3] = param \"b\"\n%2: i32[2, 3] = state \"c\" {init=5}\n\
-         %3: f32[3, 2] = input \"x\"\n%4: f32[2, 3] = permute %3 {perm=[1, 0]}\n%5: f32[2, 3] = constant 2.0\n\
+         %3: f32[3, 2] = input \"x\"\n%4: f32[2, 3] = permute %3 {perm=[1, 0]}\n\
+         %5: f32[2, 3] = constant 2.0\n\
          %6: i32[2, 3] = iota {axis=1}\nupdate %0 <- %4\nupdate %1 <- %5\nupdate %2 <- %6",
         one,
     );
     agrees(
-        "%0: f32[3] = param \"a\"\n%1: f32[3] = param \"b\"\n%2: f32[3] = neg %0\nupdate %0 <- %2\nupdate %1 <- %2",
+        "%0: f32[3] = param \"a\"\n%1: f32[3] = param \"b\"\n%2: f32[3] = neg %0\nupdate %0 <- %2\n\
+         update %1 <- %2",
         one,
     );
 }
@@ -75,8 +78,10 @@ fn old_values_are_read_before_and_after_the_next_ones_exist() {
     );
     // A counter, its power of two, and a moving average of what they were.
     agrees(
-        "%0: i32[] = state \"n\" {init=0}\n%1: i32[] = constant 1\n%2: i32[] = add %0, %1\n%3: i32[] = shl %1, %0\n\
-         %4: i32[] = state \"power\" {init=0}\n%5: i32[] = add %4, %3\nupdate %0 <- %2 {alias}\nupdate %4 <- %5 {alias}",
+        "%0: i32[] = state \"n\" {init=0}\n%1: i32[] = constant 1\n%2: i32[] = add %0, %1\n\
+         %3: i32[] = shl %1, %0\n\
+         %4: i32[] = state \"power\" {init=0}\n%5: i32[] = add %4, %3\nupdate %0 <- %2 {alias}\n\
+         update %4 <- %5 {alias}",
         one,
     );
 }
@@ -84,16 +89,20 @@ fn old_values_are_read_before_and_after_the_next_ones_exist() {
 #[test]
 fn windows_of_a_cache() {
     agrees(
-        "%0: f32[4, 2] = state \"cache\" {init=0.0}\n%1: i32[] = state \"position\" {init=0}\n%2: i32[] = constant 0\n\
-         %3: i32[] = constant 1\n%4: f32[1, 2] = input \"row\"\n%5: f32[2] = sum %0 {axes=[0]}\n%6: f32[1, 2] = reshape %5\n\
+        "%0: f32[4, 2] = state \"cache\" {init=0.0}\n%1: i32[] = state \"position\" {init=0}\n\
+         %2: i32[] = constant 0\n\
+         %3: i32[] = constant 1\n%4: f32[1, 2] = input \"row\"\n%5: f32[2] = sum %0 {axes=[0]}\n\
+         %6: f32[1, 2] = reshape %5\n\
          %7: i32[] = add %1, %3\n\
-         update %0[%1, %2] <- %4 {alias}\nupdate %0[%7, %2] <- %6 {alias}\nupdate %1 <- %7\noutput \"sums\" %5",
+         update %0[%1, %2] <- %4 {alias}\nupdate %0[%7, %2] <- %6 {alias}\nupdate %1 <- %7\n\
+         output \"sums\" %5",
         || one().with("row", DType::F32, &[1, 2], &[3.0, 4.0]),
     );
     // A ring that moves by one, and a window of nothing.
     agrees(
         "%0: f32[4] = param \"ring\"\n%1: i32[] = constant 0\n%2: i32[] = constant 3\n\
-         %3: f32[3] = slice %0 {start=[1], limit=[4], step=[1]}\n%4: f32[1] = slice %0 {start=[0], limit=[1], step=[1]}\n\
+         %3: f32[3] = slice %0 {start=[1], limit=[4], step=[1]}\n\
+         %4: f32[1] = slice %0 {start=[0], limit=[1], step=[1]}\n\
          %5: f32[0] = slice %0 {start=[4], limit=[4], step=[1]}\n\
          update %0[%1] <- %3\nupdate %0[%2] <- %4\nupdate %0[%2] <- %5",
         one,
@@ -130,8 +139,10 @@ fn leaves_everything(
     (result, program)
 }
 
-const BUMP: &str = "%0: f32[3] = param \"w\"\n%1: f32[3] = constant 1.0\n%2: f32[3] = add %0, %1\nupdate %0 <- %2\n\
-                    %3: f32[4, 2] = state \"cache\" {init=0.0}\n%4: i32[] = input \"i\"\n%5: i32[] = constant 0\n\
+const BUMP: &str = "%0: f32[3] = param \"w\"\n%1: f32[3] = constant 1.0\n%2: f32[3] = add %0, %1\n\
+                    update %0 <- %2\n\
+                    %3: f32[4, 2] = state \"cache\" {init=0.0}\n%4: i32[] = input \"i\"\n\
+                    %5: i32[] = constant 0\n\
                     %6: f32[2, 2] = constant 9.0\nupdate %3[%5, %5] <- %6\nupdate %3[%4, %5] <- %6\n";
 
 #[test]
@@ -177,7 +188,8 @@ fn a_guard_may_be_a_parameter_that_changes() {
 #[test]
 fn an_index_out_of_range_that_only_an_update_needs_writes_nothing_at_all() {
     let text = format!(
-        "{BUMP}%7: f32[2, 2] = param \"table\"\n%8: i32[2] = input \"rows\"\n%9: f32[2, 2] = gather %7, %8 {{batch=0}}\nupdate %7 <- %9"
+        "{BUMP}%7: f32[2, 2] = param \"table\"\n%8: i32[2] = input \"rows\"\n\
+         %9: f32[2, 2] = gather %7, %8 {{batch=0}}\nupdate %7 <- %9"
     );
     let leaves = one().with("i", DType::I32, &[], &[0.0]).with("rows", DType::I32, &[2], &[0.0, 2.0]);
     let (result, _) = leaves_everything(&text, &leaves);

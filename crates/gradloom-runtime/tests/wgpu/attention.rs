@@ -141,7 +141,8 @@ fn large_scores_stay_in_range_and_nan_stays_nan() {
     if crate::skipped() {
         return;
     }
-    let lines = "%0: f32[1, 1, 6, 1] = input \"q\"\n%1: f32[1, 1, 40, 1] = input \"k\"\n%2: f32[1, 1, 40, 1] = input \"v\"\n\
+    let lines = "%0: f32[1, 1, 6, 1] = input \"q\"\n%1: f32[1, 1, 40, 1] = input \"k\"\n\
+                 %2: f32[1, 1, 40, 1] = input \"v\"\n\
         %3: f32[1, 1, 6, 1], %4: f32[1, 1, 6] = attention %0, %1, %2 {scale=1.0}\noutput \"o\" %3";
     let q = [1000.0, -1000.0, 0.0, f64::NAN, 1.0, -3.0];
     for device in devices() {
@@ -156,8 +157,10 @@ fn tables_are_followed() {
         return;
     }
     let lines = "%0: f32[2, 4, 3, 16] = input \"q\"\n%1: f32[9, 2, 8, 16] = input \"k\"\n\
-        %2: f32[9, 2, 8, 16] = input \"v\"\n%3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n%5: i32[2, 5] = input \"table\"\n\
-        %6: f32[2, 4, 3, 16], %7: f32[2, 4, 3] = attention %0, %1, %2, %3, %4, %5 {scale=0.25, causal, query_offset, key_length, block_table}\n\
+        %2: f32[9, 2, 8, 16] = input \"v\"\n%3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n\
+        %5: i32[2, 5] = input \"table\"\n\
+        %6: f32[2, 4, 3, 16], %7: f32[2, 4, 3] = attention %0, %1, %2, %3, %4, %5 {scale=0.25, causal, \
+        query_offset, key_length, block_table}\n\
         output \"o\" %6\noutput \"l\" %7";
     // Entries behind the keys that exist may be anything.
     let table = [8.0, 0.0, 3.0, 1.0, -7.0, 2.0, 5.0, 4.0, 6.0, 1e6];
@@ -186,20 +189,23 @@ fn heads_are_read_and_written_where_they_are() {
         let [slice, split, heads] = [number, number + 1, number + 2];
         format!(
             "%{slice}: f32[64, 24] = slice %0 {{start=[0, {from}], limit=[64, {}], step=[1, 1]}}\n\
-             %{split}: f32[2, 32, 3, 8] = reshape %{slice}\n%{heads}: f32[2, 3, 32, 8] = permute %{split} {{perm=[0, 2, 1, 3]}}\n",
+             %{split}: f32[2, 32, 3, 8] = reshape %{slice}\n\
+             %{heads}: f32[2, 3, 32, 8] = permute %{split} {{perm=[0, 2, 1, 3]}}\n",
             from + 24
         )
     };
     let back = |value: usize, number: usize| {
         let [permuted, flat] = [number, number + 1];
         format!(
-            "%{permuted}: f32[2, 32, 3, 8] = permute %{value} {{perm=[0, 2, 1, 3]}}\n%{flat}: f32[64, 24] = reshape %{permuted}\n"
+            "%{permuted}: f32[2, 32, 3, 8] = permute %{value} {{perm=[0, 2, 1, 3]}}\n\
+             %{flat}: f32[64, 24] = reshape %{permuted}\n"
         )
     };
     let mut lines = "%0: f32[64, 72] = input \"x\"\n%1: f32[2, 3, 32, 8] = input \"g\"\n".to_string();
     lines += &(heads(0, 2) + &heads(24, 5) + &heads(48, 8));
     lines += "%11: f32[2, 3, 32, 8], %12: f32[2, 3, 32] = attention %4, %7, %10 {scale=0.25, causal}\n\
-        %13: f32[2, 3, 32, 8], %14: f32[2, 3, 32, 8], %15: f32[2, 3, 32, 8] = attention_grad %4, %7, %10, %11, %12, %1 {scale=0.25, causal}\n";
+        %13: f32[2, 3, 32, 8], %14: f32[2, 3, 32, 8], %15: f32[2, 3, 32, 8] = attention_grad %4, %7, %10, \
+        %11, %12, %1 {scale=0.25, causal}\n";
     lines += &(back(13, 16) + &back(14, 18) + &back(15, 20) + &back(11, 22));
     lines += "%24: f32[64, 72] = concat %17, %19, %21 {axis=1}\noutput \"d\" %24\noutput \"o\" %23";
     for device in devices() {

@@ -52,7 +52,8 @@ fn the_first_of_equal_extremes_wins_and_nan_wins_over_all() {
                 for dtype in ["f32", "i32", "u32"] {
                     // Of two values, so that there are ties.
                     let lines = format!(
-                        "%0: {dtype}[{from}] = input \"x\"\n%1: i32[{to}] = {op} %0 {{axis={axis}}}\noutput \"y\" %1"
+                        "%0: {dtype}[{from}] = input \"x\"\n%1: i32[{to}] = {op} %0 {{axis={axis}}}\n\
+                         output \"y\" %1"
                     );
                     agree(&device, &lines, &Leaves::random(2), 0.0);
                 }
@@ -101,7 +102,8 @@ fn rows_are_gathered_and_added_to() {
             for dtype in ["f32", "u32"] {
                 let text = |operand: &str| {
                     format!(
-                        "%0: {dtype}[{x}] = {operand}\n%1: i32[{index}] = input \"i\"\n%2: {dtype}[{updates}] = input \"u\"\n\
+                        "%0: {dtype}[{x}] = {operand}\n%1: i32[{index}] = input \"i\"\n\
+                         %2: {dtype}[{updates}] = input \"u\"\n\
                          %3: {dtype}[{x}] = scatter_add %0, %1, %2 {{batch={batch}}}\noutput \"y\" %3\n\
                          %4: {dtype}[{updates}] = gather %3, %1 {{batch={batch}}}\noutput \"z\" %4",
                         x = list(x),
@@ -124,7 +126,8 @@ fn rows_in_other_layouts() {
         return;
     }
     let lines = "%0: f32[4, 3, 9] = input \"x\"\n%1: f32[9, 4, 3] = permute %0 {perm=[2, 0, 1]}\n\
-        %2: i32[6, 5] = input \"i\"\n%3: i32[5, 6] = permute %2 {perm=[1, 0]}\n%4: f32[5, 6, 4, 3] = gather %1, %3 {batch=0}\n\
+        %2: i32[6, 5] = input \"i\"\n%3: i32[5, 6] = permute %2 {perm=[1, 0]}\n\
+        %4: f32[5, 6, 4, 3] = gather %1, %3 {batch=0}\n\
         %5: f32[4, 5, 3, 6] = input \"u\"\n%6: f32[5, 6, 4, 3] = permute %5 {perm=[1, 3, 0, 2]}\n\
         %7: f32[9, 4, 3] = scatter_add %1, %3, %6 {batch=0}\noutput \"y\" %4\noutput \"z\" %7";
     for device in devices() {
@@ -149,7 +152,8 @@ fn an_index_out_of_range_is_a_trap() {
                 format!("%3: f32[{x}] = scatter_add %0, %1, %2 {{batch=0}}"),
             ] {
                 let lines = format!(
-                    "%0: f32[{x}] = input \"x\"\n%1: i32[{index}] = input \"i\"\n%2: f32[{index}, 3] = input \"u\"\n{op}\noutput \"y\" %3"
+                    "%0: f32[{x}] = input \"x\"\n%1: i32[{index}] = input \"i\"\n\
+                     %2: f32[{index}, 3] = input \"u\"\n{op}\noutput \"y\" %3"
                 );
                 traps(&device, &lines, &Leaves::random(1).with("i", DType::I32, &[index], &values));
             }
@@ -166,8 +170,10 @@ fn what_an_invocation_wrote_is_no_index_for_another() {
     }
     let rows = 300;
     let lines = format!(
-        "%0: f32[{rows}, 7] = input \"x\"\n%1: i32[{rows}] = argmax %0 {{axis=1}}\n%2: f32[{rows}, 1] = param \"y\"\n\
-         %3: f32[{rows}, 1] = exp %2\n%4: f32[{rows}] = gather %3, %1 {{batch=1}}\n%5: f32[{rows}] = param \"w\"\n\
+        "%0: f32[{rows}, 7] = input \"x\"\n%1: i32[{rows}] = argmax %0 {{axis=1}}\n\
+         %2: f32[{rows}, 1] = param \"y\"\n\
+         %3: f32[{rows}, 1] = exp %2\n%4: f32[{rows}] = gather %3, %1 {{batch=1}}\n\
+         %5: f32[{rows}] = param \"w\"\n\
          %6: f32[{rows}] = mul %4, %5\noutput \"z\" %6"
     );
     // The first column has the largest number.

@@ -29,7 +29,8 @@ fn sums_across_rows() {
     for device in devices() {
         for [r, c] in EXTENTS {
             let lines = format!(
-                "%0: f32[{r}, {c}] = input \"x\"\n%1: f32[{r}, {c}] = mul %0, %0\n%2: f32[{c}] = sum %1 {{axes=[0]}}\n\
+                "%0: f32[{r}, {c}] = input \"x\"\n%1: f32[{r}, {c}] = mul %0, %0\n\
+                 %2: f32[{c}] = sum %1 {{axes=[0]}}\n\
                  %3: f32[{c}] = reduce_max %0 {{axes=[0]}}\noutput \"sum\" %2\noutput \"max\" %3"
             );
             agree(&device, &lines, &Leaves::random(1), 1e-5);
@@ -45,8 +46,10 @@ fn sums_across_rows_of_what_needs_its_rows_sum() {
     for device in devices() {
         for [r, c] in EXTENTS {
             let lines = format!(
-                "%0: f32[{r}, {c}] = input \"x\"\n%1: f32[{r}] = sum %0 {{axes=[1]}}\n%2: f32[{r}, 1] = reshape %1\n\
-                 %3: f32[{r}, {c}] = broadcast %2\n%4: f32[{r}, {c}] = mul %0, %3\n%5: f32[{c}] = sum %4 {{axes=[0]}}\n\
+                "%0: f32[{r}, {c}] = input \"x\"\n%1: f32[{r}] = sum %0 {{axes=[1]}}\n\
+                 %2: f32[{r}, 1] = reshape %1\n\
+                 %3: f32[{r}, {c}] = broadcast %2\n%4: f32[{r}, {c}] = mul %0, %3\n\
+                 %5: f32[{c}] = sum %4 {{axes=[0]}}\n\
                  output \"rows\" %1\noutput \"all\" %4\noutput \"columns\" %5"
             );
             agree(&device, &lines, &Leaves::random(2), 1e-5);
@@ -76,7 +79,8 @@ fn totals_of_several_values() {
             let (all, norm, count) = (4 * extents.len(), 4 * extents.len() + 1, extents.len());
             let totals = totals.join(", ");
             lines += &format!(
-                "%{all}: f32[{count}] = concat {totals} {{axis=0}}\n%{norm}: f32[] = sum %{all} {{axes=[0]}}\n\
+                "%{all}: f32[{count}] = concat {totals} {{axis=0}}\n\
+                 %{norm}: f32[] = sum %{all} {{axes=[0]}}\n\
                  output \"totals\" %{all}\noutput \"norm\" %{norm}"
             );
             agree(&device, &lines, &Leaves::random(3), 1e-5);

@@ -163,7 +163,8 @@ fn a_kernel_with_wrong_values_or_none_is_not_chosen() {
         }
         assert_eq!((tuning.measured, tuning.notes.len()), (3, said), "{tuning:?}");
         if let [note] = &tuning.notes[..] {
-            let expected = "2 of 3 ways to compute `attention` of 2x3 heads, 128 queries, 128 keys, depth 16 give other values";
+            let expected = "2 of 3 ways to compute `attention` of 2x3 heads, 128 queries, 128 keys, depth 16 \
+                            give other values";
             assert!(note.starts_with(expected), "{note}");
         }
         let kept = std::fs::read_to_string(&tuning.file).unwrap();

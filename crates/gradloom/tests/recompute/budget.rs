@@ -65,7 +65,8 @@ fn an_impossible_budget_is_refused() {
     let text = refused.to_string();
     for part in [
         format!(
-            "the step needs {least} bytes of memory, the least that was found by computing values again; the budget is 1000"
+            "the step needs {least} bytes of memory, the least that was found by computing values again; the \
+             budget is 1000"
         ),
         "parameters and states take ".to_string(),
         " takes ".to_string(),

@@ -30,7 +30,7 @@ fn waiting_gives_each_failure_once_and_in_order() {
         train.wait().unwrap();
         let before = parameters(&train);
         step(&mut train, &not_finite());
-        // Where steps are queued, another one goes behind it before anybody knows.
+        // Where steps are queued, another one is queued behind it before the failure is known.
         let second = train.step((&trapping().0, &trapping().1));
         match second {
             Ok(_) => {

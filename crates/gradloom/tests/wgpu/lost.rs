@@ -21,7 +21,7 @@ fn restore(store: &Store, content: &[(String, Vec<u8>)]) -> Result<(), Error> {
     store.write_all(&all)
 }
 
-/// Whether something fails because the device is lost, and says so without making anybody wait.
+/// Checks that a call fails because the device is lost, without waiting.
 #[track_caller]
 fn is_lost<T>(what: &str, attempt: impl FnOnce() -> Result<T, Error>) {
     let start = Instant::now();

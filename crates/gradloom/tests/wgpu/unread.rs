@@ -155,7 +155,7 @@ fn a_step_tells_of_itself_first() {
     train.wait().unwrap();
 }
 
-/// Parameters that a failed step left alone are no less sound: reading them is no occasion to tell of it.
+/// A failed step leaves parameters as they were, so reading them does not report the failure.
 #[test]
 fn reading_parameters_tells_of_nothing_and_forgets_nothing() {
     if skipped() {
@@ -230,7 +230,7 @@ fn failures_that_the_device_cannot_remember_are_counted() {
     assert_eq!(train.applied_steps().unwrap(), 2 + 1 + 1);
 }
 
-/// A failure whose own report did not arrive is told by the next one.
+/// A failure whose own report did not arrive is reported by the next one.
 #[test]
 fn a_failure_that_could_not_be_read_is_not_lost() {
     if skipped() {

@@ -18,9 +18,9 @@ pub(crate) use workload::Workload;
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) name: &'static str,
-    /// Steps in all.
+    /// Total number of steps.
     pub(crate) steps: u64,
-    /// Of these, steps that are not timed.
+    /// Number of warm-up steps among them, which are not timed.
     pub(crate) warm: u64,
     kind: Kind,
 }

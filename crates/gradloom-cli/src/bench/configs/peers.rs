@@ -13,7 +13,7 @@ use std::path::Path;
 /// Most bytes of a file: the weights of the largest configuration have half of them.
 const LARGEST: u64 = 1 << 30;
 
-/// What a configuration expects of its data.
+/// The shape of the data that a configuration expects.
 pub(super) struct Shape {
     pub(super) model: Gpt2Config,
     pub(super) batch: usize,

@@ -13,9 +13,9 @@ pub(crate) trait Workload {
     fn step(&mut self) -> Result<f32>;
     /// Queues a step whose loss is not read.
     fn queue(&mut self) -> Result<()>;
-    /// What a step asks of a device with a queue.
+    /// The work of a step on a device with a queue.
     fn work(&self) -> Option<Work>;
-    /// How long compiling took.
+    /// The time that compiling took.
     fn compile_time(&self) -> Duration;
     /// Tokens that a step trains on, for a model of text.
     fn tokens(&self) -> Option<usize>;
@@ -26,7 +26,7 @@ pub(crate) trait Workload {
     fn graph(&self) -> &Graph;
     /// Notes from now on when each launch runs.
     fn start_profiling(&mut self);
-    /// When the launches of the last step ran.
+    /// The times at which the launches of the last step ran.
     fn spans(&self) -> &[LaunchSpan];
     /// Bytes that the program and its store asked the system for.
     fn allocated_bytes(&self) -> usize;

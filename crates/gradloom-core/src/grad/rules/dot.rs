@@ -30,7 +30,7 @@ struct Side<'a> {
     contract: &'a [usize],
     /// Axes in neither list.
     free: Vec<usize>,
-    /// Where the free axes are in `g`.
+    /// The positions of the free axes in `g`.
     free_in_g: Range<usize>,
 }
 

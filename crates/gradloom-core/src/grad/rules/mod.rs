@@ -24,7 +24,7 @@ pub(super) type Rule<'a> = Box<dyn Fn(&mut Builder<'_>, &Site<'_>) -> Result<Cot
 
 /// The op being differentiated, and what arrives at it.
 pub(super) struct Site<'a> {
-    /// The op.
+    /// The op that is differentiated.
     pub(super) op: &'a Op,
     /// Cotangent of each result; `None` is zero.
     pub(super) cotangents: &'a [Option<ValueId>],
@@ -33,7 +33,7 @@ pub(super) struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// An operand.
+    /// The operand of this index.
     fn x(&self, index: usize) -> ValueId {
         self.op.operands[index]
     }
@@ -54,10 +54,10 @@ impl Site<'_> {
     }
 }
 
-/// What a gradient does at an op.
+/// The behaviour of a gradient at an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differentiability {
-    /// It flows on to the operands.
+    /// The cotangent flows on to the operands.
     Flows,
     /// It ends: the op has no operands, is constant between its jumps, or gives integers. Not an error.
     Stops,
@@ -127,7 +127,7 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
 
 const ATTENTION_HELP: &str = "write attention with matmul and softmax where a second derivative is needed";
 
-/// Wraps a rule.
+/// Makes the result of a rule optional, as the table of rules needs it.
 fn some<'a>(rule: impl Fn(&mut Builder<'_>, &Site<'_>) -> Result<Cotangents> + 'a) -> Option<Rule<'a>> {
     Some(Box::new(rule))
 }

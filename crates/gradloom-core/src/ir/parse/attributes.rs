@@ -18,7 +18,7 @@ enum Attribute {
 /// Attributes that have not been asked for yet.
 pub(super) struct Attributes {
     entries: Vec<(String, Attribute, Position)>,
-    /// Where the attributes stand, or would.
+    /// The position of the attributes, or the one at which they would begin.
     position: Position,
 }
 

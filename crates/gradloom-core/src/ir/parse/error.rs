@@ -1,4 +1,4 @@
-//! Where and why a text is not that of a graph.
+//! The error of a text that is not a graph, with its position.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ pub(super) type Result<T> = std::result::Result<T, ParseError>;
 /// Why a text is not that of a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
-    /// What was expected, or what does not fit.
+    /// The expected text, or the problem with the given one.
     pub message: String,
 }
 

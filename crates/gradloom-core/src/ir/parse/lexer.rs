@@ -6,11 +6,11 @@ use std::fmt;
 /// A piece of the text form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// `%3`
+    /// A value, such as `%3`.
     Value(u32),
-    /// `^1`
+    /// A block, such as `^1`.
     Block(u32),
-    /// `@0`
+    /// An origin, such as `@0`.
     Origin(u32),
     /// A name of an op, an attribute or a dtype.
     Word(String),

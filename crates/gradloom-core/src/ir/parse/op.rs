@@ -5,7 +5,7 @@ use super::error::{ParseError, Position, Result};
 use super::lexer::Token;
 use crate::ir::{BlockId, DType, OriginId, Type, ValueId};
 
-/// What stands between the name of an op and its operands.
+/// The part of an op between its name and its operands.
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) position: Position,

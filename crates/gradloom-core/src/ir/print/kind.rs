@@ -1,4 +1,5 @@
-//! The name and attributes of each primitive. What the operands' and results' types say is not said again.
+//! The name and attributes of each primitive. Attributes that follow from the types of operands and results
+//! are not printed.
 
 use super::literal::{number, write_literal};
 use super::{Printer, quote};

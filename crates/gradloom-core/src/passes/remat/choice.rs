@@ -1,11 +1,11 @@
-//! In which order to give up values: cheapest operations for each byte saved first.
+//! The order in which values are given up: fewest operations for each byte saved first.
 //!
 //! In: the forward pass. Out: sets of ops to compute again, one added to the other; each set frees the
 //! results of one op that was kept. Always holds: whatever a chosen op reads is a leaf, is kept, or is
 //! chosen, too; products and attention are chosen only after everything that saves bytes without them.
 //!
-//! Giving up a value brings in what it was computed from and is not kept (its chain): that is computed
-//! again, or, where it is small or dear, kept from then on. Of equal layers, the first is given up first: its
+//! Giving up a value brings in what it was computed from and is not kept (its chain): that is computed again,
+//! or, where it is small or expensive, kept from then on. Of equal layers, the first is given up first: its
 //! values live longest.
 
 use super::cost::{is_expensive, operations};
@@ -16,11 +16,11 @@ use crate::ir::{Id, OpId};
 /// What is kept rather than computed again has at most this share of the bytes that it helps to save.
 const SMALL: f64 = 1.0 / 16.0;
 
-/// What it takes to give up one value, as far as it was followed.
+/// The ops and values that giving up one value needs, as far as they were followed.
 struct Chain {
     /// The ops to compute again; the first is the one whose results are given up.
     ops: Vec<OpId>,
-    /// What must be kept for them and was not.
+    /// Ops whose results must be kept for that, and were not.
     kept: Vec<OpId>,
     price: Price,
 }

@@ -1,4 +1,4 @@
-//! What computing an op once more costs, for comparing ops with each other.
+//! The cost of computing an op once more, for comparing ops with each other.
 //!
 //! In: an op. Out: a number of operations. They are those of the arithmetic, with a weight for functions that
 //! take many instructions; an op that only moves elements counts one for each. Real times differ by what is

@@ -1,4 +1,4 @@
-//! What the forward pass leaves for later: which ops' results are kept, and which of those can be computed
+//! The results of the forward pass that later ops read: which are kept, and which of those can be computed
 //! again.
 //!
 //! In: a graph without block ops and the last op of its forward pass. Out: [`Forward`]. Views own no bytes: a

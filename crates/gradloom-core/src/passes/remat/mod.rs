@@ -18,7 +18,7 @@ use crate::ir::{Graph, OpId, ValueId};
 use crate::plan::{Plan, report};
 use live::Forward;
 
-/// How many numbers of given-up values are planned before the search narrows down.
+/// Number of prefixes that are planned before the search narrows down.
 const PROBES: usize = 8;
 /// The bisection ends when this share of the values, or one, is in question.
 const SHARE: usize = 128;

@@ -52,7 +52,7 @@ struct Copies<'f, 'g> {
     repeated: Vec<bool>,
     /// The copy of each value that has one.
     values: IdMap<ValueId, ValueId>,
-    /// What copies read instead of a value that is kept.
+    /// The values that copies read in place of values that are kept.
     barriers: IdMap<ValueId, ValueId>,
     /// Results of the last two products of the backward pass. Copies wait for the earlier one: the later may
     /// be what their reader reads, too, and could not be fused with it if they had to come between.
@@ -83,7 +83,7 @@ impl Copies<'_, '_> {
         }
     }
 
-    /// What a copy reads in place of an operand of the original.
+    /// The value that a copy reads in place of an operand of the original.
     fn operand(&mut self, builder: &mut Builder<'_>, operand: ValueId) -> ValueId {
         if let Some(&copy) = self.values.get(&operand) {
             return copy;

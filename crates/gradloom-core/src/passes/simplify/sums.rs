@@ -1,4 +1,4 @@
-//! Sums of cotangents that never meet: what a gradient of split or gathered tensors looks like.
+//! Sums of cotangents that do not overlap, as in the gradient of split or gathered tensors.
 
 use super::super::rewriter::Candidate;
 use super::super::splat_of;
@@ -42,7 +42,7 @@ struct Part {
 /// More summands than this are not searched: the next add would search them again.
 const MAX_SUMMANDS: usize = 64;
 
-/// What `x + y` adds up, in order; of a longer sum, its last additions.
+/// The summands of `x + y`, in order; of a longer sum, those of its last additions.
 fn summands(b: &Builder<'_>, x: ValueId, y: ValueId) -> Vec<ValueId> {
     // A stack of its own, not recursion: a sum may be as deep as the program is long.
     let mut open = vec![y, x];

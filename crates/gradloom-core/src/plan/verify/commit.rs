@@ -1,4 +1,4 @@
-//! What a plan owes to the updates of its graph.
+//! Checks that a plan performs the updates of its graph.
 
 use super::super::{Plan, Role};
 use super::contents::{Content, replay};

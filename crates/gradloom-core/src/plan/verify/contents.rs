@@ -1,4 +1,4 @@
-//! Follows the bytes from launch to launch: which value does each stretch of memory hold?
+//! Follows the bytes from launch to launch, to know which value each range of memory holds.
 
 use super::super::{Buffer, Plan, Region, Role};
 use super::broken;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::{Access, Kernel, Launch, Overwrites, Phase};
 
-/// What a stretch of bytes holds.
+/// The content of a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// A value; of a parameter or state, the one from the start of the step.
@@ -61,7 +61,7 @@ impl Contents<'_> {
         self.plan.buffer(value).expect("the structure was checked")
     }
 
-    /// What a buffer's bytes hold, if they hold one thing.
+    /// The content of a buffer's bytes, if it is the same for all of them.
     pub(super) fn of(&self, buffer: &Buffer) -> Option<Content> {
         if buffer.bytes == 0 {
             return Some(Content::Value(buffer.value));

@@ -1,4 +1,4 @@
-//! What a fused kernel must be before it runs: it indexes its operands by numbers that only this looks at.
+//! Checks the operand indices and extents of fused kernels, which do no bounds checks themselves.
 
 use crate::kernel::{Access, Body, Kernel, NodeKind, Store};
 

@@ -1,4 +1,4 @@
-//! What can be said of a buffer, a launch or an access alone.
+//! Checks of single buffers, launches and accesses.
 
 use super::super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT};
 use super::{broken, kernels};

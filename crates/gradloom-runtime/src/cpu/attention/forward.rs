@@ -228,7 +228,7 @@ impl Task<'_> {
         self.call.write(0, self.operands.results[0].row(self.batch, head, query))
     }
 
-    /// Where a row of the task stands.
+    /// The head and the query of a row of the task.
     #[inline(always)]
     fn head_and_query(&self, row: usize) -> (usize, usize) {
         let head = self.kv_head * self.operands.shape.group() + row / self.queries.len();

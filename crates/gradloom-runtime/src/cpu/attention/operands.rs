@@ -1,4 +1,4 @@
-//! Where the operands of attention are, and which keys a query sees.
+//! The addresses of the operands of attention, and the keys that a query sees.
 //!
 //! In: the accesses of a launch; at run time, the values of the offset, the length and the block table. Out:
 //! addresses of rows, and a [`Mask`]; a [`Trap`] if one of the values is out of range.
@@ -13,7 +13,7 @@ use gradloom_core::kernel::{Access, Launch, Layout};
 pub(super) struct View {
     read: usize,
     offset: usize,
-    /// Of batch, head and row.
+    /// Strides of batch, head and row.
     strides: [usize; 3],
     /// Distance between the elements of a row.
     pub(super) step: usize,
@@ -45,7 +45,7 @@ impl View {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ResultView {
     offset: usize,
-    /// Of batch, head and row.
+    /// Strides of batch, head and row.
     strides: [usize; 3],
 }
 
@@ -60,7 +60,7 @@ impl ResultView {
         self.strides[2]
     }
 
-    /// Where a row starts in the result's buffer.
+    /// Offset of a row in the result's buffer.
     #[inline(always)]
     pub(super) fn row(&self, batch: usize, head: usize, row: usize) -> usize {
         let [b, h, r] = self.strides;

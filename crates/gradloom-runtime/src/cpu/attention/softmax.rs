@@ -16,7 +16,7 @@ pub(super) struct Online {
 }
 
 impl Online {
-    /// No key seen.
+    /// The state of a row that has seen no key.
     pub(super) const EMPTY: Online = Online { maximum: f32::NEG_INFINITY, sum: 0.0 };
 }
 
@@ -121,7 +121,7 @@ pub(super) unsafe fn softmax_gradient<S: Simd>(
     }
 }
 
-/// What [`softmax_gradient`] needs to know of a row.
+/// The operands of [`softmax_gradient`] for a row.
 pub(super) struct RowConstants {
     /// Factor on the scores.
     pub(super) scale: f32,

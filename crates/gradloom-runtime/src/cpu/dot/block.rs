@@ -24,7 +24,7 @@ impl Operand {
         Self { start, free_stride: view.free_stride, contract_stride: view.contract_stride }
     }
 
-    /// The same operand from a later element on.
+    /// The same operand, starting at a later element.
     pub(super) fn from(&self, free: usize, contract: usize) -> Self {
         Self { start: self.at(free, contract), ..*self }
     }
@@ -35,10 +35,10 @@ impl Operand {
     }
 }
 
-/// Where the product goes.
+/// The target of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Product {
-    /// Its first element.
+    /// Address of its first element.
     pub(super) start: *mut f32,
     /// Distance between rows; columns are neighbours.
     pub(super) row_stride: usize,

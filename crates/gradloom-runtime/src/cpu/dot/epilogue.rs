@@ -1,4 +1,4 @@
-//! What follows from a product, run on its blocks.
+//! Runs the epilogue of a product on its blocks.
 //!
 //! In: rectangles of the product. Out: the launch's results. Always holds: partial results of a panel of rows
 //! (sums over columns) are those of the plan's panels, and are combined in their order.

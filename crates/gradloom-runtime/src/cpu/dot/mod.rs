@@ -1,4 +1,4 @@
-//! Matrix products, and what follows from them position by position.
+//! Matrix products and their epilogues, which are computed position by position.
 //!
 //! In: a launch of a `Dot` or a [`Kernel::Dot`](gradloom_core::kernel::Kernel), with operands in layouts that
 //! [`DotProblem::new`](gradloom_codegen::cpu::DotProblem) takes. Out: a kernel that runs the tasks of its

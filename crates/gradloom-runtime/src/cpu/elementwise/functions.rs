@@ -1,4 +1,4 @@
-//! Which loop computes which op.
+//! The loop that computes each elementwise op.
 //!
 //! In: an elementwise op, its operand's dtype and an instruction set. Out: a [`MapFn`].
 //! Always holds: an integer division by zero gives 0 here; the caller has looked for zero divisors and traps.
@@ -10,17 +10,17 @@ use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 /// An elementwise function by name: what a loop is chosen by, and what machine code is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::cpu) enum MapOp {
-    /// Of elements of this dtype.
+    /// A function of one operand, with the dtype of its elements.
     Unary(UnaryOp, DType),
-    /// Of elements of this dtype.
+    /// A function of two operands, with the dtype of their elements.
     Binary(BinaryOp, DType),
     /// Two functions of f32, as [`pair`] has them.
     Pair { first: BinaryOp, second: BinaryOp, reversed: bool },
-    /// Of elements of this dtype.
+    /// A comparison, with the dtype of the elements that are compared.
     Compare(CompareOp, DType),
     /// Between elements of this dtype.
     Select(DType),
-    /// From the first dtype to the second.
+    /// A conversion from the first dtype to the second.
     Cast(DType, DType),
 }
 
@@ -83,7 +83,7 @@ macro_rules! function {
 /// The larger of two, or a NaN.
 macro_rules! larger {
     ($a:expr, $b:expr) => {
-        // `a != a` is what a NaN says, and what an integer never does.
+        // `a != a` holds for a NaN, and never for an integer.
         if $a > $b || !($a == $a) { $a } else { $b }
     };
 }

@@ -39,13 +39,13 @@ impl Operand {
         unsafe { *self.start.add(row * self.row_stride).cast::<u32>().add(column) }
     }
 
-    /// What fills the place of an operand that a function does not have.
+    /// The placeholder for operands that a function does not have.
     pub(in crate::cpu) fn none() -> Self {
         Self::row(std::ptr::null())
     }
 }
 
-/// Where results go: rows of elements next to each other.
+/// The target of results: rows of contiguous elements.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Target {
     /// First element of the first row.
@@ -145,7 +145,7 @@ impl<T> Padded<T> {
     }
 }
 
-/// What is left of one row of an operand.
+/// The rest of one row of an operand.
 struct Row<T> {
     /// The next chunk.
     next: *const T,
@@ -220,7 +220,10 @@ impl<T: Copy + Default> Row<T> {
 /// A macro and not a function of a closure: a closure is a function of its own, which the compiler may leave
 /// uninlined and then compiles for the baseline.
 macro_rules! for_each_chunk {
-    ($rows:ident, $columns:ident, $target:ident: $R:ty, [$($a:ident: $A:ty = $operand:expr, $padded:ident),*], $compute:path) => {
+    (
+        $rows:ident, $columns:ident, $target:ident: $R:ty,
+        [$($a:ident: $A:ty = $operand:expr, $padded:ident),*], $compute:path
+    ) => {
         $(let mut $padded = Padded::<$A>::new();)*
         $(let $padded = &raw mut $padded;)*
         let mut last = Padded::<$R>::new();
@@ -280,13 +283,19 @@ unsafe fn map3_body<F: Map3>(rows: usize, columns: usize, operands: &[Operand; O
 
 multiversion! {
     /// The [`MapFn`] of a function of one element.
-    pub(super) fn map1<F: Map1>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) = map1_body;
+    pub(super) fn map1<F: Map1>(
+        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
+    ) = map1_body;
 }
 multiversion! {
     /// The [`MapFn`] of a function of two elements.
-    pub(super) fn map2<F: Map2>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) = map2_body;
+    pub(super) fn map2<F: Map2>(
+        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
+    ) = map2_body;
 }
 multiversion! {
     /// The [`MapFn`] of a function of three elements.
-    pub(super) fn map3<F: Map3>(rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target) = map3_body;
+    pub(super) fn map3<F: Map3>(
+        rows: usize, columns: usize, operands: &[Operand; OPERANDS], target: Target
+    ) = map3_body;
 }

@@ -67,7 +67,7 @@ struct Elementwise {
 struct Turned {
     read: usize,
     copy: CopyLoop,
-    /// The copy.
+    /// The copy, as an operand.
     source: Source,
 }
 

@@ -1,4 +1,4 @@
-//! From a body to a program.
+//! Compiles a body to a program.
 //!
 //! In: a body, and the layouts that its operands and results have. Out: a [`Program`]. Rows that are reduced
 //! need one pass for each reduction that depends on another; element-level nodes are computed again in each
@@ -73,7 +73,7 @@ pub(super) struct Compiler<'a> {
     needed: Vec<bool>,
     /// Element-level nodes that a later pass takes from an earlier one.
     keeps: Vec<bool>,
-    /// How often each node is used, by nodes that are needed and by stores.
+    /// Number of uses of each node, by nodes that are needed and by stores.
     uses: Vec<usize>,
     /// Where each node's elements are; for element-level nodes, in the current pass.
     pub(super) homes: Vec<Slot>,
@@ -87,18 +87,18 @@ pub(super) struct Compiler<'a> {
     spread: HashMap<Slot, Slot>,
 }
 
-/// How an element-level node is computed.
+/// The way in which an element-level node is computed.
 struct ElementStep {
-    /// What has to be computed before, in this order.
+    /// Nodes that have to be computed before, in this order.
     operands: Vec<NodeId>,
     how: How,
 }
 
 #[derive(Clone, Copy)]
 enum How {
-    /// As its kind says.
+    /// As the node's kind says.
     Plain,
-    /// With the node before it, as one function of three operands.
+    /// Together with the node before it, as one function of three operands.
     Pair(MapOp),
     /// As [`Instruction::Pick`].
     Pick,
@@ -398,7 +398,7 @@ impl<'a> Compiler<'a> {
         self.homes[id.index()]
     }
 
-    /// How an element-level node is computed, and from which nodes.
+    /// The way in which an element-level node is computed, and the nodes that it needs.
     fn element_step(&self, id: NodeId) -> ElementStep {
         let kind = &self.node(id).kind;
         let (operands, how) = match kind {
@@ -524,7 +524,7 @@ pub(super) fn copy(from: Slot, target: Slot, dtype: DType, level: InstructionSet
     Instruction::Map { op, function: op.function(level), operands: [from, NONE, NONE], target }
 }
 
-/// What computes a node from its operands.
+/// The function that computes a node from its operands.
 fn map_op(body: &Body, node: &Node) -> MapOp {
     let of = |operand: NodeId| body.node(operand).dtype;
     match &node.kind {
@@ -580,7 +580,7 @@ fn large_results(launch: &Launch, aliases: &Aliases) -> Vec<usize> {
     (0..launch.writes.len()).filter(is_large).collect()
 }
 
-/// How often each node is used.
+/// Number of uses of each node.
 fn uses(body: &Body, needed: &[bool]) -> Vec<usize> {
     let mut uses = vec![0; body.nodes.len()];
     let users = body.nodes.iter().zip(needed).filter(|(_, needed)| **needed);

@@ -12,7 +12,7 @@ use super::program::{Place, Program};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Where a slot's elements are, in this task.
+/// The address of a slot's elements in this task.
 #[derive(Clone, Copy)]
 pub(super) struct Address {
     pub(super) base: *mut u8,
@@ -42,7 +42,7 @@ pub(in crate::cpu) struct Task<'a> {
     pub(super) writes: &'a [*mut u8],
     pub(super) faults: &'a Faults,
     pub(super) memory: Memory,
-    /// What compiled segments are called with.
+    /// The frame that compiled segments are called with.
     pub(super) frame: *mut u8,
 }
 
@@ -265,7 +265,7 @@ impl Program {
     }
 }
 
-/// How a block is cut into tiles.
+/// The way in which a block is cut into tiles.
 struct Walk<'a> {
     rows: Range<usize>,
     columns: Range<usize>,
@@ -273,7 +273,7 @@ struct Walk<'a> {
     width: usize,
     /// Rows of a tile, at most.
     height: usize,
-    /// What runs in the instructions' stead.
+    /// The steps that run in place of the instructions.
     native: Option<&'a Native>,
 }
 

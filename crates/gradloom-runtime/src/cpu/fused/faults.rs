@@ -1,4 +1,4 @@
-//! Indices out of range, met by the tasks of a run.
+//! Collects the indices out of range that the tasks of a run find.
 //!
 //! In: faults from any thread, in any order. Out: the trap for the first one, in the order of nodes and
 //! positions.
@@ -18,7 +18,7 @@ struct Fault {
 }
 
 impl Faults {
-    /// None so far.
+    /// No faults so far.
     pub(in crate::cpu) const fn new() -> Self {
         Self(Mutex::new(None))
     }

@@ -1,5 +1,5 @@
-//! What is left when all tasks of a launch have ended: partial results of columns become results, and uniform
-//! results are written.
+//! The end of a launch, after all of its tasks: combines partial results of columns and writes uniform
+//! results.
 //!
 //! In: the partial results of each panel of rows. Out: results. Always holds: panels are combined in order.
 

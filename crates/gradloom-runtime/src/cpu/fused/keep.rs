@@ -1,4 +1,4 @@
-//! Which values are kept from one pass over a row to the next, where rows are too long for whole-row
+//! Decides which values are kept from one pass over a row to the next, where rows are too long for whole-row
 //! registers.
 //!
 //! In: a body. Out: for each node whether a row of it is kept, in memory that stays in a second-level cache.
@@ -12,7 +12,7 @@ use gradloom_core::kernel::{Body, Level, NodeKind, Store};
 /// Bytes that kept rows may take together.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// For each node, whether it is kept.
+/// Decides for each node whether a row of it is kept.
 pub(super) fn keeps(body: &Body, needed: &[bool]) -> Vec<bool> {
     let passes = passes(body, needed);
     let row = (4 * body.columns).max(1);

@@ -1,7 +1,7 @@
 //! A thread's memory for tiles, of whole cache lines.
 //!
-//! In tests it has exactly the lines that a program asked for, between pages that cannot be touched.
-//! Not under Miri, which has no such pages and sees by itself what lies outside.
+//! In tests it has exactly the lines that a program asked for, between pages that cannot be touched. Miri has
+//! no such pages and detects accesses outside by itself.
 
 #[cfg(all(test, unix, not(miri)))]
 use crate::guarded::Guarded;

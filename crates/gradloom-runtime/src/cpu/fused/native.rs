@@ -1,4 +1,4 @@
-//! Which instructions of a program run as machine code.
+//! Decides which instructions of a program run as machine code.
 //!
 //! In: a finished program. Out: for each of its lists, steps in the order of the instructions: compiled
 //! segments of neighbouring instructions, and those that stay interpreted. What a segment computes for
@@ -33,7 +33,7 @@ pub(super) struct PassSteps {
     pub(super) rows: Vec<Step>,
 }
 
-/// What runs next.
+/// One step of a list.
 pub(super) enum Step {
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     Compiled(Segment),
@@ -41,10 +41,10 @@ pub(super) enum Step {
     Interpreted(usize),
 }
 
-/// What the positions of a list are.
+/// The positions that a list runs over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Positions {
-    /// Those of a tile.
+    /// The positions of a tile.
     Tile,
     /// The rows of a tile, or one in all.
     Rows,
@@ -111,7 +111,7 @@ pub(super) enum Stream {
     Write(usize),
 }
 
-/// What a pass fetches on the way.
+/// The memory that a pass fetches ahead.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) struct Fetched {
@@ -183,10 +183,10 @@ pub(super) fn is_bound_by_memory(program: &Program) -> bool {
     program.kept > 0 || program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
 }
 
-/// What a function such as an exponential takes; see [`cost`].
+/// The cost of a function such as an exponential; see [`cost`].
 const EXPENSIVE: usize = 20;
 
-/// How long an instruction takes, in those of one addition, roughly.
+/// The approximate time of an instruction, in additions.
 fn cost(instruction: &Instruction) -> usize {
     match instruction {
         Instruction::Map { op: MapOp::Unary(op, _), .. } if op.cost_class() > CostClass::Simple => EXPENSIVE,

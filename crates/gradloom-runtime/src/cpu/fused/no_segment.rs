@@ -1,5 +1,4 @@
-//! Segments where there is no machine code for this processor: none, so that every instruction stays
-//! interpreted.
+//! Segments for processors without machine code: there are none, and every instruction stays interpreted.
 
 use super::execute::{Task, Tile};
 use super::native::{Fetched, Positions, Step};

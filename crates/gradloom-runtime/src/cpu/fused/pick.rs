@@ -1,5 +1,5 @@
-//! Elements that a row's index picks, as a loss picks the logit of its target:
-//! `select(column == index, chosen, others)`.
+//! One element of each row, selected by an index, as a loss selects the logit of its target: `select(column
+//! == index, chosen, others)`.
 //!
 //! In: indices of level Row, and slots with 4-byte elements. Out: a slot with one other element in each row,
 //! or those elements alone. Always holds: the results have the bits that comparing and selecting at every

@@ -1,4 +1,4 @@
-//! A compiled body: what the executor walks.
+//! A compiled body, which the executor runs.
 //!
 //! Values live in slots. A slot is a place in memory that moves with the position: a register (a buffer as
 //! large as a tile), a vector over the tile's rows, one number, or the bytes of an operand or a result
@@ -24,7 +24,7 @@ pub(super) fn slot_number(position: usize) -> Slot {
 /// No slot: the place of an operand that a function does not have.
 pub(super) const NONE: Slot = Slot::MAX;
 
-/// Where the elements of a slot are.
+/// The place of a slot's elements.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     /// Not decided yet; never in a finished program.
@@ -192,9 +192,9 @@ pub(super) struct Check {
 pub(super) struct Pass {
     /// Row-level slots that start as these bits.
     pub(super) starts: Vec<(Slot, u32)>,
-    /// For each tile.
+    /// Instructions that run for each tile.
     pub(super) tile: Vec<Instruction>,
-    /// For the rows, after the last tile.
+    /// Instructions that run for the rows, after the last tile.
     pub(super) rows: Vec<Instruction>,
 }
 
@@ -225,7 +225,7 @@ pub(in crate::cpu) struct Program {
     pub(super) cuts_columns: bool,
     pub(super) slots: Vec<SlotInfo>,
     pub(super) constants: Vec<u32>,
-    /// Once a task.
+    /// Instructions that run once in each task.
     pub(super) uniform: Vec<Instruction>,
     /// Before the passes over a strip of rows.
     pub(super) rows: Vec<Instruction>,

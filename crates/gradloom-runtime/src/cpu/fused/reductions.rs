@@ -122,5 +122,7 @@ multiversion! {
     fn reduce_rows<F: Reducer>(rows: usize, columns: usize, operand: &Operand, running: *mut u8) = rows_body;
 }
 multiversion! {
-    fn reduce_columns<F: Reducer>(rows: usize, columns: usize, operand: &Operand, running: *mut u8) = columns_body;
+    fn reduce_columns<F: Reducer>(
+        rows: usize, columns: usize, operand: &Operand, running: *mut u8
+    ) = columns_body;
 }

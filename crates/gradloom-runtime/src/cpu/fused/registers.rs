@@ -1,4 +1,4 @@
-//! Which values share a register.
+//! Assigns registers to values.
 //!
 //! In: the passes, in the order in which they run, and slots without a place. Out: registers for those slots,
 //! as few as their lifetimes allow. Always holds: two values that live at once have different registers, and

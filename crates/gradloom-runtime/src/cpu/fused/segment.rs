@@ -1,4 +1,4 @@
-//! Neighbouring instructions as one routine.
+//! Compiles neighbouring instructions into one routine.
 //!
 //! In: a list of instructions. Out: segments, and how to call them on a tile. Always holds: a segment's lines
 //! stand in the order of its instructions, so what a result may overwrite is read before the result is
@@ -19,7 +19,7 @@ const LONG: usize = 256;
 /// going through memory.
 const MOST_INSTRUCTIONS: usize = 4096;
 
-/// How often each slot is read, in all lists.
+/// Number of reads of each slot in all lists.
 pub(super) struct Uses(Vec<usize>);
 
 impl Uses {
@@ -33,7 +33,7 @@ impl Uses {
     }
 }
 
-/// Where an operand of a routine is.
+/// The place of a routine's operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Operand {
     Slot(Slot),
@@ -84,7 +84,7 @@ pub(super) fn segments(
     steps
 }
 
-/// How many of the first instructions can be one segment.
+/// Number of instructions at the start of a list that can be one segment.
 fn extent(program: &Program, list: &[Instruction]) -> usize {
     let mut sizes: HashMap<usize, usize> = HashMap::new();
     let mut reductions = 0;
@@ -231,7 +231,7 @@ impl<'a> Draft<'a> {
         streams.map(|(number, _)| OperandNumber::new(number)).collect()
     }
 
-    /// How often the segment's instructions read a slot.
+    /// Number of reads of a slot by the segment's instructions.
     fn own_uses(&self, slot: Slot) -> usize {
         self.list.iter().flat_map(Instruction::operands).filter(|&used| used == slot).count()
     }

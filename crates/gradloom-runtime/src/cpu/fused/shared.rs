@@ -1,4 +1,4 @@
-//! Equal nodes of a body become one.
+//! Merges equal nodes of a body.
 //!
 //! In: a body. Out: the same body, where each node that does what an earlier one does repeats that, and
 //! its uses become uses of the earlier one. Fusion joins ops that several rules made, and each brings its own

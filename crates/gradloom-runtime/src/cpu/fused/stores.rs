@@ -1,4 +1,4 @@
-//! What a program leaves in memory: results of every level, and reductions of columns.
+//! The stores of a program: results of every level, and reductions of columns.
 //!
 //! In: a compilation whose row-level and uniform nodes have their homes. Out: the last pass, with the
 //! element-level nodes that only it needs, and what follows it. Always holds: all that a tile's results need

@@ -1,4 +1,4 @@
-//! Rows by number.
+//! Gather: copies rows by their numbers.
 //!
 //! In: x `[batch.., rows, row..]` and indices `[batch.., index..]`. Out: `[batch.., index.., row..]`,
 //! contiguous, each row copied.

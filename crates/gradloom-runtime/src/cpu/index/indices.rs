@@ -1,4 +1,4 @@
-//! The parts that `Gather` and `ScatterAdd` share: rows that are numbered, and checked numbers.
+//! Shared by `Gather` and `ScatterAdd`: numbered rows, and the check of row numbers.
 //!
 //! In: layouts. Out: places by row-major position, and indices that are known to be in range.
 

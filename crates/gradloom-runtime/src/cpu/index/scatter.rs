@@ -1,4 +1,4 @@
-//! Adding updates to rows by number.
+//! Scatter-add: adds updates to rows by their numbers.
 //!
 //! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
 //! x with the updates added, contiguous; possibly in the bytes of x. Always holds: each element is added to
@@ -58,7 +58,7 @@ struct ScatterAdd {
     row_elements: usize,
     columns_per_task: usize,
     rows_per_task: usize,
-    /// From x to the result.
+    /// The copy from x to the result.
     copy: CopyLoop,
     same_layout: bool,
     updates_offset: usize,

@@ -150,7 +150,8 @@ fn an_index_out_of_range_is_named() {
         let updates = Tensor::contiguous(&mut random, DType::F32, &[2, 3, 5].into());
         let message = |op: &str| {
             format!(
-                "{op}: index {wrong} at position [1, 1] of the indices is out of range: there are 4 rows (0..4)"
+                "{op}: index {wrong} at position [1, 1] of the indices is out of range: there are 4 rows \
+                 (0..4)"
             )
         };
         let reads = vec![x.clone(), index.clone()];

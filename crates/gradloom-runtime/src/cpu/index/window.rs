@@ -1,4 +1,4 @@
-//! Windows whose place is known only when the step runs.
+//! Windows whose start is known only when the step runs.
 //!
 //! In: a tensor, perhaps an update, and one i32 start for each axis. Out: the window's elements, or the
 //! tensor with them replaced, contiguous; a replacement may happen in the tensor's own bytes.
@@ -35,7 +35,7 @@ pub(in crate::cpu) fn prepare_dynamic_update_slice(launch: &Launch) -> Box<dyn P
 
 struct DynamicSlice {
     starts: Starts,
-    /// From the window at 0 to the result.
+    /// The copy from the window at 0 to the result.
     copy: CopyLoop,
     element_bytes: usize,
 }
@@ -51,10 +51,10 @@ impl Prepared for DynamicSlice {
 
 struct DynamicUpdateSlice {
     starts: Starts,
-    /// From x to the result.
+    /// The copy from x to the result.
     whole: CopyLoop,
     same_layout: bool,
-    /// From the update to the window at 0.
+    /// The copy from the update to the window at 0.
     update: CopyLoop,
     element_bytes: usize,
 }
@@ -103,10 +103,10 @@ impl Starts {
         Self { op, axes: axes.collect() }
     }
 
-    /// How far the window moves, in elements.
+    /// The offset of the window, in elements.
     ///
     /// # Errors
-    /// If it would stick out.
+    /// When the window exceeds the tensor.
     fn offset(&self, call: &Call<'_>) -> Result<usize, Trap> {
         let mut offset = 0;
         for (a, axis) in self.axes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Powers.
+//! The power function.
 
 use super::polynomial64;
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
@@ -11,7 +11,7 @@ const INTEGER: f64 = 4_503_599_627_370_496.0;
 /// 1/(2k + 1): atanh(s)/s by s².
 const ATANH: [f64; 8] = [1.0, 1.0 / 3.0, 1.0 / 5.0, 1.0 / 7.0, 1.0 / 9.0, 1.0 / 11.0, 1.0 / 13.0, 1.0 / 15.0];
 
-/// 1/k!.
+/// Coefficients of the exponential series, 1/k!.
 const EXP: [f64; 11] = [
     1.0,
     1.0,

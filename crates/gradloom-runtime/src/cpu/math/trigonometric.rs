@@ -6,7 +6,7 @@
 use super::{polynomial, polynomial64};
 use std::f64::consts::{FRAC_2_PI, PI};
 
-/// From here on (2²⁷) [`sin`] and [`cos`] are wrong.
+/// The angle (2²⁷) from which on [`sin`] and [`cos`] are wrong.
 pub(crate) const LARGE_ANGLE: f32 = 134_217_728.0;
 
 /// 1.5·2⁵²: adding it rounds to an integer, which then stands in the low bits.
@@ -58,7 +58,7 @@ pub(crate) fn cos(x: f32) -> f32 {
     sin_with_phase(x, 1)
 }
 
-/// `c` as f32s.
+/// The constants of `c`, rounded to f32.
 const fn narrowed<const N: usize>(c: [f64; N]) -> [f32; N] {
     let mut narrow = [0.0; N];
     let mut i = 0;

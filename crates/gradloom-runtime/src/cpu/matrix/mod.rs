@@ -1,5 +1,5 @@
-//! Products of small matrices in registers, and the packing that they want: what matrix products and
-//! attention are made of.
+//! Products of small matrices in registers, and the packing that they need. Matrix products and attention are
+//! built on them.
 
 // Tiles are small arrays of vectors; their loops over indices with constant bounds are what unrolls into
 // registers.

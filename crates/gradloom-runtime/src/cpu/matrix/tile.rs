@@ -20,7 +20,7 @@ pub(in crate::cpu) struct Rows {
 }
 
 impl Rows {
-    /// The same rows from a later row and contracted index on.
+    /// The same operand, starting at a later row and contracted index.
     #[inline(always)]
     pub(in crate::cpu) fn at(self, row: usize, index: usize) -> Self {
         Self { start: self.start.wrapping_add(row * self.row_stride + index * self.step), ..self }
@@ -36,7 +36,7 @@ pub(in crate::cpu) struct Panels {
     pub(in crate::cpu) columns: usize,
 }
 
-/// Where results go: row r starts at `start + r·row_stride`.
+/// The target of results: row r starts at `start + r·row_stride`.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct Target {
     pub(in crate::cpu) start: *mut f32,
@@ -50,13 +50,13 @@ pub(in crate::cpu) struct Target {
 }
 
 impl Target {
-    /// Where a row starts.
+    /// Address of the start of a row.
     #[inline(always)]
     pub(in crate::cpu) fn row(self, row: usize) -> *mut f32 {
         self.start.wrapping_add(row * self.row_stride)
     }
 
-    /// The same rows from a later column on.
+    /// The same rows, starting at a later column.
     #[inline(always)]
     pub(in crate::cpu) fn from(self, column: usize) -> Self {
         Self { start: self.start.wrapping_add(column), columns: self.columns - column, ..self }

@@ -154,7 +154,7 @@ struct Addresses {
     to: *mut u8,
 }
 
-// SAFETY: only addresses; `CopyLoop::run` says why its tasks may dereference them.
+// SAFETY: only addresses; see `CopyLoop::run` for why its tasks may dereference them.
 unsafe impl Sync for Addresses {}
 
 impl Addresses {

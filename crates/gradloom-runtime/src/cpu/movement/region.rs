@@ -26,7 +26,7 @@ pub(in crate::cpu) fn prepare(launch: &Launch) -> Box<dyn Prepared> {
 }
 
 struct Axis {
-    /// Where the start stands in its buffer.
+    /// Offset of the start in its buffer.
     start_offset: usize,
     stride: usize,
     window: usize,

@@ -1,9 +1,9 @@
-//! Lines over registers as AVX-512 instructions.
+//! Encodes lines over registers as AVX-512 instructions.
 //!
-//! In: a line, and where its elements are. Out: instructions. zmm0, zmm1 and k7 are for moments, k1 has the
-//! lanes of a row's last elements, zmm2 and up and k2 to k6 are given out. Invariants without a register are
-//! read on the way, as embedded broadcasts. Always holds: no line changes a register that it does not name,
-//! but for zmm0, zmm1, k7, eax and rax.
+//! In: a line, and the places of its elements. Out: instructions. zmm0, zmm1 and k7 are scratch registers, k1
+//! has the lanes of a row's last elements, and zmm2 and up and k2 to k6 are assigned to values. Invariants
+//! without a register are read from memory as embedded broadcasts. Always holds: no line changes a register
+//! that it does not name, but for zmm0, zmm1, k7, eax and rax.
 
 use super::assembler::{Assembler, displacement};
 use super::frame::Frame;
@@ -48,7 +48,7 @@ pub(super) enum Vector {
     RepeatedAt(Register, Register, usize),
 }
 
-/// What of a row a line works on.
+/// The part of a row that a line works on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     /// Vectors after the current column.
@@ -57,12 +57,12 @@ pub(super) struct Part {
     pub(super) last: bool,
 }
 
-/// Where lines find what they name.
+/// The registers and memory of what lines name.
 pub(super) struct Places<'a> {
     pub(super) frame: Frame,
     /// For each operand, the register with the address of its row.
     pub(super) pointers: &'a [Option<Register>],
-    /// For each invariant, whether it is in the pool and where.
+    /// For each invariant, its offset in the pool, if it is there.
     pub(super) pool: &'a [Option<usize>],
     /// Operands that are written past the caches.
     pub(super) streams: &'a [OperandNumber],
@@ -83,12 +83,18 @@ macro_rules! emit {
         let instruction = emit!(@make $code $(, $operand)*);
         $asm.push(&instruction);
     }};
-    (@make $code:ident, $a:expr) => { Instruction::with1(Code::$code, $a).expect("operands of the \
-                                                                                  instruction") };
-    (@make $code:ident, $a:expr, $b:expr) => { Instruction::with2(Code::$code, $a, $b).expect("operands of \
-        the instruction") };
-    (@make $code:ident, $a:expr, $b:expr, $c:expr) => { Instruction::with3(Code::$code, $a, $b, $c).expect("operands of the instruction") };
-    (@make $code:ident, $a:expr, $b:expr, $c:expr, $d:expr) => { Instruction::with4(Code::$code, $a, $b, $c, $d).expect("operands of the instruction") };
+    (@make $code:ident, $a:expr) => {
+        Instruction::with1(Code::$code, $a).expect("operands of the instruction")
+    };
+    (@make $code:ident, $a:expr, $b:expr) => {
+        Instruction::with2(Code::$code, $a, $b).expect("operands of the instruction")
+    };
+    (@make $code:ident, $a:expr, $b:expr, $c:expr) => {
+        Instruction::with3(Code::$code, $a, $b, $c).expect("operands of the instruction")
+    };
+    (@make $code:ident, $a:expr, $b:expr, $c:expr, $d:expr) => {
+        Instruction::with4(Code::$code, $a, $b, $c, $d).expect("operands of the instruction")
+    };
     (@make $code:ident) => { Instruction::with(Code::$code) };
 }
 pub(super) use emit;
@@ -186,7 +192,7 @@ fn code_of_one(op: One) -> (Code, Option<i32>) {
     }
 }
 
-/// The instruction, and the number that says which comparison.
+/// The instruction, and the number of the comparison.
 fn code_of_compare(op: CompareOp, lane: Lane) -> (Code, i32) {
     let code = match lane {
         Lane::Float => Code::EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae,

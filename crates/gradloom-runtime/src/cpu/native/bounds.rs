@@ -13,15 +13,15 @@ use iced_x86::{Code, Instruction, OpKind, Register};
 /// Which columns of the current row instructions may touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Window {
-    /// None.
+    /// No columns.
     None,
-    /// So many, from the current one on.
+    /// This number of columns, from the current one on.
     Columns(usize),
-    /// Those of the lanes of [`LAST`], from the current one on.
+    /// The columns of the lanes of [`LAST`], from the current one on.
     Last,
 }
 
-/// What instructions may touch, and the first that may touch something else.
+/// The memory that instructions may touch, and the first violation.
 pub(super) struct Bounds {
     frame_bytes: usize,
     pool_bytes: usize,

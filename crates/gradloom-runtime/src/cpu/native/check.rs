@@ -64,7 +64,7 @@ struct Checker<'a> {
     vectors: Vec<Option<Value>>,
     masks: Vec<Option<Value>>,
     spilled: Vec<Option<Value>>,
-    /// What each value that was defined is.
+    /// The kind of each value that was defined.
     kinds: Vec<Option<Kind>>,
 }
 

@@ -1,4 +1,4 @@
-//! What machine code and its caller share: a few numbers, addresses, and room for vectors.
+//! The frame that machine code and its caller share: a few numbers, addresses, and space for vectors.
 
 use super::numbers::{InvariantNumber, OperandNumber, SpillNumber};
 

@@ -1,4 +1,4 @@
-//! Straight-line code over vectors: what one step of a loop does.
+//! Straight-line code over vectors, for one step of a loop.
 //!
 //! In: calls of [`Builder`], in the order in which things have to happen. Out: lines, each of which makes one
 //! value from earlier ones, or touches memory. A value is a vector of 4-byte lanes, or a mask with a bit for
@@ -23,7 +23,7 @@ pub(in crate::cpu) enum Source {
 /// A number that is the same for all columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::cpu) enum Invariant {
-    /// These bits.
+    /// A constant with these bits.
     Constant(u32),
     /// The element of a row, of an operand with this number.
     Row(OperandNumber),
@@ -74,7 +74,7 @@ pub(super) enum One {
     ShiftRightBy(u8),
 }
 
-/// How the lanes of a comparison are to be taken.
+/// The interpretation of the lanes of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Lane {
     Float,
@@ -104,7 +104,7 @@ pub(in crate::cpu) struct Fetch {
     pub(in crate::cpu) writes: bool,
 }
 
-/// What a line does.
+/// The operation of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Op {
     Two(Two),
@@ -136,7 +136,7 @@ pub(super) enum Op {
     AddFirst(OperandNumber),
 }
 
-/// What becomes of a line.
+/// The kind of a line's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Vector,
@@ -144,7 +144,7 @@ pub(super) enum Kind {
 }
 
 impl Op {
-    /// What the line makes, if anything.
+    /// The kind of the value that the line defines, if any.
     pub(super) fn kind(self) -> Option<Kind> {
         match self {
             Op::Two(_) | Op::One(_) | Op::Select | Op::Columns | Op::Load(_) | Op::LoadBytes(_) => {
@@ -159,7 +159,7 @@ impl Op {
 /// Most sources of a line.
 pub(super) const SOURCES: usize = 3;
 
-/// One line.
+/// One line of vector code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     pub(super) op: Op,
@@ -326,7 +326,7 @@ impl Builder {
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
     }
 
-    /// A number.
+    /// Adds a constant.
     pub(in crate::cpu) fn constant(&mut self, bits: u32, bytes: usize) -> Source {
         let lanes = self.bits(bits);
         if bytes == 4 { lanes } else { self.not_zero(lanes) }

@@ -228,13 +228,13 @@ struct Emitter<'a> {
     picks: Vec<Allocation>,
     flags: Vec<Option<[Register; 2]>>,
     places: Places<'a>,
-    /// Where in the pool each reduction's identity is.
+    /// Offset in the pool of each reduction's identity.
     identities: Vec<usize>,
-    /// Where in the pool a NaN is.
+    /// Offset in the pool of a NaN.
     nan: usize,
 }
 
-/// How the vectors of a step are reduced.
+/// The way in which the vectors of a step are reduced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reducing {
     /// One of four that are combined first: those 0, 4, 8 and 12 vectors ahead, in this order.

@@ -1,8 +1,8 @@
-//! What each elementwise op does to a vector.
+//! Lowers elementwise ops to lines of vector code.
 //!
 //! In: an op by name, and its operands. Out: the lines that compute it. Sines, powers, remainders and
-//! divisions of integers have none: they stay loops over memory. Always holds: the bits are those of the op's
-//! loop ([`MapOp::function`]), but for which NaN a NaN is.
+//! divisions of integers have no lines: they stay loops over memory. Always holds: the bits are those of the
+//! op's loop ([`MapOp::function`]), but for which NaN a NaN is.
 
 use super::ir::{Builder, Lane, MaskOp, One, Op, Source, Two};
 use crate::cpu::elementwise::functions::MapOp;
@@ -90,7 +90,7 @@ impl Builder {
         }
     }
 
-    /// What a reduction makes of two.
+    /// Adds the line that combines two results of a reduction.
     pub(in crate::cpu) fn combine(&mut self, op: ReduceOp, dtype: DType, a: Source, b: Source) -> Source {
         let op = match op {
             ReduceOp::Sum => BinaryOp::Add,

@@ -1,4 +1,4 @@
-//! The functions of [`crate::cpu::math`], step by step the same, over vectors.
+//! The functions of [`crate::cpu::math`] over vectors, with the same steps.
 //!
 //! Always holds: the bits are those of the scalar functions, whose comments say why each step is there. Where
 //! two multiplications by powers of two are one [`Two::Scale`] here, the first of the two is exact. A sum

@@ -1,7 +1,7 @@
 //! Executable memory.
 //!
 //! In: finished machine code. Out: its address, for as long as the value lives. Always holds: memory is
-//! writable, then executable, never both; a system that refuses gives none.
+//! writable, then executable, never both; there is none if the system refuses it.
 
 use memmap2::{Mmap, MmapMut};
 

@@ -1,4 +1,4 @@
-//! Numbers of the parts of a routine, each of a type of its own.
+//! Numbers of the parts of a routine, with a type for each kind of part.
 //!
 //! Always holds: a number stands for one part. Bodies are bounded, so numbers fit 32 bits by far; one that
 //! did not would stop the compilation and never be taken for another.
@@ -24,7 +24,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// What a line makes.
+    /// A value that a line defines.
     Value;
     /// An operand of a routine.
     OperandNumber;

@@ -1,15 +1,15 @@
-//! Which value is in which register.
+//! Assigns registers to the values of a routine.
 //!
 //! In: lines, and how many registers there are for vectors and for masks. Out: the same lines over registers,
 //! with vectors that do not fit written to memory and read again, those that are used last going first
-//! (Belady, 1966); and registers for the invariants that are used most, if there are any left. Or none, where
-//! there are more masks at once than registers: code that has so many is rare. Always holds: a line's target
-//! may be in the register of a source that is not used afterwards.
+//! (Belady, 1966); and registers for the invariants that are used most, if there are any left. The result is
+//! none if more masks live at once than there are registers, which is rare. Always holds: a line's target may
+//! be in the register of a source that is not used afterwards.
 
 use super::ir::{Invariant, Kind, Lines, Op, SOURCES, Source};
 use super::numbers::{InvariantNumber, SpillNumber, Value};
 
-/// Where something is when a line takes it.
+/// The place of a value when a line reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Vector register, from 0 for those that may be given out.
@@ -45,7 +45,7 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Allocation {
     pub(super) steps: Vec<Step>,
-    /// For each invariant its register, if it has one.
+    /// The register of each invariant, if it has one.
     pub(super) invariants: Vec<Option<u8>>,
     /// Places in memory for vectors.
     pub(super) spills: usize,
@@ -147,7 +147,7 @@ struct Allocator {
     uses: Vec<Vec<usize>>,
     places: Vec<Option<Place>>,
     spilled: Vec<Option<SpillNumber>>,
-    /// What each register has.
+    /// The value in each register.
     vectors: Vec<Option<Value>>,
     masks: Vec<Option<Value>>,
     steps: Vec<Step>,

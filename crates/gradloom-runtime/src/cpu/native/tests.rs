@@ -29,7 +29,7 @@ impl Memory {
     fn new(bytes: usize) -> Self {
         let words = 16 * bytes.div_ceil(64);
         let memory = Self { bytes: Guarded::new(4 * words).expect("the system has some memory"), words };
-        // SAFETY: there are as many words, and this alone knows of them.
+        // SAFETY: there are as many words, and nothing else refers to them.
         unsafe { std::slice::from_raw_parts_mut(memory.bytes.start().cast::<u32>().as_ptr(), words) }
             .fill(0x5a5a_5a5a);
         memory

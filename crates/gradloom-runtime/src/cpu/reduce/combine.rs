@@ -1,4 +1,4 @@
-//! How two elements become one, and the inner loops that do it to many.
+//! The functions that combine two elements, and the inner loops over many.
 //!
 //! In: contiguous elements. Out: their reduction, or, column by column, the reduction with what was there.
 //! Always holds: the order is fixed: [`LANES`] running results in turn, each taking four elements at a time
@@ -15,7 +15,7 @@ const VECTOR: usize = 16;
 /// An associative operator with an identity, on one element type.
 pub(in crate::cpu) trait Reducer: Send + Sync + 'static {
     type T: Copy + Default + PartialOrd + Send + Sync;
-    /// What an empty reduction gives.
+    /// The result of an empty reduction.
     const IDENTITY: Self::T;
     fn combine(a: Self::T, b: Self::T) -> Self::T;
 }

@@ -102,10 +102,10 @@ impl<F: Reducer> Prepared for Reduce<F> {
     }
 }
 
-/// Where the tasks of a run leave partial results.
+/// The address of the tasks' partial results.
 struct Partials<T>(*mut T);
 
-// SAFETY: only an address; `Reduce::run` says which elements its tasks write.
+// SAFETY: only an address; see `Reduce::run` for the elements that its tasks write.
 unsafe impl<T> Sync for Partials<T> {}
 
 impl<T> Partials<T> {

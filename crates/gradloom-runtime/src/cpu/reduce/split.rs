@@ -1,4 +1,4 @@
-//! How a reduction is cut into tasks.
+//! Cuts a reduction into tasks.
 //!
 //! In: the operand's layout and the axes to reduce. Out: a direction to walk in, strips of outputs, and,
 //! where there are too few outputs to keep a machine busy, chunks of the reduced elements whose partial
@@ -17,7 +17,7 @@ pub(super) const PARTIALS: usize = 16 * 1024;
 /// Tasks that keep any machine busy.
 const MANY_TASKS: usize = 64;
 
-/// How to walk.
+/// The direction of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// One output at a time, along the reduced elements.
@@ -41,7 +41,7 @@ pub(super) struct Split {
     pub(super) strips: usize,
     /// Reduced elements of a chunk.
     pub(super) chunk: usize,
-    /// At least 1; 1 where partial results are not worth it.
+    /// Number of chunks: at least 1; exactly 1 where partial results do not pay.
     pub(super) chunks: usize,
 }
 

@@ -176,7 +176,8 @@ fn a_trap_leaves_what_ran_before_it() {
 
 #[test]
 fn a_window_out_of_range_is_refused_before_it_is_written() {
-    let text = "graph {\n%0: f32[8] = state \"s\" {init=0.0}\n%1: f32[2] = input \"x\"\n%2: i32[] = input \"at\"\n\
+    let text = "graph {\n%0: f32[8] = state \"s\" {init=0.0}\n%1: f32[2] = input \"x\"\n\
+                %2: i32[] = input \"at\"\n\
                 update %0[%2] <- %1\n}";
     let value = |name: &str, at: f64| match name {
         "x" => HostTensor::from_f64(Type::new(DType::F32, [2]), [5.0, 6.0]),

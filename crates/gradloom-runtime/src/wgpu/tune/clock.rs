@@ -1,4 +1,4 @@
-//! The device's clock.
+//! Measures time by the device's clock.
 //!
 //! In: a device that has one. Out: the time that a pass took.
 
@@ -19,7 +19,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// None on a device that cannot tell.
+    /// A clock; none on a device without timestamps.
     pub(super) fn new(gpu: &Gpu) -> Result<Option<Self>> {
         if !gpu.device.features().contains(Features::TIMESTAMP_QUERY) {
             return Ok(None);

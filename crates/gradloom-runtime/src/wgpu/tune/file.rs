@@ -2,14 +2,14 @@
 //!
 //! In: a folder and what the choices depend on: adapter, driver, limits, precision. Out: the choices. Always
 //! holds: a file is written beside and then renamed, so no process reads half of one; what is read fits the
-//! limits; a file that is anything else than what was written for this device counts for nothing.
+//! limits; any file that was not written for this device is ignored.
 
 use super::super::AdapterReport;
 use gradloom_codegen::wgsl::tuning::{Choice, Problem, from_line, to_line};
 use gradloom_codegen::wgsl::{Choices, Limits, Precision};
 use std::path::{Path, PathBuf};
 
-/// Rises when kernels change so that what was measured says nothing any more.
+/// Rises when kernels change so much that older measurements are no longer valid.
 const FORMAT: u32 = 2;
 /// Most bytes of a file: a line has some hundred, and a program some hundred different products.
 const LARGEST: u64 = 64 << 20;
@@ -60,7 +60,7 @@ impl Record {
         self.parse(rest).ok_or_else(|| ignored("it is damaged"))
     }
 
-    /// What follows the header: a line for each problem, then how many they are.
+    /// Parses the text after the header: a line for each problem, then their number.
     fn parse(&self, text: &str) -> Option<Vec<(Problem, Choice)>> {
         let mut lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
         let count: usize = lines.pop()?.strip_prefix("end ")?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! How long a kernel takes by each of some choices.
+//! Measures the time of a kernel for each of several choices.
 //!
 //! In: a device, the kernel as each choice computes it. Out: a time for each, by the device's clock where it
 //! has one. Always holds: the shaders are those that programs run, without what follows from a product;

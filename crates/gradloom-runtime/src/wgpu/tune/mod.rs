@@ -1,9 +1,9 @@
-//! Choosing by measurement how products and attention are computed.
+//! Chooses by measurement how products and attention are computed.
 //!
 //! In: the problems of a program. Out: [`Choices`] with the fastest of a few candidates for each, measured
 //! once on a device of its own and kept in a file (`file.rs`), which later runs read instead. Always holds: a
-//! problem's choice never changes once it was given, so programs that were lowered stay right; what goes
-//! wrong here costs a measurement or the gain from it, never a program.
+//! problem's choice never changes once it was given, so programs that were lowered stay right; a failure here
+//! costs a measurement or its gain, never a program.
 
 mod clock;
 mod file;
@@ -26,17 +26,17 @@ use std::time::{Duration, Instant};
 /// Multiplications of a kernel that is worth measuring: a smaller one takes as long as its launch.
 const WORTH: usize = 1 << 20;
 
-/// What measuring products and attention came to, since the device was opened.
+/// The results of measuring products and attention since the device was opened.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// Where the choices are kept.
+    /// The file in which the choices are kept.
     pub file: PathBuf,
     /// Kernels whose choice was read from the file: products, and each of attention's and its gradient's for
     /// each of its shapes.
     pub read: usize,
     /// Kernels that were measured.
     pub measured: usize,
-    /// How long that took.
+    /// Time that measuring took.
     pub took: Duration,
     /// What went wrong, for people: a damaged file that was ignored, one that cannot be written, a kernel
     /// that could not be measured or gave wrong values.
@@ -56,7 +56,7 @@ pub(super) struct Tuner {
 struct State {
     choices: Choices,
     tuning: Tuning,
-    /// What could not be measured: the rule has it.
+    /// Problems that could not be measured; they use the rule.
     given_up: HashSet<Problem>,
 }
 

@@ -1,4 +1,4 @@
-//! What a kernel that is measured reads and leaves.
+//! The operands and results of a kernel that is measured.
 //!
 //! In: the kernel as each choice computes it, over the same operands. Out: memory with random numbers, or the
 //! words that the kernel asks for; the results.
@@ -83,7 +83,7 @@ impl Values {
         self.gpu.submit(encoder).map(|_| ())
     }
 
-    /// Where a binding lies.
+    /// The memory and the bytes of a binding.
     pub(super) fn place(&self, operands: &Operands, bound: &Bound) -> (&DeviceMemory, Range<usize>) {
         match bound {
             Bound::Operand(i) => (&self.arena, operands.bindings[*i].range.clone()),
@@ -107,7 +107,7 @@ impl Values {
         self.gpu.submit(encoder).map(|_| ())
     }
 
-    /// What a kernel left: the start and the end of each result.
+    /// The results of a kernel: the start and the end of each.
     pub(super) fn results(&self, alone: &Alone) -> Result<Vec<f32>> {
         let mut all = Vec::new();
         for bound in &alone.results {

@@ -6,7 +6,7 @@ use gradloom_core::kernel::Level as NodeLevel;
 use gradloom_core::kernel::Level::{Element, Row, Uniform};
 use gradloom_core::kernel::{Kernel, Node, NodeId, NodeKind, Store};
 
-/// An epilogue in the making.
+/// An epilogue under construction.
 struct Builder(Body);
 
 impl Builder {

@@ -1,4 +1,4 @@
-//! What a body means, one element at a time.
+//! Evaluates a body one element at a time.
 //!
 //! Elements are kept as float64, which holds every dtype's. Functions of f32 are rounded after every node, as
 //! the kernels do; sums and products of f32 are taken in float64, so tests keep them exact or allow for

@@ -266,7 +266,8 @@ fn the_first_index_out_of_range_is_named() {
                 _ => unreachable!("shapes have rank 0 or 2"),
             };
             let expected = format!(
-                "index {wrong} at position {position:?} of the indices is out of range: there are 4 rows (0..4)"
+                "index {wrong} at position {position:?} of the indices is out of range: there are 4 rows \
+                 (0..4)"
             );
             assert_eq!(trap.message, expected);
         }
