@@ -14,6 +14,7 @@ pub mod cpu;
 pub mod cuda;
 mod lower;
 mod narrow;
+pub mod product;
 pub mod schedule;
 pub mod simt;
 pub mod wgsl;

@@ -7,29 +7,24 @@
 mod parts;
 mod reduce;
 
-use crate::cpu::{copied_layout, dot_copies};
+use crate::product::{copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
-use gradloom_core::kernel::{Access, Body, Kernel, Launch, Level, Lowered, NodeKind, Part, Phase, Store};
+use gradloom_core::kernel::{
+    Access, Body, Kernel, Launch, Level, Lowered, NodeKind, Part, Phase, Schedule, Store,
+};
 use gradloom_core::plan::ALIGNMENT;
 use parts::Unfinished;
 pub(crate) use reduce::as_body;
 
 /// What lowering asks of a target.
 pub(crate) trait Target {
-    /// Bytes of scratch that a kernel needs while it runs.
-    fn workspace(
-        &self,
-        graph: &Graph,
-        op: OpId,
-        kernel: &Kernel,
-        reads: &[Access],
-        writes: &[Access],
-        aliases: &[(usize, usize)],
-    ) -> usize;
-    /// Bytes of scratch that a group's parts need together, if it is more than what they need side by side.
-    fn group_workspace(&self, _parts: &[Part], _reads: &[Access], _writes: &[Access]) -> usize {
-        0
+    /// How a kernel that is no group is shared out, and bytes of scratch that it needs while it runs.
+    fn schedule(&self, request: Request<'_>) -> (Schedule, usize);
+    /// How a group is shared out, and bytes of scratch that its parts need together, if it is more than what
+    /// they need side by side.
+    fn group_schedule(&self, _parts: &[Part], _reads: &[Access], _writes: &[Access]) -> (Schedule, usize) {
+        (Schedule::Whole, 0)
     }
     /// Whether a result with an element for each position, row, or one in all may take the place of an
     /// operand with as many: not if another thread may still read that.
@@ -47,6 +42,18 @@ pub(crate) trait Target {
     fn product_parts(&self, _axes: &DotAxes, _reads: &[Access]) -> usize {
         1
     }
+}
+
+/// A kernel that is to be shared out.
+pub(crate) struct Request<'r> {
+    pub(crate) graph: &'r Graph,
+    /// The op that asks for it.
+    pub(crate) op: OpId,
+    pub(crate) kernel: &'r Kernel,
+    pub(crate) reads: &'r [Access],
+    pub(crate) writes: &'r [Access],
+    /// See [`Launch::may_alias`].
+    pub(crate) aliases: &'r [(usize, usize)],
 }
 
 /// Lowers kernels for a target.
@@ -107,12 +114,9 @@ impl<T: Target> Lowering<'_, T> {
 
     /// Adds a launch, whose reads are finished.
     fn push(&mut self, op: OpId, mut kernel: Kernel, mut reads: Vec<Access>, writes: Vec<Access>) {
-        let (may_alias, workspace) = match &mut kernel {
+        let (may_alias, schedule, workspace) = match &mut kernel {
             Kernel::Group(parts) => self.group(op, parts, &mut reads, &writes),
-            kernel => {
-                let workspace = self.prepare(op, kernel, &mut reads, &writes);
-                (self.aliases(kernel, &reads, &writes), workspace)
-            }
+            kernel => self.prepare(op, kernel, &mut reads, &writes),
         };
         self.lowered.launches.push(Launch {
             op,
@@ -120,6 +124,7 @@ impl<T: Target> Lowering<'_, T> {
             reads,
             writes,
             may_alias,
+            schedule,
             workspace,
             phase: Phase::Compute,
         });
@@ -172,8 +177,14 @@ impl<T: Target> Lowering<'_, T> {
         ]
     }
 
-    /// Makes the operands fit the kernel; gives the scratch that it needs.
-    fn prepare(&mut self, op: OpId, kernel: &Kernel, reads: &mut [Access], writes: &[Access]) -> usize {
+    /// Makes the operands fit the kernel; gives what may alias, how it is shared out, and its scratch.
+    fn prepare(
+        &mut self,
+        op: OpId,
+        kernel: &Kernel,
+        reads: &mut [Access],
+        writes: &[Access],
+    ) -> (Vec<(usize, usize)>, Schedule, usize) {
         match kernel {
             Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
                 self.fit_dot_operands(op, axes, reads)
@@ -186,7 +197,9 @@ impl<T: Target> Lowering<'_, T> {
             _ => {}
         }
         let aliases = self.aliases(kernel, reads, writes);
-        self.target.workspace(self.graph, op, kernel, reads, writes, &aliases)
+        let request = Request { graph: self.graph, op, kernel, reads, writes, aliases: &aliases };
+        let (schedule, workspace) = self.target.schedule(request);
+        (aliases, schedule, workspace)
     }
 
     /// Prepares the parts of a group, whose scratch stands side by side.
@@ -196,19 +209,20 @@ impl<T: Target> Lowering<'_, T> {
         parts: &mut [Part],
         reads: &mut [Access],
         writes: &[Access],
-    ) -> (Vec<(usize, usize)>, usize) {
+    ) -> (Vec<(usize, usize)>, Schedule, usize) {
         let mut may_alias = Vec::new();
         let mut workspace = 0;
         for part in &mut *parts {
             let writes = &writes[part.writes.clone()];
-            let bytes = self.prepare(op, &part.kernel, &mut reads[part.reads.clone()], writes);
+            let (pairs, schedule, bytes) =
+                self.prepare(op, &part.kernel, &mut reads[part.reads.clone()], writes);
+            part.schedule = schedule;
             part.workspace = workspace..workspace + bytes;
             workspace = part.workspace.end.next_multiple_of(ALIGNMENT);
-            let pairs = self.aliases(&part.kernel, &reads[part.reads.clone()], writes);
             may_alias.extend(pairs.into_iter().map(|(w, r)| (part.writes.start + w, part.reads.start + r)));
         }
-        let together = self.target.group_workspace(parts, reads, writes);
-        (may_alias, workspace.max(together))
+        let (schedule, together) = self.target.group_schedule(parts, reads, writes);
+        (may_alias, schedule, workspace.max(together))
     }
 
     fn fit_dot_operands(&mut self, op: OpId, axes: &DotAxes, reads: &mut [Access]) {
@@ -237,6 +251,7 @@ impl<T: Target> Lowering<'_, T> {
             reads: vec![from.clone()],
             writes: vec![to.clone()],
             may_alias: Vec::new(),
+            schedule: Schedule::Whole,
             workspace: 0,
             phase: Phase::Compute,
         });

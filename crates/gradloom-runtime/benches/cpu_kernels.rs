@@ -7,7 +7,7 @@
 use gradloom_core::ir::{
     ArgReduceOp, BinaryOp, CompareOp, DType, Graph, OpId, OpKind, ReduceOp, Shape, UnaryOp, ValueId,
 };
-use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase};
+use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
 use gradloom_runtime::cpu::{Call, Pool, describe, prepare};
 use std::time::Instant;
 
@@ -33,6 +33,7 @@ fn bench(name: &str, kernel: Kernel, reads: &[(DType, Layout)], (dtype, shape): 
         reads: reads.iter().enumerate().map(|(i, (d, l))| access(i, *d, l.clone())).collect(),
         writes: vec![access(reads.len(), dtype, Layout::contiguous(&shape))],
         may_alias: Vec::new(),
+        schedule: Schedule::Whole,
         workspace: 0,
         phase: Phase::Compute,
     };

@@ -6,7 +6,7 @@
 
 use gradloom_codegen::cpu::dot_workspace;
 use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, ValueId};
-use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase};
+use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
 use gradloom_runtime::cpu::{Call, Pool, describe, prepare};
 use std::time::Instant;
 
@@ -117,6 +117,7 @@ fn bench(shape: &Shape, pools: &[Pool]) {
         reads: layouts.iter().cloned().enumerate().map(|(i, layout)| access(i, layout)).collect(),
         writes: vec![access(2, Layout::contiguous(&[batch, m, n].into()))],
         may_alias: Vec::new(),
+        schedule: Schedule::Whole,
         workspace: 0,
         phase: Phase::Compute,
     };

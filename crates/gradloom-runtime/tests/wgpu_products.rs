@@ -1,8 +1,8 @@
 //! Generated matrix products against sums in `f64`, on an adapter: lavapipe in CI, whatever there is
 //! elsewhere.
 //!
-//! Without an adapter, these tests say so and pass: the shaders' text is checked without one in
-//! `gradloom-codegen`.
+//! Without an adapter, these tests say so and pass, unless `GRADLOOM_NEEDS_ADAPTER` is set: the kernels are
+//! checked without one in `gradloom-codegen`.
 
 #[allow(dead_code)]
 #[path = "../benches/wgpu/device.rs"]
@@ -12,7 +12,11 @@ mod device;
 mod matrices;
 
 use device::Device;
-use gradloom_codegen::wgsl::dot::{Choice, CooperativeTile, Method, Scalar, Staging, Tile, choose};
+use gradloom_codegen::schedule::product::{choose, fits};
+use gradloom_codegen::wgsl::Precision;
+use gradloom_codegen::wgsl::tuning::Alone;
+use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
+use gradloom_testing::adapter;
 use matrices::Matrices;
 use std::time::Duration;
 
@@ -21,25 +25,27 @@ const TOLERANCE: f64 = 1e-5;
 
 fn device() -> Option<Device> {
     let device = Device::open("");
-    if device.is_none() {
-        println!("skipped: no WebGPU adapter (apt-get install mesa-vulkan-drivers libvulkan1 brings one)");
-    }
-    device
+    if adapter::skipped(device.is_none()) { None } else { device }
+}
+
+/// The shaders' texts, for messages.
+fn texts(made: &Alone) -> String {
+    made.shaders.dispatches.iter().map(|dispatch| dispatch.source.as_str()).collect()
 }
 
 /// Runs a product over results that were poisoned, and compares all of them.
-fn check(device: &Device, shape: &Matrices, choice: &Choice) {
+fn check(device: &Device, shape: &Matrices, choice: &ProductChoice) {
     let operands = shape.operands(device);
     let shaders = shape.shaders(choice, device);
     let prepared = shape
         .prepare(device, &operands, &shaders)
-        .unwrap_or_else(|error| panic!("{shape:?} {choice:?}: {error}\n{}", shaders.product.source));
+        .unwrap_or_else(|error| panic!("{shape:?} {choice:?}: {error}\n{}", texts(&shaders)));
     let [m, n, _] = shape.extents;
     let bytes = 4 * (shape.batch * m * n) as u64;
     device.queue.write_buffer(&operands.result, 0, &vec![0xff; bytes as usize]);
     device.measure(Duration::ZERO, 1, |pass| prepared.encode(pass));
     let error = shape.error(&operands, &device.read(&operands.result, bytes), usize::MAX);
-    assert!(error < TOLERANCE, "{shape:?} {choice:?}: error {error:e}\n{}", shaders.product.source);
+    assert!(error < TOLERANCE, "{shape:?} {choice:?}: error {error:e}\n{}", texts(&shaders));
 }
 
 /// Kernels for a test's products, whose elements `f16` has too: so cooperative matrices are as exact for
@@ -56,8 +62,8 @@ fn methods(device: &Device) -> Vec<Method> {
     let mut methods = portable.map(Method::Portable).to_vec();
     let cooperative = CooperativeTile { m: 64, n: 64, k: 32, subgroup_m: 32, subgroup_n: 32, buffers: 2 };
     let large = CooperativeTile { m: 128, n: 128, k: 64, subgroup_m: 64, subgroup_n: 32, buffers: 1 };
-    let fits = |tile: &CooperativeTile| device.f16 && tile.fits(&device.limits);
-    methods.extend([cooperative, large].into_iter().filter(fits).map(Method::Cooperative));
+    let matrices = [cooperative, large].map(Method::Cooperative);
+    methods.extend(matrices.into_iter().filter(|&method| device.f16 && fits(method, &device.limits)));
     methods
 }
 
@@ -66,9 +72,9 @@ fn products_of_any_extents_and_layouts_are_right() {
     let Some(device) = device() else { return };
     for extents in [[1, 1, 1], [7, 65, 33], [64, 32, 48], [20, 36, 100], [5, 3, 0], [1, 1000, 7]] {
         for by_columns in [[false, false], [false, true], [true, false], [true, true]] {
-            let shape = Matrices::new("shape", 1, extents, by_columns, Scalar::F32);
+            let shape = Matrices::new("shape", 1, extents, by_columns, Precision::F32);
             for method in methods(&device) {
-                check(&device, &shape, &Choice { method, parts: 1 });
+                check(&device, &shape, &ProductChoice { method, parts: 1 });
             }
             for half in [false, device.f16] {
                 check(&device, &shape, &choose(&shape.problem(), half, &device.limits));
@@ -94,9 +100,9 @@ fn scalar_products_are_right() {
     ];
     for (batch, extents) in [1, 3].into_iter().flat_map(|batch| extents.map(|extents| (batch, extents))) {
         for by_columns in [[false, false], [false, true], [true, false], [true, true]] {
-            let shape = Matrices::new("shape", batch, extents, by_columns, Scalar::F32);
+            let shape = Matrices::new("shape", batch, extents, by_columns, Precision::F32);
             let choice = choose(&shape.problem(), false, &device.limits);
-            assert!(!shape.shaders(&choice, &device).product.source.contains("vec4"), "{shape:?} {choice:?}");
+            assert!(!texts(&shape.shaders(&choice, &device)).contains("vec4"), "{shape:?} {choice:?}");
             check(&device, &shape, &choice);
         }
     }
@@ -106,28 +112,11 @@ fn scalar_products_are_right() {
 fn batches_and_split_sums_are_right() {
     let Some(device) = device() else { return };
     for (batch, extents) in [(3, [17, 12, 70]), (2, [8, 9, 64]), (1, [4, 8, 1000])] {
-        let shape = Matrices::new("shape", batch, extents, [true, false], Scalar::F32);
+        let shape = Matrices::new("shape", batch, extents, [true, false], Precision::F32);
         for method in methods(&device) {
             // Seven are more than some of these sums have staged tiles.
             for parts in [1, 3, 7] {
-                check(&device, &shape, &Choice { method, parts });
-            }
-        }
-    }
-}
-
-#[test]
-fn half_operands_sum_in_single_precision() {
-    let Some(device) = device() else { return };
-    if !device.f16 {
-        println!("skipped: {} has no f16", device.adapter);
-        return;
-    }
-    for extents in [[64, 64, 64], [9, 31, 50]] {
-        for by_columns in [[false, false], [true, true]] {
-            let shape = Matrices::new("shape", 1, extents, by_columns, Scalar::F16);
-            for method in methods(&device) {
-                check(&device, &shape, &Choice { method, parts: 1 });
+                check(&device, &shape, &ProductChoice { method, parts });
             }
         }
     }

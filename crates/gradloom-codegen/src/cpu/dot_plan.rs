@@ -4,7 +4,8 @@
 //! launch's workspace and the kernel follow. Always holds: only [`DotPlan::workspace`] knows a number of
 //! threads.
 
-use super::{DotProblem, DotSchedule, DotTask, FEW_ROWS, column_partials};
+use super::{DotSchedule, DotTask, FEW_ROWS, column_partials};
+use crate::product::DotProblem;
 use gradloom_core::ir::{DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Store};
 use std::ops::Range;

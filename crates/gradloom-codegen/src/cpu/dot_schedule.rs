@@ -6,7 +6,8 @@
 //! A task packs its columns of the right operand, so each panel of rows packs them again. Hence columns are
 //! split first, and rows only as far as there are enough of them to pay for that.
 
-use super::{DotProblem, STRIP};
+use super::STRIP;
+use crate::product::DotProblem;
 use std::ops::Range;
 
 /// Tasks that a large problem is split into at least: enough to balance a few threads that are not equally
@@ -172,8 +173,8 @@ impl DotSchedule {
 
 #[cfg(test)]
 mod tests {
-    use super::super::MatrixView;
     use super::*;
+    use crate::product::MatrixView;
 
     fn problem(
         batch: usize,
@@ -185,7 +186,7 @@ mod tests {
             false => MatrixView { offset: 0, free_stride: columns, contract_stride: 1 },
             true => MatrixView { offset: 0, free_stride: 1, contract_stride: rows },
         };
-        let batch = super::super::BatchAxis { extent: batch, lhs_stride: m * k, rhs_stride: k * n };
+        let batch = crate::product::BatchAxis { extent: batch, lhs_stride: m * k, rhs_stride: k * n };
         let rhs = view(!rhs_transposed, n, k);
         DotProblem { batch: vec![batch], m, n, k, lhs: view(lhs_transposed, m, k), rhs }
     }

@@ -1,11 +1,11 @@
 //! Lowering for the CPU: what its kernels can do, and the scratch that they need.
 
 use super::{attention_workspace, dot_workspace, loop_workspace};
-use crate::lower::Target;
+use crate::lower::{Request, Target};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{Graph, OpId, OpKind};
-use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered};
+use gradloom_core::ir::{Graph, OpKind};
+use gradloom_core::kernel::{Body, Kernel, Level, Lowered, Schedule};
 
 /// Fuses a graph and lowers it for a CPU with this many threads, which decide about scratch, never about
 /// results.
@@ -26,16 +26,9 @@ struct Cpu {
 }
 
 impl Target for Cpu {
-    fn workspace(
-        &self,
-        graph: &Graph,
-        op: OpId,
-        kernel: &Kernel,
-        reads: &[Access],
-        writes: &[Access],
-        aliases: &[(usize, usize)],
-    ) -> usize {
-        match kernel {
+    fn schedule(&self, request: Request<'_>) -> (Schedule, usize) {
+        let Request { graph, op, kernel, reads, writes, aliases } = request;
+        let workspace = match kernel {
             Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. } => {
                 dot_workspace(kernel, reads, writes, aliases, self.threads)
             }
@@ -44,7 +37,8 @@ impl Target for Cpu {
                 attention_workspace(spec, &graph.ops[op], graph, self.threads)
             }
             _ => 0,
-        }
+        };
+        (Schedule::Whole, workspace)
     }
 
     fn may_replace(&self, kernel: &Kernel, level: Level) -> bool {

@@ -6,14 +6,12 @@
 
 mod attention_blocks;
 mod dot_plan;
-mod dot_problem;
 mod dot_schedule;
 mod loop_schedule;
 mod lower;
 
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
 pub use dot_plan::{DotPlan, dot_workspace};
-pub use dot_problem::{BatchAxis, DotCopies, DotProblem, MatrixView, copied_layout, dot_copies};
 pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};
 pub use loop_schedule::{LoopSchedule, column_partials, loop_workspace};
 pub use lower::{lower, lower_fused};

@@ -7,7 +7,9 @@
 
 use super::{Lowering, Target};
 use gradloom_core::ir::{DotAxes, OpId, OpKind, ReduceOp, Type};
-use gradloom_core::kernel::{Access, Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Part, Store};
+use gradloom_core::kernel::{
+    Access, Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Part, Schedule, Store,
+};
 
 /// Bytes of the parts of one sum that may wait: they take memory until they are finished.
 const MOST_WAITING: usize = 1 << 20;
@@ -120,6 +122,7 @@ impl<T: Target> Lowering<'_, T> {
             kernel: Kernel::Loop(sum_of_parts(sum)),
             reads: i..i + 1,
             writes: i..i + 1,
+            schedule: Schedule::Whole,
             workspace: 0..0,
         };
         let parts = sums.iter().enumerate().map(part).collect();

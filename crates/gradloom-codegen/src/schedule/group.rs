@@ -13,7 +13,7 @@ const SHORT: usize = 128;
 const LANES: usize = 8;
 
 /// How groups are shared out.
-pub(crate) fn schedule(limits: &Limits) -> GroupSchedule {
+pub fn schedule(limits: &Limits) -> GroupSchedule {
     let workgroup = limits.sharing();
     GroupSchedule {
         workgroup,
@@ -27,7 +27,7 @@ pub(crate) fn schedule(limits: &Limits) -> GroupSchedule {
 
 /// What the parts of a class have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Each result from the elements at its position.
     Map,
     /// One result, of all positions.
@@ -37,7 +37,8 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(crate) fn of(body: &Body) -> Option<Self> {
+    /// Of a body's results, if they have one of these.
+    pub fn of(body: &Body) -> Option<Self> {
         let by_position = |s: &Store| matches!(s, Store::Whole { level: Level::Element, .. });
         match body.stores[..] {
             [Store::Columns { op, node, .. }] if body.columns == 1 => Some(Self::Total(op, node)),
@@ -73,12 +74,12 @@ pub(crate) fn is_map(body: &Body) -> bool {
 }
 
 /// Whether a body gives nothing but sums of columns so short that one kernel takes them.
-pub(crate) fn is_short(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
+pub fn is_short(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     matches!(Form::of(body), Some(Form::Columns(..))) && fits(body, reads, writes)
 }
 
 /// Whether a part runs by a table even if it is the only one.
-pub(crate) fn is_columns(part: &Part, launch: &Launch) -> bool {
+pub fn is_columns(part: &Part, launch: &Launch) -> bool {
     let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
     matches!(&part.kernel, Kernel::Loop(body) if is_short(body, reads, writes))
 }
@@ -106,6 +107,25 @@ pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<
     Some(Class { form, nodes: nodes.to_vec(), stores })
 }
 
+/// Which parts run together, by their numbers: those of a class as far as `joins` lets a part join the crew
+/// with this first member. A part that runs alone has its own list.
+pub fn crews(
+    parts: &[Part],
+    launch: &Launch,
+    mut joins: impl FnMut(usize, usize) -> bool,
+) -> Vec<Vec<usize>> {
+    let mut crews: Vec<(Option<Class>, Vec<usize>)> = Vec::new();
+    for (i, part) in parts.iter().enumerate() {
+        let class = class(part, &launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
+        let mut same = crews.iter_mut().filter(|(other, _)| class.is_some() && class == *other);
+        match same.find(|(_, members)| joins(members[0], i)) {
+            Some((_, members)) => members.push(i),
+            None => crews.push((class, vec![i])),
+        }
+    }
+    crews.into_iter().map(|(_, members)| members).collect()
+}
+
 /// Whether a table can say where a body's elements are.
 fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     let nodes = body.nodes.iter().enumerate().all(|(i, node)| match node.kind {
@@ -124,7 +144,11 @@ fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
     nodes && contiguous && bool_free && body.rows * body.columns > 0
 }
 
-pub(crate) fn body_of(part: &Part) -> &Body {
+/// The body of a part of a class.
+///
+/// # Panics
+/// If the part is no loop.
+pub fn body_of(part: &Part) -> &Body {
     match &part.kernel {
         Kernel::Loop(body) => body,
         _ => unreachable!("parts of a class are loops"),
@@ -132,7 +156,7 @@ pub(crate) fn body_of(part: &Part) -> &Body {
 }
 
 /// Whether one workgroup adds up all elements of a body.
-pub(crate) fn is_short_total(body: &Body, schedule: &GroupSchedule) -> bool {
+pub fn is_short_total(body: &Body, schedule: &GroupSchedule) -> bool {
     body.rows * body.columns <= schedule.short
 }
 

@@ -3,14 +3,15 @@
 //! In: what a launch computes, and what the device allows. Out: a [`Schedule`]. What is done otherwise for
 //! devices that compute on a CPU is decided here.
 
-pub(crate) mod group;
+pub mod group;
+pub mod product;
 mod rows;
 mod scatter;
 
 pub(crate) use rows::rows;
 pub(crate) use scatter::scatter;
 
-use crate::wgsl::Limits;
+use crate::wgsl::{Choices, Limits, problem_of};
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Kernel, Schedule};
 
@@ -18,8 +19,22 @@ use gradloom_core::kernel::{Access, Kernel, Schedule};
 const LONG_AXIS: usize = 128;
 
 /// The schedule of a kernel.
-pub fn schedule(kernel: &Kernel, reads: &[Access], limits: &Limits) -> Schedule {
+pub fn schedule(
+    kernel: &Kernel,
+    reads: &[Access],
+    writes: &[Access],
+    limits: &Limits,
+    choices: &Choices,
+) -> Schedule {
     match kernel {
+        Kernel::Loop(body) if group::is_short(body, reads, writes) => {
+            Schedule::Group(group::schedule(limits))
+        }
+        Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. } => {
+            let problem = problem_of(kernel, reads).expect("it is a product");
+            let choice = choices.product(&problem, limits);
+            Schedule::Product(product::schedule(&problem, choice, limits))
+        }
         Kernel::Loop(body) if body.has_row_reductions() || body.has_column_reductions() => {
             Schedule::Rows(rows(body, limits))
         }

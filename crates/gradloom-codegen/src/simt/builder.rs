@@ -281,6 +281,11 @@ impl Builder {
         self.count(self.u32(0), self.u32(turns), self.u32(1), |turn| body(self.u32(first) >> turn));
     }
 
+    /// Has invocations numbered subgroup by subgroup, of this size.
+    pub fn uses_subgroups(&self, size: u32) {
+        self.state.borrow_mut().kernel.subgroup = Some(size);
+    }
+
     /// All invocations of the workgroup meet here.
     pub fn barrier(&self) {
         self.push(Stmt::Barrier);
@@ -436,7 +441,7 @@ impl<'k> Value<'k> {
 
     /// The value of the invocation whose number in the subgroup, of this many, differs in these bits.
     pub fn shuffle_xor(self, bits: u32, subgroup: u32) -> Self {
-        self.k.state.borrow_mut().kernel.subgroup = Some(subgroup);
+        self.k.uses_subgroups(subgroup);
         self.k.expr(Expr::ShuffleXor(self.id, bits), self.ty())
     }
 
@@ -480,6 +485,11 @@ impl<'k> Value<'k> {
     /// An element of a vector.
     pub fn component(self, number: u32) -> Self {
         self.k.expr(Expr::Component(self.id, number), DType::F32)
+    }
+
+    /// The element of a vector at an index that it has.
+    pub fn pick(self, index: Self) -> Self {
+        self.k.expr(Expr::Pick(self.id, index.id), DType::F32)
     }
 
     /// A vector of four, rounded to f16.

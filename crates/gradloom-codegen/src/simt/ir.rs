@@ -2,7 +2,8 @@
 //!
 //! Expressions stand in an arena and know their operands by number; they have no effects. Statements give
 //! the order. [`Stmt::Let`] says where an expression is evaluated: what reads memory or a variable
-//! ([`Expr::is_impure`]) is evaluated there and nowhere else, all other expressions wherever they are used.
+//! ([`Expr::is_impure`]) is evaluated there and nowhere else, all other expressions wherever they are used; so
+//! is a variable that is read without a name.
 
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 
@@ -90,6 +91,8 @@ pub enum Expr {
     Splat(ExprId),
     /// An element of a vector.
     Component(ExprId, u32),
+    /// The element of a vector at an index, u32, that it has.
+    Pick(ExprId, ExprId),
     /// A vector of four, rounded to f16.
     ToHalf(ExprId),
     /// A number of another dtype, as graphs convert it.
@@ -147,6 +150,7 @@ impl Expr {
             | Self::MulHigh(a, b)
             | Self::Compare(_, a, b)
             | Self::NativeMax(a, b)
+            | Self::Pick(a, b)
             | Self::Vector2([a, b]) => [Some(a), Some(b), None, None],
             Self::Select(a, b, c) | Self::MulAdd([a, b, c]) | Self::MatrixMulAdd([a, b, c]) => {
                 [Some(a), Some(b), Some(c), None]
@@ -169,7 +173,16 @@ impl Expr {
 
     /// Whether printing it costs no more than printing a name for it.
     pub fn is_leaf(&self) -> bool {
-        matches!(self, Self::Literal(_) | Self::Group | Self::Local | Self::Committed | Self::Counter(_))
+        matches!(
+            self,
+            Self::Literal(_)
+                | Self::Group
+                | Self::Local
+                | Self::Committed
+                | Self::Counter(_)
+                | Self::Component(..)
+                | Self::Splat(_)
+        )
     }
 }
 

@@ -1,53 +1,58 @@
 //! Names only for what needs one.
 //!
 //! In: a kernel in which every expression is evaluated where it was built. Out: one with the same meaning,
-//! in which an expression has a [`Stmt::Let`] only if it is impure, or used more than once, or used in a
-//! loop that it stands before; what nothing uses is gone.
+//! in which an expression has a [`Stmt::Let`] only if it reads memory, or exchanges values, or is used more
+//! than once, or in a loop that it stands before; what nothing uses is gone. A variable that the statement
+//! behind reads once has none: it is read there.
 
-use super::ir::{Block, ExprId, Kernel, Stmt};
+use super::ir::{Block, Expr, ExprId, Kernel, Stmt};
 
 /// How an expression is used.
 #[derive(Clone, Copy, Default)]
 struct Use {
     count: u32,
-    /// Whether a loop that does not hold its definition uses it.
-    in_loop: bool,
-    /// Loops around its definition.
-    depth: u32,
+    /// Loops around its deepest use.
+    deepest: u32,
+    /// Loops around its definition, if it has one.
+    defined: Option<u32>,
 }
 
 pub(super) fn tidy(kernel: &mut Kernel) {
     let mut uses = vec![Use::default(); kernel.exprs.len()];
-    // Depths first: a use is compared with the definition's.
-    walk(&kernel.body, 0, &mut |statement, depth| {
-        if let Stmt::Let(id) = statement {
-            uses[id.index()].depth = depth;
-        }
-    });
-    walk(&kernel.body, 0, &mut |statement, depth| {
-        if !matches!(statement, Stmt::Let(_)) {
-            statement.operands().into_iter().for_each(|id| add(&mut uses, id, depth));
-        }
+    walk(&kernel.body, 0, &mut |statement, depth| match statement {
+        Stmt::Let(id) => uses[id.index()].defined = Some(depth),
+        _ => statement.operands().into_iter().for_each(|id| add(&mut uses, id, depth)),
     });
     // Operands stand before what uses them, so uses are complete from the last expression on.
+    let mut named = vec![false; uses.len()];
     for (i, (expr, _)) in kernel.exprs.iter().enumerate().rev() {
-        if uses[i].count > 0 {
-            let depth = uses[i].depth;
-            expr.operands().for_each(|id| add(&mut uses, id, depth));
+        let Use { count, deepest, defined } = uses[i];
+        if count == 0 {
+            continue;
         }
+        let depth = match defined {
+            Some(defined) if count > 1 || deepest > defined || expr.is_impure() => {
+                named[i] = true;
+                defined
+            }
+            _ => deepest,
+        };
+        expr.operands().for_each(|id| add(&mut uses, id, depth));
     }
-    let exprs = &kernel.exprs;
-    let is_named = |id: ExprId| {
-        let Use { count, in_loop, .. } = uses[id.index()];
-        count > 0 && (count > 1 || in_loop || exprs[id.index()].0.is_impure())
-    };
-    retain(&mut kernel.body, &is_named);
+    let single: Vec<bool> = uses.iter().map(|used| used.count == 1).collect();
+    read_at_use(
+        &kernel.body,
+        &kernel.exprs.iter().map(|(expr, _)| expr).collect::<Vec<_>>(),
+        &single,
+        &mut named,
+    );
+    retain(&mut kernel.body, &named);
 }
 
 fn add(uses: &mut [Use], id: ExprId, depth: u32) {
     let used = &mut uses[id.index()];
     used.count += 1;
-    used.in_loop |= depth > used.depth;
+    used.deepest = used.deepest.max(depth);
 }
 
 /// Calls `f` for each statement with the number of loops around it.
@@ -60,11 +65,47 @@ fn walk(block: &Block, depth: u32, f: &mut impl FnMut(&Stmt, u32)) {
     }
 }
 
-fn retain(block: &mut Block, is_named: &impl Fn(ExprId) -> bool) {
+/// Takes the names of reads of variables that are used once, in their block, before anything is assigned.
+fn read_at_use(block: &Block, exprs: &[&Expr], single: &[bool], named: &mut [bool]) {
+    let mut pending: Vec<ExprId> = Vec::new();
+    for statement in &block.0 {
+        match statement {
+            Stmt::Let(id) if !named[id.index()] => continue,
+            Stmt::Let(id) if single[id.index()] && matches!(exprs[id.index()], Expr::Read(_)) => {
+                pending.push(*id);
+                continue;
+            }
+            Stmt::Let(id) => {
+                exprs[id.index()].operands().for_each(|id| found(id, exprs, named, &mut pending))
+            }
+            // The bounds of a loop are looked at in each turn.
+            Stmt::For(..) => {}
+            _ => statement.operands().into_iter().for_each(|id| found(id, exprs, named, &mut pending)),
+        }
+        if !matches!(statement, Stmt::Let(_)) {
+            pending.clear();
+        }
+        if let Some(block) = statement.block() {
+            read_at_use(block, exprs, single, named);
+        }
+    }
+}
+
+/// What an expression without a name reads needs no name either.
+fn found(id: ExprId, exprs: &[&Expr], named: &mut [bool], pending: &mut Vec<ExprId>) {
+    if let Some(at) = pending.iter().position(|&read| read == id) {
+        pending.swap_remove(at);
+        named[id.index()] = false;
+    } else if !named[id.index()] {
+        exprs[id.index()].operands().for_each(|id| found(id, exprs, named, pending));
+    }
+}
+
+fn retain(block: &mut Block, named: &[bool]) {
     block.0.retain_mut(|statement| match statement {
-        Stmt::Let(id) => is_named(*id),
+        Stmt::Let(id) => named[id.index()],
         Stmt::If(_, block) | Stmt::For(_, _, block) => {
-            retain(block, is_named);
+            retain(block, named);
             true
         }
         _ => true,

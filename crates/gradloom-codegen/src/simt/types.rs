@@ -66,6 +66,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             ValueType::Vector(elements) if number < elements => Some(F32),
             _ => None,
         },
+        Expr::Pick(a, index) => (matches!(of(a), ValueType::Vector(_)) && of(index) == U32).then_some(F32),
         Expr::ToHalf(a) => all(&[a], ValueType::Vector(4)).then_some(ValueType::Half4),
         Expr::Cast(a) => {
             dtype(a)?;

@@ -161,7 +161,9 @@ impl Scope<'_> {
         let expr = self.kernel.exprs.get(id.index()).map(|(expr, _)| expr);
         match expr.ok_or("there is no such expression")? {
             _ if self.named[id.index()] => Ok(()),
-            expr if expr.is_impure() => Err(format!("v{} is not evaluated here", id.index())),
+            expr if expr.is_impure() && !matches!(expr, Expr::Read(_)) => {
+                Err(format!("v{} is not evaluated here", id.index()))
+            }
             _ => self.parts(id),
         }
     }

@@ -1,11 +1,9 @@
-//! Which parts of a group run together.
-//!
-//! In: a group's parts. Out: crews of parts that compute the same ([`class`]), whose operands one name can
-//! stand for: they share a binding.
+//! Which parts of a group run together: those that compute the same, whose operands one name can stand for, as
+//! they share a binding.
 
 use super::Context;
 use super::operands::span;
-use crate::schedule::group::{Class, class};
+use crate::schedule::group;
 use gradloom_core::collections::SortedMap;
 use gradloom_core::kernel::{Access, Launch, Part};
 use gradloom_core::plan::Region;
@@ -13,23 +11,19 @@ use std::ops::Range;
 
 /// Parts that run together, by their numbers; a part that runs alone has its own list.
 pub(super) fn crews(parts: &[Part], launch: &Launch, context: &Context<'_>) -> Vec<Vec<usize>> {
-    let mut crews: Vec<(Option<Class>, Covers, Vec<usize>)> = Vec::new();
-    for (i, part) in parts.iter().enumerate() {
-        let (reads, writes) = (&launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
-        let class = class(part, reads, writes);
-        let own = Covers::new(reads.iter().chain(writes), context);
-        let fits = |(other, covers, _): &&mut (Option<Class>, Covers, Vec<usize>)| {
-            class.is_some() && class == *other && covers.takes(&own, context)
-        };
-        match crews.iter_mut().find(fits) {
-            Some((_, covers, members)) => {
-                covers.add(&own);
-                members.push(i);
-            }
-            None => crews.push((class, own, vec![i])),
+    let own = |part: &Part| {
+        let accesses = launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()]);
+        Covers::new(accesses, context)
+    };
+    let mut covers: Vec<Covers> = parts.iter().map(own).collect();
+    group::crews(parts, launch, |first, part| {
+        let (crews, parts) = covers.split_at_mut(part);
+        let joins = crews[first].takes(&parts[0], context);
+        if joins {
+            crews[first].add(&parts[0]);
         }
-    }
-    crews.into_iter().map(|(.., members)| members).collect()
+        joins
+    })
 }
 
 /// What operands that one name stands for cover: they share a binding.

@@ -4,10 +4,10 @@ use super::operands::Operand;
 use super::source::Source;
 use super::{Context, Operands, Shaders, checked, print};
 use crate::narrow::narrow;
-use crate::schedule::group::{Form, body_of, is_short_total, schedule};
+use crate::schedule::group::{Form, body_of, is_short_total};
 use crate::simt::kernels::{Table, group};
 use gradloom_core::error::Result;
-use gradloom_core::kernel::{Access, Launch, Part, Phase};
+use gradloom_core::kernel::{Access, Launch, Part, Phase, Schedule};
 use std::ops::Range;
 
 /// The shaders of parts of one class.
@@ -37,7 +37,9 @@ pub(super) fn together(
     };
     let body = body_of(parts[0]);
     let form = Form::of(body).expect("parts of a class have a form");
-    let schedule = schedule(context.limits);
+    let Schedule::Group(schedule) = launch.schedule else {
+        unreachable!("groups, and what runs as one, have their schedule")
+    };
     let bodies = parts.iter().enumerate().map(|(i, part)| (body_of(part), starts(i)));
     let table = Table::new(form, bodies, &schedule);
     // The first part's, counted from where the table says.

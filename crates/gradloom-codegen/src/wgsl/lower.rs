@@ -3,12 +3,13 @@
 use super::attention::grad_workspace;
 use super::tuning::Problem;
 use super::{Choices, Limits};
-use crate::lower::{Target, as_body};
-use crate::schedule::{group, rows, scatter};
+use crate::lower::{Request, Target, as_body};
+use crate::product::{DotProblem, fold_batch};
+use crate::schedule::{group, rows, schedule};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind};
-use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Store};
+use gradloom_core::ir::{DotAxes, Graph, OpKind};
+use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Schedule, Store};
 
 /// Fuses a graph and lowers it for an adapter with these limits; `choices` say how its products and attention
 /// are computed.
@@ -56,30 +57,23 @@ struct Wgsl<'l> {
 }
 
 impl Target for Wgsl<'_> {
-    fn workspace(
-        &self,
-        _: &Graph,
-        _: OpId,
-        kernel: &Kernel,
-        reads: &[Access],
-        writes: &[Access],
-        _: &[(usize, usize)],
-    ) -> usize {
-        match kernel {
-            Kernel::Op(OpKind::AttentionGrad(spec)) => grad_workspace(spec, reads),
-            Kernel::Op(OpKind::ScatterAdd { batch }) => scatter(reads, *batch, self.limits).workspace(),
-            Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
-                super::product::workspace(axes, reads, self.limits, self.choices)
-            }
-            Kernel::Loop(body) if body.has_column_reductions() && !group::is_short(body, reads, writes) => {
-                rows(body, self.limits).workspace(body)
-            }
+    fn schedule(&self, request: Request<'_>) -> (Schedule, usize) {
+        let Request { kernel, reads, writes, .. } = request;
+        let schedule = schedule(kernel, reads, writes, self.limits, self.choices);
+        let workspace = match (kernel, &schedule) {
+            (Kernel::Op(OpKind::AttentionGrad(spec)), _) => grad_workspace(spec, reads),
+            (Kernel::Loop(body), Schedule::Rows(rows)) => rows.workspace(body),
+            (_, Schedule::Scatter(scatter)) => scatter.workspace(),
+            (_, Schedule::Product(product)) => product.workspace,
             _ => 0,
-        }
+        };
+        (schedule, workspace)
     }
 
-    fn group_workspace(&self, parts: &[Part], reads: &[Access], writes: &[Access]) -> usize {
-        group::workspace(parts, reads, writes, &group::schedule(self.limits))
+    fn group_schedule(&self, parts: &[Part], reads: &[Access], writes: &[Access]) -> (Schedule, usize) {
+        let schedule = group::schedule(self.limits);
+        let workspace = group::workspace(parts, reads, writes, &schedule);
+        (Schedule::Group(schedule), workspace)
     }
 
     fn may_replace(&self, _: &Kernel, level: Level) -> bool {
@@ -103,6 +97,8 @@ impl Target for Wgsl<'_> {
         if !self.cuts_products {
             return 1;
         }
-        super::product::parts(axes, [&reads[0].layout, &reads[1].layout], self.limits, self.choices)
+        // Of operands that must be copied first, nothing is known yet.
+        let Some(problem) = DotProblem::new(axes, &reads[0].layout, &reads[1].layout) else { return 1 };
+        self.choices.product(&fold_batch(problem), self.limits).parts as usize
     }
 }

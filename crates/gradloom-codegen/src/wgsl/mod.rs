@@ -6,9 +6,7 @@
 //! shapes, the [`Limits`] and the [`Choices`] alone; there are no atomic sums.
 
 pub mod attention;
-mod body;
 mod crews;
-pub mod dot;
 mod expression;
 mod functions;
 mod group;
@@ -22,17 +20,18 @@ mod product;
 mod source;
 mod status;
 pub mod tuning;
-mod writer;
 
 pub use guards::guards;
 pub use limits::Limits;
 pub use lower::{lower, lower_fused, problems};
 pub use operands::{Binding, Cuts, Element, Operand, Operands};
+#[cfg(test)]
+pub(crate) use product::alone as alone_product;
+pub(crate) use product::problem_of;
 pub use status::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD, Verdict};
 pub use tuning::{Choices, Precision};
-pub use writer::Writer;
 
-use crate::schedule::{group as grouped, schedule};
+use crate::schedule::group as grouped;
 use crate::simt;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
@@ -51,16 +50,6 @@ pub struct Dispatch {
     /// What stands at `@group(0) @binding(i)`.
     pub bindings: Vec<Bound>,
     /// Workgroups along x, y and z.
-    pub workgroups: [u32; 3],
-}
-
-/// A compute shader with the size of its dispatch; the entry point is `main`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shader {
-    /// The WGSL source.
-    pub source: String,
-    /// Number of workgroups along x, y and z; a zero means that there is nothing to do, and such a dispatch
-    /// may be left out.
     pub workgroups: [u32; 3],
 }
 
@@ -123,7 +112,7 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
     let parts = match &launch.kernel {
         Kernel::Group(parts) => parts,
         Kernel::Loop(body) if grouped::is_short(body, &launch.reads, &launch.writes) => {
-            &vec![pieces::only(launch)]
+            &vec![Part::whole(launch)]
         }
         _ => return Ok(vec![one(launch, number, context)?]),
     };
@@ -156,15 +145,7 @@ fn is_countable(kernel: &Kernel, reads: &[Access], writes: &[Access]) -> bool {
 
 /// The shaders of a part as a launch of its own.
 fn alone(launch: &Launch, part: &Part, number: usize, context: &Context<'_>) -> Result<Shaders> {
-    let launch = Launch {
-        kernel: part.kernel.clone(),
-        reads: launch.reads[part.reads.clone()].to_vec(),
-        writes: launch.writes[part.writes.clone()].to_vec(),
-        may_alias: Vec::new(),
-        workspace: part.workspace.len(),
-        ..launch.clone()
-    };
-    let mut shaders = one(&launch, number, context)?;
+    let mut shaders = one(&part.alone(launch), number, context)?;
     for bound in shaders.dispatches.iter_mut().flat_map(|dispatch| &mut dispatch.bindings) {
         if let Bound::Workspace(bytes) = bound {
             *bytes = bytes.start + part.workspace.start..bytes.end + part.workspace.start;
@@ -217,15 +198,12 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&operands, limits, gated, number);
     let label = launch.kernel.title();
-    let schedule = schedule(&launch.kernel, &launch.reads, limits);
     let views = operands.views(gated);
-    if let Some(kernels) = simt::kernels::kernels(&launch.kernel, &schedule, &views, &label) {
+    if let Some(kernels) = simt::kernels::kernels(&launch.kernel, &launch.schedule, &views, &label) {
         let dispatches = kernels.iter().map(|kernel| print::print(kernel, source())).collect();
         return Ok(Shaders { operands, dispatches });
     }
     let dispatches = match &launch.kernel {
-        Kernel::Dot { axes, epilogue } => product::product(source, axes, choices, Some(epilogue), &label),
-        Kernel::Op(OpKind::Dot(axes)) => product::product(source, axes, choices, None, &label),
         Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec, choices),
         Kernel::Op(OpKind::AttentionGrad(spec)) => attention::attention_grad(source, spec, choices),
         other => {

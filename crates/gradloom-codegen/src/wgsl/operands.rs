@@ -167,16 +167,23 @@ impl Operands {
         Self { bindings, reads, writes }
     }
 
+    fn view<'a>(&self, operand: &'a Operand) -> View<'a> {
+        let Operand { binding, dtype, layout, .. } = operand;
+        let has_vectors = *binding != NONE && self.bindings[*binding].element == Element::Vector;
+        View { dtype: *dtype, layout, has_vectors }
+    }
+
     /// What kernels of the common language see of them.
     pub(super) fn views(&self, gated: bool) -> Views<'_> {
-        fn views(operands: &[Operand]) -> Vec<View<'_>> {
-            operands.iter().map(|operand| View { dtype: operand.dtype, layout: &operand.layout }).collect()
-        }
         let in_place = self.reads.first().zip(self.writes.first()).is_some_and(|(read, write)| {
             (read.binding, read.base, &read.layout) == (write.binding, write.base, &write.layout)
         });
-        let (reads, writes) = (views(&self.reads), views(&self.writes));
-        Views { reads, writes, gated, in_place }
+        Views {
+            reads: self.reads.iter().map(|operand| self.view(operand)).collect(),
+            writes: self.writes.iter().map(|operand| self.view(operand)).collect(),
+            gated,
+            in_place,
+        }
     }
 }
 

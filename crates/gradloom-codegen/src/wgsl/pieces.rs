@@ -4,23 +4,13 @@
 //! bindings for that.
 
 use super::Limits;
-use crate::schedule::group::{body_of, class, is_map};
-use gradloom_core::kernel::{Access, Body, Kernel, Launch, Layout, Part};
+use crate::schedule::group::{body_of, class, is_map, schedule};
+use gradloom_core::kernel::{Access, Body, Kernel, Launch, Layout, Part, Schedule};
 use gradloom_core::plan::ALIGNMENT;
-
-/// A launch as the only part of a group.
-pub(super) fn only(launch: &Launch) -> Part {
-    Part {
-        kernel: launch.kernel.clone(),
-        reads: 0..launch.reads.len(),
-        writes: 0..launch.writes.len(),
-        workspace: 0..launch.workspace,
-    }
-}
 
 /// The launch as a group in which maps over large values are cut into parts; `None` if it has none.
 pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
-    let whole = [only(launch)];
+    let whole = [Part::whole(launch)];
     let parts = if let Kernel::Group(parts) = &launch.kernel { &parts[..] } else { &whole };
     // A binding may have to begin a little before the elements.
     let most = limits.binding_bytes.saturating_sub(ALIGNMENT).max(ALIGNMENT) / ALIGNMENT * (ALIGNMENT / 4);
@@ -50,6 +40,7 @@ pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
         }
     }
     cut.kernel = Kernel::Group(pieces);
+    cut.schedule = Schedule::Group(schedule(limits));
     Some(cut)
 }
 
@@ -76,6 +67,7 @@ fn add(
         kernel,
         reads: read..cut.reads.len(),
         writes: write..cut.writes.len(),
+        schedule: part.schedule.clone(),
         workspace: part.workspace.clone(),
     }
 }

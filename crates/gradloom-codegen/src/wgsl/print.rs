@@ -203,6 +203,10 @@ impl Printer<'_> {
             Expr::Component(a, number) => {
                 format!("{}.{}", self.text(source, *a), ["x", "y", "z", "w"][*number as usize])
             }
+            Expr::Pick(a, index) => {
+                let [a, index] = [a, index].map(|id| self.text(source, *id));
+                format!("{a}[{index}]")
+            }
             Expr::ToHalf(a) => format!("vec4<f16>({})", self.text(source, *a)),
             Expr::Broadcast(array, index) => {
                 format!("workgroupUniformLoad(&a{array}[{}])", self.text(source, *index))

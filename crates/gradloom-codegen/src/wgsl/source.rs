@@ -106,19 +106,6 @@ impl<'a> Source<'a> {
         self.workspace.push((bytes, name.to_string(), ty.to_string()));
     }
 
-    /// The statements so far, which are forgotten.
-    pub(crate) fn take_lines(&mut self) -> String {
-        std::mem::take(&mut self.body)
-    }
-
-    /// Adds the function that says whether the step commits.
-    pub(crate) fn committed(&mut self) {
-        let function = "fn committed() -> bool {\n    return status[0] == 0u;\n}";
-        if !self.globals.contains(function) {
-            self.global(function);
-        }
-    }
-
     /// Numbers that the shader reads, by the name of their array.
     pub(crate) fn table(&mut self, numbers: Vec<u32>) -> &'static str {
         self.table = Some(numbers);
@@ -460,27 +447,5 @@ pub(crate) fn index_at(layout: &Layout, position: &str) -> String {
         terms.push(format!("{}u", layout.offset));
     }
     terms.reverse();
-    terms.join(" + ")
-}
-
-/// The index of the element at a row and a column of a layout with `rows * columns` elements.
-pub(crate) fn index_at_row(layout: &Layout, rows: usize, columns: usize, row: &str, column: &str) -> String {
-    let grid = layout.reshape(&[rows, columns].into());
-    let Some(grid) = grid else { return index_at(layout, &format!("({row} * {columns}u + {column})")) };
-    let mut terms = Vec::new();
-    if grid.offset > 0 {
-        terms.push(format!("{}u", grid.offset));
-    }
-    for (extent, stride, name) in [(rows, grid.strides[0], row), (columns, grid.strides[1], column)] {
-        match stride {
-            _ if extent <= 1 => {}
-            0 => {}
-            1 => terms.push(name.to_string()),
-            _ => terms.push(format!("{name} * {stride}u")),
-        }
-    }
-    if terms.is_empty() {
-        terms.push("0u".to_string());
-    }
     terms.join(" + ")
 }

@@ -9,7 +9,7 @@
 use gradloom_codegen::simt::{
     Array, Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
 };
-use gradloom_core::ir::{Builder, CompareOp, DType, Graph, OpKind, Output, Type};
+use gradloom_core::ir::{BinaryOp, Builder, CompareOp, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
 
 /// What kernels of a launch left behind.
@@ -355,6 +355,14 @@ impl Workgroup<'_> {
                 let elements = |lane: usize| operands.iter().map(move |operand| operand[lane]);
                 (0..lanes).flat_map(|lane| elements(lane).collect::<Vec<_>>()).collect()
             }
+            Expr::Pick(..) => {
+                let width = operands[0].len() / lanes;
+                let index = |lane: usize| operands[1][lane] as usize;
+                if here().any(|lane| index(lane) >= width) {
+                    return Err("an element that a vector does not have".into());
+                }
+                each(&|lane| operands[0][lane * width + index(lane).min(width - 1)])
+            }
             Expr::Splat(_) => operands[0].iter().flat_map(|&bits| [bits; 4]).collect(),
             Expr::Component(_, number) => {
                 let width = operands[0].len() / lanes;
@@ -381,6 +389,13 @@ impl Workgroup<'_> {
             }
             Expr::ShuffleXor(_, bits) => each(&|lane| operands[0][lane ^ *bits as usize]),
             Expr::Unary(op, _) => scalar(OpKind::Unary(*op)),
+            // Written out for the many of indices and sums.
+            Expr::Binary(BinaryOp::Add, ..) if dtype == DType::F32 => floats(&operands, |x| x[0] + x[1]),
+            Expr::Binary(BinaryOp::Mul, ..) if dtype == DType::F32 => floats(&operands, |x| x[0] * x[1]),
+            Expr::Binary(op, ..) if dtype == DType::U32 && u32_op(*op).is_some() => {
+                let op = u32_op(*op).expect("it was asked for");
+                operands[0].iter().zip(&operands[1]).map(|(&a, &b)| op(a, b)).collect()
+            }
             Expr::Binary(op, ..) => scalar(OpKind::Binary(*op)),
             Expr::Compare(op, ..) => scalar(OpKind::Compare(*op)),
             Expr::Cast(_) => scalar(OpKind::Cast { dtype }),
@@ -400,6 +415,20 @@ fn words(ty: ValueType) -> usize {
 
 fn kernel_subgroup(kernel: &Kernel) -> usize {
     kernel.subgroup.expect("a kernel with matrices has subgroups") as usize
+}
+
+/// Arithmetic of indices.
+fn u32_op(op: BinaryOp) -> Option<fn(u32, u32) -> u32> {
+    Some(match op {
+        BinaryOp::Add => u32::wrapping_add,
+        BinaryOp::Sub => u32::wrapping_sub,
+        BinaryOp::Mul => u32::wrapping_mul,
+        BinaryOp::Div => |a, b| a.checked_div(b).unwrap_or(0),
+        BinaryOp::Rem => |a, b| a.checked_rem(b).unwrap_or(0),
+        BinaryOp::Min => u32::min,
+        BinaryOp::Max => u32::max,
+        _ => return None,
+    })
 }
 
 /// A function of f32, word by word.

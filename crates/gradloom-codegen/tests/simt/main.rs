@@ -3,3 +3,4 @@
 mod interpreter;
 mod nvrtc;
 mod ops;
+mod programs;

@@ -69,10 +69,10 @@ fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel
     let layouts: Vec<Layout> = operands.iter().map(|&value| lie.layout(&graph.ty(value).shape)).collect();
     let ty = graph.ty(op.results[0]);
     let whole = Lie::Dense.layout(&ty.shape);
-    let view = |(&value, layout)| View { dtype: graph.ty(value).dtype, layout };
+    let view = |(&value, layout)| View { dtype: graph.ty(value).dtype, layout, has_vectors: false };
     let views = Views {
         reads: operands.iter().zip(&layouts).map(view).collect(),
-        writes: vec![View { dtype: ty.dtype, layout: &whole }],
+        writes: vec![View { dtype: ty.dtype, layout: &whole, has_vectors: false }],
         gated,
         in_place: false,
     };

@@ -8,7 +8,7 @@
 use super::KernelSpec;
 use crate::collections::{IdMap, IdSet, sort, sort_by_key};
 use crate::ir::{OpKind, ValueId, inverse_permutation};
-use crate::kernel::{Access, Kernel, Layout, Part};
+use crate::kernel::{Access, Kernel, Layout, Part, Schedule};
 
 /// `watched` are the values that something outside of the kernels reads, and `targets` the parameters and
 /// states whose next values they are, both behind their views.
@@ -299,6 +299,7 @@ fn as_one(mut kernels: Vec<KernelSpec>) -> Option<KernelSpec> {
             kernel: kernel.kernel,
             reads: reads..group.reads.len(),
             writes: writes..group.writes.len(),
+            schedule: Schedule::Whole,
             workspace: 0..0,
         });
     }

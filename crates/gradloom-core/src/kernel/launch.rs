@@ -1,6 +1,6 @@
 //! A launch: a kernel with its operands and results.
 
-use super::{Body, Layout};
+use super::{Body, Layout, Schedule};
 use crate::collections::IdMap;
 use crate::ir::{DType, DotAxes, OpId, OpKind, ValueId};
 use std::ops::Range;
@@ -78,8 +78,37 @@ pub struct Part {
     pub reads: Range<usize>,
     /// The range of its writes among those of the launch.
     pub writes: Range<usize>,
+    /// How its work is shared out where it runs by itself.
+    pub schedule: Schedule,
     /// Its scratch, in bytes from the start of the launch's workspace: parts run at the same time.
     pub workspace: Range<usize>,
+}
+
+impl Part {
+    /// A launch as the only part of a group.
+    pub fn whole(launch: &Launch) -> Self {
+        Self {
+            kernel: launch.kernel.clone(),
+            reads: 0..launch.reads.len(),
+            writes: 0..launch.writes.len(),
+            schedule: launch.schedule.clone(),
+            workspace: 0..launch.workspace,
+        }
+    }
+
+    /// The part of a launch as a launch of its own.
+    pub fn alone(&self, launch: &Launch) -> Launch {
+        Launch {
+            op: launch.op,
+            kernel: self.kernel.clone(),
+            reads: launch.reads[self.reads.clone()].to_vec(),
+            writes: launch.writes[self.writes.clone()].to_vec(),
+            may_alias: Vec::new(),
+            schedule: self.schedule.clone(),
+            workspace: self.workspace.len(),
+            phase: launch.phase,
+        }
+    }
 }
 
 /// The phase of a step in which a launch runs.
@@ -106,6 +135,8 @@ pub struct Launch {
     /// Pairs (write, read) that may be the same bytes if their layouts are equal: the kernel reads each
     /// element before it writes that element.
     pub may_alias: Vec<(usize, usize)>,
+    /// How its work is shared out, chosen when it was lowered.
+    pub schedule: Schedule,
     /// Scratch bytes that the kernel needs while it runs.
     pub workspace: usize,
     /// The phase in which it runs.

@@ -52,7 +52,7 @@ fn group(parts: &[Part]) -> String {
 mod tests {
     use super::*;
     use crate::ir::{DType, UnaryOp};
-    use crate::kernel::{Level, Node, NodeId, NodeKind, Store};
+    use crate::kernel::{Level, Node, NodeId, NodeKind, Schedule, Store};
 
     fn part(i: usize, rows: usize, op: UnaryOp) -> Part {
         let node = |kind| Node { kind, dtype: DType::F32, level: Level::Element };
@@ -62,7 +62,7 @@ mod tests {
             nodes: vec![node(NodeKind::Load(0)), node(NodeKind::Unary(op, NodeId(0)))],
             stores: vec![Store::Whole { node: NodeId(1), level: Level::Element, write: 0 }],
         });
-        Part { kernel, reads: i..i + 1, writes: i..i + 1, workspace: 0..0 }
+        Part { kernel, reads: i..i + 1, writes: i..i + 1, schedule: Schedule::Whole, workspace: 0..0 }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::order::CommitOrder;
 use crate::collections::{IdMap, IdSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, OpId, Type, Update, ValueId};
-use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Overwrites, Phase};
+use crate::kernel::{Access, Kernel, Launch, Layout, Lowered, Overwrites, Phase, Schedule};
 
 /// The decisions of [`place`].
 pub(super) struct Committed {
@@ -70,6 +70,7 @@ pub(super) fn place(graph: &Graph, lowered: &mut Lowered, launches: &mut Vec<Lau
             reads,
             writes: vec![lowered.access[&update.target].clone()],
             may_alias: Vec::new(),
+            schedule: Schedule::Whole,
             workspace: 0,
             phase: Phase::Commit,
         });
@@ -113,6 +114,7 @@ impl Snapshots<'_> {
             reads: vec![access],
             writes: vec![copy.clone()],
             may_alias: Vec::new(),
+            schedule: Schedule::Whole,
             workspace: 0,
             phase: Phase::Compute,
         });

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::collections::IdMap;
     use crate::ir::{BinaryOp, Id, Number, OpId, ReduceOp, Shape, Type, UnaryOp, ValueId};
-    use crate::kernel::{Level, Node, NodeId, Part, Phase};
+    use crate::kernel::{Level, Node, NodeId, Part, Phase, Schedule};
     use crate::plan::{Buffer, Role, Totals};
 
     /// A contiguous f32 access of its own buffer.
@@ -315,6 +315,7 @@ mod tests {
             reads,
             writes,
             may_alias: Vec::new(),
+            schedule: Schedule::Whole,
             workspace: 0,
             phase: Phase::Compute,
         };
@@ -385,8 +386,13 @@ mod tests {
     fn nodes_count_by_their_level_and_parts_add_up() {
         let one = [12 + 3 + 12 + 12, 48, 48];
         assert_eq!(cost_of(Kernel::Loop(centred()), vec![f32(0, &[3, 4])], vec![f32(1, &[3, 4])], &[]), one);
-        let part =
-            |i| Part { kernel: Kernel::Loop(centred()), reads: i..i + 1, writes: i..i + 1, workspace: 0..0 };
+        let part = |i| Part {
+            kernel: Kernel::Loop(centred()),
+            reads: i..i + 1,
+            writes: i..i + 1,
+            schedule: Schedule::Whole,
+            workspace: 0..0,
+        };
         let group = Kernel::Group(vec![part(0), part(1)]);
         let two = |n| vec![f32(n, &[3, 4]), f32(n + 1, &[3, 4])];
         assert_eq!(cost_of(group, two(0), two(2), &[]), one.map(|n| 2 * n));
@@ -449,6 +455,7 @@ mod tests {
                 kernel: Kernel::Loop(wide_body.clone()),
                 reads: 0..1,
                 writes: 0..1,
+                schedule: Schedule::Whole,
                 workspace: 0..0,
             })
             .collect();

@@ -9,7 +9,7 @@ mod body;
 use body::Builder;
 use gradloom_codegen::cpu::loop_workspace;
 use gradloom_core::ir::{DType, Graph, OpId, ValueId};
-use gradloom_core::kernel::{Access, Kernel, Launch, Part, Phase};
+use gradloom_core::kernel::{Access, Kernel, Launch, Part, Phase, Schedule};
 use gradloom_runtime::cpu::{Call, Pool, describe, prepare};
 use std::time::Instant;
 
@@ -56,6 +56,7 @@ fn bench(name: &str, all: &[Builder]) {
             kernel: Kernel::Loop(b.body.clone()),
             reads: first_read..reads.len(),
             writes: first_write..writes.len(),
+            schedule: Schedule::Whole,
             workspace: workspace..workspace + scratch,
         });
         workspace += scratch;
@@ -66,7 +67,16 @@ fn bench(name: &str, all: &[Builder]) {
     let sources: Vec<*const u8> = reads.iter().map(|a| of(a).cast_const()).collect();
     let targets: Vec<*mut u8> = writes.iter().map(of).collect();
     let kernel = if parts.len() == 1 { parts.swap_remove(0).kernel } else { Kernel::Group(parts) };
-    let launch = Launch { op: OpId(0), kernel, reads, writes, may_alias, workspace, phase: Phase::Compute };
+    let launch = Launch {
+        op: OpId(0),
+        kernel,
+        reads,
+        writes,
+        may_alias,
+        schedule: Schedule::Whole,
+        workspace,
+        phase: Phase::Compute,
+    };
     let prepared = prepare(&launch, &Graph::new());
     let mut scratch = memory(DType::F32, workspace / 4);
     print!("{name:34}");

@@ -118,11 +118,6 @@ impl Device {
         })
     }
 
-    /// The largest range of a buffer that can be bound, in bytes.
-    pub(crate) fn largest_binding(&self) -> u64 {
-        self.device.limits().max_storage_buffer_binding_size
-    }
-
     /// A storage buffer.
     pub(crate) fn buffer(&self, bytes: u64) -> wgpu::Buffer {
         self.device.create_buffer(&wgpu::BufferDescriptor {
@@ -200,8 +195,7 @@ impl Device {
         }
     }
 
-    /// A pipeline whose group 0 is these buffers as a whole, of which the last is written; the shader need
-    /// not use all.
+    /// A pipeline whose group 0 is these buffers as a whole, which it may write; the shader need not use all.
     pub(crate) fn bound(
         &self,
         source: &str,
@@ -211,7 +205,7 @@ impl Device {
             binding: i as u32,
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: i + 1 < buffers.len() },
+                ty: wgpu::BufferBindingType::Storage { read_only: false },
                 has_dynamic_offset: false,
                 min_binding_size: None,
             },

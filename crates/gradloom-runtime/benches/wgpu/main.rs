@@ -4,7 +4,6 @@
 //!
 //! - `run FILE.wgsl X,Y,Z BYTES,..`: a shader's entry point `main` over buffers of random bytes, bound as
 //!   group 0
-//! - `layouts`: what the ways to bind buffers cost
 //! - `products [FILTER]`: matrix products with the tiles that the rule chooses
 //! - `tune [FILTER]`: matrix products with many tiles and splits
 //! - `shader NAME`: prints the shaders of a product
@@ -13,7 +12,6 @@
 //! encoding and submitting it, `wall` until it is done.
 
 mod device;
-mod layouts;
 mod matrices;
 mod products;
 mod shader;
@@ -36,7 +34,7 @@ fn main() {
     println!("# {}: {:?}, f16 {}", device.adapter, device.limits, device.f16);
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        [] | ["layouts"] => layouts::run(&device),
+        [] => products::run(&device, &[], false),
         ["products", ref filter @ ..] => products::run(&device, filter, false),
         ["tune", ref filter @ ..] => products::run(&device, filter, true),
         ["shader", name] => products::print(&device, name),

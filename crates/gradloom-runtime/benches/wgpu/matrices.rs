@@ -1,11 +1,10 @@
 //! Products as the experiments and the tests run them: plain operands, each in a buffer of its own.
 
 use crate::device::Device;
-use gradloom_codegen::cpu::{BatchAxis, DotProblem, MatrixView};
-use gradloom_codegen::wgsl::Shader;
-use gradloom_codegen::wgsl::dot::{
-    Choice, DotKernel, DotShaders, Element, Epilogue, Operand, Scalar, Stage, generate, lanes, workspace_item,
-};
+use gradloom_codegen::product::{BatchAxis, DotProblem, MatrixView};
+use gradloom_codegen::wgsl::tuning::{Alone, Choice, Problem, alone};
+use gradloom_codegen::wgsl::{Bound, Precision};
+use gradloom_core::kernel::ProductChoice;
 
 /// `batch` products of `[m, k]` and `[k, n]` matrices.
 #[derive(Clone, Debug)]
@@ -16,7 +15,8 @@ pub(crate) struct Matrices {
     pub(crate) extents: [usize; 3],
     /// Whether the operands are stored by columns.
     pub(crate) by_columns: [bool; 2],
-    pub(crate) scalar: Scalar,
+    /// Whether operands may be rounded to f16.
+    pub(crate) precision: Precision,
 }
 
 /// The operands' elements and the results' places.
@@ -39,16 +39,6 @@ impl Prepared {
     }
 }
 
-/// WGSL's name of an item.
-fn item(scalar: Scalar, lanes: u32) -> &'static str {
-    match (scalar, lanes) {
-        (Scalar::F32, 1) => "f32",
-        (Scalar::F32, _) => "vec4<f32>",
-        (Scalar::F16, 1) => "f16",
-        (Scalar::F16, _) => "vec4<f16>",
-    }
-}
-
 /// A number in [-1, 1) that `f16` has too.
 fn value(i: usize, seed: u64) -> f32 {
     let mut x = (i as u64 ^ (seed << 40)).wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -57,26 +47,15 @@ fn value(i: usize, seed: u64) -> f32 {
     ((x >> 33) % 2048) as f32 / 1024.0 - 1.0
 }
 
-/// Bits of an `f16`, of a number that it has: a multiple of 1/1024 in [-1, 1].
-fn half(value: f32) -> u16 {
-    let bits = value.to_bits();
-    let sign = ((bits >> 16) & 0x8000) as u16;
-    if value == 0.0 {
-        return sign;
-    }
-    let exponent = ((bits >> 23) & 0xff) as u16 - 112;
-    sign | (exponent << 10) | ((bits >> 13) & 0x3ff) as u16
-}
-
 impl Matrices {
     pub(crate) fn new(
         name: &str,
         batch: usize,
         extents: [usize; 3],
         by_columns: [bool; 2],
-        scalar: Scalar,
+        precision: Precision,
     ) -> Self {
-        Self { name: name.into(), batch, extents, by_columns, scalar }
+        Self { name: name.into(), batch, extents, by_columns, precision }
     }
 
     pub(crate) fn problem(&self) -> DotProblem {
@@ -102,41 +81,9 @@ impl Matrices {
         2.0 * (self.batch * m * n * k) as f64
     }
 
-    /// The shaders of a choice; the epilogue stores what it is given.
-    pub(crate) fn shaders(&self, choice: &Choice, device: &Device) -> DotShaders {
-        let problem = self.problem();
-        let items = lanes(&problem, &device.limits);
-        let (lhs, rhs) = (|i: &str| format!("lhs[{i}]"), |i: &str| format!("rhs[{i}]"));
-        let result_lanes = if problem.n.is_multiple_of(4) && !device.limits.scalar { 4 } else { 1 };
-        let result = item(Scalar::F32, result_lanes);
-        let declarations = |stage: Stage| {
-            let array = |binding: u32, name: &str, access: &str, item: &str| {
-                format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{item}>;\n")
-            };
-            let operands = array(0, "lhs", "read", item(self.scalar, items[0]))
-                + &array(1, "rhs", "read", item(self.scalar, items[1]));
-            match stage {
-                Stage::Whole => operands + &array(2, "result", "read_write", result),
-                Stage::Parts => operands + &array(2, "workspace", "read_write", workspace_item(&problem)),
-                Stage::Sum => {
-                    array(0, "workspace", "read", workspace_item(&problem))
-                        + &array(1, "result", "read_write", result)
-                }
-            }
-        };
-        let kernel = DotKernel {
-            problem: &problem,
-            lhs: Operand { scalar: self.scalar, lanes: items[0], load: &lhs },
-            rhs: Operand { scalar: self.scalar, lanes: items[1], load: &rhs },
-            epilogue: Epilogue {
-                lanes: result_lanes,
-                store: &|writer, element: &Element<'_>| {
-                    writer.line(format!("result[{} / {result_lanes}u] = {};", element.index, element.value));
-                },
-            },
-            declarations: &declarations,
-        };
-        generate(&kernel, choice, &device.limits)
+    /// The shaders of a choice.
+    pub(crate) fn shaders(&self, choice: &ProductChoice, device: &Device) -> Alone {
+        alone(&Problem::Product(self.problem()), &Choice::Product(*choice), &device.limits)
     }
 
     pub(crate) fn operands(&self, device: &Device) -> Operands {
@@ -144,11 +91,7 @@ impl Matrices {
         let fill = |elements: usize, seed: u64| (0..elements).map(|i| value(i, seed)).collect::<Vec<f32>>();
         let values = [fill(self.batch * m * k, 1), fill(self.batch * k * n, 2)];
         let upload = |values: &Vec<f32>| {
-            let bytes: Vec<u8> = match self.scalar {
-                Scalar::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                Scalar::F16 => values.iter().flat_map(|&x| half(x).to_le_bytes()).collect(),
-            };
-            device.upload(&bytes)
+            device.upload(&values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())
         };
         Operands {
             buffers: [upload(&values[0]), upload(&values[1])],
@@ -162,20 +105,26 @@ impl Matrices {
         &self,
         device: &Device,
         operands: &Operands,
-        shaders: &DotShaders,
+        made: &Alone,
     ) -> Result<Prepared, String> {
-        let workspace = device.buffer(4 * shaders.workspace as u64);
+        let bounds = || made.shaders.dispatches.iter().flat_map(|dispatch| &dispatch.bindings);
+        let scratch = bounds().filter_map(|bound| match bound {
+            Bound::Workspace(bytes) => Some(bytes.end),
+            _ => None,
+        });
+        let workspace = device.buffer(scratch.max().unwrap_or(0) as u64);
         let [lhs, rhs] = &operands.buffers;
-        let first = if shaders.sum.is_some() { &workspace } else { &operands.result };
+        let all = [lhs, rhs, &operands.result];
         let mut stages = Vec::new();
-        let mut add = |shader: &Shader, buffers: &[&wgpu::Buffer]| -> Result<(), String> {
-            let (pipeline, group) = device.bound(&shader.source, buffers)?;
-            stages.push((pipeline, group, shader.workgroups));
-            Ok(())
-        };
-        add(&shaders.product, &[lhs, rhs, first])?;
-        if let Some(sum) = &shaders.sum {
-            add(sum, &[&workspace, &operands.result])?;
+        for dispatch in &made.shaders.dispatches {
+            let buffer = |bound: &Bound| match bound {
+                Bound::Operand(binding) => Ok(all[*binding]),
+                Bound::Workspace(_) => Ok(&workspace),
+                other => Err(format!("a product binds {other:?}")),
+            };
+            let buffers: Result<Vec<_>, String> = dispatch.bindings.iter().map(buffer).collect();
+            let (pipeline, group) = device.bound(&dispatch.source, &buffers?)?;
+            stages.push((pipeline, group, dispatch.workgroups));
         }
         Ok(Prepared(stages))
     }

@@ -2,13 +2,15 @@
 
 use crate::device::Device;
 use crate::matrices::{Matrices, Operands, Prepared};
-use gradloom_codegen::wgsl::dot::{Choice, CooperativeTile, Method, Scalar, Staging, Tile, choose};
+use gradloom_codegen::schedule::product::{choose, fits};
+use gradloom_codegen::wgsl::Precision;
+use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The three products of each linear layer of a GPT training step, over 1,024 tokens.
-fn training_step(label: &str, width: usize, vocabulary: usize, scalar: Scalar) -> Vec<Matrices> {
+fn training_step(label: &str, width: usize, vocabulary: usize, precision: Precision) -> Vec<Matrices> {
     let tokens = 1024;
     let layers = [
         ("qkv", width, 3 * width),
@@ -21,7 +23,7 @@ fn training_step(label: &str, width: usize, vocabulary: usize, scalar: Scalar) -
         // The head's weight is the table of tokens, transposed.
         let tied = layer == "head";
         let new = |what: &str, extents, by_columns| {
-            Matrices::new(&format!("{label} {layer} {what}"), 1, extents, by_columns, scalar)
+            Matrices::new(&format!("{label} {layer} {what}"), 1, extents, by_columns, precision)
         };
         [
             new("y", [tokens, to, from], [false, tied]),
@@ -35,30 +37,30 @@ fn training_step(label: &str, width: usize, vocabulary: usize, scalar: Scalar) -
 /// All products.
 fn shapes(device: &Device) -> Vec<Matrices> {
     let mut shapes = Vec::new();
-    let mut square = |label: &str, n: usize, scalar| {
+    let mut square = |label: &str, n: usize, precision| {
         for (layout, by_columns) in [("nn", [false, false]), ("nt", [false, true]), ("tn", [true, false])] {
-            shapes.push(Matrices::new(&format!("{label} {n} {layout}"), 1, [n, n, n], by_columns, scalar));
+            shapes.push(Matrices::new(&format!("{label} {n} {layout}"), 1, [n, n, n], by_columns, precision));
         }
     };
     let sizes: &[usize] = if device.limits.software { &[256, 512] } else { &[1024, 4096, 4160] };
     for &n in sizes {
-        square("square", n, Scalar::F32);
+        square("square", n, Precision::F32);
         if device.limits.cooperative {
-            square("square-f16", n, Scalar::F16);
+            square("square-f16", n, Precision::F16);
         }
     }
-    shapes.extend(training_step("S", 128, 256, Scalar::F32));
-    shapes.extend(training_step("M", 384, 8192, Scalar::F32));
+    shapes.extend(training_step("S", 128, 256, Precision::F32));
+    shapes.extend(training_step("M", 384, 8192, Precision::F32));
     if device.limits.cooperative {
-        shapes.extend(training_step("M-f16", 384, 8192, Scalar::F16));
+        shapes.extend(training_step("M-f16", 384, 8192, Precision::F16));
     }
-    shapes.push(Matrices::new("odd", 1, [1000, 65, 777], [false, false], Scalar::F32));
-    shapes.push(Matrices::new("vector", 1, [1, 1536, 384], [false, false], Scalar::F32));
+    shapes.push(Matrices::new("odd", 1, [1000, 65, 777], [false, false], Precision::F32));
+    shapes.push(Matrices::new("vector", 1, [1, 1536, 384], [false, false], Precision::F32));
     shapes
 }
 
 /// What may be chosen: tiles and parts that fit the adapter and are not absurd for the shape.
-fn candidates(device: &Device, shape: &Matrices) -> Vec<Choice> {
+fn candidates(device: &Device, shape: &Matrices) -> Vec<ProductChoice> {
     let tile =
         |[m, n, k, thread_m, thread_n]: [u32; 5], staging| Tile { m, n, k, thread_m, thread_n, staging };
     let mut methods = Vec::new();
@@ -100,7 +102,7 @@ fn candidates(device: &Device, shape: &Matrices) -> Vec<Choice> {
     }
     let registers = if device.limits.software { registers } else { &[] };
     methods.extend(registers.iter().map(|x| Method::Portable(tile(*x, Staging::Registers))));
-    if shape.scalar == Scalar::F16 && device.limits.cooperative {
+    if shape.precision == Precision::F16 && device.limits.cooperative {
         methods.clear();
         let tile = |[m, n, k, subgroup_m, subgroup_n, buffers]: [u32; 6]| CooperativeTile {
             m,
@@ -122,10 +124,7 @@ fn candidates(device: &Device, shape: &Matrices) -> Vec<Choice> {
         ];
         methods.extend(tiles.map(|x| Method::Cooperative(tile(x))));
     }
-    let fits = |method: &Method| match method {
-        Method::Portable(tile) => tile.fits(&device.limits),
-        Method::Cooperative(tile) => tile.fits(&device.limits),
-    };
+    let fits = |method: &Method| fits(*method, &device.limits);
     let [m, n, k] = shape.extents;
     let choices = methods.into_iter().filter(fits).flat_map(|method| {
         let (tile_m, tile_n) = match method {
@@ -141,17 +140,18 @@ fn candidates(device: &Device, shape: &Matrices) -> Vec<Choice> {
         let small = tile_m * tile_n < 64 * 64 && shape.operations() > 2e10 && !device.limits.software;
         parts
             .filter(move |_| !absurd && !few && !small)
-            .map(move |parts| Choice { method, parts: parts as u32 })
+            .map(move |parts| ProductChoice { method, parts: parts as u32 })
     });
     choices.collect()
 }
 
 /// A short name.
-fn label(choice: &Choice) -> String {
+fn label(choice: &ProductChoice) -> String {
     let method = match choice.method {
         Method::Portable(x) => {
             let staging = match x.staging {
                 Staging::Registers => "registers".into(),
+                Staging::Scalars => "scalars".into(),
                 Staging::Workgroup(buffers) => format!("staged {buffers}"),
             };
             format!("{}x{}x{} {}x{} {staging}", x.m, x.n, x.k, x.thread_m, x.thread_n)
@@ -168,7 +168,7 @@ fn prepare(
     device: &Device,
     shape: &Matrices,
     operands: &Operands,
-    choices: &[Choice],
+    choices: &[ProductChoice],
 ) -> Vec<Result<Prepared, String>> {
     let next = AtomicUsize::new(0);
     let made: Mutex<Vec<_>> = Mutex::new((0..choices.len()).map(|_| None).collect());
@@ -194,7 +194,7 @@ pub(crate) fn run(device: &Device, filter: &[&str], tune: bool) {
     let wanted = |shape: &Matrices| filter.is_empty() || filter.iter().any(|word| shape.name.contains(word));
     for shape in shapes(device).into_iter().filter(wanted) {
         let operands = shape.operands(device);
-        let rule = choose(&shape.problem(), shape.scalar == Scalar::F16, &device.limits);
+        let rule = choose(&shape.problem(), shape.precision == Precision::F16, &device.limits);
         let mut choices = vec![rule];
         if tune {
             choices.extend(candidates(device, &shape).into_iter().filter(|x| *x != rule));
@@ -246,12 +246,9 @@ pub(crate) fn run(device: &Device, filter: &[&str], tune: bool) {
 /// Prints the shaders that the rule chooses for the products of this name.
 pub(crate) fn print(device: &Device, name: &str) {
     for shape in shapes(device).into_iter().filter(|shape| shape.name == name) {
-        let choice = choose(&shape.problem(), shape.scalar == Scalar::F16, &device.limits);
+        let choice = choose(&shape.problem(), shape.precision == Precision::F16, &device.limits);
         let shaders = shape.shaders(&choice, device);
         println!("// {}: {}", shape.name, label(&choice));
-        println!("{}", shaders.product.source);
-        if let Some(sum) = shaders.sum {
-            println!("{}", sum.source);
-        }
+        shaders.shaders.dispatches.iter().for_each(|dispatch| println!("{}", dispatch.source));
     }
 }

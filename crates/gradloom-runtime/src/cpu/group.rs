@@ -54,15 +54,7 @@ impl Member {
             let reads = aliases.reads_of(write).iter().filter(|read| part.reads.contains(read));
             reads.map(move |read| (write - part.writes.start, read - part.reads.start))
         };
-        let launch = Launch {
-            op: launch.op,
-            kernel: part.kernel.clone(),
-            reads: launch.reads[part.reads.clone()].to_vec(),
-            writes: launch.writes[part.writes.clone()].to_vec(),
-            may_alias: part.writes.clone().flat_map(own).collect(),
-            workspace: part.workspace.len(),
-            phase: launch.phase,
-        };
+        let launch = Launch { may_alias: part.writes.clone().flat_map(own).collect(), ..part.alone(launch) };
         Self {
             kernel: prepare_with(&launch, graph, loops),
             reads: part.reads.clone(),
@@ -137,7 +129,7 @@ mod tests {
     use crate::cpu::testing::{Job, Random, Tensor};
     use gradloom_codegen::cpu::loop_workspace;
     use gradloom_core::ir::{BinaryOp, DType, OpKind, ReduceOp, Shape};
-    use gradloom_core::kernel::{Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Store};
+    use gradloom_core::kernel::{Body, Kernel, Layout, Level, Node, NodeId, NodeKind, Schedule, Store};
 
     /// x + y in the place of x, and the sums of its columns.
     fn sums(rows: usize, columns: usize) -> Body {
@@ -187,6 +179,7 @@ mod tests {
                 kernel: job.kernel.clone(),
                 reads: first..first + job.reads.len(),
                 writes: results.len()..results.len() + job.results.len(),
+                schedule: Schedule::Whole,
                 workspace: workspace..end,
             });
             results.extend(

@@ -6,7 +6,7 @@
 
 use super::{Call, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
-use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase};
+use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
 use pulp::Arch;
 
 const NAN: u32 = 0x7fc0_dead;
@@ -156,6 +156,7 @@ impl Case {
                 .collect(),
             writes: self.results.iter().enumerate().map(result).collect(),
             may_alias: Vec::new(),
+            schedule: Schedule::Whole,
             workspace: self.workspace,
             phase: Phase::Compute,
         }

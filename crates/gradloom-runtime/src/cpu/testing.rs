@@ -6,7 +6,7 @@
 
 use super::{Call, Level, Loops, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
-use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase};
+use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
 
 const GARBAGE: u32 = 0x7fc1_7fc1;
 /// Elements before and after a result.
@@ -189,6 +189,7 @@ impl Case {
             reads: self.reads.iter().enumerate().map(|(i, r)| access(i, r.dtype, r.layout.clone())).collect(),
             writes: vec![access(self.in_place.unwrap_or(self.reads.len()), self.dtype, write)],
             may_alias: self.in_place.map(|read| (0, read)).into_iter().collect(),
+            schedule: Schedule::Whole,
             workspace: 0,
             phase: Phase::Compute,
         }
@@ -274,6 +275,7 @@ impl Job {
             reads: reads.collect(),
             writes: writes.collect(),
             may_alias: pairs.collect(),
+            schedule: Schedule::Whole,
             workspace: self.workspace,
             phase: Phase::Compute,
         }

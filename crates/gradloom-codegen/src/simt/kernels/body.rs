@@ -19,6 +19,8 @@ pub(super) struct Nodes<'k, 'b> {
     values: Vec<Vec<Option<Value<'k>>>>,
     /// Which of the invocation's positions is meant.
     at: usize,
+    /// The element of the product that the body follows.
+    product: Option<Value<'k>>,
 }
 
 /// Where a body's operands and results are.
@@ -48,7 +50,12 @@ pub(super) struct Position<'k> {
 
 impl<'k, 'b> Nodes<'k, 'b> {
     pub(super) fn new(k: &'k Builder, body: &'b Body, operands: Operands<'k, 'b>) -> Self {
-        Self { k, body, operands, values: vec![vec![None; body.nodes.len()]], at: 0 }
+        Self { k, body, operands, values: vec![vec![None; body.nodes.len()]], at: 0, product: None }
+    }
+
+    /// Those that follow from an element of a product.
+    pub(super) fn with_product(self, element: Value<'k>) -> Self {
+        Self { product: Some(element), ..self }
     }
 
     /// Turns to one of the invocation's positions, whose nodes keep their values until they are forgotten.
@@ -82,7 +89,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
     /// The value of a node.
     ///
     /// # Panics
-    /// When the node needs a reduction or a product that was not [set](Self::set).
+    /// When the node needs a reduction that was not [set](Self::set).
     pub(super) fn compute(&mut self, id: NodeId, position: Position<'k>) -> Value<'k> {
         if let Some(value) = *self.known(id) {
             return value;
@@ -113,7 +120,8 @@ impl<'k, 'b> Nodes<'k, 'b> {
                 }
                 x[0].clamped(extent)
             }
-            NodeKind::Reduce(..) | NodeKind::Accumulator => {
+            NodeKind::Accumulator => self.product.expect("the body follows a product"),
+            NodeKind::Reduce(..) => {
                 panic!("gradloom used {id} before it was computed; please report this")
             }
         };

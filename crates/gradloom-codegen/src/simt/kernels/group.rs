@@ -18,7 +18,7 @@ use gradloom_core::kernel::{Body, GroupSchedule, NodeId};
 const HEADER: usize = 3;
 
 /// Which workgroups belong to which part, and where its operands start.
-pub(crate) struct Table {
+pub struct Table {
     pub(crate) form: Form,
     /// For each part its first workgroup, its rows and columns, and the starts of its operands and results in
     /// elements; then the number of workgroups.
@@ -32,7 +32,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// The table of parts of one form, each with the starts of its operands and results.
-    pub(crate) fn new<'b>(
+    pub fn new<'b>(
         form: Form,
         parts: impl Iterator<Item = (&'b Body, Vec<u32>)>,
         schedule: &GroupSchedule,
@@ -52,7 +52,7 @@ impl Table {
 
 /// The kernels of parts of one form; `views` are those of the first part, `short` says whether one workgroup
 /// adds up each of their totals.
-pub(crate) fn group(
+pub fn group(
     views: &Views<'_>,
     body: &Body,
     table: &Table,

@@ -13,16 +13,19 @@ mod gather;
 mod group;
 mod map;
 mod movement;
+mod product;
 mod random;
 mod rows;
 mod scatter;
 
-pub(crate) use group::{Table, group};
+pub use group::{Table, group};
+pub(crate) use product::product;
 
 use super::ir::{Kernel, Role};
 use super::{Builder, Value, index_at};
-use gradloom_core::ir::{DType, OpKind};
-use gradloom_core::kernel::{self, Layout, Schedule};
+use crate::product::{DotProblem, fold_batch};
+use gradloom_core::ir::{DType, DotAxes, OpKind};
+use gradloom_core::kernel::{self, Body, Layout, Schedule};
 
 /// Invocations of a workgroup.
 pub(crate) const WORKGROUP: u32 = 256;
@@ -34,6 +37,8 @@ pub struct View<'a> {
     pub dtype: DType,
     /// Which elements of its buffer, in which order.
     pub layout: &'a Layout,
+    /// Whether four neighbours, from a multiple of four on, may be loaded at once.
+    pub has_vectors: bool,
 }
 
 /// What a kernel reads and writes, and what it is made for.
@@ -65,6 +70,10 @@ pub fn kernels(
         }
         kernel::Kernel::Copy => return Some(movement::copy(views, label)),
         kernel::Kernel::WriteRegion => return Some(movement::write_region(views, label)),
+        kernel::Kernel::Dot { axes, epilogue } => {
+            return product_of(views, schedule, axes, Some(epilogue), label);
+        }
+        kernel::Kernel::Op(OpKind::Dot(axes)) => return product_of(views, schedule, axes, None, label),
         kernel::Kernel::Op(op) => op,
         _ => return None,
     };
@@ -87,6 +96,19 @@ pub fn kernels(
     })
 }
 
+/// The kernels of a product.
+fn product_of(
+    views: &Views<'_>,
+    schedule: &Schedule,
+    axes: &DotAxes,
+    epilogue: Option<&Body>,
+    label: &str,
+) -> Option<Vec<Kernel>> {
+    let Schedule::Product(schedule) = schedule else { return None };
+    let problem = DotProblem::new(axes, views.reads[0].layout, views.reads[1].layout)?;
+    Some(product::product(views, &fold_batch(problem), schedule, epilogue, label))
+}
+
 impl Views<'_> {
     /// The condition under which results are written, if there is one.
     fn gate<'k>(&self, k: &'k Builder) -> Option<Value<'k>> {
@@ -95,13 +117,13 @@ impl Views<'_> {
 
     /// The element of an operand at a row-major position.
     fn load<'k>(&self, k: &'k Builder, read: usize, position: Value<'k>) -> Value<'k> {
-        let View { dtype, layout } = self.reads[read];
+        let View { dtype, layout, .. } = self.reads[read];
         k.load(k.buffer(Role::Operand(read), dtype), index_at(k, layout, position))
     }
 
     /// Writes the element of the only result at a row-major position.
     fn store<'k>(&self, k: &'k Builder, position: Value<'k>, value: Value<'k>) {
-        let View { dtype, layout } = self.writes[0];
+        let View { dtype, layout, .. } = self.writes[0];
         k.store(k.buffer(Role::Result(0), dtype), index_at(k, layout, position), value);
     }
 

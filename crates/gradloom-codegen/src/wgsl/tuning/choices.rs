@@ -5,8 +5,10 @@
 //! so that the scratch which lowering counts is what the shaders use.
 
 use super::{Choice, Problem};
-use crate::cpu::DotProblem;
-use crate::wgsl::{Limits, attention, dot};
+use crate::product::DotProblem;
+use crate::schedule::product as schedule;
+use crate::wgsl::{Limits, attention};
+use gradloom_core::kernel::ProductChoice;
 
 /// Type in which matrix products multiply. Sums, and everything else, are `f32` in either case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -73,10 +75,10 @@ impl Choices {
     }
 
     /// How to compute a product on an adapter with these limits.
-    pub fn product(&self, problem: &DotProblem, limits: &Limits) -> dot::Choice {
+    pub fn product(&self, problem: &DotProblem, limits: &Limits) -> ProductChoice {
         let choice = match self.measured_for(&Problem::Product(problem.clone())) {
             Some(Choice::Product(choice)) => *choice,
-            _ => dot::choose(problem, self.precision == Precision::F16, limits),
+            _ => schedule::choose(problem, self.precision == Precision::F16, limits),
         };
         choice.without_empty_parts(problem.k)
     }

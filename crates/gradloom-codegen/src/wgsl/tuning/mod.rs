@@ -15,9 +15,10 @@ pub(super) use alone::{Value, side_by_side};
 pub use choices::{Choices, Precision};
 pub use record::{from_line, to_line};
 
-use super::{Limits, attention, dot, product};
-use crate::cpu::DotProblem;
-use gradloom_core::kernel::{Access, Kernel, Lowered};
+use super::{Limits, attention, problem_of};
+use crate::product::DotProblem;
+use crate::schedule::product as schedule;
+use gradloom_core::kernel::{Access, Kernel, Lowered, ProductChoice};
 use std::fmt;
 
 /// A kernel of a program, as far as its ways depend on it.
@@ -33,7 +34,7 @@ pub enum Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Of a matrix product.
-    Product(dot::Choice),
+    Product(ProductChoice),
     /// Of a kernel of attention.
     Attention(attention::Choice),
 }
@@ -81,7 +82,9 @@ impl Choice {
     /// Whether a kernel can be computed so on an adapter with these limits, in a precision.
     pub fn suits(&self, problem: &Problem, precision: Precision, limits: &Limits) -> bool {
         match (problem, self) {
-            (Problem::Product(problem), Choice::Product(choice)) => choice.suits(problem, precision, limits),
+            (Problem::Product(problem), Choice::Product(choice)) => {
+                schedule::suits(choice, problem, precision, limits)
+            }
             (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
                 choice.suits(*kernel, problem, limits)
             }
@@ -94,7 +97,7 @@ impl Choice {
 pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> Vec<Choice> {
     match problem {
         Problem::Product(problem) => {
-            dot::candidates(problem, precision, limits).into_iter().map(Choice::Product).collect()
+            schedule::candidates(problem, precision, limits).into_iter().map(Choice::Product).collect()
         }
         Problem::Attention(kernel, problem) => {
             attention::candidates(*kernel, problem, limits).into_iter().map(Choice::Attention).collect()
@@ -107,7 +110,7 @@ pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> V
 pub(super) fn problems(lowered: &Lowered) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut add = |kernel: &Kernel, reads: &[Access]| {
-        let product = product::problem_of(kernel, reads).map(Problem::Product);
+        let product = problem_of(kernel, reads).map(Problem::Product);
         let attention = attention::problems_of(kernel, reads).into_iter();
         for problem in product.into_iter().chain(attention.map(|(kernel, p)| Problem::Attention(kernel, p))) {
             if problem.multiplications() > 0 && !found.contains(&problem) {

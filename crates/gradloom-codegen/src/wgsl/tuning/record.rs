@@ -1,7 +1,8 @@
 //! Choices as text, to be kept between runs: a line for each problem, which begins with its kind.
 
 use super::{Choice, Problem};
-use crate::wgsl::{attention, dot};
+use crate::schedule::product as schedule;
+use crate::wgsl::attention;
 
 /// The line for a problem.
 ///
@@ -9,7 +10,7 @@ use crate::wgsl::{attention, dot};
 /// If the choice is one for another kind of kernel.
 pub fn to_line(problem: &Problem, choice: &Choice) -> String {
     match (problem, choice) {
-        (Problem::Product(problem), Choice::Product(choice)) => dot::to_line(problem, choice),
+        (Problem::Product(problem), Choice::Product(choice)) => schedule::to_line(problem, choice),
         (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
             attention::to_line(*kernel, problem, choice)
         }
@@ -21,7 +22,7 @@ pub fn to_line(problem: &Problem, choice: &Choice) -> String {
 /// writes.
 pub fn from_line(line: &str) -> Option<(Problem, Choice)> {
     let product = || {
-        let (problem, choice) = dot::from_line(line)?;
+        let (problem, choice) = schedule::from_line(line)?;
         Some((Problem::Product(problem), Choice::Product(choice)))
     };
     let attention = || {

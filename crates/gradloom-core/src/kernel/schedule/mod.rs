@@ -4,10 +4,12 @@
 //! written from it.
 
 mod group;
+mod product;
 mod rows;
 mod scatter;
 
 pub use group::GroupSchedule;
+pub use product::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging, Tile};
 pub use rows::RowSchedule;
 pub use scatter::ScatterSchedule;
 
@@ -22,6 +24,8 @@ pub enum Schedule {
     Axes,
     /// Parts that compute the same together.
     Group(GroupSchedule),
+    /// A matrix product.
+    Product(ProductSchedule),
     /// Updates of rows by number.
     Scatter(ScatterSchedule),
 }

@@ -7,7 +7,8 @@
 use crate::cpu::matrix::few::{add_rows, dots};
 use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
 use crate::cpu::matrix::tile::{Columns, Rows, Target, panel};
-use gradloom_codegen::cpu::{FEW_ROWS, MatrixView};
+use gradloom_codegen::cpu::FEW_ROWS;
+use gradloom_codegen::product::MatrixView;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 

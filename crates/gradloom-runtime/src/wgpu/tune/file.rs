@@ -96,7 +96,7 @@ fn hash(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gradloom_codegen::cpu::{BatchAxis, DotProblem, MatrixView};
+    use gradloom_codegen::product::{BatchAxis, DotProblem, MatrixView};
     use gradloom_codegen::wgsl::attention::{self, Kernel};
     use gradloom_codegen::wgsl::tuning::candidates;
     use gradloom_core::ir::AttentionSpec;

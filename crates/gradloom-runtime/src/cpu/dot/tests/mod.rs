@@ -5,7 +5,7 @@ mod epilogues;
 use super::*;
 use crate::cpu::Pool;
 use crate::cpu::strided::{Case, Operand as Tensor, Random, assert_close, instruction_sets};
-use gradloom_codegen::cpu::{DotProblem, copied_layout, dot_copies};
+use gradloom_codegen::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::ir::{DType, OpKind, Shape};
 
 /// Most threads that a test runs on.

@@ -4,10 +4,10 @@
 //! they compute. No cooperative tile is among them that was not compiled on a device before: a tile that a
 //! driver cannot compile costs the device.
 
-use super::choose;
-use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
-use crate::cpu::DotProblem;
+use super::{choose, suits};
+use crate::product::DotProblem;
 use crate::wgsl::{Limits, Precision};
+use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
 const fn tile([m, n, k, thread_m, thread_n]: [u32; 5], staging: Staging) -> Tile {
     Tile { m, n, k, thread_m, thread_n, staging }
@@ -57,16 +57,16 @@ const MANY: usize = 800;
 const ENOUGH: usize = 32;
 
 /// Choices for a product on an adapter with these limits, what the rule chooses first.
-pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -> Vec<Choice> {
+pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -> Vec<ProductChoice> {
     let rule = choose(problem, precision == Precision::F16, limits).without_empty_parts(problem.k);
     let mut methods: Vec<Method> = match limits.software {
-        true => SOFTWARE.map(Method::Portable).to_vec(),
+        true => SOFTWARE.map(|tile| Method::Portable(for_device(tile, limits))).to_vec(),
         false => STAGED.map(Method::Portable).to_vec(),
     };
     methods.extend(COOPERATIVE.map(Method::Cooperative));
     let mut all = vec![rule];
     for method in methods {
-        let (m, n, _) = Choice { method, parts: 1 }.extents();
+        let (m, n, _) = ProductChoice { method, parts: 1 }.extents();
         // Half of a tile may be empty, no more.
         let large = |tile: u32, extent: usize| tile > 32 && tile as usize >= 2 * extent;
         if large(m, problem.m) || large(n, problem.n) {
@@ -74,13 +74,18 @@ pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -
         }
         let tiles = problem.batch_count() * problem.m.div_ceil(m as usize) * problem.n.div_ceil(n as usize);
         for parts in cuts(tiles, problem.k, limits) {
-            let choice = Choice { method, parts }.without_empty_parts(problem.k);
-            if choice.suits(problem, precision, limits) && !all.contains(&choice) {
+            let choice = ProductChoice { method, parts }.without_empty_parts(problem.k);
+            if suits(&choice, problem, precision, limits) && !all.contains(&choice) {
                 all.push(choice);
             }
         }
     }
     all
+}
+
+/// A tile of registers as a device loads it.
+fn for_device(tile: Tile, limits: &Limits) -> Tile {
+    if limits.scalar { Tile { staging: Staging::Scalars, ..tile } } else { tile }
 }
 
 /// Parts of sums of length `k` that are worth a try: as many as the device may have use for, half of that,
@@ -93,23 +98,4 @@ fn cuts(tiles: usize, k: usize, limits: &Limits) -> Vec<u32> {
     let cut: Vec<u32> = [16, 8, 4, 2].into_iter().filter(fits).take(2).collect();
     let whole = tiles >= ENOUGH || cut.is_empty();
     whole.then_some(1).into_iter().chain(cut).collect()
-}
-
-impl Choice {
-    /// Whether a product can be computed so on an adapter with these limits, in a precision.
-    pub fn suits(&self, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
-        let fits = match &self.method {
-            // Sums in parts are vectors of four columns.
-            Method::Portable(tile) => {
-                tile.fits(limits) && (self.parts == 1 || tile.thread_n.is_multiple_of(4))
-            }
-            Method::Cooperative(tile) => precision == Precision::F16 && tile.fits(limits),
-        };
-        // A problem may come from a file.
-        let extents = problem.batch.iter().map(|axis| axis.extent).chain([problem.m, problem.n]);
-        let results = extents.fold(1, usize::saturating_mul);
-        let bytes = results.saturating_mul(4).saturating_mul(self.parts as usize);
-        let scratch = self.parts == 1 || bytes <= limits.binding_bytes && bytes / 4 <= u32::MAX as usize;
-        fits && (1..=64).contains(&self.parts) && scratch
-    }
 }

@@ -1,15 +1,13 @@
-//! How a product is cut into tiles.
-
-use super::cooperative;
-use crate::narrow::narrow;
-use crate::wgsl::Limits;
+//! How a matrix product is cut into tiles.
 
 /// How the threads of a workgroup get the operands' elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Staging {
-    /// Each thread loads what it needs into registers; no barriers. Element by element on a device that takes
-    /// vectors apart.
+    /// Each thread loads what it needs into registers, as vectors; no barriers.
     Registers,
+    /// The same element by element, in a loop over single terms: for devices that take vectors apart, where
+    /// loads are most of what a kernel costs, to run and to compile.
+    Scalars,
     /// Tiles go through workgroup memory, in this many buffers: 1, or 2 so that one is filled while the other
     /// is read.
     Workgroup(u32),
@@ -27,7 +25,7 @@ pub struct Tile {
     pub k: u32,
     /// Rows of a thread: 1, 2 or a multiple of 4.
     pub thread_m: u32,
-    /// Columns of a thread: a multiple of 4, or on a device that takes vectors apart as rows.
+    /// Columns of a thread: a multiple of 4, or with [`Staging::Scalars`] as rows.
     pub thread_n: u32,
     /// Where the operands' elements wait.
     pub staging: Staging,
@@ -42,35 +40,28 @@ impl Tile {
     /// Bytes of workgroup memory, with a column of padding for either operand's layout.
     pub fn workgroup_memory(&self) -> u32 {
         match self.staging {
-            Staging::Registers => 0,
+            Staging::Registers | Staging::Scalars => 0,
             Staging::Workgroup(buffers) => 4 * buffers * ((self.m + self.n) * (self.k + 4)),
         }
     }
 
-    /// Whether the tile is well formed and an adapter with these limits can run it.
-    pub fn fits(&self, limits: &Limits) -> bool {
+    /// Whether the tile is well formed.
+    pub fn is_well_formed(&self) -> bool {
         let whole = self.m.is_multiple_of(self.thread_m) && self.n.is_multiple_of(self.thread_n);
         let few = |count: u32| matches!(count, 1 | 2) || count.is_multiple_of(4);
-        let scalar = limits.scalar && self.staging == Staging::Registers;
-        let columns = self.thread_n.is_multiple_of(4) || scalar && few(self.thread_n);
-        let lanes = columns && self.k.is_multiple_of(4) && self.k > 0;
-        let rows = few(self.thread_m);
-        let staged = match self.staging {
-            Staging::Registers => true,
+        let columns = match self.staging {
+            Staging::Scalars => few(self.thread_n),
+            Staging::Registers => self.thread_n.is_multiple_of(4),
             Staging::Workgroup(buffers) => {
-                (1..=2).contains(&buffers) && self.m.is_multiple_of(4) && self.n.is_multiple_of(4)
+                let sides = self.m.is_multiple_of(4) && self.n.is_multiple_of(4);
+                self.thread_n.is_multiple_of(4) && sides && (1..=2).contains(&buffers)
             }
         };
-        whole
-            && lanes
-            && rows
-            && staged
-            && self.threads() <= limits.invocations
-            && self.workgroup_memory() <= limits.workgroup_memory
+        whole && columns && few(self.thread_m) && self.k.is_multiple_of(4) && self.k > 0
     }
 }
 
-/// A tile of the cooperative kernel: each subgroup computes `subgroup_m` x `subgroup_n` results.
+/// A tile of the kernel with matrix instructions: each subgroup computes `subgroup_m` x `subgroup_n` results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CooperativeTile {
     /// Rows of a workgroup.
@@ -100,19 +91,12 @@ impl CooperativeTile {
         self.buffers * (padded(self.m) + padded(self.n)) + self.subgroups() * 16 * 16 * 4
     }
 
-    /// Whether the tile is well formed and an adapter with these limits can run it.
-    pub fn fits(&self, limits: &Limits) -> bool {
-        let sixteens =
-            [self.k, self.subgroup_m, self.subgroup_n].iter().all(|&x| x > 0 && x.is_multiple_of(16));
-        let Some(subgroup) = limits.subgroup else { return false };
-        cooperative::IS_POSSIBLE
-            && limits.cooperative
-            && sixteens
+    /// Whether the tile is well formed.
+    pub fn is_well_formed(&self) -> bool {
+        [self.k, self.subgroup_m, self.subgroup_n].iter().all(|&x| x > 0 && x.is_multiple_of(16))
             && self.m.is_multiple_of(self.subgroup_m)
             && self.n.is_multiple_of(self.subgroup_n)
             && (1..=2).contains(&self.buffers)
-            && self.subgroups() * subgroup <= limits.invocations
-            && self.workgroup_memory() <= limits.workgroup_memory
     }
 }
 
@@ -121,23 +105,23 @@ impl CooperativeTile {
 pub enum Method {
     /// Scalars and vectors: everywhere.
     Portable(Tile),
-    /// Cooperative matrices, `f16` operands and sums in `f32`.
+    /// Matrix instructions, `f16` operands and sums in `f32`.
     Cooperative(CooperativeTile),
 }
 
-/// How a product is computed.
+/// One of the ways to compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Choice {
+pub struct ProductChoice {
     /// The kernel.
     pub method: Method,
-    /// Parts into which the sums are cut, at most; more than 1 needs a workspace and a second shader. Parts
-    /// are whole staged tiles long, so there may be fewer.
+    /// Parts into which the sums are cut, at most; more than 1 needs scratch and a second kernel. Parts are
+    /// whole staged tiles long, so there may be fewer.
     pub parts: u32,
 }
 
-impl Choice {
+impl ProductChoice {
     /// Rows and columns of a workgroup's tile, and terms staged together.
-    pub(super) fn extents(&self) -> (u32, u32, u32) {
+    pub fn extents(&self) -> (u32, u32, u32) {
         match self.method {
             Method::Portable(tile) => (tile.m, tile.n, tile.k),
             Method::Cooperative(tile) => (tile.m, tile.n, tile.k),
@@ -145,14 +129,29 @@ impl Choice {
     }
 
     /// The choice with as many parts as have terms, at least one.
-    pub(in crate::wgsl) fn without_empty_parts(mut self, k: usize) -> Self {
-        self.parts = narrow(k.div_ceil(self.part_length(k)).max(1));
+    #[must_use]
+    pub fn without_empty_parts(mut self, k: usize) -> Self {
+        let parts = k.div_ceil(self.part_length(k)).max(1);
+        self.parts = u32::try_from(parts).unwrap_or(self.parts);
         self
     }
 
     /// Length of each part of the sums but the last, a whole number of staged tiles.
-    pub(super) fn part_length(&self, k: usize) -> usize {
+    pub fn part_length(&self, k: usize) -> usize {
         let step = self.extents().2 as usize;
         k.div_ceil(self.parts.max(1) as usize).div_ceil(step).max(1) * step
     }
+}
+
+/// How a product is shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProductSchedule {
+    /// Its tiles, and the parts of its sums, none of which is empty.
+    pub choice: ProductChoice,
+    /// Invocations of a subgroup, where subgroups compute matrices.
+    pub subgroup: u32,
+    /// Invocations of a workgroup of the kernel that adds up parts.
+    pub adding: u32,
+    /// Bytes of scratch, for the parts.
+    pub workspace: usize,
 }

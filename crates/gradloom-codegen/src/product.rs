@@ -62,6 +62,11 @@ pub struct DotCopies {
 }
 
 impl DotProblem {
+    /// Elements of the results.
+    pub fn results(&self) -> usize {
+        self.batch_count() * self.m * self.n
+    }
+
     /// The problem, or `None` if an operand must be copied first: see [`dot_copies`].
     pub fn new(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<Self> {
         let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
@@ -212,4 +217,95 @@ fn batch_axes(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Vec<BatchAxis> {
         }
     }
     merged
+}
+
+/// The problem with batch axes over which the right operand is shared made rows of the left one, where its
+/// strides allow that.
+///
+/// Only the innermost axes are folded, so the results keep their places: `(batch·m + row)·n + column` is the
+/// same element.
+pub fn fold_batch(mut problem: DotProblem) -> DotProblem {
+    while let Some(&axis) = problem.batch.last() {
+        let continues = problem.m == 1 || axis.lhs_stride == problem.m * problem.lhs.free_stride;
+        if axis.extent != 1 && (axis.rhs_stride != 0 || !continues) {
+            break;
+        }
+        if problem.m == 1 && axis.extent != 1 {
+            problem.lhs.free_stride = axis.lhs_stride;
+        }
+        problem.m *= axis.extent;
+        problem.batch.pop();
+    }
+    problem
+}
+
+/// The last elements of both operands.
+pub(crate) fn last_elements(problem: &DotProblem) -> [usize; 2] {
+    let last = |view: &MatrixView, free: usize, stride: fn(&BatchAxis) -> usize| {
+        let batch =
+            problem.batch.iter().map(|axis| axis.extent.saturating_sub(1) * stride(axis)).sum::<usize>();
+        let (free, contract) = (free.saturating_sub(1), problem.k.saturating_sub(1));
+        view.offset + free * view.free_stride + contract * view.contract_stride + batch
+    };
+    [
+        last(&problem.lhs, problem.m, |axis| axis.lhs_stride),
+        last(&problem.rhs, problem.n, |axis| axis.rhs_stride),
+    ]
+}
+
+/// The axis of an operand along which neighbours are taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Along {
+    /// Rows of the left, columns of the right operand.
+    Free,
+    /// The sum's axis.
+    Contract,
+}
+
+/// An operand's matrix with what decides how it is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    pub(crate) view: MatrixView,
+    /// Number of rows of the left, columns of the right operand.
+    pub(crate) free: usize,
+    /// Length of the sums.
+    pub(crate) contract: usize,
+    pub(crate) along: Along,
+    /// Whether groups of four along that axis can be loaded whole: everything that matters is a multiple of
+    /// four.
+    pub(crate) has_fours: bool,
+}
+
+impl Side {
+    /// The left and the right operand.
+    pub(crate) fn both(problem: &DotProblem) -> [Self; 2] {
+        let DotProblem { batch, m, n, k, lhs, rhs } = problem;
+        [
+            Self::new(*lhs, *m, *k, batch.iter().map(|axis| axis.lhs_stride)),
+            Self::new(*rhs, *n, *k, batch.iter().map(|axis| axis.rhs_stride)),
+        ]
+    }
+
+    fn new(
+        view: MatrixView,
+        free: usize,
+        contract: usize,
+        mut batch_strides: impl Iterator<Item = usize>,
+    ) -> Self {
+        let by_contract = view.contract_stride == 1 && contract > 1 || free == 1;
+        let by_free = view.free_stride == 1 && free > 1;
+        // Where neither axis is contiguous, any choice is right.
+        let along = if by_contract || !by_free { Along::Contract } else { Along::Free };
+        let (step, extent, (others, stride)) = match along {
+            Along::Contract => (view.contract_stride, contract, (free, view.free_stride)),
+            Along::Free => (view.free_stride, free, (contract, view.contract_stride)),
+        };
+        let aligned = |stride: usize| stride.is_multiple_of(4);
+        let has_fours = step == 1
+            && aligned(extent)
+            && aligned(view.offset)
+            && (others <= 1 || aligned(stride))
+            && batch_strides.all(aligned);
+        Self { view, free, contract, along, has_fours }
+    }
 }

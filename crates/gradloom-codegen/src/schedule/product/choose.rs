@@ -1,10 +1,10 @@
 //! The rule that chooses tiles where nothing was measured.
 
-use super::problem::{DotKernel, Epilogue, Operand, Scalar, Side};
-use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
-use crate::cpu::DotProblem;
+use super::fits;
 use crate::narrow::narrow;
+use crate::product::{DotProblem, Side};
 use crate::wgsl::Limits;
+use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
 const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
     Tile { m, n, k, thread_m, thread_n, staging: Staging::Workgroup(1) }
@@ -19,7 +19,7 @@ const COOPERATIVE: usize = 32;
 ///
 /// The numbers in the rules were measured on an H100 with the products of two GPT training steps
 /// (`docs/webgpu-experiments.md`); the choice for each of them is within a fifth of the best of many.
-pub fn choose(problem: &DotProblem, half: bool, limits: &Limits) -> Choice {
+pub fn choose(problem: &DotProblem, half: bool, limits: &Limits) -> ProductChoice {
     match (limits.software, limits.scalar) {
         (_, true) => return scalar(problem),
         (true, false) => return software(problem),
@@ -42,7 +42,7 @@ fn parts(workgroups: usize, k: usize) -> u32 {
 }
 
 /// Registers alone: there is no nearer memory, and a barrier stops everything.
-fn software(problem: &DotProblem) -> Choice {
+fn software(problem: &DotProblem) -> ProductChoice {
     let rows = match problem.m {
         0..=1 => 1,
         2..=3 => 2,
@@ -52,13 +52,13 @@ fn software(problem: &DotProblem) -> Choice {
     let columns = if problem.n > 4 { 8 } else { 4 };
     // Fewer threads where there would be too few workgroups for the processor's cores.
     let threads = if tiles(problem, 64, 64) < 16 { 4 } else { 8 };
-    registers([threads, threads], [rows, columns])
+    by_threads([threads, threads], [rows, columns], Staging::Registers)
 }
 
-fn registers(threads: [u32; 2], [thread_m, thread_n]: [u32; 2]) -> Choice {
+fn by_threads(threads: [u32; 2], [thread_m, thread_n]: [u32; 2], staging: Staging) -> ProductChoice {
     let (m, n) = (threads[0] * thread_m, threads[1] * thread_n);
-    let tile = Tile { m, n, k: 4, thread_m, thread_n, staging: Staging::Registers };
-    Choice { method: Method::Portable(tile), parts: 1 }
+    let tile = Tile { m, n, k: 4, thread_m, thread_n, staging };
+    ProductChoice { method: Method::Portable(tile), parts: 1 }
 }
 
 /// Multiplications below which a software device compiles a kernel for longer than it will run it; and those
@@ -68,7 +68,7 @@ const MUCH: u64 = 8 << 20;
 
 /// The same element by element. A larger tile of a thread loads less, and compiles for longer: 4 x 4, 8 x 4
 /// and 8 x 8 took 16, 22 and 31 ms in SwiftShader, and 14, 11 and 8 ms to run for `[1024, 64] x [64, 256]`.
-fn scalar(problem: &DotProblem) -> Choice {
+fn scalar(problem: &DotProblem) -> ProductChoice {
     let extents = [problem.batch_count(), problem.m, problem.n, problem.k];
     let (rows, columns) = match extents.into_iter().map(|extent| extent as u64).fold(1, u64::saturating_mul) {
         ..LITTLE => (4, 4),
@@ -88,11 +88,11 @@ fn scalar(problem: &DotProblem) -> Choice {
         (false, true) => (rows.min(threads / columns), columns),
         (false, false) => (side, side),
     };
-    registers([along, across], [thread_m, thread_n])
+    by_threads([along, across], [thread_m, thread_n], Staging::Scalars)
 }
 
 /// Cooperative matrices, where the adapter has them.
-fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<Choice> {
+fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
     let large = CooperativeTile { m: 128, n: 128, k: 32, subgroup_m: 64, subgroup_n: 64, buffers: 1 };
     // Half again as fast as `large` where the right operand's columns are contiguous.
     let deep = CooperativeTile { m: 128, n: 128, k: 64, subgroup_m: 64, subgroup_n: 32, buffers: 1 };
@@ -100,16 +100,21 @@ fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<Choice> {
     if problem.m.min(problem.n) < COOPERATIVE {
         return None;
     }
-    let large = if problem.rhs.contract_stride == 1 && deep.fits(limits) { deep } else { large };
-    if large.fits(limits) && tiles(problem, 128, 128) >= 512 {
-        return Some(Choice { method: Method::Cooperative(large), parts: 1 });
+    let large = if problem.rhs.contract_stride == 1 && fits(Method::Cooperative(deep), limits) {
+        deep
+    } else {
+        large
+    };
+    if fits(Method::Cooperative(large), limits) && tiles(problem, 128, 128) >= 512 {
+        return Some(ProductChoice { method: Method::Cooperative(large), parts: 1 });
     }
     let parts = if tiles(problem, 64, 64) < 64 && problem.k >= 1024 { 4 } else { 1 };
-    small.fits(limits).then_some(Choice { method: Method::Cooperative(small), parts })
+    let method = Method::Cooperative(small);
+    fits(method, limits).then_some(ProductChoice { method, parts })
 }
 
 /// Tiles through workgroup memory: as large as leaves enough workgroups to fill a large device.
-fn portable(problem: &DotProblem, limits: &Limits) -> Choice {
+fn portable(problem: &DotProblem, limits: &Limits) -> ProductChoice {
     let (count, small, k) = (tiles(problem, 64, 64), tiles(problem, 32, 32), problem.k);
     let (tile, parts) = match count {
         0..14 if k > 512 => (staged([32, 32, 32, 4, 4]), parts(small, k)),
@@ -125,8 +130,8 @@ fn portable(problem: &DotProblem, limits: &Limits) -> Choice {
     };
     // The last one fits every adapter.
     let smaller = [tile, staged([128, 128, 16, 8, 8]), staged([64, 64, 16, 8, 4])];
-    let tile = smaller.into_iter().find(|tile| tile.fits(limits));
-    Choice { method: Method::Portable(tile.unwrap_or(staged([32, 32, 16, 4, 4]))), parts }
+    let tile = smaller.into_iter().find(|&tile| fits(Method::Portable(tile), limits));
+    ProductChoice { method: Method::Portable(tile.unwrap_or(staged([32, 32, 16, 4, 4]))), parts }
 }
 
 /// Elements of either operand that are best loaded together on an adapter with these limits: 4 neighbours
@@ -135,10 +140,5 @@ pub fn lanes(problem: &DotProblem, limits: &Limits) -> [u32; 2] {
     if limits.scalar {
         return [1, 1];
     }
-    let load = |_: &str| String::new();
-    let operand = Operand { scalar: Scalar::F32, lanes: 4, load: &load };
-    let epilogue = Epilogue { lanes: 1, store: &|_, _| {} };
-    let kernel =
-        DotKernel { problem, lhs: operand, rhs: operand, epilogue, declarations: &|_| String::new() };
-    [Side::lhs(&kernel), Side::rhs(&kernel)].map(|side| if side.fours { 4 } else { 1 })
+    Side::both(problem).map(|side| if side.has_fours { 4 } else { 1 })
 }

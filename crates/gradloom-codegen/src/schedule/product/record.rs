@@ -2,17 +2,19 @@
 //!
 //! `product`, then for each batch axis `extent x lhs stride x rhs stride`, the extents `m n k`, of both
 //! operands `offset free-stride contract-stride`; behind `:` the kernel, `portable` (tile `m n k`, thread
-//! `m n`, buffers in workgroup memory: 0 for none) or `cooperative` (tile `m n k`, subgroup `m n`, buffers),
+//! `m n`, buffers in workgroup memory: 0 for none, 3 for none and element by element) or `cooperative` (tile `m n k`, subgroup `m n`, buffers),
 //! and the parts of the sums.
 
-use super::tile::{Choice, CooperativeTile, Method, Staging, Tile};
-use crate::cpu::{BatchAxis, DotProblem, MatrixView};
+use crate::product::{BatchAxis, DotProblem, MatrixView};
+use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
+/// What stands for no buffers, element by element.
+const SCALARS: u32 = 3;
 /// Numbers of a choice are no larger than this.
 const LARGEST: u32 = 1024;
 
 /// The line for a product.
-pub fn to_line(problem: &DotProblem, choice: &Choice) -> String {
+pub fn to_line(problem: &DotProblem, choice: &ProductChoice) -> String {
     let DotProblem { batch, m, n, k, lhs, rhs } = problem;
     let mut line = "product".to_string();
     for BatchAxis { extent, lhs_stride, rhs_stride } in batch {
@@ -27,6 +29,7 @@ pub fn to_line(problem: &DotProblem, choice: &Choice) -> String {
             let buffers = match staging {
                 Staging::Registers => 0,
                 Staging::Workgroup(buffers) => buffers,
+                Staging::Scalars => SCALARS,
             };
             ("portable", [m, n, k, thread_m, thread_n, buffers])
         }
@@ -40,7 +43,7 @@ pub fn to_line(problem: &DotProblem, choice: &Choice) -> String {
 
 /// A product and its choice, unchecked; `None` if the line is not one that [`to_line`]
 /// writes.
-pub fn from_line(line: &str) -> Option<(DotProblem, Choice)> {
+pub fn from_line(line: &str) -> Option<(DotProblem, ProductChoice)> {
     let (problem, choice) = line.strip_prefix("product ")?.split_once(" : ")?;
     let (mut batch, mut numbers) = (Vec::new(), Vec::new());
     for word in problem.split(' ') {
@@ -71,7 +74,11 @@ pub fn from_line(line: &str) -> Option<(DotProblem, Choice)> {
     }
     let method = match name {
         "portable" => {
-            let staging = if buffers == 0 { Staging::Registers } else { Staging::Workgroup(buffers) };
+            let staging = match buffers {
+                0 => Staging::Registers,
+                SCALARS => Staging::Scalars,
+                buffers => Staging::Workgroup(buffers),
+            };
             Method::Portable(Tile { m, n, k, thread_m: each_m, thread_n: each_n, staging })
         }
         "cooperative" => {
@@ -79,5 +86,5 @@ pub fn from_line(line: &str) -> Option<(DotProblem, Choice)> {
         }
         _ => return None,
     };
-    Some((problem, Choice { method, parts }))
+    Some((problem, ProductChoice { method, parts }))
 }

@@ -1,8 +1,9 @@
-//! Every kind of product shader is valid WGSL, and prints as Metal's and Direct3D's languages.
+//! Every kind of product kernel is valid WGSL, and prints as Metal's and Direct3D's languages.
 
 use super::*;
-use crate::cpu::{BatchAxis, DotProblem, MatrixView};
-use crate::wgsl::{Choices, Limits, Precision};
+use crate::product::{BatchAxis, MatrixView, fold_batch};
+use crate::wgsl::{Choices, Dispatch, alone_product};
+use gradloom_core::kernel::{CooperativeTile, ProductChoice, Tile};
 
 /// An adapter with everything.
 fn everything() -> Limits {
@@ -25,50 +26,9 @@ fn problem(batch: usize, [m, n, k]: [usize; 3], by_columns: [bool; 2]) -> DotPro
     DotProblem { batch, m, n, k, lhs: view(m, k, by_columns[0]), rhs: view(n, k, !by_columns[1]) }
 }
 
-fn item(scalar: Scalar, lanes: u32) -> &'static str {
-    match (scalar, lanes) {
-        (Scalar::F32, 1) => "f32",
-        (Scalar::F32, _) => "vec4<f32>",
-        (Scalar::F16, 1) => "f16",
-        (Scalar::F16, _) => "vec4<f16>",
-    }
-}
-
-/// The shaders of a product whose epilogue stores twice the sum.
-fn shaders(
-    problem: &DotProblem,
-    scalar: Scalar,
-    lanes: [u32; 2],
-    choice: &Choice,
-    limits: &Limits,
-) -> DotShaders {
-    let (lhs, rhs) = (|i: &str| format!("lhs[{i}]"), |i: &str| format!("rhs[{i}]"));
-    let result = if problem.n.is_multiple_of(4) && !limits.scalar { 4 } else { 1 };
-    let array = |binding: u32, name: &str, item: &str| {
-        format!("@group(0) @binding({binding}) var<storage, read_write> {name}: array<{item}>;\n")
-    };
-    let declarations = |stage: Stage| {
-        let operands = array(0, "lhs", item(scalar, lanes[0])) + &array(1, "rhs", item(scalar, lanes[1]));
-        match stage {
-            Stage::Whole => operands + &array(2, "result", item(Scalar::F32, result)),
-            Stage::Parts => operands + &array(2, "workspace", workspace_item(problem)),
-            Stage::Sum => {
-                array(0, "workspace", workspace_item(problem))
-                    + &array(1, "result", item(Scalar::F32, result))
-            }
-        }
-    };
-    let store = |writer: &mut crate::wgsl::Writer, element: &Element<'_>| {
-        writer.line(format_args!("result[{} / {result}u] = 2.0 * {};", element.index, element.value));
-    };
-    let kernel = DotKernel {
-        problem,
-        lhs: Operand { scalar, lanes: lanes[0], load: &lhs },
-        rhs: Operand { scalar, lanes: lanes[1], load: &rhs },
-        epilogue: Epilogue { lanes: result, store: &store },
-        declarations: &declarations,
-    };
-    generate(&kernel, choice, limits)
+/// The shaders of a product.
+fn shaders(problem: &DotProblem, choice: &ProductChoice, limits: &Limits) -> Vec<Dispatch> {
+    alone_product(problem, choice, limits).shaders.dispatches
 }
 
 /// Validates a shader; prints it as MSL and HLSL too, unless it uses what they lack.
@@ -96,11 +56,8 @@ fn check(source: &str, print: bool) {
         .unwrap_or_else(|e| panic!("{e}\n{source}"));
 }
 
-fn check_all(shaders: &DotShaders, print: bool) {
-    check(&shaders.product.source, print);
-    if let Some(sum) = &shaders.sum {
-        check(&sum.source, print);
-    }
+fn check_all(shaders: &[Dispatch], print: bool) {
+    shaders.iter().for_each(|shader| check(&shader.source, print));
 }
 
 const STAGED: Tile = Tile { m: 32, n: 32, k: 16, thread_m: 4, thread_n: 4, staging: Staging::Workgroup(2) };
@@ -111,29 +68,24 @@ const COOPERATIVE: CooperativeTile =
 #[test]
 fn shaders_are_valid_for_any_extents_and_layouts() {
     let narrow = Tile { thread_m: 1, m: 8, staging: Staging::Workgroup(1), ..STAGED };
-    let methods = [STAGED, REGISTERS, narrow].map(Method::Portable);
+    let scalars = Tile { staging: Staging::Scalars, thread_n: 1, n: 8, ..REGISTERS };
+    let device = everything();
+    let software = Limits { software: true, scalar: true, ..device };
     for (extents, batch) in
         [([64, 64, 64], 1), ([1, 1, 1], 1), ([7, 65, 1000], 3), ([40, 24, 36], 2), ([5, 3, 0], 1)]
     {
         for by_columns in [[false, false], [false, true], [true, false], [true, true]] {
             let problem = problem(batch, extents, by_columns);
-            for scalar in [Scalar::F32, Scalar::F16] {
-                let widest = lanes(&problem, &everything());
-                for method in methods.iter().copied().chain([Method::Cooperative(COOPERATIVE)]) {
-                    let portable = matches!(method, Method::Portable(_));
-                    for parts in [1, 3] {
-                        let choice = Choice { method, parts };
-                        for lanes in [widest, [4, 4], [1, 1]] {
-                            let shaders = shaders(&problem, scalar, lanes, &choice, &everything());
-                            check_all(&shaders, portable);
-                        }
-                        if portable {
-                            let limits = Limits { software: true, scalar: true, ..everything() };
-                            check_all(&shaders(&problem, scalar, [1, 1], &choice, &limits), true);
-                        }
-                    }
+            let made =
+                |method, parts, limits: &Limits| shaders(&problem, &ProductChoice { method, parts }, limits);
+            for parts in [1, 3] {
+                for tile in [STAGED, REGISTERS, narrow] {
+                    check_all(&made(Method::Portable(tile), parts, &device), true);
+                    check_all(&made(Method::Portable(tile), parts, &software), true);
                 }
+                check_all(&made(Method::Cooperative(COOPERATIVE), parts, &device), false);
             }
+            check_all(&made(Method::Portable(scalars), 1, &software), true);
         }
     }
 }
@@ -158,25 +110,23 @@ fn shared_right_operands_fold_into_rows() {
 
 #[test]
 fn dispatches_fold_at_the_limit() {
-    let limits = Limits { workgroups: 7, ..everything() };
+    let limits = Limits { workgroups: 13, ..everything() };
     let problem = problem(1, [320, 320, 8], [false, false]);
-    let choice = Choice { method: Method::Portable(STAGED), parts: 1 };
-    let shaders = shaders(&problem, Scalar::F32, [4, 4], &choice, &limits);
-    // 100 tiles: two planes of 7 x 7, and some that have nothing to do.
-    assert_eq!(shaders.product.workgroups, [7, 7, 3]);
-    assert!(shaders.product.source.contains("if (group >= 100u)"));
+    let choice = ProductChoice { method: Method::Portable(STAGED), parts: 1 };
+    let shaders = shaders(&problem, &choice, &limits);
+    // 100 tiles: eight rows of 13, and four workgroups that have nothing to do.
+    assert_eq!(shaders[0].workgroups, [13, 8, 1]);
+    assert!(shaders[0].source.contains("if (group >= 100u)"));
     check_all(&shaders, true);
 }
 
 #[test]
-fn nothing_to_compute_is_an_empty_dispatch() {
+fn nothing_to_compute_is_no_dispatch() {
     for (batch, extents) in [(1, [0, 5, 300]), (3, [5, 0, 300]), (0, [80, 80, 300])] {
         let problem = problem(batch, extents, [false, false]);
         for parts in [1, 2] {
-            let choice = Choice { method: Method::Portable(STAGED), parts };
-            let shaders = shaders(&problem, Scalar::F32, [1, 1], &choice, &everything());
-            assert!(shaders.product.workgroups.contains(&0), "{extents:?}");
-            check_all(&shaders, true);
+            let choice = ProductChoice { method: Method::Portable(STAGED), parts };
+            assert!(shaders(&problem, &choice, &everything()).is_empty(), "{extents:?}");
         }
     }
 }
@@ -184,15 +134,14 @@ fn nothing_to_compute_is_an_empty_dispatch() {
 #[test]
 fn parts_without_terms_are_left_out() {
     let problem = problem(1, [32, 32, 64], [false, false]);
-    let shaders_of = |parts| {
-        let choice = Choice { method: Method::Portable(STAGED), parts };
-        shaders(&problem, Scalar::F32, [4, 4], &choice, &everything())
+    let schedule_of = |parts| {
+        let choice = ProductChoice { method: Method::Portable(STAGED), parts };
+        assert_eq!(shaders(&problem, &choice, &everything()).len(), if parts > 1 { 2 } else { 1 });
+        schedule(&problem, choice, &everything())
     };
     // Four staged tiles of 16 terms make no more than four parts.
-    let split = shaders_of(7);
-    assert_eq!((split.product.workgroups, split.workspace), ([4, 1, 1], 4 * 32 * 32));
-    assert!(split.sum.is_some());
-    assert!(shaders_of(1).sum.is_none());
+    assert_eq!((schedule_of(7).choice.parts, schedule_of(7).workspace), (4, 4 * 4 * 32 * 32));
+    assert_eq!(schedule_of(1).workspace, 0);
 }
 
 #[test]
@@ -213,10 +162,10 @@ fn choices_fit_and_are_valid_everywhere() {
             [17, 2, 0],
         ] {
             let problem = problem(1, extents, [false, true]);
-            for (scalar, half) in [(Scalar::F32, false), (Scalar::F16, true)] {
+            for half in [false, true] {
                 let choice = choose(&problem, half, &limits);
-                // `generate` refuses what does not fit.
-                let shaders = shaders(&problem, scalar, lanes(&problem, &limits), &choice, &limits);
+                // What does not fit is refused.
+                let shaders = shaders(&problem, &choice, &limits);
                 check_all(&shaders, matches!(choice.method, Method::Portable(_)));
             }
         }
@@ -262,10 +211,7 @@ fn a_choice_has_no_more_parts_than_have_terms() {
         let problem = problem(1, extents, [true, false]);
         for precision in [Precision::F32, Precision::F16] {
             let choice = Choices::by_rule(precision).product(&problem, &everything());
-            let scalar = Scalar::F32;
-            let made = shaders(&problem, scalar, lanes(&problem, &everything()), &choice, &everything());
-            let counted = if choice.parts > 1 { choice.parts as usize * extents[0] * extents[1] } else { 0 };
-            assert_eq!(made.workspace, counted, "{extents:?} {choice:?}");
+            assert_eq!(schedule(&problem, choice, &everything()).choice, choice, "{extents:?}");
         }
     }
 }
@@ -285,13 +231,13 @@ fn candidates_suit_are_different_and_have_valid_shaders() {
                 assert_eq!(all[0], Choices::by_rule(precision).product(&problem, &limits));
                 assert!((2..48).contains(&all.len()), "{extents:?}: {}", all.len());
                 for (i, choice) in all.iter().enumerate() {
-                    assert!(choice.suits(&problem, precision, &limits), "{choice:?}");
+                    assert!(suits(choice, &problem, precision, &limits), "{choice:?}");
                     assert!(!all[..i].contains(choice), "{choice:?}");
                     let portable = matches!(choice.method, Method::Portable(_));
                     assert!(portable || precision == Precision::F16);
-                    let alone = crate::wgsl::product::alone(&problem, choice, &limits).shaders;
-                    alone.dispatches.iter().for_each(|dispatch| check(&dispatch.source, portable));
-                    assert_eq!(alone.dispatches.len(), if choice.parts > 1 { 2 } else { 1 });
+                    let alone = shaders(&problem, choice, &limits);
+                    check_all(&alone, portable);
+                    assert_eq!(alone.len(), if choice.parts > 1 { 2 } else { 1 });
                 }
             }
         }
@@ -309,7 +255,7 @@ fn lines_of_choices_read_back() {
     }
     let line = to_line(
         &problem(2, [8, 4, 16], [false, false]),
-        &Choice { method: Method::Portable(STAGED), parts: 3 },
+        &ProductChoice { method: Method::Portable(STAGED), parts: 3 },
     );
     assert_eq!(line, "product 2x128x64 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3");
     for wrong in [
@@ -352,17 +298,15 @@ fn tint_accepts_portable_shaders() {
     }
     let folder = std::env::temp_dir().join(format!("gradloom-tint-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");
-    let limits = Limits { workgroups: 7, ..everything() };
+    let limits = Limits { workgroups: 13, ..everything() };
     let mut count = 0;
     for (batch, extents) in [(1, [64, 64, 64]), (3, [70, 65, 100]), (2, [40, 24, 36])] {
         for by_columns in [[false, false], [true, true]] {
-            for (tile, scalar, parts) in
-                [(STAGED, Scalar::F32, 1), (STAGED, Scalar::F16, 3), (REGISTERS, Scalar::F32, 2)]
-            {
+            for (tile, parts) in [(STAGED, 1), (STAGED, 3), (REGISTERS, 2)] {
                 let problem = problem(batch, extents, by_columns);
-                let choice = Choice { method: Method::Portable(tile), parts };
-                let shaders = shaders(&problem, scalar, lanes(&problem, &limits), &choice, &limits);
-                for shader in std::iter::once(&shaders.product).chain(&shaders.sum) {
+                let choice = ProductChoice { method: Method::Portable(tile), parts };
+                let shaders = shaders(&problem, &choice, &limits);
+                for shader in &shaders {
                     let file = folder.join(format!("{count}.wgsl"));
                     count += 1;
                     std::fs::write(&file, &shader.source).expect("a temporary file");

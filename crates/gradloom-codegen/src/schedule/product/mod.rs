@@ -1,0 +1,73 @@
+//! How matrix products are cut into tiles.
+//!
+//! In: a [`DotProblem`], what a device allows. Out: a [`ProductChoice`] by rule, those worth measuring, and
+//! whether one that was read from a file suits.
+
+mod candidates;
+mod choose;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use candidates::candidates;
+pub use choose::{choose, lanes};
+pub use record::{from_line, to_line};
+
+use crate::product::DotProblem;
+use crate::wgsl::{Limits, Precision};
+use gradloom_core::kernel::{Method, ProductChoice, ProductSchedule, Staging};
+
+/// Whether there are adapters with matrix instructions: the extension is wgpu's own, no browser has it. A
+/// page's module has no code for them.
+pub(crate) const HAS_MATRICES: bool = cfg!(not(target_family = "wasm"));
+
+/// Whether a tile is well formed and a device with these limits can run it.
+pub fn fits(method: Method, limits: &Limits) -> bool {
+    match method {
+        Method::Portable(tile) => {
+            tile.is_well_formed()
+                && (limits.scalar || tile.staging != Staging::Scalars)
+                && tile.threads() <= limits.invocations
+                && tile.workgroup_memory() <= limits.workgroup_memory
+        }
+        Method::Cooperative(tile) => {
+            let Some(subgroup) = limits.subgroup else { return false };
+            HAS_MATRICES
+                && limits.cooperative
+                && tile.is_well_formed()
+                && tile.subgroups() * subgroup <= limits.invocations
+                && tile.workgroup_memory() <= limits.workgroup_memory
+        }
+    }
+}
+
+/// Whether a product can be computed so on a device with these limits, in a precision.
+pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision, limits: &Limits) -> bool {
+    let allowed = match choice.method {
+        // Sums in parts are vectors of four columns.
+        Method::Portable(tile) => choice.parts == 1 || tile.thread_n.is_multiple_of(4),
+        Method::Cooperative(_) => precision == Precision::F16,
+    };
+    // A problem may come from a file.
+    let extents = problem.batch.iter().map(|axis| axis.extent).chain([problem.m, problem.n]);
+    let results = extents.fold(1, usize::saturating_mul);
+    let bytes = results.saturating_mul(4).saturating_mul(choice.parts as usize);
+    let scratch = choice.parts == 1 || bytes <= limits.binding_bytes && bytes / 4 <= u32::MAX as usize;
+    allowed && fits(choice.method, limits) && (1..=64).contains(&choice.parts) && scratch
+}
+
+/// The schedule of a product by a choice.
+///
+/// # Panics
+/// If the choice does not fit the limits.
+pub(crate) fn schedule(problem: &DotProblem, choice: ProductChoice, limits: &Limits) -> ProductSchedule {
+    assert!(fits(choice.method, limits), "{choice:?} does not fit {limits:?}");
+    let choice = choice.without_empty_parts(problem.k);
+    let parts = choice.parts as usize;
+    ProductSchedule {
+        choice,
+        workspace: if parts > 1 { 4 * problem.results() * parts } else { 0 },
+        subgroup: limits.subgroup.unwrap_or(1),
+        adding: limits.invocations.min(if limits.software { 64 } else { 128 }),
+    }
+}

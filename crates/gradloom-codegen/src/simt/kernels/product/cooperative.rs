@@ -1,0 +1,121 @@
+//! The product of matrix instructions: `f16` operands, sums in `f32`.
+//!
+//! Tiles go through workgroup memory as vectors of four `f16` (of integers NVIDIA's compiler loads no
+//! matrix). A matrix is loaded from such vectors by rows or by columns, so all layouts of the operands are
+//! read as they are. Results leave through workgroup memory too, 16 x 16 at a time, because which invocation
+//! holds which element of a matrix is not known.
+
+use super::grid::Grid;
+use super::operand::Operand;
+use super::staged::{Shape, Staged, pipeline};
+use super::{At, Product};
+use crate::narrow::narrow;
+use crate::product::Along;
+use crate::simt::{Builder, Kernel, MatrixUse, Value};
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::CooperativeTile;
+
+/// A side of the product, and where the subgroup's part of its tile begins.
+struct Half<'k> {
+    which: MatrixUse,
+    along: Along,
+    tile: Staged<'k>,
+    first: Value<'k>,
+}
+
+impl<'k> Half<'k> {
+    /// The 16 x 16 matrix number `i` of the subgroup's, of the terms from `16 * step` on.
+    fn matrix(&self, k: &'k Builder, buffer: Value<'k>, i: u32, step: u32) -> Value<'k> {
+        let (free, pitch) = (self.first + 16 * i, self.tile.pitch());
+        let at = match self.along {
+            Along::Contract => free * pitch + 4 * step,
+            Along::Free => free / 4 + 16 * step * pitch,
+        };
+        // The left matrix has its terms along its rows, the right one along its columns.
+        let by_rows = (self.along == Along::Contract) == (self.which == MatrixUse::Left);
+        k.matrix(self.which, self.tile.array, buffer + at, (pitch, by_rows))
+    }
+}
+
+impl Product<'_> {
+    /// The kernel of the product, or of its parts.
+    pub(super) fn cooperative(&self, tile: &CooperativeTile) -> Kernel {
+        let size = self.schedule.subgroup;
+        let grid = Grid::new(self, [tile.m, tile.n]);
+        let threads = tile.subgroups() * size;
+        let k = Builder::new(&self.label(": parts"), threads, grid.count());
+        k.uses_subgroups(size);
+        let own = grid.tile(&k, self.problem);
+        let [lhs, rhs] = Operand::both(&k, self, &own);
+        let shape =
+            |extent| Shape { extent, depth: tile.k, half: true, strip: 1, threads, buffers: tile.buffers };
+        let subgroup = k.local() / size;
+        let across = tile.n / tile.subgroup_n;
+        let left = Half {
+            which: MatrixUse::Left,
+            along: lhs.side.along,
+            tile: Staged::new(lhs, shape(tile.m)),
+            first: (subgroup / across) * tile.subgroup_m,
+        };
+        let right = Half {
+            which: MatrixUse::Right,
+            along: rhs.side.along,
+            tile: Staged::new(rhs, shape(tile.n)),
+            first: (subgroup % across) * tile.subgroup_n,
+        };
+        let (rows, columns) = (tile.subgroup_m / 16, tile.subgroup_n / 16);
+        let zero = || k.var(k.matrix_zero());
+        let sums: Vec<Vec<_>> = (0..rows).map(|_| (0..columns).map(|_| zero()).collect()).collect();
+        if self.problem.k > 0 {
+            pipeline(&k, [&left.tile, &right.tile], self.terms(&k, own.part), |[from_left, from_right]| {
+                for step in 0..tile.k / 16 {
+                    let lefts: Vec<_> = (0..rows).map(|i| left.matrix(&k, from_left, i, step)).collect();
+                    for j in 0..columns {
+                        let right = right.matrix(&k, from_right, j, step);
+                        for (left, sums) in lefts.iter().zip(&sums) {
+                            let sum = sums[j as usize];
+                            sum.set(left.matrix_mul_add(right, sum.get()));
+                        }
+                    }
+                }
+            });
+        }
+        let array = k.shared(DType::F32, tile.subgroups() * 256);
+        for (i, sums) in (0..).zip(&sums) {
+            for (j, sum) in (0..).zip(sums) {
+                k.store_matrix(array, subgroup * 256, 16, sum.get());
+                let row = own.first_row + left.first + 16 * i;
+                let column = own.first_column + right.first + 16 * j;
+                let at = At { batch: own.batch, part: own.part, row, column };
+                self.matrix_results(&k, tile, (array, subgroup), at);
+            }
+        }
+        k.finish()
+    }
+
+    /// What happens to the 16 x 16 results of each subgroup.
+    fn matrix_results<'k>(
+        &self,
+        k: &'k Builder,
+        tile: &CooperativeTile,
+        (array, subgroup): (u32, Value<'k>),
+        first: At<'k>,
+    ) {
+        let (lanes, size, problem) = (self.lanes(), self.schedule.subgroup, self.problem);
+        let inside = |tile: u32, extent: usize, at: Value<'k>| {
+            (!extent.is_multiple_of(tile as usize)).then(|| at.below(narrow(extent)))
+        };
+        k.barrier();
+        let lane = k.local() % size;
+        k.count(lane * lanes, k.u32(256), k.u32(size * lanes), |place| {
+            let (row, column) = (first.row + place / 16, first.column + place % 16);
+            let conditions = [inside(tile.m, problem.m, row), inside(tile.n, problem.n, column)];
+            k.guard(conditions, || {
+                let at = |lane: u32| k.element(array, subgroup * 256 + place + lane);
+                let value = if lanes == 4 { k.vector(&[0, 1, 2, 3].map(at)) } else { at(0) };
+                self.put(k, At { row, column, ..first }, value);
+            });
+        });
+        k.barrier();
+    }
+}

@@ -1,0 +1,91 @@
+//! Which workgroup computes which tile.
+//!
+//! Part of the sum, then batch, then tile: so workgroups that run together share what they read. Tiles go in
+//! bands of [`BAND`] rows of tiles, column after column.
+
+use super::Product;
+use crate::narrow::narrow;
+use crate::product::DotProblem;
+use crate::simt::{Builder, Value};
+
+/// Tile rows in a band: the workgroups in flight should form a square rather than a line.
+const BAND: usize = 8;
+
+/// Tiles of a product.
+pub(super) struct Grid {
+    tile: [u32; 2],
+    rows: usize,
+    columns: usize,
+    batch: usize,
+    parts: usize,
+}
+
+/// A workgroup's share.
+#[derive(Clone, Copy)]
+pub(super) struct Tile<'k> {
+    pub(super) batch: Value<'k>,
+    pub(super) part: Value<'k>,
+    pub(super) first_row: Value<'k>,
+    pub(super) first_column: Value<'k>,
+    /// First elements of the operands' matrices.
+    pub(super) starts: [Value<'k>; 2],
+}
+
+impl Grid {
+    pub(super) fn new(product: &Product<'_>, tile: [u32; 2]) -> Self {
+        let DotProblem { m, n, .. } = *product.problem;
+        Self {
+            tile,
+            rows: m.div_ceil(tile[0] as usize),
+            columns: n.div_ceil(tile[1] as usize),
+            batch: product.problem.batch_count(),
+            parts: product.parts() as usize,
+        }
+    }
+
+    /// Workgroups.
+    pub(super) fn count(&self) -> usize {
+        self.rows * self.columns * self.batch * self.parts
+    }
+
+    /// The workgroup's.
+    pub(super) fn tile<'k>(&self, k: &'k Builder, problem: &DotProblem) -> Tile<'k> {
+        let (tiles, group) = (narrow(self.rows * self.columns), k.group());
+        let tile = if self.batch * self.parts == 1 { group } else { group % tiles };
+        let batch = if self.batch == 1 { k.u32(0) } else { (group / tiles) % narrow(self.batch) };
+        let part = if self.parts == 1 { k.u32(0) } else { group / narrow(tiles as usize * self.batch) };
+        let columns = narrow(self.columns);
+        let [row, column] = if self.rows == 1 || self.columns == 1 {
+            [tile / columns, tile % columns]
+        } else {
+            let height = narrow(BAND);
+            let (band, inside) = (tile / (columns * height), tile % (columns * height));
+            let rows = match self.rows.is_multiple_of(BAND) {
+                true => k.u32(height),
+                false => k.u32(height).min(k.u32(narrow(self.rows)) - band * height),
+            };
+            [band * height + inside % rows, inside / rows]
+        };
+        Tile {
+            batch,
+            part,
+            first_row: row * self.tile[0],
+            first_column: column * self.tile[1],
+            starts: starts(k, problem, batch),
+        }
+    }
+}
+
+/// The operands' first elements of a product of the batch.
+fn starts<'k>(k: &'k Builder, problem: &DotProblem, batch: Value<'k>) -> [Value<'k>; 2] {
+    let mut starts = [problem.lhs.offset, problem.rhs.offset].map(|offset| k.u32(narrow(offset)));
+    let mut inner = 1;
+    for (i, axis) in problem.batch.iter().enumerate().rev() {
+        let quotient = batch / narrow(inner);
+        let position = if i == 0 { quotient } else { quotient % narrow(axis.extent) };
+        starts[0] = starts[0] + position * narrow(axis.lhs_stride);
+        starts[1] = starts[1] + position * narrow(axis.rhs_stride);
+        inner *= axis.extent;
+    }
+    starts
+}

@@ -1,0 +1,134 @@
+//! Matrix products, and what follows from them position by position.
+//!
+//! In: a [`DotProblem`] over the first two operands, its [`ProductSchedule`]. Out: one kernel, or two where
+//! the sums are cut into parts. Always holds: every result goes through the epilogue exactly once; nothing
+//! outside of the operands' elements is read; sums are in f32, and their order is a function of the schedule
+//! alone, so that equal runs give equal bits.
+
+mod cooperative;
+mod grid;
+mod operand;
+mod portable;
+mod scalar;
+mod split;
+mod staged;
+
+use super::super::ir::{Kernel, Role, ValueType};
+use super::body::{Nodes, Operands, Position};
+use super::{Builder, Value, Views, index_at};
+use crate::narrow::narrow;
+use crate::product::DotProblem;
+use crate::schedule::product::HAS_MATRICES;
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::{Body, Level, Method, ProductSchedule, Staging};
+
+/// A product in the making.
+struct Product<'b> {
+    views: &'b Views<'b>,
+    problem: &'b DotProblem,
+    schedule: &'b ProductSchedule,
+    /// What follows, if anything does.
+    epilogue: Option<&'b Body>,
+    label: &'b str,
+}
+
+/// The place of a result.
+#[derive(Clone, Copy)]
+struct At<'k> {
+    batch: Value<'k>,
+    /// Which part of the sums.
+    part: Value<'k>,
+    row: Value<'k>,
+    column: Value<'k>,
+}
+
+/// The kernels of a product.
+pub(crate) fn product(
+    views: &Views<'_>,
+    problem: &DotProblem,
+    schedule: &ProductSchedule,
+    epilogue: Option<&Body>,
+    label: &str,
+) -> Vec<Kernel> {
+    if problem.results() == 0 {
+        return Vec::new();
+    }
+    let product = Product { views, problem, schedule, epilogue, label };
+    let first = match schedule.choice.method {
+        Method::Portable(tile) if tile.staging == Staging::Scalars => product.scalar(&tile),
+        Method::Portable(tile) => product.portable(&tile),
+        Method::Cooperative(tile) if HAS_MATRICES => product.cooperative(&tile),
+        Method::Cooperative(_) => unreachable!("no device has matrix instructions"),
+    };
+    if product.parts() == 1 { vec![first] } else { vec![first, product.add_parts()] }
+}
+
+impl Product<'_> {
+    fn parts(&self) -> u32 {
+        self.schedule.choice.parts
+    }
+
+    /// A kernel's label: there are two if the sums are cut.
+    fn label(&self, of_two: &str) -> String {
+        format!("{}{}", self.label, if self.parts() > 1 { of_two } else { "" })
+    }
+
+    /// Which terms of the sums a part has.
+    fn terms<'k>(&self, k: &'k Builder, part: Value<'k>) -> [Value<'k>; 2] {
+        let all = narrow(self.problem.k);
+        if self.parts() == 1 {
+            return [k.u32(0), k.u32(all)];
+        }
+        let length = narrow(self.schedule.choice.part_length(self.problem.k));
+        let first = (part * length).min(k.u32(all));
+        [first, (first + length).min(k.u32(all))]
+    }
+
+    /// Results that are finished together: parts of sums are written four at a time where rows are whole
+    /// fours.
+    fn lanes(&self) -> u32 {
+        if self.parts() > 1 && self.problem.n.is_multiple_of(4) { 4 } else { 1 }
+    }
+
+    /// The scratch of the parts, `[parts, batch, m, n]`, as elements of a type.
+    fn scratch(&self, k: &Builder, ty: ValueType) -> u32 {
+        k.buffer(Role::Workspace { start: 0, bytes: self.schedule.workspace }, ty)
+    }
+
+    /// What happens to a sum, or to four neighbours of a row as a vector: a part of it waits, a whole one is
+    /// finished.
+    fn put<'k>(&self, k: &'k Builder, at: At<'k>, value: Value<'k>) {
+        if self.parts() == 1 {
+            return self.finish(k, at, value);
+        }
+        let place = at.part * narrow(self.problem.results()) + self.index(at);
+        let (ty, item) = match self.lanes() {
+            4 => (ValueType::Vector(4), place / 4),
+            _ => (DType::F32.into(), place),
+        };
+        k.store(self.scratch(k, ty), item, value);
+    }
+
+    /// Where a result stands among all of them.
+    fn index<'k>(&self, at: At<'k>) -> Value<'k> {
+        (at.batch * narrow(self.problem.m) + at.row) * narrow(self.problem.n) + at.column
+    }
+
+    /// What follows from a whole sum.
+    fn finish<'k>(&self, k: &'k Builder, at: At<'k>, value: Value<'k>) {
+        let number = self.index(at);
+        k.guard([self.views.gate(k)], || match self.epilogue {
+            None => {
+                let view = &self.views.writes[0];
+                k.store(k.buffer(Role::Result(0), view.dtype), index_at(k, view.layout, number), value);
+            }
+            Some(body) => {
+                let row = at.batch * narrow(self.problem.m) + at.row;
+                let position = Position { row, column: at.column, number: Some(number), owned: None };
+                let mut nodes = Nodes::new(k, body, Operands::Views(self.views)).with_product(value);
+                Level::ALL.into_iter().for_each(|level| nodes.check(level, position));
+                nodes.store_elements(position);
+            }
+        });
+    }
+}

@@ -1,0 +1,63 @@
+//! Reads of an operand of a product.
+
+use super::Product;
+use super::grid::Tile;
+use crate::narrow::narrow;
+use crate::product::Side;
+use crate::simt::{Builder, Role, Value, ValueType};
+use gradloom_core::ir::DType;
+
+/// An operand, as a workgroup reads it.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'k> {
+    pub(super) k: &'k Builder,
+    read: usize,
+    pub(super) side: Side,
+    /// Whether groups of four along the side's axis are loaded whole.
+    pub(super) has_fours: bool,
+    /// First element of the matrix.
+    start: Value<'k>,
+    /// Number of the tile's first row (or column).
+    pub(super) first: Value<'k>,
+}
+
+impl<'k> Operand<'k> {
+    /// The left and the right operand.
+    pub(super) fn both(k: &'k Builder, product: &Product<'_>, tile: &Tile<'k>) -> [Self; 2] {
+        let sides = Side::both(product.problem);
+        let firsts = [tile.first_row, tile.first_column];
+        [0, 1].map(|read| Self {
+            k,
+            read,
+            side: sides[read],
+            has_fours: sides[read].has_fours && product.views.reads[read].has_vectors,
+            start: tile.starts[read],
+            first: firsts[read],
+        })
+    }
+
+    /// Whether tiles of so many rows (or columns) reach beyond the last.
+    pub(super) fn has_edge(&self, extent: u32) -> bool {
+        !self.side.free.is_multiple_of(extent as usize)
+    }
+
+    /// Index of the first element of a row (or column).
+    pub(super) fn row(&self, free: Value<'k>) -> Value<'k> {
+        self.start + free * narrow(self.side.view.free_stride)
+    }
+
+    /// Index of a term of a row that starts at an index.
+    pub(super) fn term(&self, row: Value<'k>, term: Value<'k>) -> Value<'k> {
+        row + term * narrow(self.side.view.contract_stride)
+    }
+
+    /// The element at an index.
+    pub(super) fn element(&self, index: Value<'k>) -> Value<'k> {
+        self.k.load(self.k.buffer(Role::Operand(self.read), DType::F32), index)
+    }
+
+    /// Four neighbours from an index on, a multiple of four.
+    pub(super) fn four(&self, index: Value<'k>) -> Value<'k> {
+        self.k.load(self.k.buffer(Role::Operand(self.read), ValueType::Vector(4)), index / 4)
+    }
+}

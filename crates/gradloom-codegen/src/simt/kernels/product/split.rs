@@ -1,0 +1,26 @@
+//! Adds the parts of sums that were cut, in order, and finishes the results.
+
+use super::{At, Product};
+use crate::narrow::narrow;
+use crate::simt::{Builder, Kernel};
+use gradloom_core::ir::DType;
+
+impl Product<'_> {
+    /// The kernel that reads the scratch and runs the epilogue, an invocation for each result.
+    pub(super) fn add_parts(&self) -> Kernel {
+        let (results, threads) = (self.problem.results(), self.schedule.adding);
+        let k = Builder::new(&self.label(": sums of parts"), threads, results.div_ceil(threads as usize));
+        let place = k.group() * threads + k.local();
+        let whole = results.is_multiple_of(threads as usize);
+        k.guard([(!whole).then(|| place.below(narrow(results)))], || {
+            let scratch = self.scratch(&k, DType::F32.into());
+            let part = |part: u32| k.load(scratch, place + narrow(part as usize * results));
+            let sum = (1..self.parts()).fold(part(0), |sum, number| sum + part(number));
+            let (m, n) = (narrow(self.problem.m), narrow(self.problem.n));
+            let (row, column) = ((place / n) % m, place % n);
+            let batch = place / narrow(self.problem.m * self.problem.n);
+            self.finish(&k, At { batch, part: k.u32(0), row, column }, sum);
+        });
+        k.finish()
+    }
+}

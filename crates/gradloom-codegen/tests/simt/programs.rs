@@ -1,0 +1,283 @@
+//! Whole programs on the simulated grid, with the limits of several devices, against the float64 reference.
+//!
+//! Every value has memory of its own, so nothing here depends on a plan.
+
+use super::interpreter::{Machine, bits, tensor};
+use gradloom_codegen::schedule::group;
+use gradloom_codegen::simt::kernels::{self, Table, View, Views};
+use gradloom_codegen::simt::{Kernel, verify};
+use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
+use gradloom_core::collections::IdMap;
+use gradloom_core::ir::{Graph, OpKind, ValueId};
+use gradloom_core::kernel::{self, Access, Launch, Layout, Part, Phase, Schedule};
+use gradloom_core::passes;
+use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_values};
+use gradloom_testing::Leaves;
+use gradloom_testing::float32::{Found, compare};
+use gradloom_testing::training_step;
+use std::collections::BTreeMap;
+
+/// What WebGPU grants everywhere, a driver that computes on a CPU (lavapipe), one that takes vectors apart
+/// (SwiftShader), and a large CUDA device.
+fn devices() -> [(&'static str, Limits); 4] {
+    let software = Limits { software: true, subgroup: Some(8), ..Limits::portable() };
+    let cuda = Limits {
+        invocations: 1024,
+        workgroup_memory: 48 << 10,
+        storage_buffers: 64,
+        binding_bytes: 2 << 30,
+        subgroup: Some(32),
+        f16: true,
+        cooperative: true,
+        ..Limits::portable()
+    };
+    [
+        ("portable", Limits::portable()),
+        ("software", software),
+        ("scalar", Limits { scalar: true, subgroup: None, ..software }),
+        ("cuda", cuda),
+    ]
+}
+
+/// A program in memory.
+struct Memory<'g> {
+    limits: &'g Limits,
+    /// Words of each buffer, where they were written.
+    buffers: IdMap<ValueId, Vec<Option<u32>>>,
+    /// How often each kind of schedule ran.
+    kinds: BTreeMap<&'static str, usize>,
+}
+
+/// Where the elements of a layout are.
+fn places(layout: &Layout) -> Vec<usize> {
+    let shape = layout.shape.to_vec();
+    let place = |position: usize| {
+        let (mut rest, mut at) = (position, layout.offset);
+        for axis in (0..shape.len()).rev() {
+            at += rest % shape[axis] * layout.strides[axis];
+            rest /= shape[axis];
+        }
+        at
+    };
+    (0..layout.shape.elements()).map(place).collect()
+}
+
+impl Memory<'_> {
+    fn words(&self, access: &Access) -> Vec<u32> {
+        // What nothing wrote is wrong on purpose.
+        self.buffers.get(&access.buffer).unwrap().iter().map(|word| word.unwrap_or(0x7fc0_dead)).collect()
+    }
+
+    fn fill(&mut self, access: &Access, value: &HostTensor) {
+        let words = bits(value);
+        for (place, word) in places(&access.layout).into_iter().zip(words) {
+            self.buffers.get_mut(&access.buffer).unwrap()[place] = Some(word);
+        }
+    }
+
+    fn read(&self, access: &Access) -> HostTensor {
+        let buffer = self.buffers.get(&access.buffer).unwrap();
+        let words: Vec<u32> =
+            places(&access.layout).into_iter().map(|at| buffer[at].expect("all is written")).collect();
+        tensor(access.dtype, &access.layout.shape, &words)
+    }
+
+    /// Runs the kernels of a launch, or of parts of it as if they were one.
+    fn run(&mut self, launch: &Launch) {
+        let parts = match &launch.kernel {
+            kernel::Kernel::Group(parts) => parts.clone(),
+            kernel::Kernel::Loop(_) if matches!(launch.schedule, Schedule::Group(_)) => {
+                vec![Part::whole(launch)]
+            }
+            _ => return self.alone(launch),
+        };
+        for crew in group::crews(&parts, launch, |_, _| true) {
+            match crew[..] {
+                [only] if !group::is_columns(&parts[only], launch) => {
+                    self.alone(&parts[only].alone(launch));
+                }
+                _ => self.together(launch, &crew.iter().map(|&i| &parts[i]).collect::<Vec<_>>()),
+            }
+        }
+    }
+
+    fn alone(&mut self, launch: &Launch) {
+        let schedule = &launch.schedule;
+        let kind = match schedule {
+            Schedule::Whole => launch.kernel.name(),
+            Schedule::Rows(_) => "rows",
+            Schedule::Axes => "axes",
+            Schedule::Group(_) => "group",
+            Schedule::Product(_) => "product",
+            Schedule::Scatter(_) => "scatter",
+        };
+        *self.kinds.entry(kind).or_default() += 1;
+        // As a target would declare them: in vectors where a product can use them.
+        let vectors = !self.limits.scalar && matches!(schedule, Schedule::Product(_));
+        let views = views(&launch.reads, &launch.writes, vectors, launch.phase);
+        let made = kernels::kernels(&launch.kernel, schedule, &views, "test");
+        let made = made.unwrap_or_else(|| panic!("no kernel for {}", launch.kernel.name()));
+        let operands = launch.reads.iter().map(|access| self.words(access)).collect();
+        let results: Vec<_> = launch.writes.iter().map(|access| vec![access.buffer]).collect();
+        self.kernels(&made, operands, &results, launch.workspace);
+    }
+
+    fn together(&mut self, launch: &Launch, parts: &[&Part]) {
+        *self.kinds.entry("together").or_default() += 1;
+        let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
+        // The memory of each operand of all parts, one behind the other; and where each one's starts.
+        let mut memory: Vec<Vec<u32>> = vec![Vec::new(); reads];
+        let mut results: Vec<Vec<ValueId>> = vec![Vec::new(); writes];
+        let mut ends = vec![0; writes];
+        let mut starts: Vec<Vec<u32>> = Vec::new();
+        for part in parts {
+            let mut own = Vec::new();
+            for (i, access) in launch.reads[part.reads.clone()].iter().enumerate() {
+                own.push(u32::try_from(memory[i].len() + access.layout.offset).unwrap());
+                memory[i].extend(self.words(access));
+            }
+            for (i, access) in launch.writes[part.writes.clone()].iter().enumerate() {
+                own.push(u32::try_from(ends[i] + access.layout.offset).unwrap());
+                ends[i] += self.buffers.get(&access.buffer).unwrap().len();
+                results[i].push(access.buffer);
+            }
+            starts.push(own);
+        }
+        let Schedule::Group(schedule) = &launch.schedule else { panic!("a group's schedule") };
+        let body = group::body_of(parts[0]);
+        let form = group::Form::of(body).unwrap();
+        let bodies = parts.iter().zip(starts).map(|(part, starts)| (group::body_of(part), starts));
+        let table = Table::new(form, bodies, schedule);
+        let (first, last) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
+        let views = views(first, last, false, launch.phase);
+        let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), schedule));
+        let made = kernels::group(&views, body, &table, schedule, short);
+        self.kernels(&made, memory, &results, launch.workspace);
+    }
+
+    /// Runs kernels; each result is some buffers, one behind the other.
+    fn kernels(
+        &mut self,
+        made: &[Kernel],
+        operands: Vec<Vec<u32>>,
+        results: &[Vec<ValueId>],
+        workspace: usize,
+    ) {
+        let words = |buffers: &Vec<ValueId>| -> Vec<Option<u32>> {
+            buffers.iter().flat_map(|buffer| self.buffers.get(buffer).unwrap().clone()).collect()
+        };
+        let before: Vec<_> = results.iter().map(words).collect();
+        let mut machine = Machine {
+            operands,
+            results: before.clone(),
+            workspace: vec![None; workspace.div_ceil(4)],
+            faults: Vec::new(),
+            committed: true,
+        };
+        for kernel in made {
+            verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}"));
+            machine.run(kernel).unwrap_or_else(|error| panic!("{error}"));
+        }
+        assert_eq!(machine.faults, [], "no index of these programs is out of range");
+        // Several results may be windows of one buffer.
+        for ((list, words), before) in results.iter().zip(machine.results).zip(before) {
+            let mut changes = words.into_iter().zip(before);
+            for buffer in list {
+                for word in self.buffers.get_mut(buffer).unwrap() {
+                    let (now, before) = changes.next().expect("a word for each of the buffer's");
+                    if now != before {
+                        *word = now;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn views<'a>(reads: &'a [Access], writes: &'a [Access], has_vectors: bool, phase: Phase) -> Views<'a> {
+    let view = |access: &'a Access| View { dtype: access.dtype, layout: &access.layout, has_vectors };
+    Views {
+        reads: reads.iter().map(view).collect(),
+        writes: writes.iter().map(view).collect(),
+        gated: phase == Phase::Commit,
+        in_place: false,
+    }
+}
+
+/// What a program gives on a device, and how often each kind of kernel ran.
+fn evaluation(
+    graph: &Graph,
+    leaves: &Leaves,
+    (limits, choices): (&Limits, &Choices),
+    want: &Evaluation,
+) -> (Evaluation, BTreeMap<&'static str, usize>) {
+    let lowered = wgsl::lower(graph, limits, choices).unwrap_or_else(|error| panic!("{error}"));
+    let values =
+        evaluate_values(graph, &|kind: &OpKind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}"));
+    let mut memory = Memory { limits, buffers: IdMap::new(), kinds: BTreeMap::new() };
+    for (buffer, ty) in lowered.buffers.iter() {
+        memory.buffers.insert(*buffer, vec![None; ty.elements()]);
+    }
+    for (_, op) in graph.entry_ops().filter(|(_, op)| op.operands.is_empty()) {
+        for &value in &op.results {
+            if let (Some(access), Some(tensor)) = (lowered.access.get(&value), values.get(value)) {
+                memory.fill(access, tensor);
+            }
+        }
+    }
+    lowered.launches.iter().for_each(|launch| memory.run(launch));
+    let read = |value: ValueId| memory.read(&lowered.access[&value]);
+    let mut got = want.clone();
+    for ((_, tensor), output) in got.outputs.iter_mut().zip(&graph.outputs) {
+        *tensor = read(output.value);
+    }
+    for ((_, tensor), guard) in got.guards.iter_mut().zip(&graph.guards) {
+        *tensor = read(guard.value);
+    }
+    if want.not_finite.is_none() {
+        for update in graph.updates.iter().filter(|update| update.region.is_none()) {
+            let leaf = graph.entry_ops().find(|(_, op)| op.results.contains(&update.target)).unwrap().1;
+            let name = Graph::leaf_name(&leaf.kind).unwrap();
+            let (_, tensor) = got.next.iter_mut().find(|(next, _)| next == name).unwrap();
+            *tensor = read(update.value);
+        }
+    }
+    (got, memory.kinds)
+}
+
+/// Checks a program on every device; gives how often each kind of kernel ran.
+#[track_caller]
+fn agrees(graph: &Graph, leaves: &Leaves) -> BTreeMap<&'static str, usize> {
+    let mut kinds = BTreeMap::new();
+    let Ok(want) = evaluate(graph, &|kind| leaves.value(kind)) else { return kinds };
+    if graph.ops.iter().any(|(_, op)| op.kind.name().starts_with("attention")) {
+        return kinds;
+    }
+    for (name, limits) in devices() {
+        // Products in f16 are compared with less, elsewhere.
+        let choices = Choices::by_rule(Precision::F32);
+        let (got, ran) = evaluation(graph, leaves, (&limits, &choices), &want);
+        ran.into_iter().for_each(|(kind, count)| *kinds.entry(kind).or_default() += count);
+        match compare(graph, leaves, &got, &want) {
+            Ok(Found::Close | Found::Sensitive | Found::Wild) => {}
+            Err(error) => panic!("{name}: {error}\n{graph}"),
+        }
+    }
+    kinds
+}
+
+#[test]
+fn training_steps() {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for seed in 0..12 {
+        let step = training_step(seed);
+        for graph in [&step.graph, &passes::run(step.graph.clone()).0] {
+            agrees(graph, &step.leaves)
+                .into_iter()
+                .for_each(|(kind, n)| *kinds.entry(kind).or_default() += n);
+        }
+    }
+    for kind in ["map", "rows", "product", "together"] {
+        assert!(kinds.contains_key(kind), "{kinds:?}");
+    }
+}
