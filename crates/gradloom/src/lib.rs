@@ -26,9 +26,8 @@ pub use gradloom_runtime::{
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
 pub mod prelude {
-    pub use crate::nn::{
-        CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module, Param, State,
-    };
+    pub use crate::nn::layers::*;
+    pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
     pub use crate::{
         Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Session, Sgd, Tensor, Train,
         Trainer, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32, uniform,

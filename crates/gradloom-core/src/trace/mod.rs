@@ -34,3 +34,4 @@ pub use scope::{Recording, Traced, is_training, trace};
 pub use shape::concat;
 pub use table::{ParamTable, ParamUse, StateUse};
 pub use tensor::{Tensor, full, iota, literal};
+pub(crate) use tensor::{fail, has_floats, placeholder};

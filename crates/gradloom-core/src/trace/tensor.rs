@@ -113,7 +113,7 @@ impl Tensor {
 
 /// Records an error of the open trace at the caller's place.
 #[track_caller]
-pub(super) fn fail(token: &str, message: impl Into<String>, help: Option<String>) {
+pub(crate) fn fail(token: &str, message: impl Into<String>, help: Option<String>) {
     fail_at(Origin::caller(), token, message.into(), help);
 }
 
@@ -128,9 +128,20 @@ fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
     });
 }
 
+/// Whether the elements are floats; if not, that is an error of the op named `token`.
+#[track_caller]
+pub(crate) fn has_floats(token: &str, x: Tensor) -> bool {
+    let ty = x.ty();
+    if !ty.dtype.is_float() {
+        let help = "convert the tensor with .cast(DType::F32)".to_string();
+        fail(token, format!("`{token}` of {ty}: the elements must be f32"), Some(help));
+    }
+    ty.dtype.is_float()
+}
+
 /// A placeholder of a likely type, after an error.
 #[track_caller]
-pub(super) fn placeholder(dtype: DType, shape: impl Into<Shape>) -> Tensor {
+pub(crate) fn placeholder(dtype: DType, shape: impl Into<Shape>) -> Tensor {
     let ty = Type::new(dtype, shape);
     placeholder_of(ty)
 }

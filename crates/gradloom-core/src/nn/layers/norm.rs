@@ -1,0 +1,77 @@
+//! Normalisations of the last axis.
+
+use crate::ir::{DType, Shape};
+use crate::nn::{Init, Module, Param, Visitor};
+use crate::trace::{Operand, Tensor, fail, has_floats, placeholder};
+
+impl Tensor {
+    /// Layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over the last
+    /// axis, with the population variance: f32 `[.., width]` to the same shape. `weight` is `[width]`, or
+    /// the number 1. Ba, Kiros, Hinton, 2016.
+    #[track_caller]
+    pub fn layer_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        self.layer_normalised(weight.tensor(self), epsilon)
+    }
+
+    #[track_caller]
+    fn layer_normalised(self, weight: Tensor, epsilon: f64) -> Tensor {
+        if !fits("layer_norm", self, weight) {
+            return placeholder(DType::F32, self.shape());
+        }
+        let centred = self - self.mean_keep(-1);
+        let scale = (centred.square().mean_keep(-1) + epsilon).rsqrt();
+        centred * scale * weight
+    }
+}
+
+/// Whether a normalisation can run; if not, that is an error of the op named `token`.
+#[track_caller]
+fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
+    let (shape, gain) = (x.shape(), weight.shape());
+    let Some(&width) = shape.last() else {
+        fail(token, format!("`{token}` of a scalar"), Some("it takes [.., width]".into()));
+        return false;
+    };
+    if gain.rank() > 0 && gain != Shape::from([width]) {
+        let message = format!("`{token}` of {shape} with a weight of {gain}");
+        fail(token, message, Some(format!("the weight is [{width}], a number for each of the last axis")));
+        return false;
+    }
+    has_floats(token, x)
+}
+
+/// Layer normalisation over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the
+/// population variance. Ba, Kiros, Hinton, 2016.
+#[derive(Debug)]
+pub struct LayerNorm {
+    /// Gain, `[width]`, starts at 1.
+    pub weight: Param,
+    /// Shift, `[width]`, starts at 0.
+    pub bias: Param,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl LayerNorm {
+    /// Over a last axis of extent `width`, with epsilon 1e-5.
+    pub fn new(width: usize) -> Self {
+        Self {
+            weight: Param::new([width], Init::Ones),
+            bias: Param::new([width], Init::Zeros),
+            epsilon: 1e-5,
+        }
+    }
+
+    /// `[.., width] -> [.., width]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        x.layer_norm(&self.weight, self.epsilon) + &self.bias
+    }
+}
+
+impl Module for LayerNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("weight", &self.weight);
+        visitor.field("bias", &self.bias);
+    }
+}
