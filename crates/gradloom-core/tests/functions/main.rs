@@ -1,6 +1,7 @@
 //! Functions that are composed of ops, against formulas in float64 that are written out here, and their
 //! gradients against central differences.
 
+mod activations;
 mod norms;
 
 use gradloom_core::error::{Error, Result};
