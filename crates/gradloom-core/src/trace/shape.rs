@@ -175,19 +175,6 @@ impl Tensor {
     }
 }
 
-/// Joins tensors along an axis; the other extents agree.
-#[track_caller]
-pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
-    let Some(first) = parts.first() else {
-        fail("concat", "`concat` of no tensors", Some("give at least one".into()));
-        return placeholder(crate::ir::DType::F32, Shape::scalar());
-    };
-    match resolve_axis("concat", axis, &first.shape()) {
-        Some(axis) => emit(OpKind::Concat { axis }, parts, "concat"),
-        None => *first,
-    }
-}
-
 /// Names the axis to blame when one extent alone differs.
 fn reshape_help(from: &Shape, to: &Shape) -> Option<String> {
     let elements = from.elements();

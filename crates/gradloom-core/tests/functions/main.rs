@@ -2,6 +2,7 @@
 //! gradients against central differences.
 
 mod activations;
+mod joining;
 mod norms;
 
 use gradloom_core::error::{Error, Result};
