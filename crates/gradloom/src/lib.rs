@@ -30,6 +30,6 @@ pub mod prelude {
     pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
     pub use crate::{
         Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Session, Sgd, Tensor, Train,
-        Trainer, checkpoint, concat, f32, full, gradients, i32, iota, scan, stack, u32, uniform,
+        Trainer, checkpoint, concat, f32, full, gradients, i32, iota, randn, scan, stack, u32, uniform,
     };
 }

@@ -29,7 +29,7 @@ pub use input::{Input, f32, i32, u32};
 pub use join::{concat, stack};
 pub use loss::gradients;
 pub use operand::Operand;
-pub use random::uniform;
+pub use random::{randn, uniform};
 pub use reduce::Axes;
 pub(crate) use scope::with_scope;
 pub use scope::{Recording, Traced, is_training, trace};

@@ -5,6 +5,7 @@ mod activations;
 mod indexing;
 mod joining;
 mod norms;
+mod random;
 
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::{DType, OpKind, Output, Type};
