@@ -17,6 +17,7 @@ mod open_block;
 mod operand;
 mod random;
 mod reduce;
+mod rope;
 mod scope;
 mod shape;
 mod state;

@@ -6,6 +6,7 @@ mod indexing;
 mod joining;
 mod norms;
 mod random;
+mod rope;
 
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::{DType, OpKind, Output, Type};
