@@ -24,6 +24,23 @@ impl Tensor {
     }
 }
 
+impl Tensor {
+    /// Root-mean-square normalisation: `x / sqrt(mean(x²) + epsilon) · weight` over the last axis: f32
+    /// `[.., width]` to the same shape. `weight` is `[width]`, or the number 1. Zhang and Sennrich, 2019.
+    #[track_caller]
+    pub fn rms_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        self.rms_normalised(weight.tensor(self), epsilon)
+    }
+
+    #[track_caller]
+    fn rms_normalised(self, weight: Tensor, epsilon: f64) -> Tensor {
+        if !fits("rms_norm", self, weight) {
+            return placeholder(DType::F32, self.shape());
+        }
+        self * (self.square().mean_keep(-1) + epsilon).rsqrt() * weight
+    }
+}
+
 /// Whether a normalisation can run; if not, that is an error of the op named `token`.
 #[track_caller]
 fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
@@ -73,5 +90,34 @@ impl Module for LayerNorm {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.field("weight", &self.weight);
         visitor.field("bias", &self.bias);
+    }
+}
+
+/// Root-mean-square normalisation over the last axis: `x / sqrt(mean(x²) + epsilon) · weight`. Zhang and
+/// Sennrich, 2019.
+#[derive(Debug)]
+pub struct RmsNorm {
+    /// Gain, `[width]`, starts at 1.
+    pub weight: Param,
+    /// Added to the mean of the squares.
+    pub epsilon: f64,
+}
+
+impl RmsNorm {
+    /// Over a last axis of extent `width`, with epsilon 1e-6.
+    pub fn new(width: usize) -> Self {
+        Self { weight: Param::new([width], Init::Ones), epsilon: 1e-6 }
+    }
+
+    /// f32 `[.., width] -> [.., width]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        x.rms_norm(&self.weight, self.epsilon)
+    }
+}
+
+impl Module for RmsNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("weight", &self.weight);
     }
 }
