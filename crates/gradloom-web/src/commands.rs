@@ -172,6 +172,7 @@ fn param(arguments: &mut Arguments<'_>) -> Result<(String, Param)> {
                 .and_then(|blob| arguments.commands.blobs.get(blob).cloned())
                 .ok_or_else(|| misuse("there is no such blob"))?,
         ),
+        7 => Init::Kaiming { gain: a },
         _ => return Err(misuse("there is no such init")),
     };
     let param = Param::of_shape(arguments.rest(Arguments::index)?, init);

@@ -15,8 +15,8 @@ pub use gradloom_core::ir::DType;
 pub use gradloom_core::nn::{Init, Module, Param, State};
 pub use gradloom_core::optim::{Adam, AdamW, Schedule, Sgd};
 pub use gradloom_core::trace::{
-    AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, scan,
-    stack, u32, uniform,
+    AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, randn,
+    scan, stack, u32, uniform,
 };
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Precision, Tuning, WgpuOptions, adapters};
