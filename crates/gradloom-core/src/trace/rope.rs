@@ -3,6 +3,9 @@
 use super::tensor::{fail, has_floats, literal};
 use super::{Tensor, concat};
 
+/// Angles that a program may have as constants: 268 MB of cosines and sines in float32.
+const MOST_ANGLES: usize = 1 << 25;
+
 impl Tensor {
     /// Rotary position embedding of queries or keys, f32 `[.., T, D]` with an even `D`, of the same shape.
     ///
@@ -31,6 +34,14 @@ impl Tensor {
             return self;
         }
         let half = depth / 2;
+        if half == 0 {
+            return self;
+        }
+        if time.saturating_mul(half) > MOST_ANGLES {
+            let message = format!("`rope` of {shape}: more than {MOST_ANGLES} angles");
+            fail("rope", message, Some("they are constants of the program: take fewer positions".into()));
+            return self;
+        }
         let angles = (0..time)
             .flat_map(|t| (0..half).map(move |i| t as f64 * libm::pow(base, -(i as f64) / half as f64)));
         let (cos, sin): (Vec<f32>, Vec<f32>) =

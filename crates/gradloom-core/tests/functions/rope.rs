@@ -61,3 +61,10 @@ fn what_does_not_fit_is_named() {
         assert!(text.contains(want), "{text}");
     }
 }
+
+#[test]
+fn as_many_positions_as_no_memory_holds_are_refused() {
+    let x = || gradloom_core::trace::full(gradloom_core::ir::DType::F32, [1 << 40, 2], 0.0);
+    let text = error(&[], |_| x().rope(10_000.0)).to_string();
+    assert!(text.contains("take fewer positions"), "{text}");
+}
