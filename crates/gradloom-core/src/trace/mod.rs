@@ -6,7 +6,9 @@
 
 mod attention;
 mod block;
+mod causal;
 mod custom;
+mod heads;
 mod index;
 mod input;
 mod join;

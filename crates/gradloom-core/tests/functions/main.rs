@@ -2,6 +2,7 @@
 //! gradients against central differences.
 
 mod activations;
+mod attention;
 mod indexing;
 mod joining;
 mod norms;
