@@ -25,7 +25,7 @@ mod clip;
 mod schedule;
 mod sgd;
 
-pub use adam::{Adam, AdamW};
+pub use adam::{Adam, AdamOf, AdamW};
 pub use clip::{clip_by_global_norm, global_norm};
 pub use schedule::Schedule;
 pub use sgd::Sgd;
