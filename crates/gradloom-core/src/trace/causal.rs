@@ -1,6 +1,6 @@
 //! Masks over pairs of positions: a query sees the keys at and before its own position.
 
-use super::tensor::fail;
+use super::tensor::fail_with_help;
 use super::{Tensor, iota};
 use crate::ir::{DType, Shape};
 
@@ -36,8 +36,8 @@ impl Tensor {
                 Some(iota(DType::I32, pairs.clone(), 0).ge(iota(DType::I32, pairs, 1)))
             }
             _ => {
-                let help = "the last two axes are queries and keys, equally many".to_string();
-                fail(token, format!("`{token}` of {shape}"), Some(help));
+                let help = "the last two axes are queries and keys, equally many";
+                fail_with_help(token, format!("`{token}` of {shape}"), help);
                 None
             }
         }

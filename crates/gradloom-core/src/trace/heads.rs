@@ -1,6 +1,6 @@
 //! Heads of attention: beside each other in a row, or an axis of their own.
 
-use super::tensor::{fail, placeholder};
+use super::tensor::{fail_with_help, placeholder};
 use super::{AttentionOptions, Tensor};
 use crate::ir::{DType, Shape};
 
@@ -10,17 +10,13 @@ impl Tensor {
     pub fn split_heads(self, heads: usize) -> Tensor {
         let shape = self.shape();
         let [lead @ .., time, width] = &shape[..] else {
-            fail(
-                "split_heads",
-                format!("`split_heads` of {shape}"),
-                Some("it takes [.., time, width]".into()),
-            );
+            fail_with_help("split_heads", format!("`split_heads` of {shape}"), "it takes [.., time, width]");
             return self;
         };
         if heads == 0 || !width.is_multiple_of(heads) {
             let message =
                 format!("`split_heads`: the last axis of {shape} does not divide into {heads} heads");
-            fail("split_heads", message, Some("the width must be a multiple of the heads".into()));
+            fail_with_help("split_heads", message, "the width must be a multiple of the heads");
             return self;
         }
         self.reshape([lead, &[*time, heads, width / heads]].concat()).transpose(-2, -3)
@@ -31,8 +27,8 @@ impl Tensor {
     pub fn merge_heads(self) -> Tensor {
         let shape = self.shape();
         let [lead @ .., heads, time, depth] = &shape[..] else {
-            let help = "it takes [.., heads, time, depth]".to_string();
-            fail("merge_heads", format!("`merge_heads` of {shape}"), Some(help));
+            let help = "it takes [.., heads, time, depth]";
+            fail_with_help("merge_heads", format!("`merge_heads` of {shape}"), help);
             return self;
         };
         self.transpose(-2, -3).reshape([lead, &[*time, heads.saturating_mul(*depth)]].concat())
@@ -53,10 +49,14 @@ impl Tensor {
         if shape.rank() != 3 || heads == 0 || !shape[2].is_multiple_of(heads.saturating_mul(3)) {
             let message = format!("`{token}` of {shape} with {heads} heads");
             let help = "it takes [batch, time, 3 width], with a width that is a multiple of the heads";
-            fail(token, message, Some(help.into()));
+            fail_with_help(token, message, help);
             return [placeholder(DType::F32, Shape::from([1; 4])); 3];
         }
-        let [q, k, v] = self.split::<3>(-1);
-        [q.split_heads(heads), k.split_heads(heads), v.split_heads(heads)]
+        let width = shape[2] / 3;
+        let mut parts = [self; 3];
+        for (i, part) in parts.iter_mut().enumerate() {
+            *part = self.slice(-1, i * width..(i + 1) * width).split_heads(heads);
+        }
+        parts
     }
 }

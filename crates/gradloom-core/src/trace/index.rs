@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::reduce::resolve_axis;
-use super::tensor::{emit, fail, placeholder};
+use super::tensor::{emit, fail, fail_with_help, placeholder};
 use crate::ir::{DType, OpKind, Shape};
 
 impl Tensor {
@@ -34,15 +34,13 @@ impl Tensor {
     #[track_caller]
     pub fn take_along_axis(self, index: Tensor, axis: isize) -> Tensor {
         let (ty, picks) = (self.ty(), index.ty());
-        let Some(at) = resolve_axis("take_along_axis", axis, &ty.shape) else {
-            return placeholder(ty.dtype, picks.shape);
-        };
+        let Some(at) = resolve_axis("take_along_axis", axis, &ty.shape) else { return self };
         let same_rank = picks.shape.rank() == ty.shape.rank();
         if !same_rank || picks.shape.without(&[at]) != ty.shape.without(&[at]) || picks.dtype != DType::I32 {
-            fail(
+            fail_with_help(
                 "take_along_axis",
                 format!("`take_along_axis` of {} along axis {axis} with an index {picks}", ty.shape),
-                Some(format!("the index is i32, and has the extents of {} except along the axis", ty.shape)),
+                &format!("the index is i32, and has the extents of {} except along the axis", ty.shape),
             );
             return placeholder(ty.dtype, picks.shape);
         }

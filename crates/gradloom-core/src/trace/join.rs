@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::reduce::resolve_axis;
-use super::tensor::{emit, fail, placeholder};
+use super::tensor::{emit, fail, fail_with_help, placeholder};
 use crate::ir::{DType, OpKind, Shape};
 
 /// Joins tensors along an axis; the other extents agree.
@@ -23,17 +23,17 @@ pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
 #[track_caller]
 pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {
-        fail("stack", "`stack` of no tensors", Some("give at least one".into()));
+        fail_with_help("stack", "`stack` of no tensors".into(), "give at least one");
         return placeholder(DType::F32, Shape::scalar());
     };
     let ty = first.ty();
     let rank = ty.shape.rank() as isize + 1;
     let at = if axis < 0 { axis + rank } else { axis };
     if !(0..rank).contains(&at) {
-        fail(
+        fail_with_help(
             "stack",
             format!("`stack`: axis {axis} is out of range for a new axis of {}", ty.shape),
-            Some(format!("axes of the result are 0 to {}, or -{rank} to -1", rank - 1)),
+            &format!("axes of the result are 0 to {}, or -{rank} to -1", rank - 1),
         );
         return *first;
     }
@@ -42,10 +42,10 @@ pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
     for part in parts {
         let other = part.ty();
         if other != ty {
-            fail(
+            fail_with_help(
                 "stack",
                 format!("`stack` of {ty} and {other}: the dtypes and shapes must be the same"),
-                Some("`concat` joins along an axis that the tensors have".into()),
+                "`concat` joins along an axis that the tensors have",
             );
             return *first;
         }

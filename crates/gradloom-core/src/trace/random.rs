@@ -3,7 +3,7 @@
 
 use super::reduce::resolve_axis;
 use super::scope::{RNG_SCALARS, with_scope};
-use super::tensor::{emit, fail, full, has_floats, placeholder};
+use super::tensor::{emit, fail, fail_with_help, full, has_floats};
 use super::{Tensor, is_training};
 use crate::ir::{DType, OpKind, Shape};
 use std::f64::consts::TAU;
@@ -51,17 +51,14 @@ impl Tensor {
     #[track_caller]
     pub fn categorical(self, axis: isize) -> Tensor {
         let shape = self.shape();
-        let Some(at) = resolve_axis("categorical", axis, &shape) else {
-            return placeholder(DType::I32, shape);
-        };
-        let drawn = shape.without(&[at]);
+        let Some(at) = resolve_axis("categorical", axis, &shape) else { return self };
         if !has_floats("categorical", self) {
-            return placeholder(DType::I32, drawn);
+            return self;
         }
         if shape[at] == 0 {
             let message = format!("`categorical` of {shape}: there is no class along axis {axis}");
-            fail("categorical", message, Some("give logits of at least one class".into()));
-            return placeholder(DType::I32, drawn);
+            fail_with_help("categorical", message, "give logits of at least one class");
+            return self;
         }
         // In [2^-25, 1 - 2^-23], half a step of the uniform numbers away from 0, so that both logarithms are
         // finite.

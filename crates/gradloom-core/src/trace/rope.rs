@@ -1,6 +1,6 @@
 //! Rotary position embedding.
 
-use super::tensor::{fail, has_floats, literal};
+use super::tensor::{fail_with_help, has_floats, literal};
 use super::{Tensor, concat};
 
 /// Angles that a program may have as constants: 268 MB of cosines and sines in float32.
@@ -17,7 +17,7 @@ impl Tensor {
     pub fn rope(self, base: f64) -> Tensor {
         let shape = self.shape();
         let [.., time, depth] = shape[..] else {
-            fail("rope", format!("`rope` of {shape}"), Some("it takes [.., time, depth]".into()));
+            fail_with_help("rope", format!("`rope` of {shape}"), "it takes [.., time, depth]");
             return self;
         };
         if !has_floats("rope", self) {
@@ -25,12 +25,12 @@ impl Tensor {
         }
         if !depth.is_multiple_of(2) {
             let message = format!("`rope` of {shape}: the depth {depth} (last axis) is odd");
-            fail("rope", message, Some("elements are turned in pairs, so the depth must be even".into()));
+            fail_with_help("rope", message, "elements are turned in pairs, so the depth must be even");
             return self;
         }
         if !(base > 0.0 && base.is_finite()) {
-            let help = "the base is finite and above 0; 10000 is usual".to_string();
-            fail("rope", format!("`rope`: the base is {base}"), Some(help));
+            let help = "the base is finite and above 0; 10000 is usual";
+            fail_with_help("rope", format!("`rope`: the base is {base}"), help);
             return self;
         }
         let half = depth / 2;
@@ -39,15 +39,16 @@ impl Tensor {
         }
         if time.saturating_mul(half) > MOST_ANGLES {
             let message = format!("`rope` of {shape}: more than {MOST_ANGLES} angles");
-            fail("rope", message, Some("they are constants of the program: take fewer positions".into()));
+            fail_with_help("rope", message, "they are constants of the program: take fewer positions");
             return self;
         }
-        let angles = (0..time)
-            .flat_map(|t| (0..half).map(move |i| t as f64 * libm::pow(base, -(i as f64) / half as f64)));
-        let (cos, sin): (Vec<f32>, Vec<f32>) =
-            angles.map(|angle| (libm::cos(angle) as f32, libm::sin(angle) as f32)).unzip();
+        let (mut cos, mut sin) = (vec![0.0; time * half], vec![0.0; time * half]);
+        for (i, (cos, sin)) in cos.iter_mut().zip(&mut sin).enumerate() {
+            let angle = (i / half) as f64 * libm::pow(base, -((i % half) as f64) / half as f64);
+            (*cos, *sin) = (libm::cos(angle) as f32, libm::sin(angle) as f32);
+        }
         let (cos, sin) = (literal(&cos, [time, half]), literal(&sin, [time, half]));
-        let (a, b) = (self.slice(-1, ..half), self.slice(-1, half..));
+        let (a, b) = (self.slice(-1, 0..half), self.slice(-1, half..depth));
         concat(-1, &[a * cos - b * sin, b * cos + a * sin])
     }
 }

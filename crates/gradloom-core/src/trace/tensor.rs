@@ -113,8 +113,14 @@ impl Tensor {
 
 /// Records an error of the open trace at the caller's place.
 #[track_caller]
-pub(crate) fn fail(token: &str, message: impl Into<String>, help: Option<String>) {
+pub(super) fn fail(token: &str, message: impl Into<String>, help: Option<String>) {
     fail_at(Origin::caller(), token, message.into(), help);
+}
+
+/// Records an error of the open trace at the caller's place, with what to do about it.
+#[track_caller]
+pub(crate) fn fail_with_help(token: &str, message: String, help: &str) {
+    fail_at(Origin::caller(), token, message, Some(help.to_string()));
 }
 
 fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
@@ -133,15 +139,15 @@ fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
 pub(crate) fn has_floats(token: &str, x: Tensor) -> bool {
     let ty = x.ty();
     if !ty.dtype.is_float() {
-        let help = "convert the tensor with .cast(DType::F32)".to_string();
-        fail(token, format!("`{token}` of {ty}: the elements must be f32"), Some(help));
+        let message = format!("`{token}` of {ty}: the elements must be f32");
+        fail_with_help(token, message, "convert the tensor with .cast(DType::F32)");
     }
     ty.dtype.is_float()
 }
 
 /// A placeholder of a likely type, after an error.
 #[track_caller]
-pub(crate) fn placeholder(dtype: DType, shape: impl Into<Shape>) -> Tensor {
+pub(super) fn placeholder(dtype: DType, shape: impl Into<Shape>) -> Tensor {
     let ty = Type::new(dtype, shape);
     placeholder_of(ty)
 }

@@ -1,8 +1,8 @@
 //! Normalisations of the last axis.
 
-use crate::ir::{DType, Shape};
+use crate::ir::Shape;
 use crate::nn::{Init, Module, Param, Visitor};
-use crate::trace::{Operand, Tensor, fail, has_floats, placeholder};
+use crate::trace::{Operand, Tensor, fail_with_help, has_floats};
 
 impl Tensor {
     /// Layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over the last
@@ -10,35 +10,29 @@ impl Tensor {
     /// the number 1. Ba, Kiros, Hinton, 2016.
     #[track_caller]
     pub fn layer_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
-        self.layer_normalised(weight.tensor(self), epsilon)
-    }
-
-    #[track_caller]
-    fn layer_normalised(self, weight: Tensor, epsilon: f64) -> Tensor {
+        let weight = weight.tensor(self);
         if !fits("layer_norm", self, weight) {
-            return placeholder(DType::F32, self.shape());
+            return self;
         }
-        let centred = self - self.mean_keep(-1);
-        let scale = (centred.square().mean_keep(-1) + epsilon).rsqrt();
-        centred * scale * weight
+        over_root_mean_square(self - self.mean_keep(-1), weight, epsilon)
     }
-}
 
-impl Tensor {
     /// Root-mean-square normalisation: `x / sqrt(mean(x²) + epsilon) · weight` over the last axis: f32
     /// `[.., width]` to the same shape. `weight` is `[width]`, or the number 1. Zhang and Sennrich, 2019.
     #[track_caller]
     pub fn rms_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
-        self.rms_normalised(weight.tensor(self), epsilon)
-    }
-
-    #[track_caller]
-    fn rms_normalised(self, weight: Tensor, epsilon: f64) -> Tensor {
+        let weight = weight.tensor(self);
         if !fits("rms_norm", self, weight) {
-            return placeholder(DType::F32, self.shape());
+            return self;
         }
-        self * (self.square().mean_keep(-1) + epsilon).rsqrt() * weight
+        over_root_mean_square(self, weight, epsilon)
     }
+}
+
+/// `x / sqrt(mean(x²) + epsilon) · weight`.
+#[track_caller]
+fn over_root_mean_square(x: Tensor, weight: Tensor, epsilon: f64) -> Tensor {
+    x * (x.square().mean_keep(-1) + epsilon).rsqrt() * weight
 }
 
 /// Whether a normalisation can run; if not, that is an error of the op named `token`.
@@ -46,12 +40,16 @@ impl Tensor {
 fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
     let (shape, gain) = (x.shape(), weight.shape());
     let Some(&width) = shape.last() else {
-        fail(token, format!("`{token}` of a scalar"), Some("it takes [.., width]".into()));
+        fail_with_help(token, format!("`{token}` of a scalar"), "it takes [.., width]");
         return false;
     };
     if gain.rank() > 0 && gain != Shape::from([width]) {
         let message = format!("`{token}` of {shape} with a weight of {gain}");
-        fail(token, message, Some(format!("the weight is [{width}], a number for each of the last axis")));
+        fail_with_help(
+            token,
+            message,
+            &format!("the weight is [{width}], a number for each of the last axis"),
+        );
         return false;
     }
     has_floats(token, x)
