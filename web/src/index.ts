@@ -28,7 +28,8 @@ export { CompiledForward, type ForwardSpec, type RunOptions } from './forward.js
 export type { Counts, Inspection, Kernel } from './inspect.js';
 export type { InputData, InputDecl, InputDecls, InputTensors, ShapeDecl, TypedInputs } from './inputs.js';
 export { Captures, type QueuedResult, type RunResult, type StepResult } from './results.js';
-export { lr, type AdamConfig, type AdamWConfig, type LR, type OptimizerConfig, type SGDConfig } from './schedule.js';
+export type * from './generated/training.js';
+export { lr, type LR, type SGDConfig } from './schedule.js';
 export type { ParamValues } from './session.js';
 export type { Counters, Sent } from './protocol.js';
 

@@ -4,7 +4,7 @@
 import { fail } from './errors.js';
 import { OPTIMIZERS, SCHEDULES, type OptimizerConfig } from './generated/training.js';
 
-export type { AdamConfig, AdamWConfig, OptimizerConfig, SgdConfig as SGDConfig } from './generated/training.js';
+export type { SgdConfig as SGDConfig } from './generated/training.js';
 
 /** A learning rate over time: a number, or one of the shapes that `lr` makes. */
 export type LR =

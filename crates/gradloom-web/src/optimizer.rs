@@ -6,7 +6,7 @@ use crate::commands::misuse;
 use crate::model::Model;
 use gradloom_core::error::Result;
 use gradloom_core::nn::Init;
-use gradloom_core::optim::{Adam, AdamW, Schedule, Sgd};
+use gradloom_core::optim::Schedule;
 use gradloom_runtime::Trainer;
 use std::sync::Arc;
 

@@ -175,7 +175,10 @@ fn building(optimizers: &[Optimizer]) -> String {
          -> Option<Trainer<Model>>\n{\n    match code {\n",
     );
     for (code, Optimizer { name, settings, .. }) in optimizers.iter().enumerate() {
-        let _ = writeln!(out, "        {code} => {{\n            let mut made = {name}::new(lr);");
+        let _ = writeln!(
+            out,
+            "        {code} => {{\n            let mut made = gradloom_core::optim::{name}::new(lr);"
+        );
         out += "            for &(setting, value) in settings {\n                made = match setting {\n";
         let deep = " ".repeat(20);
         for (i, Setting { method, flag, .. }) in settings.iter().enumerate() {
