@@ -1,5 +1,5 @@
-//! Optimizers, schedules and initial values as numbers: what reads them is made by the build script from their
-//! declarations.
+//! Optimizers, schedules and initial values as numbers: what reads them is made by the build script from
+//! their declarations.
 
 use crate::arguments::Arguments;
 use crate::commands::misuse;

@@ -1,9 +1,9 @@
 //! The table of ops that TypeScript sees, read from the methods of `Tensor` themselves.
 //!
 //! In: the sources of `gradloom-core/src/trace` and of its layers. Out: name, documentation and parameters of
-//! each public method and function that makes a tensor. Always holds: an op that is added there is here, without
-//! anybody's doing; one that cannot be handed over is listed in [`NOT_HERE`] with a reason, or the build
-//! fails.
+//! each public method and function that makes a tensor. Always holds: an op that is added there is here,
+//! without anybody's doing; one that cannot be handed over is listed in [`NOT_HERE`] with a reason, or the
+//! build fails.
 
 pub(crate) mod print;
 pub(crate) mod training;

@@ -12,7 +12,7 @@ pub(crate) fn rust(ops: &[Op]) -> String {
     let mut out = String::from(
         "/// Calls the op with a code on arguments that crossed.\n\
          fn call(code: u32, arguments: &mut Arguments<'_>) -> Result<Tensor> {\n    \
-         // All calls of a macro have one place, the macro's: a table of places would be as large as the code.\n    \
+         // All calls of a macro have one place, the macro's: a table of them is large.\n    \
          macro_rules! calls { () => { match code {\n",
     );
     let mut groups: Vec<Vec<(u32, &Op)>> = Vec::new();
@@ -60,8 +60,8 @@ pub(crate) fn typescript(ops: &[Op]) -> String {
     let mut out = String::from(
         "// Made by wasm.mjs from the methods of `Tensor` in gradloom-core. Do not edit.\n\
          import type { AttentionOptions, DType, Operand, Tensor } from '../tensor.js'\n\n\
-         /** Whether it is a method of its first tensor, and its other parameters: name, kind, what it is where it is left out. An \
-         op's code is its place, counted from FIRST_CODE. */\n\
+         /** Whether it is a method of its first tensor, and its other parameters: name, kind, default. \
+         An op's code is its place, counted from FIRST_CODE. */\n\
          export const OPS = {\n",
     );
     for op in ops {

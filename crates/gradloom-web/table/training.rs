@@ -1,9 +1,9 @@
 //! Schedules, initial values and optimizers as TypeScript sees them, read from their declarations.
 //!
 //! In: the variants of `Schedule` and `Init`, and the builder methods of each type that is made by
-//! `new(lr: impl Into<Schedule>)`. Out: functions for Rust that read them from numbers, and the codes, settings
-//! and types for TypeScript. Always holds: both sides are made of the same list, so no number is kept in step
-//! by hand.
+//! `new(lr: impl Into<Schedule>)`. Out: functions for Rust that read them from numbers, and the codes,
+//! settings and types for TypeScript. Always holds: both sides are made of the same list, so no number is
+//! kept in step by hand.
 
 use super::print::{camel, comment};
 use super::{doc, is};

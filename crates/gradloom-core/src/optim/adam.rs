@@ -26,8 +26,8 @@ pub struct AdamOf<const DECOUPLED: bool> {
 }
 
 impl<const DECOUPLED: bool> AdamOf<DECOUPLED> {
-    /// With a learning rate (a number, or a [`Schedule`]), betas 0.9 and 0.999, and epsilon 1e-8; AdamW with a
-    /// weight decay of 0.01.
+    /// With a learning rate (a number, or a [`Schedule`]), betas 0.9 and 0.999, and epsilon 1e-8; AdamW with
+    /// a weight decay of 0.01.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),
