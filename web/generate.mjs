@@ -18,7 +18,9 @@ const functions = [];
 for (const [, kind, body] of text.matchAll(/export interface (TensorOps|FunctionOps) \{\n([\s\S]*?)\n\}/g)) {
   for (const [, doc, name, params] of body.matchAll(/((?:  \/\*\*[\s\S]*?\*\/\n)?)  (\w+)\((.*)\): Tensor;?/g)) {
     const names = [...params.matchAll(/(\w+)\??: (?:[^,[\]]|\[[^\]]*\])*/g)].map((match) => match[1]);
-    const all = kind === 'TensorOps' ? [`x: Tensor`, params].filter(Boolean).join(', ') : params;
+    // Of two operands, either may be a number.
+    const first = params === 'right: Operand' ? 'x: Operand' : 'x: Tensor';
+    const all = kind === 'TensorOps' ? [first, params].filter(Boolean).join(', ') : params;
     const args = [`'${name}'`, ...(kind === 'TensorOps' ? ['x', ...names] : names)].join(', ');
     const exported = RESERVED.has(name) ? `${name}_` : name;
     functions.push(`${doc.replace(/^  /gm, '')}export function ${exported}(${all}): Tensor {\n  return call(${args});\n}`);

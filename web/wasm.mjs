@@ -1,5 +1,6 @@
 // Builds the wasm modules. In: crates/gradloom-web. Out: target/web/gradloom.wasm, target/web/gradloom-cpu.wasm, and
-// src/generated/ops.ts, the op table, which the crate's build script reads from the Rust methods of `Tensor`.
+// src/generated: ops.ts, the op table, which the crate's build script reads from the Rust methods of `Tensor`, and training.ts,
+// the schedules, initial values and optimizers, which it reads from their Rust types.
 // Options: --without-cpu.
 
 import { execFileSync } from 'node:child_process';
@@ -41,8 +42,10 @@ mkdirSync(at('src/generated'), { recursive: true });
 const gpu = cargo(target, [], []);
 copyFileSync(gpu.wasm, join(folder, 'gradloom.wasm'));
 // Left alone if it is the same, so that nothing is built again for it.
-const [ops, table] = [readFileSync(join(gpu.tables, 'ops.ts'), 'utf8'), at('src/generated/ops.ts')];
-if (!existsSync(table) || readFileSync(table, 'utf8') !== ops) writeFileSync(table, ops);
+for (const name of ['ops.ts', 'training.ts']) {
+  const [text, table] = [readFileSync(join(gpu.tables, name), 'utf8'), at(`src/generated/${name}`)];
+  if (!existsSync(table) || readFileSync(table, 'utf8') !== text) writeFileSync(table, text);
+}
 
 if (!process.argv.includes('--without-cpu')) {
   const cpu = cargo(join(target, 'web-cpu'), ['--features', 'cpu'], ['-C', 'target-feature=+simd128']);

@@ -1,17 +1,28 @@
-//! Writes the table of ops, as Rust calls and as TypeScript.
+//! Writes what TypeScript sees of the compiler, as Rust that reads it and as TypeScript: the table of ops,
+//! and schedules, initial values and optimizers.
 
 #[path = "table/mod.rs"]
 mod table;
 
 use std::path::Path;
+use table::{print, training};
 
 fn main() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gradloom-core/src/trace");
-    println!("cargo::rerun-if-changed={}", folder.display());
+    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gradloom-core/src");
+    let [trace, nn, optim] = ["trace", "nn", "optim"].map(|folder| core.join(folder));
+    for folder in [&trace, &nn, &optim] {
+        println!("cargo::rerun-if-changed={}", folder.display());
+    }
     println!("cargo::rerun-if-changed=table");
-    let ops = table::read(&folder);
+    let ops = table::read(&[&trace, &nn.join("layers")]);
+    let (optim, nn) = (table::parse(&optim), table::parse(&nn));
     let out = std::env::var("OUT_DIR").expect("cargo says where");
-    for (name, text) in [("ops.rs", table::print::rust(&ops)), ("ops.ts", table::print::typescript(&ops))] {
+    for (name, text) in [
+        ("ops.rs", print::rust(&ops)),
+        ("ops.ts", print::typescript(&ops)),
+        ("training.rs", training::rust(&optim, &nn)),
+        ("training.ts", training::typescript(&optim, &nn)),
+    ] {
         std::fs::write(Path::new(&out).join(name), text).expect("the build folder can be written");
     }
 }

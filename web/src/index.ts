@@ -1,33 +1,23 @@
 // The package's face: what users import.
 
 import { own } from './origin.js';
-import * as functions from './generated/functions.js';
 import * as layers from './nn.js';
-import * as named from './ops.js';
+import * as functions from './ops.js';
 import { call, Tensor } from './tensor.js';
 import { Module } from './module.js';
 
-own([...Object.values(functions), ...Object.values(named), ...Object.values(layers), Tensor, Module, call]);
+own([...Object.values(functions), ...Object.values(layers), Tensor, Module, call]);
 
 // Ops: the table's as functions, except where tensorgrad's names or arguments are others.
-export * from './generated/functions.js';
-export {
-  add, arange, argmax, argmin, attention, capture, categorical, clamp, concat, constant, crossEntropy, div, dropout, embedding, equal,
-  flatten, full, gelu, greater, leakyRelu, less, logSoftmax, matmul, max, mean, mergeHeads, min, mul, narrow, nllLoss, oneHot, ones,
-  permute, randn, reshape, rope, softmax, softmaxCausal, softplus, split, splitHeads, stack, stopGradient, sub, sum, swapAxes,
-  takeAlongAxis, where, whereCausal, zeros,
-  type LossOptions, type ReduceOptions, type ReduceOptions as ReduceOpts,
-} from './ops.js';
+export * from './ops.js';
+export type { ReduceOptions as ReduceOpts } from './ops.js';
 export { Tensor, type TensorOps } from './tensor.js';
 export type { Data, Dtype } from './dtype.js';
 
 // Models.
 export { Module, type NamedParam, type Param, type ParamOptions, type ParamTree } from './module.js';
 export { init, type Init, type Init as InitSpec } from './init.js';
-export {
-  CausalSelfAttention, Dropout, Embedding, LayerNorm, Linear, RMSNorm,
-  type EmbeddingOptions, type LinearOptions, type NormOptions, type WeightOptions,
-} from './nn.js';
+export * from './nn.js';
 
 // Training.
 export {
@@ -38,7 +28,8 @@ export { CompiledForward, type ForwardSpec, type RunOptions } from './forward.js
 export type { Counts, Inspection, Kernel } from './inspect.js';
 export type { InputData, InputDecl, InputDecls, InputTensors, ShapeDecl, TypedInputs } from './inputs.js';
 export { Captures, type QueuedResult, type RunResult, type StepResult } from './results.js';
-export { lr, type AdamConfig, type AdamWConfig, type LR, type OptimizerConfig, type SGDConfig } from './schedule.js';
+export type * from './generated/training.js';
+export { lr, type LR, type SGDConfig } from './schedule.js';
 export type { ParamValues } from './session.js';
 export type { Counters, Sent } from './protocol.js';
 

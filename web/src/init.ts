@@ -1,6 +1,8 @@
 // Initial values. In: what the user wants. Out: an `Init` value that says it; the compiler's runtime makes the numbers, from the
 // session's seed.
 
+import { INITS } from './generated/training.js';
+
 /** How a parameter's initial values are made. */
 export type Init =
   | { readonly kind: 'zeros' }
@@ -33,15 +35,13 @@ export const init = {
 };
 
 /** An init as the numbers of the `param` command: kind, a, b. */
-export function initNumbers(init: Init, shape: readonly number[]): [number, number, number] {
+export function initNumbers(init: Init): [number, number, number] {
   switch (init.kind) {
-    case 'zeros': return [0, 0, 0];
-    case 'ones': return [1, 0, 0];
-    case 'constant': return [2, init.value, 0];
-    case 'randn': return [3, init.scale, 0];
-    case 'uniform': return [4, init.low, init.high];
-    case 'kaiming': return [3, init.gain / Math.sqrt(Math.max(1, shape[0] ?? 1)), 0];
-    case 'fanIn': return [5, 0, 0];
-    case 'literal': return [6, 0, 0];
+    case 'constant': return [INITS.constant, init.value, 0];
+    case 'randn': return [INITS.normal, init.scale, 0];
+    case 'uniform': return [INITS.uniform, init.low, init.high];
+    case 'kaiming': return [INITS.kaiming, init.gain, 0];
+    case 'literal': return [INITS.values, 0, 0];
+    default: return [INITS[init.kind], 0, 0];
   }
 }

@@ -160,7 +160,7 @@ export function declare(log: Log, model: object, options: DeclareOptions = {}): 
     const blank = init.kind === 'zeros' || init.kind === 'ones';
     const decay = param.decay ?? options.decayFilter?.(name) ?? !blank;
     const literal = init.kind === 'literal';
-    const [kind, a, b] = literal && options.withoutValues ? [0, 0, 0] : initNumbers(init, shape);
+    const [kind, a, b] = literal && options.withoutValues ? [0, 0, 0] : initNumbers(init);
     const blob = literal && !options.withoutValues ? log.blob(init.values) : -1;
     const id = log.command(COMMAND.param, [log.text(name), decay ? 1 : 0, frozen ? 1 : 0, kind, a, b, blob, ...shape]);
     ids.set(param, id);

@@ -1,11 +1,11 @@
 // Layers. In: sizes and options. Out: modules with parameters under tensorgrad's names, and `.fwd(x)`. What always holds: a layer is
-// nothing but parameters and ops; what it computes is written with the functions that users have.
+// nothing but parameters and calls of the table's functions, which have the formulas.
 
 import { fail } from './errors.js';
 import { init, type Init } from './init.js';
 import { Module, type ParamOptions } from './module.js';
-import { add, attention, dropout, embedding, matmul, mean, mergeHeads, mul, narrow, splitHeads, sub } from './ops.js';
-import { call, type Tensor } from './tensor.js';
+import { add, dropout, embedding, layerNorm, matmul, rmsNorm, selfAttention } from './ops.js';
+import type { Tensor } from './tensor.js';
 
 /** What weights can vary. */
 export interface WeightOptions {
@@ -67,9 +67,7 @@ export class LayerNorm extends Module {
 
   /** The shape stays. */
   fwd(x: Tensor): Tensor {
-    const centred = sub(x, mean(x, -1, { keepDims: true }));
-    const variance = mean(mul(centred, centred), -1, { keepDims: true });
-    const y = mul(mul(centred, call('rsqrt', add(variance, this.eps))), this.g);
+    const y = layerNorm(x, this.g, this.eps);
     return this.b ? add(y, this.b) : y;
   }
 }
@@ -87,7 +85,7 @@ export class RMSNorm extends Module {
 
   /** The shape stays. */
   fwd(x: Tensor): Tensor {
-    return mul(mul(x, call('rsqrt', add(mean(mul(x, x), -1, { keepDims: true }), this.eps))), this.g);
+    return rmsNorm(x, this.g, this.eps);
   }
 }
 
@@ -134,8 +132,6 @@ export class CausalSelfAttention extends Module {
 
   /** `[batch, T, dim]`, as it was. */
   fwd(x: Tensor): Tensor {
-    const all = this.qkv.fwd(x);
-    const [q, k, v] = [0, 1, 2].map((i) => splitHeads(narrow(all, -1, i * this.dim, this.dim), this.heads));
-    return this.proj.fwd(mergeHeads(attention(q!, k!, v!, { causal: true })));
+    return this.proj.fwd(selfAttention(this.qkv.fwd(x), this.heads, { causal: true }));
   }
 }

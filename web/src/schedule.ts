@@ -2,6 +2,9 @@
 // What always holds: a schedule counts the steps of its own graph from 0; one that is set later counts from the next step.
 
 import { fail } from './errors.js';
+import { OPTIMIZERS, SCHEDULES, type OptimizerConfig } from './generated/training.js';
+
+export type { SgdConfig as SGDConfig } from './generated/training.js';
 
 /** A learning rate over time: a number, or one of the shapes that `lr` makes. */
 export type LR =
@@ -32,32 +35,32 @@ export const lr = {
 
 /** A schedule as numbers. */
 export function scheduleNumbers(rate: LR): number[] {
-  if (typeof rate === 'number') return [0, finite('lr', rate)];
+  if (typeof rate === 'number') return [SCHEDULES.constant, finite('lr', rate)];
   const start = rate.startStep ?? 0;
   const numbers = shapeNumbers(rate);
-  return start > 0 ? [6, start, ...numbers] : numbers;
+  return start > 0 ? [SCHEDULES.delayed, start, ...numbers] : numbers;
 }
 
 function shapeNumbers(rate: Exclude<LR, number>): number[] {
   const peak = finite('lr.peak', rate.peak);
   switch (rate.kind) {
-    case 'linear': return [1, peak, finite('lr.final', rate.final), count('lr.steps', rate.steps)];
-    case 'cosineAnnealing': return [2, peak, finite('lr.final', rate.final), count('lr.steps', rate.steps)];
-    case 'warmup': return [3, peak, count('lr.steps', rate.steps), ...scheduleNumbers(rate.after)];
-    case 'staircase': return [4, peak, count('lr.every', rate.every), finite('lr.gamma', rate.gamma)];
+    case 'linear': return [SCHEDULES.linear, peak, finite('lr.final', rate.final), count('lr.steps', rate.steps)];
+    case 'cosineAnnealing': return [SCHEDULES.cosine, peak, finite('lr.final', rate.final), count('lr.steps', rate.steps)];
+    case 'warmup': return [SCHEDULES.warmup, peak, count('lr.steps', rate.steps), ...scheduleNumbers(rate.after)];
+    case 'staircase': return [SCHEDULES.staircase, peak, count('lr.every', rate.every), finite('lr.gamma', rate.gamma)];
     case 'multiStep': {
       const milestones = rate.milestones.map((step) => count('lr.milestones', step));
       if (milestones.some((step, i) => i > 0 && step < milestones[i - 1]!)) {
         throw fail('trace', `lr.milestones [${milestones.join(', ')}] do not rise`);
       }
-      return [5, peak, finite('lr.gamma', rate.gamma), milestones.length, ...milestones];
+      return [SCHEDULES.milestones, peak, milestones.length, ...milestones, finite('lr.gamma', rate.gamma)];
     }
     default: throw fail('trace', `there is no schedule '${String((rate as { kind: unknown }).kind)}'`,
       'make schedules with lr.linear(..), lr.cosineAnnealing(..), lr.warmup(..), lr.step(..), lr.multiStep(..)');
   }
 }
 
-function finite(name: string, value: number): number {
+function finite(name: string, value: unknown): number {
   if (typeof value === 'number' && Number.isFinite(value)) return value;
   throw fail('trace', `${name} is ${String(value)}, not a finite number`);
 }
@@ -68,7 +71,7 @@ function count(name: string, value: number): number {
 }
 
 /** What all optimizers can vary. */
-interface Common {
+export interface CommonConfig {
   /** The learning rate. */
   lr: LR;
   /** Bounds the norm of all gradients together. */
@@ -77,57 +80,24 @@ interface Common {
   decayFilter?: (name: string) => boolean;
 }
 
-/** Adam, without decay. */
-export interface AdamConfig extends Common {
-  kind: 'adam';
-  /** 0.9 if not given. */
-  b1?: number;
-  /** 0.999 if not given. */
-  b2?: number;
-  /** 1e-8 if not given; added to the corrected root, as PyTorch does. */
-  eps?: number;
-}
-
-/** Adam with decoupled weight decay. */
-export interface AdamWConfig extends Omit<AdamConfig, 'kind'> {
-  kind: 'adamw';
-  /** 0.01 if not given. */
-  weightDecay?: number;
-}
-
-/** Stochastic gradient descent. */
-export interface SGDConfig extends Common {
-  kind: 'sgd';
-  momentum?: number;
-  nesterov?: boolean;
-  /** Added to the gradient. */
-  weightDecay?: number;
-}
-
-/** How parameters are updated. */
-export type OptimizerConfig = AdamConfig | AdamWConfig | SGDConfig;
-
-const KINDS = ['adam', 'adamw', 'sgd'];
-
-/** An optimizer as numbers. */
+/** An optimizer as numbers: code, bounds, schedule, then each setting that was given as its code and its number. */
 export function optimizerNumbers(config: OptimizerConfig, extra: { clipGradNorm?: number | undefined; memoryBudget?: number | undefined }): number[] {
-  const kind = KINDS.indexOf(config.kind);
-  if (kind < 0) throw fail('trace', `there is no optimizer '${String(config.kind)}'`, "use 'adam', 'adamw' or 'sgd'");
+  const kinds = Object.keys(OPTIMIZERS);
+  const code = kinds.indexOf(config.kind);
+  if (code < 0) throw fail('trace', `there is no optimizer '${String(config.kind)}'`, `use one of ${kinds.join(', ')}`);
   if ('normalizeGrads' in config) {
     throw fail('unsupported', 'optimizer.normalizeGrads is not there', 'clipGradNorm bounds the norm of all gradients');
   }
-  const adam = config.kind === 'sgd' ? { b1: 0, b2: 0, eps: 0 } : { b1: 0.9, b2: 0.999, eps: 1e-8, ...defined(config) };
-  const decay = config.kind === 'adam' ? 0 : config.weightDecay ?? (config.kind === 'adamw' ? 0.01 : 0);
-  const momentum = config.kind === 'sgd' && config.momentum ? config.momentum : -1;
-  const nesterov = config.kind === 'sgd' && config.nesterov ? 1 : 0;
-  if (nesterov && momentum < 0) throw fail('trace', 'optimizer.nesterov needs momentum above 0');
+  // Without momentum there is no buffer for it, and nothing to look ahead along.
+  const given: Record<string, unknown> = { ...config };
+  if (!given.momentum) delete given.momentum;
+  if (given.nesterov && !given.momentum) throw fail('trace', 'optimizer.nesterov needs momentum above 0');
+  const settings = OPTIMIZERS[config.kind].flatMap((name, i) => {
+    const value = given[name];
+    return value === undefined ? [] : [i, typeof value === 'boolean' ? Number(value) : finite(name, value)];
+  });
   return [
-    kind, finite('b1', adam.b1), finite('b2', adam.b2), finite('eps', adam.eps), finite('weightDecay', decay),
-    finite('momentum', momentum), nesterov, 0, finite('clipGradNorm', config.clipGradNorm ?? extra.clipGradNorm ?? 0),
-    finite('memoryBudget', extra.memoryBudget ?? 0), ...scheduleNumbers(config.lr),
+    code, finite('clipGradNorm', config.clipGradNorm ?? extra.clipGradNorm ?? 0), finite('memoryBudget', extra.memoryBudget ?? 0),
+    ...scheduleNumbers(config.lr), ...settings,
   ];
-}
-
-function defined({ b1, b2, eps }: { b1?: number; b2?: number; eps?: number }) {
-  return { ...(b1 !== undefined && { b1 }), ...(b2 !== undefined && { b2 }), ...(eps !== undefined && { eps }) };
 }

@@ -2,12 +2,9 @@
 // an op and give its result. What always holds: a tensor has no elements; it is usable only in the trace that made it.
 
 import type { Dtype } from './dtype.js';
-import { fail } from './errors.js';
 export type { TensorOps } from './generated/ops.js';
-import { OPS, type TensorOps } from './generated/ops.js';
+import { FIRST_CODE, OPS, type TensorOps } from './generated/ops.js';
 import { currentTrace, type OpEntry, type Trace } from './trace.js';
-
-const TABLE: Readonly<Record<string, OpEntry>> = OPS;
 
 /** The type of the elements of a tensor. */
 export type DType = Dtype;
@@ -27,17 +24,17 @@ export interface AttentionOptions {
   keyLength?: Tensor;
 }
 
-/** Traces the op of this name: its tensor first if it is a method. */
-export function call(name: string, ...args: unknown[]): Tensor {
-  const trace = currentTrace(name);
-  const op = Object.hasOwn(TABLE, name) ? TABLE[name] : undefined;
-  if (!op) throw fail('unsupported', `this build of gradloom has no op \`${name}\``);
-  return op.method ? trace.op(name, op, args[0], args.slice(1)) : trace.op(name, op, undefined, args);
-}
+type OpName = keyof typeof OPS;
 
-/** The names of the table's ops. */
-export function opNames(): string[] {
-  return Object.keys(TABLE);
+const CODES = new Map(Object.keys(OPS).map((name, i) => [name, FIRST_CODE + i]));
+
+/** Traces the op of this name: its tensor first if it is a method. A number in its place takes the dtype of the next one. */
+export function call(name: OpName, ...args: unknown[]): Tensor {
+  const op: OpEntry = OPS[name];
+  const [first, ...rest] = op[0] ? args : [undefined, ...args];
+  const beside = rest[0];
+  const left = typeof first === 'number' && beside instanceof Tensor ? call('full', beside.dtype, [], first) : first;
+  return currentTrace(name).op(name, CODES.get(name)!, op, left, rest);
 }
 
 /** A value in a trace: it has a shape and a dtype, and elements only when the compiled program runs. */
@@ -100,11 +97,11 @@ export class Tensor {
 /** The methods of the generated table. */
 export interface Tensor extends TensorOps {}
 
-for (const [name, op] of Object.entries(TABLE)) {
-  if (!op.method || name in Tensor.prototype) continue;
+for (const name of Object.keys(OPS) as OpName[]) {
+  if (!OPS[name][0] || name in Tensor.prototype) continue;
   Object.defineProperty(Tensor.prototype, name, {
     value(this: Tensor, ...args: unknown[]): Tensor {
-      return currentTrace(name).op(name, op, this, args);
+      return call(name, this, ...args);
     },
     writable: true,
     configurable: true,

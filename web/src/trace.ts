@@ -13,15 +13,13 @@ export type ParamKind =
   | 'tensor' | 'operand' | 'number' | 'integer' | 'bool' | 'dtype' | 'shape' | 'axes' | 'integers' | 'tensors' | 'range'
   | 'attention';
 
-/** An op of the generated table. */
-export interface OpEntry {
-  readonly code: number;
-  /** A method of its first tensor, which is not among the parameters. */
-  readonly method: boolean;
-  readonly params: readonly { readonly name: string; readonly kind: ParamKind }[];
-}
+/** A parameter of an op: its name, its kind, and what it is where it is left out, if that may be. */
+export type Param = readonly [name: string, kind: ParamKind, value?: unknown];
 
-const RECEIVER = { name: 'the tensor', kind: 'tensor' } as const;
+/** An op of the generated table: whether it is a method of its first tensor, which is not among the parameters, and these. */
+export type OpEntry = readonly [method: 0 | 1, ...params: Param[]];
+
+const RECEIVER: Param = ['the tensor', 'tensor'];
 
 let current: Trace | null = null;
 
@@ -128,21 +126,19 @@ export class Trace {
   }
 
   /** One op of the table; `receiver` is the tensor whose method it is. */
-  op(name: string, op: OpEntry, receiver: unknown, args: readonly unknown[]): Tensor {
-    const { params } = op;
-    // Options at the end may be left out.
-    const optional = params.at(-1)?.kind === 'attention' ? 1 : 0;
-    if (args.length > params.length || args.length < params.length - optional) {
-      const wanted = params.map((param) => param.name).join(', ');
+  op(name: string, code: number, [method, ...params]: OpEntry, receiver: unknown, args: readonly unknown[]): Tensor {
+    const needed = params.filter(([, , value]) => value === undefined).length;
+    if (args.length > params.length || args.length < needed) {
+      const wanted = params.map(([param]) => param).join(', ');
       throw this.#explained(fail('trace', `\`${name}\` takes (${wanted}), and got ${args.length} of ${params.length}`));
     }
     const numbers: number[] = [];
-    if (op.method) this.#encode(name, RECEIVER, receiver, receiver, numbers);
-    for (let i = 0; i < params.length; i++) this.#encode(name, params[i]!, args[i], receiver, numbers);
-    return this.#tensor(this.#command(op.code, numbers));
+    if (method) this.#encode(name, RECEIVER, receiver, receiver, numbers);
+    params.forEach((param, i) => this.#encode(name, param, args[i] ?? param[2], receiver, numbers));
+    return this.#tensor(this.#command(code, numbers));
   }
 
-  #encode(op: string, { name, kind }: OpEntry['params'][number], value: unknown, first: unknown, out: number[]): void {
+  #encode(op: string, [name, kind]: Param, value: unknown, first: unknown, out: number[]): void {
     const wrong = (wanted: string) =>
       this.#explained(fail('trace', `\`${op}\`: ${name} is ${describeValue(value)}; ${wanted} was expected`));
     switch (kind) {
@@ -181,7 +177,7 @@ export class Trace {
         out.push(value[0] as number, value[1] as number);
         return;
       case 'attention': {
-        const { causal = false, scale = NaN, queryOffset, keyLength } = (value ?? {}) as AttentionOptions;
+        const { causal = false, scale = NaN, queryOffset, keyLength } = value as AttentionOptions;
         const id = (tensor: Tensor | undefined) => (tensor ? this.id(tensor, op) : -1);
         out.push(causal ? 1 : 0, scale, id(queryOffset), id(keyLength));
         return;

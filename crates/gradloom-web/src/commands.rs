@@ -7,9 +7,10 @@
 
 use crate::arguments::Arguments;
 use crate::model::Model;
+use crate::optimizer;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Origin, Type};
-use gradloom_core::nn::{Init, Param};
+use gradloom_core::nn::Param;
 use gradloom_core::trace::{self, Input, Recording, Tensor, Traced};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 use std::sync::Arc;
@@ -159,21 +160,10 @@ fn param(arguments: &mut Arguments<'_>) -> Result<(String, Param)> {
     let (decay, frozen) = (arguments.integer()?, arguments.bool()?);
     let (kind, a, b, blob) =
         (arguments.index()?, arguments.number()?, arguments.number()?, arguments.integer()?);
-    let init = match kind {
-        0 => Init::Zeros,
-        1 => Init::Ones,
-        2 => Init::Constant(a),
-        3 => Init::Normal { std: a },
-        4 => Init::Uniform { low: a, high: b },
-        5 => Init::FanIn,
-        6 => Init::Values(
-            usize::try_from(blob)
-                .ok()
-                .and_then(|blob| arguments.commands.blobs.get(blob).cloned())
-                .ok_or_else(|| misuse("there is no such blob"))?,
-        ),
-        _ => return Err(misuse("there is no such init")),
-    };
+    let init = optimizer::init(kind, [a, b], || {
+        let values = usize::try_from(blob).ok().and_then(|blob| arguments.commands.blobs.get(blob));
+        values.cloned().ok_or_else(|| misuse("there is no such blob"))
+    })?;
     let param = Param::of_shape(arguments.rest(Arguments::index)?, init);
     if decay >= 0 {
         param.set_decay(decay == 1);
@@ -184,7 +174,8 @@ fn param(arguments: &mut Arguments<'_>) -> Result<(String, Param)> {
     Ok((name, param))
 }
 
-fn misuse(what: &str) -> Error {
+/// A misuse of the interface between the languages, which is a bug of the face.
+pub(crate) fn misuse(what: &str) -> Error {
     Error::new(ErrorKind::Internal, what)
 }
 

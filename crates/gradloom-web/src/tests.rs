@@ -4,14 +4,32 @@ use crate::arguments::Arguments;
 use crate::commands::Commands;
 use crate::sessions::Sessions;
 use gradloom_core::error::ErrorKind;
+use gradloom_core::nn::Init;
+use gradloom_core::optim::Schedule;
 
 const TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/ops.ts"));
 
-/// The code of an op, as TypeScript reads it.
+/// The code of an op, as TypeScript counts it.
 fn code(name: &str) -> u32 {
-    let line = TABLE.lines().find(|line| line.trim_start().starts_with(&format!("{name}: {{ code: ")));
-    let rest = line.unwrap_or_else(|| panic!("there is no op `{name}`")).split("code: ").nth(1).unwrap();
-    rest.split(',').next().unwrap().parse().unwrap()
+    let list = TABLE.split("OPS = {").nth(1).unwrap().split("} as const").next().unwrap();
+    let mut lines = list.lines().filter(|line| !line.is_empty());
+    let place = lines.position(|line| line.trim_start().starts_with(&format!("{name}: [")));
+    let first: u32 = TABLE.split("FIRST_CODE = ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
+    first + place.unwrap_or_else(|| panic!("there is no op `{name}`")) as u32
+}
+
+const TRAINING: &str = include_str!(concat!(env!("OUT_DIR"), "/training.ts"));
+
+/// An optimizer at a constant rate, without bounds, as TypeScript makes it of the generated list.
+fn optimizer(kind: &str, lr: f64, given: &[(&str, f64)]) -> Vec<f64> {
+    let list = TRAINING.split("OPTIMIZERS = {").nth(1).unwrap().split("} as const").next().unwrap();
+    let lines: Vec<&str> = list.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let code = lines.iter().position(|line| line.starts_with(&format!("{kind}: ["))).unwrap();
+    let names: Vec<&str> = lines[code].split('\'').skip(1).step_by(2).collect();
+    let setting =
+        |name: &str| names.iter().position(|n| *n == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
+    let settings = given.iter().flat_map(|(name, value)| [setting(name) as f64, *value]);
+    [code as f64, 0.0, 0.0, 0.0, lr].into_iter().chain(settings).collect()
 }
 
 fn text(commands: &mut Commands, text: &str) -> f64 {
@@ -45,7 +63,7 @@ fn a_program_is_described_without_a_device() {
     let trace = regression(&mut commands);
     let mut sessions = Sessions::default();
     let session = sessions.open(&commands, 7, 0).unwrap();
-    let adam = [0.0, 0.9, 0.999, 1e-8, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.01];
+    let adam = optimizer("adam", 0.01, &[("b1", 0.8), ("eps", 1e-6)]);
     let trace = commands.traces[trace].clone().unwrap();
     let program = sessions.train(session, trace, &mut Arguments::new(&commands, 0, &adam)).unwrap();
     assert!(sessions.inspect(program, 0).unwrap().contains("param \"w\""));
@@ -100,6 +118,93 @@ fn what_is_no_command_is_an_error() {
 }
 
 #[test]
+fn each_optimizer_with_each_setting() {
+    let mut commands = Commands::default();
+    let trace = regression(&mut commands);
+    let mut sessions = Sessions::default();
+    let mut states = |numbers: &[f64]| {
+        let session = sessions.open(&commands, 7, 0).unwrap();
+        let trace = commands.traces[trace].clone().unwrap();
+        sessions.train(session, trace, &mut Arguments::new(&commands, 0, numbers))?;
+        sessions.store(session)
+    };
+    let moments =
+        |store: &str| ["optim.m.w", "optim.v.w", "optim.momentum.w"].map(|name| store.contains(name));
+    let adam = [("b1", 0.8), ("b2", 0.99), ("eps", 1e-6), ("weightDecay", 0.1)];
+    for kind in ["adam", "adamw"] {
+        assert_eq!(moments(&states(&optimizer(kind, 0.1, &adam)).unwrap()), [true, true, false]);
+    }
+    let sgd = [("momentum", 0.9), ("nesterov", 1.0), ("weightDecay", 0.1)];
+    assert_eq!(moments(&states(&optimizer("sgd", 0.1, &sgd)).unwrap()), [false, false, true]);
+    assert_eq!(moments(&states(&optimizer("sgd", 0.1, &[("nesterov", 0.0)])).unwrap()), [false; 3]);
+    // A setting reaches the optimizer under its own name: it is the one that the error is about.
+    for (kind, setting, name) in [
+        ("adam", "b1", "beta1"),
+        ("adamw", "b2", "beta2"),
+        ("adam", "eps", "epsilon"),
+        ("sgd", "momentum", "momentum"),
+    ] {
+        let error = states(&optimizer(kind, 0.1, &[(setting, -1.0)])).unwrap_err();
+        assert!(error.to_string().contains(&format!("`{name}` is -1")), "{error}");
+    }
+    for wrong in
+        [&[9.0, 0.0, 0.0, 0.0, 0.1][..], &[0.0, 0.0, 0.0, 99.0], &[0.0, 0.0, 0.0, 0.0, 0.1, 99.0, 1.0]]
+    {
+        assert_eq!(states(wrong).unwrap_err().kind(), ErrorKind::Internal);
+    }
+}
+
+#[test]
+fn schedules_and_initial_values_by_the_codes_that_typescript_has() {
+    let commands = Commands::default();
+    let code = |list: &str, name: &str| -> f64 {
+        let line = TRAINING.split(&format!("const {list} = ")).nth(1).unwrap().lines().next().unwrap();
+        let after = line.split(&format!(" {name}: ")).nth(1).unwrap_or_else(|| panic!("{name}: {line}"));
+        after.split([',', ' ']).next().unwrap().parse().unwrap()
+    };
+    let schedule = |numbers: &[f64]| crate::optimizer::schedule(&mut Arguments::new(&commands, 0, numbers));
+    let of = |name: &str| code("SCHEDULES", name);
+    let linear = Schedule::Linear { from: 0.5, to: 0.1, steps: 9 };
+    for (numbers, wanted) in [
+        (vec![of("constant"), 0.5], Schedule::Constant(0.5)),
+        (vec![of("linear"), 0.5, 0.1, 9.0], linear.clone()),
+        (vec![of("cosine"), 0.5, 0.1, 9.0], Schedule::Cosine { from: 0.5, to: 0.1, steps: 9 }),
+        (vec![of("staircase"), 0.5, 3.0, 0.1], Schedule::Staircase { peak: 0.5, every: 3, gamma: 0.1 }),
+        (
+            vec![of("milestones"), 0.5, 2.0, 3.0, 4.0, 0.1],
+            Schedule::Milestones { peak: 0.5, milestones: vec![3, 4], gamma: 0.1 },
+        ),
+        (
+            vec![of("warmup"), 1.0, 5.0, of("delayed"), 2.0, of("linear"), 0.5, 0.1, 9.0],
+            Schedule::Warmup {
+                peak: 1.0,
+                steps: 5,
+                then: Box::new(Schedule::Delayed { start: 2, then: Box::new(linear) }),
+            },
+        ),
+    ] {
+        assert_eq!(schedule(&numbers).unwrap(), wanted);
+    }
+    assert!(schedule(&[of("linear"), 0.5]).is_err() && schedule(&[99.0]).is_err());
+    let init = |name: &str| {
+        let given = || Ok(vec![7.0f32].into());
+        crate::optimizer::init(code("INITS", name) as usize, [2.0, 3.0], given).unwrap()
+    };
+    for (name, wanted) in [
+        ("zeros", Init::Zeros),
+        ("ones", Init::Ones),
+        ("constant", Init::Constant(2.0)),
+        ("normal", Init::Normal { std: 2.0 }),
+        ("uniform", Init::Uniform { low: 2.0, high: 3.0 }),
+        ("fanIn", Init::FanIn),
+        ("values", Init::Values(vec![7.0].into())),
+        ("kaiming", Init::Kaiming { gain: 2.0 }),
+    ] {
+        assert_eq!(init(name), wanted);
+    }
+}
+
+#[test]
 fn the_table_has_every_kind_of_op() {
     for op in [
         "relu",
@@ -113,9 +218,17 @@ fn the_table_has_every_kind_of_op() {
         "attention",
         "concat",
         "iota",
+        "softplus",
+        "rmsNorm",
+        "randn",
+        "stack",
     ] {
         assert!(code(op) >= 32, "{op}");
     }
+    assert!(
+        TABLE.contains("leakyRelu(slope?: number)")
+            && TABLE.contains("leakyRelu: [1, ['slope', 'number', 0.01]]")
+    );
     assert!(!TABLE.contains("  capture:") && !TABLE.contains("  split:"));
 }
 

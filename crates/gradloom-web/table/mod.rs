@@ -1,11 +1,12 @@
 //! The table of ops that TypeScript sees, read from the methods of `Tensor` themselves.
 //!
-//! In: the sources of `gradloom-core/src/trace`. Out: name, documentation and parameters of each public
-//! method and function that makes a tensor. Always holds: an op that is added there is here, without
-//! anybody's doing; one that cannot be handed over is listed in [`NOT_HERE`] with a reason, or the build
-//! fails.
+//! In: the sources of `gradloom-core/src/trace` and of its layers. Out: name, documentation and parameters of
+//! each public method and function that makes a tensor. Always holds: an op that is added there is here,
+//! without anybody's doing; one that cannot be handed over is listed in [`NOT_HERE`] with a reason, or the
+//! build fails.
 
 pub(crate) mod print;
+pub(crate) mod training;
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::path::Path;
@@ -19,7 +20,15 @@ pub(crate) struct Op {
     pub(crate) doc: Vec<String>,
     /// Whether it is a method of `Tensor`; its tensor is not among the parameters then.
     pub(crate) method: bool,
-    pub(crate) params: Vec<(String, Kind)>,
+    pub(crate) params: Vec<Param>,
+}
+
+/// A parameter of an op.
+pub(crate) struct Param {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// What TypeScript takes where it is left out, if that may be.
+    pub(crate) default: Option<&'static str>,
 }
 
 /// What a parameter is, and so how it crosses: see `arguments.rs`.
@@ -56,24 +65,51 @@ const NOT_HERE: [&str; 9] = [
     "dot_general",
 ];
 
+/// What may be left out in TypeScript, as Rust has no default arguments: op, parameter, value.
+const DEFAULTS: [(&str, &str, &str); 7] = [
+    ("attention", "options", "{}"),
+    ("categorical", "axis", "-1"),
+    ("leaky_relu", "slope", "0.01"),
+    ("log_softmax", "axis", "-1"),
+    ("rope", "base", "10000"),
+    ("self_attention", "options", "{}"),
+    ("softmax", "axis", "-1"),
+];
+
+/// The files of a folder, parsed, in the order of their names.
+///
+/// # Panics
+/// When one cannot be read or parsed.
+pub(crate) fn parse(folder: &Path) -> Vec<syn::File> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut files: Vec<_> = entries.map(|f| f.expect("a file of the folder").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|e| e == "rs"));
+    files.sort();
+    let parsed = files.iter().map(|file| {
+        let text = std::fs::read_to_string(file).expect("a source");
+        syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+    });
+    parsed.collect()
+}
+
 /// Reads the table.
 ///
 /// # Panics
 /// When a source cannot be read, or has an op that the table cannot express.
-pub(crate) fn read(folder: &Path) -> Vec<Op> {
-    let mut files: Vec<_> =
-        std::fs::read_dir(folder).expect("the folder of tracing").map(|f| f.unwrap().path()).collect();
-    files.sort();
+pub(crate) fn read(folders: &[&Path]) -> Vec<Op> {
     let mut ops = Vec::new();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs")) {
-        let text = std::fs::read_to_string(file).expect("a source");
-        let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        parsed.items.iter().for_each(|item| of_item(item, &mut ops));
+    for file in folders.iter().flat_map(|folder| parse(folder)) {
+        file.items.iter().for_each(|item| of_item(item, &mut ops));
     }
     ops.retain(|op| !NOT_HERE.contains(&op.name.as_str()));
     ops.sort_by(|a, b| a.name.cmp(&b.name));
     for pair in ops.windows(2) {
         assert!(pair[0].name != pair[1].name, "two ops are called {}", pair[0].name);
+    }
+    for (name, param, default) in DEFAULTS {
+        let mut all = ops.iter_mut().filter(|op| op.name == name).flat_map(|op| &mut op.params);
+        let param = all.find(|p| p.name == param).unwrap_or_else(|| panic!("`{name}` has no `{param}`"));
+        param.default = Some(default);
     }
     ops
 }
@@ -118,7 +154,7 @@ fn of_signature(attributes: &[Attribute], signature: &Signature) -> Option<Op> {
     for input in &signature.inputs {
         if let FnArg::Typed(typed) = input {
             let syn::Pat::Ident(param) = &*typed.pat else { panic!("a parameter of {name} has no name") };
-            params.push((param.ident.to_string(), kind(&typed.ty, &name)));
+            params.push(Param { name: param.ident.to_string(), kind: kind(&typed.ty, &name), default: None });
         }
     }
     Some(Op { name, doc: doc(attributes), method: signature.receiver().is_some(), params })
@@ -148,8 +184,9 @@ fn kind(ty: &Type, op: &str) -> Kind {
 /// The ops that a macro of the tracing sources declares: each macro is a line here.
 fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
     let name = call.mac.path.get_ident().map(ToString::to_string).unwrap_or_default();
-    let right = || vec![("right".to_string(), Kind::Operand)];
-    let axes = || vec![("axes".to_string(), Kind::Axes)];
+    let one = |name: &str, kind| vec![Param { name: name.into(), kind, default: None }];
+    let right = || one("right", Kind::Operand);
+    let axes = || one("axes", Kind::Axes);
     if name == "operators" {
         return operators(call.mac.tokens.clone(), ops);
     }
@@ -184,7 +221,7 @@ fn operators(tokens: TokenStream, ops: &mut Vec<Op>) {
             panic!("an operator is `Trait method sign`")
         };
         let doc = format!("`x {} y`, elementwise.", sign.to_string().trim_matches('"'));
-        let params = vec![("right".to_string(), Kind::Operand)];
+        let params = vec![Param { name: "right".into(), kind: Kind::Operand, default: None }];
         ops.push(Op { name: name.to_string(), doc: vec![doc], method: true, params });
     }
 }
@@ -215,7 +252,7 @@ fn doc_line(attribute: &TokenStream) -> Option<String> {
     value.path.is_ident("doc").then(|| text.value().trim().to_string())
 }
 
-fn doc(attributes: &[Attribute]) -> Vec<String> {
+pub(crate) fn doc(attributes: &[Attribute]) -> Vec<String> {
     attributes
         .iter()
         .filter_map(|a| {

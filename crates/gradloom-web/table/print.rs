@@ -11,7 +11,9 @@ pub(crate) const FIRST_CODE: u32 = 32;
 pub(crate) fn rust(ops: &[Op]) -> String {
     let mut out = String::from(
         "/// Calls the op with a code on arguments that crossed.\n\
-         fn call(code: u32, arguments: &mut Arguments<'_>) -> Result<Tensor> {\n    Ok(match code {\n",
+         fn call(code: u32, arguments: &mut Arguments<'_>) -> Result<Tensor> {\n    \
+         // All calls of a macro have one place, the macro's: a table of them is large.\n    \
+         macro_rules! calls { () => { match code {\n",
     );
     let mut groups: Vec<Vec<(u32, &Op)>> = Vec::new();
     for (code, op) in (FIRST_CODE..).zip(ops) {
@@ -29,23 +31,26 @@ pub(crate) fn rust(ops: &[Op]) -> String {
             out += "let this = arguments.tensor()?; ";
             list.push("this".to_string());
         }
-        for (i, (_, kind)) in first.params.iter().enumerate() {
-            let _ = write!(out, "let a{i} = arguments.{}()?; ", kind.name());
-            list.push(kind.passed(i));
+        for (i, param) in first.params.iter().enumerate() {
+            let _ = write!(out, "let a{i} = arguments.{}()?; ", param.kind.name());
+            list.push(param.kind.passed(i));
         }
-        let path = |op: &Op| format!("{}::{}", if op.method { "Tensor" } else { "trace" }, op.name);
+        let call = |op: &Op| {
+            format!("{}::{}({})", if op.method { "Tensor" } else { "trace" }, op.name, list.join(", "))
+        };
         let [others @ .., (_, last)] = &group[..] else { unreachable!("a group has an op") };
         if others.is_empty() {
-            let _ = writeln!(out, "{}({}) }}", path(last), list.join(", "));
+            let _ = writeln!(out, "{} }}", call(last));
             continue;
         }
-        let _ = write!(out, "let op: fn({}) -> Tensor = match code {{ ", vec!["_"; list.len()].join(", "));
+        // Calls, not pointers to functions: those of functions that know their caller are functions more.
+        out += "match code { ";
         for (code, op) in others {
-            let _ = write!(out, "{code} => {}, ", path(op));
+            let _ = write!(out, "{code} => {}, ", call(op));
         }
-        let _ = writeln!(out, "_ => {} }}; op({}) }}", path(last), list.join(", "));
+        let _ = writeln!(out, "_ => {} }} }}", call(last));
     }
-    out += "        _ => return Err(arguments.unknown(code)),\n    })\n}\n";
+    out += "        _ => return Err(arguments.unknown(code)),\n    } } }\n    Ok(calls!())\n}\n";
     out
 }
 
@@ -55,34 +60,33 @@ pub(crate) fn typescript(ops: &[Op]) -> String {
     let mut out = String::from(
         "// Made by wasm.mjs from the methods of `Tensor` in gradloom-core. Do not edit.\n\
          import type { AttentionOptions, DType, Operand, Tensor } from '../tensor.js'\n\n\
+         /** Whether it is a method of its first tensor, and its other parameters: name, kind, default. \
+         An op's code is its place, counted from FIRST_CODE. */\n\
          export const OPS = {\n",
     );
-    for (code, op) in (FIRST_CODE..).zip(ops) {
-        let params: Vec<String> = op
-            .params
-            .iter()
-            .map(|(name, kind)| format!("{{name:'{}',kind:'{}'}}", camel(name), kind.name()))
-            .collect();
-        let _ = writeln!(
-            out,
-            "  {}: {{ code: {code}, method: {}, params: [{}] }},",
-            camel(&op.name),
-            op.method,
-            params.join(", ")
-        );
+    for op in ops {
+        let params = op.params.iter().map(|param| {
+            let default = param.default.map(|value| format!(", {value}")).unwrap_or_default();
+            format!(", ['{}', '{}'{default}]", camel(&param.name), param.kind.name())
+        });
+        let _ =
+            writeln!(out, "  {}: [{}{}],", camel(&op.name), u8::from(op.method), params.collect::<String>());
     }
-    out += "} as const\n";
+    let _ = writeln!(out, "}} as const\n\nexport const FIRST_CODE = {FIRST_CODE}");
     for (methods, name, of) in [
         (true, "TensorOps", "Methods of every tensor."),
         (false, "FunctionOps", "Functions that make tensors."),
     ] {
         let _ = write!(out, "\n/** {of} */\nexport interface {name} {{\n");
         for op in ops.iter().filter(|op| op.method == methods) {
-            comment(&mut out, &op.doc);
+            comment(&mut out, "  ", &op.doc);
             let params: Vec<String> = op
                 .params
                 .iter()
-                .map(|(name, kind)| format!("{}: {}", camel(name), kind.typescript()))
+                .map(|param| {
+                    let mark = if param.default.is_some() { "?" } else { "" };
+                    format!("{}{mark}: {}", camel(&param.name), param.kind.typescript())
+                })
                 .collect();
             let _ = writeln!(out, "  {}({}): Tensor", camel(&op.name), params.join(", "));
         }
@@ -91,7 +95,8 @@ pub(crate) fn typescript(ops: &[Op]) -> String {
     out
 }
 
-fn comment(out: &mut String, doc: &[String]) {
+/// Documentation before a declaration, with Rust's links as plain names.
+pub(super) fn comment(out: &mut String, indent: &str, doc: &[String]) {
     let line = |text: &str| {
         text.replace("[`Tensor::", "`")
             .replace("[`", "`")
@@ -101,19 +106,19 @@ fn comment(out: &mut String, doc: &[String]) {
     };
     match doc {
         [] => {}
-        [only] => *out += &format!("  /** {} */\n", line(only)),
+        [only] => *out += &format!("{indent}/** {} */\n", line(only)),
         lines => {
-            *out += "  /**\n";
+            *out += &format!("{indent}/**\n");
             for text in lines {
-                *out += format!("   * {}", line(text)).trim_end();
+                *out += format!("{indent} * {}", line(text)).trim_end();
                 *out += "\n";
             }
-            *out += "   */\n";
+            *out += &format!("{indent} */\n");
         }
     }
 }
 
-fn camel(name: &str) -> String {
+pub(super) fn camel(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_string();
     words.fold(first, |mut all, word| {
@@ -127,7 +132,7 @@ impl Op {
     /// Whether both are called alike. Integers are handed over as the type that the op has there, which is
     /// not known here.
     fn takes_the_same(&self, other: &Op) -> bool {
-        let kinds = |op: &Op| -> Vec<Kind> { op.params.iter().map(|(_, kind)| *kind).collect() };
+        let kinds = |op: &Op| -> Vec<Kind> { op.params.iter().map(|param| param.kind).collect() };
         self.method == other.method && kinds(self) == kinds(other) && !kinds(self).contains(&Kind::Integer)
     }
 }

@@ -15,8 +15,8 @@ pub use gradloom_core::ir::DType;
 pub use gradloom_core::nn::{Init, Module, Param, State};
 pub use gradloom_core::optim::{Adam, AdamW, Schedule, Sgd};
 pub use gradloom_core::trace::{
-    AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32,
-    uniform,
+    AttentionOptions, Input, Operand, Tensor, checkpoint, concat, f32, full, gradients, i32, iota, randn,
+    scan, stack, u32, uniform,
 };
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Precision, Tuning, WgpuOptions, adapters};
@@ -26,11 +26,10 @@ pub use gradloom_runtime::{
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
 pub mod prelude {
-    pub use crate::nn::{
-        CausalSelfAttention, Dropout, Embedding, Init, LayerNorm, Linear, Module, Param, State,
-    };
+    pub use crate::nn::layers::*;
+    pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
     pub use crate::{
         Adam, AdamW, AttentionOptions, DType, Device, Error, Result, Schedule, Session, Sgd, Tensor, Train,
-        Trainer, checkpoint, concat, f32, full, gradients, i32, iota, scan, u32, uniform,
+        Trainer, checkpoint, concat, f32, full, gradients, i32, iota, randn, scan, stack, u32, uniform,
     };
 }

@@ -34,24 +34,15 @@ impl CausalSelfAttention {
     /// `[batch, time, width] -> [batch, time, width]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor) -> Tensor {
-        self.mix(x, |q, k, v| q.attention(k, v, AttentionOptions::causal()))
+        self.c_proj.forward(self.c_attn.forward(x).self_attention(self.heads, AttentionOptions::causal()))
     }
 
     /// The layer for a text that comes in pieces: `x` `[batch, time, width]` follows the `length` (i32
     /// scalar) positions whose keys and values are in the cache, sees them, and joins them.
     #[track_caller]
     pub fn extend(&self, x: Tensor, cache: &KeyValueCache, length: Tensor) -> Tensor {
-        self.mix(x, |q, k, v| cache.extend(q, k, v, length))
-    }
-
-    #[track_caller]
-    fn mix(&self, x: Tensor, attend: impl FnOnce(Tensor, Tensor, Tensor) -> Tensor) -> Tensor {
-        let [batch, time, width] = x.dims();
-        let heads =
-            |t: Tensor| t.reshape([batch, time, self.heads, width / self.heads]).permute([0, 2, 1, 3]);
-        let [q, k, v] = self.c_attn.forward(x).split::<3>(-1).map(heads);
-        let mixed = attend(q, k, v);
-        self.c_proj.forward(mixed.permute([0, 2, 1, 3]).reshape([batch, time, width]))
+        let [q, k, v] = self.c_attn.forward(x).heads_of_three(self.heads, "extend");
+        self.c_proj.forward(cache.extend(q, k, v, length).merge_heads())
     }
 }
 

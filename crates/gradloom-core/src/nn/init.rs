@@ -27,4 +27,10 @@ pub enum Init {
     FanIn,
     /// These elements, row-major.
     Values(Arc<[f32]>),
+    /// Normal with mean 0 and standard deviation `gain / sqrt(fan_in)`: PyTorch's `kaiming_normal_`. The
+    /// first extent is the fan-in. He, Zhang, Ren, Sun, 2015.
+    Kaiming {
+        /// `sqrt(2)` before ReLU, `sqrt(2 / (1 + slope²))` before leaky ReLU, 1 before nothing.
+        gain: f64,
+    },
 }

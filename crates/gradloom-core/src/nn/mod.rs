@@ -3,7 +3,7 @@
 mod attention;
 mod cache;
 mod init;
-mod layers;
+pub mod layers;
 mod module;
 mod param;
 mod state;
@@ -12,7 +12,8 @@ pub use attention::CausalSelfAttention;
 pub use cache::KeyValueCache;
 pub use gradloom_derive::Module;
 pub use init::Init;
-pub use layers::{Dropout, Embedding, LayerNorm, Linear};
+#[doc(inline)]
+pub use layers::*;
 pub use module::{Found, Module, Visitor};
 pub use param::{Param, ParamId};
 pub use state::{State, StateId};

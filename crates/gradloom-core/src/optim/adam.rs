@@ -4,9 +4,19 @@ use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Traina
 use crate::error::Result;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
-/// Code that Adam and AdamW share.
+/// Adam; its weight decay is added to the gradient.
+///
+/// See [the formulas](crate::optim#formulas).
+pub type Adam = AdamOf<false>;
+
+/// AdamW; its weight decay shrinks the parameter itself, in proportion to the learning rate.
+///
+/// See [the formulas](crate::optim#formulas).
+pub type AdamW = AdamOf<true>;
+
+/// [`Adam`], or with `DECOUPLED` weight decay [`AdamW`].
 #[derive(Clone, Debug)]
-struct Settings {
+pub struct AdamOf<const DECOUPLED: bool> {
     schedule: Schedule,
     beta1: f64,
     beta2: f64,
@@ -15,7 +25,69 @@ struct Settings {
     decay_rule: DecayRule,
 }
 
-impl Settings {
+impl<const DECOUPLED: bool> AdamOf<DECOUPLED> {
+    /// With a learning rate (a number, or a [`Schedule`]), betas 0.9 and 0.999, and epsilon 1e-8; AdamW with
+    /// a weight decay of 0.01.
+    pub fn new(lr: impl Into<Schedule>) -> Self {
+        Self {
+            schedule: lr.into(),
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: if DECOUPLED { 0.01 } else { 0.0 },
+            decay_rule: DecayRule::default(),
+        }
+    }
+
+    /// Both decay rates at once.
+    #[must_use]
+    pub fn betas(self, beta1: f64, beta2: f64) -> Self {
+        self.beta1(beta1).beta2(beta2)
+    }
+
+    /// Decay rate of the first moment, at least 0 and less than 1; 0.9 if not given.
+    #[must_use]
+    pub fn beta1(mut self, beta1: f64) -> Self {
+        self.beta1 = beta1;
+        self
+    }
+
+    /// Decay rate of the second moment, at least 0 and less than 1; 0.999 if not given.
+    #[must_use]
+    pub fn beta2(mut self, beta2: f64) -> Self {
+        self.beta2 = beta2;
+        self
+    }
+
+    /// Added to the corrected root of the second moment; 1e-8 if not given.
+    #[must_use]
+    pub fn epsilon(mut self, epsilon: f64) -> Self {
+        self.epsilon = epsilon;
+        self
+    }
+
+    /// Weight decay; 0.01 for AdamW, else 0, if not given.
+    ///
+    /// By default it applies to parameters of rank 2 and more.
+    #[must_use]
+    pub fn weight_decay(mut self, decay: f64) -> Self {
+        self.weight_decay = decay;
+        self
+    }
+
+    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+    #[must_use]
+    pub fn decay_everything(mut self) -> Self {
+        self.decay_rule = DecayRule::Everything;
+        self
+    }
+}
+
+impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
     fn hyperparameters(&self) -> Hyperparameters {
         [
             ("beta1", self.beta1),
@@ -27,7 +99,7 @@ impl Settings {
         .into()
     }
 
-    fn derive(numbers: &mut Hyperparameters) -> Result<()> {
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
         for name in ["lr", "epsilon", "weight_decay"] {
             check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         }
@@ -43,152 +115,67 @@ impl Settings {
         Ok(())
     }
 
-    /// `p`'s next value from a gradient and the value that the step is taken from.
-    fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, from: ValueId) -> ValueId {
-        use BinaryOp::{Add, Mul};
-        let (m, v) = (s.state("m", parameter), s.state("v", parameter));
-        let difference = s.builder.sub(gradient, m);
-        let one_minus_beta1 = s.scalar("one_minus_beta1");
-        let difference = s.with_scalar(Mul, difference, one_minus_beta1);
-        let next_m = s.builder.add(m, difference);
-        let square = s.builder.mul(gradient, gradient);
-        let one_minus_beta2 = s.scalar("one_minus_beta2");
-        let square = s.with_scalar(Mul, square, one_minus_beta2);
-        let beta2 = s.scalar("beta2");
-        let kept = s.with_scalar(Mul, v, beta2);
-        let next_v = s.builder.add(kept, square);
-        s.assign(m, next_m);
-        s.assign(v, next_v);
-
-        // 1 - beta^t = -expm1(t·ln beta): no cancellation at small t.
-        fn correction(s: &mut StepBuilder<'_, '_>, ln_beta: &str) -> ValueId {
-            let ln_beta = s.scalar(ln_beta);
-            let power = s.builder.mul(s.step, ln_beta);
-            let power = s.builder.unary(UnaryOp::Expm1, power);
-            s.builder.neg(power)
-        }
-        let step_size = s.shared("step_size", |s| {
-            let (lr, correction) = (s.scalar("lr"), correction(s, "ln_beta1"));
-            s.builder.div(lr, correction)
-        });
-        // One division for all elements instead of one for each.
-        let root_factor = s.shared("root_factor", |s| {
-            let correction = correction(s, "ln_beta2");
-            let root = s.builder.unary(UnaryOp::Sqrt, correction);
-            let one = s.builder.number(1.0);
-            s.builder.div(one, root)
-        });
-        let root = s.builder.unary(UnaryOp::Sqrt, next_v);
-        let root = s.with_scalar(Mul, root, root_factor);
-        let epsilon = s.scalar("epsilon");
-        let denominator = s.with_scalar(Add, root, epsilon);
-        let direction = s.builder.div(next_m, denominator);
-        let change = s.with_scalar(Mul, direction, step_size);
-        s.builder.sub(from, change)
-    }
-
-    /// The decay of Adam, added to the gradient.
-    fn coupled(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
-        let mut gradient = parameter.gradient;
+    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let (mut gradient, mut from) = (parameter.gradient, parameter.value);
         if self.decay_rule.applies(s.builder.graph, parameter) {
-            let decay = s.scalar("weight_decay");
-            let pull = s.with_scalar(BinaryOp::Mul, parameter.value, decay);
-            gradient = s.builder.add(gradient, pull);
+            if DECOUPLED {
+                let keep = s.shared("keep", |s| {
+                    let (lr, decay) = (s.scalar("lr"), s.scalar("weight_decay"));
+                    let shrink = s.builder.mul(lr, decay);
+                    let one = s.builder.number(1.0);
+                    s.builder.sub(one, shrink)
+                });
+                from = s.with_scalar(BinaryOp::Mul, from, keep);
+            } else {
+                let decay = s.scalar("weight_decay");
+                let pull = s.with_scalar(BinaryOp::Mul, parameter.value, decay);
+                gradient = s.builder.add(gradient, pull);
+            }
         }
-        Self::step(s, parameter, gradient, parameter.value)
-    }
-
-    /// The decay of AdamW, which shrinks the parameter.
-    fn decoupled(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
-        let mut from = parameter.value;
-        if self.decay_rule.applies(s.builder.graph, parameter) {
-            let keep = s.shared("keep", |s| {
-                let (lr, decay) = (s.scalar("lr"), s.scalar("weight_decay"));
-                let shrink = s.builder.mul(lr, decay);
-                let one = s.builder.number(1.0);
-                s.builder.sub(one, shrink)
-            });
-            from = s.with_scalar(BinaryOp::Mul, from, keep);
-        }
-        Self::step(s, parameter, parameter.gradient, from)
+        step(s, parameter, gradient, from)
     }
 }
 
-macro_rules! adam {
-    ($(#[$doc:meta])* $name:ident, decay = $decay:literal, $update:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug)]
-        pub struct $name(Settings);
+/// `p`'s next value from a gradient and the value that the step is taken from.
+fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, from: ValueId) -> ValueId {
+    use BinaryOp::{Add, Mul};
+    let (m, v) = (s.state("m", parameter), s.state("v", parameter));
+    let difference = s.builder.sub(gradient, m);
+    let one_minus_beta1 = s.scalar("one_minus_beta1");
+    let difference = s.with_scalar(Mul, difference, one_minus_beta1);
+    let next_m = s.builder.add(m, difference);
+    let square = s.builder.mul(gradient, gradient);
+    let one_minus_beta2 = s.scalar("one_minus_beta2");
+    let square = s.with_scalar(Mul, square, one_minus_beta2);
+    let beta2 = s.scalar("beta2");
+    let kept = s.with_scalar(Mul, v, beta2);
+    let next_v = s.builder.add(kept, square);
+    s.assign(m, next_m);
+    s.assign(v, next_v);
 
-        impl $name {
-            /// With a learning rate (a number, or a [`Schedule`]), betas 0.9 and 0.999, and epsilon 1e-8.
-            pub fn new(lr: impl Into<Schedule>) -> Self {
-                Self(Settings {
-                    schedule: lr.into(),
-                    beta1: 0.9,
-                    beta2: 0.999,
-                    epsilon: 1e-8,
-                    weight_decay: $decay,
-                    decay_rule: DecayRule::default(),
-                })
-            }
-
-            /// Decay rates of the first and the second moment, at least 0 and less than 1.
-            #[must_use]
-            pub fn betas(mut self, beta1: f64, beta2: f64) -> Self {
-                (self.0.beta1, self.0.beta2) = (beta1, beta2);
-                self
-            }
-
-            /// Added to the root of the second moment.
-            #[must_use]
-            pub fn epsilon(mut self, epsilon: f64) -> Self {
-                self.0.epsilon = epsilon;
-                self
-            }
-
-            /// Weight decay; by default it applies to parameters of rank 2 and more.
-            #[must_use]
-            pub fn weight_decay(mut self, decay: f64) -> Self {
-                self.0.weight_decay = decay;
-                self
-            }
-
-            /// Applies weight decay to every parameter, biases and gains too, unless the parameter says
-            /// otherwise.
-            #[must_use]
-            pub fn decay_everything(mut self) -> Self {
-                self.0.decay_rule = DecayRule::Everything;
-                self
-            }
-        }
-
-        impl Optimizer for $name {
-            fn schedule(&self) -> &Schedule {
-                &self.0.schedule
-            }
-
-            fn hyperparameters(&self) -> Hyperparameters {
-                self.0.hyperparameters()
-            }
-
-            fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
-                Settings::derive(numbers)
-            }
-
-            fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
-                self.0.$update(step, parameter)
-            }
-        }
-    };
-}
-
-adam! {
-    /// Adam; its weight decay is added to the gradient. See [the formulas](crate::optim#formulas).
-    Adam, decay = 0.0, coupled
-}
-adam! {
-    /// AdamW; its weight decay (0.01 unless set) shrinks the parameter itself, in proportion to the learning
-    /// rate.
-    AdamW, decay = 0.01, decoupled
+    // 1 - beta^t = -expm1(t·ln beta): no cancellation at small t.
+    fn correction(s: &mut StepBuilder<'_, '_>, ln_beta: &str) -> ValueId {
+        let ln_beta = s.scalar(ln_beta);
+        let power = s.builder.mul(s.step, ln_beta);
+        let power = s.builder.unary(UnaryOp::Expm1, power);
+        s.builder.neg(power)
+    }
+    let step_size = s.shared("step_size", |s| {
+        let (lr, correction) = (s.scalar("lr"), correction(s, "ln_beta1"));
+        s.builder.div(lr, correction)
+    });
+    // One division for all elements instead of one for each.
+    let root_factor = s.shared("root_factor", |s| {
+        let correction = correction(s, "ln_beta2");
+        let root = s.builder.unary(UnaryOp::Sqrt, correction);
+        let one = s.builder.number(1.0);
+        s.builder.div(one, root)
+    });
+    let root = s.builder.unary(UnaryOp::Sqrt, next_v);
+    let root = s.with_scalar(Mul, root, root_factor);
+    let epsilon = s.scalar("epsilon");
+    let denominator = s.with_scalar(Add, root, epsilon);
+    let direction = s.builder.div(next_m, denominator);
+    let change = s.with_scalar(Mul, direction, step_size);
+    s.builder.sub(from, change)
 }

@@ -25,7 +25,7 @@ mod clip;
 mod schedule;
 mod sgd;
 
-pub use adam::{Adam, AdamW};
+pub use adam::{Adam, AdamOf, AdamW};
 pub use clip::{clip_by_global_norm, global_norm};
 pub use schedule::Schedule;
 pub use sgd::Sgd;
@@ -217,7 +217,7 @@ pub fn check_max_norm(numbers: &Hyperparameters) -> Result<()> {
 }
 
 /// A number that must lie in a range, or an error that names it.
-fn check(numbers: &Hyperparameters, name: &str, ok: impl Fn(f64) -> bool, range: &str) -> Result<f64> {
+fn check(numbers: &Hyperparameters, name: &str, ok: fn(f64) -> bool, range: &str) -> Result<f64> {
     let value = numbers.get(name).copied().unwrap_or(f64::NAN);
     // The device computes in float32.
     if ok(value) && (value as f32).is_finite() {

@@ -4,7 +4,9 @@ use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Traina
 use crate::error::Result;
 use crate::ir::{BinaryOp, ValueId};
 
-/// Stochastic gradient descent. See [the formulas](crate::optim#formulas).
+/// Stochastic gradient descent.
+///
+/// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
 pub struct Sgd {
     schedule: Schedule,
@@ -26,14 +28,14 @@ impl Sgd {
         }
     }
 
-    /// Keeps a running sum of gradients that decays by this factor, 0 to less than 1.
+    /// Keeps a running sum of gradients that decays by this factor, 0 to less than 1; none if not given.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = Some(momentum);
         self
     }
 
-    /// Looks ahead along the momentum (Nesterov); needs [`Sgd::momentum`].
+    /// Looks ahead along the momentum, which must be given too (Nesterov).
     #[must_use]
     pub fn nesterov(mut self) -> Self {
         self.nesterov = true;
@@ -41,7 +43,9 @@ impl Sgd {
         self
     }
 
-    /// Weight decay, added to the gradient; by default it applies to parameters of rank 2 and more.
+    /// Weight decay, added to the gradient; 0 if not given.
+    ///
+    /// By default it applies to parameters of rank 2 and more.
     #[must_use]
     pub fn weight_decay(mut self, decay: f64) -> Self {
         self.weight_decay = decay;

@@ -1,7 +1,8 @@
 //! Indexing with tensors. An index out of range is a trap: the step fails with an error and changes nothing.
 
 use super::Tensor;
-use super::tensor::{emit, fail, placeholder};
+use super::reduce::resolve_axis;
+use super::tensor::{emit, fail, fail_with_help, placeholder};
 use crate::ir::{DType, OpKind, Shape};
 
 impl Tensor {
@@ -24,6 +25,28 @@ impl Tensor {
             return placeholder(self.dtype(), wanted);
         }
         emit(OpKind::Gather { batch: wanted.rank() }, &[self, index], "take_last")
+    }
+
+    /// Elements picked along an axis: `y[.., k, ..] = x[.., index[.., k, ..], ..]`. `index` is i32 with the
+    /// rank of `self` and its extents, except along the axis, where it has as many as are picked; the result
+    /// has the index' shape. The gradient of an element that is picked several times is their sum. This is
+    /// PyTorch's `take_along_dim` and NumPy's `take_along_axis`, without broadcasting.
+    #[track_caller]
+    pub fn take_along_axis(self, index: Tensor, axis: isize) -> Tensor {
+        let (ty, picks) = (self.ty(), index.ty());
+        let Some(at) = resolve_axis("take_along_axis", axis, &ty.shape) else { return self };
+        let same_rank = picks.shape.rank() == ty.shape.rank();
+        if !same_rank || picks.shape.without(&[at]) != ty.shape.without(&[at]) || picks.dtype != DType::I32 {
+            fail_with_help(
+                "take_along_axis",
+                format!("`take_along_axis` of {} along axis {axis} with an index {picks}", ty.shape),
+                &format!("the index is i32, and has the extents of {} except along the axis", ty.shape),
+            );
+            return placeholder(ty.dtype, picks.shape);
+        }
+        let (rows, index) = (self.transpose(at as isize, -1), index.transpose(at as isize, -1));
+        let batch = ty.shape.rank() - 1;
+        emit(OpKind::Gather { batch }, &[rows, index], "take_along_axis").transpose(at as isize, -1)
     }
 
     /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32 `[I..]`

@@ -1,7 +1,7 @@
 //! Elementwise functions.
 
 use super::operand::{binary, unify};
-use super::tensor::emit;
+use super::tensor::{emit, has_floats};
 use super::{Operand, Tensor};
 use crate::ir::{BinaryOp, CompareOp, DType, OpKind, UnaryOp};
 
@@ -176,5 +176,25 @@ impl Tensor {
     #[track_caller]
     pub fn silu(self) -> Tensor {
         self * self.sigmoid()
+    }
+
+    /// `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `max(x, 0) + log(1 + e^-|x|)`, which
+    /// neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
+    #[track_caller]
+    pub fn softplus(self) -> Tensor {
+        if !has_floats("softplus", self) {
+            return self;
+        }
+        self.maximum(0.0) + (-self.abs()).exp().log1p()
+    }
+
+    /// `x` where it is above 0, `slope · x` elsewhere, f32; the gradient at 0 is `slope`, as in PyTorch.
+    /// Maas, Hannun, Ng, 2013.
+    #[track_caller]
+    pub fn leaky_relu(self, slope: f64) -> Tensor {
+        if !has_floats("leaky_relu", self) {
+            return self;
+        }
+        self.gt(0.0).select(self, self * slope)
     }
 }

@@ -1,10 +1,12 @@
 //! Random numbers: counter-based, so that a run can be repeated, resumed, and moved between backends bit for
 //! bit.
 
+use super::reduce::resolve_axis;
 use super::scope::{RNG_SCALARS, with_scope};
-use super::tensor::{emit, fail, full};
+use super::tensor::{emit, fail, fail_with_help, full, has_floats};
 use super::{Tensor, is_training};
 use crate::ir::{DType, OpKind, Shape};
+use std::f64::consts::TAU;
 
 /// Uniform f32 numbers in
 /// `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the model, element).
@@ -31,7 +33,40 @@ pub fn uniform(shape: impl Into<Shape>) -> Tensor {
     bits.shift_right(8).cast(DType::F32) * full(DType::F32, Shape::scalar(), 1.0 / f64::from(1 << 24))
 }
 
+/// Normal f32 numbers with mean 0 and variance 1, new at every step, keyed as [`uniform`] numbers are.
+/// `sqrt(-2 ln(1 - u)) · cos(2π v)` of two uniform numbers: Box and Muller, 1958. None is beyond ±5.77, as
+/// `1 - u` is at least 2^-24.
+#[track_caller]
+pub fn randn(shape: impl Into<Shape>) -> Tensor {
+    let shape = shape.into();
+    let (u, v) = (uniform(shape.clone()), uniform(shape));
+    // 1 - u is in (0, 1], where the logarithm is finite and not above 0.
+    ((1.0 - u).log() * -2.0).sqrt() * (v * TAU).cos()
+}
+
 impl Tensor {
+    /// A class drawn along an axis of logits, new at every step: f32 `[.., classes, ..]` gives i32 without
+    /// the axis. Class i has the probability `softmax(x)[i]`; a logit of `-inf` is never drawn unless all
+    /// are. The largest of the logits plus Gumbel noise `-ln(-ln u)` wins: Gumbel, 1954. No gradient.
+    #[track_caller]
+    pub fn categorical(self, axis: isize) -> Tensor {
+        let shape = self.shape();
+        let Some(at) = resolve_axis("categorical", axis, &shape) else { return self };
+        if !has_floats("categorical", self) {
+            return self;
+        }
+        if shape[at] == 0 {
+            let message = format!("`categorical` of {shape}: there is no class along axis {axis}");
+            fail_with_help("categorical", message, "give logits of at least one class");
+            return self;
+        }
+        // In [2^-25, 1 - 2^-23], half a step of the uniform numbers away from 0, so that both logarithms are
+        // finite.
+        let u = uniform(shape) * (1.0 - 2f64.powi(-23)) + 2f64.powi(-25);
+        let noise = -(-u.log()).log();
+        (self + noise).argmax(at as isize)
+    }
+
     /// While a training loss is traced: zero with probability `p` in `0..=1`, else `x / (1 - p)`. Otherwise
     /// `x`. Srivastava et al., JMLR 2014.
     #[track_caller]

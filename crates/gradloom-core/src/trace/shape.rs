@@ -124,18 +124,25 @@ impl Tensor {
     /// range.
     #[track_caller]
     pub fn slice_step(self, axis: isize, range: impl RangeBounds<usize>, step: usize) -> Tensor {
-        let shape = self.shape();
-        let Some(axis) = resolve_axis("slice", axis, &shape) else { return self };
         let first = match range.start_bound() {
             Bound::Included(&n) => n,
             Bound::Excluded(&n) => n.saturating_add(1),
             Bound::Unbounded => 0,
         };
         let end = match range.end_bound() {
-            Bound::Included(&n) => n.saturating_add(1),
-            Bound::Excluded(&n) => n,
-            Bound::Unbounded => shape[axis],
+            Bound::Included(&n) => Some(n.saturating_add(1)),
+            Bound::Excluded(&n) => Some(n),
+            Bound::Unbounded => None,
         };
+        self.sliced(axis, first, end, step)
+    }
+
+    /// Elements from `first` to before `end`, or to the end.
+    #[track_caller]
+    fn sliced(self, axis: isize, first: usize, end: Option<usize>, step: usize) -> Tensor {
+        let shape = self.shape();
+        let Some(axis) = resolve_axis("slice", axis, &shape) else { return self };
+        let end = end.unwrap_or(shape[axis]);
         let (mut start, mut limit, mut steps) =
             (vec![0; shape.rank()], shape.to_vec(), vec![1; shape.rank()]);
         (start[axis], limit[axis], steps[axis]) = (first, end, step);
@@ -172,19 +179,6 @@ impl Tensor {
         let kind =
             OpKind::Pad { low: at(low), high: at(high), interior: at(0), value: Number::of(ty.dtype, value) };
         emit(kind, &[self], "pad")
-    }
-}
-
-/// Joins tensors along an axis; the other extents agree.
-#[track_caller]
-pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
-    let Some(first) = parts.first() else {
-        fail("concat", "`concat` of no tensors", Some("give at least one".into()));
-        return placeholder(crate::ir::DType::F32, Shape::scalar());
-    };
-    match resolve_axis("concat", axis, &first.shape()) {
-        Some(axis) => emit(OpKind::Concat { axis }, parts, "concat"),
-        None => *first,
     }
 }
 

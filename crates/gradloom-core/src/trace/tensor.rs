@@ -117,6 +117,12 @@ pub(super) fn fail(token: &str, message: impl Into<String>, help: Option<String>
     fail_at(Origin::caller(), token, message.into(), help);
 }
 
+/// Records an error of the open trace at the caller's place, with what to do about it.
+#[track_caller]
+pub(crate) fn fail_with_help(token: &str, message: String, help: &str) {
+    fail_at(Origin::caller(), token, message, Some(help.to_string()));
+}
+
 fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
     with_scope(|scope| {
         let origin = scope.origin_of(caller);
@@ -126,6 +132,17 @@ fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
         }
         scope.fail(error);
     });
+}
+
+/// Whether the elements are floats; if not, that is an error of the op named `token`.
+#[track_caller]
+pub(crate) fn has_floats(token: &str, x: Tensor) -> bool {
+    let ty = x.ty();
+    if !ty.dtype.is_float() {
+        let message = format!("`{token}` of {ty}: the elements must be f32");
+        fail_with_help(token, message, "convert the tensor with .cast(DType::F32)");
+    }
+    ty.dtype.is_float()
 }
 
 /// A placeholder of a likely type, after an error.

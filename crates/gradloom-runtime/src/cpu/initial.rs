@@ -55,9 +55,11 @@ fn fill_at_level(
         Init::Uniform { low, high } => {
             draw(Uniform { low: *low, width: high - low }, key, out, pool, level);
         }
+        Init::Kaiming { gain } => {
+            draw(Normal { std: (gain / root_of_fan_in(shape)) as f32 }, key, out, pool, level);
+        }
         Init::FanIn => {
-            let fan_in = shape.first().copied().unwrap_or(1).max(1);
-            let bound = 1.0 / (fan_in as f64).sqrt();
+            let bound = 1.0 / root_of_fan_in(shape);
             draw(Uniform { low: -bound, width: bound + bound }, key, out, pool, level);
         }
         Init::Values(values) if values.len() == out.len() => out.copy_from_slice(values),
@@ -70,6 +72,11 @@ fn fill_at_level(
         }
     }
     Ok(())
+}
+
+/// The root of the number of elements that an element of a product sums over: of the first extent.
+fn root_of_fan_in(shape: &Shape) -> f64 {
+    (shape.first().copied().unwrap_or(1).max(1) as f64).sqrt()
 }
 
 /// Site of initial values, apart from the sites that tracing counts up from 0.

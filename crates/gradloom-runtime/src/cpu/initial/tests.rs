@@ -201,3 +201,17 @@ fn constants_given_values_and_bounds() {
     let largest = fan_in.iter().fold(0.0f32, |largest, v| largest.max(v.abs()));
     assert!((0.2499..=0.25).contains(&largest), "{largest}");
 }
+
+#[test]
+fn kaiming_is_normal_with_the_fan_in_in_its_deviation() {
+    let gain = std::f64::consts::SQRT_2;
+    for (shape, fan_in) in [(vec![8, 3, 5], 8.0f64), (vec![1, 7], 1.0), (vec![], 1.0), (vec![9, 0], 9.0)] {
+        let std = gain / fan_in.sqrt();
+        let wanted = elements_of(&Init::Normal { std }, shape.clone(), KEY);
+        assert_eq!(elements_of(&Init::Kaiming { gain }, shape.clone(), KEY), wanted, "{shape:?}");
+    }
+    // So that a product of as many standard normal numbers, halved by ReLU, keeps the mean of its squares.
+    let weights = elements_of(&Init::Kaiming { gain }, [100, 2000], KEY);
+    let square = mean(weights.iter().map(|&w| f64::from(w).powi(2)));
+    assert!((square * 100.0 / 2.0 - 1.0).abs() < 0.02, "{square}");
+}

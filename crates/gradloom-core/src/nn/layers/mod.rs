@@ -3,6 +3,10 @@
 use super::{Init, Module, Param, Visitor};
 use crate::trace::Tensor;
 
+mod norm;
+
+pub use norm::*;
+
 /// `x · W + b` over the last axis: `[.., in] -> [.., out]`.
 #[derive(Debug)]
 pub struct Linear {
@@ -47,44 +51,6 @@ impl Linear {
 }
 
 impl Module for Linear {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("weight", &self.weight);
-        visitor.field("bias", &self.bias);
-    }
-}
-
-/// Layer normalisation over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the
-/// population variance. Ba, Kiros, Hinton, 2016.
-#[derive(Debug)]
-pub struct LayerNorm {
-    /// Gain, `[width]`, starts at 1.
-    pub weight: Param,
-    /// Shift, `[width]`, starts at 0.
-    pub bias: Param,
-    /// Added to the variance.
-    pub epsilon: f64,
-}
-
-impl LayerNorm {
-    /// Over a last axis of extent `width`, with epsilon 1e-5.
-    pub fn new(width: usize) -> Self {
-        Self {
-            weight: Param::new([width], Init::Ones),
-            bias: Param::new([width], Init::Zeros),
-            epsilon: 1e-5,
-        }
-    }
-
-    /// `[.., width] -> [.., width]`.
-    #[track_caller]
-    pub fn forward(&self, x: Tensor) -> Tensor {
-        let centred = x - x.mean_keep(-1);
-        let scale = (centred.square().mean_keep(-1) + self.epsilon).rsqrt();
-        centred * scale * &self.weight + &self.bias
-    }
-}
-
-impl Module for LayerNorm {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.field("weight", &self.weight);
         visitor.field("bias", &self.bias);

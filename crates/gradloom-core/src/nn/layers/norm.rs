@@ -1,0 +1,121 @@
+//! Normalisations of the last axis.
+
+use crate::ir::Shape;
+use crate::nn::{Init, Module, Param, Visitor};
+use crate::trace::{Operand, Tensor, fail_with_help, has_floats};
+
+impl Tensor {
+    /// Layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over the last
+    /// axis, with the population variance: f32 `[.., width]` to the same shape. `weight` is `[width]`, or
+    /// the number 1. Ba, Kiros, Hinton, 2016.
+    #[track_caller]
+    pub fn layer_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        let weight = weight.tensor(self);
+        if !fits("layer_norm", self, weight) {
+            return self;
+        }
+        over_root_mean_square(self - self.mean_keep(-1), weight, epsilon)
+    }
+
+    /// Root-mean-square normalisation: `x / sqrt(mean(x²) + epsilon) · weight` over the last axis: f32
+    /// `[.., width]` to the same shape. `weight` is `[width]`, or the number 1. Zhang and Sennrich, 2019.
+    #[track_caller]
+    pub fn rms_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        let weight = weight.tensor(self);
+        if !fits("rms_norm", self, weight) {
+            return self;
+        }
+        over_root_mean_square(self, weight, epsilon)
+    }
+}
+
+/// `x / sqrt(mean(x²) + epsilon) · weight`.
+#[track_caller]
+fn over_root_mean_square(x: Tensor, weight: Tensor, epsilon: f64) -> Tensor {
+    x * (x.square().mean_keep(-1) + epsilon).rsqrt() * weight
+}
+
+/// Whether a normalisation can run; if not, that is an error of the op named `token`.
+#[track_caller]
+fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
+    let (shape, gain) = (x.shape(), weight.shape());
+    let Some(&width) = shape.last() else {
+        fail_with_help(token, format!("`{token}` of a scalar"), "it takes [.., width]");
+        return false;
+    };
+    if gain.rank() > 0 && gain != Shape::from([width]) {
+        let message = format!("`{token}` of {shape} with a weight of {gain}");
+        fail_with_help(
+            token,
+            message,
+            &format!("the weight is [{width}], a number for each of the last axis"),
+        );
+        return false;
+    }
+    has_floats(token, x)
+}
+
+/// Layer normalisation over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the
+/// population variance. Ba, Kiros, Hinton, 2016.
+#[derive(Debug)]
+pub struct LayerNorm {
+    /// Gain, `[width]`, starts at 1.
+    pub weight: Param,
+    /// Shift, `[width]`, starts at 0.
+    pub bias: Param,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl LayerNorm {
+    /// Over a last axis of extent `width`, with epsilon 1e-5.
+    pub fn new(width: usize) -> Self {
+        Self {
+            weight: Param::new([width], Init::Ones),
+            bias: Param::new([width], Init::Zeros),
+            epsilon: 1e-5,
+        }
+    }
+
+    /// `[.., width] -> [.., width]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        x.layer_norm(&self.weight, self.epsilon) + &self.bias
+    }
+}
+
+impl Module for LayerNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("weight", &self.weight);
+        visitor.field("bias", &self.bias);
+    }
+}
+
+/// Root-mean-square normalisation over the last axis: `x / sqrt(mean(x²) + epsilon) · weight`. Zhang and
+/// Sennrich, 2019.
+#[derive(Debug)]
+pub struct RmsNorm {
+    /// Gain, `[width]`, starts at 1.
+    pub weight: Param,
+    /// Added to the mean of the squares.
+    pub epsilon: f64,
+}
+
+impl RmsNorm {
+    /// Over a last axis of extent `width`, with epsilon 1e-6.
+    pub fn new(width: usize) -> Self {
+        Self { weight: Param::new([width], Init::Ones), epsilon: 1e-6 }
+    }
+
+    /// f32 `[.., width] -> [.., width]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        x.rms_norm(&self.weight, self.epsilon)
+    }
+}
+
+impl Module for RmsNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("weight", &self.weight);
+    }
+}

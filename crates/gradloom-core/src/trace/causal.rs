@@ -1,0 +1,45 @@
+//! Masks over pairs of positions: a query sees the keys at and before its own position.
+
+use super::tensor::fail_with_help;
+use super::{Tensor, iota};
+use crate::ir::{DType, Shape};
+
+impl Tensor {
+    /// `x` where the key (last axis) is not after the query (the axis before it), `fill` elsewhere:
+    /// `[.., T, T]`, of the same shape.
+    #[track_caller]
+    pub fn where_causal(self, fill: f64) -> Tensor {
+        match self.not_after("where_causal") {
+            Some(mask) => mask.select(self, fill),
+            None => self,
+        }
+    }
+
+    /// Softmax over the keys (last axis) that are not after the query (the axis before it), 0 elsewhere: f32
+    /// `[.., T, T]`, of the same shape.
+    #[track_caller]
+    pub fn softmax_causal(self) -> Tensor {
+        match self.not_after("softmax_causal") {
+            // Each row has its own diagonal, which is above this, so that the rest becomes exactly 0.
+            Some(mask) => mask.select(self, -3e38).softmax(-1),
+            None => self,
+        }
+    }
+
+    /// bool `[T, T]`, true where the column is not after the row; none after an error of the op `token`.
+    #[track_caller]
+    fn not_after(self, token: &str) -> Option<Tensor> {
+        let shape = self.shape();
+        match shape[..] {
+            [.., queries, keys] if queries == keys => {
+                let pairs = Shape::from([queries, keys]);
+                Some(iota(DType::I32, pairs.clone(), 0).ge(iota(DType::I32, pairs, 1)))
+            }
+            _ => {
+                let help = "the last two axes are queries and keys, equally many";
+                fail_with_help(token, format!("`{token}` of {shape}"), help);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Heads of attention: beside each other in a row, or an axis of their own.
+
+use super::tensor::{fail_with_help, placeholder};
+use super::{AttentionOptions, Tensor};
+use crate::ir::{DType, Shape};
+
+impl Tensor {
+    /// `[.., time, width]` to `[.., heads, time, width / heads]`: the columns of a head lie side by side.
+    #[track_caller]
+    pub fn split_heads(self, heads: usize) -> Tensor {
+        let shape = self.shape();
+        let [lead @ .., time, width] = &shape[..] else {
+            fail_with_help("split_heads", format!("`split_heads` of {shape}"), "it takes [.., time, width]");
+            return self;
+        };
+        if heads == 0 || !width.is_multiple_of(heads) {
+            let message =
+                format!("`split_heads`: the last axis of {shape} does not divide into {heads} heads");
+            fail_with_help("split_heads", message, "the width must be a multiple of the heads");
+            return self;
+        }
+        self.reshape([lead, &[*time, heads, width / heads]].concat()).transpose(-2, -3)
+    }
+
+    /// `[.., heads, time, depth]` to `[.., time, heads · depth]`, which undoes [`Tensor::split_heads`].
+    #[track_caller]
+    pub fn merge_heads(self) -> Tensor {
+        let shape = self.shape();
+        let [lead @ .., heads, time, depth] = &shape[..] else {
+            let help = "it takes [.., heads, time, depth]";
+            fail_with_help("merge_heads", format!("`merge_heads` of {shape}"), help);
+            return self;
+        };
+        self.transpose(-2, -3).reshape([lead, &[*time, heads.saturating_mul(*depth)]].concat())
+    }
+
+    /// Multi-head self-attention of queries, keys and values that lie side by side, each with its heads side
+    /// by side: `[batch, time, 3 · width]` gives `[batch, time, width]`. See [`Tensor::attention`].
+    #[track_caller]
+    pub fn self_attention(self, heads: usize, options: AttentionOptions) -> Tensor {
+        let [q, k, v] = self.heads_of_three(heads, "self_attention");
+        q.attention(k, v, options).merge_heads()
+    }
+
+    /// Queries, keys and values `[batch, heads, time, depth]`, out of `[batch, time, 3 · heads · depth]`.
+    #[track_caller]
+    pub(crate) fn heads_of_three(self, heads: usize, token: &str) -> [Tensor; 3] {
+        let shape = self.shape();
+        if shape.rank() != 3 || heads == 0 || !shape[2].is_multiple_of(heads.saturating_mul(3)) {
+            let message = format!("`{token}` of {shape} with {heads} heads");
+            let help = "it takes [batch, time, 3 width], with a width that is a multiple of the heads";
+            fail_with_help(token, message, help);
+            return [placeholder(DType::F32, Shape::from([1; 4])); 3];
+        }
+        let width = shape[2] / 3;
+        let mut parts = [self; 3];
+        for (i, part) in parts.iter_mut().enumerate() {
+            *part = self.slice(-1, i * width..(i + 1) * width).split_heads(heads);
+        }
+        parts
+    }
+}
