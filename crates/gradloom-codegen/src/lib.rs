@@ -14,6 +14,7 @@ pub mod cpu;
 pub mod cuda;
 mod lower;
 mod narrow;
+pub mod pipeline;
 pub mod product;
 pub mod schedule;
 pub mod simt;

@@ -5,8 +5,8 @@
 //! from [`dot_copies`], which operands have to be copied first and in which order of axes.
 
 use gradloom_core::collections::sort_by_key;
-use gradloom_core::ir::{DotAxes, Shape, inverse_permutation};
-use gradloom_core::kernel::Layout;
+use gradloom_core::ir::{DotAxes, OpKind, Shape, inverse_permutation};
+use gradloom_core::kernel::{Access, Kernel, Layout};
 
 /// A matrix inside a buffer: element (free i, contracted p) is at
 /// `offset + i·free_stride + p·contract_stride`, in elements.
@@ -251,6 +251,13 @@ pub(crate) fn last_elements(problem: &DotProblem) -> [usize; 2] {
         last(&problem.lhs, problem.m, |axis| axis.lhs_stride),
         last(&problem.rhs, problem.n, |axis| axis.rhs_stride),
     ]
+}
+
+/// For each operand of a kernel whether it is read four neighbours at a time.
+pub(crate) fn reads_vectors(kernel: &Kernel, reads: &[Access]) -> Vec<bool> {
+    let (Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. }) = kernel else { return Vec::new() };
+    let problem = DotProblem::new(axes, &reads[0].layout, &reads[1].layout).map(fold_batch);
+    problem.map_or_else(Vec::new, |problem| Side::both(&problem).map(|side| side.has_fours).to_vec())
 }
 
 /// The axis of an operand along which neighbours are taken together.

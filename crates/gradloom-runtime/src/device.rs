@@ -5,6 +5,7 @@ use crate::cpu::{CpuBackend, Loops};
 use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{Tuning, WgpuBackend, WgpuOptions, WgpuOverrides};
+use gradloom_codegen::pipeline::Target;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
@@ -159,9 +160,14 @@ impl Device {
         Self::with(crate::web::WebBackend::new(host, limits, buffer_bytes))
     }
 
-    /// Compiles and plans, and runs nothing: results are NaN.
+    /// Compiles and plans for a CPU, and runs nothing: results are NaN.
     pub fn null() -> Self {
-        Self::with(NullBackend)
+        Self::null_for(Target::Cpu { threads: 1 })
+    }
+
+    /// The same for any target: plans are those of such a device.
+    pub fn null_for(target: Target) -> Self {
+        Self::with(NullBackend { target })
     }
 
     fn with(backend: impl Backend + 'static) -> Self {

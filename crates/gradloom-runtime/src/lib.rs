@@ -34,7 +34,8 @@ pub use device::Device;
 pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
 #[cfg(feature = "wgpu")]
-pub use gradloom_codegen::wgsl::Precision;
+pub use gradloom_codegen::pipeline;
+pub use gradloom_codegen::wgsl::{Limits, Precision};
 pub use outputs::Outputs;
 pub use profile::LaunchSpan;
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};

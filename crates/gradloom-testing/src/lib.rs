@@ -10,6 +10,7 @@ pub mod deep;
 pub mod float32;
 pub mod generate;
 pub mod leaves;
+pub mod nvrtc;
 pub mod random;
 pub mod table;
 pub mod training;

@@ -11,6 +11,8 @@ use crate::run::{STATE, Saved};
 use crate::train::options::Options;
 use crate::train::settings::Settings;
 use gradloom::Device;
+use gradloom::runtime::Limits;
+use gradloom::runtime::pipeline::{Gpu, Target, Text};
 use gradloom::runtime::regular_file::{self, Refusal};
 use gradloom_models::gpt2::Preset;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,9 @@ pub(crate) struct Arguments {
     /// A preset (tiny, small, gpt2, gpt2-medium, gpt2-large, gpt2-xl) or the folder of a run.
     #[arg(value_name = "PRESET|RUN")]
     target: String,
+    /// What to compile for; the device need not be there.
+    #[arg(long = "target", value_name = "TARGET", value_enum, default_value_t = For::Cpu)]
+    target_device: For,
     /// Print what this stage of the compiler makes, as text.
     #[arg(long, value_enum)]
     stage: Option<Stage>,
@@ -50,6 +55,27 @@ enum Format {
     Html,
 }
 
+/// What a program is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum For {
+    /// The processor
+    Cpu,
+    /// Any GPU through WebGPU, with the limits that all of them have
+    Wgsl,
+    /// NVIDIA GPUs of compute capability 8.0 and more
+    Cuda,
+}
+
+impl For {
+    fn target(self) -> Target {
+        match self {
+            Self::Cpu => Target::Cpu { threads: 1 },
+            Self::Wgsl => Target::Wgsl(Gpu::new(Limits::portable())),
+            Self::Cuda => Target::Cuda(Gpu::new(Limits::cuda())),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Stage {
     /// The model's loss as it was traced
@@ -62,8 +88,12 @@ enum Stage {
     Passes,
     /// Kernels for no device in particular: what each computes, reads and writes
     Fuse,
-    /// Kernels in order, and where every byte lives
+    /// Launches for the target: how each is shared out, and its scratch
+    Lower,
+    /// Launches in order, and where every byte lives
     Plan,
+    /// The text of all kernels; not of the processor's, which have none
+    Emit,
 }
 
 const EXAMPLES: &str = "\
@@ -71,6 +101,8 @@ Examples:
   gradloom inspect tiny                   operations, kernels, memory in short
   gradloom inspect gpt2-xl --batch 1      what a step would take: it runs nothing
   gradloom inspect tiny --stage passes    the graph that is turned into kernels
+  gradloom inspect small --target cuda --stage emit
+                                          the kernels for NVIDIA GPUs, as CUDA C
   gradloom inspect small --verify         is what the CPU computes right?
   gradloom inspect gpt2 --format html --output plan.html
                                           kernels and memory over time, as a page";
@@ -82,9 +114,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.verify && arguments.stage.is_none() {
         return verify::run(&settings);
     }
-    let train = model::compile(&settings, &Device::null())?;
+    let target = arguments.target_device.target();
+    let train = model::compile(&settings, &Device::null_for(target.clone()))?;
     let text = match arguments.format {
-        Format::Text => text(arguments.stage, &settings, &train)?,
+        Format::Text => text(arguments.stage, &target, &settings, &train)?,
         Format::Json => train.plan().to_json(&train.stages().passes),
         Format::Html => page::page(&title(&settings), &train.plan().to_json(&train.stages().passes)),
     };
@@ -125,7 +158,7 @@ fn title(settings: &Settings) -> String {
     format!("{}: a training step of {batch} × {context} tokens", settings.preset)
 }
 
-fn text(stage: Option<Stage>, settings: &Settings, train: &Gpt2Train) -> Result<String> {
+fn text(stage: Option<Stage>, target: &Target, settings: &Settings, train: &Gpt2Train) -> Result<String> {
     let stages = train.stages();
     Ok(match stage {
         Some(Stage::Trace) => stages.trace.to_string(),
@@ -135,9 +168,21 @@ fn text(stage: Option<Stage>, settings: &Settings, train: &Gpt2Train) -> Result<
         Some(Stage::Fuse) => {
             gradloom::fuse::fuse(&stages.passes, gradloom::fuse::Fusion::On)?.print(&stages.passes)
         }
+        Some(Stage::Lower) => target.lower(&stages.passes)?.print(&stages.passes),
         Some(Stage::Plan) => train.plan().report(&stages.passes),
+        Some(Stage::Emit) => emitted(target, train)?,
         None => summary::of(settings, train),
     })
+}
+
+/// The text of each kernel, under a line that says which launch it is of.
+fn emitted(target: &Target, train: &Gpt2Train) -> Result<String> {
+    let mut text = String::new();
+    for Text { launch, is_hoisted, label, source } in target.emit(&train.stages().passes, train.plan())? {
+        let once = if is_hoisted { "constant " } else { "" };
+        text.push_str(&format!("// {once}launch {launch}: {label}\n{}\n\n", source.trim_end()));
+    }
+    Ok(text.trim_end().to_string())
 }
 
 fn settings(arguments: &Arguments) -> Result<Settings> {

@@ -1,19 +1,20 @@
 //! A plan's launches as CUDA kernels with their parameters.
 //!
 //! In: a launch, and where the plan put its buffers. Out: [`CudaKernel`]s, which run one after the other. A
-//! parameter is an address: of a buffer, or, where one kernel runs many parts, of the region that their
-//! buffers are in.
+//! parameter is an address: of a buffer, or, where one kernel runs many parts, of the first of their buffers.
 
 use super::print::print;
 use crate::narrow::narrow;
 use crate::product::reads_vectors;
-use crate::schedule::{group, schedule};
+use crate::schedule::group;
 use crate::simt::kernels::{self, Table, View, Views};
 use crate::simt::{Kernel, Role};
-use crate::wgsl::{Choices, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::kernel::{Access, Kernel as LaunchKernel, Launch, Part, Phase};
+use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region};
+
+/// Bytes between buffers that one address stands for, at most: those before and behind the first.
+const MOST_BETWEEN: usize = 1 << 32;
 
 /// A kernel of a launch.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,42 +44,38 @@ pub enum Parameter {
     Table(Vec<u32>),
 }
 
-/// What kernels are made for.
-#[derive(Clone, Copy, Debug)]
-pub struct Device<'d> {
-    /// What it allows.
-    pub limits: &'d Limits,
-    /// How products and attention are computed.
-    pub choices: &'d Choices,
-}
-
 /// The kernels of a plan's launch.
 ///
 /// # Errors
 /// When an op has no kernel for GPUs.
-pub fn kernels(launch: &Launch, number: usize, plan: &Plan, device: Device<'_>) -> Result<Vec<CudaKernel>> {
+pub fn kernels(launch: &Launch, number: usize, plan: &Plan) -> Result<Vec<CudaKernel>> {
+    let Schedule::Group(schedule) = &launch.schedule else { return alone(launch, number, 0, plan) };
     let parts = match &launch.kernel {
         LaunchKernel::Group(parts) => parts.clone(),
-        LaunchKernel::Loop(body) if group::is_short(body, &launch.reads, &launch.writes) => {
-            vec![Part::whole(launch)]
-        }
-        _ => return alone(launch, number, 0, plan, device),
+        _ => vec![Part::whole(launch)],
     };
-    let region = |access: &Access| plan.buffers[plan.buffer_of[&access.buffer]].region;
-    let regions = |part: &Part| -> Vec<Region> {
-        let accesses = launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()]);
-        accesses.map(region).collect()
+    // One address stands for the operands of all parts: these lie in one region, as near as 32 bits count.
+    let places = |part: usize| -> Vec<(Region, usize)> {
+        let Part { reads, writes, .. } = &parts[part];
+        let accesses = launch.reads[reads.clone()].iter().chain(&launch.writes[writes.clone()]);
+        accesses.map(|access| place(plan, access)).collect()
+    };
+    let joins = |first: usize, part: usize| {
+        let near = |((a, from), (b, to)): (&(Region, usize), &(Region, usize))| {
+            a == b && from.abs_diff(*to) <= MOST_BETWEEN
+        };
+        places(first).iter().zip(&places(part)).all(near)
     };
     let mut made = Vec::new();
-    for crew in group::crews(&parts, launch, |first, part| regions(&parts[first]) == regions(&parts[part])) {
+    for crew in group::crews(&parts, launch, joins) {
         match crew[..] {
             [only] if !group::is_columns(&parts[only], launch) => {
                 let part = &parts[only];
-                made.extend(alone(&part.alone(launch), number, part.workspace.start, plan, device)?);
+                made.extend(alone(&part.alone(launch), number, part.workspace.start, plan)?);
             }
             _ => {
                 let members: Vec<&Part> = crew.iter().map(|&i| &parts[i]).collect();
-                made.extend(together(launch, &members, number, plan, device));
+                made.extend(together(launch, &members, number, plan, schedule));
             }
         }
     }
@@ -86,28 +83,19 @@ pub fn kernels(launch: &Launch, number: usize, plan: &Plan, device: Device<'_>) 
 }
 
 /// The kernels of a launch that is no group, whose scratch starts at a byte.
-fn alone(
-    launch: &Launch,
-    number: usize,
-    scratch: usize,
-    plan: &Plan,
-    Device { limits, choices }: Device<'_>,
-) -> Result<Vec<CudaKernel>> {
-    let schedule = schedule(&launch.kernel, &launch.reads, limits, choices);
+fn alone(launch: &Launch, number: usize, scratch: usize, plan: &Plan) -> Result<Vec<CudaKernel>> {
     let vectors = reads_vectors(&launch.kernel, &launch.reads);
     let view = |(i, access)| view(access, vectors.get(i).copied().unwrap_or(false));
     let views = Views {
         reads: launch.reads.iter().enumerate().map(view).collect(),
         writes: launch.writes.iter().map(|access| self::view(access, false)).collect(),
         gated: launch.phase == Phase::Commit,
-        in_place: launch
-            .reads
-            .first()
-            .zip(launch.writes.first())
-            .is_some_and(|(read, write)| place(plan, read) == place(plan, write) && read.layout == write.layout),
+        in_place: launch.reads.first().zip(launch.writes.first()).is_some_and(|(read, write)| {
+            place(plan, read) == place(plan, write) && read.layout == write.layout
+        }),
     };
     let label = launch.kernel.title();
-    let Some(kernels) = kernels::kernels(&launch.kernel, &schedule, &views, &label) else {
+    let Some(kernels) = kernels::kernels(&launch.kernel, &launch.schedule, &views, &label) else {
         return Err(Error::new(ErrorKind::Device, format!("`{}` has no GPU kernel", launch.kernel.name()))
             .help("use the CPU"));
     };
@@ -130,18 +118,26 @@ fn together(
     parts: &[&Part],
     number: usize,
     plan: &Plan,
-    Device { limits, .. }: Device<'_>,
+    schedule: &GroupSchedule,
 ) -> Vec<CudaKernel> {
-    let schedule = group::schedule(limits);
     let body = group::body_of(parts[0]);
     let form = group::Form::of(body).expect("parts of a class have a form");
-    let accesses = |part: &Part| {
-        launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()])
+    let accesses =
+        |part: &Part| launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()]);
+    // Counted from the first part's buffer, or from the one that lies before all others.
+    let first = |i: usize| {
+        let offsets = parts.iter().filter_map(|part| Some(place(plan, accesses(part).nth(i)?).1));
+        offsets.min().unwrap_or(0)
     };
-    // Counted from the region's start.
-    let start = |access: &Access| narrow(place(plan, access).1 / 4 + access.layout.offset);
-    let bodies = parts.iter().map(|part| (group::body_of(part), accesses(part).map(start).collect()));
-    let table = Table::new(form, bodies, &schedule);
+    let firsts: Vec<usize> = (0..accesses(parts[0]).count()).map(first).collect();
+    let starts = |part: &Part| {
+        let start = |(i, access): (usize, &Access)| {
+            narrow((place(plan, access).1 - firsts[i]) / 4 + access.layout.offset)
+        };
+        accesses(part).enumerate().map(start).collect()
+    };
+    let bodies = parts.iter().map(|part| (group::body_of(part), starts(part)));
+    let table = Table::new(form, bodies, schedule);
     let (reads, writes) = (&launch.reads[parts[0].reads.clone()], &launch.writes[parts[0].writes.clone()]);
     let views = Views {
         reads: reads.iter().map(|access| view(access, false)).collect(),
@@ -149,15 +145,15 @@ fn together(
         gated: launch.phase == Phase::Commit,
         in_place: false,
     };
-    let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), &schedule));
-    let region = |access: &Access| Parameter::Memory(place(plan, access).0, 0);
+    let short = parts.iter().all(|part| group::is_short_total(group::body_of(part), schedule));
+    let address = |i: usize, access: &Access| Parameter::Memory(place(plan, access).0, firsts[i]);
     let parameter = |role: Role, table: &[u32]| match role {
-        Role::Operand(read) => region(&reads[read]),
-        Role::Result(write) => region(&writes[write]),
+        Role::Operand(read) => address(read, &reads[read]),
+        Role::Result(write) => address(reads.len() + write, &writes[write]),
         Role::Workspace { start, .. } => Parameter::Workspace(start),
         Role::Table => Parameter::Table(table.to_vec()),
     };
-    finished(&kernels::group(&views, body, &table, &schedule, short), number, &parameter)
+    finished(&kernels::group(&views, body, &table, schedule, short), number, &parameter)
 }
 
 fn view(access: &Access, has_vectors: bool) -> View<'_> {

@@ -5,6 +5,8 @@
 //! (`--fmad=false`) and without fast approximations.
 
 mod functions;
+mod launch;
 mod print;
 
+pub use launch::{CudaKernel, Parameter, kernels};
 pub use print::print;

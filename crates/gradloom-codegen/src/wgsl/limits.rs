@@ -55,6 +55,23 @@ impl Limits {
         }
     }
 
+    /// What every NVIDIA GPU from Ampere on (sm_80) grants a kernel that asks for nothing.
+    pub fn cuda() -> Self {
+        Self {
+            invocations: 1024,
+            workgroup_memory: 48 * 1024,
+            storage_buffers: 256,
+            // Nothing is cut into pieces: indices count 32 bits of elements.
+            binding_bytes: usize::MAX / 4,
+            workgroups: i32::MAX.cast_unsigned(),
+            subgroup: Some(32),
+            f16: true,
+            cooperative: true,
+            software: false,
+            scalar: false,
+        }
+    }
+
     /// Invocations of a workgroup that combine their results in workgroup memory; a power of two.
     ///
     /// Few on a software device, which runs one after the other a vector at a time anyway: SwiftShader clears

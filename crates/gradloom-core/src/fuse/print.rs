@@ -2,7 +2,7 @@
 
 use super::{Fused, KernelSpec};
 use crate::ir::Graph;
-use crate::kernel::{Access, Kernel, Layout};
+use crate::kernel::Kernel;
 use std::fmt::Write;
 
 impl Fused {
@@ -29,7 +29,7 @@ impl KernelSpec {
         write_line(text, &format!("{}{}{when}", self.kernel.title(), origin));
         for (name, accesses) in [("r", &self.reads), ("w", &self.writes)] {
             for (i, access) in accesses.iter().enumerate() {
-                write_line(text, &format!("  {name}{i}: {}", describe(access)));
+                write_line(text, &format!("  {name}{i}: {access}"));
             }
         }
         match &self.kernel {
@@ -50,18 +50,4 @@ impl KernelSpec {
 
 fn write_line(text: &mut String, line: &str) {
     writeln!(text, "{line}").expect("a string takes all text");
-}
-
-/// `%3 f32[8, 4]`, with offset and strides where they are not the natural ones.
-fn describe(access: &Access) -> String {
-    let Access { buffer, dtype, layout } = access;
-    let Layout { offset, shape, strides } = layout;
-    let mut text = format!("{buffer} {dtype}{shape}");
-    if !layout.is_contiguous() {
-        text.push_str(&format!(" strides {strides:?}"));
-    }
-    if *offset > 0 {
-        text.push_str(&format!(" from {offset}"));
-    }
-    text
 }

@@ -1,8 +1,65 @@
 //! Kernels as text: one line each, and the expression of a fused kernel.
 
-use super::{Body, Kernel, Part};
+use super::{Access, Body, Kernel, Launch, Layout, Lowered, Part, Schedule};
 use crate::collections::sort;
-use std::fmt::Write;
+use crate::ir::Graph;
+use std::fmt::{self, Write};
+
+/// `%3 f32[8, 4]`, with offset and strides where they are not the natural ones.
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Access { buffer, dtype, layout } = self;
+        let Layout { offset, shape, strides } = layout;
+        write!(f, "{buffer} {dtype}{shape}")?;
+        if !layout.is_contiguous() {
+            write!(f, " strides {strides:?}")?;
+        }
+        if *offset > 0 {
+            write!(f, " from {offset}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Lowered {
+    /// The launches as text: what each reads and writes, and how its work is shared out.
+    pub fn print(&self, graph: &Graph) -> String {
+        let mut text = String::new();
+        for (number, launch) in self.launches.iter().enumerate() {
+            launch.print(graph, number, &mut text).expect("a string takes all text");
+        }
+        text
+    }
+}
+
+impl Launch {
+    fn print(&self, graph: &Graph, number: usize, text: &mut String) -> fmt::Result {
+        let origin = graph.origin(&graph.ops[self.op]);
+        let origin = origin.map(|origin| format!(" at {origin}")).unwrap_or_default();
+        writeln!(text, "launch {number}: {}{origin}", self.kernel.title())?;
+        for (name, accesses) in [("r", &self.reads), ("w", &self.writes)] {
+            for (i, access) in accesses.iter().enumerate() {
+                writeln!(text, "  {name}{i}: {access}")?;
+            }
+        }
+        for (write, read) in &self.may_alias {
+            writeln!(text, "  w{write} may take the place of r{read}")?;
+        }
+        if self.schedule != Schedule::Whole {
+            writeln!(text, "  {:?}", self.schedule)?;
+        }
+        if let Kernel::Group(parts) = &self.kernel {
+            for part in parts {
+                let ranges = format!("r{:?} w{:?}", part.reads, part.writes);
+                writeln!(text, "  part {} {ranges} {:?}", part.kernel.title(), part.schedule)?;
+            }
+        }
+        if self.workspace > 0 {
+            writeln!(text, "  scratch {} bytes", self.workspace)?;
+        }
+        Ok(())
+    }
+}
 
 impl Kernel {
     /// The kernel in one line: `row [1024 x 128]`, `dot [64 x 32] with epilogue`, `group of 3`, `gather`.
@@ -52,7 +109,7 @@ fn group(parts: &[Part]) -> String {
 mod tests {
     use super::*;
     use crate::ir::{DType, UnaryOp};
-    use crate::kernel::{Level, Node, NodeId, NodeKind, Schedule, Store};
+    use crate::kernel::{Level, Node, NodeId, NodeKind, Store};
 
     fn part(i: usize, rows: usize, op: UnaryOp) -> Part {
         let node = |kind| Node { kind, dtype: DType::F32, level: Level::Element };

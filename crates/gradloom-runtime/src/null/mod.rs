@@ -6,6 +6,7 @@ use crate::cpu::Pool;
 use crate::elements::Elements;
 use crate::memory::Allocate;
 use crate::store::Content;
+use gradloom_codegen::pipeline::Target;
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Lowered};
@@ -13,7 +14,10 @@ use gradloom_core::plan::Plan;
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(crate) struct NullBackend;
+pub(crate) struct NullBackend {
+    /// What is lowered for.
+    pub(crate) target: Target,
+}
 
 impl Backend for NullBackend {
     fn name(&self) -> &'static str {
@@ -41,7 +45,7 @@ impl Backend for NullBackend {
     }
 
     fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        gradloom_codegen::cpu::lower(graph, 1)
+        self.target.lower(graph)
     }
 
     fn load(

@@ -80,3 +80,45 @@ impl Config {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradloom::runtime::pipeline::{Gpu, Target};
+    use gradloom::runtime::{Limits, Precision};
+    use gradloom_testing::nvrtc;
+    use std::collections::BTreeSet;
+
+    /// The kernels of a configuration as CUDA C, each once.
+    fn kernels(config: &Config, precision: Precision) -> BTreeSet<String> {
+        let target = Target::Cuda(Gpu::in_precision(Limits::cuda(), precision));
+        let workload = config.compile(&Device::null_for(target.clone()), None).unwrap();
+        let texts = target.emit(workload.graph(), workload.plan()).unwrap();
+        // But for the numbers of launches.
+        let plain = |source: &str| {
+            let start = source.find("kernel_").expect("a kernel has a name");
+            let name = source[start..].split('(').next().expect("a function has parameters");
+            let launch = name.split('_').nth(1).and_then(|number| number.parse().ok()).unwrap_or(0) + 1;
+            source.replace(name, "kernel").replace(&format!("(status, {launch}u"), "(status, 1u")
+        };
+        texts.iter().map(|text| plain(&text.source)).collect()
+    }
+
+    #[test]
+    fn kernels_of_all_configurations_are_cuda_c() {
+        let library = nvrtc::library();
+        let mut all = BTreeSet::new();
+        for config in &CONFIGS {
+            for precision in [Precision::F32, Precision::F16] {
+                let made = kernels(config, precision);
+                assert!(made.len() > 5, "{}: {} kernels", config.name, made.len());
+                all.extend(made);
+            }
+        }
+        assert!(all.iter().any(|text| text.contains("mma.sync")), "products in f16 use matrix instructions");
+        if let Some(library) = library {
+            library.check(all.iter().map(String::as_str));
+            eprintln!("{} kernels compiled for sm_80 and sm_90a", all.len());
+        }
+    }
+}
