@@ -3,6 +3,7 @@
 //! In: what a launch computes, and what the device allows. Out: a [`Schedule`]. What is done otherwise for
 //! devices that compute on a CPU is decided here.
 
+pub mod attention;
 pub(crate) mod group;
 mod rows;
 mod scatter;
@@ -10,7 +11,7 @@ mod scatter;
 pub(crate) use rows::rows;
 pub(crate) use scatter::scatter;
 
-use crate::wgsl::Limits;
+use crate::wgsl::{Choices, Limits};
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Kernel, Schedule};
 
@@ -18,7 +19,12 @@ use gradloom_core::kernel::{Access, Kernel, Schedule};
 const LONG_AXIS: usize = 128;
 
 /// The schedule of a kernel.
-pub fn schedule(kernel: &Kernel, reads: &[Access], limits: &Limits) -> Schedule {
+pub fn schedule(kernel: &Kernel, reads: &[Access], limits: &Limits, choices: &Choices) -> Schedule {
+    if let Kernel::Op(op) = kernel
+        && let Some(schedule) = attention::schedule(op, reads, limits, choices)
+    {
+        return Schedule::Attention(schedule);
+    }
     match kernel {
         Kernel::Loop(body) if body.has_row_reductions() || body.has_column_reductions() => {
             Schedule::Rows(rows(body, limits))

@@ -1,10 +1,9 @@
 //! Lowering for WGSL: what its kernels can do, and the scratch that they need.
 
-use super::attention::grad_workspace;
 use super::tuning::Problem;
 use super::{Choices, Limits};
 use crate::lower::{Target, as_body};
-use crate::schedule::{group, rows, scatter};
+use crate::schedule::{attention, group, rows, scatter};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DotAxes, Graph, OpId, OpKind};
@@ -66,7 +65,10 @@ impl Target for Wgsl<'_> {
         _: &[(usize, usize)],
     ) -> usize {
         match kernel {
-            Kernel::Op(OpKind::AttentionGrad(spec)) => grad_workspace(spec, reads),
+            Kernel::Op(op @ OpKind::AttentionGrad(_)) => {
+                attention::schedule(op, reads, self.limits, self.choices)
+                    .map_or(0, |schedule| schedule.workspace())
+            }
             Kernel::Op(OpKind::ScatterAdd { batch }) => scatter(reads, *batch, self.limits).workspace(),
             Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
                 super::product::workspace(axes, reads, self.limits, self.choices)

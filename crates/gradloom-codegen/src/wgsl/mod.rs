@@ -217,7 +217,7 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
     let gated = launch.phase == Phase::Commit;
     let source = || Source::new(&operands, limits, gated, number);
     let label = launch.kernel.title();
-    let schedule = schedule(&launch.kernel, &launch.reads, limits);
+    let schedule = schedule(&launch.kernel, &launch.reads, limits, choices);
     let views = operands.views(gated);
     if let Some(kernels) = simt::kernels::kernels(&launch.kernel, &schedule, &views, &label) {
         let dispatches = kernels.iter().map(|kernel| print::print(kernel, source())).collect();
@@ -226,8 +226,6 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
     let dispatches = match &launch.kernel {
         Kernel::Dot { axes, epilogue } => product::product(source, axes, choices, Some(epilogue), &label),
         Kernel::Op(OpKind::Dot(axes)) => product::product(source, axes, choices, None, &label),
-        Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec, choices),
-        Kernel::Op(OpKind::AttentionGrad(spec)) => attention::attention_grad(source, spec, choices),
         other => {
             let op = &graph.ops[launch.op];
             let error = Error::new(ErrorKind::Device, format!("`{}` has no WGSL kernel yet", other.name()));

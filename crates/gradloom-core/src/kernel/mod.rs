@@ -15,4 +15,7 @@ pub use body::{Body, Level, Node, NodeId, NodeKind, Store};
 pub use launch::{Access, Aliases, Kernel, Launch, Overwrites, Part, Phase};
 pub use layout::Layout;
 pub use lowered::Lowered;
-pub use schedule::{GroupSchedule, RowSchedule, ScatterSchedule, Schedule};
+pub use schedule::{
+    AttentionChoice, AttentionKernel, AttentionProblem, AttentionSchedule, AttentionTile, GroupSchedule,
+    RowSchedule, ScatterSchedule, Schedule,
+};

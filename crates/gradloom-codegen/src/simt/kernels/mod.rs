@@ -5,6 +5,7 @@
 //! that is asked for; positions and indices fit 32 bits, as the caller has checked.
 
 mod arg_reduce;
+mod attention;
 mod body;
 mod columns;
 mod each;
@@ -17,6 +18,7 @@ mod random;
 mod rows;
 mod scatter;
 
+pub(crate) use attention::attention;
 pub(crate) use group::{Table, group};
 
 use super::ir::{Kernel, Role};
@@ -77,6 +79,10 @@ pub fn kernels(
         OpKind::ArgReduce { op, axis } => arg_reduce::arg_reduce(views, schedule, (*op, *axis), label),
         OpKind::ScatterAdd { batch } => match schedule {
             Schedule::Scatter(schedule) => scatter::scatter_add(views, schedule, *batch),
+            _ => return None,
+        },
+        OpKind::Attention(_) | OpKind::AttentionGrad(_) => match schedule {
+            Schedule::Attention(schedule) => attention(views, schedule),
             _ => return None,
         },
         OpKind::Gather { batch } => gather::gather(views, *batch),

@@ -83,7 +83,7 @@ impl Choice {
         match (problem, self) {
             (Problem::Product(problem), Choice::Product(choice)) => choice.suits(problem, precision, limits),
             (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
-                choice.suits(*kernel, problem, limits)
+                attention::suits(choice, *kernel, problem, limits)
             }
             _ => false,
         }

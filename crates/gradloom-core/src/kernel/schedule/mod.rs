@@ -3,10 +3,12 @@
 //! Lowering chooses a schedule once and stores it in the launch: the scratch is sized from it, and kernels are
 //! written from it.
 
+mod attention;
 mod group;
 mod rows;
 mod scatter;
 
+pub use attention::{AttentionChoice, AttentionKernel, AttentionProblem, AttentionSchedule, AttentionTile};
 pub use group::GroupSchedule;
 pub use rows::RowSchedule;
 pub use scatter::ScatterSchedule;
@@ -22,6 +24,8 @@ pub enum Schedule {
     Axes,
     /// Parts that compute the same together.
     Group(GroupSchedule),
+    /// Attention, or its gradient.
+    Attention(AttentionSchedule),
     /// Updates of rows by number.
     Scatter(ScatterSchedule),
 }
