@@ -206,11 +206,11 @@ fn agrees(lines: &str, leaves: &Leaves, gradient: bool, how: How, scattered: boo
     }
 }
 
-/// A score is a sum of up to 70 products of numbers below 2, times 1/4: its terms' magnitudes add up to 70, and
-/// on the average to 17. Each addition rounds by 2^-24 of what there is so far, so a score is off by less than
-/// 70 * 17 * 2^-24 = 7e-5 at worst, and, as roundings go either way, by some sqrt(70) * 17 * 2^-24 = 8e-6.
-/// That is also the share by which its exponential is off. Sums of weights and values add less. A key too many
-/// or too few, or another element, changes results by parts of a hundred.
+/// A score is a sum of up to 70 products of numbers below 2, times 1/4: the magnitudes of its terms add up to
+/// less than 70, and on the average to 17. Each addition rounds by 2^-24 of what there is so far, so a score
+/// is off by less than 70 * 17 * 2^-24 = 7e-5 at worst, and, as roundings go either way, by some
+/// sqrt(70) * 17 * 2^-24 = 8e-6. That is also the share by which its exponential is off. Sums of weights and
+/// values add less. A key too many or too few, or another element, changes results by parts of a hundred.
 const TOLERANCE: f64 = 2e-5;
 
 /// Checks attention and its gradient in some ways.
@@ -364,24 +364,28 @@ fn blocks_take_the_memory_that_the_rule_counts() {
     }
 }
 
-/// Kernels of every kind, of what is chosen for small and large devices.
+/// Kernels of every kind, as they are chosen for small and large devices, and for one that computes on a CPU.
 pub(super) fn every_kernel() -> Vec<simt::Kernel> {
-    let large = Limits { invocations: 1024, workgroup_memory: 48 << 10, ..Limits::portable() };
-    let software = Limits { software: true, ..Limits::portable() };
+    let portable = Limits::portable();
+    let large = Limits { invocations: 1024, workgroup_memory: 48 << 10, ..portable };
+    let software = Limits { software: true, ..portable };
+    let everything = ", causal, query_offset, key_length";
     let mut all = Vec::new();
-    for flags in ["", ", causal, query_offset, key_length"] {
-        for extents in [[1, 4, 2, 40, 60, 24, 30], [1, 2, 2, 4, 40, 70, 8], [1, 1, 1, 3, 5, 70, 66]] {
-            let graph = graph(&text(extents, flags));
-            for limits in [Limits::portable(), large, software] {
-                for (gradient, kernel) in
-                    [(false, Kernel::Forward), (true, Kernel::Queries), (true, Kernel::Keys)]
-                {
-                    let problem = made(&graph, gradient, own(1, GPU), false, true).schedule.problem;
-                    let choice = choose(kernel, &problem, &limits);
-                    let of = if limits.software { CPU } else { GPU };
-                    all.extend(made(&graph, gradient, (choice, of), true, true).kernels);
-                }
-            }
+    for (extents, flags, limits) in [
+        ([1, 4, 2, 40, 60, 24, 30], everything, portable),
+        ([1, 4, 2, 40, 60, 24, 30], "", large),
+        ([1, 4, 2, 40, 60, 8, 6], everything, software),
+        ([1, 2, 2, 4, 40, 70, 8], ", causal", portable),
+        ([1, 1, 1, 3, 5, 70, 66], everything, portable),
+    ] {
+        let graph = graph(&text(extents, flags));
+        let of = if limits.software { CPU } else { GPU };
+        for (gradient, number, kernel) in
+            [(false, 0, Kernel::Forward), (true, 0, Kernel::Queries), (true, 1, Kernel::Keys)]
+        {
+            let problem = made(&graph, gradient, own(1, of), false, true).schedule.problem;
+            let choice = choose(kernel, &problem, &limits);
+            all.push(made(&graph, gradient, (choice, of), true, true).kernels.swap_remove(number));
         }
     }
     for how in [block(2, 4, 4, 4), own(1, GPU)] {

@@ -1,8 +1,8 @@
-//! How attention is computed where nothing else is said: by blocks of queries and keys that meet in workgroup
-//! memory, or by rows that each invocation has for itself.
+//! How attention is computed: by blocks of queries and keys that meet in workgroup memory, or by rows that
+//! each invocation has for itself.
 //!
-//! In: extents and limits. Out: an [`AttentionSchedule`], the choices that are worth measuring, and choices as
-//! text. What is done otherwise for devices that compute on a CPU is decided here.
+//! In: extents and limits. Out: an [`AttentionSchedule`], the choices that are worth measuring, and choices
+//! as text. What is done otherwise for devices that compute on a CPU is decided here.
 
 mod candidates;
 mod choose;

@@ -1,7 +1,7 @@
 //! Which keys a query sees.
 //!
-//! The keys that a query sees are the first ones, up to a limit; so masks are comparisons with that limit, and
-//! blocks beyond the limit of their last query are never visited.
+//! The keys that a query sees are the first ones, up to a limit; so masks are comparisons with that limit,
+//! and blocks beyond the limit of their last query are never visited.
 
 use super::super::super::index_at;
 use super::super::super::ir::Role;

@@ -94,8 +94,8 @@ impl<'k> Attention<'k, '_> {
         (self.problem.hides_keys() || !whole).then(|| thread.each(seen))
     }
 
-    /// What `then` does with the number and the query of each of the thread's rows that exist, if the step may
-    /// commit.
+    /// What `then` does with the number and the query of each of the thread's rows that exist, if the step
+    /// may commit.
     pub(super) fn each_query(&self, block: &QueryBlock<'k>, then: impl Fn(usize, Value<'k>)) {
         for (i, &query) in block.queries.iter().enumerate() {
             let is_there = query.below(narrow(self.problem.queries));
