@@ -95,9 +95,9 @@ impl Target {
                     return Err(Error::new(ErrorKind::Device, message)
                         .help("print the stage `lower` or `plan`, or choose a GPU's target"));
                 }
-                Self::Wgsl(Gpu { limits, choices }) => {
+                Self::Wgsl(Gpu { limits, .. }) => {
                     let cuts = Cuts::default();
-                    let context = Context { plan, graph, limits, choices, cuts: &cuts };
+                    let context = Context { plan, graph, limits, cuts: &cuts };
                     for shaders in wgsl::shaders(launch, number, &context)? {
                         texts.extend(shaders.dispatches.iter().map(|made| text(&made.label, &made.source)));
                     }

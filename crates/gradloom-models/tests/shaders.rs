@@ -49,7 +49,7 @@ fn checked(graph: &Graph, precision: Precision) -> (usize, usize) {
     let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}"));
     let (mut seen, mut cooperative) = (HashSet::new(), 0);
     let cuts = wgsl::Cuts::default();
-    let context = wgsl::Context { plan: &plan, graph, limits: &limits, choices: &choices, cuts: &cuts };
+    let context = wgsl::Context { plan: &plan, graph, limits: &limits, cuts: &cuts };
     for (number, launch) in plan.launches.iter().enumerate() {
         for shaders in wgsl::shaders(launch, number, &context).unwrap() {
             for dispatch in shaders.dispatches {

@@ -3,6 +3,7 @@
 //! In: what a launch computes, and what the device allows. Out: a [`Schedule`]. What is done otherwise for
 //! devices that compute on a CPU is decided here.
 
+pub mod attention;
 pub mod group;
 pub mod product;
 mod rows;
@@ -26,6 +27,11 @@ pub fn schedule(
     limits: &Limits,
     choices: &Choices,
 ) -> Schedule {
+    if let Kernel::Op(op) = kernel
+        && let Some(schedule) = attention::schedule(op, reads, limits, choices)
+    {
+        return Schedule::Attention(schedule);
+    }
     match kernel {
         Kernel::Loop(body) if group::is_short(body, reads, writes) => {
             Schedule::Group(group::schedule(limits))

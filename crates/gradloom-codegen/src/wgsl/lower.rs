@@ -1,6 +1,5 @@
 //! Lowering for WGSL: what its kernels can do, and the scratch that they need.
 
-use super::attention::grad_workspace;
 use super::tuning::Problem;
 use super::{Choices, Limits};
 use crate::lower::{Request, Target, as_body};
@@ -61,7 +60,7 @@ impl Target for Wgsl<'_> {
         let Request { kernel, reads, writes, .. } = request;
         let schedule = schedule(kernel, reads, writes, self.limits, self.choices);
         let workspace = match (kernel, &schedule) {
-            (Kernel::Op(OpKind::AttentionGrad(spec)), _) => grad_workspace(spec, reads),
+            (Kernel::Op(OpKind::AttentionGrad(_)), Schedule::Attention(attention)) => attention.workspace(),
             (Kernel::Loop(body), Schedule::Rows(rows)) => rows.workspace(body),
             (_, Schedule::Scatter(scatter)) => scatter.workspace(),
             (_, Schedule::Product(product)) => product.workspace,

@@ -89,8 +89,6 @@ pub struct Context<'a> {
     pub graph: &'a Graph,
     /// What the adapter allows.
     pub limits: &'a Limits,
-    /// How products and attention are computed: what the plan was lowered with.
-    pub choices: &'a Choices,
     /// Where memory is cut into buffers.
     pub cuts: &'a Cuts,
 }
@@ -190,7 +188,7 @@ fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) -> Result<S
 }
 
 fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) -> Result<Shaders> {
-    let Context { graph, limits, choices, .. } = *context;
+    let Context { graph, limits, .. } = *context;
     let mut operands = Operands::new(launch, context, together);
     if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
         product::vectorise(&mut operands, axes, limits);
@@ -203,17 +201,11 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
         let dispatches = kernels.iter().map(|kernel| print::print(kernel, source())).collect();
         return Ok(Shaders { operands, dispatches });
     }
-    let dispatches = match &launch.kernel {
-        Kernel::Op(OpKind::Attention(spec)) => attention::attention(source(), spec, choices),
-        Kernel::Op(OpKind::AttentionGrad(spec)) => attention::attention_grad(source, spec, choices),
-        other => {
-            let op = &graph.ops[launch.op];
-            let error = Error::new(ErrorKind::Device, format!("`{}` has no WGSL kernel yet", other.name()));
-            return Err(match graph.origin(op) {
-                Some(origin) => error.at(origin.clone(), op.kind.name()),
-                None => error,
-            });
-        }
-    };
-    Ok(Shaders { operands, dispatches })
+    let op = &graph.ops[launch.op];
+    let message = format!("`{}` has no kernel for GPUs", launch.kernel.name());
+    let error = Error::new(ErrorKind::Device, message).help("run it on the CPU");
+    Err(match graph.origin(op) {
+        Some(origin) => error.at(origin.clone(), op.kind.name()),
+        None => error,
+    })
 }

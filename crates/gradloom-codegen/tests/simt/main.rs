@@ -1,5 +1,6 @@
 //! Kernels of the common GPU language against the float64 reference, on a simulated grid.
 
+mod attention;
 mod interpreter;
 mod nvrtc;
 mod ops;

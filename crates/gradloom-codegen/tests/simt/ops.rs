@@ -112,7 +112,7 @@ pub(super) fn every_kernel() -> Vec<simt::Kernel> {
             texts.push(format!("%0: {dtype}[5, 130] = input \"x\"\n%1: i32[5] = argmin %0 {{axis=1}}"));
         }
     }
-    let mut all = Vec::new();
+    let mut all = super::attention::every_kernel();
     for text in texts {
         let Ok(graph) = parse(&format!("graph {{\n{text}\n}}")) else { panic!("{text}") };
         if gradloom_core::verify::verify(&graph).is_ok() {

@@ -55,7 +55,7 @@ fn checked(graph: &Graph, limits: &Limits) -> Vec<Dispatch> {
 fn checked_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Vec<Dispatch> {
     let plan = plan_with(graph, limits, choices);
     let cuts = wgsl::Cuts::default();
-    let context = wgsl::Context { plan: &plan, graph, limits, choices, cuts: &cuts };
+    let context = wgsl::Context { plan: &plan, graph, limits, cuts: &cuts };
     let mut all = Vec::new();
     for (number, launch) in plan.hoisted.iter().chain(&plan.launches).enumerate() {
         let shaders = wgsl::shaders(launch, number, &context);

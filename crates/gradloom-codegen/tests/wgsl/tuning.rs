@@ -3,7 +3,7 @@
 
 use super::attention::{EXTENTS, Extents, text};
 use super::{adapters, check, checked_with, choices, graph};
-use gradloom_codegen::wgsl::attention::{self, Kernel, Tile};
+use gradloom_codegen::wgsl::attention::{self, Kernel, Tile, suits};
 use gradloom_codegen::wgsl::tuning::{Choice, Problem, alone, candidates, from_line, to_line};
 use gradloom_codegen::wgsl::{Bound, Choices, Dispatch, Limits, Precision, problems};
 use gradloom_core::fuse::{Fusion, fuse};
@@ -178,9 +178,9 @@ fn a_choice_that_has_no_valid_shader_does_not_suit() {
     let empty = problem([2, 4, 2, 33, 0, 24, 40]);
     let huge = problem([u32::MAX as usize; 7]);
     for kernel in Kernel::ALL {
-        assert!(block([2, 4, 8, 4]).suits(kernel, &some, &portable));
-        assert!(own(1).suits(kernel, &some, &portable) && own(1).suits(kernel, &empty, &portable));
-        assert!(own(4).suits(kernel, &some, &software));
+        assert!(suits(&block([2, 4, 8, 4]), kernel, &some, &portable));
+        assert!(suits(&own(1), kernel, &some, &portable) && suits(&own(1), kernel, &empty, &portable));
+        assert!(suits(&own(4), kernel, &some, &software));
         for wrong in [
             block([0, 4, 8, 4]),
             block([17, 4, 8, 1]),
@@ -192,11 +192,11 @@ fn a_choice_that_has_no_valid_shader_does_not_suit() {
             own(0),
             own(4),
         ] {
-            assert!(!wrong.suits(kernel, &some, &portable), "{wrong:?}");
+            assert!(!suits(&wrong, kernel, &some, &portable), "{wrong:?}");
         }
-        assert!(!own(9).suits(kernel, &some, &software));
+        assert!(!suits(&own(9), kernel, &some, &software));
         for problem in [empty, huge] {
-            assert!(!block([2, 4, 8, 4]).suits(kernel, &problem, &portable));
+            assert!(!suits(&block([2, 4, 8, 4]), kernel, &problem, &portable));
         }
         // A choice for a product is none for attention.
         let product = from_line("product 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3").unwrap();

@@ -16,6 +16,7 @@ pub use launch::{Access, Aliases, Kernel, Launch, Overwrites, Part, Phase};
 pub use layout::Layout;
 pub use lowered::Lowered;
 pub use schedule::{
-    CooperativeTile, GroupSchedule, Method, ProductChoice, ProductSchedule, RowSchedule, ScatterSchedule,
-    Schedule, Staging, Tile,
+    AttentionChoice, AttentionKernel, AttentionProblem, AttentionSchedule, AttentionTile, CooperativeTile,
+    GroupSchedule, Method, ProductChoice, ProductSchedule, RowSchedule, ScatterSchedule, Schedule, Staging,
+    Tile,
 };

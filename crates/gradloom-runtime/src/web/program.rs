@@ -10,7 +10,7 @@ use crate::store::Content;
 use crate::webgpu::{
     Part, Regions, Results, STATUS_BYTES, STEP_BYTES, Shader, Tables, Unit, pause, places, units, writable,
 };
-use gradloom_codegen::wgsl::{Choices, Context, Limits};
+use gradloom_codegen::wgsl::{Context, Limits};
 use gradloom_core::collections::sort;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
@@ -57,8 +57,7 @@ impl WebProgram {
         with: Allocate<'_>,
     ) -> Result<Self> {
         let memory = Regions::new(graph, plan, store, segment, with)?;
-        let choices = Choices::default();
-        let context = Context { plan, graph, limits, choices: &choices, cuts: &memory.cuts() };
+        let context = Context { plan, graph, limits, cuts: &memory.cuts() };
         let units = units(&context)?;
         let shaders: Vec<Shader<'_>> = units.iter().flat_map(Unit::shaders).collect();
         let tables = Tables::new(shaders.iter().copied(), with)?;

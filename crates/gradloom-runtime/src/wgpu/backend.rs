@@ -132,6 +132,6 @@ impl Backend for WgpuBackend {
         store: &Content,
         allocate: Allocate<'_>,
     ) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(WgpuProgram::load(&self.gpu, &self.choices(), graph, plan, store, allocate)?))
+        Ok(Box::new(WgpuProgram::load(&self.gpu, graph, plan, store, allocate)?))
     }
 }

@@ -12,7 +12,7 @@ use crate::memory::Allocate;
 use crate::profile::Profile;
 use crate::store::Content;
 use crate::webgpu::{Part, Place, Regions, Results, Shader, Tables, Unit, pause, places, units};
-use gradloom_codegen::wgsl::{Choices, Context, Dispatch, Operands};
+use gradloom_codegen::wgsl::{Context, Dispatch, Operands};
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
@@ -30,7 +30,6 @@ impl WgpuProgram {
     /// When the device is lost, has not enough memory, or refuses a kernel.
     pub(super) fn load(
         gpu: &Arc<Gpu>,
-        choices: &Choices,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
         store: &Content,
@@ -38,7 +37,7 @@ impl WgpuProgram {
     ) -> Result<Self> {
         gpu.check()?;
         let memory = Regions::new(graph, plan, store, gpu.segment(), with)?;
-        let context = Context { plan, graph, limits: &gpu.limits, choices, cuts: &memory.cuts() };
+        let context = Context { plan, graph, limits: &gpu.limits, cuts: &memory.cuts() };
         let mut units = units(&context)?;
         if let Some(change) = gpu.dispatch {
             units.iter_mut().flat_map(|unit| &mut unit.shaders.dispatches).for_each(change);

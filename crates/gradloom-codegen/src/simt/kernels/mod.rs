@@ -5,6 +5,7 @@
 //! that is asked for; positions and indices fit 32 bits, as the caller has checked.
 
 mod arg_reduce;
+mod attention;
 mod body;
 mod columns;
 mod each;
@@ -18,6 +19,7 @@ mod random;
 mod rows;
 mod scatter;
 
+pub(crate) use attention::attention;
 pub use group::{Table, group};
 pub(crate) use product::product;
 
@@ -73,9 +75,9 @@ pub fn kernels(
         kernel::Kernel::Dot { axes, epilogue } => {
             return product_of(views, schedule, axes, Some(epilogue), label);
         }
-        kernel::Kernel::Op(OpKind::Dot(axes)) => return product_of(views, schedule, axes, None, label),
         kernel::Kernel::Op(op) => op,
-        _ => return None,
+        // Its parts run by themselves, or together: see [`group`].
+        kernel::Kernel::Group(_) => return None,
     };
     Some(match op {
         OpKind::Concat { axis } => movement::concat(views, *axis),
@@ -88,11 +90,33 @@ pub fn kernels(
             Schedule::Scatter(schedule) => scatter::scatter_add(views, schedule, *batch),
             _ => return None,
         },
+        OpKind::Attention(_) | OpKind::AttentionGrad(_) => match schedule {
+            Schedule::Attention(schedule) => attention(views, schedule),
+            _ => return None,
+        },
+        OpKind::Dot(axes) => return product_of(views, schedule, axes, None, label),
         OpKind::Gather { batch } => gather::gather(views, *batch),
         OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
             elementwise::elementwise(views, op, label)
         }
-        _ => return None,
+        // A user's op: it has a kernel for the CPU alone.
+        OpKind::Custom(_) => return None,
+        // Lowered to loops.
+        OpKind::Reduce { .. } => return None,
+        // Never launched: leaves, views, and what passes expand.
+        OpKind::Input { .. }
+        | OpKind::Param { .. }
+        | OpKind::State { .. }
+        | OpKind::Scalar { .. }
+        | OpKind::Constant { .. }
+        | OpKind::Iota { .. }
+        | OpKind::Reshape { .. }
+        | OpKind::Permute { .. }
+        | OpKind::Broadcast { .. }
+        | OpKind::Slice { .. }
+        | OpKind::Repeat { .. }
+        | OpKind::Checkpoint { .. }
+        | OpKind::Barrier => return None,
     })
 }
 

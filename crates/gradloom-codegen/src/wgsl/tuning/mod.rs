@@ -86,7 +86,7 @@ impl Choice {
                 schedule::suits(choice, problem, precision, limits)
             }
             (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
-                choice.suits(*kernel, problem, limits)
+                attention::suits(choice, *kernel, problem, limits)
             }
             _ => false,
         }

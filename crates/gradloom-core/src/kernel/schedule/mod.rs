@@ -3,11 +3,13 @@
 //! Lowering chooses a schedule once and stores it in the launch: the scratch is sized from it, and kernels are
 //! written from it.
 
+mod attention;
 mod group;
 mod product;
 mod rows;
 mod scatter;
 
+pub use attention::{AttentionChoice, AttentionKernel, AttentionProblem, AttentionSchedule, AttentionTile};
 pub use group::GroupSchedule;
 pub use product::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging, Tile};
 pub use rows::RowSchedule;
@@ -26,6 +28,8 @@ pub enum Schedule {
     Group(GroupSchedule),
     /// A matrix product.
     Product(ProductSchedule),
+    /// Attention, or its gradient.
+    Attention(AttentionSchedule),
     /// Updates of rows by number.
     Scatter(ScatterSchedule),
 }

@@ -3,8 +3,7 @@
 //! In: a kernel, its extents, the limits. Out: choices, the rule's first. Always holds: they fit, and differ.
 
 use super::choose::{FEW_ROWS, TILES, choose, own};
-use super::kernel::{Choice, Kernel};
-use super::problem::Problem;
+use super::{Choice, Kernel, Problem, suits};
 use crate::wgsl::Limits;
 
 /// Elements of its own rows that an invocation of a software device keeps, at most: more take long to
@@ -18,7 +17,7 @@ pub fn candidates(kernel: Kernel, problem: &Problem, limits: &Limits) -> Vec<Cho
     let mut all = vec![choose(kernel, problem, limits)];
     let others = if limits.software { several(problem) } else { blocks(kernel, problem, limits) };
     for choice in others {
-        if choice.suits(kernel, problem, limits) && !all.contains(&choice) {
+        if suits(&choice, kernel, problem, limits) && !all.contains(&choice) {
             all.push(choice);
         }
     }

@@ -1,8 +1,6 @@
 //! The rule that shares rows out where nothing was measured.
 
-use super::kernel::{Choice, Kernel};
-use super::problem::Problem;
-use super::tile::Tile;
+use super::{Choice, Kernel, Problem, Tile, fits};
 use crate::wgsl::Limits;
 
 /// Tiles, the best first; the first two want many workgroups.
@@ -36,7 +34,7 @@ fn tile(kernel: Kernel, problem: &Problem, limits: &Limits) -> Option<Tile> {
     if limits.software || few || extents.contains(&0) {
         return None;
     }
-    let fits = |tile: &&Tile| kernel.fits(problem, tile, limits);
+    let fits = |tile: &&Tile| fits(kernel, problem, tile, limits);
     if rows <= FEW_ROWS.rows() && fits(&&FEW_ROWS) {
         return Some(FEW_ROWS);
     }

@@ -5,9 +5,7 @@
 //! `batch heads key-heads queries keys depth value-depth`; behind `:` either `block` and the tile (rows and
 //! columns of a thread, threads along rows and columns), or `own` and the rows of an invocation.
 
-use super::kernel::{Choice, Kernel};
-use super::problem::Problem;
-use super::tile::Tile;
+use super::{Choice, Kernel, Problem, Tile};
 use gradloom_core::ir::AttentionSpec;
 
 /// Numbers are no larger than this, so that looking at them does not overflow.

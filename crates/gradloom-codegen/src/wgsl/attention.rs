@@ -3,19 +3,23 @@
 //! In: a kernel, its extents, a choice. Out: its shader over operands with the heads of a position beside
 //! each other, as models have them. Queries stand at the end of the keys, all of which there are.
 
-use super::kernel::{Choice, Kernel};
-use super::means_bytes;
-use super::problem::Problem;
+pub(super) use crate::schedule::attention::problems_of;
+pub use crate::schedule::attention::{
+    Choice, Kernel, Problem, Tile, candidates, choose, from_line, suits, to_line,
+};
+
+use super::operands::Element;
+use super::source::Source;
+use super::tuning::{Alone, Value, side_by_side};
+use super::{Bound, Limits, Shaders, print};
 use crate::narrow::narrow;
-use crate::wgsl::operands::Element;
-use crate::wgsl::source::Source;
-use crate::wgsl::tuning::{Alone, Value, side_by_side};
-use crate::wgsl::{Bound, Limits, Shaders};
+use crate::schedule::attention::schedule_with;
+use crate::simt::kernels;
 use gradloom_core::ir::{DType, Shape};
 use gradloom_core::kernel::Layout;
 
-/// The shader of a kernel for [`Problem::can_run_alone`], by a choice that suits it.
-pub(in crate::wgsl) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: &Limits) -> Alone {
+/// The shader of a kernel that can run alone, by a choice that suits it.
+pub(super) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: &Limits) -> Alone {
     let Problem { spec, batch, heads, key_heads, queries, keys, depth, value_depth } = *problem;
     let rows = |heads: usize, rows: usize, width: usize| {
         let by_position = Layout::contiguous(&Shape::from([batch, rows, heads, width]));
@@ -42,14 +46,17 @@ pub(in crate::wgsl) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice,
             qkv.to_vec()
         }
     };
+    let schedule = schedule_with(*problem, vec![(kernel, *choice)], limits);
     let first = reads.len();
     let results = match kernel {
         Kernel::Forward => vec![Bound::Operand(first), Bound::Operand(first + 1)],
-        Kernel::Queries => vec![Bound::Operand(first), Bound::Workspace(0..means_bytes(problem))],
+        Kernel::Queries => vec![Bound::Operand(first), Bound::Workspace(0..schedule.workspace())],
         Kernel::Keys => vec![Bound::Operand(first + 1), Bound::Operand(first + 2)],
     };
     let operands = side_by_side(reads, writes);
-    let dispatches = kernel.shader(Source::new(&operands, limits, false, 0), problem, *choice);
+    let kernels = kernels::attention(&operands.views(false), &schedule);
+    let print = |kernel| print::print(kernel, Source::new(&operands, limits, false, 0));
+    let dispatches = kernels.iter().map(print).collect();
     Alone { shaders: Shaders { operands, dispatches }, words, results }
 }
 

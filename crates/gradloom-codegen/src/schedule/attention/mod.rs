@@ -1,0 +1,105 @@
+//! How attention is computed: by blocks of queries and keys that meet in workgroup memory, or by rows that
+//! each invocation has for itself.
+//!
+//! In: extents and limits. Out: an [`AttentionSchedule`], the choices that are worth measuring, and choices
+//! as text. What is done otherwise for devices that compute on a CPU is decided here.
+
+mod candidates;
+mod choose;
+mod record;
+
+pub use candidates::candidates;
+pub use choose::choose;
+pub use gradloom_core::kernel::{
+    AttentionChoice as Choice, AttentionKernel as Kernel, AttentionProblem as Problem, AttentionTile as Tile,
+};
+pub use record::{from_line, to_line};
+
+use crate::wgsl::{Choices, Limits};
+use gradloom_core::ir::{AttentionSpec, OpKind};
+use gradloom_core::kernel::{self, Access, AttentionSchedule};
+
+/// Invocations of a workgroup in which each has rows of its own; and as many rows of one head fill it.
+const OWN: usize = 64;
+/// Such invocations on a device that computes on a CPU: lanes of its vectors.
+const VECTOR: usize = 8;
+/// What a tile may have, at most: a kernel's text grows with the rows and columns of a thread.
+const MOST_EACH: usize = 16;
+/// Rows of an invocation, at most.
+const MOST_OWN: usize = 8;
+
+/// The kernels of an op, if it is attention or its gradient.
+fn kernels_of(op: &OpKind) -> Option<(&AttentionSpec, &'static [Kernel])> {
+    match op {
+        OpKind::Attention(spec) => Some((spec, &[Kernel::Forward])),
+        OpKind::AttentionGrad(spec) => Some((spec, &[Kernel::Queries, Kernel::Keys])),
+        _ => None,
+    }
+}
+
+fn problem_of(spec: &AttentionSpec, reads: &[Access]) -> Problem {
+    let shape = |read: usize| &reads[read].layout.shape[..];
+    Problem::new(spec, [shape(0), shape(1), shape(2)], spec.extra_positions()[2].map(shape))
+}
+
+/// The schedule of attention or of its gradient; none of other ops.
+pub(crate) fn schedule(
+    op: &OpKind,
+    reads: &[Access],
+    limits: &Limits,
+    choices: &Choices,
+) -> Option<AttentionSchedule> {
+    let (spec, kernels) = kernels_of(op)?;
+    let problem = problem_of(spec, reads);
+    let choice = |&kernel: &Kernel| (kernel, choices.attention(kernel, &problem, limits));
+    Some(schedule_with(problem, kernels.iter().map(choice).collect(), limits))
+}
+
+/// The schedule of kernels with these choices.
+pub(crate) fn schedule_with(
+    problem: Problem,
+    kernels: Vec<(Kernel, Choice)>,
+    limits: &Limits,
+) -> AttentionSchedule {
+    let (workgroup, together_from) = if limits.software { (VECTOR, 0) } else { (OWN, OWN) };
+    AttentionSchedule { problem, kernels, workgroup, together_from }
+}
+
+/// The kernels of a launch that can be measured.
+pub(crate) fn problems_of(launch: &kernel::Kernel, reads: &[Access]) -> Vec<(Kernel, Problem)> {
+    let kernel::Kernel::Op(op) = launch else { return Vec::new() };
+    let Some((spec, kernels)) = kernels_of(op) else { return Vec::new() };
+    let problem = problem_of(spec, reads);
+    let alone = kernels.iter().filter(|&&kernel| can_run_alone(kernel, &problem));
+    alone.map(|&kernel| (kernel, problem)).collect()
+}
+
+/// Whether a kernel can be measured: what a block table says is for programs to know, and the gradient has as
+/// many operands as every adapter binds.
+fn can_run_alone(kernel: Kernel, problem: &Problem) -> bool {
+    !problem.spec.block_table && (kernel == Kernel::Forward || problem.spec.extra_operands() == 0)
+}
+
+/// Whether a workgroup can have such blocks on an adapter with these limits.
+fn fits(kernel: Kernel, problem: &Problem, tile: &Tile, limits: &Limits) -> bool {
+    tile.threads() <= limits.invocations as usize
+        && tile.bytes(kernel, problem) <= limits.workgroup_memory as usize
+}
+
+/// Whether a kernel can be computed so on an adapter with these limits.
+pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, limits: &Limits) -> bool {
+    match choice {
+        Choice::Block(tile) => {
+            let Tile { rows_each, columns_each, row_threads, column_threads } = *tile;
+            let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
+            let extents = [batch, heads, key_heads, queries, keys, depth, value_depth];
+            let sane = (1..=MOST_EACH).contains(&rows_each)
+                && [2, 4].contains(&columns_each)
+                && [row_threads, column_threads]
+                    .iter()
+                    .all(|&threads| (1..=limits.invocations as usize).contains(&threads));
+            sane && !extents.contains(&0) && fits(kernel, problem, tile, limits)
+        }
+        Choice::Own { rows } => (1..=MOST_OWN).contains(rows) && (limits.software || *rows == 1),
+    }
+}

@@ -1,0 +1,114 @@
+//! Which keys a query sees.
+//!
+//! The keys that a query sees are the first ones, up to a limit; so masks are comparisons with that limit,
+//! and blocks beyond the limit of their last query are never visited.
+
+use super::super::super::index_at;
+use super::super::super::ir::Role;
+use super::super::{Builder, Value};
+use super::Attention;
+use crate::narrow::narrow;
+use gradloom_core::ir::{CompareOp, DType};
+
+/// What decides it.
+pub(super) struct Bounds<'k> {
+    k: &'k Builder,
+    causal: bool,
+    /// Number of queries.
+    queries: u32,
+    /// Where the first query stands among the keys, i32, moved to where it is as good and small.
+    offset: Option<Value<'k>>,
+    /// Keys that there are.
+    pub(super) length: Value<'k>,
+}
+
+impl<'k> Attention<'k, '_> {
+    /// The bounds, read by each invocation.
+    pub(super) fn bounds(&self) -> Bounds<'k> {
+        let [offset, length, _] = self.problem.spec.extra_positions();
+        let (offset, length) = (offset.map(|read| self.given(read)), length.map(|read| self.given(read)));
+        if let Some(length) = length {
+            self.check_length(length);
+        }
+        self.bounds_of(offset, length)
+    }
+
+    /// The bounds, read by one invocation of a workgroup for all: so they are the same for all in the eyes of
+    /// compilers. All come here.
+    pub(super) fn shared_bounds(&self) -> Bounds<'k> {
+        let k = self.k;
+        let [offset, length, _] = self.problem.spec.extra_positions();
+        if offset.is_none() && length.is_none() {
+            return self.bounds_of(None, None);
+        }
+        let shared = k.shared(DType::I32, 2);
+        k.when(k.local().equals(k.u32(0)), || {
+            if let Some(read) = offset {
+                k.set_element(shared, k.u32(0), self.given(read));
+            }
+            if let Some(read) = length {
+                let length = self.given(read);
+                self.check_length(length);
+                k.set_element(shared, k.u32(1), length);
+            }
+        });
+        let known = |number: u32| k.broadcast(shared, k.u32(number));
+        self.bounds_of(offset.map(|_| known(0)), length.map(|_| known(1)))
+    }
+
+    /// What an operand of one element says.
+    fn given(&self, read: usize) -> Value<'k> {
+        let (k, view) = (self.k, &self.views.reads[read]);
+        k.load(k.buffer(Role::Operand(read), view.dtype), index_at(k, view.layout, k.u32(0)))
+    }
+
+    fn check_length(&self, length: Value<'k>) {
+        self.k.report_index(length, narrow(self.problem.keys + 1), self.k.u32(0));
+    }
+
+    fn bounds_of(&self, offset: Option<Value<'k>>, length: Option<Value<'k>>) -> Bounds<'k> {
+        let (k, queries, keys) = (self.k, narrow(self.problem.queries), narrow(self.problem.keys));
+        let clamped = |offset: Value<'k>| offset.max(k.i32(-small(queries))).min(k.i32(small(keys)));
+        let length = length.map(|length| length.clamped(keys + 1).cast(DType::U32));
+        Bounds {
+            k,
+            causal: self.problem.spec.causal,
+            queries,
+            offset: offset.map(clamped),
+            length: length.unwrap_or(k.u32(keys)),
+        }
+    }
+}
+
+/// An extent as an i32.
+fn small(extent: u32) -> i32 {
+    i32::try_from(extent).unwrap_or(i32::MAX)
+}
+
+impl<'k> Bounds<'k> {
+    /// How many keys a query sees; its number is below the number of queries.
+    pub(super) fn limit(&self, query: Value<'k>) -> Value<'k> {
+        let (k, length) = (self.k, self.length);
+        match self.offset {
+            _ if !self.causal => length,
+            None => (query + 1).min(length),
+            Some(offset) => {
+                let limit = offset + query.cast(DType::I32) + k.i32(1);
+                limit.max(k.i32(0)).min(length.cast(DType::I32)).cast(DType::U32)
+            }
+        }
+    }
+
+    /// The first query that sees a key; the number of queries if none does.
+    pub(super) fn first_query(&self, key: Value<'k>) -> Value<'k> {
+        let (k, queries) = (self.k, self.k.u32(self.queries));
+        let first = match self.offset {
+            _ if !self.causal => k.u32(0),
+            None => key.min(queries),
+            Some(offset) => {
+                (key.cast(DType::I32) - offset).max(k.i32(0)).min(k.i32(small(self.queries))).cast(DType::U32)
+            }
+        };
+        key.compare(CompareOp::Ge, self.length).select(queries, first)
+    }
+}

@@ -1,0 +1,92 @@
+//! The gradient of attention without workgroup memory: each invocation has queries of its own, then keys.
+//!
+//! The first kernel leaves, for the second, the product of each query's output with its cotangent. Dao,
+//! FlashAttention-2 (2023), section 3.1.2.
+
+use super::super::Value;
+use super::Attention;
+use super::part::Part;
+use super::shares::Shares;
+use crate::narrow::narrow;
+use gradloom_core::ir::{CompareOp, UnaryOp};
+
+impl<'k> Attention<'k, '_> {
+    /// dq, and each query's mean, for the keys' kernel.
+    pub(super) fn query_gradient_by_rows(&self, shares: &Shares) {
+        let k = self.k;
+        let [q, keys, values] = self.queries_keys_values();
+        let [output, log_sum, cotangent] = self.output_and_cotangent();
+        let (write, scratch) = (self.result(0), self.means());
+        let bounds = self.bounds();
+        self.own_rows(shares, |place| {
+            let of_keys = [place.of[0], self.key_head(place.of[1])];
+            let (limits, end) = place.limits(&bounds);
+            let (own_queries, own_slopes) = (self.own(q, place), self.own(cotangent, place));
+            let means = self.products_by_row(&own_slopes, output, place);
+            let part = Part::new(k, place, self.problem.depth);
+            place.each_row(|r, query| {
+                place.in_first_part(|| k.store(scratch, self.query_number(place.of, query), means[r]));
+            });
+            let log_sum = |&query: &Value<'k>| log_sum.number(log_sum.start(place.of, query));
+            let log_sums: Vec<_> = place.there.iter().map(log_sum).collect();
+            if self.problem.keys > 0 {
+                k.count(k.u32(0), end, k.u32(1), |key| {
+                    let [from, value] = [1, 2].map(|read| self.key_row(read, of_keys, key));
+                    let products = self.products(&own_queries, keys, from);
+                    let slopes = self.products(&own_slopes, values, value);
+                    let slope = |r: usize| {
+                        let weight = (products.sums[r] * self.scale() - log_sums[r]).unary(UnaryOp::Exp);
+                        let slope = weight * (slopes.sums[r] - means[r]) * self.scale();
+                        place.shown(key, limits[r], slope, 0.0)
+                    };
+                    let slopes: Vec<_> = (0..limits.len()).map(slope).collect();
+                    part.add_known(products.with.as_deref(), &slopes, (keys, from));
+                });
+            }
+            place.each_row(|r, query| part.store(write, write.start(place.of, query), r, None));
+        });
+    }
+
+    /// dk and dv.
+    pub(super) fn key_gradient_by_rows(&self, shares: &Shares) {
+        let (k, problem) = (self.k, self.problem);
+        let [q, keys, values] = self.queries_keys_values();
+        let [_, log_sum, cotangent] = self.output_and_cotangent();
+        let (results, scratch) = ([self.result(1), self.result(2)], self.means());
+        let bounds = self.bounds();
+        self.own_rows(shares, |place| {
+            let (own_keys, own_values) = (self.own(keys, place), self.own(values, place));
+            let parts = [problem.depth, problem.value_depth].map(|width| Part::new(k, place, width));
+            let first_queries: Vec<_> = place.there.iter().map(|&key| bounds.first_query(key)).collect();
+            let begin = bounds.first_query(place.first);
+            let (key_head, sharing) = (place.of[1], narrow(problem.sharing()));
+            k.count(key_head * sharing, (key_head + 1) * sharing, k.u32(1), |head| {
+                let of = [place.of[0], head];
+                k.count(begin, k.u32(narrow(problem.queries)), k.u32(1), |query| {
+                    let [from, slope] = [q, cotangent].map(|rows| rows.start(of, query));
+                    let log_sum = log_sum.number(log_sum.start(of, query));
+                    let mean = k.load(scratch, self.query_number(of, query));
+                    let products = self.products(&own_keys, q, from);
+                    let slopes = self.products(&own_values, cotangent, slope);
+                    let weigh = |(r, &first): (usize, &Value<'k>)| {
+                        // Both: what lies in a key that no query sees may be no number.
+                        let is_seen = query.compare(CompareOp::Ge, first);
+                        let weight = (products.sums[r] * self.scale() - log_sum).unary(UnaryOp::Exp);
+                        let weight = is_seen.select(weight, k.f32(0.0));
+                        let slope = weight * (slopes.sums[r] - mean) * self.scale();
+                        (weight, is_seen.select(slope, k.f32(0.0)))
+                    };
+                    let weighed = first_queries.iter().enumerate().map(weigh);
+                    let (weights, slopes_of_scores): (Vec<_>, Vec<_>) = weighed.unzip();
+                    parts[1].add_known(slopes.with.as_deref(), &weights, (cotangent, slope));
+                    parts[0].add_known(products.with.as_deref(), &slopes_of_scores, (q, from));
+                });
+            });
+            place.each_row(|r, key| {
+                for (&write, part) in results.iter().zip(&parts) {
+                    part.store(write, write.start(place.of, key), r, None);
+                }
+            });
+        });
+    }
+}

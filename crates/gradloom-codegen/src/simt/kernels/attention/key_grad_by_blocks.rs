@@ -1,0 +1,147 @@
+//! The gradient of attention by blocks, second kernel: dk and dv, by blocks of keys.
+//!
+//! There are no sums across workgroups: each goes through the queries of all heads that read its keys.
+
+use super::super::Value;
+use super::block::{Block, Window};
+use super::thread::Thread;
+use super::{Attention, Head};
+use crate::narrow::narrow;
+use gradloom_core::ir::{CompareOp, UnaryOp};
+use gradloom_core::kernel::AttentionTile;
+
+/// What each invocation of a workgroup with a block of keys knows.
+struct KeyBlock<'k> {
+    tile: AttentionTile,
+    of: Head<'k>,
+    thread: Thread<'k>,
+    /// The first key.
+    first: Value<'k>,
+    /// The thread's keys, and the first query that sees each.
+    keys: Vec<Value<'k>>,
+    seen_from: Vec<Value<'k>>,
+    /// Where the first block of queries starts that see any of the keys.
+    begin: Value<'k>,
+}
+
+/// What a thread has of a block of queries.
+struct Queries<'k> {
+    /// Their numbers, which may be beyond the last.
+    numbers: Vec<Value<'k>>,
+    log_sums: Vec<Value<'k>>,
+    /// The products of outputs with their cotangents.
+    means: Vec<Value<'k>>,
+}
+
+impl<'k> Attention<'k, '_> {
+    /// dk and dv.
+    pub(super) fn key_gradient_by_blocks(&self, tile: AttentionTile) {
+        let (k, problem) = (self.k, self.problem);
+        let widths = [problem.depth, problem.value_depth];
+        let [_, all_keys, all_values] = self.queries_keys_values();
+        let results = [self.result(1), self.result(2)];
+        let [keys, values] = widths.map(|width| Block::new(k, tile.rows(), width));
+        let [queries, slopes] = widths.map(|width| Block::new(k, tile.columns(), width));
+        let block = self.key_block(tile);
+        let thread = &block.thread;
+        let [weight_memory, slope_memory] = [thread.scores(), thread.scores()];
+        let window = Window { first: block.first, end: k.u32(narrow(problem.keys)), count: problem.keys };
+        for (operand, memory) in [(all_keys, &keys), (all_values, &values)] {
+            memory.fill(tile.threads(), operand, &window, &|key| operand.start(block.of, key));
+        }
+        let [key_sums, value_sums] = [thread.sums(&keys), thread.sums(&values)];
+        let scale = self.scale();
+        self.each_query_block(&block, [&queries, &slopes], |here| {
+            let products = thread.products(&keys, &queries);
+            let slope_products = thread.products(&values, &slopes);
+            // Both: what lies in a key that no query sees may be no number.
+            let weights = thread.each(|i, j| {
+                let weight = (products[i][j] * scale - here.log_sums[j]).unary(UnaryOp::Exp);
+                self.shown(&block, here.numbers[j], i, weight)
+            });
+            let slopes_of_scores = thread.each(|i, j| {
+                let slope = weights[i][j] * (slope_products[i][j] - here.means[j]) * scale;
+                self.shown(&block, here.numbers[j], i, slope)
+            });
+            thread.put_scores(weight_memory, &weights);
+            thread.put_scores(slope_memory, &slopes_of_scores);
+            k.barrier();
+            thread.accumulate(&value_sums, weight_memory, &slopes);
+            thread.accumulate(&key_sums, slope_memory, &queries);
+        });
+        for (write, sums) in results.into_iter().zip([key_sums, value_sums]) {
+            for (&key, sums) in block.keys.iter().zip(&sums) {
+                k.guard([Some(key.below(narrow(problem.keys))), self.views.gate(k)], || {
+                    let vectors: Vec<_> = sums.iter().map(|sum| sum.get()).collect();
+                    thread.store(write, write.start(block.of, key), &vectors);
+                });
+            }
+        }
+    }
+
+    /// The workgroup's block.
+    fn key_block(&self, tile: AttentionTile) -> KeyBlock<'k> {
+        let k = self.k;
+        let key_heads = narrow(self.problem.key_heads);
+        let pairs = narrow(self.problem.batch) * key_heads;
+        // The first keys have most queries.
+        let first = k.group() / pairs * narrow(tile.rows());
+        let bounds = self.shared_bounds();
+        let thread = Thread::new(k, tile);
+        let keys: Vec<_> = thread.rows.iter().map(|&row| first + row).collect();
+        let columns = narrow(tile.columns());
+        KeyBlock {
+            tile,
+            of: [k.group() % pairs / key_heads, k.group() % pairs % key_heads],
+            seen_from: keys.iter().map(|&key| bounds.first_query(key)).collect(),
+            begin: bounds.first_query(first) / columns * columns,
+            thread,
+            first,
+            keys,
+        }
+    }
+
+    /// What `body` does with each block of queries that see any of the keys, of each head that reads them:
+    /// rows of q and of the output's cotangent are in `memory` then.
+    fn each_query_block(
+        &self,
+        block: &KeyBlock<'k>,
+        memory: [&Block<'k>; 2],
+        body: impl FnOnce(&Queries<'k>),
+    ) {
+        let (k, count) = (self.k, self.problem.queries);
+        let [q, ..] = self.queries_keys_values();
+        let [_, log_sum, cotangent] = self.output_and_cotangent();
+        let (end, sharing) = (k.u32(narrow(count)), narrow(self.problem.sharing()));
+        let [sequence, key_head] = block.of;
+        k.count(key_head * sharing, (key_head + 1) * sharing, k.u32(1), |head| {
+            let of = [sequence, head];
+            k.count(block.begin, end, k.u32(narrow(block.tile.columns())), |start| {
+                let window = Window { first: start, end, count };
+                for (operand, memory) in [(q, memory[0]), (cotangent, memory[1])] {
+                    memory.fill(block.tile.threads(), operand, &window, &|query| operand.start(of, query));
+                }
+                let number = |j| block.thread.column(start, j);
+                let numbers: Vec<_> = (0..block.tile.columns_each).map(number).collect();
+                let known = |query: &Value<'k>| {
+                    let query = query.min(k.u32(narrow(count) - 1));
+                    let mean = k.load(self.means(), self.query_number(of, query));
+                    (log_sum.number(log_sum.start(of, query)), mean)
+                };
+                let (log_sums, means) = numbers.iter().map(known).unzip();
+                k.barrier();
+                body(&Queries { numbers, log_sums, means });
+                k.barrier();
+            });
+        });
+    }
+
+    /// A value of a query and the thread's key i; 0 where the query does not see the key, or does not exist.
+    fn shown(&self, block: &KeyBlock<'k>, query: Value<'k>, i: usize, value: Value<'k>) -> Value<'k> {
+        if !self.problem.hides_keys() && self.problem.queries.is_multiple_of(block.tile.columns()) {
+            return value;
+        }
+        let sees = query.compare(CompareOp::Ge, block.seen_from[i]);
+        (sees & query.below(narrow(self.problem.queries))).select(value, self.k.f32(0.0))
+    }
+}

@@ -1,0 +1,127 @@
+//! Scaled dot-product attention and its gradient, without a matrix of all scores in memory.
+//!
+//! In: operands and results in any layout, and a choice for each kernel. Out: one kernel; two for the
+//! gradient, the second of which needs what the first left. Blocks of queries and keys meet in workgroup
+//! memory; where that does not fit or pay, each invocation has rows of its own. Always holds: sums run over
+//! keys (and for dk, dv over queries) in an order that the extents and the choice alone decide; what a query
+//! does not see changes nothing, and a query that sees no key gives 0 and a log-sum-exp of -inf.
+
+mod block;
+mod bounds;
+mod forward_by_blocks;
+mod forward_by_rows;
+mod grad_by_rows;
+mod key_grad_by_blocks;
+mod own;
+mod part;
+mod query_block;
+mod query_grad_by_blocks;
+mod rows;
+mod shares;
+mod table;
+mod thread;
+
+use super::super::ir::{Kernel, Role};
+use super::{Builder, Value, Views};
+use crate::narrow::narrow;
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::{AttentionChoice, AttentionKernel, AttentionProblem, AttentionSchedule};
+use rows::Rows;
+use shares::Shares;
+
+/// Below every score that is a finite number of use; a compiler may assume that there is no infinity.
+const LOWEST: f32 = -3.0e38;
+
+/// The kernels of `Attention`, of `AttentionGrad`, or one of those.
+pub(crate) fn attention(views: &Views<'_>, schedule: &AttentionSchedule) -> Vec<Kernel> {
+    let kernel = |&(kernel, choice)| one(views, schedule, kernel, choice);
+    schedule.kernels.iter().filter_map(kernel).collect()
+}
+
+/// A kernel; none if there is nothing to compute.
+fn one(
+    views: &Views<'_>,
+    schedule: &AttentionSchedule,
+    kernel: AttentionKernel,
+    choice: AttentionChoice,
+) -> Option<Kernel> {
+    let problem = &schedule.problem;
+    let make = |workgroup: usize, groups: usize, write: &dyn Fn(&Attention<'_, '_>)| {
+        if groups == 0 {
+            return None;
+        }
+        let k = Builder::new(kernel.label(), narrow(workgroup), groups);
+        write(&Attention { k: &k, views, problem });
+        Some(k.finish())
+    };
+    match choice {
+        AttentionChoice::Block(tile) => {
+            let groups = kernel.pairs(problem) * kernel.rows(problem).div_ceil(tile.rows());
+            make(tile.threads(), groups, &|attention| match kernel {
+                AttentionKernel::Forward => attention.forward_by_blocks(tile),
+                AttentionKernel::Queries => attention.query_gradient_by_blocks(tile),
+                AttentionKernel::Keys => attention.key_gradient_by_blocks(tile),
+            })
+        }
+        AttentionChoice::Own { rows } => {
+            let shares = Shares::new(schedule, kernel, rows);
+            make(shares.workgroup, shares.groups(), &|attention| match kernel {
+                AttentionKernel::Forward => attention.forward_by_rows(&shares),
+                AttentionKernel::Queries => attention.query_gradient_by_rows(&shares),
+                AttentionKernel::Keys => attention.key_gradient_by_rows(&shares),
+            })
+        }
+    }
+}
+
+/// A kernel in the making.
+struct Attention<'k, 'b> {
+    k: &'k Builder,
+    views: &'b Views<'b>,
+    problem: &'b AttentionProblem,
+}
+
+/// A sequence and a head, which name a matrix of rows.
+type Head<'k> = [Value<'k>; 2];
+
+impl<'k, 'b> Attention<'k, 'b> {
+    /// The rows of q, k and v.
+    fn queries_keys_values(&self) -> [Rows<'k, 'b>; 3] {
+        [0, 1, 2].map(|read| self.operand(read))
+    }
+
+    /// What the gradient reads besides: output, log-sum-exp, and the cotangent of the output.
+    fn output_and_cotangent(&self) -> [Rows<'k, 'b>; 3] {
+        let first = 3 + self.problem.spec.extra_operands();
+        [0, 1, 2].map(|i| self.operand(first + i))
+    }
+
+    fn operand(&self, read: usize) -> Rows<'k, 'b> {
+        Rows::new(self.k, Role::Operand(read), &self.views.reads[read])
+    }
+
+    fn result(&self, write: usize) -> Rows<'k, 'b> {
+        Rows::new(self.k, Role::Result(write), &self.views.writes[write])
+    }
+
+    /// The scratch: for each query the product of its output with its cotangent.
+    fn means(&self) -> u32 {
+        self.k.buffer(Role::Workspace { start: 0, bytes: self.problem.means_bytes() }, DType::F32)
+    }
+
+    /// Number of a query among all of them.
+    fn query_number(&self, [sequence, head]: Head<'k>, query: Value<'k>) -> Value<'k> {
+        (sequence * narrow(self.problem.heads) + head) * narrow(self.problem.queries) + query
+    }
+
+    /// The factor on scores.
+    #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    fn scale(&self) -> Value<'k> {
+        self.k.f32(self.problem.spec.scale as f32)
+    }
+
+    /// The key head that a query head reads.
+    fn key_head(&self, head: Value<'k>) -> Value<'k> {
+        head / narrow(self.problem.sharing())
+    }
+}

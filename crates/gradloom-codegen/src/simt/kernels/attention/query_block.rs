@@ -1,0 +1,105 @@
+//! A workgroup that has a block of queries and goes through blocks of keys.
+
+use super::super::Value;
+use super::block::{Block, Window};
+use super::bounds::Bounds;
+use super::rows::Rows;
+use super::thread::{Each, Thread};
+use super::{Attention, Head};
+use crate::narrow::narrow;
+use gradloom_core::kernel::AttentionTile;
+
+/// What each of its invocations knows.
+pub(super) struct QueryBlock<'k> {
+    tile: AttentionTile,
+    /// Number of the block among those of its head.
+    pub(super) number: Value<'k>,
+    pub(super) of: Head<'k>,
+    /// Whose keys and values the queries meet.
+    key_head: Value<'k>,
+    pub(super) bounds: Bounds<'k>,
+    pub(super) thread: Thread<'k>,
+    /// The first query.
+    first: Value<'k>,
+    /// The thread's queries.
+    pub(super) queries: Vec<Value<'k>>,
+    /// How many keys each of them sees; none of one that does not exist.
+    pub(super) limits: Vec<Value<'k>>,
+    /// Keys that any query of the block sees.
+    end: Value<'k>,
+}
+
+impl<'k> Attention<'k, '_> {
+    /// The workgroup's block.
+    pub(super) fn query_block(&self, tile: AttentionTile) -> QueryBlock<'k> {
+        let (k, problem) = (self.k, self.problem);
+        let [pairs, heads, queries] = [problem.pairs(), problem.heads, problem.queries].map(narrow);
+        let blocks = problem.queries.div_ceil(tile.rows());
+        // The last queries see most keys.
+        let number = k.u32(narrow(blocks) - 1) - k.group() / pairs;
+        let (sequence, head) = (k.group() % pairs / heads, k.group() % pairs % heads);
+        let bounds = self.shared_bounds();
+        let thread = Thread::new(k, tile);
+        let first = number * narrow(tile.rows());
+        let own: Vec<_> = thread.rows.iter().map(|&row| first + row).collect();
+        let limit = |&query: &Value<'k>| query.below(queries).select(bounds.limit(query), k.u32(0));
+        let limits = own.iter().map(limit).collect();
+        let end = bounds.limit((first + narrow(tile.rows() - 1)).min(k.u32(queries - 1)));
+        QueryBlock {
+            tile,
+            number,
+            of: [sequence, head],
+            key_head: self.key_head(head),
+            bounds,
+            thread,
+            first,
+            queries: own,
+            limits,
+            end,
+        }
+    }
+
+    /// Loads the block's rows of an operand.
+    pub(super) fn fill_queries(&self, block: &QueryBlock<'k>, memory: &Block<'k>, operand: Rows<'k, '_>) {
+        let end = self.k.u32(narrow(self.problem.queries));
+        let window = Window { first: block.first, end, count: self.problem.queries };
+        memory.fill(block.tile.threads(), operand, &window, &|query| operand.start(block.of, query));
+    }
+
+    /// What `body` does with each block of keys that any query sees: rows of k and v are in `memory` then.
+    pub(super) fn each_key_block(
+        &self,
+        block: &QueryBlock<'k>,
+        memory: [&Block<'k>; 2],
+        body: impl FnOnce(Value<'k>),
+    ) {
+        let (k, [_, keys, values]) = (self.k, self.queries_keys_values());
+        let of = [block.of[0], block.key_head];
+        k.count(k.u32(0), block.end, k.u32(narrow(block.tile.columns())), |start| {
+            for (read, operand, memory) in [(1, keys, memory[0]), (2, values, memory[1])] {
+                let window = Window { first: start, end: block.end, count: self.problem.keys };
+                memory.fill(block.tile.threads(), operand, &window, &|key| self.key_row(read, of, key));
+            }
+            k.barrier();
+            body(start);
+            k.barrier();
+        });
+    }
+
+    /// Which of a block of keys each of the thread's queries sees; nothing, if it is all of all blocks.
+    pub(super) fn seen(&self, block: &QueryBlock<'k>, start: Value<'k>) -> Option<Each<Value<'k>>> {
+        let whole = self.problem.keys.is_multiple_of(block.tile.columns());
+        let thread = &block.thread;
+        let seen = |i: usize, j: usize| thread.column(start, j).less(block.limits[i]);
+        (self.problem.hides_keys() || !whole).then(|| thread.each(seen))
+    }
+
+    /// What `then` does with the number and the query of each of the thread's rows that exist, if the step
+    /// may commit.
+    pub(super) fn each_query(&self, block: &QueryBlock<'k>, then: impl Fn(usize, Value<'k>)) {
+        for (i, &query) in block.queries.iter().enumerate() {
+            let is_there = query.below(narrow(self.problem.queries));
+            self.k.guard([Some(is_there), self.views.gate(self.k)], || then(i, query));
+        }
+    }
+}

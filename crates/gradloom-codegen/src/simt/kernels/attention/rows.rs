@@ -1,0 +1,57 @@
+//! Where the rows of operands and results lie.
+
+use super::super::super::index_of;
+use super::super::super::ir::Role;
+use super::super::{Builder, Value, View};
+use super::Head;
+use crate::narrow::narrow;
+use gradloom_core::kernel::Layout;
+
+/// An operand or result with the axes sequence, head, row, and, but for a number for each row, column.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'k, 'b> {
+    k: &'k Builder,
+    buffer: u32,
+    layout: &'b Layout,
+}
+
+impl<'k, 'b> Rows<'k, 'b> {
+    pub(super) fn new(k: &'k Builder, role: Role, view: &View<'b>) -> Self {
+        Self { k, buffer: k.buffer(role, view.dtype), layout: view.layout }
+    }
+
+    /// Elements of a row.
+    pub(super) fn width(self) -> usize {
+        self.layout.shape[3]
+    }
+
+    /// Index of a row's first element, or of its number.
+    pub(super) fn start(self, [sequence, head]: Head<'k>, row: Value<'k>) -> Value<'k> {
+        index_of(self.k, self.layout, &[sequence, head, row])
+    }
+
+    /// Index of an element of the row that starts there.
+    fn at(self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
+        start + column * narrow(self.layout.strides[3])
+    }
+
+    /// An element of the row that starts there.
+    pub(super) fn load(self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
+        self.number(self.at(start, column))
+    }
+
+    /// What is at an index: a row's number.
+    pub(super) fn number(self, index: Value<'k>) -> Value<'k> {
+        self.k.load(self.buffer, index)
+    }
+
+    /// Writes an element of the row that starts there.
+    pub(super) fn store(self, start: Value<'k>, column: Value<'k>, value: Value<'k>) {
+        self.store_number(self.at(start, column), value);
+    }
+
+    /// Writes a row's number.
+    pub(super) fn store_number(self, index: Value<'k>, value: Value<'k>) {
+        self.k.store(self.buffer, index, value);
+    }
+}

@@ -1,0 +1,146 @@
+//! What an invocation has when workgroups share no memory: rows of its own, and a part of their results.
+//!
+//! Rows that do not exist are computed like the last one, and not stored.
+
+use super::super::{Builder, Value};
+use super::bounds::Bounds;
+use super::{Attention, Head};
+use crate::narrow::narrow;
+use gradloom_core::kernel::{AttentionKernel, AttentionSchedule};
+
+/// Elements of a row that an invocation keeps in registers, and of a result that it sums up.
+pub(super) const REGISTERS: usize = 64;
+
+/// How rows (queries or keys) are shared out: `count` of them for each head and part of the result.
+pub(super) struct Shares {
+    /// Invocations of a workgroup.
+    pub(super) workgroup: usize,
+    /// Rows of an invocation.
+    each: usize,
+    count: usize,
+    /// Parts of a result's row.
+    parts: usize,
+    heads: usize,
+    sequences: usize,
+    /// Whether the invocations of a workgroup have the same head and part.
+    together: bool,
+}
+
+/// What an invocation has.
+pub(super) struct Place<'k> {
+    k: &'k Builder,
+    count: u32,
+    /// Parts of a result's row, and which of them it has.
+    pub(super) parts: usize,
+    pub(super) part: Value<'k>,
+    pub(super) of: Head<'k>,
+    /// Its rows.
+    pub(super) rows: Vec<Value<'k>>,
+    /// The same, but never beyond the last.
+    pub(super) there: Vec<Value<'k>>,
+    /// The first and the last row of the workgroup, or, if it has several heads, of the invocation.
+    pub(super) first: Value<'k>,
+    pub(super) last: Value<'k>,
+    /// Whether rows differ in the workgroup.
+    together: bool,
+}
+
+impl Shares {
+    /// For a kernel whose invocations have so many rows each.
+    pub(super) fn new(schedule: &AttentionSchedule, kernel: AttentionKernel, each: usize) -> Self {
+        let AttentionSchedule { problem, workgroup, together_from, .. } = schedule;
+        let width = match kernel {
+            AttentionKernel::Forward => problem.value_depth,
+            AttentionKernel::Queries => problem.depth,
+            AttentionKernel::Keys => problem.depth.max(problem.value_depth),
+        };
+        let count = kernel.rows(problem);
+        Self {
+            workgroup: *workgroup,
+            each,
+            count,
+            parts: width.div_ceil(REGISTERS).max(1),
+            heads: kernel.heads(problem),
+            sequences: problem.batch,
+            together: count >= *together_from,
+        }
+    }
+
+    /// Workgroups.
+    pub(super) fn groups(&self) -> usize {
+        let around = self.sequences * self.heads * self.parts;
+        match self.together {
+            true => around * self.count.div_ceil(self.workgroup * self.each),
+            false => (around * self.count).div_ceil(self.workgroup),
+        }
+    }
+}
+
+impl<'k> Attention<'k, '_> {
+    /// What `body` does with what the invocation has, if that is anything and the step may commit.
+    pub(super) fn own_rows(&self, shares: &Shares, body: impl FnOnce(&Place<'k>)) {
+        let (k, gate) = (self.k, self.views.gate(self.k));
+        let [workgroup, count, parts, heads] =
+            [shares.workgroup, shares.count, shares.parts, shares.heads].map(narrow);
+        let block = workgroup * narrow(shares.each);
+        let (first, last, rest) = if shares.together {
+            let blocks = count.div_ceil(block);
+            let first = k.group() % blocks * block;
+            (first, (first + (block - 1)).min(k.u32(count - 1)), k.group() / blocks)
+        } else {
+            let position = k.group() * workgroup + k.local();
+            (position % count, position % count, position / count)
+        };
+        let row = |r: u32| if shares.together { first + k.local() + r * workgroup } else { first };
+        let rows: Vec<_> = (0..narrow(shares.each)).map(row).collect();
+        let sequence = rest / (parts * heads);
+        let is_any = match shares.together {
+            true => rows[0].below(count),
+            false => sequence.below(narrow(shares.sequences)),
+        };
+        let place = Place {
+            k,
+            count,
+            parts: shares.parts,
+            part: rest % parts,
+            of: [sequence, rest / parts % heads],
+            there: rows.iter().map(|row| row.min(k.u32(count - 1))).collect(),
+            rows,
+            first,
+            last,
+            together: shares.together,
+        };
+        k.guard([gate, Some(is_any)], || body(&place));
+    }
+}
+
+impl<'k> Place<'k> {
+    /// How many keys each of the rows sees, which are queries, and how many any of the workgroup's does.
+    pub(super) fn limits(&self, bounds: &Bounds<'k>) -> (Vec<Value<'k>>, Value<'k>) {
+        (self.there.iter().map(|&query| bounds.limit(query)).collect(), bounds.limit(self.last))
+    }
+
+    /// `value` where the key is one that a query sees of so many, else `otherwise`.
+    pub(super) fn shown(
+        &self,
+        key: Value<'k>,
+        limit: Value<'k>,
+        value: Value<'k>,
+        otherwise: f32,
+    ) -> Value<'k> {
+        if self.together { key.less(limit).select(value, self.k.f32(otherwise)) } else { value }
+    }
+
+    /// What `then` does with the number of each of the rows, and the row, that exist.
+    pub(super) fn each_row(&self, then: impl Fn(usize, Value<'k>)) {
+        for (r, &row) in self.rows.iter().enumerate() {
+            self.k.when(row.below(self.count), || then(r, row));
+        }
+    }
+
+    /// What `then` does in the invocation that has the first part.
+    pub(super) fn in_first_part(&self, then: impl FnOnce()) {
+        let is_first = (self.parts > 1).then(|| self.part.equals(self.k.u32(0)));
+        self.k.guard([is_first], then);
+    }
+}

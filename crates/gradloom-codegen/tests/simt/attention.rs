@@ -1,0 +1,395 @@
+//! Attention's kernels give what the reference gives: by blocks and by rows, wherever their operands lie.
+
+use super::interpreter::{Machine, bits};
+use gradloom_codegen::schedule::attention::{Choice, Kernel, Problem, Tile, choose};
+use gradloom_codegen::simt::kernels::{View, Views, kernels};
+use gradloom_codegen::simt::{self, Array, Fault, Space, ValueType, verify};
+use gradloom_codegen::wgsl::Limits;
+use gradloom_core::ir::{AttentionSpec, DType, Graph, Op, OpKind, ValueId, parse};
+use gradloom_core::kernel::{self, AttentionSchedule, Layout, Schedule};
+use gradloom_core::reference::{HostTensor, evaluate_values};
+use gradloom_testing::Leaves;
+
+/// Extents: batch, heads, key heads, queries, keys, depth, value depth.
+type Extents = [usize; 7];
+
+/// Invocations of a workgroup in which each has rows of its own, and the rows from which on they are of one
+/// head: of a GPU, and of a device that computes on a CPU.
+const GPU: [usize; 2] = [64, 64];
+const CPU: [usize; 2] = [8, 0];
+
+/// How kernels are computed, all in the same way.
+type How = (Choice, [usize; 2]);
+
+fn block(rows_each: usize, columns_each: usize, row_threads: usize, column_threads: usize) -> How {
+    (Choice::Block(Tile { rows_each, columns_each, row_threads, column_threads }), GPU)
+}
+
+fn own(rows: usize, of: [usize; 2]) -> How {
+    (Choice::Own { rows }, of)
+}
+
+/// Blocks of both widths of columns, and rows of either kind of device.
+fn every_way() -> [How; 6] {
+    [block(2, 4, 2, 2), block(1, 2, 4, 2), block(3, 2, 1, 3), own(1, GPU), own(1, CPU), own(2, CPU)]
+}
+
+fn list(extents: &[usize]) -> String {
+    extents.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Attention and its gradient; `flags` are those of the op.
+fn text([b, h, g, t, s, d, e]: Extents, flags: &str) -> String {
+    let (q, k, v) = (list(&[b, h, t, d]), list(&[b, g, s, d]), list(&[b, g, s, e]));
+    let (output, log_sum) = (list(&[b, h, t, e]), list(&[b, h, t]));
+    let mut operands = "%0, %1, %2".to_string();
+    for (flag, operand) in [("query_offset", ", %3"), ("key_length", ", %4")] {
+        if flags.contains(flag) {
+            operands.push_str(operand);
+        }
+    }
+    let op = format!("{{scale=0.25{flags}}}");
+    format!(
+        "%0: f32[{q}] = input \"q\"\n%1: f32[{k}] = input \"k\"\n%2: f32[{v}] = input \"v\"\n\
+         %3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n%5: f32[{output}] = input \"g\"\n\
+         %6: f32[{output}], %7: f32[{log_sum}] = attention {operands} {op}\n\
+         %8: f32[{q}], %9: f32[{k}], %10: f32[{v}] = attention_grad {operands}, %6, %7, %5 {op}"
+    )
+}
+
+/// Queries over blocks of keys, which a table names.
+const OVER_A_TABLE: &str = "%0: f32[2, 2, 3, 6] = input \"q\"\n%1: f32[5, 1, 4, 6] = input \"k\"\n\
+    %2: f32[5, 1, 4, 5] = input \"v\"\n%3: i32[] = input \"offset\"\n%4: i32[] = input \"length\"\n\
+    %5: i32[2, 3] = input \"table\"\n\
+    %6: f32[2, 2, 3, 5], %7: f32[2, 2, 3] = attention %0, %1, %2, %3, %4, %5 \
+    {scale=0.25, causal, query_offset, key_length, block_table}";
+
+#[track_caller]
+fn graph(lines: &str) -> Graph {
+    let graph = parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"));
+    gradloom_core::verify::verify(&graph).unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    graph
+}
+
+fn leaves(offset: i32, length: i32) -> Leaves {
+    let number = |value: i32| [f64::from(value)];
+    let leaves = Leaves::random(7).with("offset", DType::I32, &[], &number(offset));
+    leaves.with("length", DType::I32, &[], &number(length))
+}
+
+/// Attention in a graph, or else its gradient.
+fn attention_of(graph: &Graph, gradient: bool) -> (&Op, AttentionSpec) {
+    let found = graph.entry_ops().find_map(|(_, op)| match &op.kind {
+        OpKind::Attention(spec) if !gradient => Some((op, *spec)),
+        OpKind::AttentionGrad(spec) if gradient => Some((op, *spec)),
+        _ => None,
+    });
+    found.expect("the graph has it")
+}
+
+/// How a tensor lies: element after element, or with its axes the other way round, two elements between
+/// neighbours, from the third on.
+fn layout(shape: &[usize], scattered: bool) -> Layout {
+    let natural = Layout::contiguous(&shape.to_vec().into());
+    if !scattered {
+        return natural;
+    }
+    let mut strides = vec![0; shape.len()];
+    let mut next = 2;
+    for (stride, &extent) in strides.iter_mut().zip(shape) {
+        *stride = next;
+        next *= extent.max(1);
+    }
+    Layout::new(3, shape.to_vec().into(), strides)
+}
+
+/// Where the elements of a layout are, in row-major order.
+fn places(layout: &Layout) -> Vec<usize> {
+    let place = |position: usize| {
+        let (mut rest, mut at) = (position, layout.offset);
+        for axis in (0..layout.shape.rank()).rev() {
+            at += rest % layout.shape[axis] * layout.strides[axis];
+            rest /= layout.shape[axis];
+        }
+        at
+    };
+    (0..layout.shape.elements()).map(place).collect()
+}
+
+/// An op's kernels and the layouts of its operands and results.
+struct Made {
+    kernels: Vec<simt::Kernel>,
+    schedule: AttentionSchedule,
+    reads: Vec<Layout>,
+    writes: Vec<Layout>,
+}
+
+#[track_caller]
+fn made(graph: &Graph, gradient: bool, (choice, own): How, scattered: bool, gated: bool) -> Made {
+    let (op, spec) = attention_of(graph, gradient);
+    let layouts = |values: &[ValueId]| -> Vec<Layout> {
+        values.iter().map(|&value| layout(&graph.ty(value).shape, scattered)).collect()
+    };
+    let (reads, writes) = (layouts(&op.operands), layouts(&op.results));
+    fn views<'l>(graph: &Graph, values: &[ValueId], layouts: &'l [Layout]) -> Vec<View<'l>> {
+        let view = |(&value, layout)| View { dtype: graph.ty(value).dtype, layout, has_vectors: false };
+        values.iter().zip(layouts).map(view).collect()
+    }
+    let shape = |read: usize| &reads[read].shape[..];
+    let table = spec.extra_positions()[2].map(shape);
+    let kinds: &[Kernel] = if gradient { &[Kernel::Queries, Kernel::Keys] } else { &[Kernel::Forward] };
+    let schedule = AttentionSchedule {
+        problem: Problem::new(&spec, [shape(0), shape(1), shape(2)], table),
+        kernels: kinds.iter().map(|&kernel| (kernel, choice)).collect(),
+        workgroup: own[0],
+        together_from: own[1],
+    };
+    let views = Views {
+        reads: views(graph, &op.operands, &reads),
+        writes: views(graph, &op.results, &writes),
+        gated,
+        in_place: false,
+    };
+    let launch = kernel::Kernel::Op(op.kind.clone());
+    let kernels = kernels(&launch, &Schedule::Attention(schedule.clone()), &views, "attention")
+        .expect("attention has kernels");
+    kernels.iter().for_each(|kernel| verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}")));
+    Made { kernels, schedule, reads, writes }
+}
+
+/// A machine with an op's operands, which are `value`s, after its kernels.
+#[track_caller]
+fn run(graph: &Graph, made: &Made, value: &dyn Fn(ValueId) -> HostTensor, committed: bool) -> Machine {
+    let (op, _) = attention_of(graph, made.kernels.len() == 2 || made.schedule.workspace() > 0);
+    let spread = |(&operand, layout): (&ValueId, &Layout)| {
+        // What no operand has is wrong on purpose.
+        let mut buffer = vec![0x7fc0_dead; layout.end().max(1)];
+        let elements = bits(&value(operand));
+        places(layout).into_iter().zip(elements).for_each(|(at, bits)| buffer[at] = bits);
+        buffer
+    };
+    let mut machine = Machine {
+        operands: op.operands.iter().zip(&made.reads).map(spread).collect(),
+        results: made.writes.iter().map(|layout| vec![None; layout.end()]).collect(),
+        workspace: vec![None; made.schedule.workspace() / 4],
+        faults: Vec::new(),
+        committed,
+    };
+    for kernel in &made.kernels {
+        machine.run(kernel).unwrap_or_else(|error| panic!("{error}"));
+    }
+    machine
+}
+
+/// Checks attention, or its gradient, computed in one way.
+#[track_caller]
+fn agrees(lines: &str, leaves: &Leaves, gradient: bool, how: How, scattered: bool) {
+    let graph = graph(lines);
+    let (op, _) = attention_of(&graph, gradient);
+    let values =
+        evaluate_values(&graph, &|kind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}"));
+    let value = |id: ValueId| values.get(id).expect("it was evaluated").clone();
+    let made = made(&graph, gradient, how, scattered, true);
+    let machine = run(&graph, &made, &value, true);
+    assert_eq!(machine.faults, [], "{lines}");
+    for ((&result, layout), words) in op.results.iter().zip(&made.writes).zip(&machine.results) {
+        let expected = value(result).to_f64();
+        let places = places(layout);
+        let written = words.iter().filter(|word| word.is_some()).count();
+        assert_eq!(written, places.len(), "{how:?} writes its results and nothing else, of\n{lines}");
+        let largest = expected.iter().filter(|x| x.is_finite()).fold(1.0_f64, |a, b| a.max(b.abs()));
+        for (i, (at, want)) in places.into_iter().zip(expected).enumerate() {
+            let got = f64::from(f32::from_bits(words[at].expect("all is written")));
+            let is_close = got == want || (got - want).abs() <= TOLERANCE * largest;
+            assert!(is_close, "{result}[{i}] is {got}, expected {want}, by {how:?}, of\n{lines}");
+        }
+    }
+}
+
+/// A score is a sum of up to 70 products of numbers below 2, times 1/4: the magnitudes of its terms add up to
+/// less than 70, and on the average to 17. Each addition rounds by 2^-24 of what there is so far, so a score
+/// is off by less than 70 * 17 * 2^-24 = 7e-5 at worst, and, as roundings go either way, by some
+/// sqrt(70) * 17 * 2^-24 = 8e-6. That is also the share by which its exponential is off. Sums of weights and
+/// values add less. A key too many or too few, or another element, changes results by parts of a hundred.
+const TOLERANCE: f64 = 2e-5;
+
+/// Checks attention and its gradient in some ways.
+#[track_caller]
+fn agree_by(ways: &[How], extents: Extents, flags: &str, [offset, length]: [i32; 2]) {
+    for (i, &how) in ways.iter().enumerate() {
+        for gradient in [false, true] {
+            agrees(&text(extents, flags), &leaves(offset, length), gradient, how, i % 2 == 0);
+        }
+    }
+}
+
+#[test]
+fn every_mask_in_every_way() {
+    let extents = [1, 2, 1, 5, 11, 3, 5];
+    agree_by(&every_way(), extents, "", [0, 0]);
+    agree_by(&every_way(), extents, ", causal", [0, 0]);
+    agree_by(&every_way(), extents, ", causal, query_offset", [4, 0]);
+    agree_by(&every_way(), extents, ", key_length", [0, 7]);
+    agree_by(&every_way(), extents, ", causal, query_offset, key_length", [3, 6]);
+}
+
+#[test]
+fn queries_that_see_no_key() {
+    let ways = [block(2, 4, 2, 2), own(1, GPU), own(2, CPU)];
+    let extents = [1, 2, 2, 5, 6, 4, 4];
+    agree_by(&ways, extents, ", causal, query_offset", [-2, 0]);
+    for bounds in [[i32::MIN, 6], [i32::MAX, 6], [3, 0]] {
+        agree_by(&ways, extents, ", causal, query_offset, key_length", bounds);
+    }
+}
+
+#[test]
+fn heads_that_share_keys() {
+    agree_by(&[block(2, 4, 2, 2), own(1, GPU), own(2, CPU)], [2, 4, 2, 6, 9, 8, 8], ", causal", [0, 0]);
+    agree_by(&[block(1, 2, 2, 2), own(4, CPU)], [1, 3, 1, 3, 4, 8, 4], "", [0, 0]);
+}
+
+#[test]
+fn rows_longer_than_registers() {
+    for extents in [[1, 1, 1, 3, 5, 70, 66], [1, 1, 1, 3, 4, 70, 3], [1, 1, 1, 2, 3, 8, 130]] {
+        agree_by(
+            &[block(1, 4, 2, 4), block(1, 2, 2, 2), own(1, GPU), own(2, CPU)],
+            extents,
+            ", causal",
+            [0, 0],
+        );
+    }
+}
+
+#[test]
+fn few_rows_and_many() {
+    let all = [block(2, 4, 4, 2), block(1, 4, 2, 8), own(1, GPU), own(4, CPU)];
+    agree_by(&all, [1, 1, 1, 2, 40, 4, 4], "", [0, 0]);
+    // So many that a workgroup's rows are of one head.
+    agree_by(&all, [1, 2, 1, 67, 3, 4, 4], "", [0, 0]);
+    agree_by(&all, [1, 1, 1, 3, 65, 4, 4], ", causal, query_offset", [60, 0]);
+    agree_by(&all, [1, 1, 1, 34, 34, 4, 4], ", causal", [0, 0]);
+}
+
+#[test]
+fn extents_of_one_and_none() {
+    agree_by(&every_way(), [1, 1, 1, 1, 1, 1, 1], ", causal", [0, 0]);
+    agree_by(&every_way(), [2, 1, 1, 1, 3, 1, 2], "", [0, 0]);
+    let rows = [own(1, GPU), own(2, CPU)];
+    for extents in [[1, 1, 1, 3, 3, 0, 2], [1, 1, 1, 3, 3, 2, 0], [1, 2, 2, 3, 0, 2, 2]] {
+        agree_by(&rows, extents, ", causal", [0, 0]);
+    }
+    for (extents, count) in [([0, 2, 2, 3, 3, 2, 2], 0), ([1, 2, 2, 0, 3, 2, 2], 1)] {
+        let graph = graph(&text(extents, ""));
+        assert_eq!(made(&graph, false, own(1, GPU), false, true).kernels, []);
+        assert_eq!(made(&graph, true, own(1, GPU), false, true).kernels.len(), count);
+    }
+}
+
+#[test]
+fn tables_are_followed_and_checked() {
+    // Entries behind the keys that exist may be anything.
+    let right = [4.0, 0.0, 1.0, 3.0, 2.0, -7.0];
+    let wrong = [4.0, 5.0, 1.0, 3.0, -1.0, -7.0];
+    let with = |table: &[f64], length: i32| leaves(5, length).with("table", DType::I32, &[2, 3], table);
+    let graph = graph(OVER_A_TABLE);
+    for how in [block(2, 4, 2, 2), block(1, 2, 2, 2), own(1, GPU), own(2, CPU)] {
+        for scattered in [false, true] {
+            agrees(OVER_A_TABLE, &with(&right, 7), false, how, scattered);
+        }
+        let made = made(&graph, false, how, false, false);
+        let faults = |leaves: &Leaves| {
+            let value = |id: ValueId| {
+                let leaf = graph.entry_ops().find(|(_, op)| op.results.contains(&id)).expect("a leaf").1;
+                leaves.value(&leaf.kind).expect("it has a value")
+            };
+            let machine = run(&graph, &made, &value, true);
+            let fault = |(fault, position): (Fault, u32)| match fault {
+                Fault::Index(_, extent) => (extent, position),
+                Fault::Divisor(_) => panic!("nothing is divided"),
+            };
+            let mut faults: Vec<_> = machine.faults.into_iter().map(fault).collect();
+            faults.sort_unstable();
+            faults.dedup();
+            faults
+        };
+        assert_eq!(faults(&with(&wrong, 7)), [(5, 1), (5, 4)]);
+        assert_eq!(faults(&with(&wrong, 4)), []);
+        for length in [13, -1] {
+            assert!(faults(&with(&[0.0; 6], length)).contains(&(13, 0)));
+        }
+    }
+}
+
+#[test]
+fn a_step_that_fails_writes_nothing() {
+    let graph = graph(&text([1, 2, 1, 5, 6, 4, 4], ", causal"));
+    let values = evaluate_values(&graph, &|kind| leaves(0, 0).value(kind)).unwrap();
+    let value = |id: ValueId| values.get(id).expect("it was evaluated").clone();
+    for how in every_way() {
+        // The second kernel of the gradient finds no means where invocations have done nothing.
+        let forward = made(&graph, false, how, false, true);
+        let mut gradient = made(&graph, true, how, false, true);
+        if matches!(how.0, Choice::Own { .. }) {
+            gradient.kernels.truncate(1);
+        }
+        for made in [forward, gradient] {
+            let machine = run(&graph, &made, &value, false);
+            assert!(machine.results.iter().flatten().all(Option::is_none), "{how:?}");
+        }
+    }
+}
+
+/// Bytes of the arrays that a workgroup shares.
+fn shared_bytes(kernel: &simt::Kernel) -> usize {
+    let bytes = |array: &Array| match array.ty {
+        ValueType::Vector(elements) => 4 * (elements * array.elements) as usize,
+        _ => 4 * array.elements as usize,
+    };
+    kernel.arrays.iter().filter(|array| array.space == Space::Workgroup).map(bytes).sum()
+}
+
+#[test]
+fn blocks_take_the_memory_that_the_rule_counts() {
+    let graph = graph(&text([1, 2, 2, 33, 70, 22, 40], ", causal"));
+    for tile in [[4, 4, 16, 8], [1, 2, 4, 4], [1, 4, 8, 16]] {
+        let how = block(tile[0], tile[1], tile[2], tile[3]);
+        let Choice::Block(tile) = how.0 else { panic!("it is a block") };
+        for gradient in [false, true] {
+            let Made { kernels, schedule, .. } = made(&graph, gradient, how, false, false);
+            for ((kernel, _), made) in schedule.kernels.iter().zip(&kernels) {
+                assert_eq!(shared_bytes(made), tile.bytes(*kernel, &schedule.problem), "{made}");
+            }
+        }
+    }
+}
+
+/// Kernels of every kind, as they are chosen for small and large devices, and for one that computes on a CPU.
+pub(super) fn every_kernel() -> Vec<simt::Kernel> {
+    let portable = Limits::portable();
+    let large = Limits { invocations: 1024, workgroup_memory: 48 << 10, ..portable };
+    let software = Limits { software: true, ..portable };
+    let everything = ", causal, query_offset, key_length";
+    let mut all = Vec::new();
+    for (extents, flags, limits) in [
+        ([1, 4, 2, 40, 60, 24, 30], everything, portable),
+        ([1, 4, 2, 40, 60, 24, 30], "", large),
+        ([1, 4, 2, 40, 60, 8, 6], everything, software),
+        ([1, 2, 2, 4, 40, 70, 8], ", causal", portable),
+        ([1, 1, 1, 3, 5, 70, 66], everything, portable),
+    ] {
+        let graph = graph(&text(extents, flags));
+        let of = if limits.software { CPU } else { GPU };
+        for (gradient, number, kernel) in
+            [(false, 0, Kernel::Forward), (true, 0, Kernel::Queries), (true, 1, Kernel::Keys)]
+        {
+            let problem = made(&graph, gradient, own(1, of), false, true).schedule.problem;
+            let choice = choose(kernel, &problem, &limits);
+            all.push(made(&graph, gradient, (choice, of), true, true).kernels.swap_remove(number));
+        }
+    }
+    for how in [block(2, 4, 4, 4), own(1, GPU)] {
+        all.extend(made(&graph(OVER_A_TABLE), false, how, false, true).kernels);
+    }
+    all
+}

@@ -1,0 +1,215 @@
+//! How attention and its gradient are shared out.
+
+use crate::ir::AttentionSpec;
+
+/// A kernel of attention or of its gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionKernel {
+    /// Output and log-sum-exp.
+    Forward,
+    /// Of the gradient: dq, and for the next one the product of each query's output with its cotangent.
+    Queries,
+    /// Of the gradient: dk and dv.
+    Keys,
+}
+
+impl AttentionKernel {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Forward, Self::Queries, Self::Keys];
+
+    /// What its dispatches are called.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Forward => "attention",
+            Self::Queries => "attention_grad: queries",
+            Self::Keys => "attention_grad: keys",
+        }
+    }
+
+    /// The rows that are shared out: of queries, or of keys, out of each sequence and head.
+    pub fn rows(self, problem: &AttentionProblem) -> usize {
+        match self {
+            Self::Forward | Self::Queries => problem.queries,
+            Self::Keys => problem.keys,
+        }
+    }
+
+    /// Heads that have such rows.
+    pub fn heads(self, problem: &AttentionProblem) -> usize {
+        match self {
+            Self::Forward | Self::Queries => problem.heads,
+            Self::Keys => problem.key_heads,
+        }
+    }
+
+    /// Sequences times heads that have such rows.
+    pub fn pairs(self, problem: &AttentionProblem) -> usize {
+        problem.batch * self.heads(problem)
+    }
+}
+
+/// An op and its extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionProblem {
+    /// Which keys a query sees, and the factor on scores.
+    pub spec: AttentionSpec,
+    /// Sequences.
+    pub batch: usize,
+    /// Heads of the queries: a multiple of those of the keys.
+    pub heads: usize,
+    /// Heads of keys and values.
+    pub key_heads: usize,
+    /// Queries of a sequence.
+    pub queries: usize,
+    /// Keys of a sequence, at most.
+    pub keys: usize,
+    /// Elements of a query or key.
+    pub depth: usize,
+    /// Elements of a value.
+    pub value_depth: usize,
+}
+
+impl AttentionProblem {
+    /// `shapes` are those of q, k, v, and of the block table.
+    pub fn new(spec: &AttentionSpec, shapes: [&[usize]; 3], table: Option<&[usize]>) -> Self {
+        let [q, k, v] = shapes;
+        Self {
+            spec: *spec,
+            batch: q[0],
+            heads: q[1],
+            key_heads: k[1],
+            queries: q[2],
+            keys: table.map_or(k[2], |table| table[1] * k[2]),
+            depth: q[3],
+            value_depth: v[3],
+        }
+    }
+
+    /// Sequences times heads.
+    pub fn pairs(&self) -> usize {
+        self.batch * self.heads
+    }
+
+    /// Query heads that read one key head.
+    pub fn sharing(&self) -> usize {
+        self.heads / self.key_heads.max(1)
+    }
+
+    /// Whether a query may see fewer keys than there are.
+    pub fn hides_keys(&self) -> bool {
+        self.spec.causal || self.spec.key_length
+    }
+
+    /// Bytes of a number for each query: the product of its output with its cotangent, which the gradient's
+    /// second kernel has from the first.
+    pub fn means_bytes(&self) -> usize {
+        4 * (self.pairs() * self.queries).max(1)
+    }
+}
+
+/// How a block of scores is shared out. Thread (down, across) has the rows `down + i * row_threads` and the
+/// columns `across + j * column_threads`, so that neighbours read neighbouring rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionTile {
+    /// Rows of a thread.
+    pub rows_each: usize,
+    /// Columns of a thread: 2 or 4.
+    pub columns_each: usize,
+    /// Threads along rows.
+    pub row_threads: usize,
+    /// Threads along columns.
+    pub column_threads: usize,
+}
+
+impl AttentionTile {
+    /// A tile from its fields, in their order.
+    pub const fn new(
+        rows_each: usize,
+        columns_each: usize,
+        row_threads: usize,
+        column_threads: usize,
+    ) -> Self {
+        Self { rows_each, columns_each, row_threads, column_threads }
+    }
+
+    /// Rows of a block.
+    pub fn rows(&self) -> usize {
+        self.rows_each * self.row_threads
+    }
+
+    /// Columns of a block.
+    pub fn columns(&self) -> usize {
+        self.columns_each * self.column_threads
+    }
+
+    /// Invocations of a workgroup.
+    pub fn threads(&self) -> usize {
+        self.row_threads * self.column_threads
+    }
+
+    /// Items of a block of scores, each of which has a thread's columns: one more for each row than there are
+    /// threads, which spreads rows over the banks.
+    pub fn score_items(&self) -> usize {
+        self.rows() * (self.column_threads + 1)
+    }
+
+    /// Items of a number for each row and thread across.
+    pub fn share_items(&self) -> usize {
+        self.rows() * self.column_threads
+    }
+
+    /// Vectors of four elements from row to row of a block, whose rows have so many elements: an odd number,
+    /// for the same reason.
+    pub fn pitch(width: usize) -> usize {
+        width.div_ceil(4) | 1
+    }
+
+    /// Bytes of workgroup memory that a kernel's blocks take.
+    pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
+        let block = |rows: usize, width: usize| 16 * rows * Self::pitch(width);
+        let (rows, columns) = (self.rows(), self.columns());
+        let (scores, shares) = (4 * self.columns_each * self.score_items(), 4 * self.share_items());
+        let (keys, values) = (block(rows + columns, problem.depth), problem.value_depth);
+        match kernel {
+            AttentionKernel::Forward => keys + block(columns, values) + scores + shares,
+            AttentionKernel::Queries => keys + block(rows + columns, values) + scores + shares,
+            AttentionKernel::Keys => keys + block(rows + columns, values) + 2 * scores,
+        }
+    }
+}
+
+/// How rows are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionChoice {
+    /// A workgroup has a block of them, which meets blocks of the others in workgroup memory.
+    Block(AttentionTile),
+    /// An invocation has so many of its own: more than one only on devices that compute on a CPU.
+    Own {
+        /// Rows of an invocation.
+        rows: usize,
+    },
+}
+
+/// How the kernels of attention, or of its gradient, are computed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionSchedule {
+    /// The extents.
+    pub problem: AttentionProblem,
+    /// The kernels in order, each with its choice.
+    pub kernels: Vec<(AttentionKernel, AttentionChoice)>,
+    /// Invocations of a workgroup in which each has rows of its own.
+    pub workgroup: usize,
+    /// From this number of rows on, such a workgroup has rows of one head. One of fewer rows may have several
+    /// heads'.
+    pub together_from: usize,
+}
+
+impl AttentionSchedule {
+    /// Bytes of scratch.
+    pub fn workspace(&self) -> usize {
+        match self.kernels.iter().all(|(kernel, _)| *kernel == AttentionKernel::Forward) {
+            true => 0,
+            false => self.problem.means_bytes(),
+        }
+    }
+}
