@@ -58,9 +58,8 @@ fn run(device: &Device, case: &Case, text: bool) {
     // Repeated launches find their operands as they were.
     let plan = plan::plan(&graph, lowered, &store, None).expect("it can be planned").without_sharing();
     let memory = device.memory(&plan, case.rows);
-    let (choices, cuts) = (Choices::default(), wgsl::Cuts::default());
-    let context =
-        wgsl::Context { plan: &plan, graph: &graph, limits: &device.limits, choices: &choices, cuts: &cuts };
+    let cuts = wgsl::Cuts::default();
+    let context = wgsl::Context { plan: &plan, graph: &graph, limits: &device.limits, cuts: &cuts };
     let mut total = 0.0;
     for (number, launch) in plan.hoisted.iter().chain(&plan.launches).enumerate() {
         let all = match wgsl::shaders(launch, number, &context) {
