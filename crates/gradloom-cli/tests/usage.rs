@@ -277,7 +277,10 @@ fn flags_that_are_wrong_by_form_are_named() {
         ("train --steps many", ["'many'", "--steps"]),
         ("train --stepz 3", ["'--stepz'", "--steps"]),
         ("train --resume a --preset tiny", ["--resume", "--preset"]),
-        ("inspect tiny --stage lower", ["'lower'", "trace, grad, optim, passes, fuse, plan"]),
+        (
+            "inspect tiny --stage lowered",
+            ["'lowered'", "trace, grad, optim, passes, fuse, lower, plan, emit"],
+        ),
     ] {
         let finished = workspace.run(line);
         assert_eq!(finished.code, Some(2), "gradloom {line}");

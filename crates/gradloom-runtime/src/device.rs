@@ -174,6 +174,11 @@ impl Device {
         Self { backend: Arc::new(backend) }
     }
 
+    /// Whether programs are compiled for a GPU, which may be one that is not at hand.
+    pub fn is_gpu(&self) -> bool {
+        self.backend.is_gpu()
+    }
+
     /// `cpu`, `wgpu` or `null`.
     pub fn name(&self) -> &'static str {
         self.backend.name()

@@ -40,6 +40,10 @@ impl Backend for NullBackend {
         false
     }
 
+    fn is_gpu(&self) -> bool {
+        !matches!(self.target, Target::Cpu { .. })
+    }
+
     fn memory_limit(&self) -> Option<usize> {
         None
     }

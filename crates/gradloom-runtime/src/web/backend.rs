@@ -65,6 +65,10 @@ impl Backend for WebBackend {
         true
     }
 
+    fn is_gpu(&self) -> bool {
+        true
+    }
+
     fn memory_limit(&self) -> Option<usize> {
         // WebGPU does not report free memory.
         None

@@ -73,6 +73,10 @@ impl Backend for WgpuBackend {
         true
     }
 
+    fn is_gpu(&self) -> bool {
+        true
+    }
+
     fn memory_limit(&self) -> Option<usize> {
         // wgpu does not report free memory.
         None

@@ -14,7 +14,7 @@ pub(super) fn addition(device: &Device) -> Result<Box<dyn Workload>> {
     let (ids, targets) = problems(1234, 0, BATCH);
     // Within 9 MB, normalised inputs and the like are computed again in the backward pass. A GPU waits more
     // for launches than for memory.
-    let budget = if device.name() == "wgpu" { 14_000_000 } else { 9_000_000 };
+    let budget = if device.is_gpu() { 14_000_000 } else { 9_000_000 };
     let began = Instant::now();
     let train = Trainer::new(AdditionTransformer::new())
         .inputs([i32("ids", shape), i32("targets", shape), f32("mask", [SEQUENCE])])
