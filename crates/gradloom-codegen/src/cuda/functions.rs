@@ -132,9 +132,6 @@ __device__ float4 operator*(float4 a, float4 b) {
 __device__ float4 mul_add(float4 a, float4 b, float4 c) {
     return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w));
 }
-__device__ float pick(float4 a, unsigned i) {
-    return i == 0u ? a.x : i == 1u ? a.y : i == 2u ? a.z : a.w;
-}
 __device__ float4 splat(float a) {
     return make_float4(a, a, a, a);
 }

@@ -178,7 +178,7 @@ impl Printer<'_> {
             Expr::Vector4(_) => format!("make_float4({})", x.join(", ")),
             Expr::Splat(_) => format!("splat({})", x[0]),
             Expr::Component(_, number) => format!("{}.{}", x[0], ["x", "y", "z", "w"][*number as usize]),
-            Expr::Pick(..) => format!("pick({}, {})", x[0], x[1]),
+            Expr::ElementPart(array, ..) => format!("(&a{array}[{}].x)[{}]", x[0], x[1]),
             Expr::ToHalf(_) => format!("to_half({})", x[0]),
             Expr::Broadcast(array, _) => {
                 format!("(__syncthreads(), {}(a{array}[{}]))", self.function(Function::Meet), x[0])

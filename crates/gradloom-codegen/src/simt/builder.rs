@@ -228,6 +228,11 @@ impl Builder {
         self.push(Stmt::StoreMatrix(array, index.id, pitch, value.id));
     }
 
+    /// An element of the vector at an index of an array.
+    pub fn element_part<'k>(&'k self, array: Memory, index: Value<'k>, part: Value<'k>) -> Value<'k> {
+        self.expr(Expr::ElementPart(array, index.id, part.id), DType::F32)
+    }
+
     /// Writes an element of an array.
     pub fn set_element(&self, array: Memory, index: Value<'_>, value: Value<'_>) {
         self.push(Stmt::SetElement(array, index.id, value.id));
@@ -485,11 +490,6 @@ impl<'k> Value<'k> {
     /// An element of a vector.
     pub fn component(self, number: u32) -> Self {
         self.k.expr(Expr::Component(self.id, number), DType::F32)
-    }
-
-    /// The element of a vector at an index that it has.
-    pub fn pick(self, index: Self) -> Self {
-        self.k.expr(Expr::Pick(self.id, index.id), DType::F32)
     }
 
     /// A vector of four, rounded to f16.

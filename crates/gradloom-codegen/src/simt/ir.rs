@@ -67,6 +67,8 @@ pub enum Expr {
     Load(u32, ExprId),
     /// The element of an array at an index, u32.
     Element(u32, ExprId),
+    /// Of an array of vectors, an element's element: two indices, u32. Nothing but it is read.
+    ElementPart(u32, ExprId, ExprId),
     /// As [`UnaryOp`] says of graphs.
     Unary(UnaryOp, ExprId),
     /// As [`BinaryOp`] says of graphs. A zero divisor of integers gives an unspecified number.
@@ -91,8 +93,6 @@ pub enum Expr {
     Splat(ExprId),
     /// An element of a vector.
     Component(ExprId, u32),
-    /// The element of a vector at an index, u32, that it has.
-    Pick(ExprId, ExprId),
     /// A vector of four, rounded to f16.
     ToHalf(ExprId),
     /// A number of another dtype, as graphs convert it.
@@ -150,7 +150,7 @@ impl Expr {
             | Self::MulHigh(a, b)
             | Self::Compare(_, a, b)
             | Self::NativeMax(a, b)
-            | Self::Pick(a, b)
+            | Self::ElementPart(_, a, b)
             | Self::Vector2([a, b]) => [Some(a), Some(b), None, None],
             Self::Select(a, b, c) | Self::MulAdd([a, b, c]) | Self::MatrixMulAdd([a, b, c]) => {
                 [Some(a), Some(b), Some(c), None]
@@ -163,7 +163,14 @@ impl Expr {
     /// Whether its value depends on when it is evaluated.
     pub fn is_impure(&self) -> bool {
         self.is_collective()
-            || matches!(self, Self::Read(_) | Self::Load(..) | Self::Element(..) | Self::MatrixLoad { .. })
+            || matches!(
+                self,
+                Self::Read(_)
+                    | Self::Load(..)
+                    | Self::Element(..)
+                    | Self::ElementPart(..)
+                    | Self::MatrixLoad { .. }
+            )
     }
 
     /// Whether all invocations of a workgroup evaluate it together.

@@ -114,7 +114,7 @@ impl Kernel {
             Expr::Vector4([a, b, c, d]) => format!("[{}, {}, {}, {}]", text(a), text(b), text(c), text(d)),
             Expr::Splat(a) => format!("splat({})", text(a)),
             Expr::Component(a, number) => format!("{}.{number}", text(a)),
-            Expr::Pick(a, index) => format!("{}[{}]", text(a), text(index)),
+            Expr::ElementPart(array, index, part) => format!("a{array}[{}][{}]", text(index), text(part)),
             Expr::ToHalf(a) => format!("to_half({})", text(a)),
             Expr::Broadcast(array, index) => format!("broadcast(a{array}[{}])", text(index)),
             Expr::MatrixZero => "zeros".to_string(),

@@ -39,6 +39,9 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             kernel.buffers.get(buffer as usize).filter(|_| of(index) == U32).map(|buffer| buffer.ty)
         }
         Expr::Element(number, index) => array(number).filter(|_| of(index) == U32).map(|array| array.ty),
+        Expr::ElementPart(number, index, part) => array(number)
+            .filter(|array| matches!(array.ty, ValueType::Vector(_)) && all(&[index, part], U32))
+            .map(|_| F32),
         Expr::Broadcast(number, index) => array(number)
             .filter(|array| of(index) == U32 && array.space == Space::Workgroup)
             .map(|array| array.ty),
@@ -66,7 +69,6 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             ValueType::Vector(elements) if number < elements => Some(F32),
             _ => None,
         },
-        Expr::Pick(a, index) => (matches!(of(a), ValueType::Vector(_)) && of(index) == U32).then_some(F32),
         Expr::ToHalf(a) => all(&[a], ValueType::Vector(4)).then_some(ValueType::Half4),
         Expr::Cast(a) => {
             dtype(a)?;

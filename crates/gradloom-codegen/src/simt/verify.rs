@@ -207,6 +207,7 @@ impl Uniformity {
                     Expr::Local
                     | Expr::Load(..)
                     | Expr::Element(..)
+                    | Expr::ElementPart(..)
                     | Expr::ShuffleXor(..)
                     | Expr::MatrixLoad { .. } => false,
                     ref expr => expr.operands().all(|operand| uniformity.is_uniform(operand)),

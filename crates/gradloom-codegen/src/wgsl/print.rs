@@ -203,9 +203,9 @@ impl Printer<'_> {
             Expr::Component(a, number) => {
                 format!("{}.{}", self.text(source, *a), ["x", "y", "z", "w"][*number as usize])
             }
-            Expr::Pick(a, index) => {
-                let [a, index] = [a, index].map(|id| self.text(source, *id));
-                format!("{a}[{index}]")
+            Expr::ElementPart(array, index, part) => {
+                let [index, part] = [index, part].map(|id| self.text(source, *id));
+                format!("a{array}[{index}][{part}]")
             }
             Expr::ToHalf(a) => format!("vec4<f16>({})", self.text(source, *a)),
             Expr::Broadcast(array, index) => {

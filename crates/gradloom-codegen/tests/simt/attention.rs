@@ -342,17 +342,23 @@ fn a_step_that_fails_writes_nothing() {
 
 /// Bytes of the arrays that a workgroup shares.
 fn shared_bytes(kernel: &simt::Kernel) -> usize {
-    let bytes = |array: &Array| match array.ty {
-        ValueType::Vector(elements) => 4 * (elements * array.elements) as usize,
-        _ => 4 * array.elements as usize,
+    let words = |array: &Array| match array.ty {
+        ValueType::Vector(elements) => (elements * array.elements) as usize,
+        _ => array.elements as usize,
     };
+    // Vectors start at multiples of 16 bytes.
+    let bytes = |array: &Array| (4 * words(array)).next_multiple_of(16);
     kernel.arrays.iter().filter(|array| array.space == Space::Workgroup).map(bytes).sum()
 }
 
 #[test]
 fn blocks_take_the_memory_that_the_rule_counts() {
-    let graph = graph(&text([1, 2, 2, 33, 70, 22, 40], ", causal"));
-    for tile in [[4, 4, 16, 8], [1, 2, 4, 4], [1, 4, 8, 16]] {
+    let tiles = [[4, 4, 16, 8], [1, 2, 4, 4], [1, 4, 8, 16]];
+    for (flags, tile) in [", causal", ", causal, query_offset", ", key_length"]
+        .into_iter()
+        .flat_map(|flags| tiles.map(|tile| (flags, tile)))
+    {
+        let graph = graph(&text([1, 2, 2, 33, 70, 22, 40], flags));
         let how = block(tile[0], tile[1], tile[2], tile[3]);
         let Choice::Block(tile) = how.0 else { panic!("it is a block") };
         for gradient in [false, true] {

@@ -355,13 +355,14 @@ impl Workgroup<'_> {
                 let elements = |lane: usize| operands.iter().map(move |operand| operand[lane]);
                 (0..lanes).flat_map(|lane| elements(lane).collect::<Vec<_>>()).collect()
             }
-            Expr::Pick(..) => {
-                let width = operands[0].len() / lanes;
-                let index = |lane: usize| operands[1][lane] as usize;
-                if here().any(|lane| index(lane) >= width) {
-                    return Err("an element that a vector does not have".into());
+            Expr::ElementPart(array, ..) => {
+                let mut read = vec![0; lanes];
+                for lane in here() {
+                    let element = self.get_element(*array, operands[0][lane], lane)?;
+                    let part = element.get(operands[1][lane] as usize);
+                    read[lane] = *part.ok_or("an element that a vector does not have")?;
                 }
-                each(&|lane| operands[0][lane * width + index(lane).min(width - 1)])
+                read
             }
             Expr::Splat(_) => operands[0].iter().flat_map(|&bits| [bits; 4]).collect(),
             Expr::Component(_, number) => {

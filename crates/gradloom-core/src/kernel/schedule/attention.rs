@@ -170,11 +170,14 @@ impl AttentionTile {
         let (rows, columns) = (self.rows(), self.columns());
         let (scores, shares) = (4 * self.columns_each * self.score_items(), 4 * self.share_items());
         let (keys, values) = (block(rows + columns, problem.depth), problem.value_depth);
-        match kernel {
+        // What is said of queries and keys when the step runs is shared, too.
+        let bounds = if problem.spec.query_offset || problem.spec.key_length { 16 } else { 0 };
+        let blocks = match kernel {
             AttentionKernel::Forward => keys + block(columns, values) + scores + shares,
             AttentionKernel::Queries => keys + block(rows + columns, values) + scores + shares,
             AttentionKernel::Keys => keys + block(rows + columns, values) + 2 * scores,
-        }
+        };
+        blocks + bounds
     }
 }
 

@@ -173,7 +173,7 @@ impl<'k> Reader<'k> {
         }
         let element = |t: u32, i: u32| {
             let at = self.strip_place(i / self.strip) * self.strip + i % self.strip;
-            k.element(tile.array, line(t) + at / 4).pick(at % 4)
+            k.element_part(tile.array, line(t) + at / 4, at % 4)
         };
         let rows = |t: u32| (0..self.count()).map(|i| element(t, i)).collect();
         Loaded::Rows((0..4).map(rows).collect())
