@@ -14,7 +14,7 @@ use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launc
 use gradloom_core::plan::{Plan, Region};
 
 /// Bytes between buffers that one address stands for, at most: those before and behind the first.
-const MOST_BETWEEN: usize = 1 << 32;
+const MOST_BETWEEN: usize = u32::MAX as usize;
 
 /// A kernel of a launch.
 #[derive(Clone, Debug, PartialEq)]
