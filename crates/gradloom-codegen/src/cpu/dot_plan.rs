@@ -51,7 +51,7 @@ pub struct DotPlan {
 
 impl DotPlan {
     /// The plan of a launch, by its parts, or `None` if its kernel is no product or an operand must be copied
-    /// first (see [`dot_copies`](super::dot_copies)).
+    /// first (see [`dot_copies`](crate::product::dot_copies)).
     pub fn new(
         kernel: &Kernel,
         reads: &[Access],

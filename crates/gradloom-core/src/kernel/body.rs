@@ -189,6 +189,17 @@ impl Body {
         &self.nodes[id.index()]
     }
 
+    /// For each node, how many reductions come before it, one after the other.
+    pub fn reduction_depths(&self) -> Vec<usize> {
+        let mut depths: Vec<usize> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let before = node.kind.operands().iter().map(|operand| depths[operand.index()]).max();
+            let own = usize::from(matches!(node.kind, NodeKind::Reduce(..)));
+            depths.push(before.unwrap_or(0) + own);
+        }
+        depths
+    }
+
     /// Whether rows must stay whole.
     pub fn has_row_reductions(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, NodeKind::Reduce(..)))

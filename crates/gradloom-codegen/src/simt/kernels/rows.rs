@@ -69,11 +69,7 @@ struct Row<'k> {
 
 impl<'k, 'b> Rows<'k, 'b> {
     fn new(k: &'k Builder, views: &'b Views<'b>, body: &'b Body, schedule: &'b RowSchedule) -> Self {
-        let mut depths = vec![0; body.nodes.len()];
-        for (i, node) in body.nodes.iter().enumerate() {
-            let before = node.kind.operands().iter().map(|o| depths[o.index()]).max().unwrap_or(0);
-            depths[i] = before + usize::from(matches!(node.kind, NodeKind::Reduce(..)));
-        }
+        let depths = body.reduction_depths();
         let lanes = narrow(schedule.lanes);
         let (lane, slot) = (k.local() % lanes, k.local() / lanes);
         let mut unrolled = Vec::new();

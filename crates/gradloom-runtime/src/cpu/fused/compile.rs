@@ -139,7 +139,7 @@ impl<'a> Compiler<'a> {
             aliases,
             overwriting: Aliases::new(&turned),
             level,
-            stages: stages(body),
+            stages: body.reduction_depths(),
             uses: uses(body, &needed),
             keeps: if whole_rows { vec![false; nodes] } else { keeps(body, &needed) },
             needed,
@@ -558,16 +558,6 @@ fn bits(number: Number, dtype: DType) -> u32 {
         (Number::Int(value), _) => value as u32,
         (Number::Bool(value), _) => u32::from(value).to_le(),
     }
-}
-
-/// For each node, the number of reductions that have to come before it, one after the other.
-pub(super) fn stages(body: &Body) -> Vec<usize> {
-    let mut stages: Vec<usize> = Vec::with_capacity(body.nodes.len());
-    for node in &body.nodes {
-        let before = node.kind.operands().iter().map(|operand| stages[operand.index()]).max().unwrap_or(0);
-        stages.push(before + usize::from(matches!(node.kind, NodeKind::Reduce(..))));
-    }
-    stages
 }
 
 /// The results that are larger than the last-level cache, and take no operand's place.

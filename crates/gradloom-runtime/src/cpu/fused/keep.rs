@@ -5,7 +5,6 @@
 //! Always holds: what is kept costs more to compute again than to read, is used in more than one pass, and
 //! takes [`KEPT_BYTES`] at most.
 
-use super::compile::stages;
 use gradloom_core::ir::CostClass;
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
 
@@ -28,7 +27,7 @@ pub(super) fn keeps(body: &Body, needed: &[bool]) -> Vec<bool> {
 
 /// For each element-level node that is needed, the first and the last pass that need it.
 fn passes(body: &Body, needed: &[bool]) -> Vec<Option<(usize, usize)>> {
-    let stages = stages(body);
+    let stages = body.reduction_depths();
     let last = stages.iter().copied().max().unwrap_or(0) + 1;
     let mut passes: Vec<Option<(usize, usize)>> = vec![None; body.nodes.len()];
     let extend = |passes: &mut Vec<Option<(usize, usize)>>, node: usize, from: usize, to: usize| {
