@@ -12,6 +12,7 @@
 
 pub mod cpu;
 pub mod cuda;
+mod limits;
 mod lower;
 mod narrow;
 pub mod pipeline;

@@ -1,6 +1,6 @@
 //! Numbers of 32 bits, which shaders count in.
 
-/// The number, which [`crate::wgsl::shaders`] has checked to fit, as all that a launch counts.
+/// The number, which was checked to fit when its launch was turned into kernels.
 pub(crate) fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("launches that 32 bits cannot count are refused")
 }

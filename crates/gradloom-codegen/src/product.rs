@@ -253,6 +253,24 @@ pub(crate) fn last_elements(problem: &DotProblem) -> [usize; 2] {
     ]
 }
 
+/// A launch's product as the kernels take it.
+///
+/// # Panics
+/// When an operand must be copied first.
+pub(crate) fn folded(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
+    fold_batch(DotProblem::new(axes, lhs, rhs).expect("operands were made to fit"))
+}
+
+/// The product of a launch.
+pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem> {
+    match kernel {
+        Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
+            Some(folded(axes, &reads[0].layout, &reads[1].layout))
+        }
+        _ => None,
+    }
+}
+
 /// For each operand of a kernel whether it is read four neighbours at a time.
 pub(crate) fn reads_vectors(kernel: &Kernel, reads: &[Access]) -> Vec<bool> {
     let (Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. }) = kernel else { return Vec::new() };

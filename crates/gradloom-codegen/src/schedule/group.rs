@@ -1,7 +1,7 @@
 //! Which parts of a group one kernel can run, and how: parts that compute the same over other numbers of
 //! elements, each element from those at its own position, or from those of its column.
 
-use crate::wgsl::Limits;
+use crate::limits::Limits;
 use gradloom_core::ir::{DType, ReduceOp};
 use gradloom_core::kernel::{
     Access, Body, GroupSchedule, Kernel, Launch, Level, Node, NodeId, NodeKind, Part, Store,

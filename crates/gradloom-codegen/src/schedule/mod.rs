@@ -5,14 +5,19 @@
 
 pub mod attention;
 pub mod group;
+pub(crate) mod precision;
 pub mod product;
 mod rows;
 mod scatter;
+pub mod tuning;
 
 pub(crate) use rows::rows;
 pub(crate) use scatter::scatter;
 
-use crate::wgsl::{Choices, Limits, problem_of};
+use tuning::Choices;
+
+use crate::limits::Limits;
+use crate::product::problem_of;
 use gradloom_core::ir::OpKind;
 use gradloom_core::kernel::{Access, Kernel, Schedule};
 
@@ -27,8 +32,9 @@ pub fn schedule(
     limits: &Limits,
     choices: &Choices,
 ) -> Schedule {
+    let choose = |kernel, problem: &_| choices.attention(kernel, problem, limits);
     if let Kernel::Op(op) = kernel
-        && let Some(schedule) = attention::schedule(op, reads, limits, choices)
+        && let Some(schedule) = attention::schedule(op, reads, limits, choose)
     {
         return Schedule::Attention(schedule);
     }

@@ -1,6 +1,6 @@
 //! How the rows of a body that reduces are shared out.
 
-use crate::wgsl::Limits;
+use crate::limits::Limits;
 use gradloom_core::kernel::{Body, RowSchedule, Store};
 
 /// Invocations of a workgroup, at most.

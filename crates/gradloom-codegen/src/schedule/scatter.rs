@@ -1,6 +1,6 @@
 //! How updates of rows by number are shared out.
 
-use crate::wgsl::Limits;
+use crate::limits::Limits;
 use gradloom_core::kernel::{Access, ScatterSchedule};
 
 /// Invocations that find the place of one update.

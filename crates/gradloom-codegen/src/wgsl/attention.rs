@@ -3,15 +3,15 @@
 //! In: a kernel, its extents, a choice. Out: its shader over operands with the heads of a position beside
 //! each other, as models have them. Queries stand at the end of the keys, all of which there are.
 
-pub(super) use crate::schedule::attention::problems_of;
 pub use crate::schedule::attention::{
     Choice, Kernel, Problem, Tile, candidates, choose, from_line, suits, to_line,
 };
 
+use super::alone::{Alone, Value, side_by_side};
 use super::operands::Element;
 use super::source::Source;
-use super::tuning::{Alone, Value, side_by_side};
-use super::{Bound, Limits, Shaders, print};
+use super::{Bound, Shaders, print};
+use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::schedule::attention::schedule_with;
 use crate::simt::kernels;

@@ -1,9 +1,9 @@
 //! Lowering for WGSL: what its kernels can do, and the scratch that they need.
 
-use super::tuning::Problem;
 use super::{Choices, Limits};
 use crate::lower::{Request, Target, as_body};
 use crate::product::{DotProblem, fold_batch};
+use crate::schedule::tuning::{Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
@@ -30,7 +30,7 @@ pub fn problems(graph: &Graph, fused: &Fused, limits: &Limits, choices: &Choices
     let mut found = Vec::new();
     for cuts_products in [false, true] {
         let lowered = lowered(graph, fused.clone(), &Wgsl { limits, choices, cuts_products });
-        for problem in super::tuning::problems(&lowered) {
+        for problem in problems_in(&lowered) {
             if !found.contains(&problem) {
                 found.push(problem);
             }

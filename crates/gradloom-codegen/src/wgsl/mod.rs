@@ -5,13 +5,13 @@
 //! share a binding: equal layers share pipelines. Always holds: a result is a function of the operands, the
 //! shapes, the [`Limits`] and the [`Choices`] alone; there are no atomic sums.
 
+mod alone;
 pub mod attention;
 mod crews;
 mod expression;
 mod functions;
 mod group;
 mod guards;
-mod limits;
 mod lower;
 mod operands;
 mod pieces;
@@ -19,17 +19,21 @@ mod print;
 mod product;
 mod source;
 mod status;
-pub mod tuning;
 
+pub use crate::limits::Limits;
 pub use guards::guards;
-pub use limits::Limits;
+/// Kernels that can be computed in several ways, with the shaders that measure one.
+pub mod tuning {
+    pub use super::alone::{Alone, alone};
+    pub use crate::schedule::tuning::{Choice, Choices, Precision, Problem, candidates, from_line, to_line};
+}
+
+pub use crate::schedule::tuning::{Choices, Precision};
 pub use lower::{lower, lower_fused, problems};
 pub use operands::{Binding, Cuts, Element, Operand, Operands};
 #[cfg(test)]
 pub(crate) use product::alone as alone_product;
-pub(crate) use product::problem_of;
 pub use status::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD, Verdict};
-pub use tuning::{Choices, Precision};
 
 use crate::schedule::group as grouped;
 use crate::simt;

@@ -1,42 +1,25 @@
 //! Matrix products: how their operands are bound, and how they are measured.
 
+use super::alone::{Alone, Value, side_by_side};
 use super::operands::{Element, NONE};
 use super::print::print;
 use super::source::Source;
-use super::tuning::{Alone, Value, side_by_side};
-use super::{Bound, Limits, Operands, Shaders};
-use crate::product::{DotProblem, fold_batch, last_elements};
+use super::{Bound, Operands, Shaders};
+use crate::limits::Limits;
+use crate::product::{DotProblem, folded, last_elements};
 use crate::schedule::product::{lanes, schedule};
 use crate::simt::kernels::product;
-use gradloom_core::ir::{DType, DotAxes, OpKind, Shape};
-use gradloom_core::kernel::{Access, Kernel, Layout, ProductChoice};
-
-/// A launch's product as the kernels take it.
-///
-/// # Panics
-/// When an operand must be copied first.
-pub(crate) fn problem(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> DotProblem {
-    fold_batch(DotProblem::new(axes, lhs, rhs).expect("operands were made to fit"))
-}
+use gradloom_core::ir::{DType, DotAxes, Shape};
+use gradloom_core::kernel::{Layout, ProductChoice};
 
 /// Declares the operands as vectors of four where the kernels can load them so.
 pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes, limits: &Limits) {
-    let problem = problem(axes, &operands.reads[0].layout, &operands.reads[1].layout);
+    let problem = folded(axes, &operands.reads[0].layout, &operands.reads[1].layout);
     for (side, lanes) in lanes(&problem, limits).into_iter().enumerate() {
         let binding = operands.reads[side].binding;
         if lanes == 4 && binding != NONE && operands.bindings[binding].element == Element::Plain(DType::F32) {
             operands.bindings[binding].element = Element::Vector;
         }
-    }
-}
-
-/// The product of a launch.
-pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem> {
-    match kernel {
-        Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
-            Some(problem(axes, &reads[0].layout, &reads[1].layout))
-        }
-        _ => None,
     }
 }
 

@@ -14,9 +14,6 @@ use gradloom_core::kernel::Layout;
 use std::fmt::{Display, Write};
 use std::ops::Range;
 
-/// Invocations of a workgroup of the kernels that need no other number.
-pub(crate) const WORKGROUP: u32 = 256;
-
 /// A shader in the making.
 pub(crate) struct Source<'a> {
     pub(crate) operands: &'a Operands,

@@ -4,7 +4,7 @@
 
 use super::choose::{FEW_ROWS, TILES, choose, own};
 use super::{Choice, Kernel, Problem, suits};
-use crate::wgsl::Limits;
+use crate::limits::Limits;
 
 /// Elements of its own rows that an invocation of a software device keeps, at most: more take long to
 /// compile.

@@ -1,7 +1,7 @@
 //! The rule that shares rows out where nothing was measured.
 
 use super::{Choice, Kernel, Problem, Tile, fits};
-use crate::wgsl::Limits;
+use crate::limits::Limits;
 
 /// Tiles, the best first; the first two want many workgroups.
 pub(super) const TILES: [Tile; 8] = [

@@ -15,7 +15,7 @@ pub use gradloom_core::kernel::{
 };
 pub use record::{from_line, to_line};
 
-use crate::wgsl::{Choices, Limits};
+use crate::limits::Limits;
 use gradloom_core::ir::{AttentionSpec, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule};
 
@@ -42,16 +42,16 @@ fn problem_of(spec: &AttentionSpec, reads: &[Access]) -> Problem {
     Problem::new(spec, [shape(0), shape(1), shape(2)], spec.extra_positions()[2].map(shape))
 }
 
-/// The schedule of attention or of its gradient; none of other ops.
+/// The schedule of attention or of its gradient, by a choice for each kernel; none of other ops.
 pub(crate) fn schedule(
     op: &OpKind,
     reads: &[Access],
     limits: &Limits,
-    choices: &Choices,
+    choose: impl Fn(Kernel, &Problem) -> Choice,
 ) -> Option<AttentionSchedule> {
     let (spec, kernels) = kernels_of(op)?;
     let problem = problem_of(spec, reads);
-    let choice = |&kernel: &Kernel| (kernel, choices.attention(kernel, &problem, limits));
+    let choice = |&kernel: &Kernel| (kernel, choose(kernel, &problem));
     Some(schedule_with(problem, kernels.iter().map(choice).collect(), limits))
 }
 

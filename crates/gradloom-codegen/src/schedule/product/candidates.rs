@@ -5,8 +5,9 @@
 //! driver cannot compile costs the device.
 
 use super::{choose, suits};
+use crate::limits::Limits;
 use crate::product::DotProblem;
-use crate::wgsl::{Limits, Precision};
+use crate::schedule::precision::Precision;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
 const fn tile([m, n, k, thread_m, thread_n]: [u32; 5], staging: Staging) -> Tile {

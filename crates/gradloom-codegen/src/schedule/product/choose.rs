@@ -1,9 +1,9 @@
 //! The rule that chooses tiles where nothing was measured.
 
 use super::fits;
+use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::product::{DotProblem, Side};
-use crate::wgsl::Limits;
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};
 
 const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {

@@ -13,8 +13,9 @@ pub use candidates::candidates;
 pub use choose::{choose, lanes};
 pub use record::{from_line, to_line};
 
+use crate::limits::Limits;
 use crate::product::DotProblem;
-use crate::wgsl::{Limits, Precision};
+use crate::schedule::precision::Precision;
 use gradloom_core::kernel::{Method, ProductChoice, ProductSchedule, Staging};
 
 /// Whether there are adapters with matrix instructions: the extension is wgpu's own, no browser has it. A

@@ -2,6 +2,9 @@
 
 use crate::narrow::narrow;
 
+/// Invocations of a workgroup, at most, where a kernel needs no other number.
+const WORKGROUP: u32 = 256;
+
 /// Whether there are devices that say the size of their subgroups: the browser's backend asks for none yet,
 /// so a page's module has no code for them.
 const SUBGROUPS_ARE_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
@@ -80,7 +83,7 @@ impl Limits {
     pub(crate) fn sharing(&self) -> usize {
         match self.software {
             true => 16,
-            false => (super::source::WORKGROUP.min(self.invocations)) as usize,
+            false => WORKGROUP.min(self.invocations) as usize,
         }
     }
 

@@ -5,22 +5,11 @@
 //! so that the scratch which lowering counts is what the shaders use.
 
 use super::{Choice, Problem};
+use crate::limits::Limits;
 use crate::product::DotProblem;
-use crate::schedule::product as schedule;
-use crate::wgsl::{Limits, attention};
+use crate::schedule::precision::Precision;
+use crate::schedule::{attention, product as schedule};
 use gradloom_core::kernel::ProductChoice;
-
-/// Type in which matrix products multiply. Sums, and everything else, are `f32` in either case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// `f32`.
-    #[default]
-    F32,
-    /// Operands are rounded to `f16` (11 significant bits) on their way to the adapter's cooperative
-    /// matrices, where the product is large enough to gain from them. Of numbers beyond 65,504 nothing but
-    /// infinity is left, of those below 6.1e-5 fewer bits, and below 3.0e-8 zero.
-    F16,
-}
 
 /// The choices for products and attention.
 #[derive(Clone, Debug, Default)]

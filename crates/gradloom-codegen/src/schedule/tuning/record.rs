@@ -1,8 +1,8 @@
 //! Choices as text, to be kept between runs: a line for each problem, which begins with its kind.
 
 use super::{Choice, Problem};
+use crate::schedule::attention;
 use crate::schedule::product as schedule;
-use crate::wgsl::attention;
 
 /// The line for a problem.
 ///

@@ -1,23 +1,20 @@
 //! Kernels that can be computed in several ways: which ways there are, and which one is taken.
 //!
 //! In: a lowered program, an adapter's limits. Out: the [`Problem`]s in it, the ways to try for each
-//! ([`candidates`]), the shaders that measure one ([`alone`]), and [`Choices`], the value that programs are
-//! made with. Always holds: a choice that [suits](Choice::suits) the limits has valid shaders, whatever made
+//! ([`candidates`]), and [`Choices`], the value that programs are made with. Always holds: a choice that [suits](Choice::suits) the limits has valid shaders, whatever made
 //! it up; a problem has all that its shaders depend on but bindings, what follows from a product, and where
 //! the rows of attention lie.
 
-mod alone;
 mod choices;
 mod record;
 
-pub use alone::{Alone, alone};
-pub(super) use alone::{Value, side_by_side};
-pub use choices::{Choices, Precision};
+pub use super::precision::Precision;
+pub use choices::Choices;
 pub use record::{from_line, to_line};
 
-use super::{Limits, attention, problem_of};
-use crate::product::DotProblem;
-use crate::schedule::product as schedule;
+use super::{attention, product as schedule};
+use crate::limits::Limits;
+use crate::product::{DotProblem, problem_of};
 use gradloom_core::kernel::{Access, Kernel, Lowered, ProductChoice};
 use std::fmt;
 
@@ -107,7 +104,7 @@ pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> V
 
 /// The problems of launches that have anything to compute and that can be measured, each once, in their
 /// order.
-pub(super) fn problems(lowered: &Lowered) -> Vec<Problem> {
+pub(crate) fn problems(lowered: &Lowered) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut add = |kernel: &Kernel, reads: &[Access]| {
         let product = problem_of(kernel, reads).map(Problem::Product);

@@ -2,9 +2,10 @@
 //!
 //! In: a problem and a choice. Out: the shaders that programs run, over operands of their own.
 
-use super::{Choice, Problem};
-use crate::wgsl::operands::{Binding, Element, Operand};
-use crate::wgsl::{Bound, Limits, Operands, Shaders, attention, product};
+use super::operands::{Binding, Element, Operand};
+use super::{Bound, Operands, Shaders, attention, product};
+use crate::limits::Limits;
+use crate::schedule::tuning::{Choice, Problem};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Layout;
 use gradloom_core::plan::{ALIGNMENT, Region};
@@ -36,14 +37,14 @@ pub fn alone(problem: &Problem, choice: &Choice, limits: &Limits) -> Alone {
 
 /// An operand or result of a kernel that runs alone.
 #[derive(Clone)]
-pub(in crate::wgsl) struct Value {
-    pub(in crate::wgsl) element: Element,
-    pub(in crate::wgsl) dtype: DType,
-    pub(in crate::wgsl) layout: Layout,
+pub(super) struct Value {
+    pub(super) element: Element,
+    pub(super) dtype: DType,
+    pub(super) layout: Layout,
 }
 
 /// Operands and results in bindings of their own, in their order.
-pub(in crate::wgsl) fn side_by_side(reads: Vec<Value>, writes: Vec<Value>) -> Operands {
+pub(super) fn side_by_side(reads: Vec<Value>, writes: Vec<Value>) -> Operands {
     let (count, mut bindings, mut end) = (reads.len(), Vec::new(), 0);
     let place = |(binding, Value { element, dtype, layout }): (usize, Value)| {
         let start = usize::next_multiple_of(end, ALIGNMENT);
