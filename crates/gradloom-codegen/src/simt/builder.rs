@@ -271,6 +271,11 @@ impl Builder {
         step: Value<'k>,
         body: impl FnOnce(Value<'k>),
     ) {
+        if let (Some(start), Some(end)) = (self.literal(start.id), self.literal(end.id))
+            && start >= end
+        {
+            return;
+        }
         let mut state = self.state.borrow_mut();
         let number = state.kernel.loops;
         state.kernel.loops += 1;

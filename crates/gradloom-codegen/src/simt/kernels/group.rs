@@ -127,6 +127,9 @@ impl<'b> Group<'b> {
     /// The part of the workgroup, by bisection.
     fn find_part<'k>(&self, k: &'k Builder) -> Found<'k> {
         let Table { numbers, width, parts, .. } = self.table;
+        if *parts == 1 {
+            return self.part(k, k.u32(0));
+        }
         let table = k.table(numbers.clone());
         let (part, beyond) = (k.var(k.u32(0)), k.var(k.u32(narrow(*parts))));
         // Once one part is left, more turns change nothing.
