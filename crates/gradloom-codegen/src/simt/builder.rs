@@ -144,17 +144,7 @@ impl Builder {
 
     /// What a reduction of no elements gives.
     pub fn identity(&self, op: ReduceOp, dtype: DType) -> Value<'_> {
-        match (op, dtype) {
-            (ReduceOp::Sum, _) => self.number(Number::of(dtype, 0.0), dtype),
-            (ReduceOp::Prod, _) => self.number(Number::of(dtype, 1.0), dtype),
-            (ReduceOp::Max, DType::F32) => self.f32(f32::NEG_INFINITY),
-            (ReduceOp::Min, DType::F32) => self.f32(f32::INFINITY),
-            (ReduceOp::Max, DType::I32) => self.i32(i32::MIN),
-            (ReduceOp::Min, DType::I32) => self.i32(i32::MAX),
-            (ReduceOp::Max, _) => self.bits(dtype, 0),
-            (ReduceOp::Min, DType::Bool) => self.bool(true),
-            (ReduceOp::Min, _) => self.u32(u32::MAX),
-        }
+        self.number(op.identity(dtype), dtype)
     }
 
     /// Number of the workgroup, u32.
@@ -434,13 +424,7 @@ impl<'k> Value<'k> {
 
     /// Two partial results of a reduction together.
     pub fn combine(self, op: ReduceOp, other: Self) -> Self {
-        let op = match op {
-            ReduceOp::Sum => BinaryOp::Add,
-            ReduceOp::Prod => BinaryOp::Mul,
-            ReduceOp::Max => BinaryOp::Max,
-            ReduceOp::Min => BinaryOp::Min,
-        };
-        self.binary(op, other)
+        self.binary(op.combiner(), other)
     }
 
     /// The number in `0..extent` that is nearest to it, an i32; 0 of an extent of 0.

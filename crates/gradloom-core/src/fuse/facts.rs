@@ -383,7 +383,7 @@ fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
         (0..shape.rank()).filter(|&axis| shape[axis] != 1).map(|axis| axes.contains(&axis)).collect();
     let (leading, trailing) = (of.is_sorted_by(|a, b| a >= b), of.is_sorted());
     // The sum of many numbers is split among threads; see `Store::Columns`.
-    let long = reduced > LONG && op != ReduceOp::Prod;
+    let long = reduced > LONG && op.splits();
     match (leading, trailing) {
         (true, true) if long && kept == 1 => Class::ReduceRows { rows: reduced, columns: 1 },
         (_, true) => Class::ReduceColumns { rows: kept, columns: reduced },

@@ -3,12 +3,15 @@
 //! In: ops from tracing, gradients, optimizers, passes, or the text form. Out: a [`Graph`] that any stage can
 //! read. Always holds: see [`Graph`]; [`crate::verify`] checks it between stages.
 
+mod attributes;
 mod build;
+mod contraction;
 mod custom;
 mod elementwise;
 mod graph;
 mod ids;
 mod infer;
+mod number;
 mod op;
 mod origin;
 mod parse;
@@ -17,13 +20,16 @@ mod settled;
 mod types;
 
 pub use build::Builder;
+pub(crate) use contraction::product;
+pub use contraction::{AttentionSpec, DotAxes};
 pub use custom::{CustomOp, Slice, SliceMut};
-pub use elementwise::{BinaryOp, CostClass, UnaryOp};
+pub use elementwise::{BinaryOp, CompareOp, CostClass, ReduceOp, UnaryOp};
 pub use graph::{Block, Definition, Graph, Guard, Op, Output, TypeError, Update, Value};
 pub use ids::{Arena, BlockId, Id, OpId, OriginId, ValueId};
 pub(crate) use infer::cast_help;
 pub use infer::infer;
-pub use op::{ArgReduceOp, AttentionSpec, CompareOp, DotAxes, Literal, Number, OpKind, ReduceOp};
+pub use number::{Literal, Number};
+pub use op::{ArgReduceOp, OpKind};
 pub use origin::{Origin, Origins};
 pub use parse::{ParseError, parse, parse_with};
 pub use types::{DType, Shape, Type, inverse_permutation};

@@ -1,120 +1,14 @@
 //! The primitives.
 //!
 //! Operands must already agree in shape and dtype: broadcasting and conversion are explicit ops, which
-//! tracing inserts. Adding a primitive means adding a variant here; every stage then has one exhaustive
-//! `match` that the compiler will ask you to extend (`ir/infer.rs`, `grad/rules/`, `reference/`,
-//! `gradloom-codegen`).
+//! tracing inserts. A primitive is a variant here, with its name, its attributes and its cost; every stage
+//! then has one exhaustive `match` that the compiler will ask you to extend (CONTRIBUTING.md names them).
 
-use super::elementwise::{BinaryOp, UnaryOp, names};
-use super::{BlockId, DType, Shape, Type};
-use std::sync::Arc;
-
-/// A number in the IR. Floats are kept in float64, so that the reference evaluator sees them unrounded.
-#[derive(Clone, Copy, Debug)]
-pub enum Number {
-    /// A number of an `f32` value; backends round it to float32.
-    Float(f64),
-    /// A number of an `i32` or `u32` value.
-    Int(i64),
-    /// A number of a `bool` value.
-    Bool(bool),
-}
-
-impl Number {
-    /// `value` as a number of the given dtype (nonzero is true, fractions are cut off).
-    pub fn of(dtype: DType, value: f64) -> Number {
-        match dtype {
-            DType::F32 => Number::Float(value),
-            DType::I32 | DType::U32 => Number::Int(value as i64),
-            DType::Bool => Number::Bool(value != 0.0),
-        }
-    }
-
-    /// The value in float64.
-    pub fn as_f64(self) -> f64 {
-        match self {
-            Number::Float(v) => v,
-            Number::Int(v) => v as f64,
-            Number::Bool(v) => f64::from(u8::from(v)),
-        }
-    }
-
-    /// Whether a constant of this dtype can hold the number.
-    pub fn fits(self, dtype: DType) -> bool {
-        match self {
-            Number::Float(_) => dtype.is_float(),
-            Number::Int(v) => match dtype {
-                DType::I32 => i32::try_from(v).is_ok(),
-                DType::U32 => u32::try_from(v).is_ok(),
-                _ => false,
-            },
-            Number::Bool(_) => dtype == DType::Bool,
-        }
-    }
-
-    fn key(self) -> (u8, u64) {
-        match self {
-            Number::Float(v) => (0, v.to_bits()),
-            Number::Int(v) => (1, v as u64),
-            Number::Bool(v) => (2, u64::from(v)),
-        }
-    }
-}
-
-/// Bitwise: `-0.0` differs from `0.0`, and a NaN equals itself.
-impl PartialEq for Number {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-impl Eq for Number {}
-impl std::hash::Hash for Number {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
-    }
-}
-
-/// The data of a constant.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Literal {
-    /// Every element is this number.
-    Splat(Number),
-    /// Elements in row-major order; as many as the type has.
-    Dense(Arc<[Number]>),
-}
-
-impl Literal {
-    /// The element at a row-major position.
-    pub fn get(&self, index: usize) -> Number {
-        match self {
-            Literal::Splat(n) => *n,
-            Literal::Dense(data) => data[index],
-        }
-    }
-}
-
-/// Elementwise comparisons; a NaN makes all but `Ne` false.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum CompareOp {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-/// Reductions. What an empty reduction gives: sum 0, product 1, max the least value
-/// (`-inf` for floats), min the greatest (`+inf`). A NaN anywhere gives NaN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum ReduceOp {
-    Sum,
-    Prod,
-    Max,
-    Min,
-}
+use super::attributes::Attributes;
+use super::{
+    AttentionSpec, BinaryOp, BlockId, CompareOp, DType, DotAxes, Literal, Number, ReduceOp, Shape, Type,
+    UnaryOp,
+};
 
 /// Index of the extreme element; the first one wins a tie, and a NaN wins over all numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,91 +16,6 @@ pub enum ReduceOp {
 pub enum ArgReduceOp {
     ArgMax,
     ArgMin,
-}
-
-/// Which axes a [`OpKind::Dot`] runs over. The result's axes: batch, then free axes of the left, then of the
-/// right operand.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct DotAxes {
-    /// Batch axes of the left operand, paired with `rhs_batch`.
-    pub lhs_batch: Vec<usize>,
-    /// Batch axes of the right operand.
-    pub rhs_batch: Vec<usize>,
-    /// Axes of the left operand that are multiplied and summed, paired with `rhs_contract`.
-    pub lhs_contract: Vec<usize>,
-    /// Axes of the right operand that are multiplied and summed.
-    pub rhs_contract: Vec<usize>,
-}
-
-impl DotAxes {
-    /// Axes of an operand of the given rank that are in neither list, in order.
-    pub fn free(rank: usize, batch: &[usize], contract: &[usize]) -> Vec<usize> {
-        (0..rank).filter(|axis| !batch.contains(axis) && !contract.contains(axis)).collect()
-    }
-
-    /// Shape of the product of operands that fit.
-    pub fn result_shape(&self, lhs: &Shape, rhs: &Shape) -> Shape {
-        let free = |shape: &Shape, batch: &[usize], contract: &[usize]| -> Vec<usize> {
-            Self::free(shape.rank(), batch, contract).into_iter().map(|axis| shape[axis]).collect()
-        };
-        let mut extents: Vec<usize> = self.lhs_batch.iter().map(|&axis| lhs[axis]).collect();
-        extents.extend(free(lhs, &self.lhs_batch, &self.lhs_contract));
-        extents.extend(free(rhs, &self.rhs_batch, &self.rhs_contract));
-        extents.into()
-    }
-}
-
-/// Scaled dot-product attention: softmax(scale · q kᵀ) v over the keys that a query may see.
-///
-/// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]`, v
-/// `[batch, kv_heads, keys, value_depth]` with `heads` a multiple of `kv_heads` (query head h reads key head
-/// `h / (heads / kv_heads)`), then, in this order and where the flag says so, `query_offset` (i32 scalar),
-/// `key_length` (i32 scalar), `block_table` (i32 `[batch, blocks]`).
-///
-/// Query i stands at position `query_offset + i` (0 without it). Key j is seen if `j < key_length` (all keys
-/// without it) and, when causal, `j <= query_offset + i`. A query that sees no key gives 0 (and a log-sum-exp
-/// of `-inf`).
-///
-/// With a block table, k and v are pools `[pool_blocks, kv_heads, block_size, depth]` shared by the batch:
-/// key j of sequence b is row `j % block_size` of pool block `block_table[b, j / block_size]`; the number of
-/// keys is `blocks * block_size`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AttentionSpec {
-    /// Whether a query sees only keys at or before its own position.
-    pub causal: bool,
-    /// Factor on the scores, usually `1 / sqrt(depth)`.
-    pub scale: f64,
-    /// Whether there is a `query_offset` operand.
-    pub query_offset: bool,
-    /// Whether there is a `key_length` operand.
-    pub key_length: bool,
-    /// Whether there is a `block_table` operand.
-    pub block_table: bool,
-}
-
-impl Eq for AttentionSpec {}
-impl std::hash::Hash for AttentionSpec {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (self.causal, self.scale.to_bits(), self.query_offset, self.key_length, self.block_table).hash(state);
-    }
-}
-
-impl AttentionSpec {
-    /// Number of operands after q, k and v.
-    pub fn extra_operands(&self) -> usize {
-        usize::from(self.query_offset) + usize::from(self.key_length) + usize::from(self.block_table)
-    }
-
-    /// Position among the operands of (`query_offset`, `key_length`, `block_table`), where present.
-    pub fn extra_positions(&self) -> [Option<usize>; 3] {
-        let mut next = 3;
-        [self.query_offset, self.key_length, self.block_table].map(|present| {
-            present.then(|| {
-                next += 1;
-                next - 1
-            })
-        })
-    }
 }
 
 /// What an op computes. The comment of each variant gives its operands, then its results.
@@ -345,6 +154,145 @@ impl OpKind {
         }
     }
 
+    /// The op of this name, with attributes that [`OpKind::attributes`] is to set; none if the name is that of
+    /// no op, or of one that begins with more than its name. `ty` is the type of the op's one result.
+    pub(super) fn named<E>(name: &str, ty: impl Fn() -> Result<Type, E>) -> Result<Option<OpKind>, E> {
+        let list = Vec::new;
+        Ok(Some(match name {
+            "iota" => OpKind::Iota { ty: ty()?, axis: 0 },
+            "random_bits" => OpKind::RandomBits { shape: ty()?.shape, site: 0 },
+            "select" => OpKind::Select,
+            "cast" => OpKind::Cast { dtype: ty()?.dtype },
+            "argmax" => OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 },
+            "argmin" => OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: 0 },
+            "reshape" => OpKind::Reshape { shape: ty()?.shape },
+            "permute" => OpKind::Permute { perm: list() },
+            "broadcast" => OpKind::Broadcast { shape: ty()?.shape },
+            "slice" => OpKind::Slice { start: list(), limit: list(), step: list() },
+            "pad" => {
+                let value = Number::of(ty()?.dtype, 0.0);
+                OpKind::Pad { low: list(), high: list(), interior: list(), value }
+            }
+            "concat" => OpKind::Concat { axis: 0 },
+            "dynamic_slice" => OpKind::DynamicSlice { sizes: ty()?.shape.to_vec() },
+            "dynamic_update_slice" => OpKind::DynamicUpdateSlice,
+            "dot" => OpKind::Dot(DotAxes::default()),
+            "gather" => OpKind::Gather { batch: 0 },
+            "scatter_add" => OpKind::ScatterAdd { batch: 0 },
+            "attention" => OpKind::Attention(AttentionSpec::default()),
+            "attention_grad" => OpKind::AttentionGrad(AttentionSpec::default()),
+            "barrier" => OpKind::Barrier,
+            _ => {
+                let unary = UnaryOp::parse(name).map(OpKind::Unary);
+                let binary = || BinaryOp::parse(name).map(OpKind::Binary);
+                let compare = || CompareOp::parse(name).map(OpKind::Compare);
+                let reduce = || ReduceOp::parse(name).map(|op| OpKind::Reduce { op, axes: list() });
+                return Ok(unary.or_else(binary).or_else(compare).or_else(reduce));
+            }
+        }))
+    }
+
+    /// Visits what the text form has in braces, in its order. What follows from the types of operands and
+    /// results is not there.
+    pub(super) fn attributes<A: Attributes>(&mut self, a: &mut A) -> Result<(), A::Error> {
+        match self {
+            OpKind::Input { .. }
+            | OpKind::Param { .. }
+            | OpKind::Scalar { .. }
+            | OpKind::Constant { .. }
+            | OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Cast { .. }
+            | OpKind::Reshape { .. }
+            | OpKind::Broadcast { .. }
+            | OpKind::DynamicSlice { .. }
+            | OpKind::DynamicUpdateSlice
+            | OpKind::Checkpoint { .. }
+            | OpKind::Barrier
+            | OpKind::Custom(_) => Ok(()),
+            OpKind::State { init, .. } => a.number("init", init),
+            OpKind::Iota { axis, .. } | OpKind::ArgReduce { axis, .. } | OpKind::Concat { axis } => {
+                a.integer("axis", axis)
+            }
+            OpKind::RandomBits { site, .. } => a.integer("site", site),
+            OpKind::Reduce { axes, .. } => a.list("axes", axes),
+            OpKind::Permute { perm } => a.list("perm", perm),
+            OpKind::Slice { start, limit, step } => {
+                a.list("start", start)?;
+                a.list("limit", limit)?;
+                a.list("step", step)
+            }
+            OpKind::Pad { low, high, interior, value } => {
+                a.list("low", low)?;
+                a.list("high", high)?;
+                a.list("interior", interior)?;
+                a.number("value", value)
+            }
+            OpKind::Dot(axes) => {
+                a.list_unless_empty("lhs_batch", &mut axes.lhs_batch)?;
+                a.list_unless_empty("rhs_batch", &mut axes.rhs_batch)?;
+                a.list_unless_empty("lhs_contract", &mut axes.lhs_contract)?;
+                a.list_unless_empty("rhs_contract", &mut axes.rhs_contract)
+            }
+            OpKind::Gather { batch } | OpKind::ScatterAdd { batch } => a.integer("batch", batch),
+            OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => {
+                a.float("scale", &mut spec.scale)?;
+                a.flag("causal", &mut spec.causal)?;
+                a.flag("query_offset", &mut spec.query_offset)?;
+                a.flag("key_length", &mut spec.key_length)?;
+                a.flag("block_table", &mut spec.block_table)
+            }
+            OpKind::Repeat { trip, carried, .. } => {
+                a.integer("trip", trip)?;
+                a.integer("carried", carried)
+            }
+        }
+    }
+
+    /// Floating-point operations, of operands and results of these types: one for each f32 function of an
+    /// element, two for each pair of factors of a matrix product. Comparisons, selections, conversions and
+    /// integers count nothing; of a user's op nothing is known.
+    pub fn flops(&self, operands: &[(DType, &Shape)], results: &[(DType, &Shape)]) -> u64 {
+        let elements = |(dtype, shape): (DType, &Shape)| {
+            if dtype.is_float() { shape.elements() as u64 } else { 0 }
+        };
+        let shapes = || operands.iter().map(|&(_, shape)| shape).collect::<Vec<_>>();
+        match self {
+            OpKind::Unary(_) | OpKind::Binary(_) => elements(results[0]),
+            OpKind::Reduce { .. } => elements(operands[0]),
+            OpKind::ScatterAdd { .. } => elements(operands[2]),
+            OpKind::Dot(axes) => axes.flops(operands[0].1, elements(results[0])),
+            OpKind::Attention(spec) => spec.flops(&shapes()),
+            OpKind::AttentionGrad(spec) => spec.gradient_flops(&shapes()),
+            OpKind::Input { .. }
+            | OpKind::Param { .. }
+            | OpKind::State { .. }
+            | OpKind::Scalar { .. }
+            | OpKind::Constant { .. }
+            | OpKind::Iota { .. }
+            | OpKind::RandomBits { .. }
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Cast { .. }
+            | OpKind::ArgReduce { .. }
+            | OpKind::Reshape { .. }
+            | OpKind::Permute { .. }
+            | OpKind::Broadcast { .. }
+            | OpKind::Slice { .. }
+            | OpKind::Pad { .. }
+            | OpKind::Concat { .. }
+            | OpKind::DynamicSlice { .. }
+            | OpKind::DynamicUpdateSlice
+            | OpKind::Gather { .. }
+            | OpKind::Repeat { .. }
+            | OpKind::Checkpoint { .. }
+            | OpKind::Barrier
+            | OpKind::Custom(_) => 0,
+        }
+    }
+
     /// Whether the op is a leaf whose value comes from outside the graph (constants and iota do not count).
     pub fn is_external_leaf(&self) -> bool {
         matches!(
@@ -374,6 +322,3 @@ impl OpKind {
         }
     }
 }
-
-names!(CompareOp { Eq = "eq", Ne = "ne", Lt = "lt", Le = "le", Gt = "gt", Ge = "ge" });
-names!(ReduceOp { Sum = "sum", Prod = "prod", Max = "reduce_max", Min = "reduce_min" });

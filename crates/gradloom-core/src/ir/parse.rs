@@ -15,7 +15,8 @@ mod op;
 
 pub use error::ParseError;
 
-use super::{BlockId, CustomOp, Graph, Guard, Origin, OriginId, Output, Shape, Type, Update, ValueId};
+use super::attributes::Attributes;
+use super::{BlockId, CustomOp, DType, Graph, Guard, Origin, OriginId, Output, Shape, Type, Update, ValueId};
 use crate::verify::check_type;
 use error::{Position, Result};
 use lexer::{Token, lex};
@@ -302,8 +303,9 @@ impl Parser<'_> {
         let region = if is_region { Some(self.list("[", "]", Self::value)?) } else { None };
         self.expect("<-")?;
         let value = self.value()?;
-        let mut attributes = self.attributes()?;
-        let must_alias = attributes.flag("alias")?;
+        let mut attributes = self.attributes(DType::F32)?;
+        let mut must_alias = false;
+        attributes.flag("alias", &mut must_alias)?;
         attributes.finish("update")?;
         self.graph.updates.push(Update { target, region, value, must_alias });
         Ok(())

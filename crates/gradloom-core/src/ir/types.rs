@@ -1,5 +1,6 @@
 //! Element types, shapes, and the type of a value.
 
+use super::Number;
 use std::fmt;
 use std::ops::Deref;
 
@@ -36,6 +37,16 @@ impl DType {
     /// Whether this is a signed or unsigned integer.
     pub fn is_integer(self) -> bool {
         matches!(self, DType::I32 | DType::U32)
+    }
+
+    /// The least and the greatest number, for floats the infinities.
+    pub fn range(self) -> (Number, Number) {
+        match self {
+            DType::F32 => (Number::Float(f64::NEG_INFINITY), Number::Float(f64::INFINITY)),
+            DType::I32 => (Number::Int(i64::from(i32::MIN)), Number::Int(i64::from(i32::MAX))),
+            DType::U32 => (Number::Int(0), Number::Int(i64::from(u32::MAX))),
+            DType::Bool => (Number::Bool(false), Number::Bool(true)),
+        }
     }
 
     /// The name in the text form: `f32`, `i32`, `u32`, `bool`.

@@ -3,17 +3,15 @@
 //! In: a plan and one of its launches. Out: a [`Cost`], which depends on shapes and places alone, never on
 //! data.
 //!
-//! An operation is one f32 function of one element: an addition and an exponential count alike, as in the
-//! counts that rooflines are drawn with; comparisons, selections, conversions and integers count nothing.
-//! Matrix products count a multiplication and an addition for each pair of factors, attention its matrix
-//! products alone. Bytes are those of the distinct elements that a kernel must read and write once: what a
-//! broadcast repeats is read once, and so is an operand that comes twice.
+//! Operations are those of [`OpKind::flops`], the count that rooflines are drawn with. Bytes are those of the
+//! distinct elements that a kernel must read and write once: what a broadcast repeats is read once, and so is an
+//! operand that comes twice.
 //!
 //! Counts that 64 bits cannot hold, such as those of a product of views that repeat an element, are
 //! `u64::MAX`.
 
 use super::{Plan, Region};
-use crate::ir::{AttentionSpec, DType, DotAxes, OpKind};
+use crate::ir::{DType, OpKind, Shape, product};
 use crate::kernel::{Access, Body, Kernel, Launch, Layout, NodeKind, Store};
 use std::ops::{Add, AddAssign};
 
@@ -64,7 +62,7 @@ fn kernel(plan: &Plan, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> 
         Kernel::Loop(body) => all(body_flops(body), reads, writes),
         Kernel::Dot { axes, epilogue } => {
             let products = product([epilogue.rows, epilogue.columns]);
-            let flops = dot_flops(axes, &reads[0].layout, products).saturating_add(body_flops(epilogue));
+            let flops = axes.flops(&reads[0].layout.shape, products).saturating_add(body_flops(epilogue));
             all(flops, reads, writes)
         }
         Kernel::Group(parts) => parts.iter().fold(Cost::default(), |sum, part| {
@@ -79,79 +77,29 @@ fn kernel(plan: &Plan, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> 
 }
 
 fn op(plan: &Plan, kind: &OpKind, reads: &[Access], writes: &[Access]) -> Cost {
-    let result = |i: usize| writes[i].layout.shape.elements() as u64;
-    let is_float = |access: &Access| access.dtype == DType::F32;
-    let flops = match kind {
-        OpKind::Unary(_) | OpKind::Binary(_) if is_float(&writes[0]) => result(0),
-        OpKind::Reduce { .. } if is_float(&reads[0]) => reads[0].layout.shape.elements() as u64,
-        OpKind::Dot(axes) => dot_flops(axes, &reads[0].layout, result(0)),
-        OpKind::Attention(spec) => {
-            let ([depth, value_depth], pairs) = attention(spec, reads);
-            let each = depth.saturating_add(value_depth);
-            pairs.saturating_mul(each.saturating_mul(2))
-        }
-        // The scores again, then a product each for the cotangents of scores, values, keys and queries.
-        OpKind::AttentionGrad(spec) => {
-            let ([depth, value_depth], pairs) = attention(spec, reads);
-            let each = depth.saturating_mul(3).saturating_add(value_depth.saturating_mul(2));
-            pairs.saturating_mul(each.saturating_mul(2))
-        }
-        OpKind::ScatterAdd { .. } => return scatter_add(plan, reads, writes),
+    let flops = kind.flops(&types(reads), &types(writes));
+    match kind {
+        OpKind::ScatterAdd { .. } => scatter_add(plan, flops, reads, writes),
         // The rows that are picked, not the table.
-        OpKind::Gather { .. } => {
-            let index = distinct_bytes(&reads[1..]);
-            return Cost {
-                flops: 0,
-                bytes_read: bytes(&writes[0]).saturating_add(index),
-                bytes_written: bytes(&writes[0]),
-            };
-        }
-        OpKind::DynamicSlice { .. } => {
-            let starts = distinct_bytes(&reads[1..]);
-            return Cost {
-                flops: 0,
-                bytes_read: bytes(&writes[0]).saturating_add(starts),
-                bytes_written: bytes(&writes[0]),
-            };
+        OpKind::Gather { .. } | OpKind::DynamicSlice { .. } => {
+            let indices = distinct_bytes(&reads[1..]);
+            let bytes_written = bytes(&writes[0]);
+            Cost { flops, bytes_read: bytes_written.saturating_add(indices), bytes_written }
         }
         OpKind::DynamicUpdateSlice if in_place(plan, &reads[0], &writes[0]) => {
-            let bytes_read = distinct_bytes(&reads[1..]);
-            return Cost { flops: 0, bytes_read, bytes_written: bytes(&reads[1]) };
+            Cost { flops, bytes_read: distinct_bytes(&reads[1..]), bytes_written: bytes(&reads[1]) }
         }
-        OpKind::Unary(_)
-        | OpKind::Binary(_)
-        | OpKind::Reduce { .. }
-        | OpKind::Compare(_)
-        | OpKind::Select
-        | OpKind::Cast { .. }
-        | OpKind::ArgReduce { .. }
-        | OpKind::RandomBits { .. }
-        | OpKind::Pad { .. }
-        | OpKind::Concat { .. }
-        | OpKind::DynamicUpdateSlice
-        | OpKind::Custom(_) => 0,
-        // Never launched: leaves are there, views are layouts, blocks were expanded.
-        OpKind::Input { .. }
-        | OpKind::Param { .. }
-        | OpKind::State { .. }
-        | OpKind::Scalar { .. }
-        | OpKind::Constant { .. }
-        | OpKind::Iota { .. }
-        | OpKind::Reshape { .. }
-        | OpKind::Permute { .. }
-        | OpKind::Broadcast { .. }
-        | OpKind::Slice { .. }
-        | OpKind::Repeat { .. }
-        | OpKind::Checkpoint { .. }
-        | OpKind::Barrier => return Cost::default(),
-    };
-    all(flops, reads, writes)
+        _ => all(flops, reads, writes),
+    }
+}
+
+fn types(accesses: &[Access]) -> Vec<(DType, &Shape)> {
+    accesses.iter().map(|access| (access.dtype, &access.layout.shape)).collect()
 }
 
 /// In place, only the rows that are added to are read and written.
-fn scatter_add(plan: &Plan, reads: &[Access], writes: &[Access]) -> Cost {
+fn scatter_add(plan: &Plan, flops: u64, reads: &[Access], writes: &[Access]) -> Cost {
     let updates = reads[2].layout.shape.elements() as u64;
-    let flops = if reads[2].dtype == DType::F32 { updates } else { 0 };
     let whole = all(flops, reads, writes);
     if !in_place(plan, &reads[0], &writes[0]) {
         return whole;
@@ -164,23 +112,6 @@ fn scatter_add(plan: &Plan, reads: &[Access], writes: &[Access]) -> Cost {
 /// Reads and writes each distinct element once.
 fn all(flops: u64, reads: &[Access], writes: &[Access]) -> Cost {
     Cost { flops, bytes_read: distinct_bytes(reads), bytes_written: sum(writes.iter().map(bytes)) }
-}
-
-fn dot_flops(axes: &DotAxes, lhs: &Layout, products: u64) -> u64 {
-    let length = product(axes.lhs_contract.iter().map(|&axis| lhs.shape[axis]));
-    products.saturating_mul(length).saturating_mul(2)
-}
-
-/// As [`u64`] holds it; a factor of 0 counts however large the others are.
-fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
-    let mut product = 1_u64;
-    for factor in factors {
-        if factor == 0 {
-            return 0;
-        }
-        product = product.saturating_mul(factor as u64);
-    }
-    product
 }
 
 fn sum(counts: impl Iterator<Item = u64>) -> u64 {
@@ -208,30 +139,6 @@ fn body_flops(body: &Body) -> u64 {
         Store::Columns { .. } | Store::Whole { .. } => 0,
     };
     sum(body.nodes.iter().map(node).chain(body.stores.iter().map(store)))
-}
-
-/// Depths of keys and values, and how many (query, key) pairs there are that may be seen at most.
-fn attention(spec: &AttentionSpec, reads: &[Access]) -> ([u64; 2], u64) {
-    let shape = |i: usize| &reads[i].layout.shape;
-    let table = match spec.extra_positions() {
-        [_, _, Some(table)] => shape(table)[1],
-        _ => 1,
-    };
-    let (queries, keys) = (shape(0)[2] as u64, product([shape(1)[2], table]));
-    // Where the first query stands is known at run time, unless it stands at the first key.
-    let seen = match spec.causal && !spec.query_offset {
-        true => causal_pairs(queries, keys),
-        false => queries.saturating_mul(keys),
-    };
-    let rows = product([shape(0)[0], shape(0)[1]]);
-    ([shape(1)[3] as u64, shape(2)[3] as u64], rows.saturating_mul(seen))
-}
-
-/// 1 + 2 + .., for each query, up to the number of keys: query i sees i + 1 keys at most.
-fn causal_pairs(queries: u64, keys: u64) -> u64 {
-    let growing = u128::from(queries.min(keys));
-    let all = growing * (growing + 1) / 2 + u128::from(queries.saturating_sub(keys)) * u128::from(keys);
-    u64::try_from(all).unwrap_or(u64::MAX)
 }
 
 /// Bytes of the distinct elements of an access: an axis of stride 0 repeats.
@@ -263,7 +170,9 @@ fn in_place(plan: &Plan, read: &Access, write: &Access) -> bool {
 mod tests {
     use super::*;
     use crate::collections::IdMap;
-    use crate::ir::{BinaryOp, Id, Number, OpId, ReduceOp, Shape, Type, UnaryOp, ValueId};
+    use crate::ir::{
+        AttentionSpec, BinaryOp, DotAxes, Id, Number, OpId, ReduceOp, Shape, Type, UnaryOp, ValueId,
+    };
     use crate::kernel::{Level, Node, NodeId, Part, Phase, Schedule};
     use crate::plan::{Buffer, Role, Totals};
 

@@ -1,9 +1,9 @@
 //! Reductions over axes, and the index of the extreme element.
 
-use super::elementwise::{max_float, min_float, wrap};
+use super::elementwise::wrap;
 use super::indices::{each_index, position};
 use super::{HostData, HostTensor};
-use crate::ir::{ArgReduceOp, DType, ReduceOp, Type};
+use crate::ir::{ArgReduceOp, ReduceOp, Type};
 
 /// Reduces over `axes`; `ty` is the result's type.
 pub(super) fn reduce(op: ReduceOp, axes: &[usize], x: &HostTensor, ty: &Type) -> HostTensor {
@@ -15,26 +15,17 @@ pub(super) fn reduce(op: ReduceOp, axes: &[usize], x: &HostTensor, ty: &Type) ->
     };
     let data = match &x.data {
         HostData::Float(v) => {
-            let mut result = vec![first_float(op); ty.elements()];
+            let mut result = vec![op.identity(ty.dtype).as_f64(); ty.elements()];
             for (target, &v) in targets().into_iter().zip(v) {
-                result[target] = match op {
-                    ReduceOp::Sum => result[target] + v,
-                    ReduceOp::Prod => result[target] * v,
-                    ReduceOp::Max => max_float(result[target], v),
-                    ReduceOp::Min => min_float(result[target], v),
-                };
+                result[target] = op.combiner().float(result[target], v);
             }
             HostData::Float(result)
         }
         HostData::Int(v) => {
-            let mut result = vec![first_int(op, ty.dtype); ty.elements()];
+            let mut result = vec![op.identity(ty.dtype).as_f64() as i64; ty.elements()];
             for (target, &v) in targets().into_iter().zip(v) {
-                result[target] = match op {
-                    ReduceOp::Sum => wrap(ty.dtype, result[target] + v),
-                    ReduceOp::Prod => wrap(ty.dtype, result[target].wrapping_mul(v)),
-                    ReduceOp::Max => result[target].max(v),
-                    ReduceOp::Min => result[target].min(v),
-                };
+                let combined = op.combiner().int(result[target], v);
+                result[target] = wrap(ty.dtype, combined.expect("combiners take all integers"));
             }
             HostData::Int(result)
         }
@@ -47,29 +38,6 @@ pub(super) fn reduce(op: ReduceOp, axes: &[usize], x: &HostTensor, ty: &Type) ->
 fn strides_without(ty: &Type, axes: &[usize], rank: usize) -> Vec<usize> {
     let mut kept = ty.shape.strides().into_iter();
     (0..rank).map(|axis| if axes.contains(&axis) { 0 } else { kept.next().unwrap_or(0) }).collect()
-}
-
-/// The start of a reduction, which is the result of an empty one.
-fn first_float(op: ReduceOp) -> f64 {
-    match op {
-        ReduceOp::Sum => 0.0,
-        ReduceOp::Prod => 1.0,
-        ReduceOp::Max => f64::NEG_INFINITY,
-        ReduceOp::Min => f64::INFINITY,
-    }
-}
-
-fn first_int(op: ReduceOp, dtype: DType) -> i64 {
-    let (least, greatest) = match dtype {
-        DType::U32 => (0, i64::from(u32::MAX)),
-        _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
-    };
-    match op {
-        ReduceOp::Sum => 0,
-        ReduceOp::Prod => 1,
-        ReduceOp::Max => least,
-        ReduceOp::Min => greatest,
-    }
 }
 
 /// Index along `axis` of the extreme element; `ty` is the result's type.

@@ -4,7 +4,9 @@ use super::error::{Position, Result};
 use super::lexer::Token;
 use super::literal::to_number;
 use super::{ParseError, Parser};
+use crate::ir::attributes::Attributes;
 use crate::ir::{DType, Number};
+use std::fmt::Display;
 use std::str::FromStr;
 
 #[derive(Debug)]
@@ -16,18 +18,20 @@ enum Attribute {
 }
 
 /// Attributes that have not been asked for yet.
-pub(super) struct Attributes {
+pub(super) struct Given {
     entries: Vec<(String, Attribute, Position)>,
     /// The position of the attributes, or the one at which they would begin.
     position: Position,
+    /// The dtype of the op's first result.
+    dtype: DType,
 }
 
 impl Parser<'_> {
-    /// Attributes in braces, if the next token is a brace.
-    pub(super) fn attributes(&mut self) -> Result<Attributes> {
+    /// Attributes in braces, if the next token is a brace, of an op whose result has this dtype.
+    pub(super) fn attributes(&mut self, dtype: DType) -> Result<Given> {
         let position = self.position();
         if *self.peek() != Token::Mark("{") {
-            return Ok(Attributes { entries: Vec::new(), position });
+            return Ok(Given { entries: Vec::new(), position, dtype });
         }
         let entries = self.list("{", "}", |parser| {
             let position = parser.position();
@@ -35,7 +39,7 @@ impl Parser<'_> {
             let attribute = if parser.take("=") { parser.attribute_value()? } else { Attribute::Flag };
             Ok((name, attribute, position))
         })?;
-        Ok(Attributes { entries, position })
+        Ok(Given { entries, position, dtype })
     }
 
     fn attribute_value(&mut self) -> Result<Attribute> {
@@ -49,7 +53,7 @@ impl Parser<'_> {
     }
 }
 
-impl Attributes {
+impl Given {
     fn take(&mut self, name: &str) -> Option<(Attribute, Position)> {
         let at = self.entries.iter().position(|(entry, _, _)| entry == name)?;
         let (_, attribute, position) = self.entries.remove(at);
@@ -68,36 +72,9 @@ impl Attributes {
         }
     }
 
-    /// Whether a flag is set.
-    pub(super) fn flag(&mut self, name: &str) -> Result<bool> {
-        match self.take(name) {
-            Some((Attribute::Flag, _)) => Ok(true),
-            Some((_, position)) => Err(position.error(format!("expected `{name}` alone: it is a flag"))),
-            None => Ok(false),
-        }
-    }
-
-    /// A whole number that `T` can hold.
-    pub(super) fn integer<T: FromStr>(&mut self, name: &str) -> Result<T> {
-        let (text, position) = self.scalar(name)?;
-        let message = || format!("expected a whole number in range for `{name}`, found `{text}`");
-        text.parse().map_err(|_| position.error(message()))
-    }
-
-    /// An element of a dtype.
-    pub(super) fn number(&mut self, name: &str, dtype: DType) -> Result<Number> {
+    fn element(&mut self, name: &str, dtype: DType) -> Result<Number> {
         let (text, position) = self.scalar(name)?;
         to_number(&text, dtype).map_err(|message| position.error(message))
-    }
-
-    /// A list of whole numbers.
-    pub(super) fn list(&mut self, name: &str) -> Result<Vec<usize>> {
-        self.optional_list(name)?.ok_or_else(|| self.missing(name))
-    }
-
-    /// A list of whole numbers, empty if it is not there.
-    pub(super) fn list_or_empty(&mut self, name: &str) -> Result<Vec<usize>> {
-        Ok(self.optional_list(name)?.unwrap_or_default())
     }
 
     fn optional_list(&mut self, name: &str) -> Result<Option<Vec<usize>>> {
@@ -118,5 +95,47 @@ impl Attributes {
             }
             None => Ok(()),
         }
+    }
+}
+
+impl Attributes for Given {
+    type Error = ParseError;
+
+    fn flag(&mut self, name: &str, value: &mut bool) -> Result<()> {
+        *value = match self.take(name) {
+            Some((Attribute::Flag, _)) => true,
+            Some((_, position)) => {
+                return Err(position.error(format!("expected `{name}` alone: it is a flag")));
+            }
+            None => false,
+        };
+        Ok(())
+    }
+
+    fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<()> {
+        let (text, position) = self.scalar(name)?;
+        let message = || format!("expected a whole number in range for `{name}`, found `{text}`");
+        *value = text.parse().map_err(|_| position.error(message()))?;
+        Ok(())
+    }
+
+    fn number(&mut self, name: &str, value: &mut Number) -> Result<()> {
+        *value = self.element(name, self.dtype)?;
+        Ok(())
+    }
+
+    fn float(&mut self, name: &str, value: &mut f64) -> Result<()> {
+        *value = self.element(name, DType::F32)?.as_f64();
+        Ok(())
+    }
+
+    fn list(&mut self, name: &str, value: &mut Vec<usize>) -> Result<()> {
+        *value = self.optional_list(name)?.ok_or_else(|| self.missing(name))?;
+        Ok(())
+    }
+
+    fn list_unless_empty(&mut self, name: &str, value: &mut Vec<usize>) -> Result<()> {
+        *value = self.optional_list(name)?.unwrap_or_default();
+        Ok(())
     }
 }

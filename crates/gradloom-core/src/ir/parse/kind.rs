@@ -1,47 +1,38 @@
 //! The primitive behind a name, with its operands and attributes.
 
 use super::Parser;
-use super::attributes::Attributes;
 use super::error::Result;
 use super::op::Head;
-use crate::ir::{
-    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DType, DotAxes, OpKind, ReduceOp, UnaryOp, ValueId,
-};
+use crate::ir::{DType, Number, OpKind, ValueId};
 
 impl Parser<'_> {
     /// Reads what follows the op's name, up to its origin.
     pub(super) fn kind(&mut self, head: &Head) -> Result<(OpKind, Vec<ValueId>)> {
         let name = head.name.as_str();
         // What stands before the operands.
-        let early = match name {
-            "input" => Some(OpKind::Input { name: self.leaf_name()?, ty: head.ty()? }),
-            "param" => Some(OpKind::Param { name: self.leaf_name()?, ty: head.ty()? }),
-            "scalar" => Some(OpKind::Scalar { name: self.leaf_name()?, dtype: head.ty()?.dtype }),
+        let mut kind = match name {
+            "input" => OpKind::Input { name: self.leaf_name()?, ty: head.ty()? },
+            "param" => OpKind::Param { name: self.leaf_name()?, ty: head.ty()? },
+            "state" => {
+                let (name, ty) = (self.leaf_name()?, head.ty()?);
+                OpKind::State { name, init: Number::of(ty.dtype, 0.0), ty }
+            }
+            "scalar" => OpKind::Scalar { name: self.leaf_name()?, dtype: head.ty()?.dtype },
             "constant" => {
                 let ty = head.ty()?;
-                Some(OpKind::Constant { data: self.literal(ty.dtype)?, ty })
+                OpKind::Constant { data: self.literal(ty.dtype)?, ty }
             }
-            "checkpoint" => Some(OpKind::Checkpoint { block: self.closed_block()? }),
-            "custom" => Some(OpKind::Custom(self.custom()?)),
-            _ => None,
-        };
-        let state = if name == "state" { Some(self.leaf_name()?) } else { None };
-        let block = if name == "repeat" { Some(self.closed_block()?) } else { None };
-        let operands = self.operands()?;
-        let mut attributes = self.attributes()?;
-        let kind = match (early, state, block) {
-            (Some(kind), ..) => kind,
-            (_, Some(name), _) => {
-                let ty = head.ty()?;
-                OpKind::State { name, init: attributes.number("init", ty.dtype)?, ty }
-            }
-            (_, _, Some(block)) => OpKind::Repeat {
-                block,
-                trip: attributes.integer("trip")?,
-                carried: attributes.integer("carried")?,
+            "repeat" => OpKind::Repeat { block: self.closed_block()?, trip: 0, carried: 0 },
+            "checkpoint" => OpKind::Checkpoint { block: self.closed_block()? },
+            "custom" => OpKind::Custom(self.custom()?),
+            _ => match OpKind::named(name, || head.ty())? {
+                Some(kind) => kind,
+                None => return Err(head.error(format!("expected the name of an op, found `{name}`"))),
             },
-            _ => plain(head, &mut attributes)?,
         };
+        let operands = self.operands()?;
+        let mut attributes = self.attributes(head.types.first().map_or(DType::F32, |ty| ty.dtype))?;
+        kind.attributes(&mut attributes)?;
         attributes.finish(name)?;
         Ok((kind, operands))
     }
@@ -63,68 +54,4 @@ impl Parser<'_> {
         self.graph.customs.push(custom.clone());
         Ok(self.graph.customs.len() - 1)
     }
-}
-
-/// An op that has only operands and attributes.
-fn plain(head: &Head, attributes: &mut Attributes) -> Result<OpKind> {
-    let name = head.name.as_str();
-    if let Some(op) = UnaryOp::parse(name) {
-        return Ok(OpKind::Unary(op));
-    }
-    if let Some(op) = BinaryOp::parse(name) {
-        return Ok(OpKind::Binary(op));
-    }
-    if let Some(op) = CompareOp::parse(name) {
-        return Ok(OpKind::Compare(op));
-    }
-    if let Some(op) = ReduceOp::parse(name) {
-        return Ok(OpKind::Reduce { op, axes: attributes.list("axes")? });
-    }
-    Ok(match name {
-        "iota" => OpKind::Iota { ty: head.ty()?, axis: attributes.integer("axis")? },
-        "random_bits" => OpKind::RandomBits { shape: head.ty()?.shape, site: attributes.integer("site")? },
-        "select" => OpKind::Select,
-        "cast" => OpKind::Cast { dtype: head.ty()?.dtype },
-        "argmax" => OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: attributes.integer("axis")? },
-        "argmin" => OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: attributes.integer("axis")? },
-        "reshape" => OpKind::Reshape { shape: head.ty()?.shape },
-        "permute" => OpKind::Permute { perm: attributes.list("perm")? },
-        "broadcast" => OpKind::Broadcast { shape: head.ty()?.shape },
-        "slice" => OpKind::Slice {
-            start: attributes.list("start")?,
-            limit: attributes.list("limit")?,
-            step: attributes.list("step")?,
-        },
-        "pad" => OpKind::Pad {
-            low: attributes.list("low")?,
-            high: attributes.list("high")?,
-            interior: attributes.list("interior")?,
-            value: attributes.number("value", head.ty()?.dtype)?,
-        },
-        "concat" => OpKind::Concat { axis: attributes.integer("axis")? },
-        "dynamic_slice" => OpKind::DynamicSlice { sizes: head.ty()?.shape.to_vec() },
-        "dynamic_update_slice" => OpKind::DynamicUpdateSlice,
-        "barrier" => OpKind::Barrier,
-        "dot" => OpKind::Dot(DotAxes {
-            lhs_batch: attributes.list_or_empty("lhs_batch")?,
-            rhs_batch: attributes.list_or_empty("rhs_batch")?,
-            lhs_contract: attributes.list_or_empty("lhs_contract")?,
-            rhs_contract: attributes.list_or_empty("rhs_contract")?,
-        }),
-        "gather" => OpKind::Gather { batch: attributes.integer("batch")? },
-        "scatter_add" => OpKind::ScatterAdd { batch: attributes.integer("batch")? },
-        "attention" => OpKind::Attention(attention(attributes)?),
-        "attention_grad" => OpKind::AttentionGrad(attention(attributes)?),
-        _ => return Err(head.error(format!("expected the name of an op, found `{name}`"))),
-    })
-}
-
-fn attention(attributes: &mut Attributes) -> Result<AttentionSpec> {
-    Ok(AttentionSpec {
-        causal: attributes.flag("causal")?,
-        scale: attributes.number("scale", DType::F32)?.as_f64(),
-        query_offset: attributes.flag("query_offset")?,
-        key_length: attributes.flag("key_length")?,
-        block_table: attributes.flag("block_table")?,
-    })
 }

@@ -1,10 +1,13 @@
 //! The name and attributes of each primitive. Attributes that follow from the types of operands and results
 //! are not printed.
 
-use super::literal::{number, write_literal};
+use super::literal::{float, number, write_literal};
 use super::{Printer, quote};
-use crate::ir::{AttentionSpec, DotAxes, Graph, OpKind};
+use crate::ir::attributes::Attributes;
+use crate::ir::{Graph, Number, OpKind};
+use std::convert::Infallible;
 use std::fmt::{self, Display};
+use std::str::FromStr;
 
 impl Printer<'_> {
     /// The op's name and what stands right after it.
@@ -30,74 +33,48 @@ impl Printer<'_> {
     }
 }
 
-fn list(values: &[usize]) -> String {
-    format!("[{}]", values.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
-}
-
-fn assign(name: &str, value: impl Display) -> String {
-    format!("{name}={value}")
-}
-
 /// Attributes in the order in which they are printed: `name=value`, or the name of a flag that is set.
 pub(super) fn attributes(kind: &OpKind) -> Vec<String> {
-    match kind {
-        OpKind::Input { .. }
-        | OpKind::Param { .. }
-        | OpKind::Scalar { .. }
-        | OpKind::Constant { .. }
-        | OpKind::Unary(_)
-        | OpKind::Binary(_)
-        | OpKind::Compare(_)
-        | OpKind::Select
-        | OpKind::Cast { .. }
-        | OpKind::Reshape { .. }
-        | OpKind::Broadcast { .. }
-        | OpKind::DynamicSlice { .. }
-        | OpKind::DynamicUpdateSlice
-        | OpKind::Checkpoint { .. }
-        | OpKind::Barrier
-        | OpKind::Custom(_) => Vec::new(),
-        OpKind::State { init, .. } => vec![assign("init", number(*init))],
-        OpKind::Iota { axis, .. } | OpKind::ArgReduce { axis, .. } | OpKind::Concat { axis } => {
-            vec![assign("axis", axis)]
-        }
-        OpKind::RandomBits { site, .. } => vec![assign("site", site)],
-        OpKind::Reduce { axes, .. } => vec![assign("axes", list(axes))],
-        OpKind::Permute { perm } => vec![assign("perm", list(perm))],
-        OpKind::Slice { start, limit, step } => {
-            vec![assign("start", list(start)), assign("limit", list(limit)), assign("step", list(step))]
-        }
-        OpKind::Pad { low, high, interior, value } => vec![
-            assign("low", list(low)),
-            assign("high", list(high)),
-            assign("interior", list(interior)),
-            assign("value", number(*value)),
-        ],
-        OpKind::Dot(axes) => dot(axes),
-        OpKind::Gather { batch } | OpKind::ScatterAdd { batch } => vec![assign("batch", batch)],
-        OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => attention(spec),
-        OpKind::Repeat { trip, carried, .. } => vec![assign("trip", trip), assign("carried", carried)],
+    let mut written = Written(Vec::new());
+    let Ok(()) = kind.clone().attributes(&mut written);
+    written.0
+}
+
+struct Written(Vec<String>);
+
+impl Written {
+    #[expect(clippy::unnecessary_wraps, reason = "the trait's methods may fail")]
+    fn assign(&mut self, name: &str, value: impl Display) -> Result<(), Infallible> {
+        self.0.push(format!("{name}={value}"));
+        Ok(())
     }
 }
 
-/// Empty lists are left out.
-fn dot(axes: &DotAxes) -> Vec<String> {
-    let lists = [
-        ("lhs_batch", &axes.lhs_batch),
-        ("rhs_batch", &axes.rhs_batch),
-        ("lhs_contract", &axes.lhs_contract),
-        ("rhs_contract", &axes.rhs_contract),
-    ];
-    lists.iter().filter(|(_, axes)| !axes.is_empty()).map(|(name, axes)| assign(name, list(axes))).collect()
-}
+impl Attributes for Written {
+    type Error = Infallible;
 
-fn attention(spec: &AttentionSpec) -> Vec<String> {
-    let flags = [
-        ("causal", spec.causal),
-        ("query_offset", spec.query_offset),
-        ("key_length", spec.key_length),
-        ("block_table", spec.block_table),
-    ];
-    let set = flags.iter().filter(|(_, set)| *set).map(|(name, _)| (*name).to_string());
-    std::iter::once(assign("scale", super::literal::float(spec.scale))).chain(set).collect()
+    fn flag(&mut self, name: &str, value: &mut bool) -> Result<(), Infallible> {
+        self.0.extend(value.then(|| name.to_string()));
+        Ok(())
+    }
+
+    fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<(), Infallible> {
+        self.assign(name, value)
+    }
+
+    fn number(&mut self, name: &str, value: &mut Number) -> Result<(), Infallible> {
+        self.assign(name, number(*value))
+    }
+
+    fn float(&mut self, name: &str, value: &mut f64) -> Result<(), Infallible> {
+        self.assign(name, float(*value))
+    }
+
+    fn list(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Infallible> {
+        self.assign(name, format_args!("{value:?}"))
+    }
+
+    fn list_unless_empty(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Infallible> {
+        if value.is_empty() { Ok(()) } else { self.list(name, value) }
+    }
 }

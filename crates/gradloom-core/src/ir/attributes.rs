@@ -1,0 +1,20 @@
+//! The attributes of ops in the text form, `{axes=[0, 1], causal}`: one list for what writes them and what reads
+//! them.
+
+use super::Number;
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// What happens to each attribute of an op: it is written, or set from a text.
+pub(super) trait Attributes {
+    type Error;
+    /// A name that is there or not.
+    fn flag(&mut self, name: &str, value: &mut bool) -> Result<(), Self::Error>;
+    fn integer<T: FromStr + Display>(&mut self, name: &str, value: &mut T) -> Result<(), Self::Error>;
+    /// An element of the result.
+    fn number(&mut self, name: &str, value: &mut Number) -> Result<(), Self::Error>;
+    fn list(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Self::Error>;
+    /// A list that is not written when it is empty.
+    fn list_unless_empty(&mut self, name: &str, value: &mut Vec<usize>) -> Result<(), Self::Error>;
+    fn float(&mut self, name: &str, value: &mut f64) -> Result<(), Self::Error>;
+}

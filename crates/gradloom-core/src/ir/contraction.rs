@@ -1,0 +1,144 @@
+//! Which axes of two tensors a product runs over, which keys a query of attention sees, and how many
+//! floating-point operations both take. Counts that 64 bits cannot hold are `u64::MAX`.
+
+use super::Shape;
+
+/// Which axes a [`OpKind::Dot`] runs over. The result's axes: batch, then free axes of the left, then of the
+/// right operand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct DotAxes {
+    /// Batch axes of the left operand, paired with `rhs_batch`.
+    pub lhs_batch: Vec<usize>,
+    /// Batch axes of the right operand.
+    pub rhs_batch: Vec<usize>,
+    /// Axes of the left operand that are multiplied and summed, paired with `rhs_contract`.
+    pub lhs_contract: Vec<usize>,
+    /// Axes of the right operand that are multiplied and summed.
+    pub rhs_contract: Vec<usize>,
+}
+
+impl DotAxes {
+    /// Axes of an operand of the given rank that are in neither list, in order.
+    pub fn free(rank: usize, batch: &[usize], contract: &[usize]) -> Vec<usize> {
+        (0..rank).filter(|axis| !batch.contains(axis) && !contract.contains(axis)).collect()
+    }
+
+    /// Shape of the product of operands that fit.
+    pub fn result_shape(&self, lhs: &Shape, rhs: &Shape) -> Shape {
+        let free = |shape: &Shape, batch: &[usize], contract: &[usize]| -> Vec<usize> {
+            Self::free(shape.rank(), batch, contract).into_iter().map(|axis| shape[axis]).collect()
+        };
+        let mut extents: Vec<usize> = self.lhs_batch.iter().map(|&axis| lhs[axis]).collect();
+        extents.extend(free(lhs, &self.lhs_batch, &self.lhs_contract));
+        extents.extend(free(rhs, &self.rhs_batch, &self.rhs_contract));
+        extents.into()
+    }
+
+    /// A multiplication and an addition for each pair of factors of so many sums.
+    pub(crate) fn flops(&self, lhs: &Shape, sums: u64) -> u64 {
+        let length = product(self.lhs_contract.iter().map(|&axis| lhs[axis]));
+        sums.saturating_mul(length).saturating_mul(2)
+    }
+}
+
+/// As [`u64`] holds it; a factor of 0 counts however large the others are.
+pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
+    let mut product = 1_u64;
+    for factor in factors {
+        if factor == 0 {
+            return 0;
+        }
+        product = product.saturating_mul(factor as u64);
+    }
+    product
+}
+
+/// Scaled dot-product attention: softmax(scale · q kᵀ) v over the keys that a query may see.
+///
+/// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]`, v
+/// `[batch, kv_heads, keys, value_depth]` with `heads` a multiple of `kv_heads` (query head h reads key head
+/// `h / (heads / kv_heads)`), then, in this order and where the flag says so, `query_offset` (i32 scalar),
+/// `key_length` (i32 scalar), `block_table` (i32 `[batch, blocks]`).
+///
+/// Query i stands at position `query_offset + i` (0 without it). Key j is seen if `j < key_length` (all keys
+/// without it) and, when causal, `j <= query_offset + i`. A query that sees no key gives 0 (and a log-sum-exp
+/// of `-inf`).
+///
+/// With a block table, k and v are pools `[pool_blocks, kv_heads, block_size, depth]` shared by the batch:
+/// key j of sequence b is row `j % block_size` of pool block `block_table[b, j / block_size]`; the number of
+/// keys is `blocks * block_size`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AttentionSpec {
+    /// Whether a query sees only keys at or before its own position.
+    pub causal: bool,
+    /// Factor on the scores, usually `1 / sqrt(depth)`.
+    pub scale: f64,
+    /// Whether there is a `query_offset` operand.
+    pub query_offset: bool,
+    /// Whether there is a `key_length` operand.
+    pub key_length: bool,
+    /// Whether there is a `block_table` operand.
+    pub block_table: bool,
+}
+
+impl Eq for AttentionSpec {}
+impl std::hash::Hash for AttentionSpec {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.causal, self.scale.to_bits(), self.query_offset, self.key_length, self.block_table).hash(state);
+    }
+}
+
+impl AttentionSpec {
+    /// Number of operands after q, k and v.
+    pub fn extra_operands(&self) -> usize {
+        usize::from(self.query_offset) + usize::from(self.key_length) + usize::from(self.block_table)
+    }
+
+    /// Position among the operands of (`query_offset`, `key_length`, `block_table`), where present.
+    pub fn extra_positions(&self) -> [Option<usize>; 3] {
+        let mut next = 3;
+        [self.query_offset, self.key_length, self.block_table].map(|present| {
+            present.then(|| {
+                next += 1;
+                next - 1
+            })
+        })
+    }
+
+    /// Operations of the forward pass: its two matrix products.
+    pub(crate) fn flops(&self, shapes: &[&Shape]) -> u64 {
+        let ([depth, value_depth], pairs) = self.pairs(shapes);
+        pairs.saturating_mul(depth.saturating_add(value_depth).saturating_mul(2))
+    }
+
+    /// Operations of the gradient: the scores again, then a product each for the cotangents of scores,
+    /// values, keys and queries.
+    pub(crate) fn gradient_flops(&self, shapes: &[&Shape]) -> u64 {
+        let ([depth, value_depth], pairs) = self.pairs(shapes);
+        let each = depth.saturating_mul(3).saturating_add(value_depth.saturating_mul(2));
+        pairs.saturating_mul(each.saturating_mul(2))
+    }
+
+    /// Depths of keys and values, and how many (query, key) pairs there are that may be seen at most.
+    fn pairs(&self, shapes: &[&Shape]) -> ([u64; 2], u64) {
+        let table = match self.extra_positions() {
+            [_, _, Some(table)] => shapes[table][1],
+            _ => 1,
+        };
+        let (queries, keys) = (shapes[0][2] as u64, product([shapes[1][2], table]));
+        // Where the first query stands is known at run time, unless it stands at the first key.
+        let seen = match self.causal && !self.query_offset {
+            true => causal_pairs(queries, keys),
+            false => queries.saturating_mul(keys),
+        };
+        let rows = product([shapes[0][0], shapes[0][1]]);
+        ([shapes[1][3] as u64, shapes[2][3] as u64], rows.saturating_mul(seen))
+    }
+}
+
+/// 1 + 2 + .., for each query, up to the number of keys: query i sees i + 1 keys at most.
+fn causal_pairs(queries: u64, keys: u64) -> u64 {
+    let growing = u128::from(queries.min(keys));
+    let all = growing * (growing + 1) / 2 + u128::from(queries.saturating_sub(keys)) * u128::from(keys);
+    u64::try_from(all).unwrap_or(u64::MAX)
+}

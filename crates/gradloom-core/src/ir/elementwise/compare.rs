@@ -1,0 +1,34 @@
+//! Comparisons.
+
+use super::table;
+use std::cmp::Ordering;
+
+/// What the compiler knows of a comparison.
+struct Row {
+    name: &'static str,
+    /// Whether it holds for two elements in this order; none if one of them is NaN.
+    holds: fn(Option<Ordering>) -> bool,
+}
+
+impl Row {
+    const DEFAULT: Row = Row { name: "", holds: |_| false };
+}
+
+table! {
+    /// Elementwise comparisons; a NaN makes all but `Ne` false.
+    pub enum CompareOp: Row {
+        Eq { name: "eq", holds: |order| order.is_some_and(Ordering::is_eq) }
+        Ne { name: "ne", holds: |order| order.is_none_or(Ordering::is_ne) }
+        Lt { name: "lt", holds: |order| order.is_some_and(Ordering::is_lt) }
+        Le { name: "le", holds: |order| order.is_some_and(Ordering::is_le) }
+        Gt { name: "gt", holds: |order| order.is_some_and(Ordering::is_gt) }
+        Ge { name: "ge", holds: |order| order.is_some_and(Ordering::is_ge) }
+    }
+}
+
+impl CompareOp {
+    /// Whether it holds for two elements.
+    pub(crate) fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
+        (self.row().holds)(a.partial_cmp(b))
+    }
+}

@@ -1,0 +1,233 @@
+//! Functions of one operand.
+
+use super::{CostClass, table};
+use crate::ir::DType::{self, Bool, F32, I32, U32};
+use crate::ir::{Builder, ValueId};
+use std::f64::consts::FRAC_2_SQRT_PI;
+
+/// What the compiler knows of an op.
+struct Row {
+    name: &'static str,
+    /// The dtypes that it takes, and gives.
+    dtypes: &'static [DType],
+    /// The cost of an element, for floats if it takes floats.
+    cost: CostClass,
+    /// The value of a float.
+    float: fn(f64) -> f64,
+    /// The value of an integer, of which the low 32 bits count.
+    int: fn(i64) -> i64,
+    bool: fn(bool) -> bool,
+    /// The cotangent of the operand; none where gradients stop.
+    gradient: Option<Gradient>,
+}
+
+/// The cotangent of the operand x, from that of the result, from x, and from the result y.
+type Gradient = fn(b: &mut Builder<'_>, g: ValueId, x: ValueId, y: ValueId) -> ValueId;
+
+impl Row {
+    const DEFAULT: Row = Row {
+        name: "",
+        dtypes: &[F32],
+        cost: CostClass::Simple,
+        float: |_| unreachable!("the op takes no floats"),
+        int: |_| unreachable!("the op takes no integers"),
+        bool: |_| unreachable!("the op takes no bools"),
+        gradient: None,
+    };
+}
+
+table! {
+    /// Elementwise functions of one operand.
+    pub enum UnaryOp: Row {
+        Neg {
+            name: "neg",
+            dtypes: &[F32, I32],
+            float: |x| -x,
+            int: |x| -x,
+            gradient: Some(|b, g, _, _| b.neg(g)),
+        }
+        /// The gradient at 0 is 0.
+        Abs {
+            name: "abs",
+            dtypes: &[F32, I32],
+            float: f64::abs,
+            int: i64::abs,
+            // g · sign(x)
+            gradient: Some(|b, g, x, _| {
+                let sign = b.unary(UnaryOp::Sign, x);
+                b.mul(g, sign)
+            }),
+        }
+        /// -1, 0 or 1; NaN stays NaN, and a zero keeps its sign. Constant between its jumps.
+        Sign {
+            name: "sign",
+            dtypes: &[F32, I32],
+            float: |x| if x == 0.0 || x.is_nan() { x } else { x.signum() },
+            int: i64::signum,
+        }
+        /// Constant between its jumps.
+        Floor { name: "floor", float: f64::floor }
+        Exp {
+            name: "exp",
+            cost: CostClass::Function,
+            float: libm::exp,
+            // g · y
+            gradient: Some(|b, g, _, y| b.mul(g, y)),
+        }
+        /// `exp(x) - 1` without cancellation near 0.
+        Expm1 {
+            name: "expm1",
+            cost: CostClass::Function,
+            float: libm::expm1,
+            // g · exp(x) = g · (y + 1)
+            gradient: Some(|b, g, _, y| {
+                let exp = b.add_number(y, 1.0);
+                b.mul(g, exp)
+            }),
+        }
+        Log {
+            name: "log",
+            cost: CostClass::Function,
+            float: libm::log,
+            // g / x
+            gradient: Some(|b, g, x, _| b.div(g, x)),
+        }
+        /// `log(1 + x)` without cancellation near 0.
+        Log1p {
+            name: "log1p",
+            cost: CostClass::Function,
+            float: libm::log1p,
+            // g / (x + 1)
+            gradient: Some(|b, g, x, _| {
+                let argument = b.add_number(x, 1.0);
+                b.div(g, argument)
+            }),
+        }
+        Sqrt {
+            name: "sqrt",
+            cost: CostClass::Divide,
+            float: f64::sqrt,
+            // g / (2 y)
+            gradient: Some(|b, g, _, y| {
+                let twice = b.mul_number(y, 2.0);
+                b.div(g, twice)
+            }),
+        }
+        /// `1 / sqrt(x)`.
+        Rsqrt {
+            name: "rsqrt",
+            cost: CostClass::Divide,
+            float: |x| 1.0 / x.sqrt(),
+            // -g · y³ / 2
+            gradient: Some(|b, g, _, y| {
+                let square = b.mul(y, y);
+                let cube = b.mul(square, y);
+                let slope = b.mul_number(cube, -0.5);
+                b.mul(g, slope)
+            }),
+        }
+        Sin {
+            name: "sin",
+            cost: CostClass::Function,
+            float: libm::sin,
+            // g · cos(x)
+            gradient: Some(|b, g, x, _| {
+                let cos = b.unary(UnaryOp::Cos, x);
+                b.mul(g, cos)
+            }),
+        }
+        Cos {
+            name: "cos",
+            cost: CostClass::Function,
+            float: libm::cos,
+            // -g · sin(x)
+            gradient: Some(|b, g, x, _| {
+                let sin = b.unary(UnaryOp::Sin, x);
+                let product = b.mul(g, sin);
+                b.neg(product)
+            }),
+        }
+        Tanh {
+            name: "tanh",
+            cost: CostClass::Function,
+            float: libm::tanh,
+            // g · (1 - y²)
+            gradient: Some(|b, g, _, y| {
+                let square = b.mul(y, y);
+                let slope = one_minus(b, square);
+                b.mul(g, slope)
+            }),
+        }
+        /// `1 / (1 + exp(-x))`.
+        Sigmoid {
+            name: "sigmoid",
+            cost: CostClass::Function,
+            // The form whose exponential cannot overflow.
+            float: |x| {
+                if x < 0.0 { libm::exp(x) / (1.0 + libm::exp(x)) } else { 1.0 / (1.0 + libm::exp(-x)) }
+            },
+            // g · y · (1 - y)
+            gradient: Some(|b, g, _, y| {
+                let complement = one_minus(b, y);
+                let slope = b.mul(y, complement);
+                b.mul(g, slope)
+            }),
+        }
+        Erf {
+            name: "erf",
+            cost: CostClass::Function,
+            float: libm::erf,
+            // g · 2/√π · exp(-x²)
+            gradient: Some(|b, g, x, _| {
+                let square = b.mul(x, x);
+                let exponent = b.neg(square);
+                let bell = b.unary(UnaryOp::Exp, exponent);
+                let slope = b.mul_number(bell, FRAC_2_SQRT_PI);
+                b.mul(g, slope)
+            }),
+        }
+        /// Bools (logical) and integers (bitwise).
+        Not { name: "not", dtypes: &[I32, U32, Bool], int: |x| !x, bool: |x| !x }
+        /// The operand itself, of any dtype; no gradient flows through it. Passes after differentiation
+        /// remove it.
+        Detach { name: "detach", dtypes: &DType::ALL, float: |x| x, int: |x| x, bool: |x| x }
+    }
+}
+
+impl UnaryOp {
+    /// Whether the op takes elements of this dtype.
+    pub fn accepts(self, dtype: DType) -> bool {
+        self.row().dtypes.contains(&dtype)
+    }
+
+    /// The cost of an element, for floats if the op takes floats.
+    pub fn cost_class(self) -> CostClass {
+        self.row().cost
+    }
+
+    /// The value of a float, in float64.
+    pub(crate) fn float(self, x: f64) -> f64 {
+        (self.row().float)(x)
+    }
+
+    /// The value of an integer, of which the low 32 bits count.
+    pub(crate) fn int(self, x: i64) -> i64 {
+        (self.row().int)(x)
+    }
+
+    /// The value of a bool.
+    pub(crate) fn bool(self, x: bool) -> bool {
+        (self.row().bool)(x)
+    }
+
+    /// What appends the cotangent of the operand; none where gradients stop.
+    pub(crate) fn gradient(self) -> Option<Gradient> {
+        self.row().gradient
+    }
+}
+
+/// `1 - x`.
+fn one_minus(b: &mut Builder<'_>, x: ValueId) -> ValueId {
+    let one = b.splat_like(x, 1.0);
+    b.sub(one, x)
+}

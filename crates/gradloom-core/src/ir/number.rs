@@ -1,0 +1,88 @@
+//! Numbers of the IR, and the data of constants.
+
+use super::DType;
+use std::sync::Arc;
+
+/// A number in the IR. Floats are kept in float64, so that the reference evaluator sees them unrounded.
+#[derive(Clone, Copy, Debug)]
+pub enum Number {
+    /// A number of an `f32` value; backends round it to float32.
+    Float(f64),
+    /// A number of an `i32` or `u32` value.
+    Int(i64),
+    /// A number of a `bool` value.
+    Bool(bool),
+}
+
+impl Number {
+    /// `value` as a number of the given dtype (nonzero is true, fractions are cut off).
+    pub fn of(dtype: DType, value: f64) -> Number {
+        match dtype {
+            DType::F32 => Number::Float(value),
+            DType::I32 | DType::U32 => Number::Int(value as i64),
+            DType::Bool => Number::Bool(value != 0.0),
+        }
+    }
+
+    /// The value in float64.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Number::Float(v) => v,
+            Number::Int(v) => v as f64,
+            Number::Bool(v) => f64::from(u8::from(v)),
+        }
+    }
+
+    /// Whether a constant of this dtype can hold the number.
+    pub fn fits(self, dtype: DType) -> bool {
+        match self {
+            Number::Float(_) => dtype.is_float(),
+            Number::Int(v) => match dtype {
+                DType::I32 => i32::try_from(v).is_ok(),
+                DType::U32 => u32::try_from(v).is_ok(),
+                _ => false,
+            },
+            Number::Bool(_) => dtype == DType::Bool,
+        }
+    }
+
+    fn key(self) -> (u8, u64) {
+        match self {
+            Number::Float(v) => (0, v.to_bits()),
+            Number::Int(v) => (1, v as u64),
+            Number::Bool(v) => (2, u64::from(v)),
+        }
+    }
+}
+
+/// Bitwise: `-0.0` differs from `0.0`, and a NaN equals itself.
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl Eq for Number {}
+impl std::hash::Hash for Number {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+/// The data of a constant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Literal {
+    /// Every element is this number.
+    Splat(Number),
+    /// Elements in row-major order; as many as the type has.
+    Dense(Arc<[Number]>),
+}
+
+impl Literal {
+    /// The element at a row-major position.
+    pub fn get(&self, index: usize) -> Number {
+        match self {
+            Literal::Splat(n) => *n,
+            Literal::Dense(data) => data[index],
+        }
+    }
+}
