@@ -22,6 +22,7 @@ mod group;
 mod index;
 mod initial;
 mod kernel;
+mod lanes;
 mod math;
 mod matrix;
 mod movement;

@@ -191,17 +191,17 @@ impl BinaryOp {
     }
 
     /// The value of floats, in float64.
-    pub(crate) fn float(self, a: f64, b: f64) -> f64 {
+    pub fn float(self, a: f64, b: f64) -> f64 {
         (self.row().float)(a, b)
     }
 
     /// The value of integers, of which the low 32 bits count; none for a division by zero.
-    pub(crate) fn int(self, a: i64, b: i64) -> Option<i64> {
+    pub fn int(self, a: i64, b: i64) -> Option<i64> {
         (self.row().int)(a, b)
     }
 
     /// The value of bools.
-    pub(crate) fn bool(self, a: bool, b: bool) -> bool {
+    pub fn bool(self, a: bool, b: bool) -> bool {
         (self.row().bool)(a, b)
     }
 

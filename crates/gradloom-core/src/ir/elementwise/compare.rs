@@ -28,7 +28,7 @@ table! {
 
 impl CompareOp {
     /// Whether it holds for two elements.
-    pub(crate) fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
+    pub fn holds<T: PartialOrd>(self, a: &T, b: &T) -> bool {
         (self.row().holds)(a.partial_cmp(b))
     }
 }

@@ -206,17 +206,17 @@ impl UnaryOp {
     }
 
     /// The value of a float, in float64.
-    pub(crate) fn float(self, x: f64) -> f64 {
+    pub fn float(self, x: f64) -> f64 {
         (self.row().float)(x)
     }
 
     /// The value of an integer, of which the low 32 bits count.
-    pub(crate) fn int(self, x: i64) -> i64 {
+    pub fn int(self, x: i64) -> i64 {
         (self.row().int)(x)
     }
 
     /// The value of a bool.
-    pub(crate) fn bool(self, x: bool) -> bool {
+    pub fn bool(self, x: bool) -> bool {
         (self.row().bool)(x)
     }
 

@@ -1,11 +1,19 @@
-//! The loop that computes each elementwise op.
+//! What the CPU computes for each elementwise op: one table for interpreted loops and for machine code.
 //!
-//! In: an elementwise op, its operand's dtype and an instruction set. Out: a [`MapFn`].
-//! Always holds: an integer division by zero gives 0 here; the caller has looked for zero divisors and traps.
+//! In: an elementwise op, its operand's dtype and an instruction set. Out: a [`MapFn`], or a formula over
+//! [`Lanes`]. Always holds: an integer division by zero gives 0 here; the caller has looked for zero divisors
+//! and traps.
 
 use super::map::{Map1, Map2, Map3, MapFn, map1, map2, map3};
+use crate::cpu::lanes::BinaryInst::{
+    self, AddInt, MaxSigned, MaxUnsigned, MinSigned, MinUnsigned, MulInt, ShiftLeft, ShiftRightSigned,
+    ShiftRightUnsigned, SubInt,
+};
+use crate::cpu::lanes::UnaryInst::{self, AbsInt};
+use crate::cpu::lanes::{Lane, Lanes, MaskOp, Scalar};
 use crate::cpu::{Level, math};
-use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
+use gradloom_core::ir::DType::{self, Bool, F32, I32, U32};
+use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 
 /// An elementwise function by name: what a loop is chosen by, and what machine code is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,25 +88,28 @@ macro_rules! function {
     }};
 }
 
-/// The larger of two, or a NaN.
-macro_rules! larger {
-    ($a:expr, $b:expr) => {
-        // `a != a` holds for a NaN, and never for an integer.
-        if $a > $b || !($a == $a) { $a } else { $b }
+/// The loop of a row of the table.
+macro_rules! row_loop {
+    ($level:expr, lanes ($l:ident, $a:ident) $body:tt) => {
+        function!($level, ($a: u32) -> u32 { let $l = &mut Scalar; $body })
     };
-}
-
-/// The smaller of two, or a NaN.
-macro_rules! smaller {
-    ($a:expr, $b:expr) => {
-        if $a < $b || !($a == $a) { $a } else { $b }
+    ($level:expr, lanes ($l:ident, $a:ident, $b:ident) $body:tt) => {
+        function!($level, ($a: u32, $b: u32) -> u32 { let $l = &mut Scalar; $body })
     };
-}
-pub(in crate::cpu) use {larger, smaller};
-
-/// A function that vectorises below [`math::LARGE_ANGLE`] and falls back to a scalar one beyond.
-macro_rules! angle {
-    ($level:expr, $function:path, $scalar:path) => {{
+    ($level:expr, masks ($l:ident, $a:ident) $body:tt) => {
+        function!($level, ($a: u8) -> u8 { let ($l, $a) = (&mut Scalar, $a != 0); u8::from($body) })
+    };
+    ($level:expr, masks ($l:ident, $a:ident, $b:ident) $body:tt) => {
+        function!($level, ($a: u8, $b: u8) -> u8 {
+            let ($l, $a, $b) = (&mut Scalar, $a != 0, $b != 0);
+            u8::from($body)
+        })
+    };
+    ($level:expr, scalar ($a:ident: $T:ty, $b:ident: $U:ty) $body:tt) => {
+        function!($level, ($a: $T, $b: $U) -> $T { $body })
+    };
+    // Vectorises below `math::LARGE_ANGLE`, and takes a scalar function beyond.
+    ($level:expr, angle ($function:path, $scalar:path) {}) => {{
         struct Function;
         impl Map1 for Function {
             type A = f32;
@@ -119,105 +130,227 @@ macro_rules! angle {
     }};
 }
 
+/// The formula of a row of the table, over any lanes; none for a row that has loops alone.
+macro_rules! row_formula {
+    ($lanes:ident, $operands:ident, lanes ($l:ident, $($a:ident),*) $body:tt) => {{
+        let ($l, [$($a),*]) = ($lanes, $operands);
+        Some($body)
+    }};
+    ($lanes:ident, $operands:ident, masks $args:tt $body:tt) => {
+        row_formula!($lanes, $operands, lanes $args $body)
+    };
+    ($lanes:ident, $operands:ident, $other:ident $args:tt $body:tt) => {
+        None
+    };
+}
+
+macro_rules! has_formula {
+    (lanes) => {
+        true
+    };
+    (masks) => {
+        true
+    };
+    ($other:ident) => {
+        false
+    };
+}
+
+/// Declares the functions of a group of ops: for each op and dtype what a device's arithmetic makes of it.
+///
+/// `lanes` is a formula of numbers, `masks` one of bools; `scalar` and `angle` are loops that have no lines of
+/// machine code.
+macro_rules! functions {
+    ($Op:ident, $count:literal, $function:ident, $formula:ident, $has_formula:ident {
+        $($op:ident { $($dtype:pat => $kind:ident $args:tt $body:tt)* })*
+    }) => {
+        /// The loop of an op on elements of a dtype.
+        #[allow(unused_braces)]
+        pub(in crate::cpu) fn $function(op: $Op, dtype: DType, level: Level) -> MapFn {
+            match op {
+                $($Op::$op => match dtype {
+                    $($dtype => row_loop!(level, $kind $args $body),)*
+                    #[allow(unreachable_patterns)]
+                    _ => refused(op.name(), dtype),
+                })*
+            }
+        }
+
+        /// The result of an op on lanes whose masks are values too; none for an op that has loops alone.
+        #[allow(unused_braces)]
+        #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+        pub(in crate::cpu) fn $formula<V: Copy, L: Lanes<Value = V, Mask = V>>(
+            l: &mut L,
+            op: $Op,
+            dtype: DType,
+            operands: [V; $count],
+        ) -> Option<V> {
+            match op {
+                $($Op::$op => match dtype {
+                    $($dtype => row_formula!(l, operands, $kind $args $body),)*
+                    #[allow(unreachable_patterns)]
+                    _ => refused(op.name(), dtype),
+                })*
+            }
+        }
+
+        /// Whether an op on elements of a dtype has a formula.
+        #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+        pub(in crate::cpu) fn $has_formula(op: $Op, dtype: DType) -> bool {
+            match op {
+                $($Op::$op => match dtype {
+                    $($dtype => has_formula!($kind),)*
+                    #[allow(unreachable_patterns)]
+                    _ => false,
+                })*
+            }
+        }
+    };
+}
+
 /// An op on a dtype that `UnaryOp::accepts` and its kin refuse cannot come out of shape inference.
 fn refused(op: &str, dtype: DType) -> ! {
     panic!("gradloom launched {op} on {dtype} elements; please report this")
 }
 
-/// The loop of an elementwise function of one operand.
-pub(in crate::cpu) fn unary(op: UnaryOp, dtype: DType, level: Level) -> MapFn {
-    use DType::{Bool, F32, I32, U32};
-    match (op, dtype) {
-        (UnaryOp::Neg, F32) => function!(level, (a: f32) -> f32 { -a }),
-        (UnaryOp::Neg, I32) => function!(level, (a: i32) -> i32 { a.wrapping_neg() }),
-        (UnaryOp::Abs, F32) => function!(level, (a: f32) -> f32 { a.abs() }),
-        (UnaryOp::Abs, I32) => function!(level, (a: i32) -> i32 { a.wrapping_abs() }),
-        (UnaryOp::Sign, F32) => function!(level, (a: f32) -> f32 {
-            let signed = 1f32.copysign(a);
-            if a.abs() > 0.0 { signed } else { a }
-        }),
-        (UnaryOp::Sign, I32) => function!(level, (a: i32) -> i32 { i32::from(a > 0) - i32::from(a < 0) }),
-        (UnaryOp::Floor, F32) => function!(level, (a: f32) -> f32 { a.floor() }),
-        (UnaryOp::Exp, F32) => function!(level, (a: f32) -> f32 { math::exp(a) }),
-        (UnaryOp::Expm1, F32) => function!(level, (a: f32) -> f32 { math::expm1(a) }),
-        (UnaryOp::Log, F32) => function!(level, (a: f32) -> f32 { math::log(a) }),
-        (UnaryOp::Log1p, F32) => function!(level, (a: f32) -> f32 { math::log1p(a) }),
-        (UnaryOp::Sqrt, F32) => function!(level, (a: f32) -> f32 { a.sqrt() }),
-        (UnaryOp::Rsqrt, F32) => function!(level, (a: f32) -> f32 { 1.0 / a.sqrt() }),
-        (UnaryOp::Sin, F32) => angle!(level, math::sin, libm::sinf),
-        (UnaryOp::Cos, F32) => angle!(level, math::cos, libm::cosf),
-        (UnaryOp::Tanh, F32) => function!(level, (a: f32) -> f32 { math::tanh(a) }),
-        (UnaryOp::Sigmoid, F32) => function!(level, (a: f32) -> f32 { math::sigmoid(a) }),
-        (UnaryOp::Erf, F32) => function!(level, (a: f32) -> f32 { math::erf(a) }),
-        (UnaryOp::Not, I32 | U32) => function!(level, (a: u32) -> u32 { !a }),
-        (UnaryOp::Detach, F32 | I32 | U32) => function!(level, (a: u32) -> u32 { a }),
-        (UnaryOp::Detach, Bool) => function!(level, (a: u8) -> u8 { a }),
-        (UnaryOp::Not, Bool) => function!(level, (a: u8) -> u8 { a ^ 1 }),
-        (
-            UnaryOp::Neg
-            | UnaryOp::Abs
-            | UnaryOp::Sign
-            | UnaryOp::Floor
-            | UnaryOp::Exp
-            | UnaryOp::Expm1
-            | UnaryOp::Log
-            | UnaryOp::Log1p
-            | UnaryOp::Sqrt
-            | UnaryOp::Rsqrt
-            | UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh
-            | UnaryOp::Sigmoid
-            | UnaryOp::Erf
-            | UnaryOp::Not,
-            dtype,
-        ) => refused(op.name(), dtype),
+functions! {
+    UnaryOp, 1, unary, unary_formula, unary_has_formula {
+        Neg {
+            F32 => lanes (l, a) { l.negated(a) }
+            I32 => lanes (l, a) {
+                let zero = l.bits(0);
+                l.two(SubInt, zero, a)
+            }
+        }
+        Abs {
+            F32 => lanes (l, a) { l.magnitude(a) }
+            I32 => lanes (l, a) { l.one(AbsInt, a) }
+        }
+        Sign {
+            F32 => lanes (l, a) {
+                let (magnitude, zero, one) = (l.magnitude(a), l.bits(0), l.float(1.0));
+                let signed = l.with_sign(one, a);
+                let is_signed = l.compare(CompareOp::Gt, Lane::Float, magnitude, zero);
+                l.select(is_signed, signed, a)
+            }
+            I32 => lanes (l, a) {
+                let (low, high) = (l.bits(u32::MAX), l.bits(1));
+                let limited = l.two(MinSigned, a, high);
+                l.two(MaxSigned, limited, low)
+            }
+        }
+        Floor { F32 => lanes (l, a) { l.one(UnaryInst::Floor, a) } }
+        Exp { F32 => lanes (l, a) { math::exp(l, a) } }
+        Expm1 { F32 => lanes (l, a) { math::expm1(l, a) } }
+        Log { F32 => lanes (l, a) { math::log(l, a) } }
+        Log1p { F32 => lanes (l, a) { math::log1p(l, a) } }
+        Sqrt { F32 => lanes (l, a) { l.one(UnaryInst::Sqrt, a) } }
+        Rsqrt {
+            F32 => lanes (l, a) {
+                let (root, one) = (l.one(UnaryInst::Sqrt, a), l.float(1.0));
+                l.div(one, root)
+            }
+        }
+        Sin { F32 => angle (math::sin, libm::sinf) {} }
+        Cos { F32 => angle (math::cos, libm::cosf) {} }
+        Tanh { F32 => lanes (l, a) { math::tanh(l, a) } }
+        Sigmoid { F32 => lanes (l, a) { math::sigmoid(l, a) } }
+        Erf { F32 => lanes (l, a) { math::erf(l, a) } }
+        Not {
+            I32 | U32 => lanes (l, a) {
+                let all = l.bits(u32::MAX);
+                l.two(BinaryInst::Xor, a, all)
+            }
+            Bool => masks (l, a) {
+                let none = l.mask(MaskOp::Xor, a, a);
+                l.mask(MaskOp::Same, a, none)
+            }
+        }
+        Detach {
+            F32 | I32 | U32 => lanes (_l, a) { a }
+            Bool => masks (_l, a) { a }
+        }
     }
 }
 
-/// The loop of an elementwise function of two operands.
-pub(in crate::cpu) fn binary(op: BinaryOp, dtype: DType, level: Level) -> MapFn {
-    use BinaryOp::{Add, And, Div, Max, Min, Mul, Or, Pow, Rem, Shl, Shr, Sub, Xor};
-    use DType::{Bool, F32, I32, U32};
-    match (op, dtype) {
-        (Add, F32) => function!(level, (a: f32, b: f32) -> f32 { a + b }),
-        (Sub, F32) => function!(level, (a: f32, b: f32) -> f32 { a - b }),
-        (Mul, F32) => function!(level, (a: f32, b: f32) -> f32 { a * b }),
-        (Div, F32) => function!(level, (a: f32, b: f32) -> f32 { a / b }),
-        (Rem, F32) => function!(level, (a: f32, b: f32) -> f32 { a % b }),
-        (Pow, F32) => function!(level, (a: f32, b: f32) -> f32 { math::pow(a, b) }),
-        (Min, F32) => function!(level, (a: f32, b: f32) -> f32 { smaller!(a, b) }),
-        (Max, F32) => function!(level, (a: f32, b: f32) -> f32 { larger!(a, b) }),
-        // Two's complement: the same bits for both signs.
-        (Add, I32 | U32) => function!(level, (a: u32, b: u32) -> u32 { a.wrapping_add(b) }),
-        (Sub, I32 | U32) => function!(level, (a: u32, b: u32) -> u32 { a.wrapping_sub(b) }),
-        (Mul, I32 | U32) => function!(level, (a: u32, b: u32) -> u32 { a.wrapping_mul(b) }),
-        (Div, I32) => {
-            function!(level, (a: i32, b: i32) -> i32 { if b == 0 { 0 } else { a.wrapping_div(b) } })
+functions! {
+    BinaryOp, 2, binary, binary_formula, binary_has_formula {
+        Add {
+            F32 => lanes (l, a, b) { l.add(a, b) }
+            // Two's complement: the same bits for both signs.
+            I32 | U32 => lanes (l, a, b) { l.two(AddInt, a, b) }
         }
-        (Div, U32) => function!(level, (a: u32, b: u32) -> u32 { a.checked_div(b).unwrap_or(0) }),
-        (Rem, I32) => {
-            function!(level, (a: i32, b: i32) -> i32 { if b == 0 { 0 } else { a.wrapping_rem(b) } })
+        Sub {
+            F32 => lanes (l, a, b) { l.sub(a, b) }
+            I32 | U32 => lanes (l, a, b) { l.two(SubInt, a, b) }
         }
-        (Rem, U32) => function!(level, (a: u32, b: u32) -> u32 { a.checked_rem(b).unwrap_or(0) }),
-        (Min, I32) => function!(level, (a: i32, b: i32) -> i32 { a.min(b) }),
-        (Min, U32) => function!(level, (a: u32, b: u32) -> u32 { a.min(b) }),
-        (Max, I32) => function!(level, (a: i32, b: i32) -> i32 { a.max(b) }),
-        (Max, U32) => function!(level, (a: u32, b: u32) -> u32 { a.max(b) }),
-        (And, I32 | U32) => function!(level, (a: u32, b: u32) -> u32 { a & b }),
-        (Or, I32 | U32) => function!(level, (a: u32, b: u32) -> u32 { a | b }),
-        (Xor, I32 | U32) => function!(level, (a: u32, b: u32) -> u32 { a ^ b }),
-        (And, Bool) => function!(level, (a: u8, b: u8) -> u8 { a & b }),
-        (Or, Bool) => function!(level, (a: u8, b: u8) -> u8 { a | b }),
-        (Xor, Bool) => function!(level, (a: u8, b: u8) -> u8 { a ^ b }),
-        (Shl, I32 | U32) => function!(level, (a: u32, b: u32) -> u32 { a << (b & 31) }),
-        (Shr, I32) => function!(level, (a: i32, b: i32) -> i32 { a >> (b & 31) }),
-        (Shr, U32) => function!(level, (a: u32, b: u32) -> u32 { a >> (b & 31) }),
-        (Add | Sub | Mul | Div | Min | Max | Rem, Bool) | (Pow, I32 | U32 | Bool) => {
-            refused(op.name(), dtype)
+        Mul {
+            F32 => lanes (l, a, b) { l.mul(a, b) }
+            I32 | U32 => lanes (l, a, b) { l.two(MulInt, a, b) }
         }
-        (And | Or | Xor, F32) | (Shl | Shr, F32 | Bool) => refused(op.name(), dtype),
+        Div {
+            F32 => lanes (l, a, b) { l.div(a, b) }
+            I32 => scalar (a: i32, b: i32) { if b == 0 { 0 } else { a.wrapping_div(b) } }
+            U32 => scalar (a: u32, b: u32) { a.checked_div(b).unwrap_or(0) }
+        }
+        Min {
+            F32 => lanes (l, a, b) {
+                let (least, nan) = (l.two(BinaryInst::Min, a, b), l.is_nan(a));
+                l.select(nan, a, least)
+            }
+            I32 => lanes (l, a, b) { l.two(MinSigned, a, b) }
+            U32 => lanes (l, a, b) { l.two(MinUnsigned, a, b) }
+        }
+        Max {
+            F32 => lanes (l, a, b) {
+                let (greatest, nan) = (l.two(BinaryInst::Max, a, b), l.is_nan(a));
+                l.select(nan, a, greatest)
+            }
+            I32 => lanes (l, a, b) { l.two(MaxSigned, a, b) }
+            U32 => lanes (l, a, b) { l.two(MaxUnsigned, a, b) }
+        }
+        Pow { F32 => scalar (a: f32, b: f32) { math::pow(a, b) } }
+        Rem {
+            F32 => scalar (a: f32, b: f32) { a % b }
+            I32 => scalar (a: i32, b: i32) { if b == 0 { 0 } else { a.wrapping_rem(b) } }
+            U32 => scalar (a: u32, b: u32) { a.checked_rem(b).unwrap_or(0) }
+        }
+        And {
+            I32 | U32 => lanes (l, a, b) { l.two(BinaryInst::And, a, b) }
+            Bool => masks (l, a, b) { l.mask(MaskOp::And, a, b) }
+        }
+        Or {
+            I32 | U32 => lanes (l, a, b) { l.two(BinaryInst::Or, a, b) }
+            Bool => masks (l, a, b) { l.mask(MaskOp::Or, a, b) }
+        }
+        Xor {
+            I32 | U32 => lanes (l, a, b) { l.two(BinaryInst::Xor, a, b) }
+            Bool => masks (l, a, b) { l.mask(MaskOp::Xor, a, b) }
+        }
+        Shl {
+            I32 | U32 => lanes (l, a, b) {
+                let count = low_bits(l, b);
+                l.two(ShiftLeft, a, count)
+            }
+        }
+        Shr {
+            I32 => lanes (l, a, b) {
+                let count = low_bits(l, b);
+                l.two(ShiftRightSigned, a, count)
+            }
+            U32 => lanes (l, a, b) {
+                let count = low_bits(l, b);
+                l.two(ShiftRightUnsigned, a, count)
+            }
+        }
     }
+}
+
+/// A count of bits modulo 32.
+#[inline(always)]
+fn low_bits<L: Lanes>(l: &mut L, count: L::Value) -> L::Value {
+    let low = l.bits(31);
+    l.two(BinaryInst::And, count, low)
 }
 
 /// The loop of two functions of f32, one after the other: `(a first b) second c`, or, `reversed`,
@@ -277,7 +410,6 @@ pub(in crate::cpu) fn select(dtype: DType, level: Level) -> MapFn {
 
 /// The loop of a conversion: floats round towards zero and saturate (NaN gives 0), integers wrap.
 pub(in crate::cpu) fn cast(from: DType, to: DType, level: Level) -> MapFn {
-    use DType::{Bool, F32, I32, U32};
     match (from, to) {
         (F32, F32) | (I32 | U32, I32 | U32) => function!(level, (a: u32) -> u32 { a }),
         // As `a as i32` does; that compiles to a scalar conversion of each element.

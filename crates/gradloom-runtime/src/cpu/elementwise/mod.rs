@@ -14,7 +14,7 @@ mod tests;
 use super::kernel::{Call, FirstFault, Prepared, Trap};
 use super::source::{BLOCK, Buffer, Source};
 use super::{Level, movement::CopyLoop, work};
-pub(in crate::cpu) use functions::{larger, smaller};
+
 use gradloom_core::ir::{BinaryOp, CompareOp, CostClass, DType, UnaryOp};
 use gradloom_core::kernel::{Access, Launch};
 pub(in crate::cpu) use map::{MapFn, OPERANDS, Operand, Target};

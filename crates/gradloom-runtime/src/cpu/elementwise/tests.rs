@@ -21,83 +21,23 @@ fn wrapped(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::I32 => f64::from(value as i32),
         DType::U32 => f64::from(value as u32),
-        DType::Bool => f64::from(value as u8 & 1),
-        DType::F32 => unreachable!("floats do not wrap"),
+        DType::Bool | DType::F32 => unreachable!("{dtype} does not wrap"),
     }
 }
 
 fn unary_reference(op: UnaryOp, dtype: DType, x: f64) -> f64 {
-    if dtype != DType::F32 {
-        let x = x as i64;
-        let value = match op {
-            UnaryOp::Neg => -x,
-            UnaryOp::Abs => x.abs(),
-            UnaryOp::Sign => x.signum(),
-            UnaryOp::Not => !x,
-            UnaryOp::Detach => x,
-            _ => unreachable!("{op:?} takes floats"),
-        };
-        return wrapped(dtype, value);
-    }
-    match op {
-        UnaryOp::Neg => -x,
-        UnaryOp::Abs => x.abs(),
-        UnaryOp::Sign => {
-            if x == 0.0 || x.is_nan() {
-                x
-            } else {
-                x.signum()
-            }
-        }
-        UnaryOp::Floor => x.floor(),
-        UnaryOp::Exp => libm::exp(x),
-        UnaryOp::Expm1 => libm::expm1(x),
-        UnaryOp::Log => libm::log(x),
-        UnaryOp::Log1p => libm::log1p(x),
-        UnaryOp::Sqrt => x.sqrt(),
-        UnaryOp::Rsqrt => 1.0 / x.sqrt(),
-        UnaryOp::Sin => libm::sin(x),
-        UnaryOp::Cos => libm::cos(x),
-        UnaryOp::Tanh => libm::tanh(x),
-        UnaryOp::Sigmoid => 1.0 / (1.0 + libm::exp(-x)),
-        UnaryOp::Erf => libm::erf(x),
-        UnaryOp::Detach => x,
-        UnaryOp::Not => unreachable!("not takes no floats"),
+    match dtype {
+        DType::F32 => op.float(x),
+        DType::I32 | DType::U32 => wrapped(dtype, op.int(x as i64)),
+        DType::Bool => f64::from(u8::from(op.bool(x != 0.0))),
     }
 }
 
 fn binary_reference(op: BinaryOp, dtype: DType, a: f64, b: f64) -> f64 {
-    if dtype != DType::F32 {
-        let (a, b) = (a as i64, b as i64);
-        let value = match op {
-            BinaryOp::Add => a + b,
-            BinaryOp::Sub => a - b,
-            BinaryOp::Mul => a.wrapping_mul(b),
-            BinaryOp::Div => a / b,
-            BinaryOp::Rem => a % b,
-            BinaryOp::Min => a.min(b),
-            BinaryOp::Max => a.max(b),
-            BinaryOp::And => a & b,
-            BinaryOp::Or => a | b,
-            BinaryOp::Xor => a ^ b,
-            BinaryOp::Shl => a << (b & 31),
-            BinaryOp::Shr => a >> (b & 31),
-            BinaryOp::Pow => unreachable!("pow takes floats"),
-        };
-        return wrapped(dtype, value);
-    }
-    let nan = a.is_nan() || b.is_nan();
-    match op {
-        BinaryOp::Add => a + b,
-        BinaryOp::Sub => a - b,
-        BinaryOp::Mul => a * b,
-        BinaryOp::Div => a / b,
-        BinaryOp::Rem => a % b,
-        BinaryOp::Min | BinaryOp::Max if nan => f64::NAN,
-        BinaryOp::Min => a.min(b),
-        BinaryOp::Max => a.max(b),
-        BinaryOp::Pow => libm::pow(a, b),
-        _ => unreachable!("{op:?} takes no floats"),
+    match dtype {
+        DType::F32 => op.float(a, b),
+        DType::I32 | DType::U32 => wrapped(dtype, op.int(a as i64, b as i64).expect("no divisor is 0")),
+        DType::Bool => f64::from(u8::from(op.bool(a != 0.0, b != 0.0))),
     }
 }
 

@@ -20,9 +20,10 @@ use crate::cpu::Level as InstructionSet;
 use crate::cpu::device::last_level_cache;
 use crate::cpu::elementwise::OPERANDS;
 use crate::cpu::elementwise::functions::{self, MapOp};
+use crate::cpu::fill::bits;
 use crate::cpu::source::Source;
 use gradloom_codegen::cpu::column_partials;
-use gradloom_core::ir::{BinaryOp, DType, Number, UnaryOp};
+use gradloom_core::ir::{BinaryOp, DType, UnaryOp};
 use gradloom_core::kernel::{Access, Aliases, Body, Launch, Level, Node, NodeId, NodeKind};
 use std::collections::HashMap;
 
@@ -542,21 +543,6 @@ fn map_op(body: &Body, node: &Node) -> MapOp {
         | NodeKind::Reduce(..) => {
             panic!("gradloom fused {:?} at a level it cannot have; please report this", node.kind)
         }
-    }
-}
-
-/// A number as an element in memory.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the number fits its dtype, but for the rounding of f32, as `Body::check` sees to"
-)]
-fn bits(number: Number, dtype: DType) -> u32 {
-    match (number, dtype) {
-        (Number::Float(value), _) => (value as f32).to_bits(),
-        (Number::Int(value), DType::I32) => (value as i32).cast_unsigned(),
-        (Number::Int(value), _) => value as u32,
-        (Number::Bool(value), _) => u32::from(value).to_le(),
     }
 }
 

@@ -5,10 +5,9 @@
 
 use crate::cpu::Level;
 use crate::cpu::elementwise::Operand;
+use crate::cpu::fill::bits;
 use crate::cpu::multiversion::multiversion;
-use crate::cpu::reduce::combine::{
-    MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, row_body,
-};
+use crate::cpu::reduce::combine::{Reducer, row_body, with_reducer};
 use gradloom_core::ir::{DType, ReduceOp};
 
 /// Combines elements of a tile of `rows x columns` with running results.
@@ -34,30 +33,9 @@ pub(super) struct Reduction {
 
 impl Reduction {
     pub(super) fn new(op: ReduceOp, dtype: DType, level: Level) -> Self {
-        macro_rules! of {
-            ($F:ident, $bits:expr) => {
-                Self {
-                    op,
-                    dtype,
-                    identity: $bits($F::IDENTITY),
-                    rows: reduce_rows::<$F>(level),
-                    columns: reduce_columns::<$F>(level),
-                }
-            };
-        }
-        match (op, dtype) {
-            (ReduceOp::Sum, DType::F32) => of!(SumF32, f32::to_bits),
-            (ReduceOp::Prod, DType::F32) => of!(ProdF32, f32::to_bits),
-            (ReduceOp::Max, DType::F32) => of!(MaxF32, f32::to_bits),
-            (ReduceOp::Min, DType::F32) => of!(MinF32, f32::to_bits),
-            (ReduceOp::Sum, DType::I32 | DType::U32) => of!(SumU32, u32::from),
-            (ReduceOp::Prod, DType::I32 | DType::U32) => of!(ProdU32, u32::from),
-            (ReduceOp::Max, DType::I32) => of!(MaxI32, i32::cast_unsigned),
-            (ReduceOp::Min, DType::I32) => of!(MinI32, i32::cast_unsigned),
-            (ReduceOp::Max, DType::U32) => of!(MaxU32, u32::from),
-            (ReduceOp::Min, DType::U32) => of!(MinU32, u32::from),
-            (_, DType::Bool) => panic!("gradloom fused {} of bool elements; please report this", op.name()),
-        }
+        let (rows, columns) =
+            with_reducer!(op, dtype, F => (reduce_rows::<F>(level), reduce_columns::<F>(level)));
+        Self { op, dtype, identity: bits(op.identity(dtype), dtype), rows, columns }
     }
 }
 

@@ -1,13 +1,15 @@
 //! The error function.
 
 use super::{exp, polynomial};
+use crate::cpu::lanes::{Lane, Lanes};
+use gradloom_core::ir::CompareOp;
 
 /// (erf(x)/x - 1), by x², for |x| <= 0.92; relative error of erf: 0.007 ulp.
-pub(in crate::cpu) const SMALL: [f32; 7] =
+const SMALL: [f32; 7] =
     [0.128_379_17, -0.376_126_35, 0.112_836_97, -0.026_859_5, 0.005_201_286, -0.000_814_559_75, 8.382_391e-5];
 
 /// log(1 - erf(x)) for 0.92 <= x <= 4; relative error of erf: 0.026 ulp.
-pub(in crate::cpu) const LARGE: [f32; 7] = [
+const LARGE: [f32; 7] = [
     -0.000_195_674_93,
     -1.127_675_7,
     -0.637_182_24,
@@ -19,11 +21,20 @@ pub(in crate::cpu) const LARGE: [f32; 7] = [
 
 /// 2/sqrt(pi) times the integral of e^(-t²) from 0 to x; error below 2 ulp.
 #[inline(always)]
-pub(crate) fn erf(x: f32) -> f32 {
-    let magnitude = x.abs();
-    let small = x + x * polynomial(x * x, SMALL);
+pub(crate) fn erf<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+    let magnitude = l.magnitude(x);
+    let square = l.mul(x, x);
+    let small = polynomial(l, square, SMALL);
+    let small = l.mul(x, small);
+    let small = l.add(x, small);
     // From 4 on the result rounds to 1. A comparison with NaN is false, so NaN passes through.
-    let limited = if magnitude > 4.0 { 4.0 } else { magnitude };
-    let large = (1.0 - exp(polynomial(limited, LARGE))).copysign(x);
-    if magnitude < 0.92 { small } else { large }
+    let limited = l.at_most(magnitude, 4.0);
+    let large = polynomial(l, limited, LARGE);
+    let large = exp(l, large);
+    let (one, limit) = (l.float(1.0), l.float(0.92));
+    let large = l.sub(one, large);
+    let large = l.magnitude(large);
+    let large = l.with_sign(large, x);
+    let is_small = l.compare(CompareOp::Lt, Lane::Float, magnitude, limit);
+    l.select(is_small, small, large)
 }

@@ -3,80 +3,93 @@
 //! Reduction after Cody and Waite, "Software Manual for the Elementary Functions" (1980), chapter 6: x = n·ln
 //! 2 + r with |r| <= ln(2)/2, with ln 2 in two parts so that n times the first is exact.
 
-use super::{LN_2_HIGH, LN_2_LOW, polynomial};
+use super::{LN_2_HIGH, LN_2_LOW, polynomial, unless_tiny};
+use crate::cpu::lanes::{BinaryInst, Lane, Lanes, ROUND};
+use gradloom_core::ir::CompareOp;
 use std::f32::consts::LOG2_E;
 
-/// 1.5·2²³: adding it to a small number rounds that to an integer, which then stands in the low bits.
-pub(in crate::cpu) const ROUND: f32 = 12_582_912.0;
-
 /// (e^r - 1 - r) / r² for |r| <= ln(2)/2; relative error of e^r - 1: 0.004 ulp.
-pub(in crate::cpu) const EXPM1: [f32; 6] =
-    [0.5, 0.166_666_66, 0.041_666_36, 0.008_333_39, 0.001_394_066_8, 0.000_198_458_82];
+const EXPM1: [f32; 6] = [0.5, 0.166_666_66, 0.041_666_36, 0.008_333_39, 0.001_394_066_8, 0.000_198_458_82];
 
-/// n and e^r - 1, where x = n·ln 2 + r; for |x| < 2²¹.
+/// n, a whole number, and e^r - 1, where x = n·ln 2 + r; for |x| < 2²¹.
 #[inline(always)]
-fn reduced(x: f32) -> (i32, f32) {
-    let shifted = x * LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
-    let integer = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
-    (integer, r + r * r * polynomial(r, EXPM1))
+fn reduced<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
+    let [log2_e, round, high, low] = [LOG2_E, ROUND, LN_2_HIGH, LN_2_LOW].map(|v| l.float(v));
+    let shifted = l.mul(x, log2_e);
+    let shifted = l.add(shifted, round);
+    let n = l.sub(shifted, round);
+    let (high, low) = (l.mul(n, high), l.mul(n, low));
+    let r = l.sub(x, high);
+    let r = l.sub(r, low);
+    let (square, tail) = (l.mul(r, r), polynomial(l, r, EXPM1));
+    let tail = l.mul(square, tail);
+    (n, l.add(r, tail))
 }
 
-/// 2^n for -126 <= n <= 127; some number for other n.
+/// 1 - 2^-n.
 #[inline(always)]
-fn power_of_two(n: i32) -> f32 {
-    f32::from_bits((n.wrapping_add(127) as u32) << 23)
-}
-
-/// y·2^n for |n| <= 252: exact but for the last rounding, where the result is subnormal or overflows.
-#[inline(always)]
-fn scaled(y: f32, n: i32) -> f32 {
-    let half = n >> 1;
-    y * power_of_two(half) * power_of_two(n.wrapping_sub(half))
-}
-
-/// `x` within the limits; NaN stays NaN (`f32::clamp` has a branch that panics).
-#[inline(always)]
-fn clamped(x: f32, low: f32, high: f32) -> f32 {
-    let x = if x < low { low } else { x };
-    if x > high { high } else { x }
+fn one_less_power<L: Lanes>(l: &mut L, n: L::Value) -> L::Value {
+    let (one, n) = (l.float(1.0), l.negated(n));
+    let power = l.two(BinaryInst::Scale, one, n);
+    l.sub(one, power)
 }
 
 /// e^x; error below 1.5 ulp.
 #[inline(always)]
-pub(crate) fn exp(x: f32) -> f32 {
-    // Beyond these limits the result is 0 or infinite, and n stays small enough for `scaled`.
-    let (n, p) = reduced(clamped(x, -105.0, 90.0));
-    scaled(1.0 + p, n)
+pub(crate) fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+    // Beyond these limits the result is 0 or infinite, and n stays small enough to scale by.
+    let x = l.at_least(x, -105.0);
+    let x = l.at_most(x, 90.0);
+    let (n, p) = reduced(l, x);
+    let one = l.float(1.0);
+    let y = l.add(one, p);
+    l.two(BinaryInst::Scale, y, n)
 }
 
 /// e^x - 1; error below 2 ulp.
 #[inline(always)]
-pub(crate) fn expm1(x: f32) -> f32 {
+pub(crate) fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // Below -20 the result rounds to -1.
-    let (n, p) = reduced(clamped(x, -20.0, 90.0));
+    let limited = l.at_least(x, -20.0);
+    let limited = l.at_most(limited, 90.0);
+    let (n, p) = reduced(l, limited);
     // 2^n (p + 1 - 2^-n); the power of two vanishes beside 1 long before the limit of its argument.
-    let least = if n > 100 { 100 } else { n };
-    let y = scaled(p + (1.0 - power_of_two(least.wrapping_neg())), n);
+    let least = l.at_most(n, 100.0);
+    let rest = one_less_power(l, least);
+    let y = l.add(p, rest);
+    let y = l.two(BinaryInst::Scale, y, n);
     // Keeps the sign of zero, and the argument where it is the result.
-    if x.abs() < 1e-8 { x } else { y }
+    unless_tiny(l, x, y)
 }
 
 /// (e^x - e^-x) / (e^x + e^-x); error below 3.5 ulp.
 #[inline(always)]
-pub(crate) fn tanh(x: f32) -> f32 {
+pub(crate) fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // tanh |x| = e / (e + 2) with e = e^(2|x|) - 1. From 10 on the result rounds to 1.
-    let (n, p) = reduced(2.0 * clamped(x.abs(), 0.0, 10.0));
-    let e = (p + (1.0 - power_of_two(n.wrapping_neg()))) * power_of_two(n);
-    (e / (e + 2.0)).copysign(x)
+    let magnitude = l.magnitude(x);
+    let limited = l.at_most(magnitude, 10.0);
+    let two = l.float(2.0);
+    let doubled = l.mul(two, limited);
+    let (n, p) = reduced(l, doubled);
+    let rest = one_less_power(l, n);
+    let e = l.add(p, rest);
+    let e = l.two(BinaryInst::Scale, e, n);
+    let divisor = l.add(e, two);
+    let y = l.div(e, divisor);
+    // NaN / NaN may be a negative NaN.
+    let y = l.magnitude(y);
+    l.with_sign(y, x)
 }
 
 /// 1 / (1 + e^-x); error below 3 ulp.
 #[inline(always)]
-pub(crate) fn sigmoid(x: f32) -> f32 {
+pub(crate) fn sigmoid<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // With e^-|x| nothing overflows, and the result is right down to the subnormals.
-    let e = exp(-x.abs());
-    let numerator = if x < 0.0 { e } else { 1.0 };
-    numerator / (1.0 + e)
+    let (one, zero, magnitude) = (l.float(1.0), l.float(0.0), l.magnitude(x));
+    let negative = l.negated(magnitude);
+    let e = exp(l, negative);
+    let below = l.compare(CompareOp::Lt, Lane::Float, x, zero);
+    let numerator = l.select(below, e, one);
+    let divisor = l.add(one, e);
+    l.div(numerator, divisor)
 }

@@ -3,12 +3,14 @@
 //! x = 2^n·m with m between sqrt(1/2) and sqrt(2), and log(m) by a polynomial in m - 1, after Moshier,
 //! "Methods and Programs for Mathematical Functions" (1989), chapter 3.
 
-use super::{LN_2_HIGH, LN_2_LOW, polynomial};
+use super::{LN_2_HIGH, LN_2_LOW, polynomial, unless_tiny};
+use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, Scalar, UnaryInst};
+use gradloom_core::ir::CompareOp;
 use std::f32::consts::FRAC_1_SQRT_2;
 
 /// (log(1 + f) - f + f²/2) / f³ for sqrt(1/2) <= 1 + f <= sqrt(2); relative error of the logarithm: 0.013
 /// ulp.
-pub(in crate::cpu) const LOG1P: [f32; 9] = [
+const LOG1P: [f32; 9] = [
     0.333_333_13,
     -0.250_000_1,
     0.200_021_19,
@@ -20,59 +22,81 @@ pub(in crate::cpu) const LOG1P: [f32; 9] = [
     0.067_466_38,
 ];
 
-/// log(2^n·(1 + f)) + `correction` for an integer n, sqrt(1/2) <= 1 + f <= sqrt(2) and a small correction.
+/// log(2^n·(1 + f)) + `correction` for a whole number n, sqrt(1/2) <= 1 + f <= sqrt(2) and a small correction.
 #[inline(always)]
-fn log_of_parts(n: f32, f: f32, correction: f32) -> f32 {
-    let square = f * f;
+fn log_of_parts<L: Lanes>(l: &mut L, n: L::Value, f: L::Value, correction: L::Value) -> L::Value {
     // From the smallest term to the largest; n·LN_2_HIGH is exact.
-    let tail = f * square * polynomial(f, LOG1P) + (n * LN_2_LOW + correction) - 0.5 * square;
-    (tail + f) + n * LN_2_HIGH
+    let square = l.mul(f, f);
+    let (half, high, low) = (l.float(0.5), l.float(LN_2_HIGH), l.float(LN_2_LOW));
+    let (cube, tail) = (l.mul(f, square), polynomial(l, f, LOG1P));
+    let tail = l.mul(cube, tail);
+    let small = l.mul(n, low);
+    let small = l.add(small, correction);
+    let tail = l.add(tail, small);
+    let square = l.mul(square, half);
+    let tail = l.sub(tail, square);
+    let (sum, high) = (l.add(tail, f), l.mul(n, high));
+    l.add(sum, high)
 }
 
-/// n and f, where x = 2^n·(1 + f) with sqrt(1/2) <= 1 + f <= sqrt(2), for normal, finite x > 0.
+/// n, an i32, and f, where x = 2^n·(1 + f) with sqrt(1/2) <= 1 + f <= sqrt(2), for normal, finite x > 0.
 #[inline(always)]
-fn parts(x: f32) -> (i32, f32) {
-    let offset = (x.to_bits() as i32).wrapping_sub(FRAC_1_SQRT_2.to_bits() as i32);
-    let n = offset >> 23;
-    (n, f32::from_bits((x.to_bits()).wrapping_sub((n as u32) << 23)) - 1.0)
-}
-
-/// log(x) + `correction` for normal, finite x > 0 and a small correction.
-#[inline(always)]
-fn log_of_normal(x: f32, exponent: i32, correction: f32) -> f32 {
-    let (n, f) = parts(x);
-    log_of_parts(n.wrapping_add(exponent) as f32, f, correction)
+fn parts<L: Lanes>(l: &mut L, x: L::Value) -> (L::Value, L::Value) {
+    let (root, one) = (l.float(FRAC_1_SQRT_2), l.float(1.0));
+    let offset = l.two(BinaryInst::SubInt, x, root);
+    let n = l.one(UnaryInst::ShiftRightBy(23), offset);
+    let shifted = l.one(UnaryInst::ShiftLeftBy(23), n);
+    let m = l.two(BinaryInst::SubInt, x, shifted);
+    (n, l.sub(m, one))
 }
 
 /// The logarithm's value at the ends of its domain, `inside` between them.
 #[inline(always)]
-fn with_ends(x: f32, inside: f32) -> f32 {
-    let outside = if x == 0.0 {
-        f32::NEG_INFINITY
-    } else if x == f32::INFINITY {
-        x
-    } else {
-        f32::NAN
-    };
-    if x > 0.0 && x < f32::INFINITY { inside } else { outside }
+fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
+    let (zero, infinity) = (l.float(0.0), l.float(f32::INFINITY));
+    let (lowest, nan) = (l.float(f32::NEG_INFINITY), l.float(f32::NAN));
+    let is_infinite = l.compare(CompareOp::Eq, Lane::Float, x, infinity);
+    let outside = l.select(is_infinite, x, nan);
+    let is_zero = l.compare(CompareOp::Eq, Lane::Float, x, zero);
+    let outside = l.select(is_zero, lowest, outside);
+    let above = l.compare(CompareOp::Gt, Lane::Float, x, zero);
+    let below = l.compare(CompareOp::Lt, Lane::Float, x, infinity);
+    let is_inside = l.mask(MaskOp::And, above, below);
+    l.select(is_inside, inside, outside)
 }
 
 /// The natural logarithm; error below 2 ulp.
 #[inline(always)]
-pub(crate) fn log(x: f32) -> f32 {
-    let small = x < f32::MIN_POSITIVE;
-    let normal = if small { x * 8_388_608.0 } else { x };
-    with_ends(x, log_of_normal(normal, if small { -23 } else { 0 }, 0.0))
+pub(crate) fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+    let (least, factor, zero) = (l.float(f32::MIN_POSITIVE), l.float(8_388_608.0), l.float(0.0));
+    let small = l.compare(CompareOp::Lt, Lane::Float, x, least);
+    let scaled = l.mul(x, factor);
+    let normal = l.select(small, scaled, x);
+    let shift = l.bits((-23i32).cast_unsigned());
+    let exponent = l.select(small, shift, zero);
+    let (n, f) = parts(l, normal);
+    let n = l.two(BinaryInst::AddInt, n, exponent);
+    let n = l.one(UnaryInst::FloatOfSigned, n);
+    let inside = log_of_parts(l, n, f, zero);
+    with_ends(l, x, inside)
 }
 
 /// log(1 + x); error below 2 ulp.
 #[inline(always)]
-pub(crate) fn log1p(x: f32) -> f32 {
-    let u = 1.0 + x;
+pub(crate) fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+    let (one, two) = (l.float(1.0), l.float(2.0));
+    let u = l.add(one, x);
     // What rounding 1 + x lost, which shifts the logarithm by lost / u (as in FreeBSD's s_log1p.c).
-    let lost = if u >= 2.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
-    let y = with_ends(u, log_of_normal(u, 0, lost / u));
-    if x.abs() < 1e-8 { x } else { y }
+    let (of_large, of_small) = (l.sub(u, x), l.sub(u, one));
+    let (of_large, of_small) = (l.sub(one, of_large), l.sub(x, of_small));
+    let large = l.compare(CompareOp::Ge, Lane::Float, u, two);
+    let lost = l.select(large, of_large, of_small);
+    let correction = l.div(lost, u);
+    let (n, f) = parts(l, u);
+    let n = l.one(UnaryInst::FloatOfSigned, n);
+    let inside = log_of_parts(l, n, f, correction);
+    let y = with_ends(l, u, inside);
+    unless_tiny(l, x, y)
 }
 
 /// The logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval; error
@@ -82,8 +106,8 @@ pub(super) fn log_of_part(word: u32) -> f32 {
     // From sqrt(1/2) on the distance to 1, which the f32 next to a number close to 1 would not hold.
     let close = word >= (FRAC_1_SQRT_2 * 4_294_967_296.0) as u32;
     let distance = (if close { !word } else { word }) as f32 + 0.5;
-    let (n, f) = parts(distance);
-    let n = if close { 0.0 } else { n.wrapping_sub(32) as f32 };
-    let f = if close { -distance / 4_294_967_296.0 } else { f };
-    log_of_parts(n, f, 0.0)
+    let (n, f) = parts(&mut Scalar, distance.to_bits());
+    let n = if close { 0.0 } else { n.cast_signed().wrapping_sub(32) as f32 };
+    let f = if close { -distance / 4_294_967_296.0 } else { f32::from_bits(f) };
+    f32::from_bits(log_of_parts(&mut Scalar, n.to_bits(), f.to_bits(), 0))
 }

@@ -4,6 +4,7 @@
 //! enough up to [`LARGE_ANGLE`]; callers take a scalar function with a longer pi for the rare angles beyond.
 
 use super::{polynomial, polynomial64};
+use crate::cpu::lanes::Scalar;
 use std::f64::consts::{FRAC_2_PI, PI};
 
 /// The angle (2²⁷) from which on [`sin`] and [`cos`] are wrong.
@@ -77,8 +78,9 @@ pub(super) fn sin_cos_of_turn(word: u32) -> (f32, f32) {
     let within = word.wrapping_sub(quadrant << 30) as i32;
     let r = (within as f32 + 0.5) * (PI / 2_147_483_648.0) as f32;
     let square = r * r;
-    let sin = r + r * square * polynomial(square, narrowed(SIN));
-    let cos = 1.0 - square * (0.5 - square * polynomial(square, narrowed(COS)));
+    let of_square = |c| f32::from_bits(polynomial(&mut Scalar, square.to_bits(), narrowed(c)));
+    let sin = r + r * square * of_square(SIN);
+    let cos = 1.0 - square * (0.5 - square * of_square(COS));
     let (sin, cos) = if quadrant & 1 == 0 { (sin, cos) } else { (cos, sin) };
     // The sine is negative in the last two quadrants, the cosine in the two in the middle.
     let negated = |x: f32, quadrant: u32| f32::from_bits(x.to_bits() ^ ((quadrant & 2) << 30));

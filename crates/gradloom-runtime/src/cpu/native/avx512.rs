@@ -7,10 +7,12 @@
 
 use super::assembler::{Assembler, displacement};
 use super::frame::Frame;
-use super::ir::{Fetch, Lane, MaskOp, One, Op, SOURCES, Two};
+use super::ir::{Fetch, Op, SOURCES};
+use super::lower::only_instruction;
 use super::numbers::{InvariantNumber, OperandNumber};
 use super::registers::{Place, Step};
-use gradloom_core::ir::{CompareOp, DType, ReduceOp};
+use crate::cpu::lanes::{BinaryInst, Lane, MaskOp, UnaryInst};
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 /// Vector registers that are given out.
@@ -151,44 +153,44 @@ pub(super) fn load_repeated(asm: &mut Assembler, to: Register, from: Vector) {
     }
 }
 
-fn code_of_two(op: Two) -> Code {
+fn code_of_two(op: BinaryInst) -> Code {
     match op {
-        Two::Add => Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
-        Two::Sub => Code::EVEX_Vsubps_zmm_k1z_zmm_zmmm512b32_er,
-        Two::Mul => Code::EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er,
-        Two::Div => Code::EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er,
-        Two::Min => Code::EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae,
-        Two::Max => Code::EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae,
-        Two::Scale => Code::EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er,
-        Two::And => Code::EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32,
-        Two::Or => Code::EVEX_Vpord_zmm_k1z_zmm_zmmm512b32,
-        Two::Xor => Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
-        Two::AddInt => Code::EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
-        Two::SubInt => Code::EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
-        Two::MulInt => Code::EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
-        Two::MinSigned => Code::EVEX_Vpminsd_zmm_k1z_zmm_zmmm512b32,
-        Two::MinUnsigned => Code::EVEX_Vpminud_zmm_k1z_zmm_zmmm512b32,
-        Two::MaxSigned => Code::EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32,
-        Two::MaxUnsigned => Code::EVEX_Vpmaxud_zmm_k1z_zmm_zmmm512b32,
-        Two::ShiftLeft => Code::EVEX_Vpsllvd_zmm_k1z_zmm_zmmm512b32,
-        Two::ShiftRightSigned => Code::EVEX_Vpsravd_zmm_k1z_zmm_zmmm512b32,
-        Two::ShiftRightUnsigned => Code::EVEX_Vpsrlvd_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::Add => Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er,
+        BinaryInst::Sub => Code::EVEX_Vsubps_zmm_k1z_zmm_zmmm512b32_er,
+        BinaryInst::Mul => Code::EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er,
+        BinaryInst::Div => Code::EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er,
+        BinaryInst::Min => Code::EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae,
+        BinaryInst::Max => Code::EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae,
+        BinaryInst::Scale => Code::EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er,
+        BinaryInst::And => Code::EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::Or => Code::EVEX_Vpord_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::Xor => Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::AddInt => Code::EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::SubInt => Code::EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::MulInt => Code::EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::MinSigned => Code::EVEX_Vpminsd_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::MinUnsigned => Code::EVEX_Vpminud_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::MaxSigned => Code::EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::MaxUnsigned => Code::EVEX_Vpmaxud_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::ShiftLeft => Code::EVEX_Vpsllvd_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::ShiftRightSigned => Code::EVEX_Vpsravd_zmm_k1z_zmm_zmmm512b32,
+        BinaryInst::ShiftRightUnsigned => Code::EVEX_Vpsrlvd_zmm_k1z_zmm_zmmm512b32,
     }
 }
 
 /// The instruction, and the number that some take.
-fn code_of_one(op: One) -> (Code, Option<i32>) {
+fn code_of_one(op: UnaryInst) -> (Code, Option<i32>) {
     match op {
-        One::Sqrt => (Code::EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, None),
+        UnaryInst::Sqrt => (Code::EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, None),
         // Down, without the exception for what is not a whole number.
-        One::Floor => (Code::EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, Some(9)),
-        One::AbsInt => (Code::EVEX_Vpabsd_zmm_k1z_zmmm512b32, None),
-        One::FloatOfSigned => (Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, None),
-        One::FloatOfUnsigned => (Code::EVEX_Vcvtudq2ps_zmm_k1z_zmmm512b32_er, None),
-        One::SignedOfFloat => (Code::EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae, None),
-        One::UnsignedOfFloat => (Code::EVEX_Vcvttps2udq_zmm_k1z_zmmm512b32_sae, None),
-        One::ShiftLeftBy(count) => (Code::EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8, Some(count.into())),
-        One::ShiftRightBy(count) => (Code::EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, Some(count.into())),
+        UnaryInst::Floor => (Code::EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, Some(9)),
+        UnaryInst::AbsInt => (Code::EVEX_Vpabsd_zmm_k1z_zmmm512b32, None),
+        UnaryInst::FloatOfSigned => (Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, None),
+        UnaryInst::FloatOfUnsigned => (Code::EVEX_Vcvtudq2ps_zmm_k1z_zmmm512b32_er, None),
+        UnaryInst::SignedOfFloat => (Code::EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae, None),
+        UnaryInst::UnsignedOfFloat => (Code::EVEX_Vcvttps2udq_zmm_k1z_zmmm512b32_sae, None),
+        UnaryInst::ShiftLeftBy(count) => (Code::EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8, Some(count.into())),
+        UnaryInst::ShiftRightBy(count) => (Code::EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, Some(count.into())),
     }
 }
 
@@ -223,8 +225,17 @@ pub(super) fn keep_ordered(asm: &mut Assembler, ordered: Register, a: Register, 
 
 /// `to = a op b` for the larger or smaller of two floats, where neither is NaN.
 pub(super) fn extreme(asm: &mut Assembler, op: ReduceOp, to: Register, a: Register, b: Register) {
-    let code = code_of_two(if op == ReduceOp::Max { Two::Max } else { Two::Min });
-    two(asm, code, to, a, Vector::Register(b));
+    two(asm, code_of_extreme(op), to, a, Vector::Register(b));
+}
+
+/// Whether a reduction takes the larger or the smaller of two floats, so that NaN has to be looked for.
+pub(super) fn is_float_extreme(op: ReduceOp, dtype: DType) -> bool {
+    matches!(op.combiner(), BinaryOp::Max | BinaryOp::Min) && dtype == DType::F32
+}
+
+/// The larger or the smaller of two floats; the second where either is NaN.
+fn code_of_extreme(op: ReduceOp) -> Code {
+    code_of_two(if op.combiner() == BinaryOp::Max { BinaryInst::Max } else { BinaryInst::Min })
 }
 
 /// `to = op(a, b)`; `b` may be in memory.
@@ -258,27 +269,17 @@ pub(super) fn combine(
     a: Register,
     b: Vector,
 ) {
-    let code = match (op, dtype) {
-        (ReduceOp::Sum, DType::F32) => code_of_two(Two::Add),
-        (ReduceOp::Prod, DType::F32) => code_of_two(Two::Mul),
-        (ReduceOp::Sum, _) => code_of_two(Two::AddInt),
-        (ReduceOp::Prod, _) => code_of_two(Two::MulInt),
-        (ReduceOp::Max, DType::I32) => code_of_two(Two::MaxSigned),
-        (ReduceOp::Min, DType::I32) => code_of_two(Two::MinSigned),
-        (ReduceOp::Max, DType::U32) => code_of_two(Two::MaxUnsigned),
-        (ReduceOp::Min, DType::U32) => code_of_two(Two::MinUnsigned),
-        (ReduceOp::Max | ReduceOp::Min, _) => {
-            let code = code_of_two(if op == ReduceOp::Max { Two::Max } else { Two::Min });
-            let nan = code_of_compare(CompareOp::Eq, Lane::Float).0;
-            compare(asm, nan, SCRATCH_MASK, a, Vector::Register(a), UNORDERED);
-            two(asm, code, SCRATCH[0], a, b);
-            let keep = emit!(@make EVEX_Vmovaps_zmm_k1z_zmmm512, SCRATCH[0], a);
-            push_under(asm, keep, Some(SCRATCH_MASK), false);
-            emit!(asm, EVEX_Vmovaps_zmm_k1z_zmmm512, to, SCRATCH[0]);
-            return;
-        }
-    };
-    two(asm, code, to, a, b);
+    if is_float_extreme(op, dtype) {
+        let nan = code_of_compare(CompareOp::Eq, Lane::Float).0;
+        compare(asm, nan, SCRATCH_MASK, a, Vector::Register(a), UNORDERED);
+        two(asm, code_of_extreme(op), SCRATCH[0], a, b);
+        let keep = emit!(@make EVEX_Vmovaps_zmm_k1z_zmmm512, SCRATCH[0], a);
+        push_under(asm, keep, Some(SCRATCH_MASK), false);
+        emit!(asm, EVEX_Vmovaps_zmm_k1z_zmmm512, to, SCRATCH[0]);
+        return;
+    }
+    let instruction = only_instruction(op.combiner(), dtype).expect("other reductions take one instruction");
+    two(asm, code_of_two(instruction), to, a, b);
 }
 
 impl Places<'_> {
@@ -363,7 +364,13 @@ impl Places<'_> {
                 // Which NaN comes out may depend on the order, but nothing else.
                 let commutes = matches!(
                     op,
-                    Two::Add | Two::Mul | Two::And | Two::Or | Two::Xor | Two::AddInt | Two::MulInt
+                    BinaryInst::Add
+                        | BinaryInst::Mul
+                        | BinaryInst::And
+                        | BinaryInst::Or
+                        | BinaryInst::Xor
+                        | BinaryInst::AddInt
+                        | BinaryInst::MulInt
                 );
                 if commutes && matches!(b, Vector::Register(_)) && !matches!(a, Vector::Register(_)) {
                     (a, b) = (b, a);

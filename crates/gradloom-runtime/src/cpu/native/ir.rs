@@ -5,6 +5,7 @@
 //! each lane. Always holds: lines that compute the same are one; a line's sources stand before it.
 
 use super::numbers::{InvariantNumber, OperandNumber, Value};
+use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::CompareOp;
 use std::collections::HashMap;
 
@@ -29,71 +30,6 @@ pub(in crate::cpu) enum Invariant {
     Row(OperandNumber),
 }
 
-/// Functions of two vectors. Shifts are by less than 32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Two {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    /// `a < b ? a : b`, so `b` where either is NaN, or both are zero.
-    Min,
-    /// `a > b ? a : b`, likewise.
-    Max,
-    /// a · 2^b for a whole number b, rounded once.
-    Scale,
-    And,
-    Or,
-    Xor,
-    AddInt,
-    SubInt,
-    MulInt,
-    MinSigned,
-    MinUnsigned,
-    MaxSigned,
-    MaxUnsigned,
-    ShiftLeft,
-    ShiftRightSigned,
-    ShiftRightUnsigned,
-}
-
-/// Functions of one vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum One {
-    Sqrt,
-    Floor,
-    AbsInt,
-    FloatOfSigned,
-    FloatOfUnsigned,
-    /// Towards zero; `i32::MIN` for what is out of range.
-    SignedOfFloat,
-    /// Towards zero; `u32::MAX` for what is out of range.
-    UnsignedOfFloat,
-    ShiftLeftBy(u8),
-    /// Keeps the sign.
-    ShiftRightBy(u8),
-}
-
-/// The interpretation of the lanes of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Lane {
-    Float,
-    Signed,
-    Unsigned,
-}
-
-/// Functions of two masks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum MaskOp {
-    And,
-    Or,
-    Xor,
-    /// Whether two are equal.
-    Same,
-    /// The second without the first.
-    Without,
-}
-
 /// What is fetched of an operand with 4-byte elements, while other elements are worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::cpu) struct Fetch {
@@ -107,8 +43,8 @@ pub(in crate::cpu) struct Fetch {
 /// The operation of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Op {
-    Two(Two),
-    One(One),
+    Two(BinaryInst),
+    One(UnaryInst),
     /// Vectors to a mask.
     Compare(CompareOp, Lane),
     /// Whether two floats are not ordered: whether either is NaN.
@@ -283,16 +219,6 @@ impl Builder {
         })
     }
 
-    /// These bits in all lanes.
-    pub(super) fn bits(&mut self, bits: u32) -> Source {
-        self.invariant(Invariant::Constant(bits))
-    }
-
-    /// This number in all lanes.
-    pub(super) fn float(&mut self, value: f32) -> Source {
-        self.bits(value.to_bits())
-    }
-
     /// A line that makes a value.
     pub(super) fn value<const N: usize>(&mut self, op: Op, sources: [Source; N]) -> Source {
         let mut all = [None; SOURCES];
@@ -349,33 +275,8 @@ impl Builder {
         self.value(Op::Columns, [])
     }
 
-    pub(super) fn two(&mut self, op: Two, a: Source, b: Source) -> Source {
-        self.value(Op::Two(op), [a, b])
-    }
-
-    pub(super) fn one(&mut self, op: One, a: Source) -> Source {
-        self.value(Op::One(op), [a])
-    }
-
-    pub(super) fn compare(&mut self, op: CompareOp, lane: Lane, a: Source, b: Source) -> Source {
-        self.value(Op::Compare(op, lane), [a, b])
-    }
-
-    pub(super) fn mask(&mut self, op: MaskOp, a: Source, b: Source) -> Source {
-        self.value(Op::Mask(op), [a, b])
-    }
-
     pub(super) fn not_zero(&mut self, a: Source) -> Source {
         self.value(Op::NotZero, [a])
-    }
-
-    pub(super) fn is_nan(&mut self, a: Source) -> Source {
-        self.value(Op::Unordered, [a, a])
-    }
-
-    /// `mask ? a : b`.
-    pub(super) fn select(&mut self, mask: Source, a: Source, b: Source) -> Source {
-        self.value(Op::Select, [mask, a, b])
     }
 
     /// The element `chosen` in the column that `index` names, `others` elsewhere; of 4 bytes.
@@ -383,5 +284,38 @@ impl Builder {
         let columns = self.columns();
         let hit = self.compare(CompareOp::Eq, Lane::Signed, columns, index);
         self.select(hit, chosen, others)
+    }
+}
+
+impl Lanes for Builder {
+    type Value = Source;
+    type Mask = Source;
+
+    fn bits(&mut self, bits: u32) -> Source {
+        self.invariant(Invariant::Constant(bits))
+    }
+
+    fn two(&mut self, op: BinaryInst, a: Source, b: Source) -> Source {
+        self.value(Op::Two(op), [a, b])
+    }
+
+    fn one(&mut self, op: UnaryInst, a: Source) -> Source {
+        self.value(Op::One(op), [a])
+    }
+
+    fn compare(&mut self, op: CompareOp, lane: Lane, a: Source, b: Source) -> Source {
+        self.value(Op::Compare(op, lane), [a, b])
+    }
+
+    fn mask(&mut self, op: MaskOp, a: Source, b: Source) -> Source {
+        self.value(Op::Mask(op), [a, b])
+    }
+
+    fn is_nan(&mut self, a: Source) -> Source {
+        self.value(Op::Unordered, [a, a])
+    }
+
+    fn select(&mut self, mask: Source, a: Source, b: Source) -> Source {
+        self.value(Op::Select, [mask, a, b])
     }
 }

@@ -8,7 +8,7 @@
 use super::assembler::{Assembler, Label};
 use super::avx512::{
     COLUMN, FRAME, LAST, MASKS, POOL, Part, Places, VECTORS, Vector, at, combine, emit, extreme,
-    keep_ordered, load_repeated, mask, vector,
+    is_float_extreme, keep_ordered, load_repeated, mask, vector,
 };
 use super::bounds::Window;
 use super::check::check;
@@ -66,7 +66,7 @@ pub(in crate::cpu) struct Reduction {
 impl Reduction {
     /// Whether it takes the larger or the smaller of two floats, so that NaN has to be looked for.
     fn is_float_extreme(&self) -> bool {
-        matches!(self.op, ReduceOp::Max | ReduceOp::Min) && self.dtype == DType::F32
+        is_float_extreme(self.op, self.dtype)
     }
 }
 

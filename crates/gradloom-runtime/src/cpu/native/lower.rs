@@ -4,17 +4,33 @@
 //! divisions of integers have no lines: they stay loops over memory. Always holds: the bits are those of the
 //! op's loop ([`MapOp::function`]), but for which NaN a NaN is.
 
-use super::ir::{Builder, Lane, MaskOp, One, Op, Source, Two};
-use crate::cpu::elementwise::functions::MapOp;
-use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
+use super::ir::{Builder, Line, Op, Source};
+use super::numbers::OperandNumber;
+use crate::cpu::elementwise::functions::{self, MapOp};
+use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, UnaryInst};
+use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp};
+
+/// The instruction that a function is, if it is only one.
+pub(super) fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
+    let mut builder = Builder::default();
+    let [a, b] = [0, 1].map(|number| builder.load(OperandNumber::new(number), 4));
+    builder.binary(op, dtype, a, b);
+    match builder.finish().all[..] {
+        [_, _, Line { op: Op::Two(instruction), .. }] => Some(instruction),
+        _ => None,
+    }
+}
+
+fn no_lines(op: &str, dtype: DType) -> ! {
+    unreachable!("{op} of {dtype} has no lines")
+}
 
 impl Builder {
     /// Whether [`Builder::map`] takes an op.
     pub(in crate::cpu) fn can_map(op: MapOp) -> bool {
         match op {
-            MapOp::Unary(op, _) => !matches!(op, UnaryOp::Sin | UnaryOp::Cos),
-            MapOp::Binary(BinaryOp::Div, dtype) => dtype == DType::F32,
-            MapOp::Binary(op, _) => !matches!(op, BinaryOp::Rem | BinaryOp::Pow),
+            MapOp::Unary(op, dtype) => functions::unary_has_formula(op, dtype),
+            MapOp::Binary(op, dtype) => functions::binary_has_formula(op, dtype),
             MapOp::Pair { .. } | MapOp::Compare(..) | MapOp::Select(_) | MapOp::Cast(..) => true,
         }
     }
@@ -25,7 +41,9 @@ impl Builder {
     /// For an op that has no lowering, and for another number of operands than it takes.
     pub(in crate::cpu) fn map(&mut self, op: MapOp, operands: &[Source]) -> Source {
         match (op, operands) {
-            (MapOp::Unary(op, dtype), &[a]) => self.unary(op, dtype, a),
+            (MapOp::Unary(op, dtype), &[a]) => {
+                functions::unary_formula(self, op, dtype, [a]).unwrap_or_else(|| no_lines(op.name(), dtype))
+            }
             (MapOp::Binary(op, dtype), &[a, b]) => self.binary(op, dtype, a, b),
             (MapOp::Pair { first, second, reversed }, &[a, b, c]) => {
                 let inner = self.binary(first, DType::F32, a, b);
@@ -44,102 +62,13 @@ impl Builder {
         }
     }
 
-    fn unary(&mut self, op: UnaryOp, dtype: DType, a: Source) -> Source {
-        match (op, dtype) {
-            (UnaryOp::Detach, _) => a,
-            (UnaryOp::Not, DType::Bool) => {
-                let none = self.mask(MaskOp::Xor, a, a);
-                self.mask(MaskOp::Same, a, none)
-            }
-            (UnaryOp::Not, _) => {
-                let all = self.bits(u32::MAX);
-                self.two(Two::Xor, a, all)
-            }
-            (UnaryOp::Neg, DType::F32) => self.negated(a),
-            (UnaryOp::Neg, _) => {
-                let zero = self.bits(0);
-                self.two(Two::SubInt, zero, a)
-            }
-            (UnaryOp::Abs, DType::F32) => self.magnitude(a),
-            (UnaryOp::Abs, _) => self.one(One::AbsInt, a),
-            (UnaryOp::Sign, DType::F32) => {
-                let (magnitude, zero, one) = (self.magnitude(a), self.bits(0), self.float(1.0));
-                let signed = self.with_sign(one, a);
-                let any = self.compare(CompareOp::Gt, Lane::Float, magnitude, zero);
-                self.select(any, signed, a)
-            }
-            (UnaryOp::Sign, _) => {
-                let (low, high) = (self.bits((-1i32).cast_unsigned()), self.bits(1));
-                let limited = self.two(Two::MinSigned, a, high);
-                self.two(Two::MaxSigned, limited, low)
-            }
-            (UnaryOp::Floor, _) => self.one(One::Floor, a),
-            (UnaryOp::Exp, _) => self.exp(a),
-            (UnaryOp::Expm1, _) => self.expm1(a),
-            (UnaryOp::Log, _) => self.log(a),
-            (UnaryOp::Log1p, _) => self.log1p(a),
-            (UnaryOp::Sqrt, _) => self.one(One::Sqrt, a),
-            (UnaryOp::Rsqrt, _) => {
-                let (root, one) = (self.one(One::Sqrt, a), self.float(1.0));
-                self.div(one, root)
-            }
-            (UnaryOp::Tanh, _) => self.tanh(a),
-            (UnaryOp::Sigmoid, _) => self.sigmoid(a),
-            (UnaryOp::Erf, _) => self.erf(a),
-            (UnaryOp::Sin | UnaryOp::Cos, _) => unreachable!("{op:?} has no lowering"),
-        }
-    }
-
-    /// Adds the line that combines two results of a reduction.
+    /// Adds the lines that combine two results of a reduction.
     pub(in crate::cpu) fn combine(&mut self, op: ReduceOp, dtype: DType, a: Source, b: Source) -> Source {
-        let op = match op {
-            ReduceOp::Sum => BinaryOp::Add,
-            ReduceOp::Prod => BinaryOp::Mul,
-            ReduceOp::Max => BinaryOp::Max,
-            ReduceOp::Min => BinaryOp::Min,
-        };
-        self.binary(op, dtype, a, b)
+        self.binary(op.combiner(), dtype, a, b)
     }
 
     fn binary(&mut self, op: BinaryOp, dtype: DType, a: Source, b: Source) -> Source {
-        let two = match (op, dtype) {
-            (BinaryOp::And, DType::Bool) => return self.mask(MaskOp::And, a, b),
-            (BinaryOp::Or, DType::Bool) => return self.mask(MaskOp::Or, a, b),
-            (BinaryOp::Xor, DType::Bool) => return self.mask(MaskOp::Xor, a, b),
-            (BinaryOp::Min | BinaryOp::Max, DType::F32) => {
-                let extreme = self.two(if op == BinaryOp::Min { Two::Min } else { Two::Max }, a, b);
-                let nan = self.is_nan(a);
-                return self.select(nan, a, extreme);
-            }
-            (BinaryOp::Shl | BinaryOp::Shr, _) => {
-                let low = self.bits(31);
-                let count = self.two(Two::And, b, low);
-                let shift = match (op, dtype) {
-                    (BinaryOp::Shl, _) => Two::ShiftLeft,
-                    (_, DType::I32) => Two::ShiftRightSigned,
-                    _ => Two::ShiftRightUnsigned,
-                };
-                return self.two(shift, a, count);
-            }
-            (BinaryOp::Add, DType::F32) => Two::Add,
-            (BinaryOp::Sub, DType::F32) => Two::Sub,
-            (BinaryOp::Mul, DType::F32) => Two::Mul,
-            (BinaryOp::Div, DType::F32) => Two::Div,
-            (BinaryOp::Add, _) => Two::AddInt,
-            (BinaryOp::Sub, _) => Two::SubInt,
-            (BinaryOp::Mul, _) => Two::MulInt,
-            (BinaryOp::And, _) => Two::And,
-            (BinaryOp::Or, _) => Two::Or,
-            (BinaryOp::Xor, _) => Two::Xor,
-            (BinaryOp::Min, DType::I32) => Two::MinSigned,
-            (BinaryOp::Min, _) => Two::MinUnsigned,
-            (BinaryOp::Max, DType::I32) => Two::MaxSigned,
-            (BinaryOp::Max, _) => Two::MaxUnsigned,
-            (BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow, _) => {
-                unreachable!("{op:?} of {dtype} has no lowering")
-            }
-        };
-        self.two(two, a, b)
+        functions::binary_formula(self, op, dtype, [a, b]).unwrap_or_else(|| no_lines(op.name(), dtype))
     }
 
     fn comparison(&mut self, op: CompareOp, dtype: DType, a: Source, b: Source) -> Source {
@@ -177,7 +106,7 @@ impl Builder {
             (F32, F32) | (I32 | U32, I32 | U32) | (Bool, Bool) => a,
             (F32, I32) => {
                 let (high, most) = (self.float(2_147_483_648.0), self.bits(i32::MAX.cast_unsigned()));
-                let inside = self.one(One::SignedOfFloat, a);
+                let inside = self.one(UnaryInst::SignedOfFloat, a);
                 let above = self.compare(CompareOp::Ge, Lane::Float, a, high);
                 let limited = self.select(above, most, inside);
                 let nan = self.is_nan(a);
@@ -185,13 +114,13 @@ impl Builder {
             }
             (F32, U32) => {
                 // NaN becomes 0 here.
-                let positive = self.two(Two::Max, a, zero);
-                self.one(One::UnsignedOfFloat, positive)
+                let positive = self.two(BinaryInst::Max, a, zero);
+                self.one(UnaryInst::UnsignedOfFloat, positive)
             }
             (F32, Bool) => self.compare(CompareOp::Ne, Lane::Float, a, zero),
             (I32 | U32, Bool) => self.value(Op::NotZero, [a]),
-            (I32, F32) => self.one(One::FloatOfSigned, a),
-            (U32, F32) => self.one(One::FloatOfUnsigned, a),
+            (I32, F32) => self.one(UnaryInst::FloatOfSigned, a),
+            (U32, F32) => self.one(UnaryInst::FloatOfUnsigned, a),
             (Bool, F32) => {
                 let one = self.float(1.0);
                 self.select(a, one, zero)

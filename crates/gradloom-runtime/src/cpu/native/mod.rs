@@ -15,7 +15,6 @@ mod frame;
 mod ir;
 mod loops;
 mod lower;
-mod math;
 mod memory;
 mod numbers;
 mod registers;

@@ -3,12 +3,13 @@
 use super::bounds::{Bounds, Window};
 use super::check::check;
 use super::frame::Frame;
-use super::ir::{Builder, Source};
+use super::ir::{Builder, Invariant, Lines, Op, Source};
 use super::registers::{Place, Step, allocate};
 use super::{Call, Compiled, OperandNumber, Pick, Reduction, Routine, loops};
 use crate::cpu::Level;
 use crate::cpu::elementwise::functions::MapOp;
 use crate::cpu::elementwise::{OPERANDS, Operand, Target};
+use crate::cpu::lanes::{Lane, Lanes, Scalar};
 use crate::cpu::reduce::combine::{
     MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, row_body,
 };
@@ -169,6 +170,70 @@ fn n(number: usize) -> OperandNumber {
 
 fn has_level() -> bool {
     Level::detect() == Level::Avx512
+}
+
+/// What lines compute for one element, on any machine; `operands` are read, the result is what is stored.
+fn interpret(lines: &Lines, operands: &[u32]) -> u32 {
+    let mut values = vec![0u32; lines.values];
+    let mut stored = None;
+    for line in &lines.all {
+        let sources: Vec<u32> = line
+            .sources
+            .iter()
+            .flatten()
+            .map(|source| match *source {
+                Source::Value(value) => values[value.index()],
+                Source::Invariant(number) => match lines.invariants[number.index()] {
+                    Invariant::Constant(bits) => bits,
+                    Invariant::Row(operand) => operands[operand.index()],
+                },
+            })
+            .collect();
+        let l = &mut Scalar;
+        let result = match (line.op, &sources[..]) {
+            (Op::Two(op), &[a, b]) => l.two(op, a, b),
+            (Op::One(op), &[a]) => l.one(op, a),
+            (Op::Compare(op, lane), &[a, b]) => l.compare(op, lane, a, b).into(),
+            (Op::Unordered, &[a, b]) => (l.is_nan(a) || l.is_nan(b)).into(),
+            (Op::NotZero, &[a]) => (a != 0).into(),
+            (Op::Mask(op), &[a, b]) => l.mask(op, a != 0, b != 0).into(),
+            (Op::Select, &[mask, a, b]) => l.select(mask != 0, a, b),
+            (Op::Load(operand) | Op::LoadBytes(operand), []) => operands[operand.index()],
+            (Op::Store(_) | Op::StoreBytes(_), &[a]) => *stored.insert(a),
+            (op, sources) => panic!("{op:?} of {sources:?}"),
+        };
+        if let Some(value) = line.target {
+            values[value.index()] = result;
+        }
+    }
+    stored.expect("a result is stored")
+}
+
+#[test]
+fn the_lines_of_every_op_mean_what_its_loop_computes() {
+    let mut random = Random(3);
+    for op in ops() {
+        let (from, to) = dtypes(op);
+        let lines = routine(op, None, false).lines;
+        let values: Vec<Vec<u32>> = from.iter().map(|&dtype| elements(dtype, 500, &mut random)).collect();
+        for i in 0..500 {
+            let bits: Vec<u32> = values.iter().map(|values| values[i]).collect();
+            let mut operands = [Operand::none(); OPERANDS];
+            operands
+                .iter_mut()
+                .zip(&bits)
+                .for_each(|(operand, bits)| *operand = Operand::row(std::ptr::from_ref(bits).cast()));
+            let mut expected = 0u32;
+            let target = Target { start: std::ptr::from_mut(&mut expected).cast(), row_stride: 0 };
+            // SAFETY: one element of each dtype can be read, and one written.
+            unsafe { op.function(Level::Baseline)(1, 1, &operands, target) };
+            let got = interpret(&lines, &bits);
+            assert!(
+                if to == DType::Bool { got == expected } else { same(got, expected) },
+                "{op:?} of {bits:x?}: {got:#x}, not {expected:#x}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -452,7 +517,7 @@ fn tangled(random: &mut Random) -> Routine {
         values.push(match random.below(4) {
             0 => builder.add(a, number),
             1 => {
-                let mask = builder.compare(CompareOp::Lt, super::ir::Lane::Float, a, b);
+                let mask = builder.compare(CompareOp::Lt, Lane::Float, a, b);
                 builder.select(mask, b, c)
             }
             2 => builder.mul(a, b),

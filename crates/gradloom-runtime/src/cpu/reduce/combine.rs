@@ -4,7 +4,6 @@
 //! Always holds: the order is fixed: [`LANES`] running results in turn, each taking four elements at a time
 //! while there are as many, then a tree over the lanes, on every instruction set.
 
-use crate::cpu::elementwise::{larger, smaller};
 use crate::cpu::multiversion::multiversion;
 
 /// Running results of a row: four of the widest registers, which hides the latency of an addition.
@@ -38,19 +37,64 @@ fn is_nan<T: PartialOrd>(a: T) -> bool {
     a != a
 }
 
-macro_rules! reducer {
-    ($name:ident, $T:ty, $identity:expr, ($a:ident, $b:ident) $combine:expr) => {
-        pub(in crate::cpu) struct $name;
-        impl Reducer for $name {
-            type T = $T;
-            const IDENTITY: $T = $identity;
-            #[inline(always)]
-            #[allow(clippy::eq_op)]
-            fn combine($a: $T, $b: $T) -> $T {
-                $combine
+/// Declares a reducer for each function that reductions combine elements with, and each dtype; and
+/// `with_reducer!(op, dtype, F => value)`, which is the value with the reducer of an op for `F`.
+macro_rules! reducers {
+    ($d:tt $($name:ident: $combiner:ident of $dtype:pat => $T:ty, $identity:expr, $combine:expr;)*) => {
+        $(
+            pub(in crate::cpu) struct $name;
+            impl Reducer for $name {
+                type T = $T;
+                const IDENTITY: $T = $identity;
+                #[inline(always)]
+                fn combine(a: $T, b: $T) -> $T {
+                    $combine(a, b)
+                }
             }
+        )*
+
+        macro_rules! with_reducer {
+            ($d op:expr, $d dtype:expr, $d F:ident => $d value:expr) => {{
+                use gradloom_core::ir::BinaryOp;
+                use gradloom_core::ir::DType::{F32, I32, U32};
+                use $d crate::cpu::reduce::combine;
+                match ($d op.combiner(), $d dtype) {
+                    $((BinaryOp::$combiner, $dtype) => {
+                        type $d F = combine::$name;
+                        $d value
+                    })*
+                    (_, dtype) => panic!("gradloom launched {} of {dtype} elements; please report this", $d op.name()),
+                }
+            }};
         }
+        pub(in crate::cpu) use with_reducer;
     };
+}
+
+reducers! { $
+    SumF32: Add of F32 => f32, 0.0, |a, b| a + b;
+    ProdF32: Mul of F32 => f32, 1.0, |a, b| a * b;
+    MaxF32: Max of F32 => f32, f32::NEG_INFINITY, larger;
+    MinF32: Min of F32 => f32, f32::INFINITY, smaller;
+    // Two's complement: the sums and products of i32 have the same bits.
+    SumU32: Add of I32 | U32 => u32, 0, u32::wrapping_add;
+    ProdU32: Mul of I32 | U32 => u32, 1, u32::wrapping_mul;
+    MaxI32: Max of I32 => i32, i32::MIN, i32::max;
+    MinI32: Min of I32 => i32, i32::MAX, i32::min;
+    MaxU32: Max of U32 => u32, u32::MIN, u32::max;
+    MinU32: Min of U32 => u32, u32::MAX, u32::min;
+}
+
+/// The larger of two, or a NaN.
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if a > b || a.is_nan() { a } else { b }
+}
+
+/// The smaller of two, or a NaN.
+#[inline(always)]
+fn smaller(a: f32, b: f32) -> f32 {
+    if a < b || a.is_nan() { a } else { b }
 }
 
 macro_rules! extreme {
@@ -63,18 +107,6 @@ macro_rules! extreme {
         }
     )*};
 }
-
-reducer!(SumF32, f32, 0.0, (a, b) a + b);
-reducer!(ProdF32, f32, 1.0, (a, b) a * b);
-reducer!(MaxF32, f32, f32::NEG_INFINITY, (a, b) larger!(a, b));
-reducer!(MinF32, f32, f32::INFINITY, (a, b) smaller!(a, b));
-// Two's complement: the sums and products of i32 have the same bits.
-reducer!(SumU32, u32, 0, (a, b) a.wrapping_add(b));
-reducer!(ProdU32, u32, 1, (a, b) a.wrapping_mul(b));
-reducer!(MaxI32, i32, i32::MIN, (a, b) a.max(b));
-reducer!(MinI32, i32, i32::MAX, (a, b) a.min(b));
-reducer!(MaxU32, u32, u32::MIN, (a, b) a.max(b));
-reducer!(MinU32, u32, u32::MAX, (a, b) a.min(b));
 extreme!(MaxF32 >, MinF32 <, MaxI32 >, MinI32 <, MaxU32 >, MinU32 <);
 
 /// # Safety

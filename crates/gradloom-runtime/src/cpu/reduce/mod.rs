@@ -15,10 +15,8 @@ use super::Level;
 use super::kernel::{Call, Prepared, Trap};
 use super::source::{BLOCK, Buffer};
 pub(super) use arg::prepare_arg;
-use combine::{
-    MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, columns, row,
-};
-use gradloom_core::ir::{DType, ReduceOp};
+use combine::{Reducer, columns, row, with_reducer};
+use gradloom_core::ir::ReduceOp;
 use gradloom_core::kernel::Launch;
 use split::{COLUMN_LEAF, Direction, PARTIALS, STRIP, Split};
 use std::mem::MaybeUninit;
@@ -26,24 +24,7 @@ use std::ops::Range;
 
 /// Prepares `Reduce`.
 pub(super) fn prepare(launch: &Launch, op: ReduceOp, axes: &[usize], level: Level) -> Box<dyn Prepared> {
-    macro_rules! kernel {
-        ($F:ty) => {
-            Box::new(Reduce::<$F>::new(launch, axes, level))
-        };
-    }
-    match (op, launch.reads[0].dtype) {
-        (ReduceOp::Sum, DType::F32) => kernel!(SumF32),
-        (ReduceOp::Prod, DType::F32) => kernel!(ProdF32),
-        (ReduceOp::Max, DType::F32) => kernel!(MaxF32),
-        (ReduceOp::Min, DType::F32) => kernel!(MinF32),
-        (ReduceOp::Sum, DType::I32 | DType::U32) => kernel!(SumU32),
-        (ReduceOp::Prod, DType::I32 | DType::U32) => kernel!(ProdU32),
-        (ReduceOp::Max, DType::I32) => kernel!(MaxI32),
-        (ReduceOp::Min, DType::I32) => kernel!(MinI32),
-        (ReduceOp::Max, DType::U32) => kernel!(MaxU32),
-        (ReduceOp::Min, DType::U32) => kernel!(MinU32),
-        (_, DType::Bool) => panic!("gradloom launched {} on bool elements; please report this", op.name()),
-    }
+    with_reducer!(op, launch.reads[0].dtype, F => Box::new(Reduce::<F>::new(launch, axes, level)))
 }
 
 struct Reduce<F: Reducer> {

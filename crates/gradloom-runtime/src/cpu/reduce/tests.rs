@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cpu::testing::{Case, Random, Tensor, assert_close};
-use gradloom_core::ir::{ArgReduceOp, OpKind, Shape};
+use gradloom_core::ir::{ArgReduceOp, DType, OpKind, Shape};
 use gradloom_core::kernel::Layout;
 
 /// Groups the row-major elements of a tensor by the output that they are reduced to, in row-major order.

@@ -1,0 +1,273 @@
+//! What formulas of elements are written in: arithmetic on lanes of 32 bits.
+//!
+//! In: a formula, generic over [`Lanes`]. Out: with [`Scalar`], its value, in a loop that the Rust compiler
+//! turns into vector code; with the builder of machine code, the lines that compute it. Always holds: both have
+//! the same bits, but for which NaN a NaN is, since each instruction has one meaning, given by `Scalar`.
+
+use gradloom_core::ir::CompareOp;
+
+/// Functions of two lanes. Shifts are by less than 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) enum BinaryInst {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    /// `a < b ? a : b`, so `b` where either is NaN, or both are zero.
+    Min,
+    /// `a > b ? a : b`, likewise.
+    Max,
+    /// a · 2^b for a whole number b of magnitude 252 at most, rounded once.
+    Scale,
+    And,
+    Or,
+    Xor,
+    AddInt,
+    SubInt,
+    MulInt,
+    MinSigned,
+    MinUnsigned,
+    MaxSigned,
+    MaxUnsigned,
+    ShiftLeft,
+    ShiftRightSigned,
+    ShiftRightUnsigned,
+}
+
+/// Functions of one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) enum UnaryInst {
+    Sqrt,
+    Floor,
+    AbsInt,
+    FloatOfSigned,
+    FloatOfUnsigned,
+    /// Towards zero; `i32::MIN` for what is out of range.
+    SignedOfFloat,
+    /// Towards zero; `u32::MAX` for what is out of range.
+    UnsignedOfFloat,
+    ShiftLeftBy(u8),
+    /// Keeps the sign.
+    ShiftRightBy(u8),
+}
+
+/// The interpretation of the lanes of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) enum Lane {
+    Float,
+    Signed,
+    Unsigned,
+}
+
+/// Functions of two masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::cpu) enum MaskOp {
+    And,
+    Or,
+    Xor,
+    /// Whether two are equal.
+    Same,
+    /// The second without the first.
+    Without,
+}
+
+const SIGN: u32 = 0x8000_0000;
+
+/// Arithmetic on lanes of 32 bits.
+pub(in crate::cpu) trait Lanes {
+    /// 32 bits: an f32, an i32 or a u32, as the function takes it.
+    type Value: Copy;
+    /// A truth value.
+    type Mask: Copy;
+
+    /// These bits.
+    fn bits(&mut self, bits: u32) -> Self::Value;
+    fn two(&mut self, op: BinaryInst, a: Self::Value, b: Self::Value) -> Self::Value;
+    fn one(&mut self, op: UnaryInst, a: Self::Value) -> Self::Value;
+    fn compare(&mut self, op: CompareOp, lane: Lane, a: Self::Value, b: Self::Value) -> Self::Mask;
+    fn mask(&mut self, op: MaskOp, a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    fn is_nan(&mut self, a: Self::Value) -> Self::Mask;
+    /// `mask ? a : b`.
+    fn select(&mut self, mask: Self::Mask, a: Self::Value, b: Self::Value) -> Self::Value;
+
+    #[inline(always)]
+    fn float(&mut self, value: f32) -> Self::Value {
+        self.bits(value.to_bits())
+    }
+
+    #[inline(always)]
+    fn add(&mut self, a: Self::Value, b: Self::Value) -> Self::Value {
+        self.two(BinaryInst::Add, a, b)
+    }
+
+    #[inline(always)]
+    fn sub(&mut self, a: Self::Value, b: Self::Value) -> Self::Value {
+        self.two(BinaryInst::Sub, a, b)
+    }
+
+    #[inline(always)]
+    fn mul(&mut self, a: Self::Value, b: Self::Value) -> Self::Value {
+        self.two(BinaryInst::Mul, a, b)
+    }
+
+    #[inline(always)]
+    fn div(&mut self, a: Self::Value, b: Self::Value) -> Self::Value {
+        self.two(BinaryInst::Div, a, b)
+    }
+
+    #[inline(always)]
+    fn negated(&mut self, a: Self::Value) -> Self::Value {
+        let sign = self.bits(SIGN);
+        self.two(BinaryInst::Xor, a, sign)
+    }
+
+    #[inline(always)]
+    fn magnitude(&mut self, a: Self::Value) -> Self::Value {
+        let rest = self.bits(!SIGN);
+        self.two(BinaryInst::And, a, rest)
+    }
+
+    /// A magnitude, without a sign, with the sign of another number.
+    #[inline(always)]
+    fn with_sign(&mut self, magnitude: Self::Value, of: Self::Value) -> Self::Value {
+        let sign = self.bits(SIGN);
+        let sign = self.two(BinaryInst::And, of, sign);
+        self.two(BinaryInst::Or, magnitude, sign)
+    }
+
+    /// `x < low ? low : x`: NaN stays.
+    #[inline(always)]
+    fn at_least(&mut self, x: Self::Value, low: f32) -> Self::Value {
+        let low = self.float(low);
+        self.two(BinaryInst::Max, low, x)
+    }
+
+    /// `x > high ? high : x`: NaN stays.
+    #[inline(always)]
+    fn at_most(&mut self, x: Self::Value, high: f32) -> Self::Value {
+        let high = self.float(high);
+        self.two(BinaryInst::Min, high, x)
+    }
+}
+
+/// One lane, computed at once.
+pub(in crate::cpu) struct Scalar;
+
+/// 1.5·2²³: adding it to a small number rounds that to an integer, which then stands in the low bits.
+pub(in crate::cpu) const ROUND: f32 = 12_582_912.0;
+
+/// 2^n for -126 <= n <= 127; some number for other n.
+#[inline(always)]
+fn power_of_two(n: i32) -> f32 {
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
+}
+
+impl Lanes for Scalar {
+    type Value = u32;
+    type Mask = bool;
+
+    #[inline(always)]
+    fn bits(&mut self, bits: u32) -> u32 {
+        bits
+    }
+
+    #[inline(always)]
+    fn two(&mut self, op: BinaryInst, a: u32, b: u32) -> u32 {
+        let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+        let (i, j) = (a.cast_signed(), b.cast_signed());
+        match op {
+            BinaryInst::Add => (x + y).to_bits(),
+            BinaryInst::Sub => (x - y).to_bits(),
+            BinaryInst::Mul => (x * y).to_bits(),
+            BinaryInst::Div => (x / y).to_bits(),
+            BinaryInst::Min => if x < y { x } else { y }.to_bits(),
+            BinaryInst::Max => if x > y { x } else { y }.to_bits(),
+            BinaryInst::Scale => {
+                // In two steps, of which the first is exact: one factor of 2^-252 would be 0.
+                let n = (y + ROUND).to_bits().cast_signed().wrapping_sub(ROUND.to_bits().cast_signed());
+                let half = n >> 1;
+                (x * power_of_two(half) * power_of_two(n.wrapping_sub(half))).to_bits()
+            }
+            BinaryInst::And => a & b,
+            BinaryInst::Or => a | b,
+            BinaryInst::Xor => a ^ b,
+            BinaryInst::AddInt => a.wrapping_add(b),
+            BinaryInst::SubInt => a.wrapping_sub(b),
+            BinaryInst::MulInt => a.wrapping_mul(b),
+            BinaryInst::MinSigned => i.min(j).cast_unsigned(),
+            BinaryInst::MinUnsigned => a.min(b),
+            BinaryInst::MaxSigned => i.max(j).cast_unsigned(),
+            BinaryInst::MaxUnsigned => a.max(b),
+            BinaryInst::ShiftLeft => a << (b & 31),
+            BinaryInst::ShiftRightSigned => (i >> (b & 31)).cast_unsigned(),
+            BinaryInst::ShiftRightUnsigned => a >> (b & 31),
+        }
+    }
+
+    #[inline(always)]
+    fn one(&mut self, op: UnaryInst, a: u32) -> u32 {
+        let (x, i) = (f32::from_bits(a), a.cast_signed());
+        match op {
+            UnaryInst::Sqrt => x.sqrt().to_bits(),
+            UnaryInst::Floor => x.floor().to_bits(),
+            UnaryInst::AbsInt => i.wrapping_abs().cast_unsigned(),
+            UnaryInst::FloatOfSigned => (i as f32).to_bits(),
+            UnaryInst::FloatOfUnsigned => (a as f32).to_bits(),
+            UnaryInst::SignedOfFloat => {
+                let is_in_range = x >= -2_147_483_648.0 && x < 2_147_483_648.0;
+                // SAFETY: the number is finite and in range. (`as` would be a conversion of each element.)
+                let inside = unsafe { (if is_in_range { x } else { 0.0 }).to_int_unchecked::<i32>() };
+                if is_in_range { inside } else { i32::MIN }.cast_unsigned()
+            }
+            UnaryInst::UnsignedOfFloat => {
+                let is_in_range = x > -1.0 && x < 4_294_967_296.0;
+                // SAFETY: as above.
+                let inside = unsafe { (if is_in_range { x } else { 0.0 }).to_int_unchecked::<u32>() };
+                if is_in_range { inside } else { u32::MAX }
+            }
+            UnaryInst::ShiftLeftBy(count) => a << count,
+            UnaryInst::ShiftRightBy(count) => (i >> count).cast_unsigned(),
+        }
+    }
+
+    #[inline(always)]
+    fn compare(&mut self, op: CompareOp, lane: Lane, a: u32, b: u32) -> bool {
+        #[inline(always)]
+        fn of<T: PartialOrd>(op: CompareOp, a: T, b: T) -> bool {
+            match op {
+                CompareOp::Eq => a == b,
+                CompareOp::Ne => a != b,
+                CompareOp::Lt => a < b,
+                CompareOp::Le => a <= b,
+                CompareOp::Gt => a > b,
+                CompareOp::Ge => a >= b,
+            }
+        }
+        match lane {
+            Lane::Float => of(op, f32::from_bits(a), f32::from_bits(b)),
+            Lane::Signed => of(op, a.cast_signed(), b.cast_signed()),
+            Lane::Unsigned => of(op, a, b),
+        }
+    }
+
+    #[inline(always)]
+    fn mask(&mut self, op: MaskOp, a: bool, b: bool) -> bool {
+        match op {
+            MaskOp::And => a & b,
+            MaskOp::Or => a | b,
+            MaskOp::Xor => a ^ b,
+            MaskOp::Same => a == b,
+            MaskOp::Without => !a & b,
+        }
+    }
+
+    #[inline(always)]
+    fn is_nan(&mut self, a: u32) -> bool {
+        f32::from_bits(a).is_nan()
+    }
+
+    #[inline(always)]
+    fn select(&mut self, mask: bool, a: u32, b: u32) -> u32 {
+        if mask { a } else { b }
+    }
+}
