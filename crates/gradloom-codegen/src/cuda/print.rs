@@ -1,8 +1,9 @@
 //! A kernel as CUDA C.
 
 use super::functions::{Function, Functions};
+use crate::simt::spelling::{self, Spelling};
 use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Space, Stmt, ValueType};
-use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
+use gradloom_core::ir::{CompareOp, DType};
 use std::fmt::Write;
 
 /// The text of a kernel as a function of this name; `launch` is the launch's number, for faults.
@@ -145,8 +146,8 @@ impl Printer<'_> {
             },
             Expr::Element(array, _) => format!("a{array}[{}]", x[0]),
             Expr::ShuffleXor(_, bits) => format!("__shfl_xor_sync(0xffffffffu, {}, {bits})", x[0]),
-            Expr::Unary(op, _) => self.unary(*op, dtype, &x[0]),
-            Expr::Binary(op, ..) => self.binary(*op, dtype, &x[0], &x[1]),
+            Expr::Unary(op, _) => self.call(spelling::unary(*op, dtype), &[&x[0]]),
+            Expr::Binary(op, ..) => self.call(spelling::binary(*op, dtype), &[&x[0], &x[1]]),
             Expr::MulHigh(..) => format!("__umulhi({}, {})", x[0], x[1]),
             Expr::Compare(op, ..) => {
                 let symbol = match op {
@@ -197,58 +198,13 @@ impl Printer<'_> {
         }
     }
 
-    fn unary(&mut self, op: UnaryOp, dtype: DType, a: &str) -> String {
-        let is_float = dtype == DType::F32;
-        match op {
-            UnaryOp::Neg if is_float => format!("(-{a})"),
-            UnaryOp::Neg => format!("({})(0u - (unsigned)({a}))", type_name(dtype)),
-            UnaryOp::Abs if is_float => format!("fabsf({a})"),
-            UnaryOp::Abs => format!("({a} < 0 ? (int)(0u - (unsigned)({a})) : {a})"),
-            UnaryOp::Sign => format!("{}({a})", self.function(Function::Sign)),
-            UnaryOp::Floor => format!("floorf({a})"),
-            UnaryOp::Exp => format!("expf({a})"),
-            UnaryOp::Expm1 => format!("expm1f({a})"),
-            UnaryOp::Log => format!("logf({a})"),
-            UnaryOp::Log1p => format!("log1pf({a})"),
-            UnaryOp::Sqrt => format!("sqrtf({a})"),
-            UnaryOp::Rsqrt => format!("(1.0f / sqrtf({a}))"),
-            UnaryOp::Sin => format!("sinf({a})"),
-            UnaryOp::Cos => format!("cosf({a})"),
-            UnaryOp::Tanh => format!("tanhf({a})"),
-            UnaryOp::Sigmoid => format!("{}({a})", self.function(Function::Sigmoid)),
-            UnaryOp::Erf => format!("erff({a})"),
-            UnaryOp::Not if dtype == DType::Bool => format!("(!{a})"),
-            UnaryOp::Not => format!("(~{a})"),
-            UnaryOp::Detach => a.to_string(),
+    /// A function of elements, as it is spelled with these operands.
+    fn call(&mut self, spelling: Spelling, operands: &[&str]) -> String {
+        let (text, called) = spelling::fill(spelling.cuda, operands);
+        if let Some(helper) = called.and_then(Function::named) {
+            self.function(helper);
         }
-    }
-
-    fn binary(&mut self, op: BinaryOp, dtype: DType, a: &str, b: &str) -> String {
-        let is_float = dtype == DType::F32;
-        // Signed numbers wrap, which C leaves undefined.
-        let wrapping = |symbol: &str| match dtype {
-            DType::I32 => format!("(int)((unsigned)({a}) {symbol} (unsigned)({b}))"),
-            _ => format!("({a} {symbol} {b})"),
-        };
-        let infix = |symbol: &str| format!("({a} {symbol} {b})");
-        match op {
-            BinaryOp::Add => wrapping("+"),
-            BinaryOp::Sub => wrapping("-"),
-            BinaryOp::Mul => wrapping("*"),
-            BinaryOp::Div if is_float => infix("/"),
-            BinaryOp::Div => format!("{}({a}, {b})", self.function(Function::Divide)),
-            BinaryOp::Rem => format!("{}({a}, {b})", self.function(Function::Remainder)),
-            BinaryOp::Min if is_float => format!("{}({a}, {b})", self.function(Function::Min)),
-            BinaryOp::Max if is_float => format!("{}({a}, {b})", self.function(Function::Max)),
-            BinaryOp::Min => format!("min({a}, {b})"),
-            BinaryOp::Max => format!("max({a}, {b})"),
-            BinaryOp::Pow => format!("powf({a}, {b})"),
-            BinaryOp::And => infix(if dtype == DType::Bool { "&&" } else { "&" }),
-            BinaryOp::Or => infix(if dtype == DType::Bool { "||" } else { "|" }),
-            BinaryOp::Xor => infix(if dtype == DType::Bool { "!=" } else { "^" }),
-            BinaryOp::Shl => format!("({})((unsigned)({a}) << ((unsigned)({b}) & 31u))", type_name(dtype)),
-            BinaryOp::Shr => format!("({a} >> ((unsigned)({b}) & 31u))"),
-        }
+        text
     }
 }
 

@@ -12,6 +12,7 @@ mod builder;
 mod index;
 mod ir;
 pub mod kernels;
+pub(crate) mod spelling;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -23,4 +24,5 @@ pub use builder::{Builder, Value, Variable};
 pub(crate) use index::index_at_row;
 pub use index::{index_at, index_of};
 pub use ir::{Array, Block, Buffer, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
+pub(crate) use spelling::helpers;
 pub use verify::verify;

@@ -5,7 +5,8 @@
 
 use super::functions::Function;
 use super::source::{Source, type_name};
-use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, UnaryOp};
+use crate::simt::spelling::{self, Spelling};
+use gradloom_core::ir::{CompareOp, DType, Number};
 
 impl Source<'_> {
     /// A number of a dtype.
@@ -34,58 +35,13 @@ impl Source<'_> {
         }
     }
 
-    /// A function of one element; not `Detach`.
-    pub(crate) fn unary(&mut self, op: UnaryOp, dtype: DType, a: &str) -> String {
-        let call = |name: &str| format!("{name}({a})");
-        match op {
-            UnaryOp::Neg if dtype == DType::U32 => format!("(0u - {a})"),
-            UnaryOp::Neg => format!("(-{a})"),
-            UnaryOp::Abs if dtype == DType::U32 => a.to_string(),
-            UnaryOp::Abs => call("abs"),
-            UnaryOp::Sign => call(self.function(Function::Sign)),
-            UnaryOp::Floor => call("floor"),
-            UnaryOp::Exp => call("exp"),
-            UnaryOp::Expm1 => call(self.function(Function::Expm1)),
-            UnaryOp::Log => call(self.function(Function::Log)),
-            UnaryOp::Log1p => call(self.function(Function::Log1p)),
-            UnaryOp::Sqrt => call("sqrt"),
-            UnaryOp::Rsqrt => format!("(1.0 / sqrt({a}))"),
-            UnaryOp::Sin => call(self.function(Function::Sin)),
-            UnaryOp::Cos => call(self.function(Function::Cos)),
-            UnaryOp::Tanh => call(self.function(Function::Tanh)),
-            UnaryOp::Sigmoid => call(self.function(Function::Sigmoid)),
-            UnaryOp::Erf => call(self.function(Function::Erf)),
-            UnaryOp::Not if dtype == DType::Bool => format!("(!{a})"),
-            UnaryOp::Not => format!("(~{a})"),
-            UnaryOp::Detach => a.to_string(),
+    /// A function of elements, as it is spelled with these operands.
+    pub(crate) fn call(&mut self, spelling: Spelling, operands: &[&str]) -> String {
+        let (text, called) = spelling::fill(spelling.wgsl, operands);
+        if let Some(helper) = called.and_then(Function::named) {
+            self.function(helper);
         }
-    }
-
-    /// A function of two elements of a dtype. Integer division and remainder are as in WGSL: a kernel that
-    /// can have a divisor of zero checks it.
-    pub(crate) fn binary(&mut self, op: BinaryOp, dtype: DType, a: &str, b: &str) -> String {
-        let float = dtype == DType::F32;
-        let infix = |symbol: &str| format!("({a} {symbol} {b})");
-        let call = |name: &str| format!("{name}({a}, {b})");
-        match op {
-            BinaryOp::Add => infix("+"),
-            BinaryOp::Sub => infix("-"),
-            BinaryOp::Mul => infix("*"),
-            BinaryOp::Div => infix("/"),
-            BinaryOp::Min if float => call(self.function(Function::Min)),
-            BinaryOp::Max if float => call(self.function(Function::Max)),
-            BinaryOp::Min => call("min"),
-            BinaryOp::Max => call("max"),
-            BinaryOp::Pow => call(self.function(Function::Pow)),
-            BinaryOp::Rem if float => call(self.function(Function::Rem)),
-            BinaryOp::Rem => infix("%"),
-            BinaryOp::And => infix("&"),
-            BinaryOp::Or => infix("|"),
-            BinaryOp::Xor if dtype == DType::Bool => infix("!="),
-            BinaryOp::Xor => infix("^"),
-            BinaryOp::Shl => format!("({a} << (u32({b}) & 31u))"),
-            BinaryOp::Shr => format!("({a} >> (u32({b}) & 31u))"),
-        }
+        text
     }
 
     /// A comparison of two elements.

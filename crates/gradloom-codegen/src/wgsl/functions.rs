@@ -3,126 +3,55 @@
 //! WGSL lets a compiler assume that there is neither NaN nor infinity; so these are told by their bits, and
 //! made where a compiler does not see them.
 
-/// A helper function of a shader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Function {
-    IsNan,
-    FromBits,
-    Max,
-    Min,
-    Sign,
-    Expm1,
-    Log1p,
-    Log,
-    Tanh,
-    Sigmoid,
-    Erf,
-    Pow,
-    Rem,
-    SinWithPhase,
-    Sin,
-    Cos,
-    ToI32,
-    ToU32,
-    MulHigh,
-}
+use crate::simt::helpers;
 
-impl Function {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Function::IsNan => "is_nan",
-            Function::FromBits => "from_bits",
-            Function::Max => "max_or_nan",
-            Function::Min => "min_or_nan",
-            Function::Sign => "sign_or_nan",
-            Function::Expm1 => "expm1",
-            Function::Log1p => "log1p",
-            Function::Log => "log_or_nan",
-            Function::Tanh => "tanh_of",
-            Function::Sigmoid => "sigmoid",
-            Function::Erf => "erf",
-            Function::Pow => "power",
-            Function::Rem => "remainder",
-            Function::SinWithPhase => "sin_with_phase",
-            Function::Sin => "sin_of",
-            Function::Cos => "cos_of",
-            Function::ToI32 => "to_i32",
-            Function::ToU32 => "to_u32",
-            Function::MulHigh => "mul_high",
-        }
-    }
-
-    /// Functions that its text calls; they stand before it.
-    pub(crate) fn needs(self) -> &'static [Function] {
-        match self {
-            Function::Max | Function::Min | Function::Sign => &[Function::IsNan],
-            Function::ToI32 | Function::ToU32 => &[Function::IsNan],
-            Function::Log | Function::Expm1 => &[Function::FromBits, Function::IsNan],
-            Function::Log1p => &[Function::FromBits, Function::IsNan, Function::Log],
-            Function::Tanh => &[Function::Expm1],
-            Function::Sin | Function::Cos => &[Function::SinWithPhase],
-            Function::SinWithPhase => &[Function::FromBits],
-            Function::Pow => &[Function::FromBits, Function::IsNan],
-            _ => &[],
-        }
-    }
-
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            // From products of halves.
-            Function::MulHigh => {
-                "fn mul_high(a: u32, b: u32) -> u32 {
-    let low = (a & 0xffffu) * (b & 0xffffu);
-    let left = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
-    let right = (a & 0xffffu) * (b >> 16u) + (left & 0xffffu);
-    return (a >> 16u) * (b >> 16u) + (left >> 16u) + (right >> 16u);
-}
-"
-            }
-            Function::IsNan => {
-                "fn is_nan(x: f32) -> bool {
+helpers! {
+    /// A helper function of a shader.
+    pub(crate) enum Function {
+        IsNan "is_nan" [] = "fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
-"
-            }
-            Function::FromBits => {
-                "fn from_bits(bits: u32) -> f32 {
+";
+        FromBits "from_bits" [] = "fn from_bits(bits: u32) -> f32 {
     var hidden = bits;
     return bitcast<f32>(hidden);
 }
-"
-            }
-            Function::Max => {
-                "fn max_or_nan(a: f32, b: f32) -> f32 {
+";
+        Max "max_or_nan" [IsNan] = "fn max_or_nan(a: f32, b: f32) -> f32 {
     return select(select(max(a, b), b, is_nan(b)), a, is_nan(a));
 }
-"
-            }
-            Function::Min => {
-                "fn min_or_nan(a: f32, b: f32) -> f32 {
+";
+        Min "min_or_nan" [IsNan] = "fn min_or_nan(a: f32, b: f32) -> f32 {
     return select(select(min(a, b), b, is_nan(b)), a, is_nan(a));
 }
-"
-            }
-            Function::Sign => {
-                "fn sign_or_nan(x: f32) -> f32 {
+";
+        Sign "sign_or_nan" [IsNan] = "fn sign_or_nan(x: f32) -> f32 {
     return select(select(x, bitcast<f32>((bitcast<u32>(x) & 0x80000000u) | 0x3f800000u), x != 0.0), x, is_nan(x));
 }
-"
-            }
-            // Near zero the Taylor series, whose next term is below half a unit in the last place.
-            Function::Expm1 => {
-                "fn expm1(x: f32) -> f32 {
+";
+        // Near zero the Taylor series, whose next term is below half a unit in the last place.
+        Expm1 "expm1" [FromBits IsNan] = "fn expm1(x: f32) -> f32 {
     if (abs(x) < 0.35) {
         let tail = 0.5 + x * (0.16666667 + x * (0.041666668 + x * (0.008333334 + x * (0.0013888889 + x * (0.0001984127 + x * 0.0000248016)))));
         return x + x * x * tail;
     }
     return select(exp(x) - 1.0, x, is_nan(x));
 }
-"
-            }
-            Function::Log => {
-                "fn log_or_nan(x: f32) -> f32 {
+";
+        Log1p "log1p" [FromBits IsNan Log] = "fn log1p(x: f32) -> f32 {
+    if (abs(x) < 0.25) {
+        let series = 0.33333313 + x * (-0.2500001 + x * (0.20002119 + x * (-0.16667996 + x * (0.14219552 + x * (-0.12405589 + x * (0.11888163 + x * (-0.11675651 + x * 0.06746638)))))));
+        return x + (x * x * x * series - 0.5 * x * x);
+    }
+    let u = 1.0 + x;
+    if (bitcast<u32>(u) >= 0x7f800000u || u <= 0.0) {
+        return log_or_nan(u);
+    }
+    let lost = select(x - (u - 1.0), 1.0 - (u - x), u >= 2.0);
+    return log_or_nan(u) + lost / u;
+}
+";
+        Log "log_or_nan" [FromBits IsNan] = "fn log_or_nan(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     if (bits >= 0x7f800000u) {
         if (bits == 0x80000000u) {
@@ -144,40 +73,19 @@ impl Function {
     let tail = f * square * series + n * -0.00021219444 - 0.5 * square;
     return (tail + f) + n * 0.693359375;
 }
-"
-            }
-            Function::Log1p => {
-                "fn log1p(x: f32) -> f32 {
-    if (abs(x) < 0.25) {
-        let series = 0.33333313 + x * (-0.2500001 + x * (0.20002119 + x * (-0.16667996 + x * (0.14219552 + x * (-0.12405589 + x * (0.11888163 + x * (-0.11675651 + x * 0.06746638)))))));
-        return x + (x * x * x * series - 0.5 * x * x);
-    }
-    let u = 1.0 + x;
-    if (bitcast<u32>(u) >= 0x7f800000u || u <= 0.0) {
-        return log_or_nan(u);
-    }
-    let lost = select(x - (u - 1.0), 1.0 - (u - x), u >= 2.0);
-    return log_or_nan(u) + lost / u;
-}
-"
-            }
-            Function::Tanh => {
-                "fn tanh_of(x: f32) -> f32 {
+";
+        Tanh "tanh_of" [Expm1] = "fn tanh_of(x: f32) -> f32 {
     let e = expm1(2.0 * min(abs(x), 10.0));
     let y = e / (e + 2.0);
     return select(bitcast<f32>(bitcast<u32>(y) | (bitcast<u32>(x) & 0x80000000u)), x, is_nan(x));
 }
-"
-            }
-            Function::Sigmoid => {
-                "fn sigmoid(x: f32) -> f32 {
+";
+        Sigmoid "sigmoid" [] = "fn sigmoid(x: f32) -> f32 {
     let e = exp(-abs(x));
     return select(1.0, e, x < 0.0) / (1.0 + e);
 }
-"
-            }
-            Function::Erf => {
-                "fn erf(x: f32) -> f32 {
+";
+        Erf "erf" [] = "fn erf(x: f32) -> f32 {
     let magnitude = abs(x);
     let s = x * x;
     let near = x + x * (0.12837917 + s * (-0.37612635 + s * (0.11283697 + s * (-0.0268595 + s * (0.005201286 + s * (-0.00081455975 + s * 8.382391e-5))))));
@@ -185,12 +93,10 @@ impl Function {
     let far = 1.0 - exp(-0.00019567493 + m * (-1.1276757 + m * (-0.63718224 + m * (-0.1039316 + m * (0.022226922 + m * (-0.003043218 + m * 0.0001959373))))));
     return select(select(far, -far, x < 0.0), near, !(magnitude >= 0.92));
 }
-"
-            }
-            Function::Pow => POW,
-            // Exact for quotients below 2^24; beyond, one step of correction.
-            Function::Rem => {
-                "fn remainder(x: f32, y: f32) -> f32 {
+";
+        Pow "power" [FromBits IsNan] = POW;
+        // Exact for quotients below 2^24; beyond, one step of correction.
+        Rem "remainder" [] = "fn remainder(x: f32, y: f32) -> f32 {
     var left = abs(x);
     let divisor = abs(y);
     if (!(divisor > 0.0) || bitcast<u32>(left) >= 0x7f800000u || bitcast<u32>(divisor) > 0x7f800000u) {
@@ -212,31 +118,31 @@ impl Function {
     }
     return bitcast<f32>(bitcast<u32>(left) | (bitcast<u32>(x) & 0x80000000u));
 }
-"
-            }
-            Function::Sin => "fn sin_of(x: f32) -> f32 {\n    return sin_with_phase(x, 0);\n}\n",
-            Function::Cos => "fn cos_of(x: f32) -> f32 {\n    return sin_with_phase(x, 1);\n}\n",
-            Function::SinWithPhase => SIN_WITH_PHASE,
-            Function::ToI32 => {
-                "fn to_i32(x: f32) -> i32 {
+";
+        SinWithPhase "sin_with_phase" [FromBits] = SIN_WITH_PHASE;
+        Sin "sin_of" [SinWithPhase] = "fn sin_of(x: f32) -> f32 {\n    return sin_with_phase(x, 0);\n}\n";
+        Cos "cos_of" [SinWithPhase] = "fn cos_of(x: f32) -> f32 {\n    return sin_with_phase(x, 1);\n}\n";
+        ToI32 "to_i32" [IsNan] = "fn to_i32(x: f32) -> i32 {
     let inside = i32(clamp(x, -2147483648.0, 2147483520.0));
     return select(select(inside, 2147483647, x >= 2147483648.0), 0, is_nan(x));
 }
-"
-            }
-            Function::ToU32 => {
-                "fn to_u32(x: f32) -> u32 {
+";
+        ToU32 "to_u32" [IsNan] = "fn to_u32(x: f32) -> u32 {
     let inside = u32(clamp(x, 0.0, 4294967040.0));
     return select(select(inside, 0xffffffffu, x >= 4294967296.0), 0u, is_nan(x));
 }
-"
-            }
-        }
+";
+        // From products of halves.
+        MulHigh "mul_high" [] = "fn mul_high(a: u32, b: u32) -> u32 {
+    let low = (a & 0xffffu) * (b & 0xffffu);
+    let left = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
+    let right = (a & 0xffffu) * (b >> 16u) + (left & 0xffffu);
+    return (a >> 16u) * (b >> 16u) + (left >> 16u) + (right >> 16u);
+}
+";
     }
 }
 
-/// |x|^y through the logarithm in two parts, so that large powers keep their digits; signs and special
-/// values as in C's `powf`.
 const POW: &str = "fn power(x: f32, y: f32) -> f32 {
     if (y == 0.0 || x == 1.0) {
         return 1.0;

@@ -7,8 +7,9 @@ use super::Dispatch;
 use super::functions::Function;
 use super::operands::Operand;
 use super::source::{Source, type_name};
+use crate::simt::spelling;
 use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
-use gradloom_core::ir::{BinaryOp, DType, Number};
+use gradloom_core::ir::{DType, Number};
 
 /// The shader of a kernel.
 pub(crate) fn print(kernel: &Kernel, mut source: Source<'_>) -> Dispatch {
@@ -158,16 +159,11 @@ impl Printer<'_> {
             Expr::ShuffleXor(a, bits) => format!("subgroupShuffleXor({}, {bits}u)", self.text(source, *a)),
             Expr::Unary(op, a) => {
                 let a = self.text(source, *a);
-                source.unary(*op, dtype, &a)
+                source.call(spelling::unary(*op, dtype), &[&a])
             }
             Expr::Binary(op, a, b) => {
                 let [a, b] = [a, b].map(|id| self.text(source, *id));
-                match (op, dtype) {
-                    // The forms of conditions, which drivers know best.
-                    (BinaryOp::And, DType::Bool) => format!("({a} && {b})"),
-                    (BinaryOp::Or, DType::Bool) => format!("({a} || {b})"),
-                    _ => source.binary(*op, dtype, &a, &b),
-                }
+                source.call(spelling::binary(*op, dtype), &[&a, &b])
             }
             Expr::MulHigh(a, b) => {
                 let [a, b] = [a, b].map(|id| self.text(source, *id));
