@@ -6,7 +6,9 @@ use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::program::Outcome;
 use crate::store::Content;
+use gradloom_codegen::pipeline::Code;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Lowered};
 use gradloom_core::plan::Plan;
@@ -58,8 +60,16 @@ pub(crate) trait Backend: Send + Sync {
     fn tuning(&self) -> Option<crate::wgpu::Tuning> {
         None
     }
-    /// Turns ops into launches of this device.
-    fn lower(&self, graph: &Graph) -> Result<Lowered>;
+    /// What ops are joined into kernels.
+    fn fusion(&self) -> Fusion {
+        Fusion::On
+    }
+    /// Turns kernels into launches of this device, with their schedules.
+    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered>;
+    /// The texts of a plan's kernels, over the store that it was made for.
+    fn emit(&self, _graph: &Graph, _plan: &Plan, _store: &Content) -> Result<Code> {
+        Ok(Code::None)
+    }
     /// Memory for a part of the store or of a program; `None` when there is not that much.
     fn allocate(&self, bytes: usize) -> Option<Memory> {
         Memory::new(bytes)
@@ -69,43 +79,53 @@ pub(crate) trait Backend: Send + Sync {
         &self,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
+        code: &Code,
         store: &Content,
         allocate: Allocate<'_>,
-    ) -> Result<Box<dyn Loaded>>;
+    ) -> Result<Loaded>;
 }
 
-/// A program on a device. Addresses of the store are those at the time of loading, which never change.
-pub(crate) trait Loaded: Send {
+/// A program on a device, by the way in which its steps run.
+pub(crate) enum Loaded {
+    /// The host runs the steps itself.
+    Immediate(Box<dyn Immediate>),
+    /// Steps are queued whole on a device that works beside the host.
+    #[cfg_attr(not(any(feature = "wgpu", feature = "web")), allow(dead_code))]
+    Queued(Box<dyn Queued>),
+}
+
+impl Loaded {
+    pub(crate) fn resident(&self) -> &dyn Resident {
+        match self {
+            Self::Immediate(program) => &**program,
+            Self::Queued(program) => &**program,
+        }
+    }
+
+    pub(crate) fn resident_mut(&mut self) -> &mut dyn Resident {
+        match self {
+            Self::Immediate(program) => &mut **program,
+            Self::Queued(program) => &mut **program,
+        }
+    }
+}
+
+/// What all programs on devices do between steps. Addresses of the store are those at the time of loading,
+/// which never change.
+pub(crate) trait Resident: Send {
     /// Sets the bytes of a buffer, by its index in the plan: of an input or scalar, or, in a debug run, of
     /// any.
     fn write(&mut self, buffer: usize, bytes: &[u8]);
-    /// Runs the compute launches. The store is locked for reading.
-    fn compute(&mut self) -> Result<()>;
-    /// Name of the first guard that is not finite.
-    fn failed_guard(&self) -> Result<Option<&str>>;
-    /// Checks what could fail in the commit. The store is locked for reading.
-    fn check_commit(&self) -> Result<()>;
-    /// Runs the commit launches. The store is locked for writing.
-    fn commit(&mut self) -> Result<()>;
     /// Runs one launch, after the checks that a whole run makes before it. The store is the caller's alone,
     /// and every operand is there.
     fn run_one(&mut self, _launch: usize) -> Result<()> {
         Err(Error::new(ErrorKind::Device, "this device does not run launches one by one")
             .help("compile for the CPU: `Device::cpu()`"))
     }
-    /// The program as one that is submitted whole, on a device that works beside the host; its `compute` and
-    /// what follows are not called then.
-    fn deferred(&mut self) -> Option<&mut dyn Deferred> {
-        None
-    }
     /// Appends the elements of an access, row-major, for which the caller has made room. The store is locked.
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()>;
     /// Bytes that loading asked the system for: arena, constants, scratch.
     fn allocated(&self) -> usize;
-    /// The work of a step, on a device with a queue.
-    fn work(&self) -> Option<Work> {
-        None
-    }
     /// Number of different kernels.
     fn unique_kernels(&self) -> usize;
     /// Starts or stops noting when launches run; a backend that cannot tell ignores it.
@@ -114,6 +134,29 @@ pub(crate) trait Loaded: Send {
     fn spans(&self) -> &[LaunchSpan] {
         &[]
     }
+}
+
+/// A program whose steps the host runs itself, in the order of these methods.
+pub(crate) trait Immediate: Resident {
+    /// Runs the compute launches. The store is locked for reading.
+    fn compute(&mut self) -> Result<()>;
+    /// Checks what could fail in the commit. The store is locked for reading.
+    fn check_commit(&self) -> Result<()>;
+    /// Name of the first guard that is not finite.
+    fn failed_guard(&self) -> Result<Option<&str>>;
+    /// Runs the commit launches. The store is locked for writing.
+    fn commit(&mut self) -> Result<()>;
+}
+
+/// A program whose steps are queued on a device, which decides itself whether they commit.
+pub(crate) trait Queued: Resident {
+    /// Waits until the device has few enough steps to do for another one; nothing is copied to the host for
+    /// it.
+    fn make_room(&mut self) -> Result<()>;
+    /// Queues a step on what was written before. The caller has the store's turn.
+    fn submit(&mut self) -> Result<Box<dyn Pending>>;
+    /// The work of a step.
+    fn work(&self) -> Work;
 }
 
 /// The work of a program's steps on a device with a queue.
@@ -129,15 +172,6 @@ pub struct Work {
     pub readbacks: usize,
     /// Bytes that the device gave beyond the plan: the step's status, tables of grouped kernels.
     pub extra_bytes: usize,
-}
-
-/// A program whose steps are queued on a device, which decides itself whether they commit.
-pub(crate) trait Deferred {
-    /// Waits until the device has few enough steps to do for another one; nothing is copied to the host for
-    /// it.
-    fn make_room(&mut self) -> Result<()>;
-    /// Queues a step on what was written before. The caller has the store's turn.
-    fn submit(&mut self) -> Result<Box<dyn Pending>>;
 }
 
 /// A step that was queued. Dropping it forgets its results; the step takes effect or not all the same.

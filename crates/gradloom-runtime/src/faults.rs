@@ -3,14 +3,16 @@
 //! In: any device. Out: the same device behind [`Faulty`], and [`Faults`], which say what fails and when.
 //! Always holds: operations without a fault behave as on the inner device; a fault happens once.
 
-use crate::backend::{Backend, Deferred, Finished, Loaded, Pending, Work};
+use crate::backend::{Backend, Finished, Immediate, Loaded, Pending, Queued, Resident, Work};
 use crate::cpu::Pool;
 use crate::device::Device;
 use crate::elements::Elements;
 use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::store::Content;
+use gradloom_codegen::pipeline::Code;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Lowered};
 use gradloom_core::plan::Plan;
@@ -191,8 +193,16 @@ impl Backend for Faulty {
         self.inner.loss_scale()
     }
 
-    fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        self.inner.lower(graph)
+    fn fusion(&self) -> Fusion {
+        self.inner.fusion()
+    }
+
+    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
+        self.inner.lower(graph, fused)
+    }
+
+    fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
+        self.inner.emit(graph, plan, store)
     }
 
     fn allocate(&self, bytes: usize) -> Option<Memory> {
@@ -206,28 +216,32 @@ impl Backend for Faulty {
         &self,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
+        code: &Code,
         store: &Content,
         allocate: Allocate<'_>,
-    ) -> Result<Box<dyn Loaded>> {
-        let inner = self.inner.load(graph, plan, store, allocate)?;
-        Ok(Box::new(FaultyProgram { inner, plan: Arc::clone(plan), faults: self.faults.clone() }))
+    ) -> Result<Loaded> {
+        let (plan_of, faults) = (|| Arc::clone(plan), || self.faults.clone());
+        Ok(match self.inner.load(graph, plan, code, store, allocate)? {
+            Loaded::Immediate(inner) => {
+                Loaded::Immediate(Box::new(FaultyProgram { inner, plan: plan_of(), faults: faults() }))
+            }
+            Loaded::Queued(inner) => {
+                Loaded::Queued(Box::new(FaultyProgram { inner, plan: plan_of(), faults: faults() }))
+            }
+        })
     }
 }
 
 /// A program whose launches and reads fail on demand.
-struct FaultyProgram {
-    inner: Box<dyn Loaded>,
+struct FaultyProgram<P: ?Sized> {
+    inner: Box<P>,
     plan: Arc<Plan>,
     faults: Faults,
 }
 
-impl FaultyProgram {
+impl<P: Resident + ?Sized> FaultyProgram<P> {
     /// Runs all of a range with `whole`, or, if one of the launches is to fail, those before it.
-    fn run(
-        &mut self,
-        range: std::ops::Range<usize>,
-        whole: impl FnOnce(&mut dyn Loaded) -> Result<()>,
-    ) -> Result<()> {
+    fn run(&mut self, range: std::ops::Range<usize>, whole: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
         let Some(failing) = self.faults.meet(Fault::Launch, range.len()) else {
             return whole(&mut *self.inner);
         };
@@ -239,39 +253,13 @@ impl FaultyProgram {
     }
 }
 
-impl Loaded for FaultyProgram {
+impl<P: Resident + ?Sized> Resident for FaultyProgram<P> {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         self.inner.write(buffer, bytes);
     }
 
-    fn compute(&mut self) -> Result<()> {
-        self.run(0..self.plan.first_commit(), |inner| inner.compute())
-    }
-
-    fn failed_guard(&self) -> Result<Option<&str>> {
-        if !self.plan.guards.is_empty() {
-            self.faults.read("the guards")?;
-        }
-        self.inner.failed_guard()
-    }
-
-    fn check_commit(&self) -> Result<()> {
-        if self.plan.launches.iter().any(|launch| launch.kernel == Kernel::WriteRegion) {
-            self.faults.read("the places of the windows that the step updates")?;
-        }
-        self.inner.check_commit()
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        self.run(self.plan.first_commit()..self.plan.launches.len(), |inner| inner.commit())
-    }
-
     fn run_one(&mut self, launch: usize) -> Result<()> {
         self.run(launch..launch + 1, |inner| inner.run_one(launch))
-    }
-
-    fn deferred(&mut self) -> Option<&mut dyn Deferred> {
-        self.inner.deferred().is_some().then_some(self as &mut dyn Deferred)
     }
 
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
@@ -287,10 +275,6 @@ impl Loaded for FaultyProgram {
         self.inner.allocated()
     }
 
-    fn work(&self) -> Option<Work> {
-        self.inner.work()
-    }
-
     fn unique_kernels(&self) -> usize {
         self.inner.unique_kernels()
     }
@@ -304,10 +288,34 @@ impl Loaded for FaultyProgram {
     }
 }
 
+impl Immediate for FaultyProgram<dyn Immediate> {
+    fn compute(&mut self) -> Result<()> {
+        self.run(0..self.plan.first_commit(), |inner| inner.compute())
+    }
+
+    fn check_commit(&self) -> Result<()> {
+        if self.plan.launches.iter().any(|launch| launch.kernel == Kernel::WriteRegion) {
+            self.faults.read("the places of the windows that the step updates")?;
+        }
+        self.inner.check_commit()
+    }
+
+    fn failed_guard(&self) -> Result<Option<&str>> {
+        if !self.plan.guards.is_empty() {
+            self.faults.read("the guards")?;
+        }
+        self.inner.failed_guard()
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.run(self.plan.first_commit()..self.plan.launches.len(), |inner| inner.commit())
+    }
+}
+
 /// A queued step fails as a whole: at its submission, or when its results are read.
-impl Deferred for FaultyProgram {
+impl Queued for FaultyProgram<dyn Queued> {
     fn make_room(&mut self) -> Result<()> {
-        self.inner.deferred().map_or(Ok(()), Deferred::make_room)
+        self.inner.make_room()
     }
 
     fn submit(&mut self) -> Result<Box<dyn Pending>> {
@@ -317,8 +325,12 @@ impl Deferred for FaultyProgram {
                 self.plan.launches[failing].kernel.name()
             )));
         }
-        let inner = self.inner.deferred().expect("it was asked before").submit()?;
+        let inner = self.inner.submit()?;
         Ok(Box::new(FaultyPending { inner, faults: self.faults.clone() }))
+    }
+
+    fn work(&self) -> Work {
+        self.inner.work()
     }
 }
 

@@ -9,15 +9,18 @@ mod fits;
 
 pub use debug::{DebugRun, Retention};
 
-use crate::backend::{Backend, Loaded, Pending, Work};
+use crate::backend::{Backend, Immediate, Loaded, Pending, Work};
 use crate::device::Device;
 use crate::elements::{Elements, output};
 use crate::profile::LaunchSpan;
 use crate::store::{Content, Store, lost};
+use gradloom_codegen::pipeline::{BackEnd, Clock};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{DType, Graph, Number, OpKind, Type};
 use gradloom_core::kernel::{Access, Layout};
 use gradloom_core::plan::{self, Plan, StoreLayout};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -25,9 +28,10 @@ use std::sync::Arc;
 pub struct Program {
     graph: Arc<Graph>,
     plan: Arc<Plan>,
+    stages: Arc<BackEnd>,
     store: Store,
     backend: Arc<dyn Backend>,
-    loaded: Box<dyn Loaded>,
+    loaded: Loaded,
     inputs: Vec<Port>,
     scalars: Vec<Port>,
 }
@@ -101,28 +105,40 @@ impl Program {
         change: impl FnOnce(Plan) -> Plan,
     ) -> Result<Self> {
         device.backend.check()?;
+        let backend = &device.backend;
         // In every build: memory safety of the kernels rests on it.
         verify_graph(&graph, "passes")?;
         let graph = Arc::new(graph);
-        let lowered = device.backend.lower(&graph)?;
+        let mut clock = Clock::default();
+        let fused = clock.stage("fuse", || fuse(&graph, backend.fusion()))?;
+        let lowered = clock.stage("lower", || backend.lower(&graph, fused.clone()))?;
+        let clock = RefCell::new(clock);
         let plan = |layout: &StoreLayout| {
-            let plan = plan::plan(&graph, lowered, layout, device.backend.memory_limit())?;
-            let plan = match device.backend.buffer_bytes() {
-                Some(segment) => change(plan).in_segments(&graph, segment, true)?,
-                None => change(plan),
-            };
-            plan::verify_commit(&graph, &plan)?;
-            fits::check(&plan, device.backend.memory_limit())?;
-            Ok(plan)
+            clock.borrow_mut().stage("plan", || {
+                let plan = plan::plan(&graph, lowered.clone(), layout, backend.memory_limit())?;
+                let plan = match backend.buffer_bytes() {
+                    Some(segment) => change(plan).in_segments(&graph, segment, true)?,
+                    None => change(plan),
+                };
+                plan::verify_commit(&graph, &plan)?;
+                fits::check(&plan, backend.memory_limit())?;
+                Ok(plan)
+            })
         };
-        let allocate = |bytes| device.backend.allocate(bytes);
+        let allocate = |bytes| backend.allocate(bytes);
         let load = |plan: Plan, content: &Content| {
-            let plan = Arc::new(plan);
-            Ok((Arc::clone(&plan), device.backend.load(&graph, &plan, content, &allocate)?))
+            let (plan, mut clock) = (Arc::new(plan), clock.borrow_mut());
+            let code = clock.stage("emit", || backend.emit(&graph, &plan, content))?;
+            let load = || backend.load(&graph, &plan, &code, content, &allocate);
+            let loaded = clock.stage("load", load)?;
+            Ok((plan, code, loaded))
         };
         let extended = store.extend(&graph, &allocate, plan, initial, load);
         // A device that was lost meanwhile looks as if it had no memory.
-        let (plan, loaded) = extended.map_err(|error| device.backend.check().err().unwrap_or(error))?;
+        let (plan, code, loaded) = extended.map_err(|error| backend.check().err().unwrap_or(error))?;
+        let times = clock.into_inner().times().to_vec();
+        let stages =
+            Arc::new(BackEnd { fused, lowered, plan: Arc::clone(&plan), code: Arc::new(code), times });
         let port = |kind: &OpKind| match kind {
             OpKind::Input { name, ty } => Some((false, name.clone(), ty.clone())),
             OpKind::Scalar { name, dtype } => Some((true, name.clone(), Type::scalar(*dtype))),
@@ -135,7 +151,7 @@ impl Program {
             if is_scalar { scalars.push(port) } else { inputs.push(port) }
         }
         let backend = Arc::clone(&device.backend);
-        Ok(Self { graph, plan, store: store.clone(), backend, loaded, inputs, scalars })
+        Ok(Self { graph, plan, stages, store: store.clone(), backend, loaded, inputs, scalars })
     }
 
     /// The graph that was lowered.
@@ -148,6 +164,11 @@ impl Program {
         &self.plan
     }
 
+    /// What the stages of its compilation made, after the passes.
+    pub fn stages(&self) -> &Arc<BackEnd> {
+        &self.stages
+    }
+
     /// The store with the program's parameters and states: a shared handle.
     pub fn store(&self) -> &Store {
         &self.store
@@ -155,42 +176,45 @@ impl Program {
 
     /// Bytes that loading asked the system for, without the store's.
     pub fn allocated(&self) -> usize {
-        self.loaded.allocated()
+        self.loaded.resident().allocated()
     }
 
     /// What a step asks of a device that works beside the host; nothing for one that does not.
     pub fn work(&self) -> Option<Work> {
-        self.loaded.work()
+        match &self.loaded {
+            Loaded::Immediate(_) => None,
+            Loaded::Queued(program) => Some(program.work()),
+        }
     }
 
     /// Number of different kernels.
     pub fn unique_kernels(&self) -> usize {
-        self.loaded.unique_kernels()
+        self.loaded.resident().unique_kernels()
     }
 
     /// Starts or stops noting when each launch runs. It costs two looks at the clock for each launch of a
     /// run, and nothing while it is off. A device that runs nothing notes nothing.
     pub fn set_profiling(&mut self, on: bool) {
-        self.loaded.set_profiling(on);
+        self.loaded.resident_mut().set_profiling(on);
     }
 
     /// When the launches of the last run ran, in that order; nothing when that was not noted. A run that
     /// ended early has fewer.
     pub fn spans(&self) -> &[LaunchSpan] {
-        self.loaded.spans()
+        self.loaded.resident().spans()
     }
 
     /// Sets an input's elements (row-major, native byte order), before every run: a run may overwrite them.
     pub(crate) fn set_input(&mut self, name: &str, bytes: &[u8]) {
         if let Some(port) = self.inputs.iter().find(|port| port.name == name) {
-            self.loaded.write(port.buffer, bytes);
+            self.loaded.resident_mut().write(port.buffer, bytes);
         }
     }
 
     /// Sets the per-step scalars from a function of their names, before every run: a run may overwrite them.
     pub(crate) fn set_scalars(&mut self, value: impl Fn(&str) -> Option<Number>) -> Result<()> {
         for port in &self.scalars {
-            self.loaded.write(port.buffer, &port.scalar_bytes(&value)?);
+            self.loaded.resident_mut().write(port.buffer, &port.scalar_bytes(&value)?);
         }
         Ok(())
     }
@@ -211,15 +235,16 @@ impl Program {
         outputs: &mut Vec<Elements>,
         guards: Option<&mut Vec<Elements>>,
     ) -> Result<Outcome> {
-        if let Some(pending) = self.submit()? {
-            let finished = pending.wait()?;
+        let Loaded::Immediate(program) = &mut self.loaded else {
+            let finished = self.submit()?.expect("steps are queued").wait()?;
             *outputs = finished.outputs;
             if let Some(guards) = guards {
                 *guards = finished.guards;
             }
             return finished.outcome;
-        }
-        let outcome = self.try_run(outputs, guards);
+        };
+        let commits = !self.graph.updates.is_empty();
+        let outcome = run_now(&mut **program, &self.plan, &self.store, commits, outputs, guards);
         if outcome.is_err() {
             outputs.clear();
         }
@@ -231,62 +256,64 @@ impl Program {
     /// # Errors
     /// When the store is lost, or the device is.
     pub(crate) fn submit(&mut self) -> Result<Option<Box<dyn Pending>>> {
-        let Some(deferred) = self.loaded.deferred() else { return Ok(None) };
+        let Loaded::Queued(program) = &mut self.loaded else { return Ok(None) };
         // Before the store is locked: others may read it meanwhile.
-        deferred.make_room()?;
+        program.make_room()?;
         let store = self.store.clone();
         let _turn = store.take_turn();
         if self.graph.updates.is_empty() {
             store.read_lock().check_sound()?;
-            return deferred.submit().map(Some);
+            return program.submit().map(Some);
         }
         let mut content = store.write_lock();
         content.check_sound()?;
-        let pending = deferred.submit()?;
+        let pending = program.submit()?;
         content.begin_commit();
         content.end_commit();
         Ok(Some(pending))
     }
+}
 
-    fn try_run(
-        &mut self,
-        outputs: &mut Vec<Elements>,
-        guards: Option<&mut Vec<Elements>>,
-    ) -> Result<Outcome> {
-        // Before anything is computed: a step whose results have no room is not run.
-        make_room(&self.plan.outputs, outputs)?;
-        let commits = !self.graph.updates.is_empty();
-        let store = self.store.clone();
-        let _turn = commits.then(|| store.take_turn());
-        {
-            let content = store.read_lock();
-            content.check_sound()?;
-            self.loaded.compute()?;
-            self.read_all(&self.plan.outputs, outputs)?;
-            if let Some(guards) = guards {
-                make_room(&self.plan.guards, guards)?;
-                self.read_all(&self.plan.guards, guards)?;
-            }
-            // A region out of range is an error whether guards hold or not, as in the reference.
-            self.loaded.check_commit()?;
-            if let Some(guard) = self.loaded.failed_guard()? {
-                return Ok(Outcome::NotFinite { guard: guard.to_string() });
-            }
+/// Runs a step of a program whose steps the host runs itself.
+fn run_now(
+    program: &mut dyn Immediate,
+    plan: &Plan,
+    store: &Store,
+    commits: bool,
+    outputs: &mut Vec<Elements>,
+    guards: Option<&mut Vec<Elements>>,
+) -> Result<Outcome> {
+    // Before anything is computed: a step whose results have no room is not run.
+    make_room(&plan.outputs, outputs)?;
+    let _turn = commits.then(|| store.take_turn());
+    {
+        let content = store.read_lock();
+        content.check_sound()?;
+        program.compute()?;
+        read_all(program, &plan.outputs, outputs)?;
+        if let Some(guards) = guards {
+            make_room(&plan.guards, guards)?;
+            read_all(program, &plan.guards, guards)?;
         }
-        if commits {
-            let mut content = store.write_lock();
-            // Should a kernel panic or fail from here on, the store stays marked.
-            content.begin_commit();
-            self.loaded.commit().map_err(|error| lost().note(error.message().to_string()))?;
-            content.end_commit();
+        // A region out of range is an error whether guards hold or not, as in the reference.
+        program.check_commit()?;
+        if let Some(guard) = program.failed_guard()? {
+            return Ok(Outcome::NotFinite { guard: guard.to_string() });
         }
-        Ok(Outcome::Committed)
     }
+    if commits {
+        let mut content = store.write_lock();
+        // Should a kernel panic or fail from here on, the store stays marked.
+        content.begin_commit();
+        program.commit().map_err(|error| lost().note(error.message().to_string()))?;
+        content.end_commit();
+    }
+    Ok(Outcome::Committed)
+}
 
-    /// Reads the elements of each access into the room that was made for them.
-    fn read_all(&self, list: &[(String, Access)], into: &mut [Elements]) -> Result<()> {
-        list.iter().zip(into).try_for_each(|((_, access), elements)| self.loaded.read(access, elements))
-    }
+/// Reads the elements of each access into the room that was made for them.
+fn read_all(program: &dyn Immediate, list: &[(String, Access)], into: &mut [Elements]) -> Result<()> {
+    list.iter().zip(into).try_for_each(|((_, access), elements)| program.read(access, elements))
 }
 
 /// Makes room for the elements of each access, in memory that stays from run to run.
@@ -344,11 +371,6 @@ pub(crate) fn random_key(seed: u64, run: u64) -> impl Fn(&str) -> Option<Number>
         };
         Some(Number::Int(word.into()))
     }
-}
-
-/// Runs the verifier between stages, in debug builds.
-pub(crate) fn verify_stage(graph: &Graph, stage: &str) -> Result<()> {
-    if cfg!(debug_assertions) { verify_graph(graph, stage) } else { Ok(()) }
 }
 
 /// Runs the verifier between stages.

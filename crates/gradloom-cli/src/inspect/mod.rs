@@ -165,10 +165,8 @@ fn text(stage: Option<Stage>, target: &Target, settings: &Settings, train: &Gpt2
         Some(Stage::Grad) => stages.grad.to_string(),
         Some(Stage::Optim) => stages.optim.to_string(),
         Some(Stage::Passes) => stages.passes.to_string(),
-        Some(Stage::Fuse) => {
-            gradloom::fuse::fuse(&stages.passes, gradloom::fuse::Fusion::On)?.print(&stages.passes)
-        }
-        Some(Stage::Lower) => target.lower(&stages.passes)?.print(&stages.passes),
+        Some(Stage::Fuse) => stages.back.fused.print(&stages.passes),
+        Some(Stage::Lower) => stages.back.lowered.print(&stages.passes),
         Some(Stage::Plan) => train.plan().report(&stages.passes),
         Some(Stage::Emit) => emitted(target, train)?,
         None => summary::of(settings, train),

@@ -41,6 +41,11 @@ fn write(settings: &Settings, train: &Gpt2Train, out: &mut String) -> fmt::Resul
         let ops = graph.entry_ops().count();
         writeln!(out, "{name:<8} {ops:>5}  {:>7}  {:>7}", graph.outputs.len(), graph.updates.len())?;
     }
+    writeln!(out, "\ntime of each stage")?;
+    for (name, time) in &stages.times {
+        let milliseconds = time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
+        writeln!(out, "  {name:<16} {milliseconds:>21.1} ms")?;
+    }
     writeln!(out, "\npasses (all rounds)")?;
     passes(&stages.reports, out)?;
     writeln!(out, "\noperations after the passes")?;

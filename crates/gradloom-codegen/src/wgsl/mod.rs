@@ -19,6 +19,7 @@ mod print;
 mod product;
 mod source;
 mod status;
+mod units;
 
 pub use crate::limits::Limits;
 pub use guards::guards;
@@ -34,6 +35,8 @@ pub use operands::{Binding, Cuts, Element, Operand, Operands};
 #[cfg(test)]
 pub(crate) use product::alone as alone_product;
 pub use status::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD, Verdict};
+
+pub use units::{Owner, Shader, Unit, pause, units, writable};
 
 use crate::schedule::group as grouped;
 use crate::simt;

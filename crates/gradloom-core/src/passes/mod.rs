@@ -13,7 +13,7 @@ pub mod simplify;
 
 mod rewriter;
 
-pub use pipeline::{PIPELINE, Pass, PassReport, run};
+pub use pipeline::{PIPELINE, Pass, PassReport, now, run};
 
 use crate::ir::{Graph, Literal, Number, OpKind, ValueId};
 

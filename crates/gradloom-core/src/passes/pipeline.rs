@@ -109,13 +109,14 @@ fn expand_blocks(graph: &Graph) -> Graph {
     graph
 }
 
+/// The time, where there is a clock: `Instant::now` panics in browsers.
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
-fn now() -> Option<std::time::Instant> {
+pub fn now() -> Option<std::time::Instant> {
     Some(std::time::Instant::now())
 }
 
-/// `Instant::now` panics there.
+/// The time, where there is a clock: `Instant::now` panics in browsers.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-fn now() -> Option<std::time::Instant> {
+pub fn now() -> Option<std::time::Instant> {
     None
 }

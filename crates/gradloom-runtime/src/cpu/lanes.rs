@@ -214,7 +214,7 @@ impl Lanes for Scalar {
             UnaryInst::FloatOfSigned => (i as f32).to_bits(),
             UnaryInst::FloatOfUnsigned => (a as f32).to_bits(),
             UnaryInst::SignedOfFloat => {
-                let is_in_range = x >= -2_147_483_648.0 && x < 2_147_483_648.0;
+                let is_in_range = (-2_147_483_648.0..2_147_483_648.0).contains(&x);
                 // SAFETY: the number is finite and in range. (`as` would be a conversion of each element.)
                 let inside = unsafe { (if is_in_range { x } else { 0.0 }).to_int_unchecked::<i32>() };
                 if is_in_range { inside } else { i32::MIN }.cast_unsigned()

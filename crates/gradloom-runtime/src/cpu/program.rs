@@ -3,13 +3,14 @@
 //! A step allocates nothing and decides nothing: it walks the launches.
 
 use super::{Call, Loops, Pool, Prepared, fill_constant, prepare_with};
-use crate::backend::{Backend, Loaded};
+use crate::backend::{Backend, Immediate, Loaded, Resident};
 use crate::elements::{Elements, each_position};
 use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Profile};
 use crate::store::Content;
+use gradloom_codegen::pipeline::Code;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::fuse::{Fusion, fuse};
+use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch, Lowered, Phase};
 use gradloom_core::plan::{Plan, Region, Role};
@@ -55,18 +56,24 @@ impl Backend for CpuBackend {
         super::device::memory()
     }
 
-    fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        Ok(gradloom_codegen::cpu::lower_fused(graph, fuse(graph, self.fusion)?, self.pool.threads()))
+    fn fusion(&self) -> Fusion {
+        self.fusion
+    }
+
+    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
+        Ok(gradloom_codegen::cpu::lower_fused(graph, fused, self.pool.threads()))
     }
 
     fn load(
         &self,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
+        _: &Code,
         store: &Content,
         allocate: Allocate<'_>,
-    ) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(CpuProgram::load(graph, plan, store, &self.pool, self.loops, allocate)?))
+    ) -> Result<Loaded> {
+        let program = CpuProgram::load(graph, plan, store, &self.pool, self.loops, allocate)?;
+        Ok(Loaded::Immediate(Box::new(program)))
     }
 }
 
@@ -234,33 +241,11 @@ impl CpuProgram {
     }
 }
 
-impl Loaded for CpuProgram {
+impl Resident for CpuProgram {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.plan.buffers[buffer].bytes, "the feed was checked");
         // SAFETY: the buffer has that many bytes in the arena, and `&mut self` excludes a run.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.addresses[buffer], bytes.len()) };
-    }
-
-    fn compute(&mut self) -> Result<()> {
-        self.profile.clear();
-        self.run(0..self.first_commit)
-    }
-
-    fn failed_guard(&self) -> Result<Option<&str>> {
-        Ok(self.plan.guards.iter().find_map(|(name, access)| {
-            let mut finite = true;
-            // SAFETY: as in `scalar_i32`; guards are f32.
-            self.elements(access, |address| finite &= unsafe { address.cast::<f32>().read() }.is_finite());
-            (!finite).then_some(name.as_str())
-        }))
-    }
-
-    fn check_commit(&self) -> Result<()> {
-        self.plan.launches[self.first_commit..].iter().try_for_each(|launch| self.check_window(launch))
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        self.run(self.first_commit..self.steps.len())
     }
 
     fn run_one(&mut self, launch: usize) -> Result<()> {
@@ -300,5 +285,29 @@ impl Loaded for CpuProgram {
 
     fn unique_kernels(&self) -> usize {
         crate::program::unique_kernels(&self.plan)
+    }
+}
+
+impl Immediate for CpuProgram {
+    fn compute(&mut self) -> Result<()> {
+        self.profile.clear();
+        self.run(0..self.first_commit)
+    }
+
+    fn check_commit(&self) -> Result<()> {
+        self.plan.launches[self.first_commit..].iter().try_for_each(|launch| self.check_window(launch))
+    }
+
+    fn failed_guard(&self) -> Result<Option<&str>> {
+        Ok(self.plan.guards.iter().find_map(|(name, access)| {
+            let mut finite = true;
+            // SAFETY: as in `scalar_i32`; guards are f32.
+            self.elements(access, |address| finite &= unsafe { address.cast::<f32>().read() }.is_finite());
+            (!finite).then_some(name.as_str())
+        }))
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.run(self.first_commit..self.steps.len())
     }
 }

@@ -1,13 +1,14 @@
 //! The null device: compiles, lowers and plans every model, and runs nothing. For tests of the compiler, and
 //! for plans of models that the machine at hand could not hold.
 
-use crate::backend::{Backend, Loaded};
+use crate::backend::{Backend, Immediate, Loaded, Resident};
 use crate::cpu::Pool;
 use crate::elements::Elements;
 use crate::memory::Allocate;
 use crate::store::Content;
-use gradloom_codegen::pipeline::Target;
+use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_core::error::Result;
+use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Lowered};
 use gradloom_core::plan::Plan;
@@ -48,18 +49,19 @@ impl Backend for NullBackend {
         None
     }
 
-    fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        self.target.lower(graph)
+    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
+        Ok(self.target.lower(graph, fused))
     }
 
     fn load(
         &self,
         _: &Arc<Graph>,
         plan: &Arc<Plan>,
+        _: &Code,
         _: &Content,
         _: Allocate<'_>,
-    ) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(NullProgram { plan: Arc::clone(plan), recorded: 0 }))
+    ) -> Result<Loaded> {
+        Ok(Loaded::Immediate(Box::new(NullProgram { plan: Arc::clone(plan), recorded: 0 })))
     }
 }
 
@@ -69,25 +71,8 @@ struct NullProgram {
     recorded: usize,
 }
 
-impl Loaded for NullProgram {
+impl Resident for NullProgram {
     fn write(&mut self, _: usize, _: &[u8]) {}
-
-    fn compute(&mut self) -> Result<()> {
-        self.recorded += self.plan.launches.len();
-        Ok(())
-    }
-
-    fn failed_guard(&self) -> Result<Option<&str>> {
-        Ok(None)
-    }
-
-    fn check_commit(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        Ok(())
-    }
 
     fn run_one(&mut self, _: usize) -> Result<()> {
         self.recorded += 1;
@@ -108,5 +93,24 @@ impl Loaded for NullProgram {
 
     fn unique_kernels(&self) -> usize {
         crate::program::unique_kernels(&self.plan)
+    }
+}
+
+impl Immediate for NullProgram {
+    fn compute(&mut self) -> Result<()> {
+        self.recorded += self.plan.launches.len();
+        Ok(())
+    }
+
+    fn check_commit(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn failed_guard(&self) -> Result<Option<&str>> {
+        Ok(None)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        Ok(())
     }
 }

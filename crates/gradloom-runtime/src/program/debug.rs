@@ -51,7 +51,7 @@ pub enum Retention {
 pub struct DebugRun {
     graph: Arc<Graph>,
     plan: Arc<Plan>,
-    loaded: Box<dyn Loaded>,
+    loaded: Loaded,
     /// The content of each buffer of the plan.
     contents: Vec<Content>,
 }
@@ -101,15 +101,17 @@ impl Program {
             content.check_sound()?;
             content.duplicate(&|bytes| self.backend.allocate(bytes))?
         };
-        let mut loaded =
-            self.backend.load(&self.graph, &plan, &shadow, &|bytes| self.backend.allocate(bytes))?;
+        let code = self.backend.emit(&self.graph, &plan, &shadow)?;
+        let allocate = |bytes| self.backend.allocate(bytes);
+        let mut loaded = self.backend.load(&self.graph, &plan, &code, &shadow, &allocate)?;
+        let resident = loaded.resident_mut();
         for (name, bytes) in inputs {
             if let Some(port) = self.inputs.iter().find(|port| port.name == *name) {
-                loaded.write(port.buffer, bytes);
+                resident.write(port.buffer, bytes);
             }
         }
         for port in &self.scalars {
-            loaded.write(port.buffer, &port.scalar_bytes(&scalar)?);
+            resident.write(port.buffer, &port.scalar_bytes(&scalar)?);
         }
         let content = |b: &Buffer| if b.role.exists_before() { Content::Present } else { Content::Missing };
         let contents = plan.buffers.iter().map(content).collect();
@@ -164,7 +166,7 @@ impl DebugRun {
             self.take(buffer);
             self.contents[buffer] = Content::Missing;
         }
-        self.loaded.run_one(index)?;
+        self.loaded.resident_mut().run_one(index)?;
         results.iter().for_each(|&buffer| self.contents[buffer] = Content::Present);
         Ok(())
     }
@@ -181,7 +183,7 @@ impl DebugRun {
         let layout = self.layout(value, &ty);
         let mut elements = Elements::default();
         elements.make_room(ty.bytes(), &format_args!("{value} on the host"))?;
-        self.loaded.read(&Access { buffer: value, dtype: ty.dtype, layout }, &mut elements)?;
+        self.loaded.resident().read(&Access { buffer: value, dtype: ty.dtype, layout }, &mut elements)?;
         Ok(tensor(ty, &elements))
     }
 
@@ -199,7 +201,7 @@ impl DebugRun {
         self.present(access.buffer)?;
         let mut elements = Elements::default();
         elements.make_room(fits::host_bytes(access), &crate::elements::output(name))?;
-        self.loaded.read(access, &mut elements)?;
+        self.loaded.resident().read(access, &mut elements)?;
         Ok(tensor(Type::new(access.dtype, access.layout.shape.clone()), &elements))
     }
 
@@ -221,7 +223,7 @@ impl DebugRun {
         let mut placed = vec![0.0; elements.len()];
         let positions = positions(&self.layout(value, &elements.ty));
         positions.into_iter().zip(elements.to_f64()).for_each(|(at, element)| placed[at] = element);
-        self.loaded.write(buffer, &bytes(&HostTensor::from_f64(elements.ty.clone(), placed)));
+        self.loaded.resident_mut().write(buffer, &bytes(&HostTensor::from_f64(elements.ty.clone(), placed)));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! written. (`gradloom/tests/faults.rs` makes each operation fail before it does anything.)
 
 use super::*;
+use crate::backend::Resident;
 use gradloom_core::ir::parse;
 use gradloom_core::reference::HostTensor;
 
@@ -28,7 +29,7 @@ enum Fault {
 
 /// A loaded program that fails at a chosen place, after the work there is done.
 struct Broken {
-    inner: Box<dyn Loaded>,
+    inner: Box<dyn Immediate>,
     fault: Fault,
 }
 
@@ -38,26 +39,9 @@ impl Broken {
     }
 }
 
-impl Loaded for Broken {
+impl Resident for Broken {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         self.inner.write(buffer, bytes);
-    }
-    fn compute(&mut self) -> Result<()> {
-        self.inner.compute()?;
-        assert!(self.fault != Fault::PanicInCompute, "on demand");
-        self.meet(Fault::Compute)
-    }
-    fn failed_guard(&self) -> Result<Option<&str>> {
-        self.inner.failed_guard()
-    }
-    fn check_commit(&self) -> Result<()> {
-        self.meet(Fault::CheckCommit)?;
-        self.inner.check_commit()
-    }
-    fn commit(&mut self) -> Result<()> {
-        self.inner.commit()?;
-        assert!(self.fault != Fault::PanicInCommit, "on demand");
-        self.meet(Fault::Commit)
     }
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
         self.inner.read(access, into)
@@ -70,10 +54,31 @@ impl Loaded for Broken {
     }
 }
 
+impl Immediate for Broken {
+    fn compute(&mut self) -> Result<()> {
+        self.inner.compute()?;
+        assert!(self.fault != Fault::PanicInCompute, "on demand");
+        self.meet(Fault::Compute)
+    }
+    fn check_commit(&self) -> Result<()> {
+        self.meet(Fault::CheckCommit)?;
+        self.inner.check_commit()
+    }
+    fn failed_guard(&self) -> Result<Option<&str>> {
+        self.inner.failed_guard()
+    }
+    fn commit(&mut self) -> Result<()> {
+        self.inner.commit()?;
+        assert!(self.fault != Fault::PanicInCommit, "on demand");
+        self.meet(Fault::Commit)
+    }
+}
+
 /// The program with a fault.
-fn break_at(program: Program, fault: Fault) -> Program {
-    let Program { loaded, .. } = program;
-    Program { loaded: Box::new(Broken { inner: loaded, fault }), ..program }
+fn break_at(mut program: Program, fault: Fault) -> Program {
+    let Loaded::Immediate(inner) = program.loaded else { panic!("the CPU runs steps itself") };
+    program.loaded = Loaded::Immediate(Box::new(Broken { inner, fault }));
+    program
 }
 
 #[test]

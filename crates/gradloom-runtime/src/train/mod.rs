@@ -1,10 +1,8 @@
 //! Training: from a model and a loss to a step that runs.
 //!
 //! In: a model, inputs, a loss closure, an optimizer. Out: a [`Train`] whose step runs forward, backward and
-//! optimizer as one program, and [`Infer`]s over the same parameters. [`Stages`] keeps the graphs up to the
-//! passes.
+//! optimizer as one program, and [`Infer`]s over the same parameters.
 
-mod compile;
 mod failures;
 mod infer;
 mod session;
@@ -12,7 +10,7 @@ mod step;
 mod trainer;
 mod training;
 
-pub use compile::{Stages, differentiate};
+pub use gradloom_codegen::pipeline::{Stages, differentiate};
 pub use infer::Infer;
 pub use session::Session;
 pub use step::Step;

@@ -7,6 +7,7 @@ use crate::outputs::Outputs;
 use crate::program::Program;
 use crate::store::Store;
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{Graph, Type};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::STATE_PREFIX;
@@ -132,7 +133,9 @@ impl<M: Module> Session<M> {
     pub(super) fn plan(&self, graph: &Graph) -> Result<Plan> {
         let mut layout = self.store.layout();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
-        plan::plan(graph, self.device.backend.lower(graph)?, &layout, None)
+        let backend = &self.device.backend;
+        let lowered = backend.lower(graph, fuse(graph, backend.fusion())?)?;
+        plan::plan(graph, lowered, &layout, None)
     }
 
     /// The model.

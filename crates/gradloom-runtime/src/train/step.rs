@@ -148,7 +148,7 @@ impl Step {
     /// As [`Step::result`].
     pub fn loss(&self) -> Result<f32> {
         self.result()?;
-        Ok(self.value(self.output(super::compile::LOSS)?)?[0])
+        Ok(self.value(self.output(gradloom_codegen::pipeline::LOSS)?)?[0])
     }
 
     /// The loss before the update, without blocking the thread on devices that compute elsewhere. The future

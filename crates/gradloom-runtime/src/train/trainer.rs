@@ -1,12 +1,14 @@
 //! The builder of a training program.
 
-use super::compile::{self, Limits};
 use super::{Session, Train};
 use crate::device::Device;
+use gradloom_codegen::pipeline::{self, Clock, Options, Stages};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Graph;
 use gradloom_core::nn::Module;
 use gradloom_core::optim::Optimizer;
 use gradloom_core::trace::{Input, Tensor, Traced, trace};
+use std::sync::Arc;
 
 /// Collects what a training program is made of; [`Trainer::compile`] makes it.
 ///
@@ -17,18 +19,18 @@ pub struct Trainer<M, const N: usize = 0> {
     inputs: Vec<Input>,
     traced: Option<Result<Traced>>,
     optimizer: Option<Box<dyn Optimizer>>,
-    limits: Limits,
+    options: Options,
     seed: u64,
 }
 
 /// Without the model, so that models need not be `Debug`.
 impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { inputs, optimizer, limits, seed, .. } = self;
+        let Self { inputs, optimizer, options, seed, .. } = self;
         f.debug_struct("Trainer")
             .field("inputs", inputs)
             .field("optimizer", optimizer)
-            .field("limits", limits)
+            .field("options", options)
             .field("seed", seed)
             .finish_non_exhaustive()
     }
@@ -37,8 +39,8 @@ impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
 impl<M: Module> Trainer<M> {
     /// A trainer of `model`.
     pub fn new(model: M) -> Self {
-        let limits = Limits::default();
-        Self { model, inputs: Vec::new(), traced: None, optimizer: None, limits, seed: 0 }
+        let options = Options::default();
+        Self { model, inputs: Vec::new(), traced: None, optimizer: None, options, seed: 0 }
     }
 
     /// A trainer of a model whose loss was [recorded](gradloom_core::trace::Recording) as the only result,
@@ -54,7 +56,7 @@ impl<M: Module> Trainer<M> {
             inputs: inputs.to_vec(),
             traced: None,
             optimizer: self.optimizer,
-            limits: self.limits,
+            options: self.options,
             seed: self.seed,
         }
     }
@@ -79,7 +81,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     /// Scales all gradients down together so that their norm is at most `max_norm` (PyTorch's
     /// `clip_grad_norm_`).
     pub fn clip_norm(mut self, max_norm: f64) -> Self {
-        self.limits.clip_norm = Some(max_norm);
+        self.options.clip_norm = Some(max_norm);
         self
     }
 
@@ -89,7 +91,7 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     /// ones first; the results keep their bits. A budget that cannot be met is an error of
     /// [`Trainer::compile`] that names the least number of bytes that was found.
     pub fn memory_budget(mut self, bytes: usize) -> Self {
-        self.limits.memory_budget = Some(bytes);
+        self.options.memory_budget = Some(bytes);
         self
     }
 
@@ -112,7 +114,12 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         let traced = self.traced.ok_or_else(|| missing("loss"))??;
         let optimizer = self.optimizer.ok_or_else(|| missing("optimizer"))?;
         let session = Session::new(self.model, device, self.seed)?;
-        let compiled = compile::training(&session, &traced, &*optimizer, self.limits)?;
-        Ok(Train::new(session, self.inputs, optimizer, self.limits.clip_norm, compiled))
+        let options = Options { loss_scale: device.backend.loss_scale(), ..self.options };
+        let mut clock = Clock::default();
+        let plan = &mut |graph: &Graph| session.plan(graph);
+        let graphs = pipeline::training(&traced, session.params(), &*optimizer, options, &mut clock, plan)?;
+        let program = session.load(graphs.passes.clone())?;
+        let stages = Stages::new(graphs, Arc::clone(program.stages()), clock);
+        Ok(Train::new(session, self.inputs, optimizer, options.clip_norm, program, stages))
     }
 }

@@ -1,6 +1,5 @@
 //! A compiled training step.
 
-use super::compile::{Compiled, Stages};
 use super::failures::Failures;
 use super::step::{Done, Slot, Step};
 use super::{Infer, Session};
@@ -10,6 +9,7 @@ use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
 use crate::program::{DebugRun, Program, Retention, random_key};
 use crate::store::Store;
+use gradloom_codegen::pipeline::Stages;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Number};
 use gradloom_core::nn::Module;
@@ -61,9 +61,9 @@ impl<M: Module, const N: usize> Train<M, N> {
         inputs: Vec<Input>,
         optimizer: Box<dyn Optimizer>,
         clip_norm: Option<f64>,
-        compiled: Compiled,
+        program: Program,
+        stages: Stages,
     ) -> Self {
-        let Compiled { program, stages } = compiled;
         let mut numbers = optimizer.hyperparameters();
         numbers.extend(clip_norm.map(|norm| ("max_norm".to_string(), norm)));
         let names: Arc<[(String, DType)]> =
@@ -337,7 +337,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.program.spans()
     }
 
-    /// The graph after each stage of the compiler.
+    /// The value of each stage of the compiler.
     pub fn stages(&self) -> &Stages {
         &self.stages
     }

@@ -7,8 +7,11 @@ use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
-use gradloom_codegen::wgsl::{self, Choices, Limits};
+use crate::webgpu::cuts;
+use gradloom_codegen::pipeline::Code;
+use gradloom_codegen::wgsl::{self, Choices, Context, Limits};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::{ALIGNMENT, Plan};
@@ -82,8 +85,13 @@ impl Backend for WebBackend {
         check(&*self.host)
     }
 
-    fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        wgsl::lower(graph, &self.limits, &Choices::default())
+    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
+        Ok(wgsl::lower_fused(graph, fused, &self.limits, &Choices::default()))
+    }
+
+    fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
+        let cuts = cuts(plan, store, self.segment());
+        Ok(Code::Wgsl(wgsl::units(&Context { plan, graph, limits: &self.limits, cuts: &cuts })?))
     }
 
     fn allocate(&self, bytes: usize) -> Option<Memory> {
@@ -94,11 +102,12 @@ impl Backend for WebBackend {
         &self,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
+        code: &Code,
         store: &Content,
         allocate: Allocate<'_>,
-    ) -> Result<Box<dyn Loaded>> {
+    ) -> Result<Loaded> {
         let program =
-            WebProgram::load(&self.host, &self.limits, self.segment(), graph, plan, store, allocate)?;
-        Ok(Box::new(program))
+            WebProgram::load(&self.host, self.segment(), graph, plan, code.wgsl()?, store, allocate)?;
+        Ok(Loaded::Queued(Box::new(program)))
     }
 }

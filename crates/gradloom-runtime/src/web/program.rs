@@ -3,14 +3,12 @@
 use super::backend::check;
 use super::host::{WebCopy, WebHost, WebKernel, WebRange};
 use super::memory::WebMemory;
-use crate::backend::{Deferred, Finished, Loaded, Pending, Work};
+use crate::backend::{Finished, Pending, Queued, Resident, Work};
 use crate::elements::Elements;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
-use crate::webgpu::{
-    Part, Regions, Results, STATUS_BYTES, STEP_BYTES, Shader, Tables, Unit, pause, places, units, writable,
-};
-use gradloom_codegen::wgsl::{Context, Limits};
+use crate::webgpu::{Regions, Results, STATUS_BYTES, STEP_BYTES, Tables, bound_bytes};
+use gradloom_codegen::wgsl::{Owner, Shader, Unit, pause, writable};
 use gradloom_core::collections::sort;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
@@ -49,29 +47,28 @@ impl WebProgram {
     /// When a kernel cannot run within the limits.
     pub(super) fn load(
         host: &Arc<dyn WebHost>,
-        limits: &Limits,
         segment: usize,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
+        units: &[Unit],
         store: &Content,
         with: Allocate<'_>,
     ) -> Result<Self> {
         let memory = Regions::new(graph, plan, store, segment, with)?;
-        let context = Context { plan, graph, limits, cuts: &memory.cuts() };
-        let units = units(&context)?;
         let shaders: Vec<Shader<'_>> = units.iter().flat_map(Unit::shaders).collect();
         let tables = Tables::new(shaders.iter().copied(), with)?;
 
         let status = on_page(memory.status());
         let results = Results::new(graph, plan, memory.status());
         let id = host.program(results.bytes(), status.range(0, STEP_BYTES as usize));
-        let steps = shaders.iter().map(|shader| shader.part).filter(|part| !matches!(part, Part::Hoisted(_)));
-        let steps: Vec<Part> = steps.collect();
+        let steps =
+            shaders.iter().map(|shader| shader.owner).filter(|owner| !matches!(owner, Owner::Hoisted(_)));
+        let steps: Vec<Owner> = steps.collect();
         let pause = pause(plan, &steps);
         let (mut next_table, mut next_step) = (tables.iter(), 0);
         for shader in &shaders {
-            let once = matches!(shader.part, Part::Hoisted(_));
-            let places = places(shader, &memory, &mut next_table);
+            let once = matches!(shader.owner, Owner::Hoisted(_));
+            let places = bound_bytes(shader, &memory, &mut next_table);
             let bindings: Vec<(WebRange, bool)> = places
                 .iter()
                 .map(|place| on_page(place.memory).range(place.start, place.bytes))
@@ -135,7 +132,7 @@ impl Drop for WebProgram {
     }
 }
 
-impl Deferred for WebProgram {
+impl Queued for WebProgram {
     fn make_room(&mut self) -> Result<()> {
         // The script awaits older steps before it asks for another one.
         Ok(())
@@ -157,9 +154,13 @@ impl Deferred for WebProgram {
             run,
         }))
     }
+
+    fn work(&self) -> Work {
+        Work { extra_bytes: self.extra_bytes(), ..self.work }
+    }
 }
 
-impl Loaded for WebProgram {
+impl Resident for WebProgram {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         let buffer = &self.plan.buffers[buffer];
         assert_eq!(bytes.len(), buffer.bytes, "the feed was checked");
@@ -171,26 +172,6 @@ impl Loaded for WebProgram {
         }
     }
 
-    fn deferred(&mut self) -> Option<&mut dyn Deferred> {
-        Some(self)
-    }
-
-    fn compute(&mut self) -> Result<()> {
-        unreachable!("steps are queued whole")
-    }
-
-    fn failed_guard(&self) -> Result<Option<&str>> {
-        unreachable!("steps are queued whole")
-    }
-
-    fn check_commit(&self) -> Result<()> {
-        unreachable!("steps are queued whole")
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        unreachable!("steps are queued whole")
-    }
-
     fn read(&self, access: &Access, _: &mut Elements) -> Result<()> {
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
         on_page(self.memory.place(buffer.region, buffer.offset).0).read()
@@ -198,10 +179,6 @@ impl Loaded for WebProgram {
 
     fn allocated(&self) -> usize {
         self.memory.planned() + self.extra_bytes()
-    }
-
-    fn work(&self) -> Option<Work> {
-        Some(Work { extra_bytes: self.extra_bytes(), ..self.work })
     }
 
     fn unique_kernels(&self) -> usize {

@@ -40,6 +40,21 @@ pub(crate) fn allocate(with: Allocate<'_>, bytes: usize, what: &str) -> Result<M
     })
 }
 
+/// The boundaries that no binding may cross, in the memory of [`Regions::new`].
+pub(crate) fn cuts(plan: &Plan, store: &Content, segment: usize) -> Cuts {
+    let mut cuts = Cuts::default();
+    for (region, bytes) in [(Region::Step, plan.totals.step), (Region::Constants, plan.totals.constants)] {
+        starts(bytes, segment).for_each(|start| cuts.add(region, start));
+    }
+    store_pieces(plan, store).iter().for_each(|piece| cuts.add(Region::Store, piece.range.start));
+    cuts
+}
+
+/// Where the buffers of a region begin.
+fn starts(bytes: usize, segment: usize) -> impl Iterator<Item = usize> {
+    (0..bytes.max(1)).step_by(segment)
+}
+
 impl Regions {
     /// Allocates what a plan says in buffers of at most `segment` bytes, and fills in its constants.
     pub(crate) fn new(
@@ -50,13 +65,12 @@ impl Regions {
         with: Allocate<'_>,
     ) -> Result<Self> {
         let pieces = |bytes: usize, what: &str| -> Result<Vec<Piece>> {
-            let starts = (0..bytes.max(1)).step_by(segment);
             let piece = |start: usize| {
                 let end = bytes.min(start.saturating_add(segment));
                 let memory = Arc::new(allocate(with, end - start, what)?);
                 Ok(Piece { range: start..end.max(start + 1), memory })
             };
-            starts.map(piece).collect()
+            starts(bytes, segment).map(piece).collect()
         };
         if plan.totals.workspace > segment {
             let message = format!(
@@ -94,17 +108,6 @@ impl Regions {
 
     pub(crate) fn status(&self) -> &Arc<Memory> {
         &self.status
-    }
-
-    /// The boundaries that no binding may cross.
-    pub(crate) fn cuts(&self) -> Cuts {
-        let mut cuts = Cuts::default();
-        let pieces =
-            [(Region::Step, &self.arena), (Region::Constants, &self.constants), (Region::Store, &self.store)];
-        for (region, pieces) in pieces {
-            pieces.iter().for_each(|piece| cuts.add(region, piece.range.start));
-        }
-        cuts
     }
 
     /// Bytes of what the plan counts.

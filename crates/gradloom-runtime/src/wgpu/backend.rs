@@ -9,9 +9,11 @@ use crate::backend::{Backend, Loaded};
 use crate::cpu::Pool;
 use crate::memory::{Allocate, Memory};
 use crate::store::Content;
-use gradloom_codegen::wgsl::{self, Choices, Precision};
+use crate::webgpu::cuts;
+use gradloom_codegen::pipeline::Code;
+use gradloom_codegen::wgsl::{self, Choices, Context, Precision};
 use gradloom_core::error::Result;
-use gradloom_core::fuse::{Fusion, fuse};
+use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::Plan;
@@ -109,8 +111,11 @@ impl Backend for WgpuBackend {
         }
     }
 
-    fn lower(&self, graph: &Graph) -> Result<Lowered> {
-        let fused = fuse(graph, self.fusion)?;
+    fn fusion(&self) -> Fusion {
+        self.fusion
+    }
+
+    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
         let (limits, mut choices) = (&self.gpu.limits, self.choices());
         if let Some(tuner) = &self.tuner {
             // What was measured may cut a product into other parts, which are to be measured too.
@@ -125,6 +130,17 @@ impl Backend for WgpuBackend {
         Ok(wgsl::lower_fused(graph, fused, limits, &choices))
     }
 
+    fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {
+        self.gpu.check()?;
+        let cuts = cuts(plan, store, self.gpu.segment());
+        let context = Context { plan, graph, limits: &self.gpu.limits, cuts: &cuts };
+        let mut units = wgsl::units(&context)?;
+        if let Some(change) = self.gpu.dispatch {
+            units.iter_mut().flat_map(|unit| &mut unit.shaders.dispatches).for_each(change);
+        }
+        Ok(Code::Wgsl(units))
+    }
+
     fn allocate(&self, bytes: usize) -> Option<Memory> {
         DeviceMemory::new(&self.gpu, bytes).map(Memory::Wgpu)
     }
@@ -133,9 +149,11 @@ impl Backend for WgpuBackend {
         &self,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
+        code: &Code,
         store: &Content,
         allocate: Allocate<'_>,
-    ) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(WgpuProgram::load(&self.gpu, graph, plan, store, allocate)?))
+    ) -> Result<Loaded> {
+        let program = WgpuProgram::load(&self.gpu, graph, plan, code.wgsl()?, store, allocate)?;
+        Ok(Loaded::Queued(Box::new(program)))
     }
 }

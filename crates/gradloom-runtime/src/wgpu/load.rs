@@ -11,8 +11,8 @@ use super::program::{Ready, WgpuProgram, encode};
 use crate::memory::Allocate;
 use crate::profile::Profile;
 use crate::store::Content;
-use crate::webgpu::{Part, Place, Regions, Results, Shader, Tables, Unit, pause, places, units};
-use gradloom_codegen::wgsl::{Context, Dispatch, Operands};
+use crate::webgpu::{BoundBytes, Regions, Results, Tables, bound_bytes};
+use gradloom_codegen::wgsl::{Dispatch, Operands, Owner, Shader, Unit, pause};
 use gradloom_core::error::Result;
 use gradloom_core::ir::Graph;
 use gradloom_core::plan::Plan;
@@ -32,35 +32,31 @@ impl WgpuProgram {
         gpu: &Arc<Gpu>,
         graph: &Arc<Graph>,
         plan: &Arc<Plan>,
+        units: &[Unit],
         store: &Content,
         with: Allocate<'_>,
     ) -> Result<Self> {
         gpu.check()?;
         let memory = Regions::new(graph, plan, store, gpu.segment(), with)?;
-        let context = Context { plan, graph, limits: &gpu.limits, cuts: &memory.cuts() };
-        let mut units = units(&context)?;
-        if let Some(change) = gpu.dispatch {
-            units.iter_mut().flat_map(|unit| &mut unit.shaders.dispatches).for_each(change);
-        }
         let shaders: Vec<Shader<'_>> = units.iter().flat_map(Unit::shaders).collect();
 
         let texts: Vec<(&Operands, &Dispatch)> = shaders.iter().map(|s| (s.operands, s.dispatch)).collect();
-        let blame = |shader: usize, error| shaders[shader].part.blame(plan, graph, error);
+        let blame = |shader: usize, error| shaders[shader].owner.blame(plan, graph, error);
         let pipelines = gpu.pipelines.get(gpu, &texts, blame)?;
 
         let refused = |shader: &Shader<'_>, why: &wgpu::Error| {
-            shader.part.blame(plan, graph, refused(shader.dispatch, why))
+            shader.owner.blame(plan, graph, refused(shader.dispatch, why))
         };
         // Bind groups keep their buffers alive.
         let tables = Tables::new(shaders.iter().copied(), with)?;
         let mut next_table = tables.iter();
         let mut ready = Vec::with_capacity(shaders.len());
         for (shader, pipeline) in shaders.iter().zip(pipelines) {
-            let places = places(shader, &memory, &mut next_table);
+            let places = bound_bytes(shader, &memory, &mut next_table);
             let bindings = gpu.validated(|| bind(gpu, &pipeline, &shader.dispatch.label, &places));
             let bindings = bindings.map_err(|error| refused(shader, &error))?;
             let workgroups = shader.dispatch.workgroups;
-            ready.push(Ready { part: shader.part, pipeline, bindings, workgroups });
+            ready.push(Ready { owner: shader.owner, pipeline, bindings, workgroups });
         }
         drop(next_table);
         if let Some((i, error)) = invalid(gpu, &ready) {
@@ -68,12 +64,12 @@ impl WgpuProgram {
         }
 
         let (once, steps): (Vec<Ready>, Vec<Ready>) =
-            ready.into_iter().partition(|ready| matches!(ready.part, Part::Hoisted(_)));
+            ready.into_iter().partition(|ready| matches!(ready.owner, Owner::Hoisted(_)));
         let mut encoder = gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encode(&mut encoder, &once, 0, None);
         gpu.submit(encoder)?;
 
-        let parts: Vec<Part> = steps.iter().map(|ready| ready.part).collect();
+        let parts: Vec<Owner> = steps.iter().map(|ready| ready.owner).collect();
         let results = Results::new(graph, plan, memory.status());
         Ok(Self {
             gpu: Arc::clone(gpu),
@@ -110,7 +106,7 @@ fn invalid(gpu: &Gpu, all: &[Ready]) -> Option<(usize, wgpu::Error)> {
 }
 
 /// What a shader binds. The group keeps its buffers alive.
-fn bind(gpu: &Gpu, pipeline: &Pipeline, label: &str, places: &[Place<'_>]) -> BindGroup {
+fn bind(gpu: &Gpu, pipeline: &Pipeline, label: &str, places: &[BoundBytes<'_>]) -> BindGroup {
     let mut entries = Vec::with_capacity(places.len());
     for (i, place) in places.iter().enumerate() {
         let buffer = &on_device(place.memory).buffer;

@@ -3,8 +3,7 @@
 
 use super::gpu::Gpu;
 use super::kept::KeptPipelines;
-use crate::webgpu::writable;
-use gradloom_codegen::wgsl::{Dispatch, Operands};
+use gradloom_codegen::wgsl::{Dispatch, Operands, writable};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

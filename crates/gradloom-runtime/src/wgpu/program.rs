@@ -6,10 +6,11 @@ use super::memory::on_device;
 use super::pending::{PendingStep, Stagings};
 use super::pipelines::Pipeline;
 use super::timestamps::Timestamps;
-use crate::backend::{Deferred, Loaded, Pending, Work};
+use crate::backend::{Pending, Queued, Resident, Work};
 use crate::elements::{Elements, zeroed};
 use crate::profile::{LaunchSpan, Profile};
-use crate::webgpu::{Part, Regions, STATUS_BYTES, STEP_BYTES, gather};
+use crate::webgpu::{Regions, STATUS_BYTES, STEP_BYTES, gather};
+use gradloom_codegen::wgsl::Owner;
 use gradloom_core::error::Result;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
@@ -23,7 +24,7 @@ const IN_FLIGHT: usize = 4;
 
 /// One dispatch, ready to be encoded.
 pub(super) struct Ready {
-    pub(super) part: Part,
+    pub(super) owner: Owner,
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) bindings: BindGroup,
     pub(super) workgroups: [u32; 3],
@@ -90,7 +91,7 @@ impl WgpuProgram {
     }
 }
 
-impl Deferred for WgpuProgram {
+impl Queued for WgpuProgram {
     fn make_room(&mut self) -> Result<()> {
         while self.in_flight.len() >= IN_FLIGHT {
             let oldest = self.in_flight.pop_front().expect("there are some");
@@ -128,9 +129,9 @@ impl Deferred for WgpuProgram {
         // A clock that could not be read once is not used again.
         if let Some(timestamps) = self.timestamps.take() {
             self.profile.clear();
-            let launch = |step: &Ready| match step.part {
-                Part::Launch(launch) => Some(launch),
-                Part::Hoisted(_) | Part::Guards => None,
+            let launch = |step: &Ready| match step.owner {
+                Owner::Launch(launch) => Some(launch),
+                Owner::Hoisted(_) | Owner::Guards => None,
             };
             let launches: Vec<Option<usize>> = self.steps.iter().map(launch).collect();
             timestamps.read(&self.gpu, submission.clone(), &launches, &mut self.profile)?;
@@ -138,9 +139,20 @@ impl Deferred for WgpuProgram {
         }
         Ok(Box::new(PendingStep::new(&self.stagings, run, staging, submission)))
     }
+
+    fn work(&self) -> Work {
+        let passes = [&self.steps[..self.pause], &self.steps[self.pause..]];
+        Work {
+            dispatches: self.steps.len(),
+            passes: passes.into_iter().filter(|pass| !pass.is_empty()).count(),
+            submits: 1,
+            readbacks: self.stagings.readbacks(),
+            extra_bytes: self.extra_bytes(),
+        }
+    }
 }
 
-impl Loaded for WgpuProgram {
+impl Resident for WgpuProgram {
     fn write(&mut self, buffer: usize, bytes: &[u8]) {
         let buffer = &self.plan.buffers[buffer];
         assert_eq!(bytes.len(), buffer.bytes, "the feed was checked");
@@ -169,26 +181,6 @@ impl Loaded for WgpuProgram {
         self.run_launch(launch)
     }
 
-    fn deferred(&mut self) -> Option<&mut dyn Deferred> {
-        Some(self)
-    }
-
-    fn compute(&mut self) -> Result<()> {
-        unreachable!("steps are queued whole")
-    }
-
-    fn failed_guard(&self) -> Result<Option<&str>> {
-        unreachable!("steps are queued whole")
-    }
-
-    fn check_commit(&self) -> Result<()> {
-        unreachable!("steps are queued whole")
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        unreachable!("steps are queued whole")
-    }
-
     fn read(&self, access: &Access, into: &mut Elements) -> Result<()> {
         let buffer = &self.plan.buffers[self.plan.buffer_of[&access.buffer]];
         let size = access.dtype.bytes();
@@ -205,17 +197,6 @@ impl Loaded for WgpuProgram {
 
     fn allocated(&self) -> usize {
         self.memory.planned() + self.extra_bytes()
-    }
-
-    fn work(&self) -> Option<Work> {
-        let passes = [&self.steps[..self.pause], &self.steps[self.pause..]];
-        Some(Work {
-            dispatches: self.steps.len(),
-            passes: passes.into_iter().filter(|pass| !pass.is_empty()).count(),
-            submits: 1,
-            readbacks: self.stagings.readbacks(),
-            extra_bytes: self.extra_bytes(),
-        })
     }
 
     fn unique_kernels(&self) -> usize {

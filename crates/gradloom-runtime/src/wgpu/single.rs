@@ -6,10 +6,10 @@
 use super::download::Download;
 use super::memory::{on_device, staging};
 use super::program::{WgpuProgram, encode};
-use crate::backend::Loaded;
+use crate::backend::Resident;
 use crate::elements::Elements;
-use crate::webgpu::{Part, STATUS_BYTES, STEP_BYTES};
-use gradloom_codegen::wgsl::{Status, Verdict};
+use crate::webgpu::{STATUS_BYTES, STEP_BYTES};
+use gradloom_codegen::wgsl::{Owner, Status, Verdict};
 use gradloom_core::error::Result;
 use gradloom_core::kernel::Kernel;
 use gradloom_core::plan::Region;
@@ -32,9 +32,9 @@ impl WgpuProgram {
         let staging = staging(&self.gpu, STATUS_BYTES)?;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.clear_buffer(status, 0, Some(STEP_BYTES));
-        let first = self.steps.iter().position(|step| step.part == Part::Launch(launch));
+        let first = self.steps.iter().position(|step| step.owner == Owner::Launch(launch));
         let steps = first.map_or(&[][..], |first| &self.steps[first..]);
-        let count = steps.iter().take_while(|step| step.part == Part::Launch(launch)).count();
+        let count = steps.iter().take_while(|step| step.owner == Owner::Launch(launch)).count();
         encode(&mut encoder, &steps[..count], 0, None);
         encoder.copy_buffer_to_buffer(status, 0, &staging, 0, STATUS_BYTES as u64);
         let submission = self.gpu.submit(encoder)?;

@@ -49,6 +49,7 @@ macro_rules! table {
             /// Every op of this group.
             pub const ALL: &'static [$ty] = &[$($ty::$variant),*];
 
+            #[allow(clippy::needless_update)]
             fn row(self) -> &'static $row {
                 match self {
                     $($ty::$variant => const { &$row { $($field: $value,)* ..$row::DEFAULT } },)*

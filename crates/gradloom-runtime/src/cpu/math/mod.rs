@@ -22,9 +22,9 @@ mod trigonometric;
 #[cfg(test)]
 mod tests;
 
-pub(super) use erf::erf;
-pub(super) use exp::{exp, expm1, sigmoid, tanh};
-pub(super) use log::{log, log1p};
+pub(super) use erf::*;
+pub(super) use exp::*;
+pub(super) use log::*;
 pub(super) use normal::normal_pair;
 pub(super) use pow::pow;
 pub(super) use trigonometric::{LARGE_ANGLE, cos, sin};

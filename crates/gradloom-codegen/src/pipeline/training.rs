@@ -1,26 +1,43 @@
-//! The stages of a training program up to its passes. Each is a function from one public value to the next.
+//! The stages of a training program up to its passes.
 
-use super::Session;
-use crate::program::{Program, verify_graph, verify_stage};
+use super::Clock;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::grad;
 use gradloom_core::ir::{Builder, DType, Graph, Guard, Output, Type, ValueId};
-use gradloom_core::nn::Module;
 use gradloom_core::optim::{self, Optimizer, Trainable};
 use gradloom_core::passes;
+use gradloom_core::plan::Plan;
 use gradloom_core::trace::{ParamTable, Traced};
 
 /// Name of the loss among the outputs and guards.
-pub(super) const LOSS: &str = "loss";
+pub const LOSS: &str = "loss";
 
-/// The graph after each stage.
+/// What a user sets for a training program, and what its device asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Largest norm of all gradients together.
+    pub clip_norm: Option<f64>,
+    /// Bytes of the whole step.
+    pub memory_budget: Option<usize>,
+    /// What the loss is multiplied by before its gradient is taken, which is divided by as much afterwards: a
+    /// power of two.
+    pub loss_scale: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { clip_norm: None, memory_budget: None, loss_scale: 1.0 }
+    }
+}
+
+/// The graphs of a training program.
 #[derive(Clone, Debug)]
-pub struct Stages {
-    /// The graph as traced: inputs, parameters, the loss, captures.
+pub struct TrainingGraph {
+    /// As traced: inputs, parameters, the loss, captures.
     pub trace: Graph,
-    /// The graph with the backward pass.
+    /// With the backward pass.
     pub grad: Graph,
-    /// The graph with the optimizer.
+    /// With the optimizer.
     pub optim: Graph,
     /// Simplified, within the memory budget; what is lowered.
     pub passes: Graph,
@@ -28,28 +45,21 @@ pub struct Stages {
     pub reports: Vec<passes::PassReport>,
 }
 
-/// Bounds that the user set.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Limits {
-    /// Largest norm of all gradients together.
-    pub(super) clip_norm: Option<f64>,
-    /// Bytes of the whole step.
-    pub(super) memory_budget: Option<usize>,
-}
-
-pub(super) struct Compiled {
-    pub(super) program: Program,
-    pub(super) stages: Stages,
-}
-
-/// Trace to loaded program.
-pub(super) fn training<M: Module>(
-    session: &Session<M>,
+/// The stages from a traced loss up to the passes; `plan` plans a graph as it would be loaded, for the memory
+/// budget.
+///
+/// # Errors
+/// When the loss is no f32 number, a parameter has no gradient, a setting is out of range, or the budget is
+/// too small.
+pub fn training(
     traced: &Traced,
+    params: &ParamTable,
     optimizer: &dyn Optimizer,
-    limits: Limits,
-) -> Result<Compiled> {
-    let Limits { clip_norm, memory_budget } = limits;
+    options: Options,
+    clock: &mut Clock,
+    plan: &mut dyn FnMut(&Graph) -> Result<Plan>,
+) -> Result<TrainingGraph> {
+    let Options { clip_norm, memory_budget, loss_scale } = options;
     // A number out of range is an error now, not at the first step.
     let mut numbers = optimizer.hyperparameters();
     numbers.insert("lr".into(), optimizer.schedule().at(0));
@@ -58,24 +68,45 @@ pub(super) fn training<M: Module>(
         numbers.insert("max_norm".into(), norm);
         optim::check_max_norm(&numbers)?;
     }
-    let trace = with_loss(traced)?;
-    // In every build: the verifier bounds the time and memory of the later stages.
-    verify_graph(&trace, "trace")?;
-    let scale = session.device().backend.loss_scale();
-    let (grad, trainables) = differentiate_scaled(&trace, traced, session.params(), scale)?;
-    verify_stage(&grad, "grad")?;
-    let optim = optim::attach(grad.clone(), &trainables, optimizer, clip_norm.is_some())?;
-    verify_stage(&optim, "optim")?;
-    let (mut passes, mut reports) = passes::run(optim.clone());
-    if let Some(budget) = memory_budget {
-        passes = passes::pipeline::run_last(passes, &mut reports, "remat", |graph| {
-            let loss =
-                graph.output(LOSS).ok_or_else(|| Error::new(ErrorKind::Internal, "there is no loss"))?;
-            passes::remat::fit(graph, loss, budget, &mut |graph| session.plan(graph))
-        })?;
-    }
-    let program = session.load(passes.clone())?;
-    Ok(Compiled { program, stages: Stages { trace, grad, optim, passes, reports } })
+    let trace = clock.stage("trace", || {
+        let trace = with_loss(traced)?;
+        // In every build: the verifier bounds the time and memory of the later stages.
+        verified(&trace, "trace").map(|()| trace)
+    })?;
+    let (grad, trainables) = clock.stage("grad", || {
+        let made = differentiate_scaled(&trace, traced, params, loss_scale)?;
+        verified_in_debug(&made.0, "grad").map(|()| made)
+    })?;
+    let optim = clock.stage("optim", || {
+        let made = optim::attach(grad.clone(), &trainables, optimizer, clip_norm.is_some())?;
+        verified_in_debug(&made, "optim").map(|()| made)
+    })?;
+    let (passes, reports) = clock.stage("passes", || {
+        let (mut passes, mut reports) = passes::run(optim.clone());
+        if let Some(budget) = memory_budget {
+            passes = passes::pipeline::run_last(passes, &mut reports, "remat", |graph| {
+                let loss = graph.output(LOSS).ok_or_else(no_loss)?;
+                passes::remat::fit(graph, loss, budget, plan)
+            })?;
+        }
+        // Verified where it is loaded, in every build.
+        Ok((passes, reports))
+    })?;
+    Ok(TrainingGraph { trace, grad, optim, passes, reports })
+}
+
+fn no_loss() -> Error {
+    Error::new(ErrorKind::Internal, "there is no loss")
+}
+
+/// The verifier's verdict on what a stage made.
+fn verified(graph: &Graph, stage: &str) -> Result<()> {
+    gradloom_core::verify::verify(graph)
+        .map_err(|error| Error::new(ErrorKind::Verify, format!("after the stage `{stage}`: {error}")))
+}
+
+fn verified_in_debug(graph: &Graph, stage: &str) -> Result<()> {
+    if cfg!(debug_assertions) { verified(graph, stage) } else { Ok(()) }
 }
 
 /// The traced graph with its result as output and guard `loss`.
@@ -112,7 +143,7 @@ fn differentiate_scaled(
     scale: f64,
 ) -> Result<(Graph, Vec<Trainable>)> {
     let mut graph = graph.clone();
-    let loss = graph.output(LOSS).ok_or_else(|| Error::new(ErrorKind::Internal, "there is no loss"))?;
+    let loss = graph.output(LOSS).ok_or_else(no_loss)?;
     let mut wanted: Vec<(&str, ValueId, Option<bool>)> = Vec::new();
     let mut unused = Vec::new();
     for used in params.iter().filter(|used| !used.param.is_frozen()) {

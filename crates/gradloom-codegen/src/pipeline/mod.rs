@@ -1,0 +1,111 @@
+//! The pipeline: trace → grad → optim → passes → fuse → lower → plan → emit.
+//!
+//! In: a traced model with its optimizer ([`training`]), or a graph after its passes and a [`Target`]. Out: the
+//! value of every stage, each a function of the ones before it, with the time that it took ([`Stages`]).
+//! Nothing here needs the device at hand: a runtime asks its device what it allows, and loads what comes out.
+
+mod target;
+mod training;
+
+pub use target::{Gpu, Target, Text};
+pub use training::{LOSS, Options, TrainingGraph, differentiate, training};
+
+use crate::wgsl::Unit;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::Fused;
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Lowered;
+use gradloom_core::passes::{PassReport, now};
+use gradloom_core::plan::Plan;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a plan's kernels are on a device.
+#[derive(Clone, Debug)]
+pub enum Code {
+    /// No texts: the CPU prepares its loops when a program is loaded, the null device runs nothing.
+    None,
+    /// Shaders in the order in which they run.
+    Wgsl(Vec<Unit>),
+}
+
+impl Code {
+    /// The shaders.
+    ///
+    /// # Errors
+    /// When the code is for another kind of device.
+    pub fn wgsl(&self) -> Result<&[Unit]> {
+        match self {
+            Self::Wgsl(units) => Ok(units),
+            Self::None => Err(Error::new(ErrorKind::Internal, "the program was compiled for another device")),
+        }
+    }
+}
+
+/// The time of a stage, by its name; none where there is no clock.
+pub type StageTime = (&'static str, Option<Duration>);
+
+/// Runs stages, and notes how long each takes.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Vec<StageTime>);
+
+impl Clock {
+    /// Runs a stage of this name.
+    ///
+    /// # Errors
+    /// The stage's.
+    pub fn stage<T>(&mut self, name: &'static str, stage: impl FnOnce() -> Result<T>) -> Result<T> {
+        let start = now();
+        let value = stage()?;
+        self.0.push((name, start.map(|start| start.elapsed())));
+        Ok(value)
+    }
+
+    /// The stages so far, in order.
+    pub fn times(&self) -> &[StageTime] {
+        &self.0
+    }
+}
+
+/// What the stages after the passes made.
+#[derive(Clone, Debug)]
+pub struct BackEnd {
+    /// Kernels, before they are cut into launches of the device.
+    pub fused: Fused,
+    /// Launches with their schedules.
+    pub lowered: Lowered,
+    /// The order of launches, and the place of every buffer.
+    pub plan: Arc<Plan>,
+    /// The kernels' texts.
+    pub code: Arc<Code>,
+    /// The times of `fuse`, `lower`, `plan`, `emit` and `load`.
+    pub times: Vec<StageTime>,
+}
+
+/// The value of every stage of a training program.
+#[derive(Clone, Debug)]
+pub struct Stages {
+    /// The graph as traced: inputs, parameters, the loss, captures.
+    pub trace: Graph,
+    /// The graph with the backward pass.
+    pub grad: Graph,
+    /// The graph with the optimizer.
+    pub optim: Graph,
+    /// Simplified, within the memory budget.
+    pub passes: Graph,
+    /// The report of each pass.
+    pub reports: Vec<PassReport>,
+    /// What was made of it for the device.
+    pub back: Arc<BackEnd>,
+    /// The time of each stage, by its name, in order.
+    pub times: Vec<StageTime>,
+}
+
+impl Stages {
+    /// Of the stages up to the passes, with their times, and of those after them.
+    pub fn new(graphs: TrainingGraph, back: Arc<BackEnd>, clock: Clock) -> Self {
+        let TrainingGraph { trace, grad, optim, passes, reports } = graphs;
+        let times = clock.times().iter().chain(&back.times).copied().collect();
+        Self { trace, grad, optim, passes, reports, back, times }
+    }
+}

@@ -1,0 +1,114 @@
+//! What programs are compiled for.
+//!
+//! In: the kernels of a graph, a [`Target`]. Out: launches ([`Target::lower`]), and, once they are planned, the
+//! text of their kernels ([`Target::emit`]).
+
+use crate::wgsl::{self, Choices, Context, Cuts, Limits, Owner, Precision};
+use crate::{cpu, cuda};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::Fused;
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Lowered;
+use gradloom_core::plan::Plan;
+
+/// What programs are compiled for.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A CPU with this many threads.
+    Cpu {
+        /// They decide about scratch, never about results.
+        threads: usize,
+    },
+    /// A GPU through WebGPU.
+    Wgsl(Gpu),
+    /// An NVIDIA GPU through CUDA.
+    Cuda(Gpu),
+}
+
+/// What a GPU allows, and how its products and attention are computed.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    /// Limits and features.
+    pub limits: Limits,
+    /// Precision and measured choices.
+    pub choices: Choices,
+}
+
+impl Gpu {
+    /// The rule's choices in f32.
+    pub fn new(limits: Limits) -> Self {
+        Self::in_precision(limits, Precision::F32)
+    }
+
+    /// The rule's choices in a precision.
+    pub fn in_precision(limits: Limits, precision: Precision) -> Self {
+        Self { limits, choices: Choices::by_rule(precision) }
+    }
+}
+
+/// The kernels of a launch as text, in the order in which they run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Number of the launch in its list.
+    pub launch: usize,
+    /// Whether it runs once, when the program is loaded.
+    pub is_hoisted: bool,
+    /// What it computes, for people.
+    pub label: String,
+    /// The source.
+    pub source: String,
+}
+
+impl Target {
+    /// Lowers the kernels of a graph.
+    pub fn lower(&self, graph: &Graph, fused: Fused) -> Lowered {
+        match self {
+            Self::Cpu { threads } => cpu::lower_fused(graph, fused, *threads),
+            Self::Wgsl(Gpu { limits, choices }) | Self::Cuda(Gpu { limits, choices }) => {
+                wgsl::lower_fused(graph, fused, limits, choices)
+            }
+        }
+    }
+
+    /// The texts of a plan's kernels, in the order in which they run.
+    ///
+    /// # Errors
+    /// When a kernel cannot run on such a device; always for the CPU, whose kernels have no text.
+    pub fn emit(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
+        let text = |launch, is_hoisted, label: &str, source: &str| Text {
+            launch,
+            is_hoisted,
+            label: label.to_string(),
+            source: source.to_string(),
+        };
+        let mut texts = Vec::new();
+        match self {
+            Self::Cpu { .. } => {
+                let message = "kernels of the CPU are machine code or loops, which have no text";
+                return Err(Error::new(ErrorKind::Device, message)
+                    .help("print the stage `lower` or `plan`, or choose a GPU's target"));
+            }
+            Self::Wgsl(Gpu { limits, .. }) => {
+                let cuts = Cuts::default();
+                for unit in wgsl::units(&Context { plan, graph, limits, cuts: &cuts })? {
+                    let (launch, is_hoisted) = match unit.owner {
+                        Owner::Hoisted(number) => (number, true),
+                        Owner::Launch(number) => (number, false),
+                        Owner::Guards => (plan.first_commit(), false),
+                    };
+                    let all = unit.shaders.dispatches.iter();
+                    texts.extend(all.map(|made| text(launch, is_hoisted, &made.label, &made.source)));
+                }
+            }
+            Self::Cuda(_) => {
+                let hoisted = plan.hoisted.iter().enumerate().map(|(number, launch)| (true, number, launch));
+                let step = plan.launches.iter().enumerate().map(|(number, launch)| (false, number, launch));
+                for (is_hoisted, number, launch) in hoisted.chain(step) {
+                    let made = cuda::kernels(launch, number, plan)?;
+                    texts.extend(made.iter().map(|made| text(number, is_hoisted, &made.label, &made.source)));
+                }
+            }
+        }
+        Ok(texts)
+    }
+}

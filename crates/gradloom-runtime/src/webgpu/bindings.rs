@@ -1,0 +1,73 @@
+//! The memory behind the bindings of a program's shaders.
+//!
+//! In: shaders, and the memory of their plan. Out: for each binding, its bytes.
+
+use super::regions::{Regions, allocate};
+use super::status::STATUS_BYTES;
+use crate::memory::{Allocate, Memory};
+use gradloom_codegen::wgsl::{Bound, Shader};
+use gradloom_core::error::Result;
+
+/// The bytes behind a binding.
+pub(crate) struct BoundBytes<'a> {
+    pub(crate) memory: &'a Memory,
+    pub(crate) start: usize,
+    /// A multiple of 4, and not 0.
+    pub(crate) bytes: usize,
+}
+
+/// The tables that kernels have of their own, in memory.
+pub(crate) struct Tables(Vec<Memory>);
+
+impl Tables {
+    /// Writes the tables of all kernels, in their order.
+    pub(crate) fn new<'a>(shaders: impl Iterator<Item = Shader<'a>>, with: Allocate<'_>) -> Result<Self> {
+        let mut all = Vec::new();
+        for bound in shaders.flat_map(|shader| &shader.dispatch.bindings) {
+            if let Bound::Table(numbers) = bound {
+                let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+                let table = allocate(with, bytes.len(), "tables")?;
+                table.write(0, &bytes)?;
+                all.push(table);
+            }
+        }
+        Ok(Self(all))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.iter().map(Memory::len).sum()
+    }
+
+    /// The tables in order, for [`bound_bytes`].
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Memory> {
+        self.0.iter()
+    }
+}
+
+/// The bytes of a kernel's bindings; takes its tables from the iterator.
+pub(crate) fn bound_bytes<'m>(
+    shader: &Shader<'_>,
+    memory: &'m Regions,
+    tables: &mut impl Iterator<Item = &'m Memory>,
+) -> Vec<BoundBytes<'m>> {
+    let operands = shader.operands;
+    let mut place = |bound: &Bound| {
+        let ((memory, start), bytes) = match bound {
+            Bound::Operand(i) => {
+                let binding = &operands.bindings[*i];
+                (memory.place(binding.region, binding.range.start), binding.range.len())
+            }
+            Bound::Piece(i, bytes) => {
+                let binding = &operands.bindings[*i];
+                let (memory, start) = memory.place(binding.region, binding.range.start);
+                ((memory, start + bytes.start), bytes.len())
+            }
+            Bound::Workspace(range) => (memory.scratch(range.start), range.len()),
+            Bound::Table(numbers) => ((tables.next().expect("each has memory"), 0), 4 * numbers.len()),
+            Bound::Status { .. } => ((&**memory.status(), 0), STATUS_BYTES),
+        };
+        assert!(bytes > 0, "bindings are not empty");
+        BoundBytes { memory, start, bytes: bytes.next_multiple_of(4) }
+    };
+    shader.dispatch.bindings.iter().map(&mut place).collect()
+}
