@@ -1,5 +1,6 @@
-//! The CPU target: which operands its kernels take, how products are split into tasks, and how much scratch
-//! they need.
+//! The CPU target: which operands its kernels take, how products are split into tasks, how much scratch they
+//! need, and the compiler of fused loops: formulas of elements ([`functions`]), instructions over tiles
+//! ([`loops`]), machine code (`machine`).
 //!
 //! Everything here is a function of shapes and layouts alone. The number of threads may change how much
 //! scratch there is, never how work is split, so that results are the same bits for any number of threads.
@@ -7,8 +8,20 @@
 mod attention_blocks;
 mod dot_plan;
 mod dot_schedule;
+// What the runtime alone uses is public, and not documented item by item.
+#[doc(hidden)]
+pub mod functions;
+#[doc(hidden)]
+pub mod lanes;
 mod loop_schedule;
+#[doc(hidden)]
+pub mod loops;
 mod lower;
+#[cfg(target_arch = "x86_64")]
+#[doc(hidden)]
+pub mod machine;
+#[doc(hidden)]
+pub mod math;
 
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
 pub use dot_plan::{DotPlan, dot_workspace};

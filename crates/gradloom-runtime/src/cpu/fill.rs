@@ -3,6 +3,7 @@
 //! In: a constant's or iota's op and its buffer, which may be smaller than the value: one element that is
 //! repeated, or one axis. Out: the buffer's bytes.
 
+use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::{DType, Literal, Number, OpKind};
 use gradloom_core::plan::Buffer;
 
@@ -30,16 +31,6 @@ fn write(dtype: DType, bytes: &mut [u8], number: impl Fn(usize) -> Number) {
     let size = dtype.bytes();
     for (i, element) in bytes.chunks_exact_mut(size).enumerate() {
         element.copy_from_slice(&bits(number(i), dtype).to_le_bytes()[..size]);
-    }
-}
-
-/// A number as an element: the bits of a 4-byte element, or one byte in the low bits.
-pub(super) fn bits(number: Number, dtype: DType) -> u32 {
-    match (dtype, number) {
-        (DType::F32, number) => (number.as_f64() as f32).to_bits(),
-        (DType::I32 | DType::U32, Number::Int(value)) => value as u32,
-        (DType::I32 | DType::U32, number) => number.as_f64() as i64 as u32,
-        (DType::Bool, number) => u32::from(number.as_f64() != 0.0),
     }
 }
 

@@ -22,7 +22,6 @@ mod group;
 mod index;
 mod initial;
 mod kernel;
-mod lanes;
 mod math;
 mod matrix;
 mod movement;

@@ -6,10 +6,8 @@
 //! chunk, and so cost what a chunk costs.
 
 use crate::cpu::multiversion::multiversion;
+use gradloom_codegen::cpu::loops::OPERANDS;
 use std::mem::MaybeUninit;
-
-/// Most operands of an elementwise function.
-pub(in crate::cpu) const OPERANDS: usize = 3;
 
 /// Where the elements of an operand are: rows of elements next to each other, or of one repeated element.
 #[derive(Clone, Copy, Debug)]

@@ -15,9 +15,10 @@ use super::kernel::{Call, FirstFault, Prepared, Trap};
 use super::source::{BLOCK, Buffer, Source};
 use super::{Level, movement::CopyLoop, work};
 
+pub(in crate::cpu) use gradloom_codegen::cpu::loops::OPERANDS;
 use gradloom_core::ir::{BinaryOp, CompareOp, CostClass, DType, UnaryOp};
 use gradloom_core::kernel::{Access, Launch};
-pub(in crate::cpu) use map::{MapFn, OPERANDS, Operand, Target};
+pub(in crate::cpu) use map::{MapFn, Operand, Target};
 use std::ops::Range;
 
 /// Prepares `Unary`.

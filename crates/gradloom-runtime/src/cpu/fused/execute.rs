@@ -6,9 +6,10 @@
 
 use super::faults::Faults;
 use super::lines::{LINE, Lines};
-use super::native::{Native, Positions};
+use super::native::Native;
 use super::prefetch::{Ahead, WORTHWHILE};
-use super::program::{Place, Program};
+use super::program::Program;
+use gradloom_codegen::cpu::loops::{Grid, Place, Positions};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -38,6 +39,7 @@ thread_local! {
 
 /// A task in progress: a program with addresses, and the thread's registers.
 pub(in crate::cpu) struct Task<'a> {
+    pub(super) program: &'a Program,
     pub(super) reads: &'a [*const u8],
     pub(super) writes: &'a [*mut u8],
     pub(super) faults: &'a Faults,
@@ -85,11 +87,12 @@ impl Program {
         faults: &Faults,
         run: impl FnOnce(&mut Task<'_>) -> R,
     ) -> R {
-        let mut task = Task { reads, writes, faults, memory: MEMORY.take(), frame: std::ptr::null_mut() };
+        let mut task =
+            Task { program: self, reads, writes, faults, memory: MEMORY.take(), frame: std::ptr::null_mut() };
         self.place(&mut task);
         let one =
             Tile { row: 0, rows: 1, column: 0, columns: 1, partials: std::ptr::null_mut(), body_columns: 1 };
-        let steps = self.native.as_ref().map(|native| &native.uniform[..]);
+        let steps = self.native.as_ref().map(|native| &native.steps.uniform[..]);
         // SAFETY: the caller's promise; uniform slots have one element.
         unsafe { task.run_list(&self.uniform, steps, Positions::Rows, &one) };
         let result = run(&mut task);
@@ -120,7 +123,7 @@ impl Program {
                 repeated,
                 bytes,
             };
-            let moving = |base: *mut u8, grid: &super::program::Grid| Address {
+            let moving = |base: *mut u8, grid: &Grid| Address {
                 base: base.wrapping_add(grid.offset * bytes),
                 row_step: grid.row_stride * bytes,
                 column_step: if grid.repeated { 0 } else { bytes },
@@ -228,9 +231,9 @@ impl Program {
         // SAFETY: the caller's promise.
         unsafe {
             let native = walk.native;
-            task.run_list(&self.rows, native.map(|native| &native.rows[..]), Positions::Rows, tile);
+            task.run_list(&self.rows, native.map(|native| &native.steps.rows[..]), Positions::Rows, tile);
             for (number, pass) in self.passes.iter().enumerate() {
-                let steps = native.map(|native| &native.passes[number]);
+                let steps = native.map(|native| &native.steps.passes[number]);
                 for &(slot, bits) in &pass.starts {
                     let running = task.memory.addresses[slot as usize].base.cast::<u32>();
                     (0..tile.rows).for_each(|row| running.add(row).write(bits));
@@ -258,7 +261,7 @@ impl Program {
                 task.run_list(&pass.rows, steps.map(|steps| &steps.rows[..]), Positions::Rows, tile);
             }
             if walk.columns.start == 0 {
-                let steps = native.map(|native| &native.row_stores[..]);
+                let steps = native.map(|native| &native.steps.row_stores[..]);
                 task.run_list(&self.row_stores, steps, Positions::Rows, tile);
             }
         }

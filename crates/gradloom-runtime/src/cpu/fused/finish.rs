@@ -63,15 +63,20 @@ impl Program {
                 }
             }
             let end = ((task + 1) * PIECE).min(self.columns);
-            for result in &self.column_results {
+            for (result, places) in self.column_results.iter().zip(&self.columns_at) {
                 let to = writes[result.write].cast::<u32>().wrapping_add(result.write_offset);
                 for start in (task * PIECE..end).step_by(CHUNK) {
                     let count = CHUNK.min(end - start);
                     let mut combined = [result.reduction.identity; CHUNK];
                     let first = partials.add(result.offset + 4 * start);
                     let operand = Operand { start: first, row_stride: self.partials, repeated: false };
-                    (result.reduction.columns)(panels, count, &operand, combined.as_mut_ptr().cast());
-                    put(&combined[..count], &result.places, start, to);
+                    (self.reductions[result.reduction.number].columns)(
+                        panels,
+                        count,
+                        &operand,
+                        combined.as_mut_ptr().cast(),
+                    );
+                    put(&combined[..count], places, start, to);
                 }
             }
         }

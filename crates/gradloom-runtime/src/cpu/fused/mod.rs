@@ -1,28 +1,21 @@
 //! Fused loops: a [`Body`] over operands in any strided layouts.
 //!
-//! In: a body, and a launch with its operands. Out: a [`Program`], which runs on any rectangle of the body's
-//! positions (the epilogue of a matrix product is one), and a kernel that runs it on all of them.
-//!
-//! A body is compiled when a program is loaded: into instructions over tiles, each a vectorised loop over the
-//! elements of a register that stays in the first-level cache. So memory is touched once, whatever the body's
-//! length. Always holds: tasks are cut by shape alone and every instruction set gives the same bits.
+//! In: a body, and a launch with its operands. Out: a [`Program`] of the compiler ([`gradloom_codegen::cpu::loops`])
+//! with its loops and machine code, which runs on any rectangle of the body's positions (the epilogue of a matrix
+//! product is one), and a kernel that runs it on all of them. Always holds: tasks are cut by shape alone and every
+//! instruction set gives the same bits.
 
-mod compile;
 mod execute;
 mod faults;
 mod finish;
-mod keep;
 mod lines;
 mod native;
 mod pick;
 mod prefetch;
 mod program;
 mod reductions;
-mod registers;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_segment.rs")]
 mod segment;
-mod shared;
-mod stores;
 mod task;
 #[cfg(test)]
 mod tests;

@@ -1,32 +1,17 @@
-//! Segments for processors without machine code: there are none, and every instruction stays interpreted.
+//! Segments for processors without machine code: there are none.
 
 use super::execute::{Task, Tile};
-use super::native::{Fetched, Positions, Step};
-use super::program::{Instruction, Program, Slot};
+use gradloom_codegen::cpu::loops::{self, Slot};
+use std::ops::Range;
 
 /// See the segments of x86-64.
 pub(super) enum Segment {}
 
-/// See the segments of x86-64.
-pub(super) struct Uses;
-
-impl Uses {
-    pub(super) fn new(_: &Program) -> Self {
-        Self
-    }
-}
-
-pub(super) fn segments(
-    _: &Program,
-    list: &[Instruction],
-    _: Positions,
-    _: &Uses,
-    _: &[Fetched],
-) -> Vec<Step> {
-    (0..list.len()).map(Step::Interpreted).collect()
-}
-
 impl Segment {
+    pub(super) fn load(of: &loops::Segment) -> Result<Self, Range<usize>> {
+        match *of {}
+    }
+
     pub(super) fn frame_bytes(&self) -> usize {
         match *self {}
     }

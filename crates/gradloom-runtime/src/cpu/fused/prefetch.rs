@@ -5,11 +5,10 @@
 //! its share of the cache lines of all operands and results that move along is on its way to the second-level
 //! cache. Always holds: no result depends on it.
 
+use super::Program;
 use super::execute::{Task, Tile};
-use super::program::{Place, Program, Slot, SlotInfo, slot_number};
 use crate::cpu::elementwise::Operand;
-use gradloom_core::kernel::Aliases;
-use std::collections::HashSet;
+use gradloom_codegen::cpu::loops::Slot;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -17,23 +16,6 @@ const LINE: usize = 64;
 const STREAMS: usize = 8;
 /// Instructions from which on a tile leaves memory idle for long enough.
 pub(super) const WORTHWHILE: usize = 4;
-
-/// The slots whose bytes are worth fetching: each operand and result with an element for each position once.
-pub(super) fn streams(slots: &[SlotInfo], aliases: &Aliases, rows: usize) -> Vec<Slot> {
-    let mut seen = HashSet::new();
-    let wanted = |slot: &Slot| {
-        let stream = match slots[*slot as usize].place {
-            Place::Read(read, grid) if !grid.repeated && (grid.row_stride > 0 || rows == 1) => (false, read),
-            // A result in an operand's place is there with the operand.
-            Place::Write(write, grid) if !grid.repeated && aliases.reads_of(write).is_empty() => {
-                (true, write)
-            }
-            _ => return false,
-        };
-        seen.insert(stream)
-    };
-    (0..slot_number(slots.len())).filter(wanted).collect()
-}
 
 /// A tile that is being fetched: a few lines of each stream with each step, which memory serves faster than
 /// one stream after the other.

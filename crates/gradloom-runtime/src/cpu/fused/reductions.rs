@@ -5,7 +5,6 @@
 
 use crate::cpu::Level;
 use crate::cpu::elementwise::Operand;
-use crate::cpu::fill::bits;
 use crate::cpu::multiversion::multiversion;
 use crate::cpu::reduce::combine::{Reducer, row_body, with_reducer};
 use gradloom_core::ir::{DType, ReduceOp};
@@ -17,14 +16,9 @@ use gradloom_core::ir::{DType, ReduceOp};
 /// elements, of its type; there is a running result for each row, or for each column.
 pub(super) type ReduceFn = unsafe fn(rows: usize, columns: usize, operand: &Operand, running: *mut u8);
 
-/// A reduction's operator.
+/// The loops of a reduction.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) struct Reduction {
-    pub(super) op: ReduceOp,
-    pub(super) dtype: DType,
-    /// The bits of what an empty reduction gives.
-    pub(super) identity: u32,
     /// One running result for each row.
     pub(super) rows: ReduceFn,
     /// One running result for each column.
@@ -35,7 +29,7 @@ impl Reduction {
     pub(super) fn new(op: ReduceOp, dtype: DType, level: Level) -> Self {
         let (rows, columns) =
             with_reducer!(op, dtype, F => (reduce_rows::<F>(level), reduce_columns::<F>(level)));
-        Self { op, dtype, identity: bits(op.identity(dtype), dtype), rows, columns }
+        Self { rows, columns }
     }
 }
 

@@ -1,364 +1,40 @@
-//! Compiles neighbouring instructions into one routine.
-//!
-//! In: a list of instructions. Out: segments, and how to call them on a tile. Always holds: a segment's lines
-//! stand in the order of its instructions, so what a result may overwrite is read before the result is
-//! written, position by position. What nothing outside of the segment reads is not written.
+//! Neighbouring instructions as machine code.
 
 use super::execute::{Task, Tile};
-use super::native::{Fetched, Positions, Step, Stream};
-use super::program::{Instruction, NONE, Place, Program, Slot, SlotInfo, slot_number};
-use crate::cpu::native::{
-    Builder, Call, Compiled, Fetch, MOST_LINES, OperandNumber, Pick, REDUCTIONS, Reduction, Routine, Source,
-};
-use std::collections::HashMap;
+use crate::cpu::native::{Call, Compiled};
+use gradloom_codegen::cpu::loops::{self, Operand, Positions, Slot, Streaming};
+use gradloom_codegen::cpu::machine::OperandNumber;
+use std::ops::Range;
 use std::sync::Arc;
-
-/// Columns that a reduction takes at a time.
-const LONG: usize = 256;
-/// Instructions of a segment at most: longer lists are several segments, with what one computes for the next
-/// going through memory.
-const MOST_INSTRUCTIONS: usize = 4096;
-
-/// Number of reads of each slot in all lists.
-pub(super) struct Uses(Vec<usize>);
-
-impl Uses {
-    pub(super) fn new(program: &Program) -> Self {
-        let mut uses = vec![0; program.slots.len()];
-        let passes = program.passes.iter().flat_map(|pass| pass.tile.iter().chain(&pass.rows));
-        let lists = program.uniform.iter().chain(&program.rows).chain(passes).chain(&program.row_stores);
-        lists.flat_map(Instruction::operands).for_each(|slot| uses[slot as usize] += 1);
-        program.uniform_results.iter().for_each(|result| uses[result.operand as usize] += 1);
-        Self(uses)
-    }
-}
-
-/// The place of a routine's operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Operand {
-    Slot(Slot),
-    /// Partial results of columns, from this byte on.
-    Partials(usize),
-}
 
 /// A compiled segment.
 pub(super) struct Segment {
     code: Arc<Compiled>,
-    streaming: Option<Streaming>,
-    operands: Vec<Operand>,
-    positions: Positions,
-    /// Whether rows that follow each other without gaps can be taken as one.
-    flat: bool,
-    counts_columns: bool,
-}
-
-/// Code that writes some results past the caches, where their rows start at whole vectors.
-struct Streaming {
-    code: Arc<Compiled>,
-    /// Numbers of those results.
-    operands: Vec<OperandNumber>,
-}
-
-/// The steps of a list.
-pub(super) fn segments(
-    program: &Program,
-    list: &[Instruction],
-    positions: Positions,
-    uses: &Uses,
-    fetched: &[Fetched],
-) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let mut first = 0;
-    while first < list.len() {
-        let end = first + extent(program, &list[first..]);
-        // One segment fetches for all.
-        let fetched = if steps.iter().any(|step| matches!(step, Step::Compiled(_))) { &[] } else { fetched };
-        let segment =
-            (end > first).then(|| Draft::new(program, positions, uses, &list[first..end]).finish(fetched));
-        match segment.flatten() {
-            Some(segment) => steps.push(Step::Compiled(segment)),
-            None => steps.extend((first..end.max(first + 1)).map(Step::Interpreted)),
-        }
-        first = end.max(first + 1);
-    }
-    steps
-}
-
-/// Number of instructions at the start of a list that can be one segment.
-fn extent(program: &Program, list: &[Instruction]) -> usize {
-    let mut sizes: HashMap<usize, usize> = HashMap::new();
-    let mut reductions = 0;
-    let mut fits = |instruction: &Instruction| {
-        reductions += usize::from(matches!(instruction, Instruction::Reduce { .. }));
-        // Tile registers with elements of two sizes: a position's bytes would be another position's.
-        let mut keeps_size = |slot: Slot| match program.slots[slot as usize] {
-            SlotInfo { place: Place::Register(register), bytes } => {
-                *sizes.entry(register).or_insert(bytes) == bytes
-            }
-            _ => true,
-        };
-        reductions <= REDUCTIONS
-            && can_compile(program, instruction)
-            && instruction.operands().into_iter().chain(instruction.target()).all(&mut keeps_size)
-    };
-    let list = &list[..list.len().min(MOST_INSTRUCTIONS)];
-    list.iter().position(|instruction| !fits(instruction)).unwrap_or(list.len())
-}
-
-/// Whether an instruction can be part of a routine at all.
-fn can_compile(program: &Program, instruction: &Instruction) -> bool {
-    match *instruction {
-        Instruction::Map { op, .. } => Builder::can_map(op),
-        // Where there is one column, the interpreter takes rows that overlap like this for one row.
-        Instruction::Columns { operand, .. } => {
-            !matches!(program.slots[operand as usize].place, Place::Read(_, grid) if grid.row_stride == 1)
-        }
-        Instruction::Spread { .. }
-        | Instruction::Number { .. }
-        | Instruction::Pick { .. }
-        | Instruction::Picked { .. }
-        | Instruction::Reduce { .. } => true,
-        Instruction::Gather(_) | Instruction::Check(_) | Instruction::Scatter(_) => false,
-    }
-}
-
-/// A segment in progress.
-struct Draft<'a> {
-    program: &'a Program,
-    positions: Positions,
-    uses: &'a Uses,
-    list: &'a [Instruction],
-    builder: Builder,
-    homes: HashMap<Slot, Source>,
-    operands: Vec<Operand>,
-    numbers: HashMap<Operand, OperandNumber>,
-    bytes: Vec<u8>,
-    reductions: Vec<Reduction>,
-    /// Operands with an index, what is picked, and operands that it is added to.
-    picks: Vec<(OperandNumber, Source, OperandNumber)>,
-    flat: bool,
-}
-
-impl<'a> Draft<'a> {
-    fn new(program: &'a Program, positions: Positions, uses: &'a Uses, list: &'a [Instruction]) -> Self {
-        Self {
-            program,
-            positions,
-            uses,
-            list,
-            builder: Builder::default(),
-            homes: HashMap::new(),
-            operands: Vec::new(),
-            numbers: HashMap::new(),
-            bytes: Vec::new(),
-            reductions: Vec::new(),
-            picks: Vec::new(),
-            flat: true,
-        }
-    }
-
-    /// Compiles the instructions.
-    fn finish(mut self, fetched: &[Fetched]) -> Option<Segment> {
-        self.list.iter().for_each(|instruction| self.add(instruction));
-        self.fetch(fetched);
-        let streams = self.streams();
-        let all = self.builder.finish();
-        let counts_columns = all.counts_columns() || !self.picks.is_empty();
-        // Columns are counted in i32.
-        let is_countable = !counts_columns || i32::try_from(self.program.columns).is_ok();
-        if all.len() > MOST_LINES || !is_countable {
-            return None;
-        }
-        let pick = |&(index, source, target): &(OperandNumber, Source, OperandNumber)| Pick {
-            index,
-            lines: all.adding(source, target),
-        };
-        let routine = Routine {
-            lines: all.used(),
-            picks: self.picks.iter().map(pick).collect(),
-            operands: self.bytes,
-            reductions: self.reductions,
-            long: self.program.columns.min(self.program.capacity) >= LONG,
-            streams: Vec::new(),
-        };
-        let streaming = (!streams.is_empty()).then(|| Routine {
-            lines: routine.lines.without_fetches(&streams),
-            streams: streams.clone(),
-            ..routine.clone()
-        });
-        Some(Segment {
-            code: Compiled::new(routine)?,
-            streaming: streaming.and_then(Compiled::new).map(|code| Streaming { code, operands: streams }),
-            operands: self.operands,
-            positions: self.positions,
-            flat: self.flat && !counts_columns,
-            counts_columns,
-        })
-    }
-
-    /// Adds lines that fetch what later segments want.
-    fn fetch(&mut self, fetched: &[Fetched]) {
-        for fetch in fetched {
-            let place = self.program.slots.iter().enumerate().find_map(|(slot, info)| match info.place {
-                Place::Read(read, grid) if fetch.stream == Stream::Read(read) => {
-                    Some((slot, grid, info.bytes))
-                }
-                Place::Write(write, grid) if fetch.stream == Stream::Write(write) => {
-                    Some((slot, grid, info.bytes))
-                }
-                _ => None,
-            });
-            let Some((slot, grid, 4)) = place else { continue };
-            let Ok(distance) = i32::try_from(4 * fetch.rows * grid.row_stride) else { continue };
-            if !grid.repeated && grid.row_stride > 0 {
-                let operand = self.operand(Operand::Slot(slot_number(slot)), 4);
-                let writes = matches!(fetch.stream, Stream::Write(_));
-                self.builder.fetch(Fetch { operand, distance, writes });
-            }
-        }
-    }
-
-    /// The operands that are large results, of 4-byte elements in rows, and that nothing reads.
-    fn streams(&self) -> Vec<OperandNumber> {
-        let is_stream = |&(_, operand): &(usize, &Operand)| {
-            let Operand::Slot(slot) = *operand else { return false };
-            let info = &self.program.slots[slot as usize];
-            let Place::Write(write, _) = info.place else { return false };
-            let is_read = self.uses.0[slot as usize] > self.own_uses(slot);
-            info.bytes == 4 && !is_read && self.program.large_results.contains(&write)
-        };
-        let streams = self.operands.iter().enumerate().filter(is_stream);
-        streams.map(|(number, _)| OperandNumber::new(number)).collect()
-    }
-
-    /// Number of reads of a slot by the segment's instructions.
-    fn own_uses(&self, slot: Slot) -> usize {
-        self.list.iter().flat_map(Instruction::operands).filter(|&used| used == slot).count()
-    }
-
-    fn operand(&mut self, operand: Operand, bytes: usize) -> OperandNumber {
-        let (operands, sizes) = (&mut self.operands, &mut self.bytes);
-        *self.numbers.entry(operand).or_insert_with(|| {
-            operands.push(operand);
-            sizes.push(u8::try_from(bytes).expect("elements have 1 or 4 bytes"));
-            OperandNumber::new(operands.len() - 1)
-        })
-    }
-
-    /// Whether a slot has one element for all columns of a row.
-    fn is_repeated(&self, slot: Slot) -> bool {
-        let one_column = self.program.columns == 1;
-        match (&self.program.slots[slot as usize].place, self.positions) {
-            (Place::Uniform(_), _) => true,
-            (Place::RowRegister(_), Positions::Tile) => !one_column,
-            (Place::Read(_, grid), Positions::Tile) => grid.repeated && !(one_column && grid.row_stride > 0),
-            (Place::Read(_, grid), Positions::Rows) => grid.repeated && grid.row_stride == 0,
-            _ => false,
-        }
-    }
-
-    /// A slot's elements.
-    fn source(&mut self, slot: Slot) -> Source {
-        if let Some(&home) = self.homes.get(&slot) {
-            return home;
-        }
-        let info = &self.program.slots[slot as usize];
-        let source = match info.place {
-            Place::Constant(number) => {
-                let bits = self.program.constants[number];
-                self.builder.constant(if info.bytes == 1 { bits & 0xff } else { bits }, info.bytes)
-            }
-            _ if self.is_repeated(slot) => {
-                let operand = self.operand(Operand::Slot(slot), info.bytes);
-                self.flat &= match info.place {
-                    Place::Uniform(_) => true,
-                    Place::Read(_, grid) => grid.row_stride == 0,
-                    _ => false,
-                };
-                self.builder.row(operand, info.bytes)
-            }
-            _ => {
-                let operand = self.operand(Operand::Slot(slot), info.bytes);
-                self.builder.load(operand, info.bytes)
-            }
-        };
-        self.homes.insert(slot, source);
-        source
-    }
-
-    /// Notes a slot's elements, and writes them if they are wanted outside of the segment.
-    fn define(&mut self, slot: Slot, source: Source) {
-        let info = &self.program.slots[slot as usize];
-        self.homes.insert(slot, source);
-        if matches!(info.place, Place::Write(..)) || self.own_uses(slot) < self.uses.0[slot as usize] {
-            let operand = self.operand(Operand::Slot(slot), info.bytes);
-            self.builder.store(operand, info.bytes, source);
-        }
-    }
-
-    fn add(&mut self, instruction: &Instruction) {
-        match *instruction {
-            Instruction::Map { op, operands, target, .. } => {
-                let sources: Vec<Source> =
-                    operands.iter().filter(|&&slot| slot != NONE).map(|&slot| self.source(slot)).collect();
-                let result = self.builder.map(op, &sources);
-                self.define(target, result);
-            }
-            Instruction::Spread { operand, target } => {
-                let source = self.source(operand);
-                self.define(target, source);
-            }
-            Instruction::Number { target } => {
-                let columns = self.builder.columns();
-                self.define(target, columns);
-            }
-            Instruction::Pick { index, chosen, others, target } => {
-                let [index, chosen, others] = [index, chosen, others].map(|slot| self.source(slot));
-                let picked = self.builder.pick(index, chosen, others);
-                self.define(target, picked);
-            }
-            Instruction::Reduce { reduction, operand, target } => {
-                let source = self.source(operand);
-                let target = self.operand(Operand::Slot(target), 4);
-                let super::reductions::Reduction { op, dtype, identity, .. } = reduction;
-                self.builder.reduce(self.reductions.len(), source);
-                self.reductions.push(Reduction { op, dtype, identity, target });
-                self.flat = false;
-            }
-            Instruction::Picked { index, operand, target } => {
-                let source = self.source(operand);
-                let [index, target] = [index, target].map(|slot| self.operand(Operand::Slot(slot), 4));
-                self.picks.push((index, source, target));
-                self.flat = false;
-            }
-            Instruction::Columns { reduction, operand, offset } => {
-                let source = self.source(operand);
-                let partials = self.operand(Operand::Partials(offset), 4);
-                let running = self.builder.load(partials, 4);
-                let combined = self.builder.combine(reduction.op, reduction.dtype, running, source);
-                self.builder.store(partials, 4, combined);
-                self.flat = false;
-            }
-            Instruction::Gather(_) | Instruction::Check(_) | Instruction::Scatter(_) => {
-                unreachable!("a segment has what can be compiled")
-            }
-        }
-    }
+    /// Code that writes some results past the caches, where their rows start at whole vectors, and the numbers
+    /// of those results.
+    streaming: Option<(Arc<Compiled>, Vec<OperandNumber>)>,
+    of: loops::Segment,
 }
 
 impl Segment {
+    /// Compiles a segment; where that cannot be, the numbers of its instructions.
+    pub(super) fn load(of: &loops::Segment) -> Result<Self, Range<usize>> {
+        let code = Compiled::new(of.routine.clone()).ok_or_else(|| of.instructions.clone())?;
+        let streaming = of.streaming.as_ref().and_then(|Streaming { routine, operands }| {
+            Some((Compiled::new(routine.clone())?, operands.clone()))
+        });
+        Ok(Self { code, streaming, of: of.clone() })
+    }
+
     /// Bytes of memory that a run needs.
     pub(super) fn frame_bytes(&self) -> usize {
-        let streaming = self.streaming.as_ref().map_or(0, |streaming| streaming.code.frame_bytes());
+        let streaming = self.streaming.as_ref().map_or(0, |(code, _)| code.frame_bytes());
         self.code.frame_bytes().max(streaming)
     }
 
     /// The slots that are read from memory or written to it.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
-        self.operands.iter().filter_map(|operand| match operand {
-            Operand::Slot(slot) => Some(*slot),
-            Operand::Partials(_) => None,
-        })
+        self.of.slots()
     }
 
     /// Runs the segment on a tile.
@@ -366,7 +42,7 @@ impl Segment {
     /// # Safety
     /// As [`Program::run_block`]; the task has a frame that is large enough.
     pub(super) unsafe fn run(&self, task: &Task<'_>, tile: &Tile) {
-        let (mut rows, mut columns) = match self.positions {
+        let (mut rows, mut columns) = match self.of.positions {
             Positions::Tile => (tile.rows, tile.columns),
             Positions::Rows => (1, tile.rows),
         };
@@ -378,19 +54,19 @@ impl Segment {
             }
             Operand::Partials(_) => false,
         };
-        if rows > 1 && self.flat && self.operands.iter().all(has_no_gap) {
+        if rows > 1 && self.of.flat && self.of.operands.iter().all(has_no_gap) {
             (rows, columns) = (1, rows * columns);
         }
         // SAFETY: the caller's promise; addresses are those of the tile's elements.
         unsafe {
             let call = Call::new(task.frame, rows, columns);
-            if self.counts_columns {
+            if self.of.counts_columns {
                 call.first_column(tile.column);
             }
-            for (number, operand) in self.operands.iter().enumerate() {
+            for (number, operand) in self.of.operands.iter().enumerate() {
                 match *operand {
                     Operand::Slot(slot) => {
-                        let at = match self.positions {
+                        let at = match self.of.positions {
                             Positions::Tile => task.on_tile(slot, tile),
                             Positions::Rows => task.on_rows(slot, tile),
                         };
@@ -407,7 +83,7 @@ impl Segment {
             }
             let aligned = |&number: &OperandNumber| call.starts_at_vectors(number, rows);
             match &self.streaming {
-                Some(Streaming { code, operands }) if operands.iter().all(aligned) => code.run(&call),
+                Some((code, operands)) if operands.iter().all(aligned) => code.run(&call),
                 _ => self.code.run(&call),
             }
         }

@@ -5,8 +5,9 @@
 //! one long row.
 
 use super::execute::{Task, Tile};
-use super::program::{Check, Gather, Instruction, NONE, Scatter, Slot};
-use crate::cpu::elementwise::{OPERANDS, Operand, Target};
+use crate::cpu::elementwise::{Operand, Target};
+use crate::cpu::index::Places;
+use gradloom_codegen::cpu::loops::{Check, Gather, Instruction, NONE, OPERANDS, Scatter, Slot};
 
 impl Task<'_> {
     /// A slot's elements at the positions of a tile.
@@ -45,7 +46,7 @@ impl Task<'_> {
                         (rows, columns) = (1, rows * columns);
                     }
                     let target = Target { start: to.start.cast_mut(), row_stride: to.row_stride };
-                    function(rows, columns, &from, target);
+                    self.program.functions[*function](rows, columns, &from, target);
                 }
                 Instruction::Spread { operand, target } => {
                     let (from, to) = (self.on_tile(*operand, tile), self.on_tile(*target, tile));
@@ -75,16 +76,18 @@ impl Task<'_> {
                 Instruction::Gather(gather) => self.gather(gather, tile),
                 Instruction::Reduce { reduction, operand, target } => {
                     let running = self.memory.addresses[*target as usize].base;
-                    (reduction.rows)(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
+                    let loops = &self.program.reductions[reduction.number];
+                    (loops.rows)(tile.rows, tile.columns, &self.on_tile(*operand, tile), running);
                 }
                 Instruction::Columns { reduction, operand, offset } => {
                     let running = tile.partials.add(offset + 4 * tile.column);
                     let from = self.on_tile(*operand, tile);
+                    let loops = &self.program.reductions[reduction.number];
                     if tile.columns == 1 && from.row_stride == self.memory.addresses[*operand as usize].bytes
                     {
-                        (reduction.rows)(1, tile.rows, &from, running);
+                        (loops.rows)(1, tile.rows, &from, running);
                     } else {
-                        (reduction.columns)(tile.rows, tile.columns, &from, running);
+                        (loops.columns)(tile.rows, tile.columns, &from, running);
                     }
                 }
                 Instruction::Pick { index, chosen, others, target } => {
@@ -130,17 +133,30 @@ impl Task<'_> {
                 Instruction::Map { op: _, function, operands, target } => {
                     let start = self.on_rows(*target, tile).start.cast_mut();
                     let from = operands_of(operands, |slot| self.on_rows(slot, tile));
-                    function(1, tile.rows, &from, Target { start, row_stride: 0 });
+                    let target = Target { start, row_stride: 0 };
+                    self.program.functions[*function](1, tile.rows, &from, target);
                 }
                 Instruction::Gather(gather) => {
                     let to = self.memory.addresses[gather.target as usize].base;
-                    gather.source.copy(self.reads[gather.read], tile.row, tile.rows, to);
+                    self.program.sources[gather.number].copy(
+                        self.reads[gather.read],
+                        tile.row,
+                        tile.rows,
+                        to,
+                    );
                 }
                 Instruction::Check(check) => self.check(check, self.on_rows(check.operand, tile), tile, true),
                 Instruction::Scatter(scatter) => {
                     let from = self.memory.addresses[scatter.operand as usize];
                     let to = self.writes[scatter.write].wrapping_add(scatter.offset * from.bytes);
-                    scatter_row(scatter, from.base, tile.row, tile.rows, from.bytes, to);
+                    scatter_row(
+                        &self.program.scatters[scatter.number],
+                        from.base,
+                        tile.row,
+                        tile.rows,
+                        from.bytes,
+                        to,
+                    );
                 }
                 Instruction::Spread { .. }
                 | Instruction::Number { .. }
@@ -162,12 +178,22 @@ impl Task<'_> {
         // SAFETY: the positions are those of the tile; the register has as many elements.
         unsafe {
             if tile.columns == tile.body_columns {
-                gather.source.copy(base, tile.row * tile.body_columns, tile.rows * tile.columns, to.base);
+                self.program.sources[gather.number].copy(
+                    base,
+                    tile.row * tile.body_columns,
+                    tile.rows * tile.columns,
+                    to.base,
+                );
                 return;
             }
             for row in 0..tile.rows {
                 let start = (tile.row + row) * tile.body_columns + tile.column;
-                gather.source.copy(base, start, tile.columns, to.base.add(row * to.row_stride));
+                self.program.sources[gather.number].copy(
+                    base,
+                    start,
+                    tile.columns,
+                    to.base.add(row * to.row_stride),
+                );
             }
         }
     }
@@ -183,7 +209,7 @@ impl Task<'_> {
             // SAFETY: the positions are those of the tile; the operand is not repeated.
             unsafe {
                 let from = from.start.add(row * from.row_stride);
-                scatter_row(scatter, from, start, tile.columns, bytes, to);
+                scatter_row(&self.program.scatters[scatter.number], from, start, tile.columns, bytes, to);
             }
         }
     }
@@ -224,14 +250,14 @@ fn operands_of(slots: &[Slot; OPERANDS], operand: impl Fn(Slot) -> Operand) -> [
 /// # Safety
 /// `from` has `count` elements of this size; the places are those of the result at `to`.
 unsafe fn scatter_row(
-    scatter: &Scatter,
+    places: &Places,
     from: *const u8,
     start: usize,
     count: usize,
     bytes: usize,
     to: *mut u8,
 ) {
-    scatter.places.stretches(start, start + count, |position, place, stride, count| {
+    places.stretches(start, start + count, |position, place, stride, count| {
         for i in 0..count {
             // SAFETY: the caller's promise; elements have 1 or 4 bytes.
             unsafe {

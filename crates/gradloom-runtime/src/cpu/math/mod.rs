@@ -1,20 +1,12 @@
-//! Transcendental functions of f32, as vector code: most are formulas over [`Lanes`], for loops and for machine
-//! code alike.
+//! Functions of f32 that need float64 or whole words, as loops that vectorise; the others are formulas of
+//! [`gradloom_codegen::cpu::math`].
 //!
 //! In: any f32, subnormals, infinities and NaN included. Out: the function's value with the error that each
 //! function states, in units in the last place (ulp) of the exact result; special values as C17 Annex F has
 //! them. Always holds: no branches, no tables and no fused multiply-add, so that a loop over these functions
 //! vectorises and every instruction set gives the same bits. The bounds are checked by `tests.rs` against
 //! float64.
-//!
-//! The polynomials are weighted minimax fits of our own (`coefficients.py`); reductions cite their sources.
 
-use super::lanes::{Lane, Lanes};
-use gradloom_core::ir::CompareOp;
-
-mod erf;
-mod exp;
-mod log;
 mod normal;
 mod pow;
 mod trigonometric;
@@ -22,37 +14,10 @@ mod trigonometric;
 #[cfg(test)]
 mod tests;
 
-pub(super) use erf::*;
-pub(super) use exp::*;
-pub(super) use log::*;
+pub(super) use gradloom_codegen::cpu::math::*;
 pub(super) use normal::normal_pair;
 pub(super) use pow::pow;
 pub(super) use trigonometric::{LARGE_ANGLE, cos, sin};
-
-/// The high part of ln 2, whose 9 significant bits leave room for an exact product with any exponent of an
-/// f32.
-const LN_2_HIGH: f32 = 355.0 / 512.0;
-/// ln 2 less [`LN_2_HIGH`].
-const LN_2_LOW: f32 = -2.121_944_4e-4;
-
-/// `c[0] + c[1]·x + c[2]·x² + ..`, by Horner's rule.
-#[inline(always)]
-fn polynomial<L: Lanes, const N: usize>(l: &mut L, x: L::Value, c: [f32; N]) -> L::Value {
-    let mut sum = l.float(c[N - 1]);
-    for &c in c[..N - 1].iter().rev() {
-        let (product, c) = (l.mul(sum, x), l.float(c));
-        sum = l.add(product, c);
-    }
-    sum
-}
-
-/// The argument where it is so small that the result is the same, else the result.
-#[inline(always)]
-fn unless_tiny<L: Lanes>(l: &mut L, x: L::Value, y: L::Value) -> L::Value {
-    let (magnitude, tiny) = (l.magnitude(x), l.float(1e-8));
-    let is_tiny = l.compare(CompareOp::Lt, Lane::Float, magnitude, tiny);
-    l.select(is_tiny, x, y)
-}
 
 /// [`polynomial`] of a float64.
 #[inline(always)]

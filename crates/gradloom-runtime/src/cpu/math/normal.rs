@@ -2,7 +2,7 @@
 //!
 //! Box and Muller, "A Note on the Generation of Random Normal Deviates" (1958).
 
-use super::log::log_of_part;
+use super::log_of_part;
 use super::trigonometric::sin_cos_of_turn;
 
 /// Two independent standard normal numbers from two random words; errors below 5 ulp. Of magnitude 6.77 at

@@ -2,7 +2,7 @@
 //! builds.
 
 use super::*;
-use crate::cpu::lanes::Scalar;
+use gradloom_codegen::cpu::lanes::Scalar;
 
 /// Distance in units in the last place of the f32s around the exact value; 0 for equal special values.
 fn error(got: f32, exact: f64) -> f64 {

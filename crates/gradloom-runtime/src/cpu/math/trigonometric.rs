@@ -4,7 +4,7 @@
 //! enough up to [`LARGE_ANGLE`]; callers take a scalar function with a longer pi for the rare angles beyond.
 
 use super::{polynomial, polynomial64};
-use crate::cpu::lanes::Scalar;
+use gradloom_codegen::cpu::lanes::Scalar;
 use std::f64::consts::{FRAC_2_PI, PI};
 
 /// The angle (2²⁷) from which on [`sin`] and [`cos`] are wrong.

@@ -2,7 +2,8 @@
 
 use super::CopyLoop;
 use crate::cpu::kernel::{Call, Prepared, Trap};
-use crate::cpu::{fill, work};
+use crate::cpu::work;
+use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::Number;
 use gradloom_core::kernel::{Launch, Layout};
 
@@ -26,7 +27,7 @@ pub(in crate::cpu) fn prepare(
         filled: if read.layout.shape.elements() == elements { 0 } else { elements },
         write_offset: write.layout.offset,
         element_bytes: write.dtype.bytes(),
-        pattern: fill::bits(value, write.dtype),
+        pattern: bits(value, write.dtype),
         copy: CopyLoop::new(&read.layout, &places, write.dtype.bytes()),
     })
 }

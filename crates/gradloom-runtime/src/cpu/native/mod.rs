@@ -1,31 +1,13 @@
-//! Machine code for loops over vectors, on x86-64 with AVX-512.
+//! Calls machine code: executable memory, and the frame of addresses that a call fills in.
 //!
-//! In: a [`Routine`]: lines of vector code ([`Builder`]), and what of its operands moves along. Out:
-//! [`Compiled`] code, called with a frame of addresses. Elements live in registers from the first line to the
-//! last, so that memory is read once and written once. Always holds: results are those of the interpreted
-//! loops (`cpu::elementwise`, `cpu::reduce`), bit for bit, but for which NaN a NaN is; equal routines are
-//! compiled once; what is run was proven to keep values apart ([`check`]) and to stay within its memory
-//! ([`bounds`]).
+//! In: a [`Routine`] of the compiler. Out: [`Compiled`] code. Always holds: equal routines are compiled once.
 
-mod assembler;
-mod avx512;
-mod bounds;
-mod check;
-mod frame;
-mod ir;
-mod loops;
-mod lower;
 mod memory;
-mod numbers;
-mod registers;
 #[cfg(all(test, unix, not(miri)))]
 mod tests;
 
-use frame::{Frame, VECTOR};
-pub(in crate::cpu) use ir::{Builder, Fetch, MOST_LINES, Source};
-pub(in crate::cpu) use loops::{Pick, REDUCTIONS, Reduction, Routine};
+use gradloom_codegen::cpu::machine::{Frame, OperandNumber, Routine, VECTOR, assemble};
 use memory::Executable;
-pub(in crate::cpu) use numbers::OperandNumber;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -51,7 +33,7 @@ impl Compiled {
         if let Some(compiled) = known.get(&routine).and_then(Weak::upgrade) {
             return Some(compiled);
         }
-        let (code, frame_bytes) = match loops::assemble(&routine)? {
+        let (code, frame_bytes) = match assemble(&routine)? {
             Ok(assembled) => assembled,
             // A mistake of this compiler: what it made is not run.
             Err(what) => {

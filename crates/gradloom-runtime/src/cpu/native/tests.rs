@@ -1,20 +1,22 @@
 //! Machine code against the interpreter's loops, bit for bit, and its text.
 
-use super::bounds::{Bounds, Window};
-use super::check::check;
-use super::frame::Frame;
-use super::ir::{Builder, Invariant, Lines, Op, Source};
-use super::registers::{Place, Step, allocate};
-use super::{Call, Compiled, OperandNumber, Pick, Reduction, Routine, loops};
+use super::{Call, Compiled};
 use crate::cpu::Level;
-use crate::cpu::elementwise::functions::MapOp;
+use crate::cpu::elementwise::functions::function;
 use crate::cpu::elementwise::{OPERANDS, Operand, Target};
-use crate::cpu::lanes::{Lane, Lanes, Scalar};
+
 use crate::cpu::reduce::combine::{
     MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, ProdF32, ProdU32, Reducer, SumF32, SumU32, row_body,
 };
 use crate::cpu::testing::Random;
 use crate::guarded::Guarded;
+use gradloom_codegen::cpu::functions::MapOp;
+use gradloom_codegen::cpu::lanes::{Lane, Lanes, Scalar};
+use gradloom_codegen::cpu::machine::bounds::{Bounds, Window};
+use gradloom_codegen::cpu::machine::{
+    Builder, Frame, Invariant, Lines, Op, OperandNumber, Pick, Place, Reduction, Routine, Source, Step,
+    allocate, assemble, check,
+};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
 
 const DTYPES: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
@@ -226,7 +228,7 @@ fn the_lines_of_every_op_mean_what_its_loop_computes() {
             let mut expected = 0u32;
             let target = Target { start: std::ptr::from_mut(&mut expected).cast(), row_stride: 0 };
             // SAFETY: one element of each dtype can be read, and one written.
-            unsafe { op.function(Level::Baseline)(1, 1, &operands, target) };
+            unsafe { function(op, Level::Baseline)(1, 1, &operands, target) };
             let got = interpret(&lines, &bits);
             assert!(
                 if to == DType::Bool { got == expected } else { same(got, expected) },
@@ -266,7 +268,7 @@ fn every_op_has_the_bits_of_its_loop() {
             }
             let target = Target { start: expected.start(), row_stride: columns * to.bytes() };
             // SAFETY: operands and result have elements of the op's dtypes at all positions.
-            unsafe { op.function(Level::Baseline)(rows, columns, &operands, target) };
+            unsafe { function(op, Level::Baseline)(rows, columns, &operands, target) };
             let streams = to.bytes() == 4 && columns % 16 == 0;
             let mut all: Vec<(&mut Memory, usize)> = reads.iter_mut().zip(strides).collect();
             all.push((&mut got, columns * to.bytes()));
@@ -298,7 +300,7 @@ fn functions_agree_over_all_magnitudes() {
         let operands = [Operand::row(read.start()), Operand::none(), Operand::none()];
         // SAFETY: both have as many elements.
         unsafe {
-            op.function(Level::detect())(
+            function(op, Level::detect())(
                 1,
                 bits.len(),
                 &operands,
@@ -642,7 +644,7 @@ fn equal_routines_are_compiled_once() {
 fn the_text_of_a_small_routine() {
     use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
     let op = MapOp::Binary(BinaryOp::Add, DType::F32);
-    let assembled = loops::assemble(&routine(op, Some(1), false)).expect("registers for all masks");
+    let assembled = assemble(&routine(op, Some(1), false)).expect("registers for all masks");
     let (code, _) = assembled.expect("its memory is its own");
     let mut text = String::new();
     let mut formatter = IntelFormatter::new();

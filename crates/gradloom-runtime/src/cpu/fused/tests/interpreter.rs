@@ -4,9 +4,11 @@
 //! the kernels do; sums and products of f32 are taken in float64, so tests keep them exact or allow for
 //! rounding.
 
-use crate::cpu::elementwise::functions::MapOp;
+use crate::cpu::Level as InstructionSet;
+use crate::cpu::elementwise::functions::function;
 use crate::cpu::elementwise::{OPERANDS, Operand, Target};
-use crate::cpu::{Level as InstructionSet, fill};
+use gradloom_codegen::cpu::functions::MapOp;
+use gradloom_codegen::cpu::loops::bits;
 use gradloom_core::ir::{DType, Number, ReduceOp};
 use gradloom_core::kernel::{Body, Level, Node, NodeKind, Store};
 
@@ -90,15 +92,15 @@ fn round(dtype: DType, value: f64) -> f64 {
 
 /// An elementwise op on one element, by the op's own loop: the fused kernel has the same bits.
 fn one(op: MapOp, dtype: DType, operands: &[f64]) -> f64 {
-    let bits: Vec<u32> = operands.iter().map(|&x| fill::bits(Number::of(dtype, x), dtype)).collect();
+    let elements: Vec<u32> = operands.iter().map(|&x| bits(Number::of(dtype, x), dtype)).collect();
     let mut all = [Operand::none(); OPERANDS];
-    for (operand, bits) in all.iter_mut().zip(&bits) {
-        *operand = Operand::row(std::ptr::from_ref(bits).cast());
+    for (operand, element) in all.iter_mut().zip(&elements) {
+        *operand = Operand::row(std::ptr::from_ref(element).cast());
     }
     let mut result = 0u32;
     let target = Target { start: std::ptr::from_mut(&mut result).cast(), row_stride: 0 };
     // SAFETY: one element of the dtype can be read of each operand, and written; any machine has the level.
-    unsafe { op.function(InstructionSet::Baseline)(1, 1, &all, target) };
+    unsafe { function(op, InstructionSet::Baseline)(1, 1, &all, target) };
     match dtype {
         DType::F32 => f64::from(f32::from_bits(result)),
         DType::I32 => f64::from(result.cast_signed()),

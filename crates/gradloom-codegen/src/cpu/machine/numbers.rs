@@ -7,16 +7,16 @@ macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub(in crate::cpu) struct $name(u32);
+        pub struct $name(u32);
 
         impl $name {
             /// The number of the part at this position.
-            pub(in crate::cpu) fn new(position: usize) -> Self {
+            pub fn new(position: usize) -> Self {
                 Self(u32::try_from(position).expect("a routine has fewer than 2^32 parts"))
             }
 
             /// The position of the part.
-            pub(in crate::cpu) fn index(self) -> usize {
+            pub fn index(self) -> usize {
                 self.0 as usize
             }
         }

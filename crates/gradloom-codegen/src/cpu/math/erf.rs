@@ -21,7 +21,7 @@ const LARGE: [f32; 7] = [
 
 /// 2/sqrt(pi) times the integral of e^(-t²) from 0 to x; error below 2 ulp.
 #[inline(always)]
-pub(crate) fn erf<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+pub fn erf<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let magnitude = l.magnitude(x);
     let square = l.mul(x, x);
     let small = polynomial(l, square, SMALL);

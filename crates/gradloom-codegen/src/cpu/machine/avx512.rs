@@ -54,20 +54,20 @@ pub(super) enum Vector {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     /// Vectors after the current column.
-    pub(super) ahead: usize,
+    pub ahead: usize,
     /// Whether there are fewer elements than lanes: those of [`LAST`].
-    pub(super) last: bool,
+    pub last: bool,
 }
 
 /// The registers and memory of what lines name.
 pub(super) struct Places<'a> {
-    pub(super) frame: Frame,
+    pub frame: Frame,
     /// For each operand, the register with the address of its row.
-    pub(super) pointers: &'a [Option<Register>],
+    pub pointers: &'a [Option<Register>],
     /// For each invariant, its offset in the pool, if it is there.
-    pub(super) pool: &'a [Option<usize>],
+    pub pool: &'a [Option<usize>],
     /// Operands that are written past the caches.
-    pub(super) streams: &'a [OperandNumber],
+    pub streams: &'a [OperandNumber],
 }
 
 fn memory(base: Register, bytes: usize, is_broadcast: bool) -> MemoryOperand {

@@ -67,7 +67,7 @@ fn with_ends<L: Lanes>(l: &mut L, x: L::Value, inside: L::Value) -> L::Value {
 
 /// The natural logarithm; error below 2 ulp.
 #[inline(always)]
-pub(crate) fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+pub fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let (least, factor, zero) = (l.float(f32::MIN_POSITIVE), l.float(8_388_608.0), l.float(0.0));
     let small = l.compare(CompareOp::Lt, Lane::Float, x, least);
     let scaled = l.mul(x, factor);
@@ -83,7 +83,7 @@ pub(crate) fn log<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
 
 /// log(1 + x); error below 2 ulp.
 #[inline(always)]
-pub(crate) fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+pub fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     let (one, two) = (l.float(1.0), l.float(2.0));
     let u = l.add(one, x);
     // What rounding 1 + x lost, which shifts the logarithm by lost / u (as in FreeBSD's s_log1p.c).
@@ -102,7 +102,7 @@ pub(crate) fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
 /// The logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval; error
 /// below 2 ulp, also where the logarithm is close to 0.
 #[inline(always)]
-pub(super) fn log_of_part(word: u32) -> f32 {
+pub fn log_of_part(word: u32) -> f32 {
     // From sqrt(1/2) on the distance to 1, which the f32 next to a number close to 1 would not hold.
     let close = word >= (FRAC_1_SQRT_2 * 4_294_967_296.0) as u32;
     let distance = (if close { !word } else { word }) as f32 + 0.5;

@@ -36,7 +36,7 @@ fn one_less_power<L: Lanes>(l: &mut L, n: L::Value) -> L::Value {
 
 /// e^x; error below 1.5 ulp.
 #[inline(always)]
-pub(crate) fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+pub fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // Beyond these limits the result is 0 or infinite, and n stays small enough to scale by.
     let x = l.at_least(x, -105.0);
     let x = l.at_most(x, 90.0);
@@ -48,7 +48,7 @@ pub(crate) fn exp<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
 
 /// e^x - 1; error below 2 ulp.
 #[inline(always)]
-pub(crate) fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+pub fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // Below -20 the result rounds to -1.
     let limited = l.at_least(x, -20.0);
     let limited = l.at_most(limited, 90.0);
@@ -64,7 +64,7 @@ pub(crate) fn expm1<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
 
 /// (e^x - e^-x) / (e^x + e^-x); error below 3.5 ulp.
 #[inline(always)]
-pub(crate) fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+pub fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // tanh |x| = e / (e + 2) with e = e^(2|x|) - 1. From 10 on the result rounds to 1.
     let magnitude = l.magnitude(x);
     let limited = l.at_most(magnitude, 10.0);
@@ -83,7 +83,7 @@ pub(crate) fn tanh<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
 
 /// 1 / (1 + e^-x); error below 3 ulp.
 #[inline(always)]
-pub(crate) fn sigmoid<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
+pub fn sigmoid<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     // With e^-|x| nothing overflows, and the result is right down to the subnormals.
     let (one, zero, magnitude) = (l.float(1.0), l.float(0.0), l.magnitude(x));
     let negative = l.negated(magnitude);

@@ -8,7 +8,7 @@ use gradloom_core::ir::CompareOp;
 
 /// Functions of two lanes. Shifts are by less than 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cpu) enum BinaryInst {
+pub enum BinaryInst {
     Add,
     Sub,
     Mul,
@@ -36,7 +36,7 @@ pub(in crate::cpu) enum BinaryInst {
 
 /// Functions of one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cpu) enum UnaryInst {
+pub enum UnaryInst {
     Sqrt,
     Floor,
     AbsInt,
@@ -53,7 +53,7 @@ pub(in crate::cpu) enum UnaryInst {
 
 /// The interpretation of the lanes of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cpu) enum Lane {
+pub enum Lane {
     Float,
     Signed,
     Unsigned,
@@ -61,7 +61,7 @@ pub(in crate::cpu) enum Lane {
 
 /// Functions of two masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cpu) enum MaskOp {
+pub enum MaskOp {
     And,
     Or,
     Xor,
@@ -74,7 +74,7 @@ pub(in crate::cpu) enum MaskOp {
 const SIGN: u32 = 0x8000_0000;
 
 /// Arithmetic on lanes of 32 bits.
-pub(in crate::cpu) trait Lanes {
+pub trait Lanes {
     /// 32 bits: an f32, an i32 or a u32, as the function takes it.
     type Value: Copy;
     /// A truth value.
@@ -151,10 +151,10 @@ pub(in crate::cpu) trait Lanes {
 }
 
 /// One lane, computed at once.
-pub(in crate::cpu) struct Scalar;
+pub struct Scalar;
 
 /// 1.5·2²³: adding it to a small number rounds that to an integer, which then stands in the low bits.
-pub(in crate::cpu) const ROUND: f32 = 12_582_912.0;
+pub const ROUND: f32 = 12_582_912.0;
 
 /// 2^n for -126 <= n <= 127; some number for other n.
 #[inline(always)]

@@ -11,12 +11,7 @@ use super::numbers::{SpillNumber, Value};
 use super::registers::{Allocation, Place, Step};
 
 /// Checks steps against the lines that they were made from, for so many registers that can be given out.
-pub(super) fn check(
-    lines: &Lines,
-    allocation: &Allocation,
-    vectors: usize,
-    masks: usize,
-) -> Result<(), String> {
+pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usize) -> Result<(), String> {
     let held = allocation.invariants.iter().flatten().count();
     let given_out = vectors.checked_sub(held).ok_or("more invariants have registers than there are")?;
     let mut taken = vec![false; held];

@@ -1,7 +1,7 @@
 //! A routine: rows of elements, each walked a vector at a time.
 //!
 //! In: lines, and what they read, write and reduce. Out: machine code for `fn(frame)`. Always holds: a row is
-//! reduced in the order of [`crate::cpu::reduce::combine`]: 64 running results, four elements at a time while
+//! reduced in the order of the runtime's reductions: 64 running results, four elements at a time while
 //! there are as many, then a tree, then the last elements one by one. Nothing outside of a row's elements is
 //! touched, and no register that a function has to keep is changed.
 
@@ -21,7 +21,7 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::HashSet;
 
 /// Most reductions of a routine.
-pub(in crate::cpu) const REDUCTIONS: usize = 3;
+pub const REDUCTIONS: usize = 3;
 /// Elements of a vector, as the numbers in instructions are typed.
 const LANES: i32 = 16;
 /// [`CHUNK`], likewise.
@@ -54,13 +54,13 @@ const POINTERS: [Register; 8] = [
 
 /// A reduction of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cpu) struct Reduction {
-    pub(in crate::cpu) op: ReduceOp,
-    pub(in crate::cpu) dtype: DType,
+pub struct Reduction {
+    pub op: ReduceOp,
+    pub dtype: DType,
     /// The bits of what an empty reduction gives.
-    pub(in crate::cpu) identity: u32,
+    pub identity: u32,
     /// The operand that it is combined with: an element for each row.
-    pub(in crate::cpu) target: OperandNumber,
+    pub target: OperandNumber,
 }
 
 impl Reduction {
@@ -72,32 +72,32 @@ impl Reduction {
 
 /// An element of each row: that of the column that an operand names, if the row has such a column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cpu) struct Pick {
+pub struct Pick {
     /// The operand with the number of the column, an i32 for each row.
-    pub(in crate::cpu) index: OperandNumber,
+    pub index: OperandNumber,
     /// What is done with the element, as the first lane; with the invariants of the routine's lines.
-    pub(in crate::cpu) lines: Lines,
+    pub lines: Lines,
 }
 
 /// What machine code is made of. Two equal routines are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(in crate::cpu) struct Routine {
-    pub(in crate::cpu) lines: Lines,
+pub struct Routine {
+    pub lines: Lines,
     /// Bytes of an element of each operand.
-    pub(in crate::cpu) operands: Vec<u8>,
-    pub(in crate::cpu) reductions: Vec<Reduction>,
+    pub operands: Vec<u8>,
+    pub reductions: Vec<Reduction>,
     /// What is done before the columns of a row are walked, while nothing of the row is overwritten.
-    pub(in crate::cpu) picks: Vec<Pick>,
+    pub picks: Vec<Pick>,
     /// Whether a row can have as many columns as are reduced at a time.
-    pub(in crate::cpu) long: bool,
+    pub long: bool,
     /// Operands, aligned to vectors in all rows, that are written past the caches.
-    pub(in crate::cpu) streams: Vec<OperandNumber>,
+    pub streams: Vec<OperandNumber>,
 }
 
 /// A routine's bytes, and the size of the frame that it wants; none if it needs more mask registers than
 /// there are. An error is a mistake of this compiler that the checks of [`super::check`] and
 /// [`super::bounds`] found.
-pub(super) fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
+pub fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
     let lines = &routine.lines;
     let vectors = VECTORS - HELD * routine.reductions.len();

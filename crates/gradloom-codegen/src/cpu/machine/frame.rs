@@ -3,11 +3,11 @@
 use super::numbers::{InvariantNumber, OperandNumber, SpillNumber};
 
 /// Bytes of a vector.
-pub(super) const VECTOR: usize = 64;
+pub const VECTOR: usize = 64;
 
 /// Byte offsets of a routine's frame, which starts at a multiple of 64.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
+pub struct Frame {
     buffers: usize,
     spills: usize,
     invariants: usize,
@@ -15,14 +15,14 @@ pub(super) struct Frame {
 
 impl Frame {
     /// Rows that are left.
-    pub(super) const ROWS: usize = 0;
+    pub const ROWS: usize = 0;
     /// Columns of a row.
-    pub(super) const COLUMNS: usize = 8;
+    pub const COLUMNS: usize = 8;
     /// Numbers of the first 16 columns, as i32.
-    pub(super) const NUMBERS: usize = VECTOR;
+    pub const NUMBERS: usize = VECTOR;
     const OPERANDS: usize = 2 * VECTOR;
 
-    pub(super) fn new(operands: usize, reductions: usize, spills: usize) -> Self {
+    pub fn new(operands: usize, reductions: usize, spills: usize) -> Self {
         let buffers = (Self::OPERANDS + 16 * operands).next_multiple_of(VECTOR);
         let spills_at = buffers + VECTOR * reductions;
         Self { buffers, spills: spills_at, invariants: spills_at + VECTOR * spills }
@@ -30,26 +30,26 @@ impl Frame {
 
     /// The address of an operand's element in the first column of the current row; the bytes to the next row
     /// follow it.
-    pub(super) fn operand(number: OperandNumber) -> usize {
+    pub fn operand(number: OperandNumber) -> usize {
         Self::OPERANDS + 16 * number.index()
     }
 
     /// The last elements of a row that is reduced.
-    pub(super) fn buffer(&self, reduction: usize) -> usize {
+    pub fn buffer(&self, reduction: usize) -> usize {
         self.buffers + VECTOR * reduction
     }
 
-    pub(super) fn spill(&self, number: SpillNumber) -> usize {
+    pub fn spill(&self, number: SpillNumber) -> usize {
         self.spills + VECTOR * number.index()
     }
 
     /// The row's element of an invariant.
-    pub(super) fn invariant(&self, number: InvariantNumber) -> usize {
+    pub fn invariant(&self, number: InvariantNumber) -> usize {
         self.invariants + 4 * number.index()
     }
 
     /// Bytes of the frame, for this many invariants.
-    pub(super) fn bytes(&self, invariants: usize) -> usize {
+    pub fn bytes(&self, invariants: usize) -> usize {
         (self.invariants + 4 * invariants).next_multiple_of(VECTOR)
     }
 }

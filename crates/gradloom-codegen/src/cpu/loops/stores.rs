@@ -5,10 +5,8 @@
 //! is computed before the first of them is written, except where the instruction that computes a result may
 //! write it straight to its place.
 
-use super::compile::{Compiler, copy, grid};
-use super::program::{ColumnResult, Grid, Instruction, Place, Scatter, Slot, UniformResult};
-use super::reductions::Reduction;
-use crate::cpu::index::Places;
+use super::compile::{Compiler, grid};
+use super::program::{ColumnResult, Grid, Instruction, Place, Slot, UniformResult};
 use gradloom_core::kernel::{Level, NodeId, NodeKind, Store};
 
 impl Compiler<'_> {
@@ -21,7 +19,7 @@ impl Compiler<'_> {
             match *store {
                 Store::Columns { op, node, write, .. } => {
                     let operand = self.spread(node, &mut code);
-                    let reduction = Reduction::new(op, self.node(node).dtype, self.level);
+                    let reduction = self.reduction(op, self.node(node).dtype);
                     code.push(Instruction::Columns { reduction, operand, offset });
                     let layout = &self.launch.writes[write].layout;
                     self.program.column_results.push(ColumnResult {
@@ -29,7 +27,6 @@ impl Compiler<'_> {
                         offset,
                         write,
                         write_offset: layout.offset,
-                        places: Places::new(layout, 0, layout.shape.rank()),
                     });
                     offset += (4 * body.columns).next_multiple_of(64);
                 }
@@ -81,7 +78,7 @@ impl Compiler<'_> {
                         self.program.slots[home as usize].place = place;
                     } else {
                         let target = self.slot(place, access.dtype);
-                        writes.push(copy(home, target, access.dtype, self.level));
+                        writes.push(self.copy(home, target, access.dtype));
                     }
                 }
                 None => {
@@ -90,10 +87,7 @@ impl Compiler<'_> {
                         true => self.spread(node, &mut writes),
                         false => self.copied(home, access.dtype, Level::Element, &mut writes),
                     };
-                    let layout = &access.layout;
-                    let places = Places::new(layout, 0, layout.shape.rank());
-                    let scatter = Scatter { write, offset: layout.offset, places, operand };
-                    writes.push(Instruction::Scatter(Box::new(scatter)));
+                    writes.push(self.scatter(write, operand));
                 }
             }
         }
@@ -135,20 +129,13 @@ impl Compiler<'_> {
                 Grid::of(&access.layout, body.rows, 1).filter(|grid| body.rows == 1 || grid.row_stride == 1);
             if let Some(grid) = grid {
                 let target = self.slot(Place::Write(write, Grid { row_stride: 1, ..grid }), access.dtype);
-                code.push(copy(home, target, access.dtype, self.level));
+                code.push(self.copy(home, target, access.dtype));
                 continue;
             }
             let register = matches!(self.program.slots[home as usize].place, Place::RowRegister(_));
             let operand =
                 if register { home } else { self.copied(home, access.dtype, Level::Row, &mut code) };
-            let layout = &access.layout;
-            let places = Places::new(layout, 0, layout.shape.rank());
-            code.push(Instruction::Scatter(Box::new(Scatter {
-                write,
-                offset: layout.offset,
-                places,
-                operand,
-            })));
+            code.push(self.scatter(write, operand));
         }
         self.program.row_stores = code;
     }

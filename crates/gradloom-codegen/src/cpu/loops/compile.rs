@@ -6,26 +6,29 @@
 //! ([`super::keep`]). Always holds: within a tile, what a result may overwrite is read before the result is
 //! written.
 
-use super::Loops;
 use super::keep::keeps;
 use super::native::{Native, is_bound_by_memory};
-use super::prefetch::streams;
 use super::program::{
-    Check, Gather, Grid, Instruction, NONE, Pass, Place, Program, Slot, SlotInfo, slot_number,
+    Check, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Place, Program, Reduction, Scatter, Slot,
+    SlotInfo, bits, slot_number,
 };
-use super::reductions::Reduction;
 use super::registers;
 use super::shared::with_shared_nodes;
-use crate::cpu::Level as InstructionSet;
-use crate::cpu::device::last_level_cache;
-use crate::cpu::elementwise::OPERANDS;
-use crate::cpu::elementwise::functions::{self, MapOp};
-use crate::cpu::fill::bits;
-use crate::cpu::source::Source;
-use gradloom_codegen::cpu::column_partials;
-use gradloom_core::ir::{BinaryOp, DType, UnaryOp};
+use super::streams::streams;
+use crate::cpu::column_partials;
+use crate::cpu::functions::{MapOp, is_pair};
+use gradloom_core::ir::{BinaryOp, DType, ReduceOp, UnaryOp};
 use gradloom_core::kernel::{Access, Aliases, Body, Launch, Level, Node, NodeId, NodeKind};
 use std::collections::HashMap;
+
+/// What the machine is to a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Whether segments of instructions are to become machine code.
+    pub has_machine_code: bool,
+    /// Bytes of its largest cache.
+    pub last_level_cache: usize,
+}
 
 /// Bytes that the tile registers take together: half of a first-level cache, the other half being for
 /// operands and results.
@@ -44,18 +47,18 @@ impl Program {
     ///
     /// # Panics
     /// For a body that [`Body::check`] refuses, or whose dtypes shape inference refuses.
-    pub(in crate::cpu) fn new(body: &Body, launch: &Launch, level: InstructionSet, loops: Loops) -> Self {
+    pub fn new(body: &Body, launch: &Launch, machine: Machine) -> Self {
         let body = &with_shared_nodes(body);
         let reduces = body.has_row_reductions();
-        let mut program = Compiler::compile(body, launch, level, true);
+        let mut program = Compiler::compile(body, launch, machine, true);
         if reduces && 4 * body.columns * program.registers.max(1) > WHOLE_ROW_BYTES {
-            program = Compiler::compile(body, launch, level, false);
+            program = Compiler::compile(body, launch, machine, false);
         }
-        if loops == Loops::Native {
+        if machine.has_machine_code {
             if !is_bound_by_memory(&program) {
                 program.large_results.clear();
             }
-            program.native = Native::new(&program, level);
+            program.native = Native::new(&program);
         }
         program
     }
@@ -63,12 +66,11 @@ impl Program {
 
 /// A compilation in progress.
 pub(super) struct Compiler<'a> {
-    pub(super) body: &'a Body,
-    pub(super) launch: &'a Launch,
-    pub(super) aliases: Aliases,
+    pub body: &'a Body,
+    pub launch: &'a Launch,
+    pub aliases: Aliases,
     /// The results that may take the place of each operand.
-    pub(super) overwriting: Aliases,
-    pub(super) level: InstructionSet,
+    pub overwriting: Aliases,
     /// For each node: how many reductions come before it, one after the other.
     stages: Vec<usize>,
     needed: Vec<bool>,
@@ -77,10 +79,10 @@ pub(super) struct Compiler<'a> {
     /// Number of uses of each node, by nodes that are needed and by stores.
     uses: Vec<usize>,
     /// Where each node's elements are; for element-level nodes, in the current pass.
-    pub(super) homes: Vec<Slot>,
-    pub(super) program: Program,
+    pub homes: Vec<Slot>,
+    pub program: Program,
     /// Checks that were emitted.
-    pub(super) checked: Vec<bool>,
+    pub checked: Vec<bool>,
     /// Whether rows are so short, and so far from filling vectors, that a tile's rows had better be one: then
     /// all operands are dense.
     ragged: bool,
@@ -106,7 +108,7 @@ enum How {
 }
 
 impl<'a> Compiler<'a> {
-    fn compile(body: &'a Body, launch: &'a Launch, level: InstructionSet, whole_rows: bool) -> Program {
+    fn compile(body: &'a Body, launch: &'a Launch, machine: Machine, whole_rows: bool) -> Program {
         let nodes = body.nodes.len();
         let aliases = Aliases::new(&launch.may_alias);
         let turned: Vec<_> = launch.may_alias.iter().map(|&(write, read)| (read, write)).collect();
@@ -119,10 +121,14 @@ impl<'a> Compiler<'a> {
             rows: Vec::new(),
             passes: Vec::new(),
             row_stores: Vec::new(),
+            functions: Vec::new(),
+            reductions: Vec::new(),
+            gathers: Vec::new(),
+            scatters: Vec::new(),
             column_results: Vec::new(),
             uniform_results: Vec::new(),
             partials: column_partials(body),
-            large_results: large_results(launch, &aliases),
+            large_results: large_results(launch, &aliases, machine.last_level_cache),
             streams: Vec::new(),
             can_trap: body.can_trap(),
             capacity: 0,
@@ -139,7 +145,6 @@ impl<'a> Compiler<'a> {
             launch,
             aliases,
             overwriting: Aliases::new(&turned),
-            level,
             stages: body.reduction_depths(),
             uses: uses(body, &needed),
             keeps: if whole_rows { vec![false; nodes] } else { keeps(body, &needed) },
@@ -235,7 +240,7 @@ impl<'a> Compiler<'a> {
             return self.slot(Place::Read(read, Grid { repeated: true, ..grid }), access.dtype);
         }
         let target = self.row_register(access.dtype);
-        code.push(Instruction::Gather(Box::new(Gather { read, source: Source::new(access), target })));
+        code.push(self.gather(read, target));
         target
     }
 
@@ -281,7 +286,7 @@ impl<'a> Compiler<'a> {
         }
         let op = map_op(self.body, node);
         let target = self.fresh(node.level, node.dtype);
-        code.push(Instruction::Map { op, function: op.function(self.level), operands, target });
+        code.push(self.map(op, operands, target));
         target
     }
 
@@ -310,8 +315,40 @@ impl<'a> Compiler<'a> {
         code: &mut Vec<Instruction>,
     ) -> Slot {
         let target = self.fresh(level, dtype);
-        code.push(copy(from, target, dtype, self.level));
+        code.push(self.copy(from, target, dtype));
         target
+    }
+
+    /// A function of each element.
+    fn map(&mut self, op: MapOp, operands: [Slot; OPERANDS], target: Slot) -> Instruction {
+        let functions = &mut self.program.functions;
+        let function = functions.iter().position(|&known| known == op).unwrap_or(functions.len());
+        if function == functions.len() {
+            functions.push(op);
+        }
+        Instruction::Map { op, function, operands, target }
+    }
+
+    /// A copy of elements to another slot.
+    pub(super) fn copy(&mut self, from: Slot, target: Slot, dtype: DType) -> Instruction {
+        self.map(MapOp::Unary(UnaryOp::Detach, dtype), [from, NONE, NONE], target)
+    }
+
+    fn gather(&mut self, read: usize, target: Slot) -> Instruction {
+        self.program.gathers.push(read);
+        Instruction::Gather(Gather { number: self.program.gathers.len() - 1, read, target })
+    }
+
+    pub(super) fn scatter(&mut self, write: usize, operand: Slot) -> Instruction {
+        self.program.scatters.push(write);
+        let offset = self.launch.writes[write].layout.offset;
+        Instruction::Scatter(Scatter { number: self.program.scatters.len() - 1, write, offset, operand })
+    }
+
+    pub(super) fn reduction(&mut self, op: ReduceOp, dtype: DType) -> Reduction {
+        self.program.reductions.push((op, dtype));
+        let number = self.program.reductions.len() - 1;
+        Reduction { number, op, dtype, identity: bits(op.identity(dtype), dtype) }
     }
 
     /// The shape of indices, for messages.
@@ -363,7 +400,7 @@ impl<'a> Compiler<'a> {
             if self.stages[id.index()] != stage {
                 continue;
             }
-            let reduction = Reduction::new(op, node.dtype, self.level);
+            let reduction = self.reduction(op, node.dtype);
             let target = self.row_register(node.dtype);
             if !self.picked(op, of, target, &mut pass.tile) {
                 let operand = self.spread(of, &mut pass.tile);
@@ -423,8 +460,7 @@ impl<'a> Compiler<'a> {
                     slots.iter_mut().for_each(|slot| *slot = self.dense(*slot, code));
                 }
                 let target = self.fresh(Level::Element, DType::F32);
-                let function = op.function(self.level);
-                code.push(Instruction::Map { op, function, operands: slots, target });
+                code.push(self.map(op, slots, target));
                 target
             }
             (_, How::Pick, [index, chosen, others]) => {
@@ -459,7 +495,7 @@ impl<'a> Compiler<'a> {
             let NodeKind::Binary(first, [a, b]) = node.kind else { return None };
             let alone = self.uses[inner.index()] == 1 && self.homes[inner.index()] == NONE;
             let fits = node.dtype == DType::F32 && node.level == Level::Element && alone;
-            (fits && functions::pair(first, second, reversed, self.level).is_some())
+            (fits && is_pair(first, second))
                 .then_some(([a, b, other], MapOp::Pair { first, second, reversed }))
         })
     }
@@ -471,11 +507,7 @@ impl<'a> Compiler<'a> {
             Some(grid) => self.slot(Place::Read(read, grid), access.dtype),
             None => {
                 let target = self.fresh(Level::Element, access.dtype);
-                code.push(Instruction::Gather(Box::new(Gather {
-                    read,
-                    source: Source::new(access),
-                    target,
-                })));
+                code.push(self.gather(read, target));
                 target
             }
         }
@@ -519,12 +551,6 @@ pub(super) fn grid(access: &Access, body: &Body) -> Option<Grid> {
     (grid.is_dense(body.rows, body.columns) || body.columns >= WORTHWHILE).then_some(grid)
 }
 
-/// A copy of elements to another slot.
-pub(super) fn copy(from: Slot, target: Slot, dtype: DType, level: InstructionSet) -> Instruction {
-    let op = MapOp::Unary(UnaryOp::Detach, dtype);
-    Instruction::Map { op, function: op.function(level), operands: [from, NONE, NONE], target }
-}
-
 /// The function that computes a node from its operands.
 fn map_op(body: &Body, node: &Node) -> MapOp {
     let of = |operand: NodeId| body.node(operand).dtype;
@@ -547,10 +573,10 @@ fn map_op(body: &Body, node: &Node) -> MapOp {
 }
 
 /// The results that are larger than the last-level cache, and take no operand's place.
-fn large_results(launch: &Launch, aliases: &Aliases) -> Vec<usize> {
+fn large_results(launch: &Launch, aliases: &Aliases, last_level_cache: usize) -> Vec<usize> {
     let is_large = |&write: &usize| {
         let access = &launch.writes[write];
-        access.layout.shape.elements() * access.dtype.bytes() > last_level_cache()
+        access.layout.shape.elements() * access.dtype.bytes() > last_level_cache
             && aliases.reads_of(write).is_empty()
     };
     (0..launch.writes.len()).filter(is_large).collect()

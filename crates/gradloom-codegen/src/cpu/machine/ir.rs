@@ -10,12 +10,12 @@ use gradloom_core::ir::CompareOp;
 use std::collections::HashMap;
 
 /// Lines of a routine at most. Segments are cut far below it; what is longer all the same stays interpreted.
-pub(in crate::cpu) const MOST_LINES: usize = 1 << 18;
+pub const MOST_LINES: usize = 1 << 18;
 
 /// What a line takes: the value of an earlier line, or something that is the same in all lanes and for all
 /// steps of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cpu) enum Source {
+pub enum Source {
     Value(Value),
     /// One of [`Lines::invariants`].
     Invariant(InvariantNumber),
@@ -23,7 +23,7 @@ pub(in crate::cpu) enum Source {
 
 /// A number that is the same for all columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cpu) enum Invariant {
+pub enum Invariant {
     /// A constant with these bits.
     Constant(u32),
     /// The element of a row, of an operand with this number.
@@ -32,17 +32,17 @@ pub(in crate::cpu) enum Invariant {
 
 /// What is fetched of an operand with 4-byte elements, while other elements are worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cpu) struct Fetch {
-    pub(in crate::cpu) operand: OperandNumber,
+pub struct Fetch {
+    pub operand: OperandNumber,
     /// Bytes from the current elements to those that are fetched.
-    pub(in crate::cpu) distance: i32,
+    pub distance: i32,
     /// Whether they are to be written.
-    pub(in crate::cpu) writes: bool,
+    pub writes: bool,
 }
 
 /// The operation of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Op {
+pub enum Op {
     Two(BinaryInst),
     One(UnaryInst),
     /// Vectors to a mask.
@@ -74,14 +74,14 @@ pub(super) enum Op {
 
 /// The kind of a line's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub enum Kind {
     Vector,
     Mask,
 }
 
 impl Op {
     /// The kind of the value that the line defines, if any.
-    pub(super) fn kind(self) -> Option<Kind> {
+    pub fn kind(self) -> Option<Kind> {
         match self {
             Op::Two(_) | Op::One(_) | Op::Select | Op::Columns | Op::Load(_) | Op::LoadBytes(_) => {
                 Some(Kind::Vector)
@@ -97,18 +97,18 @@ pub(super) const SOURCES: usize = 3;
 
 /// One line of vector code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Line {
-    pub(super) op: Op,
-    pub(super) sources: [Option<Source>; SOURCES],
+pub struct Line {
+    pub op: Op,
+    pub sources: [Option<Source>; SOURCES],
     /// The value that it makes.
-    pub(super) target: Option<Value>,
+    pub target: Option<Value>,
     /// Vectors after the current column, of which it is.
-    pub(super) ahead: usize,
+    pub ahead: usize,
 }
 
 impl Line {
     /// The values that it takes.
-    pub(super) fn values(&self) -> impl Iterator<Item = Value> + '_ {
+    pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         self.sources.iter().filter_map(|source| match source {
             Some(Source::Value(value)) => Some(*value),
             _ => None,
@@ -118,16 +118,16 @@ impl Line {
 
 /// Finished lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(in crate::cpu) struct Lines {
-    pub(super) all: Vec<Line>,
-    pub(super) invariants: Vec<Invariant>,
+pub struct Lines {
+    pub all: Vec<Line>,
+    pub invariants: Vec<Invariant>,
     /// Number of values.
-    pub(super) values: usize,
+    pub values: usize,
 }
 
 impl Lines {
     /// The lines for several vectors, which take turns: each `apart` vectors after the one before.
-    pub(super) fn interleaved(&self, vectors: usize, apart: usize) -> Self {
+    pub fn interleaved(&self, vectors: usize, apart: usize) -> Self {
         let of = |line: &Line, number: usize| {
             let renamed = |value: Value| Value::new(value.index() + number * self.values);
             Line {
@@ -147,12 +147,12 @@ impl Lines {
     }
 
     /// The lines that something depends on: those that touch memory or a reduction, and what they take.
-    pub(in crate::cpu) fn used(&self) -> Self {
+    pub fn used(&self) -> Self {
         self.leading_to(|line| line.target.is_none())
     }
 
     /// The lines, but for those that fetch what is written to these operands.
-    pub(in crate::cpu) fn without_fetches(&self, operands: &[OperandNumber]) -> Self {
+    pub fn without_fetches(&self, operands: &[OperandNumber]) -> Self {
         let stays = |line: &&Line| match line.op {
             Op::Fetch(fetch) => !(fetch.writes && operands.contains(&fetch.operand)),
             _ => true,
@@ -161,7 +161,7 @@ impl Lines {
     }
 
     /// The lines that make a value, and one that adds its first lane to the row's element of an operand.
-    pub(in crate::cpu) fn adding(&self, source: Source, operand: OperandNumber) -> Self {
+    pub fn adding(&self, source: Source, operand: OperandNumber) -> Self {
         let mut lines = self.leading_to(|line| line.target.map(Source::Value) == Some(source));
         let sources = [Some(source), None, None];
         lines.all.push(Line { op: Op::AddFirst(operand), sources, target: None, ahead: 0 });
@@ -183,35 +183,35 @@ impl Lines {
     }
 
     /// Number of lines.
-    pub(in crate::cpu) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Whether a line wants the numbers of the columns.
-    pub(in crate::cpu) fn counts_columns(&self) -> bool {
+    pub fn counts_columns(&self) -> bool {
         self.all.iter().any(|line| line.op == Op::Columns)
     }
 }
 
 /// Lines in progress.
 #[derive(Default)]
-pub(in crate::cpu) struct Builder {
+pub struct Builder {
     lines: Lines,
     known: HashMap<(Op, [Option<Source>; SOURCES]), Source>,
     numbers: HashMap<Invariant, Source>,
 }
 
 impl Builder {
-    pub(in crate::cpu) fn finish(self) -> Lines {
+    pub fn finish(self) -> Lines {
         self.lines
     }
 
-    pub(in crate::cpu) fn invariant(&mut self, invariant: Invariant) -> Source {
+    pub fn invariant(&mut self, invariant: Invariant) -> Source {
         let invariants = &mut self.lines.invariants;
         *self.numbers.entry(invariant).or_insert_with(|| {
             invariants.push(invariant);
@@ -220,7 +220,7 @@ impl Builder {
     }
 
     /// A line that makes a value.
-    pub(super) fn value<const N: usize>(&mut self, op: Op, sources: [Source; N]) -> Source {
+    pub fn value<const N: usize>(&mut self, op: Op, sources: [Source; N]) -> Source {
         let mut all = [None; SOURCES];
         all.iter_mut().zip(sources).for_each(|(place, source)| *place = Some(source));
         if let Some(&known) = self.known.get(&(op, all)) {
@@ -238,7 +238,7 @@ impl Builder {
     }
 
     /// The next elements of an operand: of 4 bytes, or bools as a mask.
-    pub(in crate::cpu) fn load(&mut self, operand: OperandNumber, bytes: usize) -> Source {
+    pub fn load(&mut self, operand: OperandNumber, bytes: usize) -> Source {
         if bytes == 4 {
             return self.value(Op::Load(operand), []);
         }
@@ -247,40 +247,40 @@ impl Builder {
     }
 
     /// The row's element of an operand.
-    pub(in crate::cpu) fn row(&mut self, operand: OperandNumber, bytes: usize) -> Source {
+    pub fn row(&mut self, operand: OperandNumber, bytes: usize) -> Source {
         let lanes = self.invariant(Invariant::Row(operand));
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
     }
 
     /// Adds a constant.
-    pub(in crate::cpu) fn constant(&mut self, bits: u32, bytes: usize) -> Source {
+    pub fn constant(&mut self, bits: u32, bytes: usize) -> Source {
         let lanes = self.bits(bits);
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
     }
 
-    pub(in crate::cpu) fn store(&mut self, operand: OperandNumber, bytes: usize, source: Source) {
+    pub fn store(&mut self, operand: OperandNumber, bytes: usize, source: Source) {
         self.effect(if bytes == 4 { Op::Store(operand) } else { Op::StoreBytes(operand) }, source);
     }
 
     /// Brings elements to the caches that will be wanted later.
-    pub(in crate::cpu) fn fetch(&mut self, fetch: Fetch) {
+    pub fn fetch(&mut self, fetch: Fetch) {
         self.lines.all.push(Line { op: Op::Fetch(fetch), sources: [None; SOURCES], target: None, ahead: 0 });
     }
 
-    pub(in crate::cpu) fn reduce(&mut self, reduction: usize, source: Source) {
+    pub fn reduce(&mut self, reduction: usize, source: Source) {
         self.effect(Op::Reduce(reduction), source);
     }
 
-    pub(in crate::cpu) fn columns(&mut self) -> Source {
+    pub fn columns(&mut self) -> Source {
         self.value(Op::Columns, [])
     }
 
-    pub(super) fn not_zero(&mut self, a: Source) -> Source {
+    pub fn not_zero(&mut self, a: Source) -> Source {
         self.value(Op::NotZero, [a])
     }
 
     /// The element `chosen` in the column that `index` names, `others` elsewhere; of 4 bytes.
-    pub(in crate::cpu) fn pick(&mut self, index: Source, chosen: Source, others: Source) -> Source {
+    pub fn pick(&mut self, index: Source, chosen: Source, others: Source) -> Source {
         let columns = self.columns();
         let hit = self.compare(CompareOp::Eq, Lane::Signed, columns, index);
         self.select(hit, chosen, others)

@@ -23,7 +23,7 @@ pub(super) struct Assembler {
     jumps: Vec<(usize, Label)>,
     pool: Vec<u32>,
     pool_label: Label,
-    pub(super) bounds: Bounds,
+    pub bounds: Bounds,
 }
 
 impl Assembler {

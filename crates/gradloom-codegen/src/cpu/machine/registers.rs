@@ -11,7 +11,7 @@ use super::numbers::{InvariantNumber, SpillNumber, Value};
 
 /// The place of a value when a line reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub enum Place {
     /// Vector register, from 0 for those that may be given out.
     Vector(u8),
     /// Mask register, likewise.
@@ -22,7 +22,7 @@ pub(super) enum Place {
 
 /// A line over registers.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub enum Step {
     Line {
         op: Op,
         sources: [Option<Place>; SOURCES],
@@ -43,17 +43,17 @@ pub(super) enum Step {
 
 /// Lines over registers.
 #[derive(Debug)]
-pub(super) struct Allocation {
-    pub(super) steps: Vec<Step>,
+pub struct Allocation {
+    pub steps: Vec<Step>,
     /// The register of each invariant, if it has one.
-    pub(super) invariants: Vec<Option<u8>>,
+    pub invariants: Vec<Option<u8>>,
     /// Places in memory for vectors.
-    pub(super) spills: usize,
+    pub spills: usize,
 }
 
 /// Assigns registers; see the module. The invariants leave enough of them for `others` too: lines that are
 /// run apart, once a row, over the same invariants.
-pub(super) fn allocate<'a>(
+pub fn allocate<'a>(
     lines: &Lines,
     others: impl Iterator<Item = &'a Lines>,
     vectors: usize,

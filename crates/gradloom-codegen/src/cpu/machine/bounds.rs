@@ -12,7 +12,7 @@ use iced_x86::{Code, Instruction, OpKind, Register};
 
 /// Which columns of the current row instructions may touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Window {
+pub enum Window {
     /// No columns.
     None,
     /// This number of columns, from the current one on.
@@ -22,19 +22,19 @@ pub(super) enum Window {
 }
 
 /// The memory that instructions may touch, and the first violation.
-pub(super) struct Bounds {
+pub struct Bounds {
     frame_bytes: usize,
     pool_bytes: usize,
     /// Bytes of an element of each operand.
     operands: Vec<u8>,
     /// Which operand's address each general register has.
     addresses: Vec<(Register, OperandNumber)>,
-    pub(super) window: Window,
-    pub(super) broken: Option<String>,
+    pub window: Window,
+    pub broken: Option<String>,
 }
 
 impl Bounds {
-    pub(super) fn new(frame_bytes: usize, pool_bytes: usize, operands: &[u8]) -> Self {
+    pub fn new(frame_bytes: usize, pool_bytes: usize, operands: &[u8]) -> Self {
         Self {
             frame_bytes,
             pool_bytes,
@@ -46,7 +46,7 @@ impl Bounds {
     }
 
     /// Code can be reached from elsewhere: what scratch registers have is not known.
-    pub(super) fn join(&mut self) {
+    pub fn join(&mut self) {
         self.forget(Register::RAX);
     }
 
@@ -55,7 +55,7 @@ impl Bounds {
     }
 
     /// Takes note of an instruction.
-    pub(super) fn check(&mut self, instruction: &Instruction) {
+    pub fn check(&mut self, instruction: &Instruction) {
         if self.broken.is_none()
             && instruction.memory_base() != Register::None
             && let Err(what) = self.access(instruction)

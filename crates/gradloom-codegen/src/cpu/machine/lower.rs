@@ -6,7 +6,7 @@
 
 use super::ir::{Builder, Line, Op, Source};
 use super::numbers::OperandNumber;
-use crate::cpu::elementwise::functions::{self, MapOp};
+use crate::cpu::functions::{self, MapOp};
 use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp};
 
@@ -27,7 +27,7 @@ fn no_lines(op: &str, dtype: DType) -> ! {
 
 impl Builder {
     /// Whether [`Builder::map`] takes an op.
-    pub(in crate::cpu) fn can_map(op: MapOp) -> bool {
+    pub fn can_map(op: MapOp) -> bool {
         match op {
             MapOp::Unary(op, dtype) => functions::unary_has_formula(op, dtype),
             MapOp::Binary(op, dtype) => functions::binary_has_formula(op, dtype),
@@ -39,7 +39,7 @@ impl Builder {
     ///
     /// # Panics
     /// For an op that has no lowering, and for another number of operands than it takes.
-    pub(in crate::cpu) fn map(&mut self, op: MapOp, operands: &[Source]) -> Source {
+    pub fn map(&mut self, op: MapOp, operands: &[Source]) -> Source {
         match (op, operands) {
             (MapOp::Unary(op, dtype), &[a]) => {
                 functions::unary_formula(self, op, dtype, [a]).unwrap_or_else(|| no_lines(op.name(), dtype))
@@ -63,7 +63,7 @@ impl Builder {
     }
 
     /// Adds the lines that combine two results of a reduction.
-    pub(in crate::cpu) fn combine(&mut self, op: ReduceOp, dtype: DType, a: Source, b: Source) -> Source {
+    pub fn combine(&mut self, op: ReduceOp, dtype: DType, a: Source, b: Source) -> Source {
         self.binary(op.combiner(), dtype, a, b)
     }
 

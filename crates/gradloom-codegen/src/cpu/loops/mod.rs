@@ -1,0 +1,28 @@
+//! The CPU's compiler of fused loops: from a body to instructions over tiles, and to segments of machine code.
+//!
+//! In: a body, and the launch that it stands in. Out: a [`Program`], which a runtime runs on any rectangle of
+//! the body's positions (the epilogue of a matrix product is one). Instructions are vectorised loops over the
+//! elements of registers that stay in the first-level cache, so memory is touched once, whatever the body's
+//! length. Always holds: what a result may overwrite is read before it is written.
+
+mod compile;
+mod keep;
+mod native;
+mod pick;
+mod program;
+mod registers;
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_segment.rs")]
+mod segment;
+mod shared;
+mod stores;
+mod streams;
+
+pub use compile::Machine;
+pub use native::{Native, PassSteps, Positions, Step};
+pub use program::{
+    Check, ColumnResult, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Place, Program, Reduction, Scatter,
+    Slot, SlotInfo, UniformResult, bits,
+};
+pub use segment::Segment;
+#[cfg(target_arch = "x86_64")]
+pub use segment::{Operand, Streaming};

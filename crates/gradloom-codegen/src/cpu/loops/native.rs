@@ -1,0 +1,195 @@
+//! Decides which instructions of a program run as machine code.
+//!
+//! In: a finished program. Out: for each of its lists, steps in the order of the instructions: segments of
+//! neighbouring instructions, and those that stay interpreted. What a segment computes for
+//! instructions outside of it goes through the program's registers in memory, as with interpreted
+//! instructions, so the two can be mixed. Always holds: results are those of the interpreted program.
+
+use super::program::{Instruction, Pass, Place, Program};
+use super::segment::{Segment, Uses, segments};
+use crate::cpu::functions::MapOp;
+use gradloom_core::ir::{BinaryOp, CostClass};
+
+/// A program's lists as steps.
+#[derive(Clone, Debug)]
+pub struct Native<S = Segment> {
+    pub uniform: Vec<Step<S>>,
+    pub rows: Vec<Step<S>>,
+    pub passes: Vec<PassSteps<S>>,
+    pub row_stores: Vec<Step<S>>,
+}
+
+/// The lists of a pass.
+#[derive(Clone, Debug)]
+pub struct PassSteps<S = Segment> {
+    pub tile: Vec<Step<S>>,
+    pub rows: Vec<Step<S>>,
+}
+
+/// One step of a list.
+#[derive(Clone, Debug)]
+pub enum Step<S = Segment> {
+    /// Some instructions as one routine.
+    Compiled(S),
+    /// The instruction with this number.
+    Interpreted(usize),
+}
+
+/// The positions that a list runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// The positions of a tile.
+    Tile,
+    /// The rows of a tile, or one in all.
+    Rows,
+}
+
+impl Native {
+    /// Segments of what can be compiled; none if that is nothing.
+    pub fn new(program: &Program) -> Option<Self> {
+        let uses = Uses::new(program);
+        let on_rows = |list: &[Instruction]| segments(program, list, Positions::Rows, &uses, &[]);
+        let fetched = fetched(program);
+        let passes = program.passes.iter().zip(&fetched).map(|(pass, fetched)| PassSteps {
+            tile: segments(program, &pass.tile, Positions::Tile, &uses, fetched),
+            rows: on_rows(&pass.rows),
+        });
+        let native = Self {
+            uniform: on_rows(&program.uniform),
+            rows: on_rows(&program.rows),
+            passes: passes.collect(),
+            row_stores: on_rows(&program.row_stores),
+        };
+        let has_any = native.segments().next().is_some();
+        has_any.then_some(native)
+    }
+}
+
+impl<S> Native<S> {
+    /// All compiled segments.
+    pub fn segments(&self) -> impl Iterator<Item = &S> {
+        let passes = self.passes.iter().flat_map(|pass| pass.tile.iter().chain(&pass.rows));
+        let steps = self.uniform.iter().chain(&self.rows).chain(passes).chain(&self.row_stores);
+        steps.filter_map(|step| match step {
+            Step::Compiled(segment) => Some(segment),
+            Step::Interpreted(_) => None,
+        })
+    }
+
+    /// The same with other segments; one that becomes nothing is interpreted.
+    pub fn map<T>(&self, mut segment: impl FnMut(&S) -> Result<T, std::ops::Range<usize>>) -> Native<T> {
+        let mut list = |steps: &[Step<S>]| -> Vec<Step<T>> {
+            let mut all = Vec::with_capacity(steps.len());
+            for step in steps {
+                match step {
+                    Step::Interpreted(number) => all.push(Step::Interpreted(*number)),
+                    Step::Compiled(old) => match segment(old) {
+                        Ok(new) => all.push(Step::Compiled(new)),
+                        Err(instructions) => all.extend(instructions.map(Step::Interpreted)),
+                    },
+                }
+            }
+            all
+        };
+        Native {
+            uniform: list(&self.uniform),
+            rows: list(&self.rows),
+            passes: self
+                .passes
+                .iter()
+                .map(|pass| PassSteps { tile: list(&pass.tile), rows: list(&pass.rows) })
+                .collect(),
+            row_stores: list(&self.row_stores),
+        }
+    }
+}
+
+/// An operand or a result of the launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Read(usize),
+    Write(usize),
+}
+
+/// The memory that a pass fetches ahead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fetched {
+    pub stream: Stream,
+    /// Rows from the ones that the pass is at.
+    pub rows: usize,
+}
+
+/// For each pass, what it fetches: the next strip's operands, and results. Memory would idle during all
+/// passes but the first to touch an operand, most of all during the longest one.
+fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
+    let mut fetched = vec![Vec::new(); program.passes.len()];
+    if program.passes.len() < 2 {
+        return fetched;
+    }
+    let width = if program.cuts_columns { program.columns.min(program.capacity) } else { program.columns };
+    let rows = match program.kept {
+        0 => (program.capacity / width.max(1)).clamp(1, program.most_rows),
+        _ => 1,
+    };
+    let reads = |pass: &Pass, read: usize| {
+        let mut slots = pass.tile.iter().flat_map(Instruction::operands);
+        slots.any(|slot| matches!(program.slots[slot as usize].place, Place::Read(r, _) if r == read))
+    };
+    let mut all: Vec<usize> = program
+        .slots
+        .iter()
+        .filter_map(|slot| match slot.place {
+            Place::Read(read, _) => Some(read),
+            _ => None,
+        })
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    for read in all {
+        let passes = program.passes.iter().enumerate().filter(|(_, pass)| reads(pass, read));
+        if let Some((longest, _)) = passes.max_by_key(|(_, pass)| pass.tile.iter().map(cost).sum::<usize>()) {
+            fetched[longest].push(Fetched { stream: Stream::Read(read), rows });
+        }
+    }
+    if program.kept > 0 {
+        // Beside the operands' rows, results would take more than memory gives meanwhile.
+        return fetched;
+    }
+    let costs: Vec<usize> = program.passes.iter().map(|pass| pass.tile.iter().map(cost).sum()).collect();
+    let last = program.passes.len() - 1;
+    let longest = (0..=last).max_by_key(|&pass| costs[pass]).unwrap_or(last);
+    for slot in program.passes.iter().flat_map(|pass| &pass.tile).filter_map(Instruction::target) {
+        let Place::Write(write, _) = program.slots[slot as usize].place else { continue };
+        let stream = Stream::Write(write);
+        if costs[longest] >= EXPENSIVE && longest < last {
+            // Those of this strip: there is time until they are written.
+            if !program.large_results.contains(&write) {
+                fetched[longest].push(Fetched { stream, rows: 0 });
+            }
+        } else {
+            fetched[last].push(Fetched { stream, rows });
+        }
+    }
+    fetched
+}
+
+/// Whether a program is so short that it waits for memory, where its operands are large. Longer ones lose by
+/// writing past the caches, unless rows are so long that some are kept: those fill the second-level cache by
+/// themselves.
+pub(super) fn is_bound_by_memory(program: &Program) -> bool {
+    /// Where the two ways took the same time: between a normalisation's gradient and GELU.
+    const SHORT: usize = 24;
+    program.kept > 0 || program.passes.iter().flat_map(|pass| &pass.tile).map(cost).sum::<usize>() < SHORT
+}
+
+/// The cost of a function such as an exponential; see [`cost`].
+const EXPENSIVE: usize = 20;
+
+/// The approximate time of an instruction, in additions.
+fn cost(instruction: &Instruction) -> usize {
+    match instruction {
+        Instruction::Map { op: MapOp::Unary(op, _), .. } if op.cost_class() > CostClass::Simple => EXPENSIVE,
+        Instruction::Map { op: MapOp::Binary(BinaryOp::Div, _), .. } => 5,
+        _ => 1,
+    }
+}

@@ -1,0 +1,53 @@
+//! One element of each row, selected by an index, as a loss selects the logit of its target: `select(column
+//! == index, chosen, others)`.
+//!
+//! In: indices of level Row, and slots with 4-byte elements. Out: a slot with one other element in each row,
+//! or those elements alone. Always holds: the results have the bits that comparing and selecting at every
+//! position would give; an index that no column has picks nothing.
+
+use super::compile::Compiler;
+use super::program::{Instruction, Slot};
+use gradloom_core::ir::{CompareOp, DType, Number, ReduceOp};
+use gradloom_core::kernel::{Level, NodeId, NodeKind};
+
+impl Compiler<'_> {
+    /// Index, chosen and other elements of a selection, if its condition is that the column is the row's
+    /// index.
+    pub(super) fn pick(&self, [condition, chosen, others]: [NodeId; 3]) -> Option<[NodeId; 3]> {
+        let index = self.picking_index(condition)?;
+        (self.node(chosen).dtype.bytes() == 4).then_some([index, chosen, others])
+    }
+
+    /// Emits a reduction into a row-level slot, if it is a sum of picked elements and zeros.
+    pub(super) fn picked(
+        &mut self,
+        op: ReduceOp,
+        of: NodeId,
+        target: Slot,
+        code: &mut Vec<Instruction>,
+    ) -> bool {
+        let node = self.node(of);
+        let NodeKind::Select([condition, chosen, others]) = node.kind else { return false };
+        // Only +0: adding it to a sum that starts at +0 changes no bits.
+        let zero = match self.node(others).kind {
+            NodeKind::Constant(Number::Float(value)) => value.to_bits() == 0,
+            _ => false,
+        };
+        let Some(index) = self.picking_index(condition) else { return false };
+        if !zero || op != ReduceOp::Sum || node.dtype != DType::F32 {
+            return false;
+        }
+        let (index, operand) = (self.element(index, code), self.element(chosen, code));
+        code.push(Instruction::Picked { index, operand, target });
+        true
+    }
+
+    /// The index that a condition compares columns with.
+    fn picking_index(&self, condition: NodeId) -> Option<NodeId> {
+        let NodeKind::Compare(CompareOp::Eq, [a, b]) = self.node(condition).kind else { return None };
+        let is_column = |id: NodeId| matches!(self.node(id).kind, NodeKind::Column);
+        let index = if is_column(a) { b } else { a };
+        let of_row = self.node(index).level < Level::Element;
+        (of_row && (is_column(a) || is_column(b))).then_some(index)
+    }
+}
