@@ -159,7 +159,7 @@ pub const ROUND: f32 = 12_582_912.0;
 /// 2^n for -126 <= n <= 127; some number for other n.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
-    f32::from_bits((n.wrapping_add(127) as u32) << 23)
+    f32::from_bits(n.wrapping_add(127).cast_unsigned() << 23)
 }
 
 impl Lanes for Scalar {

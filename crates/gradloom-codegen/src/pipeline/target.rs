@@ -5,10 +5,10 @@
 
 use crate::wgsl::{self, Choices, Context, Cuts, Limits, Owner, Precision};
 use crate::{cpu, cuda};
-use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::error::Result;
 use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
-use gradloom_core::kernel::Lowered;
+use gradloom_core::kernel::{Launch, Lowered};
 use gradloom_core::plan::Plan;
 
 /// What programs are compiled for.
@@ -70,10 +70,11 @@ impl Target {
         }
     }
 
-    /// The texts of a plan's kernels, in the order in which they run.
+    /// The texts of a plan's kernels, in the order in which they run: source for a GPU; for a CPU the loops over
+    /// tiles that a kernel is or ends with, as instructions.
     ///
     /// # Errors
-    /// When a kernel cannot run on such a device; always for the CPU, whose kernels have no text.
+    /// When a kernel cannot run on such a device.
     pub fn emit(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Text>> {
         let text = |launch, is_hoisted, label: &str, source: &str| Text {
             launch,
@@ -84,9 +85,10 @@ impl Target {
         let mut texts = Vec::new();
         match self {
             Self::Cpu { .. } => {
-                let message = "kernels of the CPU are machine code or loops, which have no text";
-                return Err(Error::new(ErrorKind::Device, message)
-                    .help("print the stage `lower` or `plan`, or choose a GPU's target"));
+                for (is_hoisted, number, launch) in launches(plan) {
+                    let made = cpu::loop_texts(launch);
+                    texts.extend(made.iter().map(|(label, made)| text(number, is_hoisted, label, made)));
+                }
             }
             Self::Wgsl(Gpu { limits, .. }) => {
                 let cuts = Cuts::default();
@@ -101,9 +103,7 @@ impl Target {
                 }
             }
             Self::Cuda(_) => {
-                let hoisted = plan.hoisted.iter().enumerate().map(|(number, launch)| (true, number, launch));
-                let step = plan.launches.iter().enumerate().map(|(number, launch)| (false, number, launch));
-                for (is_hoisted, number, launch) in hoisted.chain(step) {
+                for (is_hoisted, number, launch) in launches(plan) {
                     let made = cuda::kernels(launch, number, plan)?;
                     texts.extend(made.iter().map(|made| text(number, is_hoisted, &made.label, &made.source)));
                 }
@@ -111,4 +111,10 @@ impl Target {
         }
         Ok(texts)
     }
+}
+
+/// All launches of a plan: whether each is hoisted, and its number in its list.
+fn launches(plan: &Plan) -> impl Iterator<Item = (bool, usize, &Launch)> {
+    let hoisted = plan.hoisted.iter().enumerate().map(|(number, launch)| (true, number, launch));
+    hoisted.chain(plan.launches.iter().enumerate().map(|(number, launch)| (false, number, launch)))
 }

@@ -16,6 +16,7 @@ mod segment;
 mod shared;
 mod stores;
 mod streams;
+mod text;
 
 pub use compile::Machine;
 pub use native::{Native, PassSteps, Positions, Step};

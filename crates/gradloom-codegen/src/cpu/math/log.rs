@@ -99,12 +99,15 @@ pub fn log1p<L: Lanes>(l: &mut L, x: L::Value) -> L::Value {
     unless_tiny(l, x, y)
 }
 
+/// sqrt(1/2) · 2³², with the bits of an f32.
+const CLOSE: u32 = 0xb504_f300;
+
 /// The logarithm of (word + 1/2) / 2³², the middle of one of 2³² equal parts of the unit interval; error
 /// below 2 ulp, also where the logarithm is close to 0.
 #[inline(always)]
 pub fn log_of_part(word: u32) -> f32 {
     // From sqrt(1/2) on the distance to 1, which the f32 next to a number close to 1 would not hold.
-    let close = word >= (FRAC_1_SQRT_2 * 4_294_967_296.0) as u32;
+    let close = word >= CLOSE;
     let distance = (if close { !word } else { word }) as f32 + 0.5;
     let (n, f) = parts(&mut Scalar, distance.to_bits());
     let n = if close { 0.0 } else { n.cast_signed().wrapping_sub(32) as f32 };
