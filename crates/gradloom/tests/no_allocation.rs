@@ -2,14 +2,14 @@
 //!
 //! The products are large enough to be packed, cut into tasks, and followed by epilogues.
 //!
-//! On one thread this is exact: everything runs in the caller's thread, whose allocations are counted apart, so
-//! neither the harness' threads nor chance play a part, and not one of many steps may allocate. The work is
-//! cut by shapes, never by the number of threads, so these are all tasks that any number of threads runs.
+//! On one thread this is exact: everything runs in the caller's thread, whose allocations are counted apart,
+//! so neither the harness' threads nor chance play a part, and not one of many steps may allocate. The work
+//! is cut by shapes, never by the number of threads, so these are all tasks that any number of threads runs.
 //!
 //! On two threads the allocations of the whole process are counted, over so many steps that a constant bound
 //! tells the two kinds apart. A thread gets memory of its own when it starts, when it first runs a kernel
-//! larger than those before (two lists grow), and some systems make locks when they are first taken. When this
-//! happens is left to chance, as it is which thread runs what, but it happens a bounded number of times,
+//! larger than those before (two lists grow), and some systems make locks when they are first taken. When
+//! this happens is left to chance, as it is which thread runs what, but it happens a bounded number of times,
 //! [`ONCE`], however long the program runs. What steps allocate grows with their number.
 
 use gradloom::prelude::*;

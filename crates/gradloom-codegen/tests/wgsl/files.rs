@@ -1,8 +1,9 @@
-//! Kernels of every kind as text, for both targets: `tests/files/wgsl` and `tests/files/cuda`, reviewed by eye.
+//! Kernels of every kind as text, for both targets: `tests/files/wgsl` and `tests/files/cuda`, reviewed by
+//! eye.
 //!
 //! Both folders have a file for each of [`CASES`]: the graph, then the kernels of its launches in order.
-//! `UPDATE=1 cargo test -p gradloom-codegen --test wgsl` writes them anew. NVIDIA's compiler takes the CUDA C where
-//! it is installed, naga the WGSL everywhere.
+//! `UPDATE=1 cargo test -p gradloom-codegen --test wgsl` writes them anew. NVIDIA's compiler takes the CUDA C
+//! where it is installed, naga the WGSL everywhere.
 
 use super::attention::text as attention;
 use super::{adapters, checked_with, graph, plan_for};
