@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Makes the text that ships inside the gradloom command: the project's own prose and code, in a fixed order.
-# Run it by hand when the text should change; the result is committed, so that a given version always trains on the same bytes.
+# Run it by hand when the text should change; the result is committed, so that a given version always trains
+# on the same bytes.
 set -euo pipefail
 cd "$(git rev-parse --show-toplevel)"
 out=crates/gradloom-cli/assets/corpus.txt
 
-# Prose first, then the code that is closest to the models, so that the text stays a size that a command may carry while the project
-# grows. The C locale sorts alike everywhere. Tests repeat themselves, and are left out.
+# Prose first, then the code that is closest to the models, so that the text stays a size that a command may
+# carry while the project grows. The C locale sorts alike everywhere. Tests repeat themselves, and are left
+# out.
 list() {
   git ls-files -z -- "$@" ':!:**/tests/**' ':!:tests/**' ':!:**/*tests.rs' | LC_ALL=C sort -z
 }

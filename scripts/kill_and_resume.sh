@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Kills a training run at random moments and resumes it, then compares what it leaves with an uninterrupted run, byte for byte.
+# Kills a training run at random moments and resumes it, then compares what it leaves with an uninterrupted
+# run, byte for byte.
 # usage: kill_and_resume.sh [KILLS=20]      (GRADLOOM: the built command)
 set -euo pipefail
 kills=${1:-20}

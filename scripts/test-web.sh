@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the npm package and runs its tests: without a browser, and in a headless Chromium with WebGPU in software. Called by test.sh.
-# Where Node.js, the package registry or Chromium cannot be had, it says what was left out, and fails only if GRADLOOM_NEEDS_WEB is set.
+# Builds the npm package and runs its tests: without a browser, and in a headless Chromium with WebGPU in
+# software. Called by test.sh. Where Node.js, the package registry or Chromium cannot be had, it says what was
+# left out, and fails only if GRADLOOM_NEEDS_WEB is set.
 set -euo pipefail
 cd "$(dirname "$0")/../web"
 

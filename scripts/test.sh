@@ -15,7 +15,8 @@ if ! command -v cc >/dev/null; then
     exit 1
   fi
 fi
-# Kernels for GPUs run on GPUs made of software: lavapipe, and, with the limits of a browser, SwiftShader, which comes with Chromium.
+# Kernels for GPUs run on GPUs made of software: lavapipe, and, with the limits of a browser, SwiftShader,
+# which comes with Chromium.
 swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
 if [ "$(uname -s)" = Linux ] && command -v apt-get >/dev/null; then
   missing=()
@@ -53,7 +54,8 @@ fi
 if cargo deny --version >/dev/null 2>&1; then
   cargo deny --locked check licenses bans sources
   step "advisories"
-  # The database is a repository elsewhere; what an earlier run fetched will do. It has the folder only once it is whole.
+  # The database is a repository elsewhere; what an earlier run fetched will do. It has the folder only once
+  # it is whole.
   databases="${CARGO_HOME:-$HOME/.cargo}/advisory-dbs"
   if timeout 60 cargo deny --locked fetch db >/dev/null 2>&1 || compgen -G "$databases/*/crates" >/dev/null; then
     cargo deny --locked --offline check advisories

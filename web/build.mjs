@@ -1,6 +1,6 @@
-// Builds dist/. In: src, and the wasm modules that wasm.mjs leaves in target/web (or the folder given by --wasm). Out:
-// index.js and worker.js, minified; types; the modules after wasm-opt; the sizes of all, checked against the budget. The licenses of the repository
-// are copied beside dist/, where npm packs them.
+// Builds dist/. In: src, and the wasm modules that wasm.mjs leaves in target/web (or the folder given by
+// --wasm). Out: index.js and worker.js, minified; types; the modules after wasm-opt; the sizes of all,
+// checked against the budget. The licenses of the repository are copied beside dist/, where npm packs them.
 // Options: --wasm FOLDER, --without-wasm (face and types only), --no-opt (skips wasm-opt, for quick turns).
 
 import { execFileSync } from 'node:child_process';
@@ -12,8 +12,8 @@ import { build } from 'esbuild';
 
 // Bytes, after gzip -9, of what a visitor with WebGPU loads.
 const BUDGET = 380_000;
-// What gzip likes best: LLVM has made the code small already, and further rewriting makes it irregular; functions of one generic stand beside each other.
-// Names are taken away last, as the order needs them.
+// What gzip likes best: LLVM has made the code small already, and further rewriting makes it irregular;
+// functions of one generic stand beside each other. Names are taken away last, as the order needs them.
 const PASSES = ['-O1', '--rse', '--vacuum', '--optimize-level=2', '--shrink-level=2', '--optimize-instructions', '--vacuum',
   '--duplicate-function-elimination', '--reorder-functions-by-name', '--strip-debug', '--strip-producers', '--strip-target-features'];
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));

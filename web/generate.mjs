@@ -1,5 +1,5 @@
-// Writes src/generated/functions.ts, a free function for each op. In: src/generated/ops.ts, the table that wasm.mjs writes. Out: functions with the types
-// and documentation of `TensorOps` and `FunctionOps`.
+// Writes src/generated/functions.ts, a free function for each op. In: src/generated/ops.ts, the table that
+// wasm.mjs writes. Out: functions with the types and documentation of `TensorOps` and `FunctionOps`.
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -1,5 +1,6 @@
-// Serves this folder on this machine, for the demo. In: a port (8080, or the first argument; 0 takes a free one). Out: the address, printed.
-// Only files inside the folder are given out, and nothing is kept by the browser, so that a reload shows an edit.
+// Serves this folder on this machine, for the demo. In: a port (8080, or the first argument; 0 takes a free
+// one). Out: the address, printed. Only files inside the folder are given out, and nothing is kept by the
+// browser, so that a reload shows an edit.
 
 import { createServer } from 'node:http';
 import { readFile, stat } from 'node:fs/promises';

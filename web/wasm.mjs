@@ -1,6 +1,7 @@
-// Builds the wasm modules. In: crates/gradloom-web. Out: target/web/gradloom.wasm, target/web/gradloom-cpu.wasm, and
-// src/generated: ops.ts, the op table, which the crate's build script reads from the Rust methods of `Tensor`, and training.ts,
-// the schedules, initial values and optimizers, which it reads from their Rust types.
+// Builds the wasm modules. In: crates/gradloom-web. Out: target/web/gradloom.wasm,
+// target/web/gradloom-cpu.wasm, and src/generated: ops.ts, the op table, which the crate's build script reads
+// from the Rust methods of `Tensor`, and training.ts, the schedules, initial values and optimizers, which it
+// reads from their Rust types.
 // Options: --without-cpu.
 
 import { execFileSync } from 'node:child_process';
@@ -18,7 +19,8 @@ const TRIPLE = 'wasm32-unknown-unknown';
 function cargo(targetDir, features, flags) {
   const args = ['build', '--profile', 'web', '-p', 'gradloom-web', '--target', TRIPLE, '--target-dir', targetDir,
     '--message-format', 'json-render-diagnostics', ...features];
-  // Panics name source files: what they are called on the machine that builds does not belong into the module, and makes it larger.
+  // Panics name source files: what they are called on the machine that builds does not belong into the
+  // module, and makes it larger.
   const home = process.env.CARGO_HOME ?? join(homedir(), '.cargo');
   const std = join(execFileSync('rustc', ['--print', 'sysroot'], { cwd: root, encoding: 'utf8' }).trim(), 'lib/rustlib/src/rust/library');
   const crates = ['core', 'codegen', 'runtime', 'web'].map((name) => [`crates/gradloom-${name}/src`, name]);

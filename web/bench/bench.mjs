@@ -1,5 +1,6 @@
-// Times training steps in a headless Chromium. In: the built package. Out: a line of JSON for each model: milliseconds from import to the first finished
-// step, of compiling, of a step (median, loss read each time), of the main thread's work; dispatches, passes, bytes.
+// Times training steps in a headless Chromium. In: the built package. Out: a line of JSON for each model:
+// milliseconds from import to the first finished step, of compiling, of a step (median, loss read each time),
+// of the main thread's work; dispatches, passes, bytes.
 // Options: --steps N (default 20), --model sine|addition, --device webgpu|cpu.
 
 import { open, serve } from '../test/browser/chromium.mjs';

@@ -1,5 +1,6 @@
-// Times making each pipeline of a model's step, one after the other, in a headless Chromium: most of what compiling takes there. In: the built package.
-// Out: a line for each kernel: milliseconds (the middle of three browsers), characters, label; then the sum.
+// Times making each pipeline of a model's step, one after the other, in a headless Chromium: most of what
+// compiling takes there. In: the built package. Out: a line for each kernel: milliseconds (the middle of
+// three browsers), characters, label; then the sum.
 // Options: --model sine|addition.
 
 import { open, serve } from '../test/browser/chromium.mjs';

@@ -1,6 +1,6 @@
-// Entry points. In: a model with a loss or a forward function. Out: a compiled program in a worker, or (`trace`) what it would be. What
-// always holds: the user's function is traced on the caller's thread, so that its errors have the user's stack; everything that
-// takes long happens in the worker, except in `trace`.
+// Entry points. In: a model with a loss or a forward function. Out: a compiled program in a worker, or
+// (`trace`) what it would be. What always holds: the user's function is traced on the caller's thread, so
+// that its errors have the user's stack; everything that takes long happens in the worker, except in `trace`.
 
 import { CompiledForward, type ForwardSpec } from './forward.js';
 import { fail } from './errors.js';

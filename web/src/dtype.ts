@@ -1,4 +1,5 @@
-// Dtypes: their names, numbers in the wasm interface, and the typed array that holds each. Bools are bytes, 0 or 1.
+// Dtypes: their names, numbers in the wasm interface, and the typed array that holds each. Bools are bytes, 0
+// or 1.
 
 /** The type of a tensor's elements. */
 export type Dtype = 'f32' | 'i32' | 'u32' | 'bool';

@@ -1,6 +1,7 @@
-// Errors. In: what the wasm module writes as JSON, or what the face itself finds. Out: a `GradloomError` whose `kind` says what
-// went wrong and whose `message` is enough to act on. They cross the worker boundary as plain values (`ErrorValue`) and are
-// rebuilt on the other side; nothing of ours is ever thrown as another class.
+// Errors. In: what the wasm module writes as JSON, or what the face itself finds. Out: a `GradloomError`
+// whose `kind` says what went wrong and whose `message` is enough to act on. They cross the worker boundary
+// as plain values (`ErrorValue`) and are rebuilt on the other side; nothing of ours is ever thrown as another
+// class.
 
 /** Where the user's code was, as far as a stack tells. */
 export interface Origin {
@@ -9,7 +10,9 @@ export interface Origin {
   column: number;
 }
 
-/** What kind of error it is. The first group comes out of the compiler, the second out of the browser's side. */
+/**
+ * What kind of error it is. The first group comes out of the compiler, the second out of the browser's side.
+ */
 export type ErrorKind =
   | 'trace' | 'missing-gradient' | 'feed' | 'store' | 'plan' | 'device' | 'trap' | 'not-finite' | 'lost' | 'internal'
   | 'unsupported' | 'aborted' | 'destroyed' | 'network' | 'format'
@@ -53,7 +56,10 @@ export class GradloomError extends Error {
   }
 }
 
-/** An error found while a model is traced: shapes or dtypes that do not agree, a tensor used outside of its trace. */
+/**
+ * An error found while a model is traced: shapes or dtypes that do not agree, a tensor used outside of its
+ * trace.
+ */
 export class ShapeError extends GradloomError {
   constructor(value: ErrorValue, options?: ErrorOptions) {
     super(value, options);
@@ -92,7 +98,10 @@ export function errorValue(thrown: unknown): ErrorValue {
   return { kind: 'internal', message: String(thrown) };
 }
 
-/** The error that a value describes, with the stack of the call that asked for it: `site` is an Error made there. */
+/**
+ * The error that a value describes, with the stack of the call that asked for it: `site` is an Error made
+ * there.
+ */
 export function rebuild(value: ErrorValue, site?: Error): GradloomError {
   const error = errorOf(value);
   const frames = site?.stack;

@@ -1,6 +1,7 @@
-// Forward programs. In: a forward function with one wildcard extent at most. Out: `run`, which compiles on demand. What always holds:
-// calls that come at once with a new extent compile it once; at most `maxCachedShapes` extents are kept, the rest leaves no
-// buffer; a replaced model makes them all compile again.
+// Forward programs. In: a forward function with one wildcard extent at most. Out: `run`, which compiles on
+// demand. What always holds: calls that come at once with a new extent compile it once; at most
+// `maxCachedShapes` extents are kept, the rest leaves no buffer; a replaced model makes them all compile
+// again.
 
 import { fail, type GradloomError } from './errors.js';
 import type { Host } from './host.js';
@@ -174,7 +175,10 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
     return (await this.inspect(inputs)).graph;
   }
 
-  /** Overwrites parameters: all of them, or with `partial` those that are given. They are shared with the training. */
+  /**
+   * Overwrites parameters: all of them, or with `partial` those that are given. They are shared with the
+   * training.
+   */
   async uploadParams(values: ParamValues, options: { partial?: boolean } = {}): Promise<void> {
     const site = new Error();
     await this.#store(site);

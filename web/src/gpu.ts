@@ -1,6 +1,7 @@
-// The GPU, as the wasm module sees it: the imports `gpu.*`. In: a device of the browser; kernels, copies and clears that the module
-// describes. Out: buffers, pipelines, submissions, the bytes that a step left to be read. What always holds: no import waits;
-// equal sources are one pipeline, over all programs; a dropped program leaves no buffer and no pipeline without another user.
+// The GPU, as the wasm module sees it: the imports `gpu.*`. In: a device of the browser; kernels, copies and
+// clears that the module describes. Out: buffers, pipelines, submissions, the bytes that a step left to be
+// read. What always holds: no import waits; equal sources are one pipeline, over all programs; a dropped
+// program leaves no buffer and no pipeline without another user.
 
 import { fail, GradloomError } from './errors.js';
 import type { Core, GpuImports } from './wasm.js';
@@ -310,7 +311,8 @@ export class Gpu {
   }
 
   async #compile({ source, label }: Dispatch, layout: GPUPipelineLayout): Promise<GPUComputePipeline> {
-    // The pipeline's own error says what is wrong with the module: this scope only keeps it from being reported twice.
+    // The pipeline's own error says what is wrong with the module: this scope only keeps it from being
+    // reported twice.
     this.device.pushErrorScope('validation');
     const module = this.device.createShaderModule({ code: source, label });
     const scope = this.device.popErrorScope();
@@ -412,7 +414,10 @@ export class Gpu {
     if (fault) throw fault;
   }
 
-  /** Why a mapping failed: a device that is lost rejects its mappings first, and says that it is lost a moment later. */
+  /**
+   * Why a mapping failed: a device that is lost rejects its mappings first, and says that it is lost a moment
+   * later.
+   */
   #lostOr(error: GradloomError): Promise<GradloomError> {
     return Promise.race([this.lost, new Promise<GradloomError>((resolve) => setTimeout(() => resolve(error), 100))]);
   }

@@ -1,6 +1,6 @@
-// Where things run. In: files of the package, and which device is wanted. Out: the wasm module (compiled once), the instance that traces
-// on the caller's thread, and workers that are ready. What always holds: a worker that could not be started is gone; the choice
-// of a device is told.
+// Where things run. In: files of the package, and which device is wanted. Out: the wasm module (compiled
+// once), the instance that traces on the caller's thread, and workers that are ready. What always holds: a
+// worker that could not be started is gone; the choice of a device is told.
 
 import { fail, GradloomError } from './errors.js';
 import { Client, type Port } from './protocol.js';

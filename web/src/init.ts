@@ -1,5 +1,5 @@
-// Initial values. In: what the user wants. Out: an `Init` value that says it; the compiler's runtime makes the numbers, from the
-// session's seed.
+// Initial values. In: what the user wants. Out: an `Init` value that says it; the compiler's runtime makes
+// the numbers, from the session's seed.
 
 import { INITS } from './generated/training.js';
 
@@ -26,9 +26,13 @@ export const init = {
   randn: ({ scale = 0.02 }: { scale?: number } = {}): Init => ({ kind: 'randn', scale }),
   /** Uniform between two numbers. */
   uniform: (low: number, high: number): Init => ({ kind: 'uniform', low, high }),
-  /** Normal with standard deviation `gain / sqrt(fan-in)`; the fan-in is the first extent. He et al., 2015. */
+  /**
+   * Normal with standard deviation `gain / sqrt(fan-in)`; the fan-in is the first extent. He et al., 2015.
+   */
   kaiming: ({ gain = Math.SQRT2 }: { gain?: number } = {}): Init => ({ kind: 'kaiming', gain }),
-  /** Uniform within `±1 / sqrt(fan-in)`, PyTorch's default of linear layers; the fan-in is the first extent. */
+  /**
+   * Uniform within `±1 / sqrt(fan-in)`, PyTorch's default of linear layers; the fan-in is the first extent.
+   */
   fanIn: (): Init => ({ kind: 'fanIn' }),
   /** These elements, row-major. */
   literal: (values: Float32Array): Init => ({ kind: 'literal', values }),

@@ -1,5 +1,5 @@
-// Inputs. In: declarations of the user, and typed arrays. Out: names, dtypes and shapes in order; arrays that are checked against
-// them. What always holds: what reaches the worker has the right type and length.
+// Inputs. In: declarations of the user, and typed arrays. Out: names, dtypes and shapes in order; arrays that
+// are checked against them. What always holds: what reaches the worker has the right type and length.
 
 import { arrayOf, elements, type Data, type Dtype } from './dtype.js';
 import { fail } from './errors.js';

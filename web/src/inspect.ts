@@ -1,5 +1,5 @@
-// Looking inside. In: a program of a worker, or a traced function. Out: texts: the graph before and after the passes, the plan, the
-// kernels, counts. What always holds: nothing runs for it.
+// Looking inside. In: a program of a worker, or a traced function. Out: texts: the graph before and after the
+// passes, the plan, the kernels, counts. What always holds: nothing runs for it.
 
 import type { Client } from './protocol.js';
 import type { Core } from './wasm.js';

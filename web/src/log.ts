@@ -1,7 +1,7 @@
-// The log of a trace. In: commands of the wasm interface, executed at once on the tracing instance, so that an error is thrown
-// at the user's line. Out: the same commands as a value that can be posted and replayed on another instance. What always holds:
-// a log begins with a forgotten instance (`reset`), so that its ids are the same wherever it is replayed; a command that failed
-// is not in it.
+// The log of a trace. In: commands of the wasm interface, executed at once on the tracing instance, so that
+// an error is thrown at the user's line. Out: the same commands as a value that can be posted and replayed on
+// another instance. What always holds: a log begins with a forgotten instance (`reset`), so that its ids are
+// the same wherever it is replayed; a command that failed is not in it.
 
 import type { Dtype } from './dtype.js';
 import type { Core } from './wasm.js';
@@ -43,7 +43,10 @@ export class Log {
     return id;
   }
 
-  /** The number of a list of f32 elements. The list is not copied here: it must not change while the log is used. */
+  /**
+   * The number of a list of f32 elements. The list is not copied here: it must not change while the log is
+   * used.
+   */
   blob(values: Float32Array): number {
     const id = this.#core.blob(values);
     this.#blobs.push(values);

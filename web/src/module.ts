@@ -1,6 +1,7 @@
-// Models. In: a tree of `Module`s, arrays and plain objects with parameters at its leaves. Out: the parameters, named by their
-// paths, and the same as commands of a log. What always holds: the user's instance is never changed; a parameter (or a module)
-// in two places is one parameter under two names; a tree that contains itself is an error that names the path.
+// Models. In: a tree of `Module`s, arrays and plain objects with parameters at its leaves. Out: the
+// parameters, named by their paths, and the same as commands of a log. What always holds: the user's instance
+// is never changed; a parameter (or a module) in two places is one parameter under two names; a tree that
+// contains itself is an error that names the path.
 
 import { elements } from './dtype.js';
 import type { Dtype } from './dtype.js';
@@ -63,7 +64,10 @@ export class Param extends Tensor {
   }
 }
 
-/** A model or a part of one. Subclasses have parameters and other modules as fields, also in arrays and plain objects. */
+/**
+ * A model or a part of one. Subclasses have parameters and other modules as fields, also in arrays and plain
+ * objects.
+ */
 export class Module {
   /** Declares a parameter. */
   protected param(shape: readonly number[], options: ParamOptions = {}): Tensor {
@@ -175,7 +179,10 @@ export function declare(log: Log, model: object, options: DeclareOptions = {}): 
   return { ids, params: named, aliases: also };
 }
 
-/** The parameters' values in the form of the model: modules and plain objects become records, arrays become arrays. */
+/**
+ * The parameters' values in the form of the model: modules and plain objects become records, arrays become
+ * arrays.
+ */
 export type ParamTree<M> =
   M extends Tensor ? Float32Array
   : M extends readonly (infer U)[] ? ParamTree<U>[]

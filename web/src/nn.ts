@@ -1,5 +1,6 @@
-// Layers. In: sizes and options. Out: modules with parameters under tensorgrad's names, and `.fwd(x)`. What always holds: a layer is
-// nothing but parameters and calls of the table's functions, which have the formulas.
+// Layers. In: sizes and options. Out: modules with parameters under tensorgrad's names, and `.fwd(x)`. What
+// always holds: a layer is nothing but parameters and calls of the table's functions, which have the
+// formulas.
 
 import { fail } from './errors.js';
 import { init, type Init } from './init.js';

@@ -1,6 +1,6 @@
-// Functions under tensorgrad's names. In: tensors. Out: tensors. What always holds: they are the table's own, under another name, or
-// hand their arguments to some of it in another form; no formula is here. Index tensors out of range fail the step, except in
-// `oneHot`, which gives a row of zeros.
+// Functions under tensorgrad's names. In: tensors. Out: tensors. What always holds: they are the table's own,
+// under another name, or hand their arguments to some of it in another form; no formula is here. Index
+// tensors out of range fail the step, except in `oneHot`, which gives a row of zeros.
 
 import type { Dtype } from './dtype.js';
 import { errorOf } from './errors.js';
@@ -49,12 +49,18 @@ export function mean(x: Tensor, axis?: number | readonly number[], options: Redu
   return reduced('mean', x, axis, options.keepDims);
 }
 
-/** Index of the largest element along an axis (none given: in row-major order), as i32; the first one wins a tie. */
+/**
+ * Index of the largest element along an axis (none given: in row-major order), as i32; the first one wins a
+ * tie.
+ */
 export function argmax(x: Tensor, axis?: number): Tensor {
   return axis === undefined ? call('argmax', call('flatten', x), 0) : call('argmax', x, axis);
 }
 
-/** Index of the smallest element along an axis (none given: in row-major order), as i32; the first one wins a tie. */
+/**
+ * Index of the smallest element along an axis (none given: in row-major order), as i32; the first one wins a
+ * tie.
+ */
 export function argmin(x: Tensor, axis?: number): Tensor {
   return axis === undefined ? call('argmin', call('flatten', x), 0) : call('argmin', x, axis);
 }

@@ -1,6 +1,7 @@
-// The user's place. In: a stack. Out: the first frame that is not this package's. What always holds: finding it never throws, and
-// an unknown place is null. Our own code is known by its address, found once from a stack taken here; where a bundler has put
-// the user's code into the same file, by the names that our functions have at run time.
+// The user's place. In: a stack. Out: the first frame that is not this package's. What always holds: finding
+// it never throws, and an unknown place is null. Our own code is known by its address, found once from a
+// stack taken here; where a bundler has put the user's code into the same file, by the names that our
+// functions have at run time.
 
 import type { Origin } from './errors.js';
 

@@ -1,6 +1,6 @@
-// What the page and the worker say to each other. In: requests with ids. Out: one reply for each, or the end of the worker for all
-// of them. What always holds: whatever happens (an error in the worker, a lost device, `close`), every request settles once;
-// errors keep their kind and have the stack of the user's call.
+// What the page and the worker say to each other. In: requests with ids. Out: one reply for each, or the end
+// of the worker for all of them. What always holds: whatever happens (an error in the worker, a lost device,
+// `close`), every request settles once; errors keep their kind and have the stack of the user's call.
 
 import type { Data, Dtype } from './dtype.js';
 import { errorValue, fail, type GradloomError, rebuild, type ErrorValue } from './errors.js';
@@ -41,7 +41,10 @@ export interface Requests {
   start: { ask: { device: 'webgpu' | 'cpu'; portable: boolean }; answer: { device: string } };
   /** Makes the instance. */
   load: { ask: { module: WebAssembly.Module }; answer: null };
-  /** A session over the log's model, and, with an optimizer, the training program of its trace; without one, `program` is -1. */
+  /**
+   * A session over the log's model, and, with an optimizer, the training program of its trace; without one,
+   * `program` is -1.
+   */
   compile: { ask: { log: LogValue; seed: number; optimizer: number[] | null }; answer: Compiled };
   /** A forward program that shares a session's parameters. */
   attach: { ask: { session: number; log: LogValue }; answer: Compiled };
@@ -183,7 +186,10 @@ export class Client {
     for (const { reject, site } of all) reject(rebuild(value, site));
   }
 
-  /** Ends it: everything pending is rejected with 'aborted' at once; then the worker drops what it has, and ends. */
+  /**
+   * Ends it: everything pending is rejected with 'aborted' at once; then the worker drops what it has, and
+   * ends.
+   */
   async close(patience = 2000): Promise<Counters | null> {
     if (this.#over) return null;
     const alive = !this.#lost;

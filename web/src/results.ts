@@ -1,5 +1,6 @@
-// Results of steps and runs. In: what the worker sent. Out: `completed`, `aborted` or `failed`, and what was captured. What always holds:
-// a promise of a result never rejects for what happens while the program runs; it says `failed` with the error.
+// Results of steps and runs. In: what the worker sent. Out: `completed`, `aborted` or `failed`, and what was
+// captured. What always holds: a promise of a result never rejects for what happens while the program runs;
+// it says `failed` with the error.
 
 import type { Data } from './dtype.js';
 import { fail, GradloomError } from './errors.js';

@@ -1,6 +1,6 @@
-// The safetensors format. In: a file's bytes, or tensors. Out: tensors, or a file's bytes. What always holds: a file that is not what it
-// says (cut off, overlapping, out of range, of wrong sizes) is an error that names the tensor; nothing is read past the end;
-// what is returned shares no memory with the file.
+// The safetensors format. In: a file's bytes, or tensors. Out: tensors, or a file's bytes. What always holds:
+// a file that is not what it says (cut off, overlapping, out of range, of wrong sizes) is an error that names
+// the tensor; nothing is read past the end; what is returned shares no memory with the file.
 
 import { elements, type Data } from './dtype.js';
 import { fail, GradloomError } from './errors.js';
@@ -123,7 +123,9 @@ function half(bits: number): number {
 /** Tensors that are saved: elements, with a shape where it is not one axis. */
 export type Saved = Readonly<Record<string, Float32Array | Int32Array | { data: Float32Array | Int32Array; shape: readonly number[] }>>;
 
-/** Writes a file. Tensors lie in the order of their names, after a header that is a multiple of 8 bytes long. */
+/**
+ * Writes a file. Tensors lie in the order of their names, after a header that is a multiple of 8 bytes long.
+ */
 export function saveSafetensors(tensors: Saved, metadata?: Readonly<Record<string, string>>): ArrayBuffer {
   const head: Record<string, unknown> = metadata ? { __metadata__: metadata } : {};
   const parts: { data: Data; at: number }[] = [];

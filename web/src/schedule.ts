@@ -1,5 +1,6 @@
-// Learning rates and optimizers. In: what the user wants, as plain values that can be posted. Out: the numbers of the wasm interface.
-// What always holds: a schedule counts the steps of its own graph from 0; one that is set later counts from the next step.
+// Learning rates and optimizers. In: what the user wants, as plain values that can be posted. Out: the
+// numbers of the wasm interface. What always holds: a schedule counts the steps of its own graph from 0; one
+// that is set later counts from the next step.
 
 import { fail } from './errors.js';
 import { OPTIMIZERS, SCHEDULES, type OptimizerConfig } from './generated/training.js';
@@ -80,7 +81,10 @@ export interface CommonConfig {
   decayFilter?: (name: string) => boolean;
 }
 
-/** An optimizer as numbers: code, bounds, schedule, then each setting that was given as its code and its number. */
+/**
+ * An optimizer as numbers: code, bounds, schedule, then each setting that was given as its code and its
+ * number.
+ */
 export function optimizerNumbers(config: OptimizerConfig, extra: { clipGradNorm?: number | undefined; memoryBudget?: number | undefined }): number[] {
   const kinds = Object.keys(OPTIMIZERS);
   const code = kinds.indexOf(config.kind);

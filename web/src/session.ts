@@ -1,5 +1,6 @@
-// A session seen from the page: a model's parameters in a worker. In: a host, a declared model. Out: reading and writing parameters.
-// What always holds: names are the model's paths; what is uploaded is checked here, and then all of it is written, or nothing.
+// A session seen from the page: a model's parameters in a worker. In: a host, a declared model. Out: reading
+// and writing parameters. What always holds: names are the model's paths; what is uploaded is checked here,
+// and then all of it is written, or nothing.
 
 import { elements, type Data } from './dtype.js';
 import { fail } from './errors.js';

@@ -1,6 +1,6 @@
-// `singleFlight`: the newest call wins. In: a function that gives a promise. Out: one of which at most one call is under way and one
-// waits. What always holds: every call settles: with its value, with 'aborted' if a newer one took its place, or with the
-// function's own error, also when the call before it failed.
+// `singleFlight`: the newest call wins. In: a function that gives a promise. Out: one of which at most one
+// call is under way and one waits. What always holds: every call settles: with its value, with 'aborted' if a
+// newer one took its place, or with the function's own error, also when the call before it failed.
 
 /** What a wrapped call gives. */
 export type SingleFlightResult<R> = { kind: 'completed'; value: R } | { kind: 'aborted' };

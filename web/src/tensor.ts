@@ -1,5 +1,6 @@
-// `Tensor`: a handle of a value in a trace. In: a trace and an id. Out: methods, one for each op of the generated table, that trace
-// an op and give its result. What always holds: a tensor has no elements; it is usable only in the trace that made it.
+// `Tensor`: a handle of a value in a trace. In: a trace and an id. Out: methods, one for each op of the
+// generated table, that trace an op and give its result. What always holds: a tensor has no elements; it is
+// usable only in the trace that made it.
 
 import type { Dtype } from './dtype.js';
 export type { TensorOps } from './generated/ops.js';
@@ -28,7 +29,10 @@ type OpName = keyof typeof OPS;
 
 const CODES = new Map(Object.keys(OPS).map((name, i) => [name, FIRST_CODE + i]));
 
-/** Traces the op of this name: its tensor first if it is a method. A number in its place takes the dtype of the next one. */
+/**
+ * Traces the op of this name: its tensor first if it is a method. A number in its place takes the dtype of
+ * the next one.
+ */
 export function call(name: OpName, ...args: unknown[]): Tensor {
   const op: OpEntry = OPS[name];
   const [first, ...rest] = op[0] ? args : [undefined, ...args];

@@ -1,6 +1,6 @@
-// A trace in the making. In: the user's function, the model's parameters, the declared inputs. Out: tensors, as the ids of the
-// tracing instance. What always holds: at most one trace is open, and it is closed or abandoned when the user's function is
-// done; every op carries the user's line.
+// A trace in the making. In: the user's function, the model's parameters, the declared inputs. Out: tensors,
+// as the ids of the tracing instance. What always holds: at most one trace is open, and it is closed or
+// abandoned when the user's function is done; every op carries the user's line.
 
 import { DTYPES, dtypeCode, elements, type Dtype } from './dtype.js';
 import { errorOf, errorValue, fail, GradloomError, type Origin } from './errors.js';
@@ -16,7 +16,10 @@ export type ParamKind =
 /** A parameter of an op: its name, its kind, and what it is where it is left out, if that may be. */
 export type Param = readonly [name: string, kind: ParamKind, value?: unknown];
 
-/** An op of the generated table: whether it is a method of its first tensor, which is not among the parameters, and these. */
+/**
+ * An op of the generated table: whether it is a method of its first tensor, which is not among the
+ * parameters, and these.
+ */
 export type OpEntry = readonly [method: 0 | 1, ...params: Param[]];
 
 const RECEIVER: Param = ['the tensor', 'tensor'];

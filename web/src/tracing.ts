@@ -1,5 +1,6 @@
-// Tracing a user's function. In: a model, declared inputs, the function. Out: a log that another instance can replay, and what it
-// declares. What always holds: when the function throws, the trace is gone and the error is the user's own, or ours with the user's line.
+// Tracing a user's function. In: a model, declared inputs, the function. Out: a log that another instance can
+// replay, and what it declares. What always holds: when the function throws, the trace is gone and the error
+// is the user's own, or ours with the user's line.
 
 import { errorOf, errorValue, fail, GradloomError } from './errors.js';
 import type { InputDecls, InputTensors, Resolved } from './inputs.js';

@@ -1,6 +1,7 @@
-// A training program. In: a model and its loss, compiled in a worker. Out: steps, attached forward functions, parameters in and out. What
-// always holds: `step` posts and returns; steps happen in the order of the calls, each with its own inputs and scalars; a model
-// that cannot be traced or compiled leaves the one before running; `destroy` settles everything.
+// A training program. In: a model and its loss, compiled in a worker. Out: steps, attached forward functions,
+// parameters in and out. What always holds: `step` posts and returns; steps happen in the order of the calls,
+// each with its own inputs and scalars; a model that cannot be traced or compiled leaves the one before
+// running; `destroy` settles everything.
 
 import { fail, type GradloomError } from './errors.js';
 import { CompiledForward, type ForwardSpec, type RunOptions } from './forward.js';
@@ -106,7 +107,10 @@ export class CompiledTraining<M extends Module = Module, D extends InputDecls = 
     return this.#host.client.pending;
   }
 
-  /** One step: forward, backward, update. The arrays are copied. Steps may be called without waiting for the one before. */
+  /**
+   * One step: forward, backward, update. The arrays are copied. Steps may be called without waiting for the
+   * one before.
+   */
   step(inputs: TypedInputs<D>, options: StepOptions & { read: false }): Promise<QueuedResult>;
   step(inputs: TypedInputs<D>, options?: StepOptions): Promise<StepResult>;
   async step(inputs: TypedInputs<D>, options: StepOptions = {}): Promise<StepResult | QueuedResult> {
@@ -197,7 +201,9 @@ export class CompiledTraining<M extends Module = Module, D extends InputDecls = 
     return counters(this.#host);
   }
 
-  /** Another model, with the same loss and inputs. If it cannot be traced or compiled, the one before goes on. */
+  /**
+   * Another model, with the same loss and inputs. If it cannot be traced or compiled, the one before goes on.
+   */
   async replaceModel(
     model: M, options: { seed?: number; optimizer?: OptimizerConfig; loss?: LossSpec<M, D>['loss'] } = {},
   ): Promise<void> {
@@ -221,7 +227,10 @@ export class CompiledTraining<M extends Module = Module, D extends InputDecls = 
     return shown(() => replaced);
   }
 
-  /** Ends everything: what is pending is 'aborted', the worker and all it had on the GPU go. Gives what was alive at the end. */
+  /**
+   * Ends everything: what is pending is 'aborted', the worker and all it had on the GPU go. Gives what was
+   * alive at the end.
+   */
   destroy(): Promise<Counters | null> {
     this.#end ??= this.#host.client.close();
     for (const forward of this.#attached) void forward.destroy();

@@ -1,6 +1,7 @@
-// The wasm module. In: its bytes, an address, or a compiled module; the imports that it calls. Out: `Core`, a typed wrapper over
-// its exports. What always holds: a failing export throws a `GradloomError` made of the JSON that it left; memory is looked at
-// anew after every call; after a trap the instance is never entered again.
+// The wasm module. In: its bytes, an address, or a compiled module; the imports that it calls. Out: `Core`, a
+// typed wrapper over its exports. What always holds: a failing export throws a `GradloomError` made of the
+// JSON that it left; memory is looked at anew after every call; after a trap the instance is never entered
+// again.
 
 import { DTYPES, type Dtype } from './dtype.js';
 import { errorOf, fail, type ErrorValue } from './errors.js';

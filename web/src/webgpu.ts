@@ -1,5 +1,5 @@
-// Whether there is WebGPU. In: nothing. Out: yes with the adapter's name, or why not and what can be done. What always holds: nothing is
-// kept, and nothing throws.
+// Whether there is WebGPU. In: nothing. Out: yes with the adapter's name, or why not and what can be done.
+// What always holds: nothing is kept, and nothing throws.
 
 /** Why there is no WebGPU. */
 export type WebGPUProblem = 'insecure-context' | 'no-api' | 'no-adapter' | 'no-device';

@@ -1,6 +1,7 @@
-// The worker. In: requests of the page (protocol.ts). Out: a reply for each. What always holds: requests of a session happen in the order in which
-// they came, each step with its own scalars; at most `IN_FLIGHT` submitted steps are not known to be done; what was
-// cancelled before it began is answered with 'aborted'; a lost device answers everything with kind 'lost'.
+// The worker. In: requests of the page (protocol.ts). Out: a reply for each. What always holds: requests of a
+// session happen in the order in which they came, each step with its own scalars; at most `IN_FLIGHT`
+// submitted steps are not known to be done; what was cancelled before it began is answered with 'aborted'; a
+// lost device answers everything with kind 'lost'.
 
 import { dataOf } from './dtype.js';
 import { errorValue, fail, type GradloomError } from './errors.js';

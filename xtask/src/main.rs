@@ -2,7 +2,6 @@
 
 mod chains;
 mod fuzz;
-mod mutants;
 mod options;
 
 use gradloom_runtime::cpu::Level;
@@ -29,12 +28,7 @@ cargo xtask chains [--only tanh] [--shortest N] [--longest N] [--smallest N] [--
     Applies each of twelve functions 900 to 20,000 times to 1 to 1,000,000 elements, with the gradient, \
     and compares machine code with the
     interpreter, bit for bit, and both with float64. \
-    All of it takes an hour or two; the options leave out lengths and sizes.
-cargo xtask mutants [--sample 150] [--seed S] [--only 3,17]
-    Changes single places of the compiler, in a copy, and says which changes no test notices. \
-    Takes a second to a minute for each.
-    With --only, the changes of these numbers alone, as long as the compiler is the same: \
-    when a test was written for them.";
+    All of it takes an hour or two; the options leave out lengths and sizes.";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -51,7 +45,6 @@ fn main() -> ExitCode {
         Some("fuzz-text") => fuzz::text::command(&rest),
         Some("chains") => chains::command(&rest),
         Some("fuzz") => fuzz::command(&rest),
-        Some("mutants") => mutants::command(&rest),
         Some("help" | "--help") => {
             println!("{USAGE}");
             Ok(())

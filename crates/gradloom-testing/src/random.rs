@@ -2,7 +2,10 @@
 
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(
+    /// The seed at first, then the state.
+    pub u64,
+);
 
 impl Random {
     /// A generator that gives the same numbers for the same seed.
@@ -18,6 +21,16 @@ impl Random {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
+    }
+
+    /// The next 32 bits: the upper ones of 64.
+    pub fn bits(&mut self) -> u32 {
+        (self.next() >> 32) as u32
+    }
+
+    /// A number in `[-1, 1)`.
+    pub fn float(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 
     /// A number in `[low, high)`.

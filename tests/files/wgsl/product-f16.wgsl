@@ -1,3 +1,15 @@
+// Operands are read as vectors of four and rounded on the way to the workgroup's memory; the epilogue has the sum in f32; rows beyond the last are not stored.
+// graph {
+//   %0: f32[70, 128] = input "x"
+//   %1: f32[128, 64] = param "w"
+//   %2: f32[64] = param "b"
+//   %3: f32[70, 64] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}
+//   %4: f32[1, 64] = reshape %2
+//   %5: f32[70, 64] = broadcast %4
+//   %6: f32[70, 64] = add %3, %5
+//   output "y" %6
+// }
+
 // [2, 1, 1] workgroups
 // dot [70 x 64] with epilogue
 enable f16;

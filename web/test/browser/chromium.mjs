@@ -1,5 +1,5 @@
-// A headless Chromium with WebGPU on SwiftShader, and a server of this folder. In: a function of the page. Out: what it returns.
-// CHROMIUM names another browser than Debian's.
+// A headless Chromium with WebGPU on SwiftShader, and a server of this folder. In: a function of the page.
+// Out: what it returns. CHROMIUM names another browser than Debian's.
 
 import { createServer } from 'node:http';
 import { readFile } from 'node:fs/promises';

@@ -1,5 +1,6 @@
-// The demo page in a browser: each sample learns, what is running is shown, the controls do what they say. Needs dist/ (npm run build).
-// SwiftShader is slow: the address makes the models small. SCREENSHOTS=FOLDER keeps pictures to look at.
+// The demo page in a browser: each sample learns, what is running is shown, the controls do what they say.
+// Needs dist/ (npm run build). SwiftShader is slow: the address makes the models small. SCREENSHOTS=FOLDER
+// keeps pictures to look at.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -48,7 +49,8 @@ const trained = async (query) => {
   return number('loss');
 };
 
-// Where the loss begins is known: ln 10 of ten digits, ln 12 and ln 34 of as many characters, the spread of the targets.
+// Where the loss begins is known: ln 10 of ten digits, ln 12 and ln 34 of as many characters, the spread of
+// the targets.
 const SAMPLES = [
   { name: 'sin', query: 'width=32&steps=150', begins: 0.28, below: 0.06, shown: () => page.isVisible('.plot') },
   { name: 'digits', query: 'width=32&batch=32&steps=150', begins: 2.3, below: 0.7, shown: async () => /\d+%/.test(await page.textContent('.bars .best .percent')) },

@@ -1,4 +1,5 @@
-// A device that is lost while things are pending: everything settles and says so, and compiling again goes on. Needs dist/ (npm run build).
+// A device that is lost while things are pending: everything settles and says so, and compiling again goes
+// on. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

@@ -1,5 +1,6 @@
-// The same steps as natively: equal kernels, equal results. The models of bench/models.js train here with the least limits of WebGPU; what came of it goes
-// to a folder, and crates/gradloom/tests/browser_run.rs does the same natively, on the same kind of device through Vulkan, and compares.
+// The same steps as natively: equal kernels, equal results. The models of bench/models.js train here with the
+// least limits of WebGPU; what came of it goes to a folder, and crates/gradloom/tests/browser_run.rs does the
+// same natively, on the same kind of device through Vulkan, and compares.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,4 +1,5 @@
-// The composed functions of ops.ts and the layers, in a browser, against numbers computed here. Needs dist/ (npm run build).
+// The composed functions of ops.ts and the layers, in a browser, against numbers computed here. Needs dist/
+// (npm run build).
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

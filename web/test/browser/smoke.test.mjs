@@ -1,4 +1,5 @@
-// The built package in a browser: trains, attaches, moves parameters, replaces, ends. Needs dist/ (npm run build).
+// The built package in a browser: trains, attaches, moves parameters, replaces, ends. Needs dist/ (npm run
+// build).
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
@@ -196,7 +197,8 @@ test('compiling and ending again and again leaves no worker, and no memory', asy
     await devtools.send('HeapProfiler.collectGarbage');
     return (await devtools.send('Runtime.getHeapUsage')).usedSize;
   };
-  // Of the process that has the devices, and its memory that no file backs; the first programs fill pools and caches of the driver.
+  // Of the process that has the devices, and its memory that no file backs; the first programs fill pools and
+  // caches of the driver.
   const processes = await browser.page.context().browser().newBrowserCDPSession();
   const { id } = (await processes.send('SystemInfo.getProcessInfo')).processInfo.find(({ type }) => type === 'GPU');
   const status = `/proc/${id}/status`;

@@ -1,4 +1,5 @@
-// A page of an installed package, watched. In: its address. Out: the losses that it reports, and every address that it asked for.
+// A page of an installed package, watched. In: its address. Out: the losses that it reports, and every
+// address that it asked for.
 
 import assert from 'node:assert/strict';
 import { open } from '../browser/chromium.mjs';
@@ -32,5 +33,8 @@ export function assertLearnt(seen, origin) {
   assert.deepEqual(seen.asked.filter((url) => new URL(url).origin !== origin), []);
 }
 
-/** The wasm modules among the addresses: `gradloom`, `gradloom-cpu`. A bundler may have put a hash into a name. */
+/**
+ * The wasm modules among the addresses: `gradloom`, `gradloom-cpu`. A bundler may have put a hash into a
+ * name.
+ */
 export const modules = ({ asked }) => asked.map((url) => /\/(gradloom(?:-cpu)?)(?:-[\w-]{8})?\.wasm/.exec(url)?.[1]).filter(Boolean);

@@ -1,5 +1,5 @@
-// The package as npm packs it. In: dist/ (npm run build). Out: a fresh project that has installed it from the packed file, with the files of project/.
-// Nothing is downloaded: the package depends on nothing.
+// The package as npm packs it. In: dist/ (npm run build). Out: a fresh project that has installed it from the
+// packed file, with the files of project/. Nothing is downloaded: the package depends on nothing.
 
 import { execFile } from 'node:child_process';
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,10 @@ export const WEB = fileURLToPath(new URL('../..', import.meta.url));
 /** Runs a program of the package's tools with Node.js, in a folder. */
 export const tool = (cwd, path, ...args) => execute(process.execPath, [join(WEB, 'node_modules', path), ...args], { cwd });
 
-/** Packs, and installs what was packed; gives the packed files' names, the project, and a function that takes it away. */
+/**
+ * Packs, and installs what was packed; gives the packed files' names, the project, and a function that takes
+ * it away.
+ */
 export async function install() {
   const folder = mkdtempSync(join(tmpdir(), 'gradloom-package-'));
   const project = join(folder, 'project');

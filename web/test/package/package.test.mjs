@@ -1,4 +1,5 @@
-// What npm packs is a package that works where it is installed: in a plain page and with Vite, built and served. Needs dist/ (npm run build).
+// What npm packs is a package that works where it is installed: in a plain page and with Vite, built and
+// served. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';

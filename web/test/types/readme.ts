@@ -1,4 +1,5 @@
-// What the types allow and forbid: the README's example, and lines that must not compile. Checked by `npm run check`, never run.
+// What the types allow and forbid: the README's example, and lines that must not compile. Checked by `npm run
+// check`, never run.
 import {
   Module, compile, Linear,
   sub, mean, square, relu,

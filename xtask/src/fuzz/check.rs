@@ -1,8 +1,9 @@
 //! One graph through every stage.
 //!
 //! In: a graph with values for its leaves. Out: nothing, or the stage that changed what the graph means. The
-//! stages: each pass of the pipeline in turn, fusion on and off in float64, and programs on the CPU, fused
-//! and not, with one thread and with three.
+//! stages: each pass of the pipeline in turn, fusion on and off in float64, and programs on the CPU: fused
+//! and not, with one thread and with three; and fused with interpreted loops, which must give what machine
+//! code gives. The first of each pair is compared with float64.
 
 use super::Counts;
 use gradloom_core::error::Error;
@@ -49,7 +50,7 @@ pub(super) struct Failure {
 pub(super) struct Devices {
     fused: [Device; 2],
     unfused: [Device; 2],
-    /// Machine code, and interpreted loops.
+    /// Machine code, where the processor has it, and interpreted loops.
     loops: [Device; 2],
 }
 

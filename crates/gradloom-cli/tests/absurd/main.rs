@@ -11,6 +11,7 @@ mod help;
 mod limits;
 
 use case::{Bench, Case};
+use gradloom_testing::Random;
 use help::{Command, Parameter};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -293,14 +294,8 @@ fn random_combinations() {
     let bench = Bench::new();
     let special = files::make(&bench.path("special"));
     let commands = help::commands();
-    // Marsaglia's xorshift: chance enough, and the same every time.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut draw = move |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as usize % n
-    };
+    let mut random = Random::new(1);
+    let mut draw = move |n: usize| random.below(n);
     let (values, limits) = (values(), limits::all(&bench));
     let mut cases = Vec::new();
     for _ in 0..count {

@@ -9,6 +9,7 @@ mod random_graphs;
 mod tuning;
 
 use check::check;
+use gradloom_codegen::pipeline::{Gpu, Target};
 use gradloom_codegen::wgsl::{self, Choices, Dispatch, Limits, Precision};
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::plan::{self, Plan, StoreLayout};
@@ -35,9 +36,15 @@ fn plan(graph: &Graph, limits: &Limits) -> Plan {
 /// The same with other choices.
 #[track_caller]
 fn plan_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Plan {
+    plan_for(graph, &Target::Wgsl(Gpu { limits: *limits, choices: choices.clone() }))
+}
+
+/// The same for any target.
+#[track_caller]
+fn plan_for(graph: &Graph, target: &Target) -> Plan {
     let mut store = StoreLayout::default();
     store.extend(graph).expect("a new store takes any graph");
-    let lowered = wgsl::lower(graph, limits, choices).unwrap_or_else(|error| panic!("{error}"));
+    let lowered = target.lower(graph).unwrap_or_else(|error| panic!("{error}"));
     let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     plan::verify_commit(graph, &plan)
         .unwrap_or_else(|error| panic!("{error}\n{graph}{}", plan.report(graph)));

@@ -5,6 +5,7 @@ use gradloom_codegen::product::{BatchAxis, DotProblem, MatrixView};
 use gradloom_codegen::wgsl::tuning::{Alone, Choice, Problem, alone};
 use gradloom_codegen::wgsl::{Bound, Precision};
 use gradloom_core::kernel::ProductChoice;
+use gradloom_testing::Random;
 
 /// `batch` products of `[m, k]` and `[k, n]` matrices.
 #[derive(Clone, Debug)]
@@ -41,9 +42,7 @@ impl Prepared {
 
 /// A number in [-1, 1) that `f16` has too.
 fn value(i: usize, seed: u64) -> f32 {
-    let mut x = (i as u64 ^ (seed << 40)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    let x = Random(i as u64 ^ (seed << 40)).next();
     ((x >> 33) % 2048) as f32 / 1024.0 - 1.0
 }
 

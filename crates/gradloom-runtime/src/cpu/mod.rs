@@ -40,8 +40,6 @@ mod reduce;
 mod roofline;
 mod source;
 #[cfg(test)]
-mod strided;
-#[cfg(test)]
 mod testing;
 mod work;
 

@@ -1,12 +1,15 @@
 //! For tests: tensors of any dtype in random strided layouts, and runs that must not depend on threads or
 //! instruction set.
 //!
-//! Positions of a buffer that are not the operand's hold garbage, and results stand between guards that must
+//! Positions of a buffer that are not the operand's hold garbage, which is NaN, and so do results and scratch
+//! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guards that must
 //! survive.
 
 use super::{Call, Level, Loops, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
+pub(super) use gradloom_testing::Random;
+use pulp::Arch;
 
 const GARBAGE: u32 = 0x7fc1_7fc1;
 /// Elements before and after a result.
@@ -17,37 +20,27 @@ pub(super) fn rounds(all: usize) -> usize {
     if cfg!(miri) { all.div_ceil(50) } else { all }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn bits(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z >> 32) as u32
+/// The instruction sets of this machine that products and attention are compiled for.
+pub(super) fn instruction_sets() -> Vec<Arch> {
+    #[allow(unused_mut)]
+    let mut all = vec![Arch::new()];
+    #[cfg(target_arch = "x86_64")]
+    {
+        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        all.push(Arch::Scalar);
     }
+    all
+}
 
-    /// An integer below `limit`.
-    pub(super) fn below(&mut self, limit: usize) -> usize {
-        self.bits() as usize % limit
-    }
-
-    /// A number in [-1, 1).
-    pub(super) fn float(&mut self) -> f32 {
-        (self.bits() >> 8) as f32 / 8_388_608.0 - 1.0
-    }
-
-    /// Bits of an element that tests of `dtype` like to see: mostly small numbers, sometimes any.
-    fn element(&mut self, dtype: DType) -> u32 {
-        let special = self.below(20) == 0;
-        match dtype {
-            DType::Bool => self.bits() & 1,
-            _ if special => self.bits(),
-            DType::F32 => (4.0 * self.float()).to_bits(),
-            DType::I32 | DType::U32 => {
-                (self.below(19) as u32).wrapping_sub(if dtype == DType::I32 { 9 } else { 0 })
-            }
+/// Bits of an element that tests of `dtype` like to see: mostly small numbers, sometimes any.
+fn element(random: &mut Random, dtype: DType) -> u32 {
+    let special = random.below(20) == 0;
+    match dtype {
+        DType::Bool => random.bits() & 1,
+        _ if special => random.bits(),
+        DType::F32 => (4.0 * random.float()).to_bits(),
+        DType::I32 | DType::U32 => {
+            (random.below(19) as u32).wrapping_sub(if dtype == DType::I32 { 9 } else { 0 })
         }
     }
 }
@@ -57,7 +50,8 @@ impl Random {
 pub(super) struct Tensor {
     pub(super) dtype: DType,
     pub(super) layout: Layout,
-    words: Vec<u32>,
+    /// The buffer: elements' bits, those of bools as bytes.
+    pub(super) words: Vec<u32>,
 }
 
 impl Tensor {
@@ -88,7 +82,7 @@ impl Tensor {
         let mut tensor = Self::new(dtype, layout, 0);
         tensor.words.resize((tensor.layout.end() + 3) * dtype.bytes() / 4 + 1, GARBAGE);
         for position in tensor.positions() {
-            tensor.set(position, random.element(dtype));
+            tensor.set(position, element(random, dtype));
         }
         tensor
     }
@@ -117,6 +111,48 @@ impl Tensor {
         Self::in_layout(random, dtype, Layout { offset, shape: shape.clone(), strides })
     }
 
+    /// Random f32 elements in [-1, 1), contiguous.
+    pub(super) fn dense(random: &mut Random, shape: &Shape) -> Self {
+        let values: Vec<f32> = (0..shape.elements()).map(|_| random.float()).collect();
+        Self::f32(shape.clone(), &values)
+    }
+
+    /// Random f32 elements in [-1, 1), laid out at random: axes in any order, gaps between rows, an offset,
+    /// now and then an axis that repeats.
+    pub(super) fn strided(random: &mut Random, shape: &Shape) -> Self {
+        let mut order: Vec<usize> = (0..shape.rank()).collect();
+        if random.below(2) == 0 {
+            (1..order.len()).for_each(|i| order.swap(i, random.below(i + 1)));
+        }
+        Self::in_order(random, shape, &order)
+    }
+
+    /// Like [`Tensor::strided`], with the axes in this order in memory, outermost first.
+    pub(super) fn in_order(random: &mut Random, shape: &Shape, order: &[usize]) -> Self {
+        let mut strides = vec![0; shape.rank()];
+        let mut stride = if random.below(4) == 0 { 2 } else { 1 };
+        for &axis in order.iter().rev() {
+            if random.below(12) == 0 {
+                continue; // repeats: stride 0
+            }
+            strides[axis] = stride;
+            stride *= shape[axis].max(1);
+            stride += if random.below(3) == 0 { random.below(4) } else { 0 };
+        }
+        let layout = Layout { offset: random.below(4), shape: shape.clone(), strides };
+        let elements = layout.end() + 3;
+        let mut tensor = Self::new(DType::F32, layout, elements);
+        for position in tensor.positions() {
+            tensor.set(position, random.float().to_bits());
+        }
+        tensor
+    }
+
+    /// A contiguous i32 tensor of these elements.
+    pub(super) fn i32(shape: impl Into<Shape>, values: &[i32]) -> Self {
+        Self::of_bits(DType::I32, shape, values.iter().map(|&v| v as u32))
+    }
+
     /// A contiguous f32 tensor of these elements.
     pub(super) fn f32(shape: impl Into<Shape>, values: &[f32]) -> Self {
         Self::of_bits(DType::F32, shape, values.iter().map(|v| v.to_bits()))
@@ -137,6 +173,11 @@ impl Tensor {
     /// Positions of the elements in row-major order.
     pub(super) fn positions(&self) -> Vec<usize> {
         positions(&self.layout)
+    }
+
+    /// The elements' bits in row-major order.
+    pub(super) fn elements(&self) -> Vec<u32> {
+        self.positions().into_iter().map(|p| self.bits(p)).collect()
     }
 
     /// The elements in row-major order; every dtype's fit into a float64.
@@ -261,7 +302,21 @@ pub(super) struct Job {
     pub(super) workspace: usize,
 }
 
+/// A cache line: scratch is aligned to it.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u32; 16]);
+
 impl Job {
+    /// An op with contiguous results behind a guard.
+    pub(super) fn of_op(kind: OpKind, reads: Vec<Tensor>, results: &[(DType, Shape)]) -> Self {
+        let behind_a_guard = |(dtype, shape): &(DType, Shape)| {
+            (*dtype, Layout { offset: GUARD, ..Layout::contiguous(shape) }, None)
+        };
+        let results = results.iter().map(behind_a_guard).collect();
+        Self { kernel: Kernel::Op(kind), reads, results, workspace: 0 }
+    }
+
     pub(super) fn launch(&self) -> Launch {
         let access = |buffer: usize, dtype, layout| Access { buffer: ValueId(buffer as u32), dtype, layout };
         let reads = self.reads.iter().enumerate().map(|(i, r)| access(i, r.dtype, r.layout.clone()));
@@ -281,7 +336,7 @@ impl Job {
         }
     }
 
-    fn run_on(&self, kernel: &dyn Prepared, pool: &Pool) -> Result<Vec<Tensor>, Trap> {
+    pub(super) fn run_on(&self, kernel: &dyn Prepared, pool: &Pool) -> Result<Vec<Tensor>, Trap> {
         let mut reads = self.reads.clone();
         let fresh = |(dtype, layout, _): &(DType, Layout, Option<usize>)| {
             Tensor::new(*dtype, layout.clone(), layout.end() + GUARD)
@@ -296,13 +351,10 @@ impl Job {
             .map(|(result, own)| result.2.map_or(own, |read| addresses[read]))
             .collect();
         let sources: Vec<*const u8> = addresses.iter().map(|a| a.cast_const()).collect();
-        let mut scratch = vec![[u64::from(GARBAGE); 8]; self.workspace.div_ceil(64) + 1];
+        let mut scratch = vec![Line([GARBAGE; 16]); self.workspace.div_ceil(64) + 1];
         kernel.run(&Call { pool, reads: &sources, writes: &writes, scratch: scratch.as_mut_ptr().cast() })?;
-        let used = self.workspace / 8;
-        assert!(
-            scratch.as_flattened()[used..].iter().all(|&word| word == u64::from(GARBAGE)),
-            "outside the scratch"
-        );
+        let mut unused = scratch.iter().flat_map(|line| line.0).skip(self.workspace.div_ceil(4));
+        assert!(unused.all(|word| word == GARBAGE), "a write behind the scratch");
         for (result, (_, layout, in_place)) in results.iter_mut().zip(&self.results) {
             let before = match in_place {
                 Some(read) => {
@@ -317,6 +369,17 @@ impl Job {
             assert_eq!(expected.words, result.words, "a write outside the result {layout:?}");
         }
         Ok(results)
+    }
+
+    /// Runs with 1, 2 and 3 threads, which must agree bit for bit; the bits of each result in row-major order.
+    pub(super) fn run_on_all_pools(&self, kernel: &dyn Prepared) -> Result<Vec<Vec<u32>>, Trap> {
+        let [one, two, three] = [1, 2, 3].map(|threads| {
+            let results = self.run_on(kernel, &Pool::new(threads));
+            results.map(|results| results.iter().map(Tensor::elements).collect::<Vec<_>>())
+        });
+        assert_eq!(one, two, "2 threads give other bits than 1");
+        assert_eq!(one, three, "3 threads give other bits than 1");
+        one
     }
 
     /// Runs with every instruction set, both ways of loops, and 1, 2 and 3 threads, which must agree bit for
@@ -370,5 +433,16 @@ pub(super) fn assert_close(what: &str, got: &[f64], expected: &[f64], tolerance:
             near || (got.is_nan() && expected.is_nan()),
             "{what}: element {i} is {got:e}, expected {expected:e}"
         );
+    }
+}
+
+/// Asserts that f32 results, as bits, are within `tolerance` of what is expected, relative to its size or to 1,
+/// whichever is larger: terms of a sum may cancel.
+pub(super) fn assert_near(what: &str, bits: &[u32], expected: &[f64], tolerance: f64) {
+    assert_eq!(bits.len(), expected.len(), "{what}: number of elements");
+    for (i, (&bits, &expected)) in bits.iter().zip(expected).enumerate() {
+        let value = f64::from(f32::from_bits(bits));
+        let near = value == expected || (value - expected).abs() <= tolerance * (1.0 + expected.abs());
+        assert!(near, "{what}: element {i} is {value}, expected {expected}");
     }
 }

@@ -1,11 +1,14 @@
-//! Random training steps on the CPU against the float64 reference, as they are and after the passes.
+//! Random training steps on the CPU against the float64 reference, as they are and after the passes: loops as
+//! machine code, where the processor has it, and interpreted.
 
-use crate::{bits, devices, random_graphs, values};
+use crate::{devices, random_graphs, values};
 use gradloom_core::ir::{DType, Graph};
 use gradloom_core::passes;
 use gradloom_core::plan::Role;
 use gradloom_core::reference::{Evaluation, evaluate, evaluate_values};
+use gradloom_runtime::cpu::Loops;
 use gradloom_runtime::{Device, Program};
+use gradloom_testing::compare::{same_bits, same_numbers};
 use gradloom_testing::{Leaves, TrainingStep, training_step};
 
 const STEPS: usize = 2;
@@ -14,7 +17,8 @@ const LARGEST: f64 = 1e4;
 
 #[test]
 fn training_steps_agree_with_the_reference() {
-    let devices = devices();
+    let [one, two] = devices();
+    let devices = [one, two, Device::cpu_with_loops(1, Loops::Interpreted).unwrap()];
     let (mut compared, mut in_place) = (0, 0);
     for seed in 0..random_graphs() {
         let TrainingStep { graph, leaves } = training_step(seed);
@@ -28,7 +32,7 @@ fn training_steps_agree_with_the_reference() {
 }
 
 /// Runs a graph for some steps; gives the number of updates in place.
-fn compare(graph: &Graph, leaves: &Leaves, devices: &[Device; 2], seed: u64, compared: &mut usize) -> usize {
+fn compare(graph: &Graph, leaves: &Leaves, devices: &[Device; 3], seed: u64, compared: &mut usize) -> usize {
     let mut leaves = leaves.clone();
     let mut programs = devices.each_ref().map(|device| {
         Program::standalone(graph.clone(), device, &|kind| leaves.value(kind))
@@ -41,15 +45,21 @@ fn compare(graph: &Graph, leaves: &Leaves, devices: &[Device; 2], seed: u64, com
         if scale > LARGEST || !scale.is_finite() {
             break;
         }
-        let [one, two] = programs.each_mut().map(|program| {
+        let [one, two, interpreted] = programs.each_mut().map(|program| {
             program
                 .evaluate(&|kind| leaves.value(kind))
                 .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{graph}"))
         });
-        assert_eq!(bits(&one), bits(&two), "seed {seed}, step {step}: threads change bits\n{graph}");
-        assert_close(&one, &want, 1e-5 * scale.max(1.0), &|| {
-            format!("seed {seed}, step {step}\n{graph}{}", programs[0].plan().report(graph))
-        });
+        let same = |found: Result<(), String>, what: &str| {
+            found.unwrap_or_else(|error| panic!("seed {seed}, step {step}: {what}: {error}\n{graph}"));
+        };
+        same(same_bits(&two, &one), "threads change bits");
+        same(same_numbers(&interpreted, &one), "interpreted loops differ from machine code");
+        for (loops, got) in [("compiled", &one), ("interpreted", &interpreted)] {
+            assert_close(got, &want, 1e-5 * scale.max(1.0), &|| {
+                format!("seed {seed}, step {step}, {loops}\n{graph}{}", programs[0].plan().report(graph))
+            });
+        }
         // From the device's own values: a step may magnify the rounding of the one before.
         leaves.advance(&one);
         *compared += 1;

@@ -1,7 +1,7 @@
 //! How a launch's work is shared out among a device's threads, as values.
 //!
-//! Lowering chooses a schedule once and stores it in the launch: the scratch is sized from it, and kernels are
-//! written from it.
+//! Lowering chooses a schedule once and stores it in the launch: the scratch is sized from it, and kernels
+//! are written from it.
 
 mod attention;
 mod group;

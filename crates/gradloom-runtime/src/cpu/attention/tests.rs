@@ -2,7 +2,7 @@
 //! and block tables.
 
 use super::*;
-use crate::cpu::strided::{Case, Operand, Random, assert_close, instruction_sets};
+use crate::cpu::testing::{Job, Random, Tensor, assert_near, instruction_sets, rounds};
 use gradloom_codegen::cpu::AttentionShape;
 use gradloom_core::ir::{DType, OpKind, Shape};
 
@@ -41,22 +41,22 @@ impl Setup {
         Self { shape, spec, offset, length, block_size: 1 }
     }
 
-    fn extras(&self, random: &mut Random, blocks: &[i32]) -> Vec<Operand> {
+    fn extras(&self, random: &mut Random, blocks: &[i32]) -> Vec<Tensor> {
         let mut extras = Vec::new();
         if self.spec.query_offset {
-            extras.push(Operand::i32([], &[self.offset]));
+            extras.push(Tensor::i32([], &[self.offset]));
         }
         if self.spec.key_length {
-            extras.push(Operand::i32([], &[self.length as i32]));
+            extras.push(Tensor::i32([], &[self.length as i32]));
         }
         if self.spec.block_table {
             let columns = blocks.len() / self.shape.batch;
             // As a window of a wider table.
             let gap = random.below(3);
-            let mut table = Operand::i32([self.shape.batch, columns], blocks);
+            let mut table = Tensor::i32([self.shape.batch, columns], blocks);
             let rows = (0..self.shape.batch)
-                .flat_map(|b| [&table.buffer[b * columns..(b + 1) * columns], &vec![u32::MAX; gap]].concat());
-            table.buffer = rows.collect();
+                .flat_map(|b| [&table.words[b * columns..(b + 1) * columns], &vec![u32::MAX; gap]].concat());
+            table.words = rows.collect();
             table.layout.strides[0] = columns + gap;
             extras.push(table);
         }
@@ -71,25 +71,19 @@ impl Setup {
         [self.shape.batch, self.shape.heads, self.shape.queries, depth].into()
     }
 
-    fn forward(&self, reads: Vec<Operand>) -> Case {
+    fn forward(&self, reads: Vec<Tensor>) -> Job {
         let lead = [self.shape.batch, self.shape.heads, self.shape.queries];
-        Case {
-            kind: OpKind::Attention(self.spec),
-            reads,
-            results: vec![(DType::F32, self.q_shape(self.shape.value_depth)), (DType::F32, lead.into())],
-            workspace: self.shape.forward_workspace(3),
-        }
+        let results = [(DType::F32, self.q_shape(self.shape.value_depth)), (DType::F32, lead.into())];
+        let workspace = self.shape.forward_workspace(3);
+        Job { workspace, ..Job::of_op(OpKind::Attention(self.spec), reads, &results) }
     }
 
-    fn backward(&self, reads: Vec<Operand>) -> Case {
+    fn backward(&self, reads: Vec<Tensor>) -> Job {
         let (depth, value_depth) = (self.shape.depth, self.shape.value_depth);
         let shapes = [self.q_shape(depth), self.kv_shape(depth), self.kv_shape(value_depth)];
-        Case {
-            kind: OpKind::AttentionGrad(self.spec),
-            reads,
-            results: shapes.map(|shape| (DType::F32, shape)).to_vec(),
-            workspace: self.shape.backward_workspace(3),
-        }
+        let results = shapes.map(|shape| (DType::F32, shape));
+        let workspace = self.shape.backward_workspace(3);
+        Job { workspace, ..Job::of_op(OpKind::AttentionGrad(self.spec), reads, &results) }
     }
 
     fn sees(&self, query: usize, key: usize) -> bool {
@@ -181,9 +175,9 @@ fn check(what: &str, setup: &Setup, random: &mut Random) {
 
 fn check_on(arch: Arch, what: &str, setup: &Setup, random: &mut Random) {
     let s = setup.shape;
-    let q = Operand::random(random, &setup.q_shape(s.depth));
-    let k = Operand::random(random, &setup.kv_shape(s.depth));
-    let v = Operand::random(random, &setup.kv_shape(s.value_depth));
+    let q = Tensor::strided(random, &setup.q_shape(s.depth));
+    let k = Tensor::strided(random, &setup.kv_shape(s.depth));
+    let v = Tensor::strided(random, &setup.kv_shape(s.value_depth));
     let Setup { spec, offset, length, .. } = setup;
     let what = format!("{what}, {arch:?}: {s:?} {spec:?} offset {offset} length {length}");
     let reads = [vec![q, k, v], setup.extras(random, &[])].concat();
@@ -192,24 +186,24 @@ fn check_on(arch: Arch, what: &str, setup: &Setup, random: &mut Random) {
     let forward = setup.forward(reads.clone());
     let results = forward.run_on_all_pools(&Attention::new(&forward.launch(), spec, arch)).unwrap();
     let (output, log_sums) = setup.expected(&q, &k, &v);
-    assert_close(&format!("{what}: output"), &results[0], &output, 1e-5);
-    assert_close(&format!("{what}: log-sum-exp"), &results[1], &log_sums, 1e-5);
+    assert_near(&format!("{what}: output"), &results[0], &output, 1e-5);
+    assert_near(&format!("{what}: log-sum-exp"), &results[1], &log_sums, 1e-5);
 
-    let cotangent = Operand::random(random, &setup.q_shape(s.value_depth));
+    let cotangent = Tensor::strided(random, &setup.q_shape(s.value_depth));
     let expected = setup.expected_gradients(&q, &k, &v, &cotangent.values());
-    let output = Operand::f32(setup.q_shape(s.value_depth), &floats(&results[0]));
-    let log_sum = Operand::f32([s.batch, s.heads, s.queries], &floats(&results[1]));
+    let output = Tensor::f32(setup.q_shape(s.value_depth), &floats(&results[0]));
+    let log_sum = Tensor::f32([s.batch, s.heads, s.queries], &floats(&results[1]));
     let backward = setup.backward([reads, vec![output, log_sum, cotangent]].concat());
     let results = backward.run_on_all_pools(&AttentionGrad::new(&backward.launch(), spec, arch)).unwrap();
     for (name, (result, expected)) in ["dq", "dk", "dv"].iter().zip(results.iter().zip(&expected)) {
-        assert_close(&format!("{what}: {name}"), result, expected, 1e-4);
+        assert_near(&format!("{what}: {name}"), result, expected, 1e-4);
     }
 }
 
 #[test]
 fn random_setups() {
     let mut random = Random(11);
-    for round in 0..crate::cpu::testing::rounds(150) {
+    for round in 0..rounds(150) {
         let setup = Setup::random(&mut random, &[0, 1, 2, 5, 12, 17, 33, 64]);
         check(&format!("round {round}"), &setup, &mut random);
     }
@@ -218,7 +212,7 @@ fn random_setups() {
 #[test]
 fn many_blocks_of_queries_and_keys() {
     let mut random = Random(12);
-    for round in 0..crate::cpu::testing::rounds(12) {
+    for round in 0..rounds(12) {
         let mut setup = Setup::random(&mut random, &[130, 300, 531]);
         setup.shape.batch = 1;
         setup.shape.heads = setup.shape.kv_heads * (1 + round % 2);
@@ -231,11 +225,11 @@ fn heads_of_one_tensor() {
     // q, k and v as slices of [batch, length, 3·heads·depth], permuted to [batch, heads, length, depth].
     let (batch, heads, length, depth) = (2, 3, 40, 16);
     let mut random = Random(13);
-    let all = Operand::dense(&mut random, &[batch, length, 3, heads, depth].into());
+    let all = Tensor::dense(&mut random, &[batch, length, 3, heads, depth].into());
     let part = |i: usize| {
         let slice = all.layout.slice(&[0, 0, i, 0, 0], &[batch, length, i + 1, heads, depth], &[1; 5]);
         let layout = slice.reshape(&[batch, length, heads, depth].into()).unwrap().permute(&[0, 2, 1, 3]);
-        Operand { layout, ..all.clone() }
+        Tensor { layout, ..all.clone() }
     };
     let spec = AttentionSpec {
         causal: true,
@@ -257,11 +251,11 @@ fn heads_of_one_tensor() {
     let case = setup.forward(vec![part(0), part(1), part(2)]);
     let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &spec)).unwrap();
     let [q, k, v] = [0, 1, 2].map(|i| case.reads[i].values());
-    assert_close("output", &results[0], &setup.expected(&q, &k, &v).0, 1e-5);
+    assert_near("output", &results[0], &setup.expected(&q, &k, &v).0, 1e-5);
 }
 
 /// A setup with a block table, its reads, and the keys and values that they stand for.
-fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Operand>, [Vec<f64>; 3]) {
+fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Tensor>, [Vec<f64>; 3]) {
     let mut setup = Setup::random(random, &[queries]);
     let (blocks, pool) = (random.pick(&[1, 3, 30]), 37);
     setup.block_size = random.pick(&[1, 7, 16]);
@@ -277,7 +271,7 @@ fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Operand>, [Vec<f64>
         *entry = if i % blocks < used { *entry } else { -1 };
     }
     let pools = [s.depth, s.value_depth]
-        .map(|depth| Operand::random(random, &[pool, s.kv_heads, setup.block_size, depth].into()));
+        .map(|depth| Tensor::strided(random, &[pool, s.kv_heads, setup.block_size, depth].into()));
     let gathered = [(0, s.depth), (1, s.value_depth)].map(|(which, depth)| {
         let values = pools[which].values();
         let mut rows = Vec::new();
@@ -290,7 +284,7 @@ fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Operand>, [Vec<f64>
         }
         rows
     });
-    let q = Operand::random(random, &setup.q_shape(s.depth));
+    let q = Tensor::strided(random, &setup.q_shape(s.depth));
     let [k, v] = gathered;
     let values = [q.values(), k, v];
     let reads = [vec![q], pools.to_vec(), setup.extras(random, &table)].concat();
@@ -300,13 +294,13 @@ fn paged(random: &mut Random, queries: usize) -> (Setup, Vec<Operand>, [Vec<f64>
 #[test]
 fn keys_in_blocks_of_a_pool() {
     let mut random = Random(14);
-    for round in 0..crate::cpu::testing::rounds(60) {
+    for round in 0..rounds(60) {
         let (setup, reads, [q, k, v]) = paged(&mut random, [1, 2, 30][round % 3]);
         let case = setup.forward(reads);
         let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec)).unwrap();
         let (output, log_sums) = setup.expected(&q, &k, &v);
-        assert_close(&format!("round {round}: output"), &results[0], &output, 1e-5);
-        assert_close(&format!("round {round}: log-sum-exp"), &results[1], &log_sums, 1e-5);
+        assert_near(&format!("round {round}: output"), &results[0], &output, 1e-5);
+        assert_near(&format!("round {round}: log-sum-exp"), &results[1], &log_sums, 1e-5);
     }
 }
 
@@ -318,7 +312,7 @@ fn lengths_and_blocks_out_of_range_are_traps() {
         (setup, reads, _) = paged(&mut random, 2);
     }
     let (length, table) = (reads.len() - 2, reads.len() - 1);
-    let trap = |reads: &[Operand]| {
+    let trap = |reads: &[Tensor]| {
         let case = setup.forward(reads.to_vec());
         let trap = case.run_on_all_pools(&*prepare_attention(&case.launch(), &setup.spec)).unwrap_err();
         trap.message
@@ -326,7 +320,7 @@ fn lengths_and_blocks_out_of_range_are_traps() {
     let keys = setup.shape.keys;
     for wrong in [-1, keys as i32 + 1] {
         let mut reads = reads.clone();
-        reads[length] = Operand::i32([], &[wrong]);
+        reads[length] = Tensor::i32([], &[wrong]);
         assert_eq!(
             trap(&reads),
             format!("attention: key_length is {wrong}, but there are {keys} keys (0..={keys})")
@@ -335,7 +329,7 @@ fn lengths_and_blocks_out_of_range_are_traps() {
     for wrong in [-1, 37] {
         let mut reads = reads.clone();
         let at = reads[table].layout.strides[0];
-        reads[table].buffer[at] = wrong as u32;
+        reads[table].words[at] = wrong as u32;
         assert_eq!(
             trap(&reads),
             format!("attention: block_table[1, 0] is {wrong}, outside the pool of 37 blocks")
@@ -357,7 +351,7 @@ fn large_scores_neither_overflow_nor_lose_what_is_not_a_number() {
     let setup = Setup { shape, spec, offset: 0, length: 20, block_size: 1 };
     let q = [1000.0, -1000.0, 0.0, f32::NAN, 3e38, 1.0];
     let keys: Vec<f32> = (0..20).map(|j| j as f32).collect();
-    let operand = |values: &[f32]| Operand::f32([1, 1, values.len(), 1], values);
+    let operand = |values: &[f32]| Tensor::f32([1, 1, values.len(), 1], values);
     let case = setup.forward(vec![operand(&q), operand(&keys), operand(&keys)]);
     let results = case.run_on_all_pools(&*prepare_attention(&case.launch(), &spec)).unwrap();
     let output = floats(&results[0]);

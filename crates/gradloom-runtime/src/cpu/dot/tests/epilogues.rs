@@ -42,9 +42,23 @@ impl Builder {
     }
 }
 
+/// A product with an epilogue, with all the scratch that it needs.
+fn with_epilogue(
+    axes: DotAxes,
+    reads: Vec<Tensor>,
+    results: &[(DType, Shape)],
+    body: &Body,
+) -> (Job, Launch) {
+    let mut job = Job::of_op(OpKind::Dot(axes.clone()), reads, results);
+    job.kernel = Kernel::Dot { axes, epilogue: body.clone() };
+    job.workspace = workspace(&job.launch(), THREADS);
+    let launch = job.launch();
+    (job, launch)
+}
+
 /// A product with an epilogue, its operands and what is expected of each result, given the product.
 struct Setup {
-    case: Case,
+    case: Job,
     body: Body,
     launch: Launch,
 }
@@ -54,7 +68,7 @@ impl Setup {
         assert_eq!(body.check(), Ok(()));
         let axes = matrix_axes();
         let elements = Shape::from([body.rows, body.columns]);
-        let results = body
+        let results: Vec<_> = body
             .stores
             .iter()
             .map(|store| match store {
@@ -62,12 +76,8 @@ impl Setup {
                 Store::Columns { .. } => (DType::F32, Shape::from([body.columns])),
             })
             .collect();
-        let kind = OpKind::Dot(axes.clone());
-        let mut case = Case { kind, reads: [vec![lhs, rhs], others].concat(), results, workspace: 0 };
-        let mut launch = case.launch();
-        launch.kernel = Kernel::Dot { axes, epilogue: body.clone() };
-        case.workspace = workspace(&launch, THREADS);
-        launch.workspace = case.workspace;
+        let reads = [vec![lhs, rhs], others].concat();
+        let (case, launch) = with_epilogue(axes, reads, &results, &body);
         Self { case, body, launch }
     }
 
@@ -86,7 +96,7 @@ impl Setup {
             let results = self.case.run_on_all_pools(&kernel).unwrap();
             assert_eq!(results.len(), expected.len());
             for (i, (result, expected)) in results.iter().zip(expected).enumerate() {
-                assert_close(&format!("{what}, result {i}, {arch:?}"), result, expected, 1e-4);
+                assert_near(&format!("{what}, result {i}, {arch:?}"), result, expected, 1e-4);
             }
         }
     }
@@ -176,7 +186,7 @@ fn sums_over_rows() {
             builder.columns(scaled);
             let (lhs, rhs) =
                 (matrix(&mut random, [m, k], n % 2 == 0), matrix(&mut random, [k, n], m % 2 == 0));
-            let factor = Tensor::random(&mut random, &[m, n].into());
+            let factor = Tensor::strided(&mut random, &[m, n].into());
             let setup = Setup::new(lhs, rhs, vec![factor], builder.0);
             let factors = setup.case.reads[2].values();
             let scaled: Vec<f64> = setup.product().iter().zip(&factors).map(|(x, f)| x * f).collect();
@@ -211,17 +221,17 @@ fn a_residual_in_place() {
         for arch in instruction_sets() {
             let kernel = Dot::new(launch, Some(&setup.body), arch, Loops::Native);
             for threads in 1..=THREADS {
-                let mut shared = setup.case.reads[2].buffer.clone();
+                let mut shared = setup.case.reads[2].words.clone();
                 let address = shared.as_mut_ptr().cast::<u8>();
                 let mut reads: Vec<*const u8> =
-                    setup.case.reads.iter().map(|read| read.buffer.as_ptr().cast()).collect();
+                    setup.case.reads.iter().map(|read| read.words.as_ptr().cast()).collect();
                 reads[2] = address;
                 let mut scratch = vec![[f32::NAN; 16]; launch.workspace / 64 + 1];
                 let pool = Pool::new(threads);
                 let scratch = scratch.as_mut_ptr().cast();
                 let call = Call { pool: &pool, reads: &reads, writes: &[address], scratch };
                 kernel.run(&call).unwrap();
-                assert_close(&format!("{m}x{n}x{k}, {arch:?}"), &shared, &expected, 1e-4);
+                assert_near(&format!("{m}x{n}x{k}, {arch:?}"), &shared[..m * n], &expected, 1e-4);
             }
         }
     }
@@ -243,26 +253,18 @@ fn a_batch_with_factors_of_rows() {
         let body = builder.0;
         let axes =
             DotAxes { lhs_batch: vec![0], rhs_batch: vec![0], lhs_contract: vec![2], rhs_contract: vec![1] };
-        let lhs = Tensor::random(&mut random, &[batch, m, k].into());
-        let rhs = Tensor::random(&mut random, &[batch, k, n].into());
+        let lhs = Tensor::strided(&mut random, &[batch, m, k].into());
+        let rhs = Tensor::strided(&mut random, &[batch, k, n].into());
         let copies = dot_copies(&axes, &lhs.layout, &rhs.layout);
         let (lhs, rhs) = (copied(lhs, copies.lhs), copied(rhs, copies.rhs));
         let factors = Tensor::dense(&mut random, &[rows].into());
         let products = expected(&axes, &lhs, &rhs);
         let expected: Vec<f64> = (0..rows * n).map(|i| products[i] * 0.5 * factors.values()[i / n]).collect();
-        let mut case = Case {
-            kind: OpKind::Dot(axes.clone()),
-            reads: vec![lhs, rhs, factors],
-            results: vec![(DType::F32, [rows, n].into())],
-            workspace: 0,
-        };
-        let mut launch = case.launch();
-        launch.kernel = Kernel::Dot { axes, epilogue: body.clone() };
-        case.workspace = workspace(&launch, THREADS);
-        launch.workspace = case.workspace;
+        let results = [(DType::F32, [rows, n].into())];
+        let (case, launch) = with_epilogue(axes, vec![lhs, rhs, factors], &results, &body);
         let kernel = Dot::new(&launch, Some(&body), Arch::new(), Loops::Native);
         let results = case.run_on_all_pools(&kernel).unwrap();
-        assert_close(&format!("{batch} of {m}x{n}x{k}"), &results[0], &expected, 1e-4);
+        assert_near(&format!("{batch} of {m}x{n}x{k}"), &results[0], &expected, 1e-4);
     }
 }
 

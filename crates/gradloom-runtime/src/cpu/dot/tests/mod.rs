@@ -4,23 +4,18 @@ mod epilogues;
 
 use super::*;
 use crate::cpu::Pool;
-use crate::cpu::strided::{Case, Operand as Tensor, Random, assert_close, instruction_sets};
+use crate::cpu::testing::{Job, Random, Tensor, assert_near, instruction_sets};
 use gradloom_codegen::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::ir::{DType, OpKind, Shape};
 
 /// Most threads that a test runs on.
 const THREADS: usize = 3;
 
-fn case(axes: &DotAxes, lhs: Tensor, rhs: Tensor) -> Case {
+fn case(axes: &DotAxes, lhs: Tensor, rhs: Tensor) -> Job {
     let problem = DotProblem::new(axes, &lhs.layout, &rhs.layout).expect("operands that fit");
     let batch: Vec<usize> = axes.lhs_batch.iter().map(|&a| lhs.layout.shape[a]).collect();
     let shape: Shape = [batch, vec![problem.m, problem.n]].concat().into();
-    let mut case = Case {
-        kind: OpKind::Dot(axes.clone()),
-        reads: vec![lhs, rhs],
-        results: vec![(DType::F32, shape)],
-        workspace: 0,
-    };
+    let mut case = Job::of_op(OpKind::Dot(axes.clone()), vec![lhs, rhs], &[(DType::F32, shape)]);
     case.workspace = workspace(&case.launch(), THREADS);
     case
 }
@@ -90,8 +85,8 @@ fn tuples(extents: &[usize]) -> Vec<Vec<usize>> {
 fn copied(operand: Tensor, order: Option<Vec<usize>>) -> Tensor {
     let Some(order) = order else { return operand };
     let permuted = Tensor { layout: operand.layout.permute(&order), ..operand.clone() };
-    let buffer = permuted.positions().into_iter().map(|p| operand.buffer[p]).collect();
-    Tensor { layout: copied_layout(&operand.layout.shape, &order), buffer, ..operand }
+    let words = permuted.elements();
+    Tensor { layout: copied_layout(&operand.layout.shape, &order), words, ..operand }
 }
 
 fn shuffled(random: &mut Random, count: usize) -> Vec<usize> {
@@ -123,8 +118,8 @@ fn random_axes_and_layouts() {
         let (lhs_shape, lhs_batch, lhs_contract) = scatter(&m);
         let (rhs_shape, rhs_batch, rhs_contract) = scatter(&n);
         let axes = DotAxes { lhs_batch, rhs_batch, lhs_contract, rhs_contract };
-        let lhs = Tensor::random(&mut random, &lhs_shape);
-        let rhs = Tensor::random(&mut random, &rhs_shape);
+        let lhs = Tensor::strided(&mut random, &lhs_shape);
+        let rhs = Tensor::strided(&mut random, &rhs_shape);
         let expected = expected(&axes, &lhs, &rhs);
 
         let needed = dot_copies(&axes, &lhs.layout, &rhs.layout);
@@ -132,8 +127,8 @@ fn random_axes_and_layouts() {
         let case = case(&axes, copied(lhs, needed.lhs), copied(rhs, needed.rhs));
         for arch in instruction_sets() {
             let kernel = Dot::new(&case.launch(), None, arch, Loops::Native);
-            let result = case.run(&kernel, &Pool::new(2)).unwrap();
-            assert_close(&format!("round {round}, {arch:?}: {axes:?}"), &result[0], &expected, 1e-5);
+            let result = case.run_on(&kernel, &Pool::new(2)).unwrap()[0].elements();
+            assert_near(&format!("round {round}, {arch:?}: {axes:?}"), &result, &expected, 1e-5);
         }
     }
     assert!(copies.iter().all(|&count| count > 20), "too few rounds with 0, 1 or 2 copies: {copies:?}");
@@ -151,7 +146,7 @@ fn check(random: &mut Random, [m, n, k]: [usize; 3], lhs_by_columns: bool, rhs_b
     for arch in instruction_sets() {
         let result = case.run_on_all_pools(&Dot::new(&case.launch(), None, arch, Loops::Native)).unwrap();
         let what = format!("{m}x{n}x{k} {lhs_by_columns} {rhs_by_columns}, {arch:?}");
-        assert_close(&what, &result[0], &expected, 1e-4);
+        assert_near(&what, &result[0], &expected, 1e-4);
     }
 }
 
