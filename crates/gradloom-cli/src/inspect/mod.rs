@@ -92,7 +92,7 @@ enum Stage {
     Lower,
     /// Launches in order, and where every byte lives
     Plan,
-    /// The text of all kernels; not of the processor's, which have none
+    /// The text of all kernels; of the processor's, their loops over tiles
     Emit,
 }
 
