@@ -6,7 +6,7 @@
 
 use crate::options::{self, Slot};
 use gradloom_core::reference::evaluate;
-use gradloom_runtime::cpu::{Level, Loops};
+use gradloom_runtime::cpu::{InstructionSet, Loops};
 use gradloom_runtime::{Device, run_once};
 use gradloom_testing::Leaves;
 use gradloom_testing::chains::{CHAINS, element, graph};
@@ -50,7 +50,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
             }
         }
     }
-    let native = if Level::detect().compiles_loops() {
+    let native = if InstructionSet::detect().compiles_loops() {
         "machine code and interpreter agree"
     } else {
         "two runs agree"

@@ -4,7 +4,7 @@ mod chains;
 mod fuzz;
 mod options;
 
-use gradloom_runtime::cpu::Level;
+use gradloom_runtime::cpu::InstructionSet;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let command = arguments.next();
     let rest: Vec<String> = arguments.collect();
     if matches!(command.as_deref(), Some("fuzz" | "fuzz-text" | "chains"))
-        && !Level::detect().compiles_loops()
+        && !InstructionSet::detect().compiles_loops()
     {
         eprintln!(
             "note: this processor has no AVX-512, so all loops are interpreted and no machine code is tested"

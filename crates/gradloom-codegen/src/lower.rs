@@ -150,7 +150,8 @@ impl<T: Target> Lowering<'_, T> {
             Some(store) => {
                 let write = body.stores.remove(store).write();
                 for store in &mut body.stores {
-                    let (Store::Whole { write: other, .. } | Store::Columns { write: other, .. }) = store;
+                    let (Store::Value { write: other, .. } | Store::ColumnReduce { write: other, .. }) =
+                        store;
                     *other -= usize::from(*other > write);
                 }
                 writes.remove(write)
@@ -285,7 +286,7 @@ impl<T: Target> Lowering<'_, T> {
 /// The store of an epilogue that gives the product itself, if a loop is left to do the others.
 fn stored_product(epilogue: &Body, writes: &[Access]) -> Option<usize> {
     let is_product = |store: &Store| match *store {
-        Store::Whole { node, level: Level::Element, write } => {
+        Store::Value { node, level: Level::Element, write } => {
             epilogue.node(node).kind == NodeKind::Accumulator && writes[write].layout.is_contiguous()
         }
         _ => false,
@@ -311,7 +312,7 @@ fn body_aliases(
         .collect();
     let mut pairs = Vec::new();
     for store in &body.stores {
-        let Store::Whole { level, write, .. } = *store else { continue };
+        let Store::Value { level, write, .. } = *store else { continue };
         for &(read, at) in &loads {
             let one = body.elements(Level::Element) == 1;
             let alike = at == level && (one || level != Level::Uniform && may_replace(level));

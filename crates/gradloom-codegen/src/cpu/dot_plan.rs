@@ -67,7 +67,7 @@ impl DotPlan {
         let transposed = problem.n == 1 && problem.m > 1;
         let problem = if transposed { problem.transposed() } else { problem };
         let by_position = |body: &Body| {
-            body.stores.iter().all(|store| matches!(store, Store::Whole { level: Level::Element, .. }))
+            body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))
         };
         let schedule = DotSchedule::new(&problem, epilogue.is_none_or(by_position));
         let [_, rows, _, _] = schedule.largest_task();
@@ -234,7 +234,7 @@ pub fn dot_workspace(
 /// never in a read's place.
 fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) -> Option<usize> {
     body.stores.iter().find_map(|store| match *store {
-        Store::Whole { node, level: Level::Element, write }
+        Store::Value { node, level: Level::Element, write }
             if body.node(node).dtype == DType::F32 && writes[write].layout.is_contiguous() && free(write) =>
         {
             Some(write)
@@ -245,6 +245,6 @@ fn direct_write(body: &Body, writes: &[Access], free: impl Fn(usize) -> bool) ->
 
 /// Whether the body only writes the product down.
 fn is_identity(body: &Body) -> bool {
-    matches!(body.stores[..], [Store::Whole { node, level: Level::Element, .. }]
+    matches!(body.stores[..], [Store::Value { node, level: Level::Element, .. }]
         if body.node(node).kind == NodeKind::Accumulator)
 }

@@ -9,7 +9,7 @@ use gradloom_core::ir::CostClass;
 use gradloom_core::kernel::{Body, Level, NodeKind, Store};
 use std::ops::Range;
 
-/// Most ranges of rows where [`Store::Columns`] combines them.
+/// Most ranges of rows where [`Store::ColumnReduce`] combines them.
 const COLUMN_PARTS: usize = 16;
 /// Most tasks: enough to balance the threads of a large machine.
 const TASKS: usize = 64;
@@ -42,11 +42,11 @@ impl LoopSchedule {
         let total = (cost_of_position(body) * rows as f64 * columns as f64 + cost_of_row(body) * rows as f64)
             as usize;
         let wanted = (total / TASK_COST).clamp(1, TASKS);
-        let reduces_columns = body.stores.iter().any(|store| matches!(store, Store::Columns { .. }));
+        let reduces_columns = body.stores.iter().any(|store| matches!(store, Store::ColumnReduce { .. }));
         let row_pieces = wanted.min(rows).min(if reduces_columns { COLUMN_PARTS } else { TASKS }).max(1);
         // A row's own results have one writer, which may be in the place of what all of the row reads.
         let stores_rows =
-            body.stores.iter().any(|store| matches!(store, Store::Whole { level: Level::Row, .. }));
+            body.stores.iter().any(|store| matches!(store, Store::Value { level: Level::Row, .. }));
         let column_pieces = match body.has_row_reductions() || stores_rows {
             true => 1,
             false => (wanted / row_pieces).min(columns / COLUMN_UNIT).max(1),
@@ -89,15 +89,15 @@ impl LoopSchedule {
     }
 }
 
-/// Bytes of the partial results of one range of rows: of each [`Store::Columns`] one for each column, and
+/// Bytes of the partial results of one range of rows: of each [`Store::ColumnReduce`] one for each column, and
 /// room for uniform results. A multiple of a cache line.
 pub fn column_partials(body: &Body) -> usize {
     body.stores
         .iter()
         .map(|store| match store {
-            Store::Columns { .. } => (4 * body.columns).next_multiple_of(LINE),
-            Store::Whole { level: Level::Uniform, .. } => LINE,
-            Store::Whole { .. } => 0,
+            Store::ColumnReduce { .. } => (4 * body.columns).next_multiple_of(LINE),
+            Store::Value { level: Level::Uniform, .. } => LINE,
+            Store::Value { .. } => 0,
         })
         .sum()
 }
@@ -111,9 +111,9 @@ pub fn loop_workspace(body: &Body) -> usize {
 fn cost_of_position(body: &Body) -> f64 {
     let nodes = body.nodes.iter().filter(|node| node.level == Level::Element).map(|node| cost(&node.kind));
     let stores = body.stores.iter().map(|store| match store {
-        Store::Whole { level: Level::Element, .. } => 0.3,
-        Store::Whole { .. } => 0.0,
-        Store::Columns { .. } => 0.1,
+        Store::Value { level: Level::Element, .. } => 0.3,
+        Store::Value { .. } => 0.0,
+        Store::ColumnReduce { .. } => 0.1,
     });
     let reductions = body.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Reduce(..)));
     nodes.chain(stores).sum::<f64>() + 0.1 * reductions.count() as f64
@@ -164,13 +164,18 @@ mod tests {
             node(NodeKind::Load(1), Level::Element),
             node(NodeKind::Binary(BinaryOp::Add, [NodeId(0), NodeId(1)]), Level::Element),
         ];
-        let mut stores = vec![Store::Whole { node: NodeId(2), level: Level::Element, write: 0 }];
+        let mut stores = vec![Store::Value { node: NodeId(2), level: Level::Element, write: 0 }];
         if reduces_rows {
             nodes.push(node(NodeKind::Reduce(ReduceOp::Sum, NodeId(2)), Level::Row));
-            stores.push(Store::Whole { node: NodeId(3), level: Level::Row, write: 1 });
+            stores.push(Store::Value { node: NodeId(3), level: Level::Row, write: 1 });
         }
         if reduces_columns {
-            stores.push(Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: stores.len(), parts: 1 });
+            stores.push(Store::ColumnReduce {
+                op: ReduceOp::Sum,
+                node: NodeId(2),
+                write: stores.len(),
+                parts: 1,
+            });
         }
         Body { rows, columns, nodes, stores }
     }

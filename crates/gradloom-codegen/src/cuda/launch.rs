@@ -67,14 +67,14 @@ pub fn kernels(launch: &Launch, number: usize, plan: &Plan) -> Result<Vec<CudaKe
         places(first).iter().zip(&places(part)).all(near)
     };
     let mut made = Vec::new();
-    for crew in group::crews(&parts, launch, joins) {
-        match crew[..] {
+    for batch in group::batches(&parts, launch, joins) {
+        match batch[..] {
             [only] if !group::is_columns(&parts[only], launch) => {
                 let part = &parts[only];
                 made.extend(alone(&part.alone(launch), number, part.workspace.start, plan)?);
             }
             _ => {
-                let members: Vec<&Part> = crew.iter().map(|&i| &parts[i]).collect();
+                let members: Vec<&Part> = batch.iter().map(|&i| &parts[i]).collect();
                 made.extend(together(launch, &members, number, plan, schedule));
             }
         }

@@ -52,7 +52,7 @@ impl<T: Target> Lowering<'_, T> {
                 let parts = self.target.column_parts(body, reads, writes);
                 let columns = body.columns;
                 for store in &mut body.stores {
-                    if let Store::Columns { op: reduce, write, parts: of_store, .. } = store
+                    if let Store::ColumnReduce { op: reduce, write, parts: of_store, .. } = store
                         && parts > 1
                     {
                         *of_store = parts;
@@ -138,13 +138,13 @@ fn sum_of_parts(sum: &Unfinished) -> Body {
         rows: shape[0],
         columns: shape[1],
         nodes: vec![Node { kind: NodeKind::Load(0), dtype: sum.parts.dtype, level: Level::Element }],
-        stores: vec![Store::Columns { op: sum.reduce, node: NodeId(0), write: 0, parts: 1 }],
+        stores: vec![Store::ColumnReduce { op: sum.reduce, node: NodeId(0), write: 0, parts: 1 }],
     }
 }
 
 /// Whether nothing follows from a product but that it is stored.
 fn is_plain(epilogue: &Body) -> bool {
-    let stored = matches!(epilogue.stores[..], [Store::Whole { level: Level::Element, .. }]);
+    let stored = matches!(epilogue.stores[..], [Store::Value { level: Level::Element, .. }]);
     stored && matches!(epilogue.nodes[..], [Node { kind: NodeKind::Accumulator, .. }])
 }
 

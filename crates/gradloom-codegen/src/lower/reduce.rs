@@ -21,13 +21,13 @@ pub(crate) fn as_body(op: ReduceOp, axes: &[usize], operand: &mut Access) -> Bod
             rows: extent(axes),
             columns: extent(&kept),
             nodes: vec![load],
-            stores: vec![Store::Columns { op, node: NodeId(0), write: 0, parts: 1 }],
+            stores: vec![Store::ColumnReduce { op, node: NodeId(0), write: 0, parts: 1 }],
         },
         false => Body {
             rows: extent(&kept),
             columns: extent(axes),
             nodes: vec![load, node(NodeKind::Reduce(op, NodeId(0)), Level::Row)],
-            stores: vec![Store::Whole { node: NodeId(1), level: Level::Row, write: 0 }],
+            stores: vec![Store::Value { node: NodeId(1), level: Level::Row, write: 0 }],
         },
     };
     operand.layout = operand.layout.permute(&order);

@@ -39,13 +39,13 @@ pub enum Form {
 impl Form {
     /// Of a body's results, if they have one of these.
     pub fn of(body: &Body) -> Option<Self> {
-        let by_position = |s: &Store| matches!(s, Store::Whole { level: Level::Element, .. });
+        let by_position = |s: &Store| matches!(s, Store::Value { level: Level::Element, .. });
         match body.stores[..] {
-            [Store::Columns { op, node, .. }] if body.columns == 1 => Some(Self::Total(op, node)),
-            [Store::Columns { op, node, parts: 1, .. }] if body.rows <= SHORT => {
+            [Store::ColumnReduce { op, node, .. }] if body.columns == 1 => Some(Self::Total(op, node)),
+            [Store::ColumnReduce { op, node, parts: 1, .. }] if body.rows <= SHORT => {
                 Some(Self::Columns(op, node))
             }
-            [Store::Whole { node, .. }] if body.rows == 1 => match body.node(node).kind {
+            [Store::Value { node, .. }] if body.rows == 1 => match body.node(node).kind {
                 NodeKind::Reduce(op, operand) if node.index() + 1 == body.nodes.len() => {
                     Some(Self::Total(op, operand))
                 }
@@ -107,23 +107,23 @@ pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<
     Some(Class { form, nodes: nodes.to_vec(), stores })
 }
 
-/// Which parts run together, by their numbers: those of a class as far as `joins` lets a part join the crew
+/// Which parts run together, by their numbers: those of a class as far as `joins` lets a part join the batch
 /// with this first member. A part that runs alone has its own list.
-pub fn crews(
+pub fn batches(
     parts: &[Part],
     launch: &Launch,
     mut joins: impl FnMut(usize, usize) -> bool,
 ) -> Vec<Vec<usize>> {
-    let mut crews: Vec<(Option<Class>, Vec<usize>)> = Vec::new();
+    let mut batches: Vec<(Option<Class>, Vec<usize>)> = Vec::new();
     for (i, part) in parts.iter().enumerate() {
         let class = class(part, &launch.reads[part.reads.clone()], &launch.writes[part.writes.clone()]);
-        let mut same = crews.iter_mut().filter(|(other, _)| class.is_some() && class == *other);
+        let mut same = batches.iter_mut().filter(|(other, _)| class.is_some() && class == *other);
         match same.find(|(_, members)| joins(members[0], i)) {
             Some((_, members)) => members.push(i),
-            None => crews.push((class, vec![i])),
+            None => batches.push((class, vec![i])),
         }
     }
-    crews.into_iter().map(|(_, members)| members).collect()
+    batches.into_iter().map(|(_, members)| members).collect()
 }
 
 /// Whether a table can say where a body's elements are.

@@ -43,7 +43,7 @@ pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     let turns = body.rows.div_ceil(slots);
     let steps = if sums { turns.div_ceil(partials).max(1) } else { 1 };
     let groups = turns.div_ceil(steps);
-    let whole = |store: &Store| matches!(store, Store::Columns { parts: 1, .. });
+    let whole = |store: &Store| matches!(store, Store::ColumnReduce { parts: 1, .. });
     let finishes = groups != 1 && body.stores.iter().any(whole);
     let finishing = finishes.then(|| limits.column_sharing(FINISHING_LANES));
     let subgroup = limits.subgroup_of(lanes * slots).filter(|_| along && lanes > 1);

@@ -9,7 +9,7 @@ pub use crate::schedule::attention::{
 
 use super::alone::{Alone, Value, side_by_side};
 use super::operands::Element;
-use super::source::Source;
+use super::shader_builder::ShaderBuilder;
 use super::{Bound, Shaders, print};
 use crate::limits::Limits;
 use crate::narrow::narrow;
@@ -55,7 +55,7 @@ pub(super) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: 
     };
     let operands = side_by_side(reads, writes);
     let kernels = kernels::attention(&operands.views(false), &schedule);
-    let print = |kernel| print::print(kernel, Source::new(&operands, limits, false, 0));
+    let print = |kernel| print::print(kernel, ShaderBuilder::new(&operands, limits, false, 0));
     let dispatches = kernels.iter().map(print).collect();
     Alone { shaders: Shaders { operands, dispatches }, words, results }
 }

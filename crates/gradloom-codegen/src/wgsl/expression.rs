@@ -4,11 +4,11 @@
 //! what the op's comment says of NaN, infinities and overflow, which WGSL alone does not promise.
 
 use super::functions::Function;
-use super::source::{Source, type_name};
+use super::shader_builder::{ShaderBuilder, type_name};
 use crate::simt::spelling::{self, Spelling};
 use gradloom_core::ir::{CompareOp, DType, Number};
 
-impl Source<'_> {
+impl ShaderBuilder<'_> {
     /// A number of a dtype.
     #[expect(
         clippy::cast_possible_truncation,

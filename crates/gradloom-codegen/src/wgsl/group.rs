@@ -1,7 +1,7 @@
 //! Parts of a group that run together: what they bind, and where each one's operands start.
 
 use super::operands::Operand;
-use super::source::Source;
+use super::shader_builder::ShaderBuilder;
 use super::{Context, Operands, Shaders, checked, print};
 use crate::narrow::narrow;
 use crate::schedule::group::{Form, body_of, is_short_total};
@@ -52,7 +52,7 @@ pub(super) fn together(
     let gated = launch.phase == Phase::Commit;
     let short = parts.iter().all(|part| is_short_total(body_of(part), &schedule));
     let kernels = group(&first.views(gated), body, &table, &schedule, short);
-    let print = |kernel| print::print(kernel, Source::new(&first, context.limits, gated, number));
+    let print = |kernel| print::print(kernel, ShaderBuilder::new(&first, context.limits, gated, number));
     let dispatches = kernels.iter().map(print).collect();
     checked(Shaders { operands, dispatches }, launch, context)
 }

@@ -4,7 +4,7 @@
 //! phases, and leaves a [`Verdict`](super::Verdict) in the step's status, with a record of the step if it
 //! failed.
 
-use super::source::{Source, index_at};
+use super::shader_builder::{ShaderBuilder, index_at};
 use super::status::{FIRST_GUARD, TRAPPED, record};
 use super::{Context, Operands, Shaders, checked};
 use crate::narrow::narrow;
@@ -34,7 +34,7 @@ pub fn guards(launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
     let launch =
         Launch { kernel: Kernel::Copy, reads, writes: Vec::new(), phase: Phase::Compute, ..launch.clone() };
     let operands = Operands::new(&launch, context, together);
-    let mut source = Source::new(&operands, limits, false, 0);
+    let mut source = ShaderBuilder::new(&operands, limits, false, 0);
     source.global("var<workgroup> verdict: atomic<u32>;");
     source.line("if (local == 0u) {");
     source.line("atomicStore(&verdict, 0xffffffffu);");

@@ -81,7 +81,7 @@ impl Target for Wgsl<'_> {
     }
 
     fn takes_epilogue(&self, epilogue: &Body) -> bool {
-        let by_position = |store: &Store| matches!(store, Store::Whole { level: Level::Element, .. });
+        let by_position = |store: &Store| matches!(store, Store::Value { level: Level::Element, .. });
         epilogue.stores.iter().all(by_position)
     }
 

@@ -7,7 +7,7 @@
 
 mod alone;
 pub mod attention;
-mod crews;
+mod batching;
 mod expression;
 mod functions;
 mod group;
@@ -17,7 +17,7 @@ mod operands;
 mod pieces;
 mod print;
 mod product;
-mod source;
+mod shader_builder;
 mod status;
 mod units;
 
@@ -34,7 +34,7 @@ pub use lower::{lower, lower_fused, problems};
 pub use operands::{Binding, Cuts, Element, Operand, Operands};
 #[cfg(test)]
 pub(crate) use product::alone as alone_product;
-pub use status::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD, Verdict};
+pub use status::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status, Verdict};
 
 pub use units::{Owner, Shader, Unit, pause, units, writable};
 
@@ -44,7 +44,7 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Launch, Part, Phase};
 use gradloom_core::plan::Plan;
-use source::Source;
+use shader_builder::ShaderBuilder;
 use std::ops::Range;
 
 /// One shader and how it is run.
@@ -121,14 +121,14 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
         }
         _ => return Ok(vec![one(launch, number, context)?]),
     };
-    let crew = |members: Vec<usize>| match members[..] {
+    let batch = |members: Vec<usize>| match members[..] {
         [only] if !grouped::is_columns(&parts[only], launch) => alone(launch, &parts[only], number, context),
         _ => {
             let members: Vec<&Part> = members.iter().map(|&i| &parts[i]).collect();
             group::together(launch, &members, number, context)
         }
     };
-    crews::crews(parts, launch, context).into_iter().map(crew).collect()
+    batching::batches(parts, launch, context).into_iter().map(batch).collect()
 }
 
 /// Whether 32 bits can count all that a kernel works on: elements of its operands and results, and positions
@@ -201,7 +201,7 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
         product::vectorise(&mut operands, axes, limits);
     }
     let gated = launch.phase == Phase::Commit;
-    let source = || Source::new(&operands, limits, gated, number);
+    let source = || ShaderBuilder::new(&operands, limits, gated, number);
     let label = launch.kernel.title();
     let views = operands.views(gated);
     if let Some(kernels) = simt::kernels::kernels(&launch.kernel, &launch.schedule, &views, &label) {

@@ -1,18 +1,18 @@
 //! Kernels of the common language as WGSL.
 //!
 //! In: a [`Kernel`] and what its launch binds. Out: a [`Dispatch`]. Loads, stores and the functions that
-//! WGSL lacks are those of [`Source`].
+//! WGSL lacks are those of [`ShaderBuilder`].
 
 use super::Dispatch;
 use super::functions::Function;
 use super::operands::Operand;
-use super::source::{Source, type_name};
+use super::shader_builder::{ShaderBuilder, type_name};
 use crate::simt::spelling;
 use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 use gradloom_core::ir::{DType, Number};
 
 /// The shader of a kernel.
-pub(crate) fn print(kernel: &Kernel, mut source: Source<'_>) -> Dispatch {
+pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
     for (i, array) in kernel.arrays.iter().enumerate() {
         let ty = format!("array<{}, {}>", name_of(array.ty), array.elements);
@@ -63,13 +63,13 @@ struct Printer<'k> {
 }
 
 impl Printer<'_> {
-    fn block(&mut self, source: &mut Source<'_>, block: &Block) {
+    fn block(&mut self, source: &mut ShaderBuilder<'_>, block: &Block) {
         for statement in &block.0 {
             self.statement(source, statement);
         }
     }
 
-    fn statement(&mut self, source: &mut Source<'_>, statement: &Stmt) {
+    fn statement(&mut self, source: &mut ShaderBuilder<'_>, statement: &Stmt) {
         match statement {
             Stmt::Let(id) => {
                 let formula = self.formula(source, *id);
@@ -131,11 +131,11 @@ impl Printer<'_> {
     }
 
     /// The name of an expression, or else what it is.
-    fn text(&self, source: &mut Source<'_>, id: ExprId) -> String {
+    fn text(&self, source: &mut ShaderBuilder<'_>, id: ExprId) -> String {
         if self.named[id.index()] { format!("v{}", id.index()) } else { self.formula(source, id) }
     }
 
-    fn formula(&self, source: &mut Source<'_>, id: ExprId) -> String {
+    fn formula(&self, source: &mut ShaderBuilder<'_>, id: ExprId) -> String {
         let (ty, dtype) = (self.kernel.ty(id), self.kernel.dtype(id));
         let dtype_of = |id: &ExprId| self.kernel.dtype(*id);
         match self.kernel.expr(id) {
@@ -222,7 +222,7 @@ impl Printer<'_> {
 }
 
 impl Printer<'_> {
-    fn vector(&self, source: &mut Source<'_>, elements: &[ExprId]) -> String {
+    fn vector(&self, source: &mut ShaderBuilder<'_>, elements: &[ExprId]) -> String {
         let elements: Vec<String> = elements.iter().map(|&id| self.text(source, id)).collect();
         format!("vec{}<f32>({})", elements.len(), elements.join(", "))
     }

@@ -3,7 +3,7 @@
 use super::alone::{Alone, Value, side_by_side};
 use super::operands::{Element, NONE};
 use super::print::print;
-use super::source::Source;
+use super::shader_builder::ShaderBuilder;
 use super::{Bound, Operands, Shaders};
 use crate::limits::Limits;
 use crate::product::{DotProblem, folded, last_elements};
@@ -37,6 +37,6 @@ pub(crate) fn alone(problem: &DotProblem, choice: &ProductChoice, limits: &Limit
     let schedule = schedule(problem, *choice, limits);
     let kernels = product(&operands.views(false), problem, &schedule, None, "product");
     let dispatches =
-        kernels.iter().map(|kernel| print(kernel, Source::new(&operands, limits, false, 0))).collect();
+        kernels.iter().map(|kernel| print(kernel, ShaderBuilder::new(&operands, limits, false, 0))).collect();
     Alone { shaders: Shaders { operands, dispatches }, words: Vec::new(), results: vec![Bound::Operand(2)] }
 }

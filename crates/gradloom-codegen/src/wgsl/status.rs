@@ -5,10 +5,10 @@
 //! starts: 0 the verdict; 1 the number, from 1, of the launch that trapped or whose window does not fit; 2
 //! where: the position of the index among its operand's elements, or the axis of the window; 3 the index, as
 //! i32; 4 the number that it must be below. Those behind them stay from step to step, and are written by the
-//! guards alone, but for [`TOLD`]: how many steps there were, how many of them failed, and a record of the
+//! guards alone, but for [`ACKNOWLEDGED`]: how many steps there were, how many of them failed, and a record of the
 //! first failures that the host was not told of, and of the last one.
 
-use super::source::Source;
+use super::shader_builder::ShaderBuilder;
 use gradloom_core::collections::sort_by_key;
 
 /// Words that are of one step.
@@ -16,7 +16,7 @@ pub const STEP_WORDS: usize = 8;
 /// All words.
 pub const STATUS_WORDS: usize = RECORDS + (FIRST_RECORDS + 1) * RECORD_WORDS;
 /// The word in which the host says how many failures it knows of. They need no record any longer.
-pub const TOLD: usize = 10;
+pub const ACKNOWLEDGED: usize = 10;
 
 /// Steps so far.
 const STEPS: usize = 8;
@@ -121,12 +121,14 @@ impl Status {
 
 /// Adds the statements that count a step whose verdict is there, and record it if it failed. One invocation
 /// runs them.
-pub(super) fn record(source: &mut Source<'_>) {
+pub(super) fn record(source: &mut ShaderBuilder<'_>) {
     let (first, last) = (RECORDS, RECORDS + FIRST_RECORDS * RECORD_WORDS);
     source.line(format_args!("let run = atomicAdd(&status[{STEPS}], 1u);"));
     source.line("if (atomicLoad(&status[0]) != 0u) {");
     source.line(format_args!("let failure = atomicAdd(&status[{FAILURES}], 1u);"));
-    source.line(format_args!("let among_first = failure - atomicLoad(&status[{TOLD}]) < {FIRST_RECORDS}u;"));
+    source.line(format_args!(
+        "let among_first = failure - atomicLoad(&status[{ACKNOWLEDGED}]) < {FIRST_RECORDS}u;"
+    ));
     // A loop, as compilers write a function out wherever it is called.
     source.line("for (var copy = select(1u, 0u, among_first); copy < 2u; copy++) {");
     let place = format!("{first}u + {RECORD_WORDS}u * (failure % {FIRST_RECORDS}u)");

@@ -81,7 +81,7 @@ fn stores_of_results_that_are_not_there_or_have_another_size_or_type() {
     let message = "at a level that it does not have";
     let store = |write| {
         move |p: &mut Plan| {
-            let Store::Whole { write: to, .. } = &mut body(row_loop(p)).stores[0] else {
+            let Store::Value { write: to, .. } = &mut body(row_loop(p)).stores[0] else {
                 panic!("a store of rows")
             };
             *to = write;
@@ -108,7 +108,7 @@ fn stores_of_results_that_are_not_there_or_have_another_size_or_type() {
     broken(
         |p| {
             let body = body(row_loop(p));
-            body.stores[0] = Store::Columns { op: ReduceOp::Sum, node: NodeId(0), write: 0, parts: 1 };
+            body.stores[0] = Store::ColumnReduce { op: ReduceOp::Sum, node: NodeId(0), write: 0, parts: 1 };
         },
         &format!("stores result 0 {message}"),
     );
@@ -118,7 +118,7 @@ fn stores_of_results_that_are_not_there_or_have_another_size_or_type() {
 fn expressions_that_are_not_sound() {
     broken(
         |p| {
-            let Store::Whole { level, .. } = &mut body(row_loop(p)).stores[0] else {
+            let Store::Value { level, .. } = &mut body(row_loop(p)).stores[0] else {
                 panic!("a store of rows")
             };
             *level = Level::Uniform;

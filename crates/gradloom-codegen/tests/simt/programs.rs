@@ -91,12 +91,12 @@ impl Memory<'_> {
             }
             _ => return self.alone(launch),
         };
-        for crew in group::crews(&parts, launch, |_, _| true) {
-            match crew[..] {
+        for batch in group::batches(&parts, launch, |_, _| true) {
+            match batch[..] {
                 [only] if !group::is_columns(&parts[only], launch) => {
                     self.alone(&parts[only].alone(launch));
                 }
-                _ => self.together(launch, &crew.iter().map(|&i| &parts[i]).collect::<Vec<_>>()),
+                _ => self.together(launch, &batch.iter().map(|&i| &parts[i]).collect::<Vec<_>>()),
             }
         }
     }

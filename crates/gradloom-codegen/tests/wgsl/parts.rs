@@ -18,8 +18,8 @@ fn parts(plan: &Plan) -> (Vec<usize>, Vec<usize>) {
     for launch in &plan.launches {
         match &launch.kernel {
             Kernel::Loop(body) => left.extend(body.stores.iter().filter_map(|store| match store {
-                Store::Columns { parts, .. } => Some(*parts),
-                Store::Whole { .. } => None,
+                Store::ColumnReduce { parts, .. } => Some(*parts),
+                Store::Value { .. } => None,
             })),
             Kernel::Group(members) => taken.push(members.len()),
             _ => {}

@@ -6,7 +6,7 @@
 use super::KernelSpec;
 use super::clusters::{Cluster, Clusters, Shape};
 use super::domain::Domain;
-use super::facts::{Class, Facts, Source};
+use super::facts::{Class, Facts, ViewSource};
 use super::link::{Link, row_layout};
 use super::stored::lines_up;
 use crate::collections::IdMap;
@@ -27,7 +27,7 @@ pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lo
 }
 
 /// A value's window into the memory of the value behind its views.
-pub(super) fn access(source: &Source, memory: &Lowered, dtype: DType) -> Access {
+pub(super) fn access(source: &ViewSource, memory: &Lowered, dtype: DType) -> Access {
     let buffer = memory.access[&source.value].buffer;
     Access { buffer, dtype, layout: source.layout.clone() }
 }
@@ -144,7 +144,7 @@ enum OperandSource<'a> {
     /// The kernel computes it, for the first time or again.
     Computed(ValueId),
     /// Elements in memory, with their dtype.
-    Read(&'a Source, DType),
+    Read(&'a ViewSource, DType),
 }
 
 struct Builder<'a, 'g> {
@@ -170,7 +170,7 @@ impl<'a> Builder<'a, '_> {
         {
             let operand = self.operand(op.operands[0]);
             let operand = self.lifted(operand, Level::Element);
-            return Store::Columns { op: *reduce, node: operand, write, parts: 1 };
+            return Store::ColumnReduce { op: *reduce, node: operand, write, parts: 1 };
         }
         let computed = self.value(value);
         let elements = self.facts.graph.ty(value).elements();
@@ -178,7 +178,7 @@ impl<'a> Builder<'a, '_> {
             .into_iter()
             .find(|&level| level >= self.body.node(computed).level && self.body.elements(level) == elements)
             .expect("the domain fits its values");
-        Store::Whole { node: computed, level, write }
+        Store::Value { node: computed, level, write }
     }
 
     fn push(&mut self, kind: NodeKind, dtype: DType, level: Level) -> NodeId {
@@ -330,7 +330,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    fn load(&mut self, source: &Source, dtype: DType) -> NodeId {
+    fn load(&mut self, source: &ViewSource, dtype: DType) -> NodeId {
         let Access { buffer, layout, .. } = access(source, self.memory, dtype);
         let (level, layout) = self.level_of(layout);
         let same = |known: &&(Layout, Level, NodeId)| known.0 == layout && known.1 == level;

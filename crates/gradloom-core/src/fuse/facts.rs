@@ -54,7 +54,7 @@ impl Class {
 
 /// A value seen through views.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct ViewSource {
     /// A leaf, or the result of an op that computes.
     pub(super) value: ValueId,
     /// Which of its elements, taking them as contiguous.
@@ -101,7 +101,7 @@ pub(super) struct Facts<'g> {
     pub(super) nodes: Vec<Node>,
     /// The node that computes a value.
     node_of: Vec<Option<usize>>,
-    sources: Vec<Option<Source>>,
+    sources: Vec<Option<ViewSource>>,
     /// For each value, the depth at which it is available; a barrier's is that of what it waits for, too.
     available: Vec<usize>,
     uses: Vec<Vec<Use>>,
@@ -149,7 +149,7 @@ impl<'g> Facts<'g> {
     fn view(&mut self, op: &Op, memory: &Lowered) -> bool {
         let Some(&result) = op.results.first() else { return false };
         let source = if let Some(access) = memory.access.get(&result) {
-            Source { value: result, layout: access.layout.clone() }
+            ViewSource { value: result, layout: access.layout.clone() }
         } else {
             let Some(x) = op.operands.first().map(|&operand| self.source(operand)) else { return false };
             let layout = match &op.kind {
@@ -161,7 +161,7 @@ impl<'g> Facts<'g> {
                 _ => None,
             };
             let Some(layout) = layout else { return false };
-            Source { value: x.value, layout }
+            ViewSource { value: x.value, layout }
         };
         self.sources[result.index()] = Some(source);
         self.available[result.index()] = self.depth_of_operands(op);
@@ -192,7 +192,7 @@ impl<'g> Facts<'g> {
                 Some(Some(order)) if fuse => ordered(shape, order),
                 _ => Layout::contiguous(shape),
             };
-            self.sources[result.index()] = Some(Source { value: result, layout });
+            self.sources[result.index()] = Some(ViewSource { value: result, layout });
             self.node_of[result.index()] = Some(number);
             self.available[result.index()] = depth;
         }
@@ -289,11 +289,11 @@ impl<'g> Facts<'g> {
     }
 
     /// The buffer and layout of a value's elements.
-    pub(super) fn source(&self, value: ValueId) -> &Source {
+    pub(super) fn source(&self, value: ValueId) -> &ViewSource {
         self.sources[value.index()].as_ref().expect("operands come before their users")
     }
 
-    fn link(&self, source: &Source) -> Link {
+    fn link(&self, source: &ViewSource) -> Link {
         Link::of(&source.layout, self.graph.ty(source.value).elements())
     }
 
@@ -382,7 +382,7 @@ fn reduction(op: ReduceOp, axes: &[usize], shape: &Shape) -> Class {
     let of: Vec<bool> =
         (0..shape.rank()).filter(|&axis| shape[axis] != 1).map(|axis| axes.contains(&axis)).collect();
     let (leading, trailing) = (of.is_sorted_by(|a, b| a >= b), of.is_sorted());
-    // The sum of many numbers is split among threads; see `Store::Columns`.
+    // The sum of many numbers is split among threads; see `Store::ColumnReduce`.
     let long = reduced > LONG && op.splits();
     match (leading, trailing) {
         (true, true) if long && kept == 1 => Class::ReduceRows { rows: reduced, columns: 1 },

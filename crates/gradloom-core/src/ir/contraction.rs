@@ -3,7 +3,7 @@
 
 use super::Shape;
 
-/// Which axes a [`OpKind::Dot`] runs over. The result's axes: batch, then free axes of the left, then of the
+/// Which axes a [`Dot`](super::OpKind::Dot) runs over. The result's axes: batch, then free axes of the left, then of the
 /// right operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct DotAxes {

@@ -116,7 +116,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Store {
     /// The node's elements, repeated up to `level`, in the order of the positions.
-    Whole {
+    Value {
         /// The node that is written.
         node: NodeId,
         /// The level of the result, at least that of the node.
@@ -125,7 +125,7 @@ pub enum Store {
         write: usize,
     },
     /// The elements of each column together: one result for each column, from a node of level `Element`.
-    Columns {
+    ColumnReduce {
         /// The reduction.
         op: ReduceOp,
         /// The node that is reduced.
@@ -142,14 +142,14 @@ impl Store {
     /// The node that is stored.
     pub fn node(&self) -> NodeId {
         match *self {
-            Store::Whole { node, .. } | Store::Columns { node, .. } => node,
+            Store::Value { node, .. } | Store::ColumnReduce { node, .. } => node,
         }
     }
 
     /// Index of the launch's result.
     pub fn write(&self) -> usize {
         match *self {
-            Store::Whole { write, .. } | Store::Columns { write, .. } => write,
+            Store::Value { write, .. } | Store::ColumnReduce { write, .. } => write,
         }
     }
 }
@@ -157,7 +157,7 @@ impl Store {
 /// A fused expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Body {
-    /// Rows; independent of each other, but for [`Store::Columns`].
+    /// Rows; independent of each other, but for [`Store::ColumnReduce`].
     pub rows: usize,
     /// Positions in a row.
     pub columns: usize,
@@ -207,7 +207,7 @@ impl Body {
 
     /// Whether it combines the elements of columns.
     pub fn has_column_reductions(&self) -> bool {
-        self.stores.iter().any(|store| matches!(store, Store::Columns { .. }))
+        self.stores.iter().any(|store| matches!(store, Store::ColumnReduce { .. }))
     }
 
     /// Whether running it can trap.
@@ -218,7 +218,7 @@ impl Body {
     /// The kind in plans and profiles: `map`, `row`, `reduce`.
     pub fn name(&self) -> &'static str {
         let stores_elements =
-            self.stores.iter().any(|store| matches!(store, Store::Whole { level: Level::Element, .. }));
+            self.stores.iter().any(|store| matches!(store, Store::Value { level: Level::Element, .. }));
         match (self.has_row_reductions(), stores_elements, self.has_column_reductions()) {
             (true, true, _) => "row",
             (true, false, _) | (false, _, true) => "reduce",
@@ -237,8 +237,8 @@ impl Body {
         for store in &self.stores {
             let node = self.nodes.get(store.node().index()).ok_or("a store of a node that is not there")?;
             let fits = match store {
-                Store::Whole { level, .. } => node.level <= *level,
-                Store::Columns { parts, .. } => {
+                Store::Value { level, .. } => node.level <= *level,
+                Store::ColumnReduce { parts, .. } => {
                     node.level == Level::Element && node.dtype != DType::Bool && *parts > 0
                 }
             };
@@ -326,8 +326,8 @@ impl fmt::Display for Body {
         }
         for store in &self.stores {
             match store {
-                Store::Whole { node, level: _, write } => writeln!(f, "  w{write} = {node}")?,
-                Store::Columns { op, node, write, parts } => {
+                Store::Value { node, level: _, write } => writeln!(f, "  w{write} = {node}")?,
+                Store::ColumnReduce { op, node, write, parts } => {
                     write!(f, "  w{write} = columns {} {node}", op.name())?;
                     if *parts > 1 {
                         write!(f, " in {parts} parts")?;

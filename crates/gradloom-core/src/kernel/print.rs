@@ -117,7 +117,7 @@ mod tests {
             rows,
             columns: 4,
             nodes: vec![node(NodeKind::Load(0)), node(NodeKind::Unary(op, NodeId(0)))],
-            stores: vec![Store::Whole { node: NodeId(1), level: Level::Element, write: 0 }],
+            stores: vec![Store::Value { node: NodeId(1), level: Level::Element, write: 0 }],
         });
         Part { kernel, reads: i..i + 1, writes: i..i + 1, schedule: Schedule::Whole, workspace: 0..0 }
     }

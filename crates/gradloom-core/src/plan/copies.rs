@@ -27,11 +27,11 @@ fn copies_any(
         }
         Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
             body.stores.iter().any(|store| match *store {
-                Store::Whole { node, write, .. } => match body.node(node).kind {
+                Store::Value { node, write, .. } => match body.node(node).kind {
                     NodeKind::Load(read) => forbidden(&reads[read], &writes[write]),
                     _ => false,
                 },
-                Store::Columns { .. } => false,
+                Store::ColumnReduce { .. } => false,
             })
         }
         Kernel::Group(parts) => parts.iter().any(|part| {

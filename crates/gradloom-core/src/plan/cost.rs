@@ -135,8 +135,8 @@ fn body_flops(body: &Body) -> u64 {
         | NodeKind::CheckIndex { .. } => 0,
     };
     let store = |store: &Store| match store {
-        Store::Columns { node, .. } if body.node(*node).dtype == DType::F32 => positions,
-        Store::Columns { .. } | Store::Whole { .. } => 0,
+        Store::ColumnReduce { node, .. } if body.node(*node).dtype == DType::F32 => positions,
+        Store::ColumnReduce { .. } | Store::Value { .. } => 0,
     };
     sum(body.nodes.iter().map(node).chain(body.stores.iter().map(store)))
 }
@@ -264,7 +264,7 @@ mod tests {
                 element(NodeKind::Load(2)),
                 element(NodeKind::Binary(BinaryOp::Add, [NodeId(0), NodeId(1)])),
             ],
-            stores: vec![Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: 0, parts: 1 }],
+            stores: vec![Store::ColumnReduce { op: ReduceOp::Sum, node: NodeId(2), write: 0, parts: 1 }],
         };
         let mut bias = f32(3, &[1, 5]);
         bias.layout = bias.layout.broadcast(&[2, 5].into());
@@ -287,7 +287,7 @@ mod tests {
                 node(NodeKind::Binary(BinaryOp::Sub, [NodeId(0), NodeId(3)]), Level::Element),
                 node(NodeKind::Unary(UnaryOp::Exp, NodeId(4)), Level::Element),
             ],
-            stores: vec![Store::Whole { node: NodeId(5), level: Level::Element, write: 0 }],
+            stores: vec![Store::Value { node: NodeId(5), level: Level::Element, write: 0 }],
         }
     }
 

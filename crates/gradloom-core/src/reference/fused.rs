@@ -172,8 +172,8 @@ fn run_body(
         let ty = Type::new(write.dtype, write.layout.shape.clone());
         let node = &nodes[store.node().index()];
         let value = match store {
-            Store::Whole { node: id, level, .. } => repeated(body, node, body.node(*id).level, *level),
-            Store::Columns { op, .. } => {
+            Store::Value { node: id, level, .. } => repeated(body, node, body.node(*id).level, *level),
+            Store::ColumnReduce { op, .. } => {
                 reduce::reduce(*op, &[0], node, &Type::new(ty.dtype, [body.columns]))
             }
         };

@@ -69,7 +69,7 @@ fn layer_norm_is_one_row_kernel_each_way() {
     // over its rows.
     assert_eq!(kernels(&both), ["row"]);
     let body = body(&both, 0);
-    assert_eq!(body.stores.iter().filter(|s| matches!(s, Store::Columns { .. })).count(), 2);
+    assert_eq!(body.stores.iter().filter(|s| matches!(s, Store::ColumnReduce { .. })).count(), 2);
     assert!(loads(&body) <= 4, "x, g, gain and bias:\n{body}");
 }
 
@@ -120,7 +120,10 @@ fn the_backward_pass_computes_the_activation_again_from_one_stored_value() {
     // The activation, and what its gradient follows from.
     assert_eq!(body(&graph, 0).stores.len(), 2, "{}", body(&graph, 0));
     assert_eq!(loads(&body(&graph, 2)), 1, "{}", body(&graph, 2));
-    assert!(body(&graph, 2).stores.iter().any(|s| matches!(s, Store::Columns { .. })), "the bias' gradient");
+    assert!(
+        body(&graph, 2).stores.iter().any(|s| matches!(s, Store::ColumnReduce { .. })),
+        "the bias' gradient"
+    );
 }
 
 struct Pair<'a>(&'a Linear, &'a Linear);
@@ -181,7 +184,7 @@ fn a_long_sum_is_left_to_many_tasks() {
     assert_eq!(kernels(&graph), ["reduce"]);
     let body = body(&graph, 0);
     assert_eq!((body.rows, body.columns), (30_000, 1));
-    assert!(matches!(body.stores[..], [Store::Columns { .. }]), "{body}");
+    assert!(matches!(body.stores[..], [Store::ColumnReduce { .. }]), "{body}");
     assert_eq!(loads(&body), 1, "an element for each position:\n{body}");
 }
 

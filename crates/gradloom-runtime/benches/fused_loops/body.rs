@@ -82,12 +82,17 @@ impl Builder {
 
     pub(crate) fn store(&mut self, node: NodeId, in_place: Option<usize>) {
         let Node { level, dtype, .. } = *self.body.node(node);
-        self.body.stores.push(Store::Whole { node, level, write: self.writes.len() });
+        self.body.stores.push(Store::Value { node, level, write: self.writes.len() });
         self.writes.push((dtype, Layout::contiguous(&self.shape(level)), in_place));
     }
 
     pub(crate) fn store_columns(&mut self, node: NodeId) {
-        self.body.stores.push(Store::Columns { op: ReduceOp::Sum, node, write: self.writes.len(), parts: 1 });
+        self.body.stores.push(Store::ColumnReduce {
+            op: ReduceOp::Sum,
+            node,
+            write: self.writes.len(),
+            parts: 1,
+        });
         self.writes.push((DType::F32, Layout::contiguous(&[self.body.columns].into()), None));
     }
 }

@@ -1,7 +1,7 @@
 //! Detection of the machine and its instruction sets.
 //!
-//! In: nothing. Out: the widest instruction set that the kernels have a variant for ([`Level`]) and a
-//! description for people ([`Machine`]). Always holds: a level that [`Level::detect`] returns is safe to run
+//! In: nothing. Out: the widest instruction set that the kernels have a variant for ([`InstructionSet`]) and a
+//! description for people ([`Machine`]). Always holds: a level that [`InstructionSet::detect`] returns is safe to run
 //! on this machine.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 /// The instruction set that a kernel's variant is compiled for. Every variant gives the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
+pub enum InstructionSet {
     /// The instruction set that the crate was compiled for: SSE2 on x86-64, NEON on AArch64.
     Baseline,
     /// x86-64 with AVX2.
@@ -18,27 +18,27 @@ pub enum Level {
     Avx512,
 }
 
-impl Level {
+impl InstructionSet {
     /// The widest level that this machine has.
     pub fn detect() -> Self {
-        static DETECTED: OnceLock<Level> = OnceLock::new();
-        *DETECTED.get_or_init(|| Self::available().pop().unwrap_or(Level::Baseline))
+        static DETECTED: OnceLock<InstructionSet> = OnceLock::new();
+        *DETECTED.get_or_init(|| Self::available().pop().unwrap_or(InstructionSet::Baseline))
     }
 
     /// Every level that this machine has, narrowest first.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut)]
-        let mut levels = vec![Level::Baseline];
+        let mut levels = vec![InstructionSet::Baseline];
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx2") {
-                levels.push(Level::Avx2);
+                levels.push(InstructionSet::Avx2);
                 if is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
                 {
-                    levels.push(Level::Avx512);
+                    levels.push(InstructionSet::Avx512);
                 }
             }
         }
@@ -47,17 +47,17 @@ impl Level {
 
     /// Whether fused loops become machine code of their own on such a machine.
     pub fn compiles_loops(self) -> bool {
-        self == Level::Avx512
+        self == InstructionSet::Avx512
     }
 
     /// Name for people.
     pub fn name(self) -> &'static str {
         match self {
-            Level::Baseline if cfg!(target_arch = "x86_64") => "SSE2",
-            Level::Baseline if cfg!(target_arch = "aarch64") => "NEON",
-            Level::Baseline => "baseline",
-            Level::Avx2 => "AVX2",
-            Level::Avx512 => "AVX-512",
+            InstructionSet::Baseline if cfg!(target_arch = "x86_64") => "SSE2",
+            InstructionSet::Baseline if cfg!(target_arch = "aarch64") => "NEON",
+            InstructionSet::Baseline => "baseline",
+            InstructionSet::Avx2 => "AVX2",
+            InstructionSet::Avx512 => "AVX-512",
         }
     }
 }
@@ -79,7 +79,7 @@ pub struct Machine {
     /// Threads that can run at one time, as the system counts them (a container's share where it has one).
     pub cores: usize,
     /// The instruction set that kernels use.
-    pub level: Level,
+    pub level: InstructionSet,
 }
 
 impl Machine {
@@ -89,7 +89,7 @@ impl Machine {
         Self {
             model: model_name(&information),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            level: Level::detect(),
+            level: InstructionSet::detect(),
         }
     }
 }
@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn the_detected_level_is_the_last_available() {
-        let levels = Level::available();
-        assert!(levels.is_sorted() && levels[0] == Level::Baseline);
-        assert_eq!(levels.last(), Some(&Level::detect()));
+        let levels = InstructionSet::available();
+        assert!(levels.is_sorted() && levels[0] == InstructionSet::Baseline);
+        assert_eq!(levels.last(), Some(&InstructionSet::detect()));
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         let text = "processor\t: 0\nmodel name\t: Example 9000 @ 3.0GHz\nflags\t: a b\n";
         assert_eq!(model_name(text).as_deref(), Some("Example 9000 @ 3.0GHz"));
         assert_eq!(model_name("processor : 0\nmodel name :\n"), None);
-        let machine = Machine { model: model_name(text), cores: 2, level: Level::Avx2 };
+        let machine = Machine { model: model_name(text), cores: 2, level: InstructionSet::Avx2 };
         assert_eq!(machine.to_string(), "Example 9000 @ 3.0GHz, 2 cores, AVX2");
         assert!(Machine::detect().cores >= 1);
     }

@@ -140,8 +140,8 @@ mod tests {
             columns,
             nodes: vec![node(NodeKind::Load(0)), node(NodeKind::Load(1)), node(add)],
             stores: vec![
-                Store::Whole { node: NodeId(2), level: Level::Element, write: 0 },
-                Store::Columns { op: ReduceOp::Sum, node: NodeId(2), write: 1, parts: 1 },
+                Store::Value { node: NodeId(2), level: Level::Element, write: 0 },
+                Store::ColumnReduce { op: ReduceOp::Sum, node: NodeId(2), write: 1, parts: 1 },
             ],
         }
     }

@@ -7,7 +7,7 @@
 use super::math::normal_pair;
 use super::multiversion::multiversion;
 use super::random::{LANES, WORDS, lanes};
-use super::{Level, Pool, work};
+use super::{InstructionSet, Pool, work};
 use gradloom_core::ir::Shape;
 use gradloom_core::nn::Init;
 use std::sync::{Mutex, PoisonError};
@@ -35,7 +35,7 @@ pub fn fill_initial(
     out: &mut [f32],
     pool: &Pool,
 ) -> Result<(), String> {
-    fill_at_level(init, shape, key, out, pool, Level::detect())
+    fill_at_level(init, shape, key, out, pool, InstructionSet::detect())
 }
 
 fn fill_at_level(
@@ -44,7 +44,7 @@ fn fill_at_level(
     key: InitialKey,
     out: &mut [f32],
     pool: &Pool,
-    level: Level,
+    level: InstructionSet,
 ) -> Result<(), String> {
     assert_eq!(out.len(), shape.elements(), "the elements of {shape}");
     match init {
@@ -85,7 +85,13 @@ const SITE: u32 = u32::MAX;
 const GRAIN: usize = work::GRAIN / 4;
 
 /// Fills `out` from random words, four elements from each four.
-fn draw<D: Distribution>(distribution: D, key: InitialKey, out: &mut [f32], pool: &Pool, level: Level) {
+fn draw<D: Distribution>(
+    distribution: D,
+    key: InitialKey,
+    out: &mut [f32],
+    pool: &Pool,
+    level: InstructionSet,
+) {
     let fill = fill::<D>(level);
     let parts: Vec<_> = out.chunks_mut(GRAIN).map(Mutex::new).collect();
     pool.run(parts.len(), &|task| {

@@ -38,12 +38,12 @@ mod program;
 mod random;
 mod reduce;
 mod roofline;
-mod source;
+mod strided_reader;
 #[cfg(test)]
 mod testing;
 mod work;
 
-pub use device::{Level, Loops, Machine};
+pub use device::{InstructionSet, Loops, Machine};
 pub use fill::fill_constant;
 pub use initial::{InitialKey, fill_initial};
 pub use kernel::{Call, FirstFault, Prepared, Tasks, Trap};

@@ -1,10 +1,10 @@
 //! One function body, compiled for several instruction sets.
 //!
-//! In: a generic `#[inline(always)]` function. Out: a function of [`Level`](super::Level) that returns the
+//! In: a generic `#[inline(always)]` function. Out: a function of [`InstructionSet`](super::InstructionSet) that returns the
 //! variant to call. Always holds: the variants differ in the width of their vectors only; Rust contracts no
 //! multiplication and addition into one rounding, so they give the same bits.
 
-/// Defines `fn name<G: Bound, ..>(level: Level) -> unsafe fn(args..) -> result`, whose variants all inline
+/// Defines `fn name<G: Bound, ..>(level: InstructionSet) -> unsafe fn(args..) -> result`, whose variants all inline
 /// `body`.
 ///
 /// Calling the returned function needs what `body` needs, and a machine that has the level.
@@ -16,11 +16,11 @@ macro_rules! multiversion {
         ) $(-> $ret:ty)? = $body:ident;
     ) => {
         $(#[$meta])*
-        $vis fn $name<$($generic: $bound),*>(level: $crate::cpu::Level) -> unsafe fn($($ty),*) $(-> $ret)? {
+        $vis fn $name<$($generic: $bound),*>(level: $crate::cpu::InstructionSet) -> unsafe fn($($ty),*) $(-> $ret)? {
             match level {
-                $crate::cpu::Level::Baseline => $body::<$($generic),*>,
+                $crate::cpu::InstructionSet::Baseline => $body::<$($generic),*>,
                 #[cfg(target_arch = "x86_64")]
-                $crate::cpu::Level::Avx2 => {
+                $crate::cpu::InstructionSet::Avx2 => {
                     #[target_feature(enable = "avx2")]
                     unsafe fn avx2<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? {
                         // SAFETY: the caller vouches for what the body needs.
@@ -29,7 +29,7 @@ macro_rules! multiversion {
                     avx2::<$($generic),*>
                 }
                 #[cfg(target_arch = "x86_64")]
-                $crate::cpu::Level::Avx512 => {
+                $crate::cpu::InstructionSet::Avx512 => {
                     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
                     unsafe fn avx512<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? {
                         // SAFETY: the caller vouches for what the body needs.
@@ -38,7 +38,7 @@ macro_rules! multiversion {
                     avx512::<$($generic),*>
                 }
                 #[cfg(not(target_arch = "x86_64"))]
-                $crate::cpu::Level::Avx2 | $crate::cpu::Level::Avx512 => $body::<$($generic),*>,
+                $crate::cpu::InstructionSet::Avx2 | $crate::cpu::InstructionSet::Avx512 => $body::<$($generic),*>,
             }
         }
     };

@@ -5,7 +5,7 @@
 
 use super::kernel::{Call, Prepared, Trap};
 use super::{
-    Level, Loops, attention, custom, dot, elementwise, fused, group, index, movement, random, reduce,
+    InstructionSet, Loops, attention, custom, dot, elementwise, fused, group, index, movement, random, reduce,
 };
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
@@ -32,7 +32,7 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
     }
     let kind = match &launch.kernel {
         Kernel::Op(kind) => kind,
-        Kernel::Loop(body) => return fused::prepare_loop(launch, body, Level::detect(), loops),
+        Kernel::Loop(body) => return fused::prepare_loop(launch, body, InstructionSet::detect(), loops),
         Kernel::Dot { axes, epilogue } => {
             return dot::prepare_dot_with_epilogue(launch, axes, epilogue, loops);
         }
@@ -40,7 +40,7 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         Kernel::Copy => return movement::prepare_copy(launch),
         Kernel::WriteRegion => return movement::prepare_write_region(launch),
     };
-    let level = Level::detect();
+    let level = InstructionSet::detect();
     match kind {
         OpKind::Unary(op) => elementwise::prepare_unary(launch, *op, level),
         OpKind::Binary(op) => elementwise::prepare_binary(launch, *op, level),

@@ -5,7 +5,7 @@
 
 use super::kernel::{Call, Prepared, Trap};
 use super::multiversion::multiversion;
-use super::{Level, work};
+use super::{InstructionSet, work};
 use gradloom_core::kernel::Launch;
 
 /// Counters that are computed side by side.
@@ -55,7 +55,7 @@ multiversion! {
 }
 
 /// Prepares `RandomBits`.
-pub(super) fn prepare(launch: &Launch, site: u32, level: Level) -> Box<dyn Prepared> {
+pub(super) fn prepare(launch: &Launch, site: u32, level: InstructionSet) -> Box<dyn Prepared> {
     let write = &launch.writes[0];
     debug_assert!(write.layout.is_contiguous());
     let scalar = |read: usize| launch.reads[read].layout.offset;
@@ -113,7 +113,7 @@ mod tests {
         let (key, step, site) = ([7, 9], 11, 13);
         // The last start carries into the counter's high word.
         for block in [0, 16, 1 << 20, (1 << 32) - 5] {
-            for level in Level::available() {
+            for level in InstructionSet::available() {
                 let mut words = [0; WORDS];
                 // SAFETY: the machine has the level.
                 unsafe { blocks(level)(block, step, site, key, &mut words) };

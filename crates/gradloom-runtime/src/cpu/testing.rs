@@ -5,7 +5,7 @@
 //! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guards that must
 //! survive.
 
-use super::{Call, Level, Loops, Pool, Prepared, Trap};
+use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Launch, Layout, Phase, Schedule};
 pub(super) use gradloom_testing::Random;
@@ -264,11 +264,11 @@ impl Case {
     /// Runs with every instruction set and 1, 2 and 3 threads, which must agree bit for bit.
     pub(super) fn run(
         &self,
-        prepare: impl Fn(&Launch, Level) -> Box<dyn Prepared>,
+        prepare: impl Fn(&Launch, InstructionSet) -> Box<dyn Prepared>,
     ) -> Result<Vec<f64>, Trap> {
         let launch = self.launch();
         let mut first: Option<Result<Tensor, Trap>> = None;
-        for level in Level::available() {
+        for level in InstructionSet::available() {
             let kernel = prepare(&launch, level);
             for threads in [1, 2, 3] {
                 let result = self.run_on(&*kernel, &Pool::new(threads));
@@ -386,12 +386,12 @@ impl Job {
     /// bit; the results in row-major order.
     pub(super) fn run(
         &self,
-        prepare: impl Fn(&Launch, Level, Loops) -> Box<dyn Prepared>,
+        prepare: impl Fn(&Launch, InstructionSet, Loops) -> Box<dyn Prepared>,
     ) -> Result<Vec<Vec<f64>>, Trap> {
         let launch = self.launch();
         let mut first: Option<Result<Vec<Tensor>, Trap>> = None;
-        let ways = Level::available().into_iter().map(|level| (level, Loops::Interpreted));
-        for (level, loops) in ways.chain([(Level::detect(), Loops::Native)]) {
+        let ways = InstructionSet::available().into_iter().map(|level| (level, Loops::Interpreted));
+        for (level, loops) in ways.chain([(InstructionSet::detect(), Loops::Native)]) {
             let kernel = prepare(&launch, level, loops);
             for threads in [1, 2, 3] {
                 let outcome = self.run_on(&*kernel, &Pool::new(threads));

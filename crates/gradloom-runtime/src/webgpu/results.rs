@@ -4,7 +4,7 @@
 //! how the step ended, and which ones before it failed.
 
 use super::regions::Regions;
-use super::status::{STATUS_BYTES, Told};
+use super::status::{FailureLog, STATUS_BYTES};
 use crate::backend::{Failure, Finished};
 use crate::elements::{Elements, each_position, output};
 use crate::memory::Memory;
@@ -25,7 +25,7 @@ pub(crate) struct Results {
     /// Outputs, then guards: the bytes of the buffer that are copied, and where they go.
     copies: Vec<(Access, Range<usize>, usize)>,
     bytes: usize,
-    told: Told,
+    told: FailureLog,
 }
 
 /// Bytes that are copied into the staging buffer.
@@ -49,7 +49,13 @@ impl Results {
             copies.push((access.clone(), start..end, bytes));
             bytes += end - start;
         }
-        Self { graph: Arc::clone(graph), plan: Arc::clone(plan), copies, bytes, told: Told::new(status) }
+        Self {
+            graph: Arc::clone(graph),
+            plan: Arc::clone(plan),
+            copies,
+            bytes,
+            told: FailureLog::new(status),
+        }
     }
 
     /// Bytes of a staging buffer. The status stands at its start.

@@ -5,7 +5,7 @@
 //! here.
 
 use crate::memory::Memory;
-use gradloom_codegen::wgsl::{Failure, STATUS_WORDS, STEP_WORDS, Status, TOLD};
+use gradloom_codegen::wgsl::{ACKNOWLEDGED, Failure, STATUS_WORDS, STEP_WORDS, Status};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of the status.
@@ -15,13 +15,13 @@ pub(crate) const STEP_BYTES: u64 = 4 * STEP_WORDS as u64;
 
 /// Number of a program's failures that the host has acknowledged.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct FailureLog {
     count: Mutex<u32>,
     /// The status words on the device.
     status: Arc<Memory>,
 }
 
-impl Told {
+impl FailureLog {
     pub(crate) fn new(status: &Arc<Memory>) -> Self {
         Self { count: Mutex::default(), status: Arc::clone(status) }
     }
@@ -38,7 +38,7 @@ impl Told {
         if !news.is_empty() {
             // The next steps may overwrite the records; those in flight come before.
             // A device that takes no more bytes says so at the next call.
-            let _ = self.status.write(4 * TOLD, &count.to_le_bytes());
+            let _ = self.status.write(4 * ACKNOWLEDGED, &count.to_le_bytes());
         }
         news
     }

@@ -2,7 +2,7 @@
 
 use super::WgpuOptions;
 use super::gpu::{Gpu, Health};
-use super::kept::KeptPipelines;
+use super::pipeline_cache::SavedPipelines;
 use gradloom_codegen::wgsl::{self, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::sync::{Arc, OnceLock};
@@ -186,7 +186,7 @@ pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
     let health = Arc::new(Health::default());
     health.watch(&device);
     let folder = options.overrides.cache.clone().or_else(crate::user_cache::folder);
-    let kept = folder.and_then(|folder| KeptPipelines::open(&device, &adapter.get_info(), &folder));
+    let kept = folder.and_then(|folder| SavedPipelines::open(&device, &adapter.get_info(), &folder));
     Ok(Gpu::new(device, queue, report, limits, options.overrides.dispatch, kept, health))
 }
 

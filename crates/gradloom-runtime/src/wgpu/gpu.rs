@@ -1,7 +1,7 @@
 //! An open device and its health.
 
 use super::adapter::AdapterReport;
-use super::kept::KeptPipelines;
+use super::pipeline_cache::SavedPipelines;
 use super::pipelines::Pipelines;
 use super::poller::Poller;
 use gradloom_codegen::wgsl::{Dispatch, Limits};
@@ -36,7 +36,7 @@ impl Gpu {
         report: AdapterReport,
         limits: Limits,
         dispatch: Option<fn(&mut Dispatch)>,
-        kept: Option<KeptPipelines>,
+        kept: Option<SavedPipelines>,
         health: Arc<Health>,
     ) -> Self {
         let (pipelines, poller) = (Pipelines::new(kept), Poller::default());

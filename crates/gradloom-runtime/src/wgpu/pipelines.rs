@@ -2,7 +2,7 @@
 //! one of them uses it.
 
 use super::gpu::Gpu;
-use super::kept::KeptPipelines;
+use super::pipeline_cache::SavedPipelines;
 use gradloom_codegen::wgsl::{Dispatch, Operands, writable};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::collections::{HashMap, HashSet};
@@ -26,7 +26,7 @@ pub(crate) struct Pipelines {
     /// Pipelines that programs use.
     made: Mutex<HashMap<String, Weak<Pipeline>>>,
     layouts: Mutex<HashMap<Vec<bool>, (BindGroupLayout, PipelineLayout)>>,
-    kept: Option<KeptPipelines>,
+    kept: Option<SavedPipelines>,
 }
 
 /// The error of a kernel that the driver or the validation refuses.
@@ -39,7 +39,7 @@ pub(super) fn refused(dispatch: &Dispatch, why: &wgpu::Error) -> Error {
 
 impl Pipelines {
     /// None yet but those that the driver finds among the kept ones.
-    pub(super) fn new(kept: Option<KeptPipelines>) -> Self {
+    pub(super) fn new(kept: Option<SavedPipelines>) -> Self {
         Self { kept, ..Self::default() }
     }
 

@@ -2,7 +2,7 @@
 
 mod attention;
 mod index;
-mod kept;
+mod pipeline_cache;
 mod random;
 mod refused;
 mod sums;

@@ -9,8 +9,8 @@
 use super::keep::keeps;
 use super::native::{Native, is_bound_by_memory};
 use super::program::{
-    Check, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Place, Program, Reduction, Scatter, Slot,
-    SlotInfo, bits, slot_number,
+    Check, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Program, Reduction, Scatter, Slot, SlotInfo,
+    SlotPlace, bits, slot_number,
 };
 use super::registers;
 use super::shared::with_shared_nodes;
@@ -166,7 +166,7 @@ impl<'a> Compiler<'a> {
         compiler.program
     }
 
-    pub(super) fn slot(&mut self, place: Place, dtype: DType) -> Slot {
+    pub(super) fn slot(&mut self, place: SlotPlace, dtype: DType) -> Slot {
         self.program.slots.push(SlotInfo { place, bytes: dtype.bytes() });
         slot_number(self.program.slots.len() - 1)
     }
@@ -193,12 +193,12 @@ impl<'a> Compiler<'a> {
             let home = match &node.kind {
                 NodeKind::Constant(number) => {
                     self.program.constants.push(bits(*number, node.dtype));
-                    self.slot(Place::Constant(self.program.constants.len() - 1), node.dtype)
+                    self.slot(SlotPlace::Constant(self.program.constants.len() - 1), node.dtype)
                 }
                 NodeKind::Load(read) => {
                     let offset = self.launch.reads[*read].layout.offset;
                     let grid = Grid { offset, row_stride: 0, repeated: true };
-                    let place = self.slot(Place::Read(*read, grid), node.dtype);
+                    let place = self.slot(SlotPlace::Read(*read, grid), node.dtype);
                     match self.is_overwritten(*read) {
                         true => self.copied(place, node.dtype, Level::Uniform, &mut code),
                         false => place,
@@ -237,7 +237,7 @@ impl<'a> Compiler<'a> {
             && matches!(grid.row_stride, 0 | 1)
             && !self.is_overwritten(read)
         {
-            return self.slot(Place::Read(read, Grid { repeated: true, ..grid }), access.dtype);
+            return self.slot(SlotPlace::Read(read, Grid { repeated: true, ..grid }), access.dtype);
         }
         let target = self.row_register(access.dtype);
         code.push(self.gather(read, target));
@@ -246,7 +246,7 @@ impl<'a> Compiler<'a> {
 
     fn row_register(&mut self, dtype: DType) -> Slot {
         self.program.row_registers += 1;
-        self.slot(Place::RowRegister(self.program.row_registers - 1), dtype)
+        self.slot(SlotPlace::RowRegister(self.program.row_registers - 1), dtype)
     }
 
     /// A new place for elements of a level.
@@ -254,10 +254,10 @@ impl<'a> Compiler<'a> {
         match level {
             Level::Uniform => {
                 self.program.uniforms += 1;
-                self.slot(Place::Uniform(self.program.uniforms - 1), dtype)
+                self.slot(SlotPlace::Uniform(self.program.uniforms - 1), dtype)
             }
             Level::Row => self.row_register(dtype),
-            Level::Element => self.slot(Place::Pending, dtype),
+            Level::Element => self.slot(SlotPlace::Pending, dtype),
         }
     }
 
@@ -299,7 +299,7 @@ impl<'a> Compiler<'a> {
         if let Some(&known) = self.spread.get(&slot) {
             return known;
         }
-        self.program.slots.push(SlotInfo { place: Place::Pending, ..info });
+        self.program.slots.push(SlotInfo { place: SlotPlace::Pending, ..info });
         let target = slot_number(self.program.slots.len() - 1);
         code.push(Instruction::Spread { operand: slot, target });
         self.spread.insert(slot, target);
@@ -384,7 +384,7 @@ impl<'a> Compiler<'a> {
         self.spread.clear();
         for (home, node) in self.homes.iter_mut().zip(&self.body.nodes) {
             let slot = self.program.slots.get(*home as usize);
-            let is_kept = slot.is_some_and(|slot| matches!(slot.place, Place::Kept(_)));
+            let is_kept = slot.is_some_and(|slot| matches!(slot.place, SlotPlace::Kept(_)));
             if node.level == Level::Element && !is_kept {
                 *home = NONE;
             }
@@ -470,7 +470,7 @@ impl<'a> Compiler<'a> {
                 target
             }
             (NodeKind::Load(read), ..) => self.element_load(*read, code),
-            (NodeKind::Accumulator, ..) => self.slot(Place::Accumulator, node.dtype),
+            (NodeKind::Accumulator, ..) => self.slot(SlotPlace::Accumulator, node.dtype),
             (NodeKind::Column, ..) => {
                 let target = self.fresh(Level::Element, node.dtype);
                 code.push(Instruction::Number { target });
@@ -480,8 +480,8 @@ impl<'a> Compiler<'a> {
             _ => self.computed(id, code),
         };
         self.homes[id.index()] = home;
-        if self.keeps[id.index()] && matches!(self.program.slots[home as usize].place, Place::Pending) {
-            self.program.slots[home as usize].place = Place::Kept(self.program.kept);
+        if self.keeps[id.index()] && matches!(self.program.slots[home as usize].place, SlotPlace::Pending) {
+            self.program.slots[home as usize].place = SlotPlace::Kept(self.program.kept);
             self.program.kept += 1;
         }
     }
@@ -504,7 +504,7 @@ impl<'a> Compiler<'a> {
         let access = &self.launch.reads[read];
         let wanted = |grid: &Grid| !self.ragged || grid.is_dense(self.body.rows, self.body.columns);
         match grid(access, self.body).filter(wanted) {
-            Some(grid) => self.slot(Place::Read(read, grid), access.dtype),
+            Some(grid) => self.slot(SlotPlace::Read(read, grid), access.dtype),
             None => {
                 let target = self.fresh(Level::Element, access.dtype);
                 code.push(self.gather(read, target));
@@ -517,10 +517,10 @@ impl<'a> Compiler<'a> {
     pub(super) fn spread(&mut self, id: NodeId, code: &mut Vec<Instruction>) -> Slot {
         let home = self.element(id, code);
         match &self.program.slots[home as usize].place {
-            Place::Read(_, Grid { repeated: true, .. })
-            | Place::RowRegister(_)
-            | Place::Uniform(_)
-            | Place::Constant(_) => {
+            SlotPlace::Read(_, Grid { repeated: true, .. })
+            | SlotPlace::RowRegister(_)
+            | SlotPlace::Uniform(_)
+            | SlotPlace::Constant(_) => {
                 let home = self.copied(home, self.node(id).dtype, Level::Element, code);
                 self.homes[id.index()] = home;
                 home

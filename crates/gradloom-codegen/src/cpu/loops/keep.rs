@@ -35,7 +35,7 @@ fn passes(body: &Body, needed: &[bool]) -> Vec<Option<(usize, usize)>> {
         passes[node] = Some((first.min(from), last.max(to)));
     };
     for store in &body.stores {
-        if matches!(store, Store::Whole { level: Level::Element, .. } | Store::Columns { .. }) {
+        if matches!(store, Store::Value { level: Level::Element, .. } | Store::ColumnReduce { .. }) {
             extend(&mut passes, store.node().index(), last, last);
         }
     }

@@ -21,9 +21,9 @@ mod text;
 pub use compile::Machine;
 pub use native::{Native, PassSteps, Positions, Step};
 pub use program::{
-    Check, ColumnResult, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Place, Program, Reduction, Scatter,
-    Slot, SlotInfo, UniformResult, bits,
+    Check, ColumnResult, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Program, Reduction, Scatter, Slot,
+    SlotInfo, SlotPlace, UniformResult, bits,
 };
 pub use segment::Segment;
 #[cfg(target_arch = "x86_64")]
-pub use segment::{Operand, Streaming};
+pub use segment::{RoutineOperand, Streaming};

@@ -5,7 +5,7 @@
 //! instructions outside of it goes through the program's registers in memory, as with interpreted
 //! instructions, so the two can be mixed. Always holds: results are those of the interpreted program.
 
-use super::program::{Instruction, Pass, Place, Program};
+use super::program::{Instruction, Pass, Program, SlotPlace};
 use super::segment::{Segment, Uses, segments};
 use crate::cpu::functions::MapOp;
 use gradloom_core::ir::{BinaryOp, CostClass};
@@ -133,13 +133,13 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     };
     let reads = |pass: &Pass, read: usize| {
         let mut slots = pass.tile.iter().flat_map(Instruction::operands);
-        slots.any(|slot| matches!(program.slots[slot as usize].place, Place::Read(r, _) if r == read))
+        slots.any(|slot| matches!(program.slots[slot as usize].place, SlotPlace::Read(r, _) if r == read))
     };
     let mut all: Vec<usize> = program
         .slots
         .iter()
         .filter_map(|slot| match slot.place {
-            Place::Read(read, _) => Some(read),
+            SlotPlace::Read(read, _) => Some(read),
             _ => None,
         })
         .collect();
@@ -159,7 +159,7 @@ fn fetched(program: &Program) -> Vec<Vec<Fetched>> {
     let last = program.passes.len() - 1;
     let longest = (0..=last).max_by_key(|&pass| costs[pass]).unwrap_or(last);
     for slot in program.passes.iter().flat_map(|pass| &pass.tile).filter_map(Instruction::target) {
-        let Place::Write(write, _) = program.slots[slot as usize].place else { continue };
+        let SlotPlace::Write(write, _) = program.slots[slot as usize].place else { continue };
         let stream = Stream::Write(write);
         if costs[longest] >= EXPENSIVE && longest < last {
             // Those of this strip: there is time until they are written.

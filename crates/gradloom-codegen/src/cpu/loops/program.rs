@@ -26,7 +26,7 @@ pub const NONE: Slot = Slot::MAX;
 
 /// The place of a slot's elements.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum SlotPlace {
     /// Not decided yet; never in a finished program.
     Pending,
     /// Tile register of this number.
@@ -86,7 +86,7 @@ impl Grid {
 /// A slot's place and its elements' size.
 #[derive(Clone, Debug)]
 pub struct SlotInfo {
-    pub place: Place,
+    pub place: SlotPlace,
     pub bytes: usize,
 }
 
@@ -94,8 +94,8 @@ impl SlotInfo {
     /// Whether the slot has one element for each row.
     pub fn is_row_level(&self) -> bool {
         match self.place {
-            Place::RowRegister(_) => true,
-            Place::Read(_, grid) => grid.repeated && grid.row_stride > 0,
+            SlotPlace::RowRegister(_) => true,
+            SlotPlace::Read(_, grid) => grid.repeated && grid.row_stride > 0,
             _ => false,
         }
     }
@@ -216,7 +216,7 @@ pub struct Pass {
     pub rows: Vec<Instruction>,
 }
 
-/// The results of `Store::Columns`.
+/// The results of `Store::ColumnReduce`.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnResult {
     pub reduction: Reduction,

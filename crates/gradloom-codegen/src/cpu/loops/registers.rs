@@ -4,7 +4,7 @@
 //! as few as their lifetimes allow. Always holds: two values that live at once have different registers, and
 //! so do a result and its operands.
 
-use super::program::{Instruction, Pass, Place, Slot, SlotInfo};
+use super::program::{Instruction, Pass, Slot, SlotInfo, SlotPlace};
 use std::collections::HashMap;
 
 /// Assigns registers to pending slots; returns how many there are.
@@ -23,13 +23,13 @@ pub(super) fn assign(slots: &mut [SlotInfo], passes: &[Pass]) -> usize {
         // Before the operands' registers become free: results in an operand's place cost a copy of the
         // operand.
         if let Some(slot) = target
-            && matches!(slots[slot as usize].place, Place::Pending)
+            && matches!(slots[slot as usize].place, SlotPlace::Pending)
         {
             let register = free.pop().unwrap_or_else(|| {
                 registers += 1;
                 registers - 1
             });
-            slots[slot as usize].place = Place::Register(register);
+            slots[slot as usize].place = SlotPlace::Register(register);
         }
         let mut dying = instruction.operands();
         dying.extend(target);
@@ -37,7 +37,7 @@ pub(super) fn assign(slots: &mut [SlotInfo], passes: &[Pass]) -> usize {
         dying.sort_unstable();
         dying.dedup();
         free.extend(dying.iter().filter_map(|&slot| match slots[slot as usize].place {
-            Place::Register(register) => Some(register),
+            SlotPlace::Register(register) => Some(register),
             _ => None,
         }));
     }

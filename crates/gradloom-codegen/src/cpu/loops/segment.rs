@@ -5,9 +5,9 @@
 //! written, position by position. What nothing outside of the segment reads is not written.
 
 use super::native::{Fetched, Positions, Step, Stream};
-use super::program::{Instruction, NONE, Place, Program, Slot, SlotInfo, slot_number};
+use super::program::{Instruction, NONE, Program, Slot, SlotInfo, SlotPlace, slot_number};
 use crate::cpu::machine::{
-    Builder, Fetch, MOST_LINES, OperandNumber, Pick, REDUCTIONS, Reduction, Routine, Source,
+    Builder, Fetch, MOST_LINES, OperandNumber, Pick, REDUCTIONS, Reduction, Routine, VectorOperand,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -34,7 +34,7 @@ impl Uses {
 
 /// The place of a routine's operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operand {
+pub enum RoutineOperand {
     Slot(Slot),
     /// Partial results of columns, from this byte on.
     Partials(usize),
@@ -45,7 +45,7 @@ pub enum Operand {
 pub struct Segment {
     pub routine: Routine,
     pub streaming: Option<Streaming>,
-    pub operands: Vec<Operand>,
+    pub operands: Vec<RoutineOperand>,
     pub positions: Positions,
     /// Whether rows that follow each other without gaps can be taken as one.
     pub flat: bool,
@@ -58,8 +58,8 @@ impl Segment {
     /// The slots that are read from memory or written to it.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         self.operands.iter().filter_map(|operand| match operand {
-            Operand::Slot(slot) => Some(*slot),
-            Operand::Partials(_) => None,
+            RoutineOperand::Slot(slot) => Some(*slot),
+            RoutineOperand::Partials(_) => None,
         })
     }
 }
@@ -105,7 +105,7 @@ fn extent(program: &Program, list: &[Instruction]) -> usize {
         reductions += usize::from(matches!(instruction, Instruction::Reduce { .. }));
         // Tile registers with elements of two sizes: a position's bytes would be another position's.
         let mut keeps_size = |slot: Slot| match program.slots[slot as usize] {
-            SlotInfo { place: Place::Register(register), bytes } => {
+            SlotInfo { place: SlotPlace::Register(register), bytes } => {
                 *sizes.entry(register).or_insert(bytes) == bytes
             }
             _ => true,
@@ -124,7 +124,7 @@ fn can_compile(program: &Program, instruction: &Instruction) -> bool {
         Instruction::Map { op, .. } => Builder::can_map(op),
         // Where there is one column, the interpreter takes rows that overlap like this for one row.
         Instruction::Columns { operand, .. } => {
-            !matches!(program.slots[operand as usize].place, Place::Read(_, grid) if grid.row_stride == 1)
+            !matches!(program.slots[operand as usize].place, SlotPlace::Read(_, grid) if grid.row_stride == 1)
         }
         Instruction::Spread { .. }
         | Instruction::Number { .. }
@@ -142,13 +142,13 @@ struct Draft<'a> {
     uses: &'a Uses,
     list: &'a [Instruction],
     builder: Builder,
-    homes: HashMap<Slot, Source>,
-    operands: Vec<Operand>,
-    numbers: HashMap<Operand, OperandNumber>,
+    homes: HashMap<Slot, VectorOperand>,
+    operands: Vec<RoutineOperand>,
+    numbers: HashMap<RoutineOperand, OperandNumber>,
     bytes: Vec<u8>,
     reductions: Vec<Reduction>,
     /// Operands with an index, what is picked, and operands that it is added to.
-    picks: Vec<(OperandNumber, Source, OperandNumber)>,
+    picks: Vec<(OperandNumber, VectorOperand, OperandNumber)>,
     flat: bool,
 }
 
@@ -182,7 +182,7 @@ impl<'a> Draft<'a> {
         if all.len() > MOST_LINES || !is_countable {
             return None;
         }
-        let pick = |&(index, source, target): &(OperandNumber, Source, OperandNumber)| Pick {
+        let pick = |&(index, source, target): &(OperandNumber, VectorOperand, OperandNumber)| Pick {
             index,
             lines: all.adding(source, target),
         };
@@ -214,10 +214,10 @@ impl<'a> Draft<'a> {
     fn fetch(&mut self, fetched: &[Fetched]) {
         for fetch in fetched {
             let place = self.program.slots.iter().enumerate().find_map(|(slot, info)| match info.place {
-                Place::Read(read, grid) if fetch.stream == Stream::Read(read) => {
+                SlotPlace::Read(read, grid) if fetch.stream == Stream::Read(read) => {
                     Some((slot, grid, info.bytes))
                 }
-                Place::Write(write, grid) if fetch.stream == Stream::Write(write) => {
+                SlotPlace::Write(write, grid) if fetch.stream == Stream::Write(write) => {
                     Some((slot, grid, info.bytes))
                 }
                 _ => None,
@@ -225,7 +225,7 @@ impl<'a> Draft<'a> {
             let Some((slot, grid, 4)) = place else { continue };
             let Ok(distance) = i32::try_from(4 * fetch.rows * grid.row_stride) else { continue };
             if !grid.repeated && grid.row_stride > 0 {
-                let operand = self.operand(Operand::Slot(slot_number(slot)), 4);
+                let operand = self.operand(RoutineOperand::Slot(slot_number(slot)), 4);
                 let writes = matches!(fetch.stream, Stream::Write(_));
                 self.builder.fetch(Fetch { operand, distance, writes });
             }
@@ -234,10 +234,10 @@ impl<'a> Draft<'a> {
 
     /// The operands that are large results, of 4-byte elements in rows, and that nothing reads.
     fn streams(&self) -> Vec<OperandNumber> {
-        let is_stream = |&(_, operand): &(usize, &Operand)| {
-            let Operand::Slot(slot) = *operand else { return false };
+        let is_stream = |&(_, operand): &(usize, &RoutineOperand)| {
+            let RoutineOperand::Slot(slot) = *operand else { return false };
             let info = &self.program.slots[slot as usize];
-            let Place::Write(write, _) = info.place else { return false };
+            let SlotPlace::Write(write, _) = info.place else { return false };
             let is_read = self.uses.0[slot as usize] > self.own_uses(slot);
             info.bytes == 4 && !is_read && self.program.large_results.contains(&write)
         };
@@ -250,7 +250,7 @@ impl<'a> Draft<'a> {
         self.list.iter().flat_map(Instruction::operands).filter(|&used| used == slot).count()
     }
 
-    fn operand(&mut self, operand: Operand, bytes: usize) -> OperandNumber {
+    fn operand(&mut self, operand: RoutineOperand, bytes: usize) -> OperandNumber {
         let (operands, sizes) = (&mut self.operands, &mut self.bytes);
         *self.numbers.entry(operand).or_insert_with(|| {
             operands.push(operand);
@@ -263,36 +263,38 @@ impl<'a> Draft<'a> {
     fn is_repeated(&self, slot: Slot) -> bool {
         let one_column = self.program.columns == 1;
         match (&self.program.slots[slot as usize].place, self.positions) {
-            (Place::Uniform(_), _) => true,
-            (Place::RowRegister(_), Positions::Tile) => !one_column,
-            (Place::Read(_, grid), Positions::Tile) => grid.repeated && !(one_column && grid.row_stride > 0),
-            (Place::Read(_, grid), Positions::Rows) => grid.repeated && grid.row_stride == 0,
+            (SlotPlace::Uniform(_), _) => true,
+            (SlotPlace::RowRegister(_), Positions::Tile) => !one_column,
+            (SlotPlace::Read(_, grid), Positions::Tile) => {
+                grid.repeated && !(one_column && grid.row_stride > 0)
+            }
+            (SlotPlace::Read(_, grid), Positions::Rows) => grid.repeated && grid.row_stride == 0,
             _ => false,
         }
     }
 
     /// A slot's elements.
-    fn source(&mut self, slot: Slot) -> Source {
+    fn source(&mut self, slot: Slot) -> VectorOperand {
         if let Some(&home) = self.homes.get(&slot) {
             return home;
         }
         let info = &self.program.slots[slot as usize];
         let source = match info.place {
-            Place::Constant(number) => {
+            SlotPlace::Constant(number) => {
                 let bits = self.program.constants[number];
                 self.builder.constant(if info.bytes == 1 { bits & 0xff } else { bits }, info.bytes)
             }
             _ if self.is_repeated(slot) => {
-                let operand = self.operand(Operand::Slot(slot), info.bytes);
+                let operand = self.operand(RoutineOperand::Slot(slot), info.bytes);
                 self.flat &= match info.place {
-                    Place::Uniform(_) => true,
-                    Place::Read(_, grid) => grid.row_stride == 0,
+                    SlotPlace::Uniform(_) => true,
+                    SlotPlace::Read(_, grid) => grid.row_stride == 0,
                     _ => false,
                 };
                 self.builder.row(operand, info.bytes)
             }
             _ => {
-                let operand = self.operand(Operand::Slot(slot), info.bytes);
+                let operand = self.operand(RoutineOperand::Slot(slot), info.bytes);
                 self.builder.load(operand, info.bytes)
             }
         };
@@ -301,11 +303,11 @@ impl<'a> Draft<'a> {
     }
 
     /// Notes a slot's elements, and writes them if they are wanted outside of the segment.
-    fn define(&mut self, slot: Slot, source: Source) {
+    fn define(&mut self, slot: Slot, source: VectorOperand) {
         let info = &self.program.slots[slot as usize];
         self.homes.insert(slot, source);
-        if matches!(info.place, Place::Write(..)) || self.own_uses(slot) < self.uses.0[slot as usize] {
-            let operand = self.operand(Operand::Slot(slot), info.bytes);
+        if matches!(info.place, SlotPlace::Write(..)) || self.own_uses(slot) < self.uses.0[slot as usize] {
+            let operand = self.operand(RoutineOperand::Slot(slot), info.bytes);
             self.builder.store(operand, info.bytes, source);
         }
     }
@@ -313,7 +315,7 @@ impl<'a> Draft<'a> {
     fn add(&mut self, instruction: &Instruction) {
         match *instruction {
             Instruction::Map { op, operands, target, .. } => {
-                let sources: Vec<Source> =
+                let sources: Vec<VectorOperand> =
                     operands.iter().filter(|&&slot| slot != NONE).map(|&slot| self.source(slot)).collect();
                 let result = self.builder.map(op, &sources);
                 self.define(target, result);
@@ -333,7 +335,7 @@ impl<'a> Draft<'a> {
             }
             Instruction::Reduce { reduction, operand, target } => {
                 let source = self.source(operand);
-                let target = self.operand(Operand::Slot(target), 4);
+                let target = self.operand(RoutineOperand::Slot(target), 4);
                 let super::program::Reduction { op, dtype, identity, .. } = reduction;
                 self.builder.reduce(self.reductions.len(), source);
                 self.reductions.push(Reduction { op, dtype, identity, target });
@@ -341,13 +343,13 @@ impl<'a> Draft<'a> {
             }
             Instruction::Picked { index, operand, target } => {
                 let source = self.source(operand);
-                let [index, target] = [index, target].map(|slot| self.operand(Operand::Slot(slot), 4));
+                let [index, target] = [index, target].map(|slot| self.operand(RoutineOperand::Slot(slot), 4));
                 self.picks.push((index, source, target));
                 self.flat = false;
             }
             Instruction::Columns { reduction, operand, offset } => {
                 let source = self.source(operand);
-                let partials = self.operand(Operand::Partials(offset), 4);
+                let partials = self.operand(RoutineOperand::Partials(offset), 4);
                 let running = self.builder.load(partials, 4);
                 let combined = self.builder.combine(reduction.op, reduction.dtype, running, source);
                 self.builder.store(partials, 4, combined);

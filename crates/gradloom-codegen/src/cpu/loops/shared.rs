@@ -23,7 +23,7 @@ pub(super) fn with_shared_nodes(body: &Body) -> Body {
     }
     for store in &mut body.stores {
         match store {
-            Store::Whole { node, .. } | Store::Columns { node, .. } => *node = first[node.index()],
+            Store::Value { node, .. } | Store::ColumnReduce { node, .. } => *node = first[node.index()],
         }
     }
     body

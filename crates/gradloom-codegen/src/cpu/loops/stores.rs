@@ -6,7 +6,7 @@
 //! write it straight to its place.
 
 use super::compile::{Compiler, grid};
-use super::program::{ColumnResult, Grid, Instruction, Place, Slot, UniformResult};
+use super::program::{ColumnResult, Grid, Instruction, Slot, SlotPlace, UniformResult};
 use gradloom_core::kernel::{Level, NodeId, NodeKind, Store};
 
 impl Compiler<'_> {
@@ -17,7 +17,7 @@ impl Compiler<'_> {
         let mut offset = 0;
         for store in &body.stores {
             match *store {
-                Store::Columns { op, node, write, .. } => {
+                Store::ColumnReduce { op, node, write, .. } => {
                     let operand = self.spread(node, &mut code);
                     let reduction = self.reduction(op, self.node(node).dtype);
                     code.push(Instruction::Columns { reduction, operand, offset });
@@ -30,8 +30,8 @@ impl Compiler<'_> {
                     });
                     offset += (4 * body.columns).next_multiple_of(64);
                 }
-                Store::Whole { level: Level::Uniform, .. } => offset += 64,
-                Store::Whole { .. } => {}
+                Store::Value { level: Level::Uniform, .. } => offset += 64,
+                Store::Value { .. } => {}
             }
         }
         for id in self.nodes_of(Level::Element) {
@@ -50,7 +50,7 @@ impl Compiler<'_> {
             .stores
             .iter()
             .filter_map(|store| match *store {
-                Store::Whole { node, level: Level::Element, write } => Some((node, write)),
+                Store::Value { node, level: Level::Element, write } => Some((node, write)),
                 _ => None,
             })
             .collect();
@@ -59,8 +59,8 @@ impl Compiler<'_> {
             // Another result may overwrite the operand before it is copied to this one, or the product, which
             // may lie in its place.
             let overwritten = match self.program.slots[home as usize].place {
-                Place::Read(read, _) => self.overwriting.reads_of(read).iter().any(|&w| w != write),
-                Place::Accumulator => stores.len() > 1,
+                SlotPlace::Read(read, _) => self.overwriting.reads_of(read).iter().any(|&w| w != write),
+                SlotPlace::Accumulator => stores.len() > 1,
                 _ => false,
             };
             if overwritten {
@@ -73,7 +73,7 @@ impl Compiler<'_> {
             let home = self.homes[node.index()];
             match grid(access, body) {
                 Some(grid) => {
-                    let place = Place::Write(write, grid);
+                    let place = SlotPlace::Write(write, grid);
                     if self.node(node).level == Level::Element && self.can_compute_into(home, write, code) {
                         self.program.slots[home as usize].place = place;
                     } else {
@@ -102,14 +102,14 @@ impl Compiler<'_> {
             _ => false,
         };
         let Some(at) = code.iter().position(computes) else { return false };
-        if !matches!(self.program.slots[slot as usize].place, Place::Pending) {
+        if !matches!(self.program.slots[slot as usize].place, SlotPlace::Pending) {
             return false;
         }
         let overwrites = |read: usize| self.aliases.contains(write, read);
         let reads = |slot: Slot| match self.program.slots.get(slot as usize).map(|slot| &slot.place) {
-            Some(Place::Read(read, _)) => overwrites(*read),
+            Some(SlotPlace::Read(read, _)) => overwrites(*read),
             // The result may be where the product lies until then.
-            Some(Place::Accumulator) => true,
+            Some(SlotPlace::Accumulator) => true,
             _ => false,
         };
         code[at + 1..].iter().all(|instruction| match instruction {
@@ -122,17 +122,17 @@ impl Compiler<'_> {
         let body = self.body;
         let mut code = Vec::new();
         for store in &body.stores {
-            let Store::Whole { node, level: Level::Row, write } = *store else { continue };
+            let Store::Value { node, level: Level::Row, write } = *store else { continue };
             let access = &self.launch.writes[write];
             let home = self.homes[node.index()];
             let grid =
                 Grid::of(&access.layout, body.rows, 1).filter(|grid| body.rows == 1 || grid.row_stride == 1);
             if let Some(grid) = grid {
-                let target = self.slot(Place::Write(write, Grid { row_stride: 1, ..grid }), access.dtype);
+                let target = self.slot(SlotPlace::Write(write, Grid { row_stride: 1, ..grid }), access.dtype);
                 code.push(self.copy(home, target, access.dtype));
                 continue;
             }
-            let register = matches!(self.program.slots[home as usize].place, Place::RowRegister(_));
+            let register = matches!(self.program.slots[home as usize].place, SlotPlace::RowRegister(_));
             let operand =
                 if register { home } else { self.copied(home, access.dtype, Level::Row, &mut code) };
             code.push(self.scatter(write, operand));
@@ -145,8 +145,8 @@ impl Compiler<'_> {
         let mut offset = 0;
         for store in &body.stores {
             match *store {
-                Store::Columns { .. } => offset += (4 * body.columns).next_multiple_of(64),
-                Store::Whole { node, level: Level::Uniform, write } => {
+                Store::ColumnReduce { .. } => offset += (4 * body.columns).next_multiple_of(64),
+                Store::Value { node, level: Level::Uniform, write } => {
                     let access = &self.launch.writes[write];
                     self.program.uniform_results.push(UniformResult {
                         operand: self.homes[node.index()],
@@ -157,7 +157,7 @@ impl Compiler<'_> {
                     });
                     offset += 64;
                 }
-                Store::Whole { .. } => {}
+                Store::Value { .. } => {}
             }
         }
         debug_assert_eq!(offset, self.program.partials);

@@ -1,6 +1,6 @@
 //! The memory that a tile's instructions walk along.
 
-use super::program::{Place, Slot, SlotInfo, slot_number};
+use super::program::{Slot, SlotInfo, SlotPlace, slot_number};
 use gradloom_core::kernel::Aliases;
 use std::collections::HashSet;
 
@@ -9,9 +9,11 @@ pub(super) fn streams(slots: &[SlotInfo], aliases: &Aliases, rows: usize) -> Vec
     let mut seen = HashSet::new();
     let wanted = |slot: &Slot| {
         let stream = match slots[*slot as usize].place {
-            Place::Read(read, grid) if !grid.repeated && (grid.row_stride > 0 || rows == 1) => (false, read),
+            SlotPlace::Read(read, grid) if !grid.repeated && (grid.row_stride > 0 || rows == 1) => {
+                (false, read)
+            }
             // A result in an operand's place is there with the operand.
-            Place::Write(write, grid) if !grid.repeated && aliases.reads_of(write).is_empty() => {
+            SlotPlace::Write(write, grid) if !grid.repeated && aliases.reads_of(write).is_empty() => {
                 (true, write)
             }
             _ => return false,

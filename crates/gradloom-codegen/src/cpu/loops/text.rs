@@ -1,6 +1,6 @@
 //! A program for people.
 
-use super::program::{Grid, Instruction, Place, Program};
+use super::program::{Grid, Instruction, Program, SlotPlace};
 use super::{NONE, Step};
 use crate::cpu::functions::MapOp;
 use std::fmt::{self, Display, Formatter};
@@ -71,7 +71,7 @@ impl Display for Instruction {
     }
 }
 
-impl Display for Place {
+impl Display for SlotPlace {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pending => write!(f, "no place"),

@@ -10,7 +10,7 @@ use super::frame::Frame;
 use super::ir::{Fetch, Op, SOURCES};
 use super::lower::only_instruction;
 use super::numbers::{InvariantNumber, OperandNumber};
-use super::registers::{Place, Step};
+use super::registers::{Location, Step};
 use crate::cpu::lanes::{BinaryInst, Lane, MaskOp, UnaryInst};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -52,7 +52,7 @@ pub(super) enum Vector {
 
 /// The part of a row that a line works on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct RowPart {
     /// Vectors after the current column.
     pub ahead: usize,
     /// Whether there are fewer elements than lanes: those of [`LAST`].
@@ -283,11 +283,11 @@ pub(super) fn combine(
 }
 
 impl Places<'_> {
-    fn vector(&self, place: Place) -> Vector {
+    fn vector(&self, place: Location) -> Vector {
         match place {
-            Place::Vector(number) => Vector::Register(vector(number)),
-            Place::Invariant(number) => self.invariant(number),
-            Place::Mask(_) => unreachable!("a mask is no vector"),
+            Location::Vector(number) => Vector::Register(vector(number)),
+            Location::Invariant(number) => self.invariant(number),
+            Location::Mask(_) => unreachable!("a mask is no vector"),
         }
     }
 
@@ -305,7 +305,7 @@ impl Places<'_> {
         asm: &mut Assembler,
         operand: OperandNumber,
         bytes: usize,
-        part: Part,
+        part: RowPart,
     ) -> MemoryOperand {
         let base = self.pointers[operand.index()].unwrap_or_else(|| {
             emit!(asm, Mov_r64_rm64, Register::RAX, at(FRAME, Frame::operand(operand)));
@@ -321,7 +321,7 @@ impl Places<'_> {
         &self,
         asm: &mut Assembler,
         step: &Step,
-        part: Part,
+        part: RowPart,
         reduce: &mut dyn FnMut(&mut Assembler, usize, Register, usize),
     ) {
         match *step {
@@ -334,7 +334,7 @@ impl Places<'_> {
                 emit!(asm, EVEX_Vmovaps_zmm_k1z_zmmm512, vector(register), from);
             }
             Step::Line { op, sources, target, ahead } => {
-                let part = Part { ahead: part.ahead + ahead, ..part };
+                let part = RowPart { ahead: part.ahead + ahead, ..part };
                 self.line(asm, op, sources, target, part, reduce);
             }
         }
@@ -344,15 +344,15 @@ impl Places<'_> {
         &self,
         asm: &mut Assembler,
         op: Op,
-        sources: [Option<Place>; SOURCES],
+        sources: [Option<Location>; SOURCES],
         target: Option<u8>,
-        part: Part,
+        part: RowPart,
         reduce: &mut dyn FnMut(&mut Assembler, usize, Register, usize),
     ) {
         let place = |i: usize| sources[i].expect("a line has its sources");
         let source = |i: usize| self.vector(place(i));
         let source_mask = |i: usize| match place(i) {
-            Place::Mask(number) => mask(number),
+            Location::Mask(number) => mask(number),
             _ => unreachable!("a mask is in a mask register"),
         };
         let to = || vector(target.expect("the line makes a vector"));

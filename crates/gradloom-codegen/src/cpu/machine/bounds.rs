@@ -17,7 +17,7 @@ pub enum Window {
     None,
     /// This number of columns, from the current one on.
     Columns(usize),
-    /// The columns of the lanes of [`LAST`], from the current one on.
+    /// The columns of the lanes of `LAST`, from the current one on.
     Last,
 }
 

@@ -6,9 +6,9 @@
 //! register or a place. (The checker of register allocations in Cranelift works alike: C. Fallin, "Cranelift,
 //! Part 3: Correctness in Register Allocation", 2021.)
 
-use super::ir::{Kind, Line, Lines, Source};
+use super::ir::{Kind, Line, Lines, VectorOperand};
 use super::numbers::{SpillNumber, Value};
-use super::registers::{Allocation, Place, Step};
+use super::registers::{Allocation, Location, Step};
 
 /// Checks steps against the lines that they were made from, for so many registers that can be given out.
 pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usize) -> Result<(), String> {
@@ -64,27 +64,27 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn line(&mut self, line: &Line, places: &[Option<Place>], target: Option<u8>) -> Result<(), String> {
+    fn line(&mut self, line: &Line, places: &[Option<Location>], target: Option<u8>) -> Result<(), String> {
         for (source, place) in line.sources.iter().zip(places) {
             match (source, place) {
                 (None, None) => {}
-                (Some(Source::Value(value)), Some(place)) => {
+                (Some(VectorOperand::Value(value)), Some(place)) => {
                     let (kind, held) = match *place {
-                        Place::Vector(register) => (Kind::Vector, self.vector(register)?),
-                        Place::Mask(register) => (Kind::Mask, self.mask(register)?),
-                        Place::Invariant(_) => return Err(format!("{value:?} is taken for an invariant")),
+                        Location::Vector(register) => (Kind::Vector, self.vector(register)?),
+                        Location::Mask(register) => (Kind::Mask, self.mask(register)?),
+                        Location::Invariant(_) => return Err(format!("{value:?} is taken for an invariant")),
                     };
                     if held != *value || self.kinds[value.index()] != Some(kind) {
                         return Err(format!("{:?} wants {value:?} and finds {held:?}", line.op));
                     }
                 }
-                (Some(Source::Invariant(number)), Some(place)) => {
+                (Some(VectorOperand::Invariant(number)), Some(place)) => {
                     let register = self.allocation.invariants.get(number.index()).copied().flatten();
                     let right = match (register, *place) {
-                        (Some(register), Place::Vector(at)) => {
+                        (Some(register), Location::Vector(at)) => {
                             usize::from(at) == self.given_out + usize::from(register)
                         }
-                        (None, Place::Invariant(at)) => at == *number,
+                        (None, Location::Invariant(at)) => at == *number,
                         _ => false,
                     };
                     if !right {

@@ -15,7 +15,7 @@ pub const MOST_LINES: usize = 1 << 18;
 /// What a line takes: the value of an earlier line, or something that is the same in all lanes and for all
 /// steps of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum VectorOperand {
     Value(Value),
     /// One of [`Lines::invariants`].
     Invariant(InvariantNumber),
@@ -99,7 +99,7 @@ pub(super) const SOURCES: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     pub op: Op,
-    pub sources: [Option<Source>; SOURCES],
+    pub sources: [Option<VectorOperand>; SOURCES],
     /// The value that it makes.
     pub target: Option<Value>,
     /// Vectors after the current column, of which it is.
@@ -110,7 +110,7 @@ impl Line {
     /// The values that it takes.
     pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
         self.sources.iter().filter_map(|source| match source {
-            Some(Source::Value(value)) => Some(*value),
+            Some(VectorOperand::Value(value)) => Some(*value),
             _ => None,
         })
     }
@@ -134,7 +134,7 @@ impl Lines {
                 op: line.op,
                 sources: line.sources.map(|source| {
                     source.map(|source| match source {
-                        Source::Value(value) => Source::Value(renamed(value)),
+                        VectorOperand::Value(value) => VectorOperand::Value(renamed(value)),
                         invariant => invariant,
                     })
                 }),
@@ -161,8 +161,8 @@ impl Lines {
     }
 
     /// The lines that make a value, and one that adds its first lane to the row's element of an operand.
-    pub fn adding(&self, source: Source, operand: OperandNumber) -> Self {
-        let mut lines = self.leading_to(|line| line.target.map(Source::Value) == Some(source));
+    pub fn adding(&self, source: VectorOperand, operand: OperandNumber) -> Self {
+        let mut lines = self.leading_to(|line| line.target.map(VectorOperand::Value) == Some(source));
         let sources = [Some(source), None, None];
         lines.all.push(Line { op: Op::AddFirst(operand), sources, target: None, ahead: 0 });
         lines
@@ -202,8 +202,8 @@ impl Lines {
 #[derive(Default)]
 pub struct Builder {
     lines: Lines,
-    known: HashMap<(Op, [Option<Source>; SOURCES]), Source>,
-    numbers: HashMap<Invariant, Source>,
+    known: HashMap<(Op, [Option<VectorOperand>; SOURCES]), VectorOperand>,
+    numbers: HashMap<Invariant, VectorOperand>,
 }
 
 impl Builder {
@@ -211,16 +211,16 @@ impl Builder {
         self.lines
     }
 
-    pub fn invariant(&mut self, invariant: Invariant) -> Source {
+    pub fn invariant(&mut self, invariant: Invariant) -> VectorOperand {
         let invariants = &mut self.lines.invariants;
         *self.numbers.entry(invariant).or_insert_with(|| {
             invariants.push(invariant);
-            Source::Invariant(InvariantNumber::new(invariants.len() - 1))
+            VectorOperand::Invariant(InvariantNumber::new(invariants.len() - 1))
         })
     }
 
     /// A line that makes a value.
-    pub fn value<const N: usize>(&mut self, op: Op, sources: [Source; N]) -> Source {
+    pub fn value<const N: usize>(&mut self, op: Op, sources: [VectorOperand; N]) -> VectorOperand {
         let mut all = [None; SOURCES];
         all.iter_mut().zip(sources).for_each(|(place, source)| *place = Some(source));
         if let Some(&known) = self.known.get(&(op, all)) {
@@ -229,16 +229,16 @@ impl Builder {
         let target = Value::new(self.lines.values);
         self.lines.values += 1;
         self.lines.all.push(Line { op, sources: all, target: Some(target), ahead: 0 });
-        self.known.insert((op, all), Source::Value(target));
-        Source::Value(target)
+        self.known.insert((op, all), VectorOperand::Value(target));
+        VectorOperand::Value(target)
     }
 
-    fn effect(&mut self, op: Op, source: Source) {
+    fn effect(&mut self, op: Op, source: VectorOperand) {
         self.lines.all.push(Line { op, sources: [Some(source), None, None], target: None, ahead: 0 });
     }
 
     /// The next elements of an operand: of 4 bytes, or bools as a mask.
-    pub fn load(&mut self, operand: OperandNumber, bytes: usize) -> Source {
+    pub fn load(&mut self, operand: OperandNumber, bytes: usize) -> VectorOperand {
         if bytes == 4 {
             return self.value(Op::Load(operand), []);
         }
@@ -247,18 +247,18 @@ impl Builder {
     }
 
     /// The row's element of an operand.
-    pub fn row(&mut self, operand: OperandNumber, bytes: usize) -> Source {
+    pub fn row(&mut self, operand: OperandNumber, bytes: usize) -> VectorOperand {
         let lanes = self.invariant(Invariant::Row(operand));
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
     }
 
     /// Adds a constant.
-    pub fn constant(&mut self, bits: u32, bytes: usize) -> Source {
+    pub fn constant(&mut self, bits: u32, bytes: usize) -> VectorOperand {
         let lanes = self.bits(bits);
         if bytes == 4 { lanes } else { self.not_zero(lanes) }
     }
 
-    pub fn store(&mut self, operand: OperandNumber, bytes: usize, source: Source) {
+    pub fn store(&mut self, operand: OperandNumber, bytes: usize, source: VectorOperand) {
         self.effect(if bytes == 4 { Op::Store(operand) } else { Op::StoreBytes(operand) }, source);
     }
 
@@ -267,20 +267,25 @@ impl Builder {
         self.lines.all.push(Line { op: Op::Fetch(fetch), sources: [None; SOURCES], target: None, ahead: 0 });
     }
 
-    pub fn reduce(&mut self, reduction: usize, source: Source) {
+    pub fn reduce(&mut self, reduction: usize, source: VectorOperand) {
         self.effect(Op::Reduce(reduction), source);
     }
 
-    pub fn columns(&mut self) -> Source {
+    pub fn columns(&mut self) -> VectorOperand {
         self.value(Op::Columns, [])
     }
 
-    pub fn not_zero(&mut self, a: Source) -> Source {
+    pub fn not_zero(&mut self, a: VectorOperand) -> VectorOperand {
         self.value(Op::NotZero, [a])
     }
 
     /// The element `chosen` in the column that `index` names, `others` elsewhere; of 4 bytes.
-    pub fn pick(&mut self, index: Source, chosen: Source, others: Source) -> Source {
+    pub fn pick(
+        &mut self,
+        index: VectorOperand,
+        chosen: VectorOperand,
+        others: VectorOperand,
+    ) -> VectorOperand {
         let columns = self.columns();
         let hit = self.compare(CompareOp::Eq, Lane::Signed, columns, index);
         self.select(hit, chosen, others)
@@ -288,34 +293,34 @@ impl Builder {
 }
 
 impl Lanes for Builder {
-    type Value = Source;
-    type Mask = Source;
+    type Value = VectorOperand;
+    type Mask = VectorOperand;
 
-    fn bits(&mut self, bits: u32) -> Source {
+    fn bits(&mut self, bits: u32) -> VectorOperand {
         self.invariant(Invariant::Constant(bits))
     }
 
-    fn two(&mut self, op: BinaryInst, a: Source, b: Source) -> Source {
+    fn two(&mut self, op: BinaryInst, a: VectorOperand, b: VectorOperand) -> VectorOperand {
         self.value(Op::Two(op), [a, b])
     }
 
-    fn one(&mut self, op: UnaryInst, a: Source) -> Source {
+    fn one(&mut self, op: UnaryInst, a: VectorOperand) -> VectorOperand {
         self.value(Op::One(op), [a])
     }
 
-    fn compare(&mut self, op: CompareOp, lane: Lane, a: Source, b: Source) -> Source {
+    fn compare(&mut self, op: CompareOp, lane: Lane, a: VectorOperand, b: VectorOperand) -> VectorOperand {
         self.value(Op::Compare(op, lane), [a, b])
     }
 
-    fn mask(&mut self, op: MaskOp, a: Source, b: Source) -> Source {
+    fn mask(&mut self, op: MaskOp, a: VectorOperand, b: VectorOperand) -> VectorOperand {
         self.value(Op::Mask(op), [a, b])
     }
 
-    fn is_nan(&mut self, a: Source) -> Source {
+    fn is_nan(&mut self, a: VectorOperand) -> VectorOperand {
         self.value(Op::Unordered, [a, a])
     }
 
-    fn select(&mut self, mask: Source, a: Source, b: Source) -> Source {
+    fn select(&mut self, mask: VectorOperand, a: VectorOperand, b: VectorOperand) -> VectorOperand {
         self.value(Op::Select, [mask, a, b])
     }
 }

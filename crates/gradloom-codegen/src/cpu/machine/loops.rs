@@ -7,7 +7,7 @@
 
 use super::assembler::{Assembler, Label};
 use super::avx512::{
-    COLUMN, FRAME, LAST, MASKS, POOL, Part, Places, VECTORS, Vector, at, combine, emit, extreme,
+    COLUMN, FRAME, LAST, MASKS, POOL, Places, RowPart, VECTORS, Vector, at, combine, emit, extreme,
     is_float_extreme, keep_ordered, load_repeated, mask, vector,
 };
 use super::bounds::Window;
@@ -95,8 +95,8 @@ pub struct Routine {
 }
 
 /// A routine's bytes, and the size of the frame that it wants; none if it needs more mask registers than
-/// there are. An error is a mistake of this compiler that the checks of [`super::check`] and
-/// [`super::bounds`] found.
+/// there are. An error is a mistake of this compiler that the checks of `check` and
+/// `bounds` found.
 pub fn assemble(routine: &Routine) -> Option<Result<(Vec<u8>, usize), String>> {
     assert!(routine.reductions.len() <= REDUCTIONS, "a routine with too many reductions");
     let lines = &routine.lines;
@@ -355,19 +355,19 @@ impl Emitter<'_> {
         emit!(self.asm, Mov_r32_imm32, Register::EAX, 1);
         emit!(self.asm, VEX_Kmovw_kr_r32, LAST, Register::EAX);
         let steps = std::mem::take(&mut self.picks[number].steps);
-        self.steps(&steps, Part { ahead: 0, last: true }, Reducing::Last, Window::Last);
+        self.steps(&steps, RowPart { ahead: 0, last: true }, Reducing::Last, Window::Last);
         self.asm.place(end);
     }
 
     /// Emits the lines once.
-    fn step(&mut self, part: Part, reducing: Reducing, window: Window) {
+    fn step(&mut self, part: RowPart, reducing: Reducing, window: Window) {
         let steps = std::mem::take(&mut self.allocation.steps);
         self.steps(&steps, part, reducing, window);
         self.allocation.steps = steps;
     }
 
     /// Emits steps where the row has the columns of the window.
-    fn steps(&mut self, steps: &[Step], part: Part, reducing: Reducing, window: Window) {
+    fn steps(&mut self, steps: &[Step], part: RowPart, reducing: Reducing, window: Window) {
         let (routine, frame, flags) = (self.routine, self.places.frame, &self.flags);
         let mut reduce = |asm: &mut Assembler, reduction: usize, from: Register, ahead: usize| {
             let op = routine.reductions[reduction].op;
@@ -429,7 +429,7 @@ impl Emitter<'_> {
             self.asm.place(several);
             self.steps(
                 &wide.allocation.steps,
-                Part { ahead: 0, last: false },
+                RowPart { ahead: 0, last: false },
                 Reducing::Each,
                 several_window,
             );
@@ -443,7 +443,7 @@ impl Emitter<'_> {
             self.asm.jump(Code::Je_rel32_64, last);
         }
         self.asm.place(next);
-        self.step(Part { ahead: 0, last: false }, Reducing::Each, VECTOR_WINDOW);
+        self.step(RowPart { ahead: 0, last: false }, Reducing::Each, VECTOR_WINDOW);
         emit!(self.asm, Add_rm64_imm8, COLUMN, LANES);
         self.jump_if(Code::Jb_rel32_64, [COLUMN, END], next);
         self.asm.place(last);
@@ -460,7 +460,7 @@ impl Emitter<'_> {
         emit!(self.asm, Bts_rm32_r32, Register::EAX, Register::R8D);
         emit!(self.asm, Dec_rm32, Register::EAX);
         emit!(self.asm, VEX_Kmovw_kr_r32, Register::K1, Register::EAX);
-        self.step(Part { ahead: 0, last: true }, Reducing::Last, Window::Last);
+        self.step(RowPart { ahead: 0, last: true }, Reducing::Last, Window::Last);
         self.asm.place(end);
     }
 
@@ -473,13 +473,13 @@ impl Emitter<'_> {
             if let Some(wide) = self.wide.take() {
                 self.steps(
                     &wide.allocation.steps,
-                    Part { ahead: 0, last: false },
+                    RowPart { ahead: 0, last: false },
                     Reducing::Fourths,
                     CHUNK_WINDOW,
                 );
             } else {
                 for fourth in 0..4 {
-                    self.step(Part { ahead: 4 * fourth, last: false }, Reducing::Fourths, CHUNK_WINDOW);
+                    self.step(RowPart { ahead: 4 * fourth, last: false }, Reducing::Fourths, CHUNK_WINDOW);
                 }
             }
             self.rotate();
@@ -496,7 +496,7 @@ impl Emitter<'_> {
         self.round_down(WHOLE, LANES);
         self.jump_if(Code::Jae_rel32_64, [COLUMN, WHOLE], last);
         self.asm.place(next);
-        self.step(Part { ahead: 0, last: false }, Reducing::Each, VECTOR_WINDOW);
+        self.step(RowPart { ahead: 0, last: false }, Reducing::Each, VECTOR_WINDOW);
         self.jump_if(Code::Jae_rel32_64, [COLUMN, END], stay);
         self.rotate();
         self.asm.place(stay);

@@ -4,7 +4,7 @@
 //! divisions of integers have no lines: they stay loops over memory. Always holds: the bits are those of the
 //! op's loop ([`MapOp::function`]), but for which NaN a NaN is.
 
-use super::ir::{Builder, Line, Op, Source};
+use super::ir::{Builder, Line, Op, VectorOperand};
 use super::numbers::OperandNumber;
 use crate::cpu::functions::{self, MapOp};
 use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, UnaryInst};
@@ -39,7 +39,7 @@ impl Builder {
     ///
     /// # Panics
     /// For an op that has no lowering, and for another number of operands than it takes.
-    pub fn map(&mut self, op: MapOp, operands: &[Source]) -> Source {
+    pub fn map(&mut self, op: MapOp, operands: &[VectorOperand]) -> VectorOperand {
         match (op, operands) {
             (MapOp::Unary(op, dtype), &[a]) => {
                 functions::unary_formula(self, op, dtype, [a]).unwrap_or_else(|| no_lines(op.name(), dtype))
@@ -63,15 +63,27 @@ impl Builder {
     }
 
     /// Adds the lines that combine two results of a reduction.
-    pub fn combine(&mut self, op: ReduceOp, dtype: DType, a: Source, b: Source) -> Source {
+    pub fn combine(
+        &mut self,
+        op: ReduceOp,
+        dtype: DType,
+        a: VectorOperand,
+        b: VectorOperand,
+    ) -> VectorOperand {
         self.binary(op.combiner(), dtype, a, b)
     }
 
-    fn binary(&mut self, op: BinaryOp, dtype: DType, a: Source, b: Source) -> Source {
+    fn binary(&mut self, op: BinaryOp, dtype: DType, a: VectorOperand, b: VectorOperand) -> VectorOperand {
         functions::binary_formula(self, op, dtype, [a, b]).unwrap_or_else(|| no_lines(op.name(), dtype))
     }
 
-    fn comparison(&mut self, op: CompareOp, dtype: DType, a: Source, b: Source) -> Source {
+    fn comparison(
+        &mut self,
+        op: CompareOp,
+        dtype: DType,
+        a: VectorOperand,
+        b: VectorOperand,
+    ) -> VectorOperand {
         let lane = match dtype {
             DType::F32 => Lane::Float,
             DType::I32 => Lane::Signed,
@@ -99,7 +111,7 @@ impl Builder {
         self.compare(op, lane, a, b)
     }
 
-    fn cast(&mut self, from: DType, to: DType, a: Source) -> Source {
+    fn cast(&mut self, from: DType, to: DType, a: VectorOperand) -> VectorOperand {
         use DType::{Bool, F32, I32, U32};
         let zero = self.bits(0);
         match (from, to) {

@@ -19,7 +19,7 @@ mod registers;
 
 pub use check::check;
 pub use frame::{Frame, VECTOR};
-pub use ir::{Builder, Fetch, Invariant, Kind, Line, Lines, MOST_LINES, Op, Source};
+pub use ir::{Builder, Fetch, Invariant, Kind, Line, Lines, MOST_LINES, Op, VectorOperand};
 pub use loops::{Pick, REDUCTIONS, Reduction, Routine, assemble};
 pub use numbers::OperandNumber;
-pub use registers::{Allocation, Place, Step, allocate};
+pub use registers::{Allocation, Location, Step, allocate};

@@ -6,12 +6,12 @@
 //! none if more masks live at once than there are registers, which is rare. Always holds: a line's target may
 //! be in the register of a source that is not used afterwards.
 
-use super::ir::{Invariant, Kind, Lines, Op, SOURCES, Source};
+use super::ir::{Invariant, Kind, Lines, Op, SOURCES, VectorOperand};
 use super::numbers::{InvariantNumber, SpillNumber, Value};
 
 /// The place of a value when a line reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// Vector register, from 0 for those that may be given out.
     Vector(u8),
     /// Mask register, likewise.
@@ -25,7 +25,7 @@ pub enum Place {
 pub enum Step {
     Line {
         op: Op,
-        sources: [Option<Place>; SOURCES],
+        sources: [Option<Location>; SOURCES],
         target: Option<u8>,
         ahead: usize,
     },
@@ -127,7 +127,7 @@ fn invariants(lines: &Lines, free: usize) -> Vec<Option<u8>> {
     let mut used: Vec<(usize, usize)> = lines.invariants.iter().enumerate().map(|(i, _)| (0, i)).collect();
     for line in &lines.all {
         for (position, source) in line.sources.iter().enumerate() {
-            if let Some(Source::Invariant(number)) = source {
+            if let Some(VectorOperand::Invariant(number)) = source {
                 // As a second operand it can be read from memory on the way.
                 used[number.index()].0 += if position == 1 { 2 } else { 3 };
             }
@@ -145,7 +145,7 @@ fn invariants(lines: &Lines, free: usize) -> Vec<Option<u8>> {
 
 struct Allocator {
     uses: Vec<Vec<usize>>,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<Location>>,
     spilled: Vec<Option<SpillNumber>>,
     /// The value in each register.
     vectors: Vec<Option<Value>>,
@@ -163,14 +163,14 @@ impl Allocator {
                 let register = self.free_vector(&wanted);
                 let from = self.spilled[value.index()].expect("a value is in a register or in memory");
                 self.steps.push(Step::Reload { register, from });
-                self.put(value, Place::Vector(register));
+                self.put(value, Location::Vector(register));
             }
         }
-        let of = |source: &Source, places: &[Option<Place>], held: usize| match *source {
-            Source::Value(value) => places[value.index()].expect("sources were brought to registers"),
-            Source::Invariant(number) => match invariants[number.index()] {
-                Some(register) => Place::Vector(register_number(held + usize::from(register))),
-                None => Place::Invariant(number),
+        let of = |source: &VectorOperand, places: &[Option<Location>], held: usize| match *source {
+            VectorOperand::Value(value) => places[value.index()].expect("sources were brought to registers"),
+            VectorOperand::Invariant(number) => match invariants[number.index()] {
+                Some(register) => Location::Vector(register_number(held + usize::from(register))),
+                None => Location::Invariant(number),
             },
         };
         let held = self.vectors.len();
@@ -190,14 +190,14 @@ impl Allocator {
             let place = match kind {
                 Kind::Vector => {
                     let held: Vec<Value> = line.values().collect();
-                    Place::Vector(self.free_vector(&held))
+                    Location::Vector(self.free_vector(&held))
                 }
-                Kind::Mask => Place::Mask(register_number(self.masks.iter().position(Option::is_none)?)),
+                Kind::Mask => Location::Mask(register_number(self.masks.iter().position(Option::is_none)?)),
             };
             self.put(value, place);
             target = Some(match place {
-                Place::Vector(register) | Place::Mask(register) => register,
-                Place::Invariant(_) => unreachable!("a target is a register"),
+                Location::Vector(register) | Location::Mask(register) => register,
+                Location::Invariant(_) => unreachable!("a target is a register"),
             });
             if self.uses[value.index()].is_empty() {
                 self.release(value);
@@ -207,19 +207,19 @@ impl Allocator {
         Some(())
     }
 
-    fn put(&mut self, value: Value, place: Place) {
+    fn put(&mut self, value: Value, place: Location) {
         match place {
-            Place::Vector(register) => self.vectors[usize::from(register)] = Some(value),
-            Place::Mask(register) => self.masks[usize::from(register)] = Some(value),
-            Place::Invariant(_) => {}
+            Location::Vector(register) => self.vectors[usize::from(register)] = Some(value),
+            Location::Mask(register) => self.masks[usize::from(register)] = Some(value),
+            Location::Invariant(_) => {}
         }
         self.places[value.index()] = Some(place);
     }
 
     fn release(&mut self, value: Value) {
         match self.places[value.index()].take() {
-            Some(Place::Vector(register)) => self.vectors[usize::from(register)] = None,
-            Some(Place::Mask(register)) => self.masks[usize::from(register)] = None,
+            Some(Location::Vector(register)) => self.vectors[usize::from(register)] = None,
+            Some(Location::Mask(register)) => self.masks[usize::from(register)] = None,
             _ => {}
         }
     }

@@ -219,7 +219,7 @@ pub(super) fn stores_of(body: &Body, wanted: Level) -> Vec<(NodeId, usize)> {
     body.stores
         .iter()
         .filter_map(|store| match *store {
-            Store::Whole { node, level, write } if level == wanted => Some((node, write)),
+            Store::Value { node, level, write } if level == wanted => Some((node, write)),
             _ => None,
         })
         .collect()

@@ -42,8 +42,8 @@ fn partials(schedule: &RowSchedule, body: &Body, number: usize) -> Role {
 /// The reductions of a body's columns.
 pub(super) fn columns_of(body: &Body) -> Vec<Column> {
     let columns = body.stores.iter().filter_map(|store| match *store {
-        Store::Columns { op, node, write, .. } => Some((op, node, write)),
-        Store::Whole { .. } => None,
+        Store::ColumnReduce { op, node, write, .. } => Some((op, node, write)),
+        Store::Value { .. } => None,
     });
     let column = |(number, (op, node, write))| {
         let dtype = body.node(node).dtype;

@@ -50,7 +50,7 @@ struct Rows<'k, 'b> {
 
 /// One of an invocation's positions in a row.
 #[derive(Clone, Copy)]
-struct Place<'k> {
+struct LanePlace<'k> {
     position: Position<'k>,
     /// Whether the column is there, if that is a question.
     inside: Option<Value<'k>>,
@@ -150,7 +150,7 @@ impl<'k, 'b> Rows<'k, 'b> {
 
     /// Runs `f` for each of the invocation's positions: unrolled, or in a loop, in which nodes of level
     /// `Element` live for one turn.
-    fn for_each(&mut self, row: Row<'k>, f: &mut dyn FnMut(&mut Nodes<'k, 'b>, Place<'k>)) {
+    fn for_each(&mut self, row: Row<'k>, f: &mut dyn FnMut(&mut Nodes<'k, 'b>, LanePlace<'k>)) {
         let both = |a: Option<Value<'k>>, b: Option<Value<'k>>| match (a, b) {
             (Some(a), Some(b)) => Some(a & b),
             (a, b) => a.or(b),
@@ -160,7 +160,7 @@ impl<'k, 'b> Rows<'k, 'b> {
             for (i, (column, inside)) in self.unrolled.clone().into_iter().enumerate() {
                 self.nodes.turn_to(i);
                 let position = at(column, both(inside, row.live));
-                f(&mut self.nodes, Place { position, inside, which: Which::Unrolled(i) });
+                f(&mut self.nodes, LanePlace { position, inside, which: Which::Unrolled(i) });
             }
             self.nodes.turn_to(0);
             return;
@@ -168,7 +168,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         let (columns, lanes) = (narrow(self.body.columns), narrow(self.schedule.lanes));
         self.k.count(self.lane, self.k.u32(columns), self.k.u32(lanes), |column| {
             let position = at(column, row.live);
-            f(&mut self.nodes, Place { position, inside: None, which: Which::Turn(column / lanes) });
+            f(&mut self.nodes, LanePlace { position, inside: None, which: Which::Turn(column / lanes) });
         });
         self.nodes.forget(Level::Element);
     }
@@ -189,7 +189,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.row_nodes(row, depth - 1);
         let k = self.k;
         let sums: Vec<_> = all.iter().map(|&(_, op, _, dtype)| k.var(k.identity(op, dtype))).collect();
-        self.for_each(row, &mut |nodes, Place { position, inside, .. }| {
+        self.for_each(row, &mut |nodes, LanePlace { position, inside, .. }| {
             for (&(_, op, operand, dtype), sum) in all.iter().zip(&sums) {
                 let value = nodes.compute(operand, position);
                 let value = inside.map_or(value, |inside| inside.select(value, k.identity(op, dtype)));
@@ -299,7 +299,7 @@ impl<'k, 'b> Rows<'k, 'b> {
             if self.schedule.is_unrolled() {
                 self.for_each(row, &mut |nodes, place| compute(nodes, place.position));
             }
-            self.for_each(row, &mut |nodes, Place { position, which, .. }| {
+            self.for_each(row, &mut |nodes, LanePlace { position, which, .. }| {
                 compute(nodes, position);
                 for column in &columns {
                     let value = nodes.compute(column.node, position);

@@ -54,7 +54,7 @@ impl RowSchedule {
 
     /// Bytes of scratch.
     pub fn workspace(&self, body: &Body) -> usize {
-        let columns = body.stores.iter().filter(|store| matches!(store, Store::Columns { .. })).count();
+        let columns = body.stores.iter().filter(|store| matches!(store, Store::ColumnReduce { .. })).count();
         match (self.finishing, columns) {
             (Some(_), 1..) => self.partials(body, columns - 1).end,
             _ => 0,

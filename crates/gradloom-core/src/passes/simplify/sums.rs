@@ -32,7 +32,7 @@ pub(super) fn add_of_pads(b: &mut Builder<'_>, op: BinaryOp, x: ValueId, y: Valu
 }
 
 /// A value that is padded with zeros along one axis.
-struct Part {
+struct SumPart {
     summand: ValueId,
     value: ValueId,
     from: usize,
@@ -59,8 +59,8 @@ fn summands(b: &Builder<'_>, x: ValueId, y: ValueId) -> Vec<ValueId> {
 }
 
 /// The summands that are padded along `axis` alone, in order, if together they fill the axis exactly.
-fn parts_along(b: &Builder<'_>, axis: usize, summands: &[ValueId]) -> Option<Vec<Part>> {
-    let mut parts: Vec<Part> = summands.iter().filter_map(|&s| part_along(b, axis, s)).collect();
+fn parts_along(b: &Builder<'_>, axis: usize, summands: &[ValueId]) -> Option<Vec<SumPart>> {
+    let mut parts: Vec<SumPart> = summands.iter().filter_map(|&s| part_along(b, axis, s)).collect();
     sort_by_key(&mut parts, |part| part.from);
     let extent = b.graph.ty(summands[0]).shape[axis];
     let mut reached = 0;
@@ -73,13 +73,13 @@ fn parts_along(b: &Builder<'_>, axis: usize, summands: &[ValueId]) -> Option<Vec
     (parts.len() > 1 && reached == extent).then_some(parts)
 }
 
-fn part_along(b: &Builder<'_>, axis: usize, summand: ValueId) -> Option<Part> {
+fn part_along(b: &Builder<'_>, axis: usize, summand: ValueId) -> Option<SumPart> {
     let (OpKind::Pad { low, high, interior, value }, x) = definition(b, summand)? else { return None };
     let zero = *value == Number::Float(0.0) || *value == Number::Int(0);
     let elsewhere = (0..low.len()).any(|a| a != axis && (low[a], high[a], interior[a]) != (0, 0, 0));
     let extent = b.graph.ty(x[0]).shape[axis];
     let dense = interior[axis] == 0 && extent > 0;
-    (zero && dense && !elsewhere).then(|| Part {
+    (zero && dense && !elsewhere).then(|| SumPart {
         summand,
         value: x[0],
         from: low[axis],

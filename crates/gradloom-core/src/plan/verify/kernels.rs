@@ -53,8 +53,8 @@ fn check_body(body: &Body, reads: &[Access], writes: &[Access]) -> Result<(), St
     let mut written = vec![false; writes.len()];
     for store in &body.stores {
         let elements = match store {
-            Store::Whole { level, .. } => body.elements(*level),
-            Store::Columns { parts, .. } => parts.saturating_mul(body.columns),
+            Store::Value { level, .. } => body.elements(*level),
+            Store::ColumnReduce { parts, .. } => parts.saturating_mul(body.columns),
         };
         let fits = writes.get(store.write()).is_some_and(|access| {
             access.dtype == body.node(store.node()).dtype && access.layout.shape.elements() == elements

@@ -14,13 +14,13 @@ use std::ops::Range;
 
 /// An operand: element (free i, contracted p) is at `start + i·free_stride + p·contract_stride`.
 #[derive(Clone, Copy)]
-pub(super) struct Operand {
+pub(super) struct MatrixOperand {
     start: *const f32,
     free_stride: usize,
     contract_stride: usize,
 }
 
-impl Operand {
+impl MatrixOperand {
     pub(super) fn new(start: *const f32, view: MatrixView) -> Self {
         Self { start, free_stride: view.free_stride, contract_stride: view.contract_stride }
     }
@@ -53,8 +53,8 @@ pub(super) struct Block<F> {
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) depth: usize,
-    pub(super) left: Operand,
-    pub(super) right: Operand,
+    pub(super) left: MatrixOperand,
+    pub(super) right: MatrixOperand,
     pub(super) product: Product,
     /// Rows that are taken through all columns together.
     pub(super) row_block: usize,

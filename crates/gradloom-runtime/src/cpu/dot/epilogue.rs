@@ -4,7 +4,7 @@
 //! (sums over columns) are those of the plan's panels, and are combined in their order.
 
 use crate::cpu::fused::{Block, Faults, Program, Task};
-use crate::cpu::{Call, Level, Loops};
+use crate::cpu::{Call, InstructionSet, Loops};
 use gradloom_codegen::cpu::DotPlan;
 use gradloom_core::kernel::{Body, Launch};
 use std::ops::Range;
@@ -45,7 +45,13 @@ impl Panel<'_, '_> {
 }
 
 impl Epilogue {
-    pub(super) fn new(body: &Body, launch: &Launch, plan: &DotPlan, level: Level, loops: Loops) -> Self {
+    pub(super) fn new(
+        body: &Body,
+        launch: &Launch,
+        plan: &DotPlan,
+        level: InstructionSet,
+        loops: Loops,
+    ) -> Self {
         assert_eq!((body.rows, body.columns), plan.positions(), "dot: an epilogue of another size");
         Self {
             program: Program::new(body, launch, level, loops),

@@ -14,8 +14,8 @@ mod tests;
 use super::fused::Faults;
 use super::kernel::{Tasks, run_tasks};
 use super::pool::current_worker;
-use super::{Call, Level, Loops, Prepared, Trap};
-use block::{Block, Operand, Product};
+use super::{Call, InstructionSet, Loops, Prepared, Trap};
+use block::{Block, MatrixOperand, Product};
 use epilogue::Epilogue;
 use gradloom_codegen::cpu::{DotPlan, DotTask};
 use gradloom_core::ir::DotAxes;
@@ -75,7 +75,7 @@ impl Dot {
         let direct = plan.direct.map(|write| (write, launch.writes[write].layout.offset));
         let epilogue = epilogue
             .filter(|_| plan.has_epilogue)
-            .map(|body| Epilogue::new(body, launch, &plan, Level::detect(), loops));
+            .map(|body| Epilogue::new(body, launch, &plan, InstructionSet::detect(), loops));
         let (shared, sections) = (shared / size_of::<f32>(), plan.sections());
         Self { plan, epilogue, direct, threads, shared, sections, arch }
     }
@@ -174,8 +174,8 @@ impl Dot {
         };
         let (lhs_offset, rhs_offset) = problem.batch_offsets(product);
         let operand = |read, offset| call.read::<f32>(read, offset);
-        let left = Operand::new(operand(lhs, lhs_offset), problem.lhs);
-        let right = Operand::new(operand(rhs, rhs_offset), problem.rhs);
+        let left = MatrixOperand::new(operand(lhs, lhs_offset), problem.lhs);
+        let right = MatrixOperand::new(operand(rhs, rhs_offset), problem.rhs);
         let [packed_right, scratch] = self.scratch(call);
         let first = product * problem.m + task.rows.start;
         let in_place = first * problem.n + task.columns.start;

@@ -3,7 +3,7 @@
 //! In: an elementwise op, its operand's dtype and an instruction set. Out: a [`MapFn`].
 
 use super::map::{Map1, Map2, Map3, MapFn, map1, map2, map3};
-use crate::cpu::{Level, math};
+use crate::cpu::{InstructionSet, math};
 use gradloom_codegen::cpu::functions::{MapOp, low_bits};
 use gradloom_codegen::cpu::lanes::BinaryInst::{
     self, AddInt, MaxSigned, MaxUnsigned, MinSigned, MinUnsigned, MulInt, ShiftLeft, ShiftRightSigned,
@@ -19,7 +19,7 @@ use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 ///
 /// # Panics
 /// For an op on a dtype that shape inference refuses, and for a pair that is none.
-pub(in crate::cpu) fn function(op: MapOp, level: Level) -> MapFn {
+pub(in crate::cpu) fn function(op: MapOp, level: InstructionSet) -> MapFn {
     match op {
         MapOp::Unary(op, dtype) => unary(op, dtype, level),
         MapOp::Binary(op, dtype) => binary(op, dtype, level),
@@ -117,7 +117,7 @@ macro_rules! loops {
     }) => {
         /// The loop of an op on elements of a dtype.
         #[allow(unused_braces)]
-        pub(in crate::cpu) fn $function(op: $Op, dtype: DType, level: Level) -> MapFn {
+        pub(in crate::cpu) fn $function(op: $Op, dtype: DType, level: InstructionSet) -> MapFn {
             match op {
                 $($Op::$op => match dtype {
                     $($dtype => row_loop!(level, $kind $args $body),)*
@@ -137,7 +137,12 @@ fn refused(op: &str, dtype: DType) -> ! {
 
 /// The loop of two functions of f32, one after the other: `(a first b) second c`, or, `reversed`,
 /// `c second (a first b)`. None for functions that are not worth it. Each of the two is rounded.
-pub(in crate::cpu) fn pair(first: BinaryOp, second: BinaryOp, reversed: bool, level: Level) -> Option<MapFn> {
+pub(in crate::cpu) fn pair(
+    first: BinaryOp,
+    second: BinaryOp,
+    reversed: bool,
+    level: InstructionSet,
+) -> Option<MapFn> {
     use BinaryOp::{Add, Mul, Sub};
     macro_rules! of {
         ($first:tt) => {
@@ -159,7 +164,7 @@ pub(in crate::cpu) fn pair(first: BinaryOp, second: BinaryOp, reversed: bool, le
 }
 
 /// The loop of a comparison.
-pub(in crate::cpu) fn compare(op: CompareOp, dtype: DType, level: Level) -> MapFn {
+pub(in crate::cpu) fn compare(op: CompareOp, dtype: DType, level: InstructionSet) -> MapFn {
     macro_rules! of {
         ($T:ty) => {
             match op {
@@ -181,7 +186,7 @@ pub(in crate::cpu) fn compare(op: CompareOp, dtype: DType, level: Level) -> MapF
 }
 
 /// The loop of a selection between two operands.
-pub(in crate::cpu) fn select(dtype: DType, level: Level) -> MapFn {
+pub(in crate::cpu) fn select(dtype: DType, level: InstructionSet) -> MapFn {
     match dtype {
         DType::F32 | DType::I32 | DType::U32 => {
             function!(level, (c: u8, a: u32, b: u32) -> u32 { if c != 0 { a } else { b } })
@@ -191,7 +196,7 @@ pub(in crate::cpu) fn select(dtype: DType, level: Level) -> MapFn {
 }
 
 /// The loop of a conversion: floats round towards zero and saturate (NaN gives 0), integers wrap.
-pub(in crate::cpu) fn cast(from: DType, to: DType, level: Level) -> MapFn {
+pub(in crate::cpu) fn cast(from: DType, to: DType, level: InstructionSet) -> MapFn {
     match (from, to) {
         (F32, F32) | (I32 | U32, I32 | U32) => function!(level, (a: u32) -> u32 { a }),
         // As `a as i32` does; that compiles to a scalar conversion of each element.

@@ -3,7 +3,7 @@
 //! In: strided operands of one shape, with strides of 0 where they are broadcast. Out: one contiguous result.
 //! A large operand that runs across the result (a transposed matrix) is first copied to the result's place,
 //! with loops that know how to transpose, and then read from there. Always holds: a block of every operand is
-//! staged ([`Source`]) before the block of the result is written, so the result may overwrite an operand of
+//! staged ([`StridedReader`]) before the block of the result is written, so the result may overwrite an operand of
 //! the same layout; blocks are cut by shape alone.
 
 pub(in crate::cpu) mod functions;
@@ -12,8 +12,8 @@ mod map;
 mod tests;
 
 use super::kernel::{Call, FirstFault, Prepared, Trap};
-use super::source::{BLOCK, Buffer, Source};
-use super::{Level, movement::CopyLoop, work};
+use super::strided_reader::{BLOCK, Buffer, StridedReader};
+use super::{InstructionSet, movement::CopyLoop, work};
 
 pub(in crate::cpu) use gradloom_codegen::cpu::loops::OPERANDS;
 use gradloom_core::ir::{BinaryOp, CompareOp, CostClass, DType, UnaryOp};
@@ -22,13 +22,13 @@ pub(in crate::cpu) use map::{MapFn, Operand, Target};
 use std::ops::Range;
 
 /// Prepares `Unary`.
-pub(super) fn prepare_unary(launch: &Launch, op: UnaryOp, level: Level) -> Box<dyn Prepared> {
+pub(super) fn prepare_unary(launch: &Launch, op: UnaryOp, level: InstructionSet) -> Box<dyn Prepared> {
     let cheap = op.cost_class() == CostClass::Simple;
     Elementwise::boxed(launch, functions::unary(op, launch.reads[0].dtype, level), cheap)
 }
 
 /// Prepares `Binary`.
-pub(super) fn prepare_binary(launch: &Launch, op: BinaryOp, level: Level) -> Box<dyn Prepared> {
+pub(super) fn prepare_binary(launch: &Launch, op: BinaryOp, level: InstructionSet) -> Box<dyn Prepared> {
     let dtype = launch.reads[0].dtype;
     let divides = dtype.is_integer() && matches!(op, BinaryOp::Div | BinaryOp::Rem);
     let cheap = !divides && op.cost_class() <= CostClass::Divide;
@@ -37,23 +37,23 @@ pub(super) fn prepare_binary(launch: &Launch, op: BinaryOp, level: Level) -> Box
 }
 
 /// Prepares `Compare`.
-pub(super) fn prepare_compare(launch: &Launch, op: CompareOp, level: Level) -> Box<dyn Prepared> {
+pub(super) fn prepare_compare(launch: &Launch, op: CompareOp, level: InstructionSet) -> Box<dyn Prepared> {
     Elementwise::boxed(launch, functions::compare(op, launch.reads[0].dtype, level), true)
 }
 
 /// Prepares `Select`.
-pub(super) fn prepare_select(launch: &Launch, level: Level) -> Box<dyn Prepared> {
+pub(super) fn prepare_select(launch: &Launch, level: InstructionSet) -> Box<dyn Prepared> {
     Elementwise::boxed(launch, functions::select(launch.reads[1].dtype, level), true)
 }
 
 /// Prepares `Cast`.
-pub(super) fn prepare_cast(launch: &Launch, to: DType, level: Level) -> Box<dyn Prepared> {
+pub(super) fn prepare_cast(launch: &Launch, to: DType, level: InstructionSet) -> Box<dyn Prepared> {
     Elementwise::boxed(launch, functions::cast(launch.reads[0].dtype, to, level), true)
 }
 
 struct Elementwise {
     map: MapFn,
-    sources: Vec<Source>,
+    sources: Vec<StridedReader>,
     /// Bytes of its buffer that each operand spans.
     spans: Vec<Range<usize>>,
     write_span: Range<usize>,
@@ -69,7 +69,7 @@ struct Turned {
     read: usize,
     copy: CopyLoop,
     /// The copy, as an operand.
-    source: Source,
+    source: StridedReader,
 }
 
 /// Elements from which on an operand that runs across does not fit into the first-level cache.
@@ -80,7 +80,7 @@ impl Elementwise {
         let write = &launch.writes[0];
         debug_assert!(write.layout.is_contiguous() && launch.reads.len() <= OPERANDS);
         let elements = write.layout.shape.elements();
-        let sources: Vec<Source> = launch.reads.iter().map(Source::new).collect();
+        let sources: Vec<StridedReader> = launch.reads.iter().map(StridedReader::new).collect();
         let turned = launch.reads.iter().zip(&sources).position(|(access, source)| {
             elements >= LARGE && access.dtype.bytes() == write.dtype.bytes() && source.runs_across()
         });
@@ -98,7 +98,7 @@ impl Elementwise {
             turned: turned.map(|read| Turned {
                 read,
                 copy: CopyLoop::new(&launch.reads[read].layout, &write.layout, write.dtype.bytes()),
-                source: Source::new(write),
+                source: StridedReader::new(write),
             }),
         }
     }

@@ -245,7 +245,7 @@ fn transposed_operands_large_and_small_in_place_and_not() {
             case.in_place = in_place;
             let kernel = Elementwise::new(
                 &case.launch(),
-                functions::binary(BinaryOp::Sub, DType::F32, Level::Baseline),
+                functions::binary(BinaryOp::Sub, DType::F32, InstructionSet::Baseline),
                 true,
             );
             assert_eq!(kernel.turned.is_some(), n >= 100);

@@ -9,7 +9,7 @@ use super::lines::{LINE, Lines};
 use super::native::Native;
 use super::prefetch::{Ahead, WORTHWHILE};
 use super::program::Program;
-use gradloom_codegen::cpu::loops::{Grid, Place, Positions};
+use gradloom_codegen::cpu::loops::{Grid, Positions, SlotPlace};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -132,23 +132,25 @@ impl Program {
                 bytes,
             };
             match &slot.place {
-                Place::Register(register) => still(memory.wrapping_add(register * tile_register), 0, false),
-                Place::Kept(number) => {
+                SlotPlace::Register(register) => {
+                    still(memory.wrapping_add(register * tile_register), 0, false)
+                }
+                SlotPlace::Kept(number) => {
                     let base = memory.wrapping_add(kept_at + number * kept);
                     Address { column_step: bytes, ..still(base, 0, false) }
                 }
-                Place::RowRegister(register) => {
+                SlotPlace::RowRegister(register) => {
                     still(memory.wrapping_add(rows_at + register * row_register), bytes, true)
                 }
-                Place::Uniform(number) => still(memory.wrapping_add(uniforms_at + 4 * number), 0, true),
-                Place::Constant(number) => {
+                SlotPlace::Uniform(number) => still(memory.wrapping_add(uniforms_at + 4 * number), 0, true),
+                SlotPlace::Constant(number) => {
                     still((&raw const self.constants[*number]).cast_mut().cast(), 0, true)
                 }
-                Place::Read(read, grid) => moving(task.reads[*read].cast_mut(), grid),
-                Place::Write(write, grid) => moving(task.writes[*write], grid),
+                SlotPlace::Read(read, grid) => moving(task.reads[*read].cast_mut(), grid),
+                SlotPlace::Write(write, grid) => moving(task.writes[*write], grid),
                 // Known once there is a block.
-                Place::Accumulator => still(std::ptr::null_mut(), 0, false),
-                Place::Pending => unreachable!("a program was left unfinished"),
+                SlotPlace::Accumulator => still(std::ptr::null_mut(), 0, false),
+                SlotPlace::Pending => unreachable!("a program was left unfinished"),
             }
         }));
     }
@@ -189,8 +191,8 @@ impl Program {
         };
         for (slot, address) in self.slots.iter().zip(&mut task.memory.addresses) {
             match slot.place {
-                Place::Register(_) => address.row_stride = width * address.bytes,
-                Place::Accumulator => {
+                SlotPlace::Register(_) => address.row_stride = width * address.bytes,
+                SlotPlace::Accumulator => {
                     let (start, stride) = accumulator.expect("an epilogue runs on a product's block");
                     let before = rows.start * stride + columns.start;
                     address.base = start.cast_mut().wrapping_sub(before).cast();

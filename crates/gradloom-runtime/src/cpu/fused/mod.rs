@@ -21,7 +21,7 @@ mod task;
 mod tests;
 
 use super::kernel::{Call, Prepared, Tasks, Trap, run_tasks};
-use super::{Level, Loops};
+use super::{InstructionSet, Loops};
 pub(in crate::cpu) use execute::{Block, Task};
 pub(in crate::cpu) use faults::Faults;
 use gradloom_codegen::cpu::{LoopSchedule, loop_workspace};
@@ -32,7 +32,12 @@ pub(in crate::cpu) use program::Program;
 ///
 /// # Panics
 /// When the launch has less scratch than [`loop_workspace`] asks for.
-pub(super) fn prepare_loop(launch: &Launch, body: &Body, level: Level, loops: Loops) -> Box<dyn Prepared> {
+pub(super) fn prepare_loop(
+    launch: &Launch,
+    body: &Body,
+    level: InstructionSet,
+    loops: Loops,
+) -> Box<dyn Prepared> {
     assert!(launch.workspace >= loop_workspace(body), "a fused loop: the workspace is too small");
     Box::new(Loop { program: Program::new(body, launch, level, loops), schedule: LoopSchedule::new(body) })
 }

@@ -7,7 +7,7 @@
 
 use super::execute::{Task, Tile};
 pub(super) use super::segment::Segment;
-use gradloom_codegen::cpu::loops::{self, Instruction, Place, Positions, Step};
+use gradloom_codegen::cpu::loops::{self, Instruction, Positions, SlotPlace, Step};
 use std::ops::Range;
 
 /// A program's lists as steps.
@@ -38,9 +38,9 @@ impl Native {
 
 fn can_have_any_size(steps: &loops::Native<Segment>, program: &loops::Program) -> bool {
     let compiled = |step: &Step<Segment>| match step {
-        Step::Compiled(segment) => segment
-            .slots()
-            .all(|slot| !matches!(program.slots[slot as usize].place, Place::Register(_) | Place::Kept(_))),
+        Step::Compiled(segment) => segment.slots().all(|slot| {
+            !matches!(program.slots[slot as usize].place, SlotPlace::Register(_) | SlotPlace::Kept(_))
+        }),
         Step::Interpreted(_) => false,
     };
     let reduces = |instruction: &Instruction| {

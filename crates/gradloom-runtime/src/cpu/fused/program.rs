@@ -5,8 +5,8 @@ use super::reductions::Reduction;
 use crate::cpu::elementwise::MapFn;
 use crate::cpu::elementwise::functions::function;
 use crate::cpu::index::Places;
-use crate::cpu::source::Source;
-use crate::cpu::{Level, Loops, device};
+use crate::cpu::strided_reader::StridedReader;
+use crate::cpu::{InstructionSet, Loops, device};
 use gradloom_codegen::cpu::loops::{self, Machine};
 use gradloom_core::kernel::{Body, Launch};
 use std::ops::Deref;
@@ -19,7 +19,7 @@ pub(in crate::cpu) struct Program {
     /// The loops of each of its reductions.
     pub(super) reductions: Vec<Reduction>,
     /// How the operand of each gather is read.
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<StridedReader>,
     /// Where the elements of each scatter go.
     pub(super) scatters: Vec<Places>,
     /// Where the results of column reductions go.
@@ -33,7 +33,7 @@ impl Program {
     ///
     /// # Panics
     /// For a body that [`Body::check`] refuses, or whose dtypes shape inference refuses.
-    pub(in crate::cpu) fn new(body: &Body, launch: &Launch, level: Level, loops: Loops) -> Self {
+    pub(in crate::cpu) fn new(body: &Body, launch: &Launch, level: InstructionSet, loops: Loops) -> Self {
         let machine = Machine {
             has_machine_code: loops == Loops::Native && level.compiles_loops(),
             last_level_cache: device::last_level_cache(),
@@ -46,7 +46,7 @@ impl Program {
         Self {
             functions: body.functions.iter().map(|&op| function(op, level)).collect(),
             reductions: body.reductions.iter().map(|&(op, dtype)| Reduction::new(op, dtype, level)).collect(),
-            sources: body.gathers.iter().map(|&read| Source::new(&launch.reads[read])).collect(),
+            sources: body.gathers.iter().map(|&read| StridedReader::new(&launch.reads[read])).collect(),
             scatters: body.scatters.iter().map(|&write| places(write)).collect(),
             columns_at: body.column_results.iter().map(|result| places(result.write)).collect(),
             native: body.native.as_ref().and_then(|native| Native::load(&body, native, Segment::load)),

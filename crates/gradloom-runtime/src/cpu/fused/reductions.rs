@@ -3,7 +3,7 @@
 //! In: an operator, an element type and an instruction set. Out: loops over a tile's elements.
 //! Always holds: the order in which a row's elements are combined depends on their number alone.
 
-use crate::cpu::Level;
+use crate::cpu::InstructionSet;
 use crate::cpu::elementwise::Operand;
 use crate::cpu::multiversion::multiversion;
 use crate::cpu::reduce::combine::{Reducer, row_body, with_reducer};
@@ -26,7 +26,7 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    pub(super) fn new(op: ReduceOp, dtype: DType, level: Level) -> Self {
+    pub(super) fn new(op: ReduceOp, dtype: DType, level: InstructionSet) -> Self {
         let (rows, columns) =
             with_reducer!(op, dtype, F => (reduce_rows::<F>(level), reduce_columns::<F>(level)));
         Self { rows, columns }

@@ -2,7 +2,7 @@
 
 use super::execute::{Task, Tile};
 use crate::cpu::native::{Call, Compiled};
-use gradloom_codegen::cpu::loops::{self, Operand, Positions, Slot, Streaming};
+use gradloom_codegen::cpu::loops::{self, Positions, RoutineOperand, Slot, Streaming};
 use gradloom_codegen::cpu::machine::OperandNumber;
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,12 +47,12 @@ impl Segment {
             Positions::Rows => (1, tile.rows),
         };
         let addresses = &task.memory.addresses;
-        let has_no_gap = |operand: &Operand| match *operand {
-            Operand::Slot(slot) => {
+        let has_no_gap = |operand: &RoutineOperand| match *operand {
+            RoutineOperand::Slot(slot) => {
                 let address = &addresses[slot as usize];
                 address.row_stride == columns * address.bytes || address.repeated && address.row_stride == 0
             }
-            Operand::Partials(_) => false,
+            RoutineOperand::Partials(_) => false,
         };
         if rows > 1 && self.of.flat && self.of.operands.iter().all(has_no_gap) {
             (rows, columns) = (1, rows * columns);
@@ -65,14 +65,14 @@ impl Segment {
             }
             for (number, operand) in self.of.operands.iter().enumerate() {
                 match *operand {
-                    Operand::Slot(slot) => {
+                    RoutineOperand::Slot(slot) => {
                         let at = match self.of.positions {
                             Positions::Tile => task.on_tile(slot, tile),
                             Positions::Rows => task.on_rows(slot, tile),
                         };
                         call.operand(OperandNumber::new(number), at.start, at.row_stride);
                     }
-                    Operand::Partials(offset) => {
+                    RoutineOperand::Partials(offset) => {
                         call.operand(
                             OperandNumber::new(number),
                             tile.partials.wrapping_add(offset + 4 * tile.column),

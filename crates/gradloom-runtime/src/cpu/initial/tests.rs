@@ -42,8 +42,8 @@ fn threads_and_instruction_sets_give_the_same_bits() {
                 fill_at_level(&init, &shape, KEY, &mut out, &Pool::new(threads), level).unwrap();
                 out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             };
-            let wanted = fill(1, Level::Baseline);
-            for level in Level::available() {
+            let wanted = fill(1, InstructionSet::Baseline);
+            for level in InstructionSet::available() {
                 for threads in [1, 2, 3] {
                     assert_eq!(
                         fill(threads, level),

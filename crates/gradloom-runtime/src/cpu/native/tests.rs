@@ -1,7 +1,7 @@
 //! Machine code against the interpreter's loops, bit for bit, and its text.
 
 use super::{Call, Compiled};
-use crate::cpu::Level;
+use crate::cpu::InstructionSet;
 use crate::cpu::elementwise::functions::function;
 use crate::cpu::elementwise::{OPERANDS, Operand, Target};
 
@@ -14,8 +14,8 @@ use gradloom_codegen::cpu::functions::MapOp;
 use gradloom_codegen::cpu::lanes::{Lane, Lanes, Scalar};
 use gradloom_codegen::cpu::machine::bounds::{Bounds, Window};
 use gradloom_codegen::cpu::machine::{
-    Builder, Frame, Invariant, Lines, Op, OperandNumber, Pick, Place, Reduction, Routine, Source, Step,
-    allocate, assemble, check,
+    Builder, Frame, Invariant, Lines, Location, Op, OperandNumber, Pick, Reduction, Routine, Step,
+    VectorOperand, allocate, assemble, check,
 };
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp, UnaryOp};
 
@@ -134,7 +134,7 @@ fn ops() -> Vec<MapOp> {
 fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     let (from, to) = dtypes(op);
     let mut builder = Builder::default();
-    let sources: Vec<Source> = from
+    let sources: Vec<VectorOperand> = from
         .iter()
         .enumerate()
         .map(|(i, dtype)| match row == Some(i) {
@@ -171,7 +171,7 @@ fn n(number: usize) -> OperandNumber {
 }
 
 fn has_level() -> bool {
-    Level::detect() == Level::Avx512
+    InstructionSet::detect() == InstructionSet::Avx512
 }
 
 /// What lines compute for one element, on any machine; `operands` are read, the result is what is stored.
@@ -184,8 +184,8 @@ fn interpret(lines: &Lines, operands: &[u32]) -> u32 {
             .iter()
             .flatten()
             .map(|source| match *source {
-                Source::Value(value) => values[value.index()],
-                Source::Invariant(number) => match lines.invariants[number.index()] {
+                VectorOperand::Value(value) => values[value.index()],
+                VectorOperand::Invariant(number) => match lines.invariants[number.index()] {
                     Invariant::Constant(bits) => bits,
                     Invariant::Row(operand) => operands[operand.index()],
                 },
@@ -228,7 +228,7 @@ fn the_lines_of_every_op_mean_what_its_loop_computes() {
             let mut expected = 0u32;
             let target = Target { start: std::ptr::from_mut(&mut expected).cast(), row_stride: 0 };
             // SAFETY: one element of each dtype can be read, and one written.
-            unsafe { function(op, Level::Baseline)(1, 1, &operands, target) };
+            unsafe { function(op, InstructionSet::Baseline)(1, 1, &operands, target) };
             let got = interpret(&lines, &bits);
             assert!(
                 if to == DType::Bool { got == expected } else { same(got, expected) },
@@ -268,7 +268,7 @@ fn every_op_has_the_bits_of_its_loop() {
             }
             let target = Target { start: expected.start(), row_stride: columns * to.bytes() };
             // SAFETY: operands and result have elements of the op's dtypes at all positions.
-            unsafe { function(op, Level::Baseline)(rows, columns, &operands, target) };
+            unsafe { function(op, InstructionSet::Baseline)(rows, columns, &operands, target) };
             let streams = to.bytes() == 4 && columns % 16 == 0;
             let mut all: Vec<(&mut Memory, usize)> = reads.iter_mut().zip(strides).collect();
             all.push((&mut got, columns * to.bytes()));
@@ -300,7 +300,7 @@ fn functions_agree_over_all_magnitudes() {
         let operands = [Operand::row(read.start()), Operand::none(), Operand::none()];
         // SAFETY: both have as many elements.
         unsafe {
-            function(op, Level::detect())(
+            function(op, InstructionSet::detect())(
                 1,
                 bits.len(),
                 &operands,
@@ -445,11 +445,11 @@ fn rows_with_more_values_than_registers_pick_too() {
     let given = 40;
     let mut builder = Builder::default();
     let x = builder.load(n(0), 4);
-    let of_rows: Vec<Source> = (0..given).map(|i| builder.row(n(3 + i), 4)).collect();
+    let of_rows: Vec<VectorOperand> = (0..given).map(|i| builder.row(n(3 + i), 4)).collect();
     let more = builder.add(x, of_rows[0]);
     builder.store(n(0), 4, more);
     // All at once: more than there are registers.
-    let products: Vec<Source> = of_rows.iter().map(|&of_row| builder.mul(x, of_row)).collect();
+    let products: Vec<VectorOperand> = of_rows.iter().map(|&of_row| builder.mul(x, of_row)).collect();
     let mut chosen = products[0];
     for &product in &products[1..] {
         chosen = builder.add(chosen, product);
@@ -489,7 +489,7 @@ fn more_values_than_registers_go_through_memory() {
     let live = 50;
     let mut builder = Builder::default();
     let x = builder.load(n(0), 4);
-    let values: Vec<Source> = (0..live)
+    let values: Vec<VectorOperand> = (0..live)
         .map(|i| {
             let factor = builder.float(1.0 + i as f32);
             builder.mul(x, factor)
@@ -539,8 +539,8 @@ fn confuse(step: &mut Step, random: &mut Random) -> bool {
         Step::Spill { register, .. } | Step::Reload { register, .. } => other(register),
         Step::Line { sources, target, .. } => {
             let mut places = sources.iter_mut().flatten();
-            match (places.find(|place| matches!(place, Place::Vector(_))), target) {
-                (Some(Place::Vector(register)), _) | (_, Some(register)) => other(register),
+            match (places.find(|place| matches!(place, Location::Vector(_))), target) {
+                (Some(Location::Vector(register)), _) | (_, Some(register)) => other(register),
                 _ => return false,
             }
         }

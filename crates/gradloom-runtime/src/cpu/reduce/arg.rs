@@ -6,9 +6,9 @@
 use super::Walk;
 use super::combine::{Extreme, MaxF32, MaxI32, MaxU32, MinF32, MinI32, MinU32, arg_columns, columns, row};
 use super::split::{Direction, STRIP, Split};
-use crate::cpu::Level;
+use crate::cpu::InstructionSet;
 use crate::cpu::kernel::{Call, Prepared, Trap};
-use crate::cpu::source::{BLOCK, Buffer};
+use crate::cpu::strided_reader::{BLOCK, Buffer};
 use gradloom_core::ir::{ArgReduceOp, DType};
 use gradloom_core::kernel::Launch;
 
@@ -17,7 +17,7 @@ pub(in crate::cpu) fn prepare_arg(
     launch: &Launch,
     op: ArgReduceOp,
     axis: usize,
-    level: Level,
+    level: InstructionSet,
 ) -> Box<dyn Prepared> {
     macro_rules! kernel {
         ($F:ty) => {
@@ -43,7 +43,7 @@ struct ArgReduce<F: Extreme> {
 }
 
 impl<F: Extreme> ArgReduce<F> {
-    fn new(launch: &Launch, axis: usize, level: Level) -> Self {
+    fn new(launch: &Launch, axis: usize, level: InstructionSet) -> Self {
         let write = &launch.writes[0];
         debug_assert!(write.layout.is_contiguous());
         Self {

@@ -11,9 +11,9 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-use super::Level;
+use super::InstructionSet;
 use super::kernel::{Call, Prepared, Trap};
-use super::source::{BLOCK, Buffer};
+use super::strided_reader::{BLOCK, Buffer};
 pub(super) use arg::prepare_arg;
 use combine::{Reducer, columns, row, with_reducer};
 use gradloom_core::ir::ReduceOp;
@@ -23,7 +23,12 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Prepares `Reduce`.
-pub(super) fn prepare(launch: &Launch, op: ReduceOp, axes: &[usize], level: Level) -> Box<dyn Prepared> {
+pub(super) fn prepare(
+    launch: &Launch,
+    op: ReduceOp,
+    axes: &[usize],
+    level: InstructionSet,
+) -> Box<dyn Prepared> {
     with_reducer!(op, launch.reads[0].dtype, F => Box::new(Reduce::<F>::new(launch, axes, level)))
 }
 
@@ -40,7 +45,7 @@ struct Walk<F: Reducer> {
 }
 
 impl<F: Reducer> Reduce<F> {
-    fn new(launch: &Launch, axes: &[usize], level: Level) -> Self {
+    fn new(launch: &Launch, axes: &[usize], level: InstructionSet) -> Self {
         let write = &launch.writes[0];
         debug_assert!(write.layout.is_contiguous());
         Self {

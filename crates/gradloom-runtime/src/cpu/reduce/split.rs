@@ -4,7 +4,7 @@
 //! where there are too few outputs to keep a machine busy, chunks of the reduced elements whose partial
 //! results are combined afterwards. Always holds: the cut depends on the layout alone.
 
-use crate::cpu::source::{BLOCK, Source};
+use crate::cpu::strided_reader::{BLOCK, StridedReader};
 use crate::cpu::work::GRAIN;
 use gradloom_core::kernel::{Access, Layout};
 
@@ -32,7 +32,7 @@ pub(super) struct Split {
     pub(super) direction: Direction,
     /// The operand's elements in the order of the walk: `[outputs, reduced]` for rows, `[reduced, outputs]`
     /// for columns.
-    pub(super) source: Source,
+    pub(super) source: StridedReader,
     pub(super) outputs: usize,
     /// Elements behind each output.
     pub(super) reduced: usize,
@@ -87,7 +87,7 @@ impl Split {
         };
         let chunk = reduced.div_ceil(wanted).next_multiple_of(unit).max(1);
         let chunks = reduced.div_ceil(chunk).max(1);
-        let source = Source::of_layout(&layout.permute(&order), access.dtype.bytes());
+        let source = StridedReader::of_layout(&layout.permute(&order), access.dtype.bytes());
         Self { direction, source, outputs, reduced, strip, strips, chunk, chunks }
     }
 

@@ -6,7 +6,7 @@
 //! normalizer calculation for softmax (2018).
 
 use super::super::Value;
-use super::part::Part;
+use super::part::AttentionPart;
 use super::shares::Shares;
 use super::{Attention, LOWEST};
 use gradloom_core::ir::UnaryOp;
@@ -27,7 +27,7 @@ impl<'k> Attention<'k, '_> {
             self.check_table(&bounds, place.of[0], is_first, [zero, k.u32(1)]);
             let (limits, end) = place.limits(&bounds);
             let own = self.own(q, place);
-            let part = Part::new(k, place, self.problem.value_depth);
+            let part = AttentionPart::new(k, place, self.problem.value_depth);
             let numbers = |first: f32| -> Vec<_> { limits.iter().map(|_| k.var(k.f32(first))).collect() };
             let (maximum, sum) = (numbers(LOWEST), numbers(0.0));
             if self.problem.keys > 0 {

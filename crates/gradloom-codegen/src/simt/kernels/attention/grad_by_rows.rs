@@ -5,7 +5,7 @@
 
 use super::super::Value;
 use super::Attention;
-use super::part::Part;
+use super::part::AttentionPart;
 use super::shares::Shares;
 use crate::narrow::narrow;
 use gradloom_core::ir::{CompareOp, UnaryOp};
@@ -23,7 +23,7 @@ impl<'k> Attention<'k, '_> {
             let (limits, end) = place.limits(&bounds);
             let (own_queries, own_slopes) = (self.own(q, place), self.own(cotangent, place));
             let means = self.products_by_row(&own_slopes, output, place);
-            let part = Part::new(k, place, self.problem.depth);
+            let part = AttentionPart::new(k, place, self.problem.depth);
             place.each_row(|r, query| {
                 place.in_first_part(|| k.store(scratch, self.query_number(place.of, query), means[r]));
             });
@@ -56,7 +56,7 @@ impl<'k> Attention<'k, '_> {
         let bounds = self.bounds();
         self.own_rows(shares, |place| {
             let (own_keys, own_values) = (self.own(keys, place), self.own(values, place));
-            let parts = [problem.depth, problem.value_depth].map(|width| Part::new(k, place, width));
+            let parts = [problem.depth, problem.value_depth].map(|width| AttentionPart::new(k, place, width));
             let first_queries: Vec<_> = place.there.iter().map(|&key| bounds.first_query(key)).collect();
             let begin = bounds.first_query(place.first);
             let (key_head, sharing) = (place.of[1], narrow(problem.sharing()));

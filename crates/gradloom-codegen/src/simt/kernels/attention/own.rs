@@ -5,7 +5,7 @@
 use super::super::Value;
 use super::Attention;
 use super::rows::Rows;
-use super::shares::{Place, REGISTERS};
+use super::shares::{REGISTERS, SharePlace};
 use crate::narrow::narrow;
 
 /// An invocation's rows of an operand.
@@ -27,7 +27,7 @@ pub(super) struct Products<'k> {
 
 impl<'k, 'b> Attention<'k, 'b> {
     /// The invocation's rows of an operand.
-    pub(super) fn own(&self, operand: Rows<'k, 'b>, place: &Place<'k>) -> Own<'k, 'b> {
+    pub(super) fn own(&self, operand: Rows<'k, 'b>, place: &SharePlace<'k>) -> Own<'k, 'b> {
         let width = operand.width();
         let starts: Vec<_> = place.there.iter().map(|&row| operand.start(place.of, row)).collect();
         let elements = |&start: &Value<'k>| -> Vec<_> {
@@ -71,7 +71,7 @@ impl<'k, 'b> Attention<'k, 'b> {
         &self,
         own: &Own<'k, '_>,
         other: Rows<'k, '_>,
-        place: &Place<'k>,
+        place: &SharePlace<'k>,
     ) -> Vec<Value<'k>> {
         let k = self.k;
         let product = |(&mine, &row): (&Value<'k>, &Value<'k>)| {

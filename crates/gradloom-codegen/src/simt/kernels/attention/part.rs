@@ -2,13 +2,13 @@
 
 use super::super::{Builder, Value};
 use super::rows::Rows;
-use super::shares::{Place, REGISTERS};
+use super::shares::{REGISTERS, SharePlace};
 use super::thread::Each;
 use crate::narrow::narrow;
 use crate::simt::Variable;
 
 /// The sums of the columns of an invocation's part.
-pub(super) struct Part<'k> {
+pub(super) struct AttentionPart<'k> {
     k: &'k Builder,
     /// The part's columns; the last one, where there are no more.
     columns: Vec<Value<'k>>,
@@ -18,9 +18,9 @@ pub(super) struct Part<'k> {
     sums: Each<Variable<'k>>,
 }
 
-impl<'k> Part<'k> {
+impl<'k> AttentionPart<'k> {
     /// Sums of nothing so far, for rows of so many elements.
-    pub(super) fn new(k: &'k Builder, place: &Place<'k>, width: usize) -> Self {
+    pub(super) fn new(k: &'k Builder, place: &SharePlace<'k>, width: usize) -> Self {
         let here = width.min(REGISTERS);
         let registers = narrow(REGISTERS);
         let sum = |_| place.rows.iter().map(|_| k.var(k.f32(0.0))).collect();

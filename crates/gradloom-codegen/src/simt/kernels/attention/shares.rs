@@ -27,7 +27,7 @@ pub(super) struct Shares {
 }
 
 /// What an invocation has.
-pub(super) struct Place<'k> {
+pub(super) struct SharePlace<'k> {
     k: &'k Builder,
     count: u32,
     /// Parts of a result's row, and which of them it has.
@@ -78,7 +78,7 @@ impl Shares {
 
 impl<'k> Attention<'k, '_> {
     /// What `body` does with what the invocation has, if that is anything and the step may commit.
-    pub(super) fn own_rows(&self, shares: &Shares, body: impl FnOnce(&Place<'k>)) {
+    pub(super) fn own_rows(&self, shares: &Shares, body: impl FnOnce(&SharePlace<'k>)) {
         let (k, gate) = (self.k, self.views.gate(self.k));
         let [workgroup, count, parts, heads] =
             [shares.workgroup, shares.count, shares.parts, shares.heads].map(narrow);
@@ -98,7 +98,7 @@ impl<'k> Attention<'k, '_> {
             true => rows[0].below(count),
             false => sequence.below(narrow(shares.sequences)),
         };
-        let place = Place {
+        let place = SharePlace {
             k,
             count,
             parts: shares.parts,
@@ -114,7 +114,7 @@ impl<'k> Attention<'k, '_> {
     }
 }
 
-impl<'k> Place<'k> {
+impl<'k> SharePlace<'k> {
     /// How many keys each of the rows sees, which are queries, and how many any of the workgroup's does.
     pub(super) fn limits(&self, bounds: &Bounds<'k>) -> (Vec<Value<'k>>, Value<'k>) {
         (self.there.iter().map(|&query| bounds.limit(query)).collect(), bounds.limit(self.last))

@@ -6,7 +6,7 @@
 //! holds which element of a matrix is not known.
 
 use super::grid::Grid;
-use super::operand::Operand;
+use super::operand::TiledOperand;
 use super::staged::{Shape, Staged, pipeline};
 use super::{At, Product};
 use crate::narrow::narrow;
@@ -46,7 +46,7 @@ impl Product<'_> {
         let k = Builder::new(&self.label(": parts"), threads, grid.count());
         k.uses_subgroups(size);
         let own = grid.tile(&k, self.problem);
-        let [lhs, rhs] = Operand::both(&k, self, &own);
+        let [lhs, rhs] = TiledOperand::both(&k, self, &own);
         let shape =
             |extent| Shape { extent, depth: tile.k, half: true, strip: 1, threads, buffers: tile.buffers };
         let subgroup = k.local() / size;

@@ -9,7 +9,7 @@ use gradloom_core::ir::DType;
 
 /// An operand, as a workgroup reads it.
 #[derive(Clone, Copy)]
-pub(super) struct Operand<'k> {
+pub(super) struct TiledOperand<'k> {
     pub(super) k: &'k Builder,
     read: usize,
     pub(super) side: Side,
@@ -21,7 +21,7 @@ pub(super) struct Operand<'k> {
     pub(super) first: Value<'k>,
 }
 
-impl<'k> Operand<'k> {
+impl<'k> TiledOperand<'k> {
     /// The left and the right operand.
     pub(super) fn both(k: &'k Builder, product: &Product<'_>, tile: &Tile<'k>) -> [Self; 2] {
         let sides = Side::both(product.problem);

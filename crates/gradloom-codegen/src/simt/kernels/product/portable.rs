@@ -5,7 +5,7 @@
 //! memory; its columns likewise.
 
 use super::grid::Grid;
-use super::operand::Operand;
+use super::operand::TiledOperand;
 use super::staged::{Shape, Staged, pipeline};
 use super::{At, Product};
 use crate::narrow::narrow;
@@ -15,7 +15,7 @@ use gradloom_core::kernel::{Staging, Tile};
 
 /// How a thread reads one operand.
 struct Reader<'k> {
-    operand: Operand<'k>,
+    operand: TiledOperand<'k>,
     /// Rows (or columns) of the tile, of a strip, and strips of a thread.
     extent: u32,
     strip: u32,
@@ -66,7 +66,7 @@ impl<'k> Loaded<'k> {
 
 impl<'k> Reader<'k> {
     fn new(
-        operand: Operand<'k>,
+        operand: TiledOperand<'k>,
         [extent, each, strip]: [u32; 3],
         place: Value<'k>,
         (staging, depth, threads): (Staging, u32, u32),
@@ -186,7 +186,7 @@ impl Product<'_> {
         let grid = Grid::new(self, [tile.m, tile.n]);
         let k = Builder::new(&self.label(": parts"), tile.threads(), grid.count());
         let own = grid.tile(&k, self.problem);
-        let [lhs, rhs] = Operand::both(&k, self, &own);
+        let [lhs, rhs] = TiledOperand::both(&k, self, &own);
         let [row, column] = places(&k, tile);
         let how = (tile.staging, tile.k, tile.threads());
         let lhs = Reader::new(lhs, [tile.m, tile.thread_m, tile.thread_m.min(4)], row, how);

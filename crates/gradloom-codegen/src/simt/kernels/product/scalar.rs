@@ -5,7 +5,7 @@
 //! single terms, and the results are finished in a loop over an array.
 
 use super::grid::Grid;
-use super::operand::Operand;
+use super::operand::TiledOperand;
 use super::{At, Product};
 use crate::narrow::narrow;
 use crate::simt::{Builder, Kernel, Value};
@@ -14,7 +14,7 @@ use gradloom_core::kernel::Tile;
 
 /// A thread's rows of the left operand, or columns of the right one.
 struct Axis<'k> {
-    operand: Operand<'k>,
+    operand: TiledOperand<'k>,
     /// This thread's place along the axis.
     thread: Value<'k>,
     /// Rows (or columns) of a thread, and of the tile.
@@ -53,7 +53,7 @@ impl Product<'_> {
         let k = Builder::new(self.label, tile.threads(), grid.count());
         let own = grid.tile(&k, self.problem);
         let across = tile.n / tile.thread_n;
-        let [lhs, rhs] = Operand::both(&k, self, &own);
+        let [lhs, rhs] = TiledOperand::both(&k, self, &own);
         let rows = Axis { operand: lhs, thread: k.local() / across, each: tile.thread_m, tile: tile.m };
         let columns = Axis { operand: rhs, thread: k.local() % across, each: tile.thread_n, tile: tile.n };
         let count = rows.each * columns.each;

@@ -4,7 +4,7 @@
 //! by side, so nothing is transposed on the way. Its rows are padded by one where that keeps the banks of
 //! workgroup memory apart.
 
-use super::operand::Operand;
+use super::operand::TiledOperand;
 use crate::narrow::narrow;
 use crate::product::Along;
 use crate::simt::{Builder, Value, ValueType, Variable};
@@ -27,7 +27,7 @@ pub(super) struct Shape {
 
 /// A tile of `extent` rows (or columns) by `depth` terms, in items of four neighbours.
 pub(super) struct Staged<'k> {
-    operand: Operand<'k>,
+    operand: TiledOperand<'k>,
     shape: Shape,
     /// The array of the workgroup.
     pub(super) array: u32,
@@ -110,7 +110,7 @@ impl Shape {
 }
 
 impl<'k> Staged<'k> {
-    pub(super) fn new(operand: Operand<'k>, shape: Shape) -> Self {
+    pub(super) fn new(operand: TiledOperand<'k>, shape: Shape) -> Self {
         let k = operand.k;
         let lines = if operand.side.along == Along::Contract { shape.extent } else { shape.depth };
         let size = shape.pitch(operand.side.along) * lines;

@@ -33,12 +33,12 @@ impl Builder {
 
     fn store(&mut self, node: NodeId) {
         let write = self.0.stores.len();
-        self.0.stores.push(Store::Whole { node, level: Element, write });
+        self.0.stores.push(Store::Value { node, level: Element, write });
     }
 
     fn columns(&mut self, node: NodeId) {
         let write = self.0.stores.len();
-        self.0.stores.push(Store::Columns { op: ReduceOp::Sum, node, write, parts: 1 });
+        self.0.stores.push(Store::ColumnReduce { op: ReduceOp::Sum, node, write, parts: 1 });
     }
 }
 
@@ -72,8 +72,8 @@ impl Setup {
             .stores
             .iter()
             .map(|store| match store {
-                Store::Whole { .. } => (DType::F32, elements.clone()),
-                Store::Columns { .. } => (DType::F32, Shape::from([body.columns])),
+                Store::Value { .. } => (DType::F32, elements.clone()),
+                Store::ColumnReduce { .. } => (DType::F32, Shape::from([body.columns])),
             })
             .collect();
         let reads = [vec![lhs, rhs], others].concat();

@@ -4,7 +4,7 @@
 //! the kernels do; sums and products of f32 are taken in float64, so tests keep them exact or allow for
 //! rounding.
 
-use crate::cpu::Level as InstructionSet;
+use crate::cpu::InstructionSet;
 use crate::cpu::elementwise::functions::function;
 use crate::cpu::elementwise::{OPERANDS, Operand, Target};
 use gradloom_codegen::cpu::functions::MapOp;
@@ -23,11 +23,11 @@ pub(super) fn interpret(body: &Body, reads: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut stores: Vec<&Store> = body.stores.iter().collect();
     stores.sort_by_key(|store| store.write());
     let result = |store: &&Store| match **store {
-        Store::Whole { node, level, .. } => {
+        Store::Value { node, level, .. } => {
             let from = body.node(node).level;
             (0..body.elements(level)).map(|i| values[node.index()][place(body, i, level, from)]).collect()
         }
-        Store::Columns { op, node, .. } => (0..body.columns)
+        Store::ColumnReduce { op, node, .. } => (0..body.columns)
             .map(|column| {
                 let all = (0..body.rows).map(|row| values[node.index()][row * body.columns + column]);
                 reduce(op, body.node(node).dtype, all)

@@ -4,7 +4,7 @@ use super::{job, run};
 use crate::cpu::fused::native::Native;
 use crate::cpu::fused::program::Program;
 use crate::cpu::testing::{Random, Tensor, assert_close};
-use crate::cpu::{Level as InstructionSet, Loops};
+use crate::cpu::{InstructionSet, Loops};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, Shape, UnaryOp};
 use gradloom_core::kernel::{Body, Layout, Level, Node, NodeId, NodeKind, Store};
 
@@ -44,7 +44,7 @@ impl Builder {
 
     fn store(&mut self, node: NodeId, level: Level) {
         let write = self.0.stores.len();
-        self.0.stores.push(Store::Whole { node, level, write });
+        self.0.stores.push(Store::Value { node, level, write });
     }
 }
 
@@ -179,7 +179,7 @@ fn sums_of_many_columns_and_rows_are_accurate() {
         let square = b.binary(BinaryOp::Mul, x, x);
         let sum = b.reduce(ReduceOp::Sum, square);
         b.store(sum, Level::Row);
-        b.0.stores.push(Store::Columns { op: ReduceOp::Sum, node: square, write: 1, parts: 1 });
+        b.0.stores.push(Store::ColumnReduce { op: ReduceOp::Sum, node: square, write: 1, parts: 1 });
         let x = floats(&mut random, &[rows, columns]);
         let squares: Vec<f64> = x.values().iter().map(|v| v * v).collect();
         let by_row: Vec<f64> = squares.chunks(columns).map(|row| row.iter().sum()).collect();
@@ -235,7 +235,7 @@ fn empty_reductions_give_the_neutral_element() {
 
         let mut b = Builder::new(0, 3);
         let x = b.load(0, DType::F32, Level::Element);
-        b.0.stores.push(Store::Columns { op, node: x, write: 0, parts: 1 });
+        b.0.stores.push(Store::ColumnReduce { op, node: x, write: 0, parts: 1 });
         let reads = vec![floats(&mut Random(5), &[0, 3])];
         assert_eq!(run(&b.0, &job(&b.0, reads, vec![dense(&[3])])).unwrap(), [[neutral; 3]]);
     }
@@ -284,7 +284,7 @@ fn not_a_number_stays_in_its_row_and_column() {
         let x = b.load(0, DType::F32, Level::Element);
         let row = b.reduce(op, x);
         b.store(row, Level::Row);
-        b.0.stores.push(Store::Columns { op, node: x, write: 1, parts: 1 });
+        b.0.stores.push(Store::ColumnReduce { op, node: x, write: 1, parts: 1 });
         let reads = vec![Tensor::f32([rows, columns], &values)];
         let got = run(&b.0, &job(&b.0, reads, vec![dense(&[rows]), dense(&[columns])])).unwrap();
         let nans = |values: &[f64]| (0..values.len()).filter(|&i| values[i].is_nan()).collect::<Vec<_>>();

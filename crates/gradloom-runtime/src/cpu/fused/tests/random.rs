@@ -159,7 +159,7 @@ impl Generator<'_> {
             let dtype = self.pick(&[DType::F32, DType::F32, DType::I32, DType::U32]);
             let op = self.pick(ReduceOp::ALL);
             let node = self.reducible(op, dtype);
-            self.body.stores.push(Store::Columns { op, node, write, parts: 1 });
+            self.body.stores.push(Store::ColumnReduce { op, node, write, parts: 1 });
             let layout = window(self.random, &[columns].into());
             results.push((dtype, layout, None));
             return;
@@ -169,7 +169,7 @@ impl Generator<'_> {
         let of = self.body.node(node).level;
         let levels: Vec<Level> = LEVELS.into_iter().filter(|&level| level >= of).collect();
         let level = if self.random.below(3) == 0 { self.pick(&levels) } else { of };
-        self.body.stores.push(Store::Whole { node, level, write });
+        self.body.stores.push(Store::Value { node, level, write });
         // In place of an operand of the same level, size and distinct elements.
         let bytes = dtype.bytes();
         let fits = |generator: &Self, read: usize| {

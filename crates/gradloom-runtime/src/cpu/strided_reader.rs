@@ -44,14 +44,14 @@ enum Order {
 
 /// An operand, ready to be read in row-major order.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct StridedReader {
     /// First element, in elements from the start of the buffer.
     offset: usize,
     element_bytes: usize,
     order: Order,
 }
 
-impl Source {
+impl StridedReader {
     pub(super) fn new(access: &Access) -> Self {
         Self::of_layout(&access.layout, access.dtype.bytes())
     }
@@ -131,7 +131,7 @@ impl Source {
     }
 
     /// # Safety
-    /// As [`Source::copy`]; `T` has the size of the elements.
+    /// As [`StridedReader::copy`]; `T` has the size of the elements.
     unsafe fn copy_as<T: Copy>(&self, base: *const T, start: usize, count: usize, to: *mut T) {
         // SAFETY: the layout's elements lie in the buffer at `base`.
         unsafe {
@@ -148,7 +148,7 @@ impl Source {
     }
 
     /// # Safety
-    /// As [`Source::stage`]; `T` has the size of the elements.
+    /// As [`StridedReader::stage`]; `T` has the size of the elements.
     unsafe fn stage_as<T: Copy>(
         &self,
         base: *const T,
@@ -259,7 +259,7 @@ mod tests {
         let data: Vec<T> = (0..6 * 7 * 40).map(&make).collect();
         for layout in layouts() {
             let positions = crate::cpu::testing::positions(&layout);
-            let source = Source::of_layout(&layout, size_of::<T>());
+            let source = StridedReader::of_layout(&layout, size_of::<T>());
             for count in [1, 3, 64, BLOCK] {
                 let mut buffer = Buffer::new();
                 for start in (0..positions.len()).step_by(37) {

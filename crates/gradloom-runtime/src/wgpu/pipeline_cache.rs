@@ -18,14 +18,14 @@ const LARGEST: u64 = 256 << 20;
 
 /// The driver's cache, and where it is kept.
 #[derive(Debug)]
-pub(super) struct KeptPipelines {
+pub(super) struct SavedPipelines {
     pub(super) cache: PipelineCache,
     file: PathBuf,
     /// Bytes that the file had for the driver.
     pub(super) found: usize,
 }
 
-impl KeptPipelines {
+impl SavedPipelines {
     /// The pipelines kept for an adapter in a folder; none if its driver does not give them away.
     pub(super) fn open(device: &Device, info: &wgpu::AdapterInfo, folder: &Path) -> Option<Self> {
         if !device.features().contains(Features::PIPELINE_CACHE) {

@@ -10,17 +10,17 @@ use gradloom_core::plan::Region;
 use std::ops::Range;
 
 /// Parts that run together, by their numbers; a part that runs alone has its own list.
-pub(super) fn crews(parts: &[Part], launch: &Launch, context: &Context<'_>) -> Vec<Vec<usize>> {
+pub(super) fn batches(parts: &[Part], launch: &Launch, context: &Context<'_>) -> Vec<Vec<usize>> {
     let own = |part: &Part| {
         let accesses = launch.reads[part.reads.clone()].iter().chain(&launch.writes[part.writes.clone()]);
         Covers::new(accesses, context)
     };
     let mut covers: Vec<Covers> = parts.iter().map(own).collect();
-    group::crews(parts, launch, |first, part| {
-        let (crews, parts) = covers.split_at_mut(part);
-        let joins = crews[first].takes(&parts[0], context);
+    group::batches(parts, launch, |first, part| {
+        let (batches, parts) = covers.split_at_mut(part);
+        let joins = batches[first].takes(&parts[0], context);
         if joins {
-            crews[first].add(&parts[0]);
+            batches[first].add(&parts[0]);
         }
         joins
     })

@@ -15,7 +15,7 @@ use std::fmt::{Display, Write};
 use std::ops::Range;
 
 /// A shader in the making.
-pub(crate) struct Source<'a> {
+pub(crate) struct ShaderBuilder<'a> {
     pub(crate) operands: &'a Operands,
     pub(crate) limits: &'a Limits,
     /// Whether results are written only if the step may commit.
@@ -35,7 +35,7 @@ pub(crate) struct Source<'a> {
     subgroup: Option<u32>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ShaderBuilder<'a> {
     pub(crate) fn new(operands: &'a Operands, limits: &'a Limits, gated: bool, launch: usize) -> Self {
         Self {
             operands,
