@@ -58,6 +58,17 @@ impl Limits {
         }
     }
 
+    /// What WebGPU adapters of desktop GPUs grant: the drivers of NVIDIA, AMD, Intel and Apple all do.
+    pub fn desktop() -> Self {
+        Self {
+            invocations: 1024,
+            workgroup_memory: 32 * 1024,
+            storage_buffers: 16,
+            binding_bytes: (2 << 30) - 4,
+            ..Self::portable()
+        }
+    }
+
     /// What every NVIDIA GPU from Ampere on (sm_80) grants a kernel that asks for nothing.
     pub fn cuda() -> Self {
         Self {

@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::cpu::{CpuBackend, Loops};
 use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
-use crate::wgpu::{Tuning, WgpuBackend, WgpuOptions, WgpuOverrides};
+use crate::wgpu::{Tuning, WgpuBackend, WgpuOptions};
 use gradloom_codegen::pipeline::Target;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
@@ -108,45 +108,11 @@ impl Device {
         Ok(Self::with(WgpuBackend::new(options, Fusion::On)?))
     }
 
-    /// Like [`Device::wgpu_named`] (any adapter, if `name` is empty), with less than the adapter offers, for
-    /// tests of smaller ones; and, with [`Fusion::Off`], a kernel for each op.
-    ///
-    /// # Errors
-    /// As [`Device::wgpu`].
-    #[cfg(feature = "wgpu")]
-    #[doc(hidden)]
-    pub fn wgpu_limited(
-        name: &str,
-        limit: fn(&mut gradloom_codegen::wgsl::Limits),
-        fusion: Fusion,
-    ) -> Result<Self> {
-        let overrides = WgpuOverrides { limits: Some(limit), ..WgpuOverrides::default() };
-        Self::wgpu_overriding(name, overrides, fusion)
-    }
-
-    /// Like [`Device::wgpu_limited`], with whatever a test wants to be otherwise.
-    ///
-    /// # Errors
-    /// As [`Device::wgpu`].
-    #[cfg(feature = "wgpu")]
-    #[doc(hidden)]
-    pub fn wgpu_overriding(name: &str, overrides: WgpuOverrides, fusion: Fusion) -> Result<Self> {
-        let options = WgpuOptions::default().adapter(name).software().overrides(overrides);
-        Ok(Self::with(WgpuBackend::new(&options, fusion)?))
-    }
-
     /// Bytes of compiled kernels that were found in the user's cache; none where the device does not keep
     /// them.
     #[doc(hidden)]
     pub fn kept_bytes(&self) -> Option<usize> {
         self.backend.kept_bytes()
-    }
-
-    /// Takes the device away, as a crash of its driver does: for tests. Nothing happens on devices that
-    /// cannot get lost.
-    #[doc(hidden)]
-    pub fn lose(&self) {
-        self.backend.lose();
     }
 
     /// The GPU of a page, as a script offers it: with what limits, and with how many bytes a buffer has at
@@ -170,7 +136,7 @@ impl Device {
         Self::with(NullBackend { target })
     }
 
-    fn with(backend: impl Backend + 'static) -> Self {
+    pub(crate) fn with(backend: impl Backend + 'static) -> Self {
         Self { backend: Arc::new(backend) }
     }
 

@@ -19,6 +19,8 @@ mod program;
 #[doc(hidden)]
 pub mod regular_file;
 mod store;
+#[doc(hidden)]
+pub mod testing;
 mod train;
 #[doc(hidden)]
 pub mod user_cache;
@@ -46,4 +48,4 @@ pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};
 #[cfg(feature = "web")]
 pub use web::{WebCopy, WebHost, WebKernel, WebRange};
 #[cfg(feature = "wgpu")]
-pub use wgpu::{AdapterReport, Tuning, WgpuOptions, WgpuOverrides, adapters};
+pub use wgpu::{AdapterReport, Tuning, WgpuOptions, adapters};

@@ -7,7 +7,7 @@
 //! WebGPU implementation grants.
 
 use gradloom::nn::Visitor;
-use gradloom::runtime::WgpuOverrides;
+use gradloom::runtime::testing::WgpuOverrides;
 use gradloom::{Adam, AdamW, Device, Module, Schedule, Train, Trainer, WgpuOptions, f32, i32};
 use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_models::addition::{AdditionTransformer, MASK};
@@ -30,7 +30,8 @@ fn device() -> Device {
         *limits = Limits { software: limits.software, scalar: limits.scalar, ..Limits::portable() };
     };
     let overrides = WgpuOverrides { limits: Some(limits), dispatch: Some(keep), ..WgpuOverrides::default() };
-    let options = WgpuOptions::default().adapter("SwiftShader").software().overrides(overrides);
+    let options = WgpuOptions::default().adapter("SwiftShader").software();
+    let options = gradloom::runtime::testing::overriding(options, overrides);
     Device::wgpu_with(&options).unwrap_or_else(|error| panic!("{error}"))
 }
 

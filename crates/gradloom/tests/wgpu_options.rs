@@ -4,11 +4,21 @@
 //! adapter.
 
 use gradloom::nn::Linear;
+use gradloom::runtime::testing::{WgpuOverrides, overriding};
 use gradloom::{AdamW, Device, ErrorKind, Precision, Sgd, Train, Trainer, Tuning, WgpuOptions, f32, i32};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 
 fn options() -> WgpuOptions {
     WgpuOptions::default().adapter(gradloom_testing::adapter::name()).software()
+}
+
+/// Options with the kernels of GPUs that are no software.
+fn hardware() -> WgpuOptions {
+    let overrides = WgpuOverrides {
+        limits: Some(|limits| (limits.software, limits.scalar) = (false, false)),
+        ..WgpuOverrides::default()
+    };
+    overriding(options(), overrides)
 }
 
 fn open(options: &WgpuOptions) -> Device {
@@ -116,7 +126,7 @@ fn tuned(options: &WgpuOptions) -> (Vec<f32>, Vec<f32>, Option<Tuning>) {
 
 /// The adapter as it is, and as if it were no software: with tiles in workgroup memory, and sums in parts.
 fn adapters() -> [WgpuOptions; 2] {
-    [options(), options().limit(|limits| (limits.software, limits.scalar) = (false, false))]
+    [options(), hardware()]
 }
 
 #[test]

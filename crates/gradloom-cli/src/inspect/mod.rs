@@ -60,7 +60,7 @@ enum Format {
 enum For {
     /// The processor
     Cpu,
-    /// Any GPU through WebGPU, with the limits that all of them have
+    /// A desktop's GPU through WebGPU
     Wgsl,
     /// NVIDIA GPUs of compute capability 8.0 and more
     Cuda,
@@ -70,7 +70,7 @@ impl For {
     fn target(self) -> Target {
         match self {
             Self::Cpu => Target::Cpu { threads: 1 },
-            Self::Wgsl => Target::Wgsl(Gpu::new(Limits::portable())),
+            Self::Wgsl => Target::Wgsl(Gpu::new(Limits::desktop())),
             Self::Cuda => Target::Cuda(Gpu::new(Limits::cuda())),
         }
     }

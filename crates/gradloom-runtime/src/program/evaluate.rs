@@ -22,16 +22,7 @@ impl Program {
         Self::replanned(graph, device, leaves, |plan| plan)
     }
 
-    /// Like [`Program::standalone`], with bytes of its own for every value of a step
-    /// ([`Plan::without_sharing`]).
-    ///
-    /// # Errors
-    /// As [`Program::standalone`].
-    pub fn standalone_without_sharing(graph: Graph, device: &Device, leaves: &Leaves<'_>) -> Result<Self> {
-        Self::replanned(graph, device, leaves, Plan::without_sharing)
-    }
-
-    fn replanned(
+    pub(crate) fn replanned(
         graph: Graph,
         device: &Device,
         leaves: &Leaves<'_>,

@@ -23,5 +23,5 @@ mod tune;
 pub use adapter::{AdapterReport, adapters};
 pub(crate) use backend::WgpuBackend;
 pub(crate) use memory::DeviceMemory;
-pub use options::{WgpuOptions, WgpuOverrides};
+pub use options::WgpuOptions;
 pub use tune::Tuning;

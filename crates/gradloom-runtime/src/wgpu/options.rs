@@ -1,6 +1,7 @@
 //! Options of a GPU.
 
-use gradloom_codegen::wgsl::{Dispatch, Limits, Precision};
+use crate::testing::WgpuOverrides;
+use gradloom_codegen::wgsl::Precision;
 use std::path::PathBuf;
 
 /// What [`Device::wgpu_with`](crate::Device::wgpu_with) opens: the best GPU, multiplying in f32, unless
@@ -11,21 +12,7 @@ pub struct WgpuOptions {
     pub(super) precision: Precision,
     pub(super) tuning: Option<PathBuf>,
     pub(super) software: bool,
-    pub(super) overrides: WgpuOverrides,
-}
-
-/// Overrides of the adapter for tests: lower limits, and defects.
-#[doc(hidden)]
-#[derive(Clone, Debug, Default)]
-pub struct WgpuOverrides {
-    /// Changes what shaders are made for, within what the adapter offers.
-    pub limits: Option<fn(&mut Limits)>,
-    /// Bytes of a buffer, at most.
-    pub buffer_bytes: Option<u64>,
-    /// Changes shaders, as a defect of the compiler or the driver would.
-    pub dispatch: Option<fn(&mut Dispatch)>,
-    /// The folder for compiled pipelines, instead of the user's cache folder.
-    pub cache: Option<PathBuf>,
+    pub(crate) overrides: WgpuOverrides,
 }
 
 impl WgpuOptions {
@@ -66,20 +53,6 @@ impl WgpuOptions {
     #[doc(hidden)]
     pub fn software(mut self) -> Self {
         self.software = true;
-        self
-    }
-
-    /// Changes what shaders are made for, within what the adapter offers: for tests of smaller adapters.
-    #[doc(hidden)]
-    pub fn limit(mut self, limit: fn(&mut Limits)) -> Self {
-        self.overrides.limits = Some(limit);
-        self
-    }
-
-    /// Changes whatever a test wants to be otherwise.
-    #[doc(hidden)]
-    pub fn overrides(mut self, overrides: WgpuOverrides) -> Self {
-        self.overrides = overrides;
         self
     }
 }

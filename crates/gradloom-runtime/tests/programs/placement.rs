@@ -17,7 +17,7 @@ fn values_that_share_bytes_are_those_that_do_not() {
         let leaves = Leaves::random(seed);
         let values = |kind: &_| leaves.value(kind);
         let mut programs = [
-            Program::standalone_without_sharing(graph.clone(), &one, &values),
+            gradloom_runtime::testing::standalone_without_sharing(graph.clone(), &one, &values),
             Program::standalone(graph.clone(), &one, &values),
             Program::standalone(graph.clone(), &two, &values),
         ]

@@ -47,8 +47,10 @@ fn random_graphs() -> u64 {
 /// that there are, and those of a device that takes vectors apart.
 fn devices() -> [Device; 4] {
     let name = gradloom_testing::adapter::name();
-    let limited =
-        |limit| Device::wgpu_limited(&name, limit, Fusion::On).unwrap_or_else(|error| panic!("{error}"));
+    let limited = |limit| {
+        gradloom_runtime::testing::wgpu_limited(&name, limit, Fusion::On)
+            .unwrap_or_else(|error| panic!("{error}"))
+    };
     [
         device(),
         limited(|limits| (limits.software, limits.scalar) = (false, false)),

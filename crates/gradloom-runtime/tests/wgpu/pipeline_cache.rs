@@ -4,7 +4,8 @@ use super::skipped;
 use gradloom_core::fuse::Fusion;
 use gradloom_core::nn::Linear;
 use gradloom_core::trace::f32;
-use gradloom_runtime::{Device, Session, WgpuOverrides};
+use gradloom_runtime::testing::WgpuOverrides;
+use gradloom_runtime::{Device, Session};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 fn device(folder: &Path) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { cache: Some(folder.to_path_buf()), ..WgpuOverrides::default() };
-    Device::wgpu_overriding(&name, overrides, Fusion::On).unwrap()
+    gradloom_runtime::testing::wgpu_overriding(&name, overrides, Fusion::On).unwrap()
 }
 
 /// What a small program computes.

@@ -3,7 +3,8 @@
 use crate::attention::{Extents, check};
 use crate::skipped;
 use gradloom_codegen::wgsl::Dispatch;
-use gradloom_runtime::{Device, Tuning, WgpuOptions, WgpuOverrides};
+use gradloom_runtime::testing::{WgpuOverrides, overriding};
+use gradloom_runtime::{Device, Tuning, WgpuOptions};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -12,9 +13,12 @@ const EXTENTS: Extents = [2, 3, 3, 128, 128, 16, 16];
 
 /// The adapter under test as it is, with kernels changed by `dispatch`, and with choices kept in a folder.
 fn options(folder: &Path, dispatch: fn(&mut Dispatch)) -> WgpuOptions {
-    let overrides = WgpuOverrides { dispatch: Some(dispatch), ..WgpuOverrides::default() };
+    overridden(folder, WgpuOverrides { dispatch: Some(dispatch), ..WgpuOverrides::default() })
+}
+
+fn overridden(folder: &Path, overrides: WgpuOverrides) -> WgpuOptions {
     let options = WgpuOptions::default().adapter(gradloom_testing::adapter::name()).software();
-    options.overrides(overrides).tuned(folder)
+    overriding(options, overrides).tuned(folder)
 }
 
 /// What compiling attention and its gradient measures on a newly opened device; results must be those of the
@@ -75,8 +79,11 @@ fn blocks_in_workgroup_memory_are_measured() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let options =
-        || options(folder.path(), |_| {}).limit(|limits| (limits.software, limits.scalar) = (false, false));
+    let overrides = WgpuOverrides {
+        limits: Some(|limits| (limits.software, limits.scalar) = (false, false)),
+        ..WgpuOverrides::default()
+    };
+    let options = || overridden(folder.path(), overrides.clone());
     let first = tuned(&options());
     assert_eq!((first.read, first.measured, first.notes.len()), (0, 3, 0), "{first:?}");
     let again = tuned(&options());

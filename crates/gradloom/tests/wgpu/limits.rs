@@ -27,7 +27,8 @@ impl Model {
 
 fn device(limit: fn(&mut gradloom_codegen::wgsl::Limits)) -> Device {
     let name = gradloom_testing::adapter::name();
-    Device::wgpu_limited(&name, limit, Fusion::On).unwrap_or_else(|error| panic!("{error}"))
+    gradloom::runtime::testing::wgpu_limited(&name, limit, Fusion::On)
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn compiled(device: &Device) -> Result<Train<Model, 2>, gradloom::Error> {

@@ -3,14 +3,14 @@
 use super::{Model, compiled, data, device, parameters, skipped};
 use gradloom::fuse::Fusion;
 use gradloom::nn::Linear;
-use gradloom::runtime::WgpuOverrides;
+use gradloom::runtime::testing::WgpuOverrides;
 use gradloom::{Device, ErrorKind, Retention, Session, Train, f32, i32};
 
 /// The device under test with buffers of at most so many bytes.
 fn small(buffer_bytes: u64) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { buffer_bytes: Some(buffer_bytes), ..WgpuOverrides::default() };
-    Device::wgpu_overriding(&name, overrides, Fusion::On).unwrap()
+    gradloom::runtime::testing::wgpu_overriding(&name, overrides, Fusion::On).unwrap()
 }
 
 /// The model's largest value has 1,536 bytes.

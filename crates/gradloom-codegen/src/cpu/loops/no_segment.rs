@@ -8,14 +8,20 @@ use super::program::{Instruction, Program};
 pub enum Segment {}
 
 /// See the segments of x86-64.
-pub struct Uses;
+pub(super) struct Uses;
 
 impl Uses {
-    pub fn new(_: &Program) -> Self {
+    pub(super) fn new(_: &Program) -> Self {
         Self
     }
 }
 
-pub fn segments(_: &Program, list: &[Instruction], _: Positions, _: &Uses, _: &[Fetched]) -> Vec<Step> {
+pub(super) fn segments(
+    _: &Program,
+    list: &[Instruction],
+    _: Positions,
+    _: &Uses,
+    _: &[Fetched],
+) -> Vec<Step> {
     (0..list.len()).map(Step::Interpreted).collect()
 }
