@@ -8,6 +8,7 @@
 mod alone;
 pub mod attention;
 mod batching;
+mod constructors;
 mod expression;
 mod functions;
 mod group;

@@ -4,6 +4,7 @@
 //! WGSL lacks are those of [`ShaderBuilder`].
 
 use super::Dispatch;
+use super::constructors::constructors;
 use super::functions::Function;
 use super::operands::Operand;
 use super::shader_builder::{ShaderBuilder, type_name};
@@ -14,10 +15,12 @@ use gradloom_core::ir::{DType, Number};
 /// The shader of a kernel.
 pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch {
     debug_assert_eq!(crate::simt::verify(kernel), Ok(()), "{kernel}");
+    let constructors = constructors(kernel);
     for (i, array) in kernel.arrays.iter().enumerate() {
         let ty = format!("array<{}, {}>", name_of(array.ty), array.elements);
         match array.space {
             Space::Workgroup => source.global(format_args!("var<workgroup> a{i}: {ty};")),
+            Space::Invocation if constructors[i].is_some() => {}
             Space::Invocation => source.line(format_args!("var a{i}: {ty};")),
         }
     }
@@ -43,7 +46,16 @@ pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch 
     });
     let memory = memory.collect();
     let mut printer = Printer { kernel, memory, named: vec![false; kernel.exprs.len()] };
-    printer.block(&mut source, &kernel.body);
+    let mut rest = &kernel.body.0[..];
+    while let Some(statement) = rest.first() {
+        let at = kernel.body.0.len() - rest.len();
+        let array = constructors.iter().position(|&first| first == Some(at));
+        let count = array.map_or(1, |array| printer.constructor(&mut source, array, rest));
+        if array.is_none() {
+            printer.statement(&mut source, statement);
+        }
+        rest = &rest[count..];
+    }
     source.finish(&kernel.label, kernel.workgroup, kernel.groups)
 }
 
@@ -67,6 +79,21 @@ impl Printer<'_> {
         for statement in &block.0 {
             self.statement(source, statement);
         }
+    }
+
+    /// Declares an array with the elements that the next statements set; gives the number of those.
+    fn constructor(&self, source: &mut ShaderBuilder<'_>, number: usize, statements: &[Stmt]) -> usize {
+        let array = &self.kernel.arrays[number];
+        let count = array.elements as usize;
+        let mut values = Vec::with_capacity(count);
+        for statement in &statements[..count] {
+            if let Stmt::SetElement(_, _, value) = statement {
+                values.push(self.text(source, *value));
+            }
+        }
+        let ty = format!("array<{}, {count}>", name_of(array.ty));
+        source.line(format_args!("var a{number} = {ty}({});", values.join(", ")));
+        count
     }
 
     fn statement(&mut self, source: &mut ShaderBuilder<'_>, statement: &Stmt) {
