@@ -18,7 +18,7 @@ impl CustomOp for First {
     fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String> {
         Ok(vec![operands[0].clone()])
     }
-    fn run_cpu(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
+    fn run_on_host(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
         Err("only the plan is looked at".into())
     }
 }

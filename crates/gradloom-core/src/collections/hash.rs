@@ -2,15 +2,16 @@
 
 use std::hash::{Hash, Hasher};
 
-/// The hash of a value, which is the same in every run.
-pub fn hash<T: Hash>(value: &T) -> u64 {
+/// The bucket of a key in a hash table: the same in every run.
+pub fn bucket<'t, K: Hash, B>(key: &K, table: &'t mut [B]) -> &'t mut B {
     let mut mixer = Mixer(0);
-    value.hash(&mut mixer);
-    mixer.finish()
+    key.hash(&mut mixer);
+    // The upper half is mixed best; it counts as a fraction of all buckets.
+    let bucket = ((mixer.finish() >> 32) * table.len() as u64) >> 32;
+    &mut table[bucket as usize]
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mixer(u64);
+struct Mixer(u64);
 
 impl Hasher for Mixer {
     fn write(&mut self, bytes: &[u8]) {

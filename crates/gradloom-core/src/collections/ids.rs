@@ -1,185 +1,29 @@
-//! Maps and sets of typed ids, in the order in which these were added.
+//! Maps and sets of the ids of one graph, in the order in which these were added: sparse sets (Briggs and
+//! Torczon, 1993), a list of ids with a table of the position of each.
 //!
-//! One hash table, that of [`Places`], serves them all: a map of its own for each pair of types is 2 KB of
-//! machine code a pair.
+//! Ids count from 0, so the table has no more entries than the graph; a list of few ids is searched and needs
+//! none, so that each op or kernel of a large graph may have a small map of its own. Other keys are for a
+//! [`SortedMap`](super::SortedMap).
 
-use super::hash::Mixer;
 use crate::ir::Id;
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::BuildHasherDefault;
 use std::ops::Index;
 
-/// Keys of the maps and sets of this module.
-pub trait Key: Copy {
-    /// The number that is the key's alone.
-    fn number(self) -> u64;
-}
-
-impl<I: Id> Key for I {
-    fn number(self) -> u64 {
-        self.index() as u64
-    }
-}
-
-impl Key for u64 {
-    fn number(self) -> u64 {
-        self
-    }
-}
-
-/// The position of each id's entry in a list.
-#[derive(Clone, Debug, Default)]
-struct Places(HashMap<u64, usize, BuildHasherDefault<Mixer>>);
-
-impl Places {
-    fn get(&self, id: u64) -> Option<usize> {
-        self.0.get(&id).copied()
-    }
-
-    /// The place of an id; a new one gets `next`.
-    fn get_or_add(&mut self, id: u64, next: usize) -> usize {
-        *self.0.entry(id).or_insert(next)
-    }
-
-    /// Forgets an id and gives its place to that of the list's last entry.
-    fn replace(&mut self, id: u64, last: u64) -> Option<usize> {
-        let place = self.0.remove(&id)?;
-        if last != id {
-            self.0.insert(last, place);
-        }
-        Some(place)
-    }
-}
-
-/// A map from ids; its entries come in the order in which their ids were first added.
-#[derive(Clone)]
-pub struct IdMap<K, V> {
-    places: Places,
-    entries: Vec<(K, V)>,
-}
-
-impl<K: Key, V> IdMap<K, V> {
-    /// A map without entries.
-    pub fn new() -> Self {
-        Self { places: Places::default(), entries: Vec::new() }
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there are no entries.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Whether an id has an entry.
-    pub fn contains_key(&self, id: &K) -> bool {
-        self.places.get(id.number()).is_some()
-    }
-
-    /// The value of an id.
-    pub fn get(&self, id: &K) -> Option<&V> {
-        let place = self.places.get(id.number())?;
-        Some(&self.entries[place].1)
-    }
-
-    /// The value of an id, to change it.
-    pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
-        let place = self.places.get(id.number())?;
-        Some(&mut self.entries[place].1)
-    }
-
-    /// The value of an id; a new id gets `value()`.
-    pub fn get_or_insert_with(&mut self, id: K, value: impl FnOnce() -> V) -> &mut V {
-        let place = self.places.get_or_add(id.number(), self.entries.len());
-        if place == self.entries.len() {
-            self.entries.push((id, value()));
-        }
-        &mut self.entries[place].1
-    }
-
-    /// Sets what stands for an id, and gives what stood there before.
-    pub fn insert(&mut self, id: K, value: V) -> Option<V> {
-        let place = self.places.get_or_add(id.number(), self.entries.len());
-        if place == self.entries.len() {
-            self.entries.push((id, value));
-            return None;
-        }
-        Some(std::mem::replace(&mut self.entries[place].1, value))
-    }
-
-    /// Ids and what stands for them.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> {
-        self.entries.iter().map(|(id, value)| (id, value))
-    }
-
-    /// The ids, in the order in which they were added.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> {
-        self.entries.iter().map(|(id, _)| id)
-    }
-
-    /// The values of the ids.
-    pub fn values(&self) -> impl ExactSizeIterator<Item = &V> {
-        self.entries.iter().map(|(_, value)| value)
-    }
-}
-
-impl<K: Key, V> Default for IdMap<K, V> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<K: Key, V: PartialEq> PartialEq for IdMap<K, V> {
-    fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.iter().all(|(id, value)| other.get(id) == Some(value))
-    }
-}
-
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for IdMap<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.entries.iter().map(|(id, value)| (id, value))).finish()
-    }
-}
-
-impl<K: Key, V> Index<&K> for IdMap<K, V> {
-    type Output = V;
-
-    fn index(&self, id: &K) -> &V {
-        self.get(id).expect("the map has the id")
-    }
-}
-
-impl<K: Key, V> Extend<(K, V)> for IdMap<K, V> {
-    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        for (id, value) in entries {
-            self.insert(id, value);
-        }
-    }
-}
-
-impl<K: Key, V> FromIterator<(K, V)> for IdMap<K, V> {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let mut map = Self::new();
-        map.extend(entries);
-        map
-    }
-}
+/// A longer list gets a table.
+const FEW: usize = 16;
 
 /// A set of ids; they come in the order in which they were added, as long as none is removed.
 #[derive(Clone)]
 pub struct IdSet<K> {
-    places: Places,
     ids: Vec<K>,
+    /// By id, its position in the list if it is there, and any number if it is not.
+    positions: Vec<u32>,
 }
 
-impl<K: Key> IdSet<K> {
+impl<K: Id> IdSet<K> {
     /// A set without ids.
     pub fn new() -> Self {
-        Self { places: Places::default(), ids: Vec::new() }
+        Self { ids: Vec::new(), positions: Vec::new() }
     }
 
     /// Number of ids.
@@ -194,27 +38,55 @@ impl<K: Key> IdSet<K> {
 
     /// Whether the set has an id.
     pub fn contains(&self, id: &K) -> bool {
-        self.places.get(id.number()).is_some()
+        self.position(id).is_some()
+    }
+
+    /// The position of an id in the order of [`IdSet::iter`].
+    pub fn position(&self, id: &K) -> Option<usize> {
+        let is_it = |known: &K| known.index() == id.index();
+        if self.positions.is_empty() {
+            return self.ids.iter().position(is_it);
+        }
+        let position = *self.positions.get(id.index())? as usize;
+        self.ids.get(position).is_some_and(is_it).then_some(position)
     }
 
     /// Adds an id; whether it is new.
     pub fn insert(&mut self, id: K) -> bool {
-        let next = self.ids.len();
-        let is_new = self.places.get_or_add(id.number(), next) == next;
+        let is_new = !self.contains(&id);
         if is_new {
             self.ids.push(id);
+            match self.ids.len() {
+                len if !self.positions.is_empty() => self.note(len - 1),
+                len if len > FEW => (0..len).for_each(|position| self.note(position)),
+                _ => {}
+            }
         }
         is_new
     }
 
+    /// Enters a position of the list into the table.
+    fn note(&mut self, position: usize) {
+        let index = self.ids[position].index();
+        if index >= self.positions.len() {
+            self.positions.resize(index + 1, 0);
+        }
+        self.positions[index] = position as u32;
+    }
+
     /// Takes an id away, and the last one takes its place; whether it was there.
     pub fn remove(&mut self, id: &K) -> bool {
-        let Some(last) = self.ids.last() else { return false };
-        let place = self.places.replace(id.number(), last.number());
-        place.is_some_and(|place| {
-            self.ids.swap_remove(place);
-            true
-        })
+        let Some(position) = self.position(id) else { return false };
+        self.ids.swap_remove(position);
+        if position < self.ids.len() && !self.positions.is_empty() {
+            self.note(position);
+        }
+        true
+    }
+
+    /// Keeps the first `len` ids. What the set has allocated it keeps for later ones.
+    pub fn truncate(&mut self, len: usize) {
+        self.ids.truncate(len);
     }
 
     /// The ids, in the order in which they were added.
@@ -223,7 +95,7 @@ impl<K: Key> IdSet<K> {
     }
 }
 
-impl<K: Key> Default for IdSet<K> {
+impl<K: Id> Default for IdSet<K> {
     fn default() -> Self {
         Self::new()
     }
@@ -235,7 +107,7 @@ impl<K: fmt::Debug> fmt::Debug for IdSet<K> {
     }
 }
 
-impl<K: Key> Extend<K> for IdSet<K> {
+impl<K: Id> Extend<K> for IdSet<K> {
     fn extend<I: IntoIterator<Item = K>>(&mut self, ids: I) {
         for id in ids {
             self.insert(id);
@@ -243,13 +115,13 @@ impl<K: Key> Extend<K> for IdSet<K> {
     }
 }
 
-impl<'s, K: Key + 's> Extend<&'s K> for IdSet<K> {
+impl<'s, K: Id + 's> Extend<&'s K> for IdSet<K> {
     fn extend<I: IntoIterator<Item = &'s K>>(&mut self, ids: I) {
         self.extend(ids.into_iter().copied());
     }
 }
 
-impl<K: Key> FromIterator<K> for IdSet<K> {
+impl<K: Id> FromIterator<K> for IdSet<K> {
     fn from_iter<I: IntoIterator<Item = K>>(ids: I) -> Self {
         let mut set = Self::new();
         set.extend(ids);
@@ -257,7 +129,7 @@ impl<K: Key> FromIterator<K> for IdSet<K> {
     }
 }
 
-impl<K: Key, const N: usize> From<[K; N]> for IdSet<K> {
+impl<K: Id, const N: usize> From<[K; N]> for IdSet<K> {
     fn from(ids: [K; N]) -> Self {
         ids.into_iter().collect()
     }
@@ -269,6 +141,122 @@ impl<'s, K> IntoIterator for &'s IdSet<K> {
 
     fn into_iter(self) -> Self::IntoIter {
         self.ids.iter()
+    }
+}
+
+/// A map from ids; its entries come in the order in which their ids were first added.
+#[derive(Clone)]
+pub struct IdMap<K, V> {
+    ids: IdSet<K>,
+    values: Vec<V>,
+}
+
+impl<K: Id, V> IdMap<K, V> {
+    /// A map without entries.
+    pub fn new() -> Self {
+        Self { ids: IdSet::new(), values: Vec::new() }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Whether an id has an entry.
+    pub fn contains_key(&self, id: &K) -> bool {
+        self.ids.contains(id)
+    }
+
+    /// The value of an id.
+    pub fn get(&self, id: &K) -> Option<&V> {
+        self.ids.position(id).map(|position| &self.values[position])
+    }
+
+    /// The value of an id, to change it.
+    pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
+        self.ids.position(id).map(|position| &mut self.values[position])
+    }
+
+    /// The value of an id; a new id gets `value()`.
+    pub fn get_or_insert_with(&mut self, id: K, value: impl FnOnce() -> V) -> &mut V {
+        let position = self.ids.position(&id).unwrap_or_else(|| {
+            self.ids.insert(id);
+            self.values.push(value());
+            self.values.len() - 1
+        });
+        &mut self.values[position]
+    }
+
+    /// Sets what stands for an id, and gives what stood there before.
+    pub fn insert(&mut self, id: K, value: V) -> Option<V> {
+        if let Some(known) = self.get_mut(&id) {
+            return Some(std::mem::replace(known, value));
+        }
+        self.ids.insert(id);
+        self.values.push(value);
+        None
+    }
+
+    /// Ids and what stands for them.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> {
+        self.ids.iter().zip(&self.values)
+    }
+
+    /// The ids, in the order in which they were added.
+    pub fn keys(&self) -> std::slice::Iter<'_, K> {
+        self.ids.iter()
+    }
+
+    /// The values of the ids.
+    pub fn values(&self) -> std::slice::Iter<'_, V> {
+        self.values.iter()
+    }
+}
+
+impl<K: Id, V> Default for IdMap<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Id, V: PartialEq> PartialEq for IdMap<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().all(|(id, value)| other.get(id) == Some(value))
+    }
+}
+
+impl<K: Id + fmt::Debug, V: fmt::Debug> fmt::Debug for IdMap<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<K: Id, V> Index<&K> for IdMap<K, V> {
+    type Output = V;
+
+    fn index(&self, id: &K) -> &V {
+        self.get(id).expect("the map has the id")
+    }
+}
+
+impl<K: Id, V> Extend<(K, V)> for IdMap<K, V> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        for (id, value) in entries {
+            self.insert(id, value);
+        }
+    }
+}
+
+impl<K: Id, V> FromIterator<(K, V)> for IdMap<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut map = Self::new();
+        map.extend(entries);
+        map
     }
 }
 
@@ -297,17 +285,23 @@ mod tests {
 
     #[test]
     fn a_set_holds_what_a_hash_set_holds() {
-        let (mut set, mut expected) = (IdSet::new(), HashSet::new());
-        for i in 0..2000u32 {
-            let id = OpId(i * 7919 % 61);
-            if i % 3 == 0 {
-                assert_eq!(set.remove(&id), expected.remove(&id));
-            } else {
-                assert_eq!(set.insert(id), expected.insert(id));
+        for most in [8, 61] {
+            let (mut set, mut expected) = (IdSet::new(), HashSet::new());
+            for i in 0..2000u32 {
+                let id = OpId(i * 7919 % most);
+                match i % 100 {
+                    99 => {
+                        set.truncate(5);
+                        expected = set.iter().copied().collect();
+                        assert_eq!(expected.len(), set.len().min(5));
+                    }
+                    step if step % 3 == 0 => assert_eq!(set.remove(&id), expected.remove(&id)),
+                    _ => assert_eq!(set.insert(id), expected.insert(id)),
+                }
+                assert!((0..most).all(|j| set.contains(&OpId(j)) == expected.contains(&OpId(j))));
+                assert_eq!(set.iter().copied().collect::<HashSet<_>>(), expected);
+                assert!(set.iter().enumerate().all(|(position, id)| set.position(id) == Some(position)));
             }
-            assert!((0..61).all(|j| set.contains(&OpId(j)) == expected.contains(&OpId(j))));
-            assert_eq!(set.iter().copied().collect::<HashSet<_>>(), expected);
-            assert_eq!(set.len(), expected.len());
         }
     }
 }

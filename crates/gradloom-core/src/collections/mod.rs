@@ -6,7 +6,7 @@ mod ids;
 mod sort;
 mod sorted;
 
-pub use hash::hash;
-pub use ids::{IdMap, IdSet, Key};
+pub use hash::bucket;
+pub use ids::{IdMap, IdSet};
 pub use sort::{sort, sort_by, sort_by_key};
 pub use sorted::{SortedMap, SortedSet};

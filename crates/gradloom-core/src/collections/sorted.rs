@@ -62,11 +62,25 @@ impl<K: Ord, V> SortedMap<K, V> {
         }
     }
 
+    /// The value of a key; a new key gets `value()`.
+    pub fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
+        let place = self.place(&key).unwrap_or_else(|place| {
+            self.entries.insert(place, (key, value()));
+            place
+        });
+        &mut self.entries[place].1
+    }
+
     /// Takes the last entry before a key away, if `is_wanted` holds for it.
     pub fn take_before(&mut self, key: &K, is_wanted: impl FnOnce(&K, &V) -> bool) -> Option<(K, V)> {
         let place = self.entries.partition_point(|(known, _)| known < key).checked_sub(1)?;
         let (known, value) = &self.entries[place];
         is_wanted(known, value).then(|| self.entries.remove(place))
+    }
+
+    /// Keeps the entries whose value `is_wanted`.
+    pub fn retain(&mut self, is_wanted: impl Fn(&V) -> bool) {
+        self.entries.retain(|(_, value)| is_wanted(value));
     }
 
     /// Keys and what stands for them.

@@ -9,7 +9,7 @@ use super::domain::Domain;
 use super::facts::{Class, Facts, ViewSource};
 use super::link::{Link, row_layout};
 use super::stored::lines_up;
-use crate::collections::IdMap;
+use crate::collections::SortedMap;
 use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ValueId};
 use crate::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Node, NodeId, NodeKind, Store};
 
@@ -77,8 +77,8 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
         memory,
         body: Body { rows, columns, nodes: Vec::new(), stores: Vec::new() },
         reads: Vec::new(),
-        known: IdMap::new(),
-        loads: IdMap::new(),
+        known: SortedMap::new(),
+        loads: Vec::new(),
         numbers: Vec::new(),
     };
     let mut op = facts.nodes[first].op;
@@ -155,9 +155,9 @@ struct Builder<'a, 'g> {
     body: Body,
     reads: Vec<Access>,
     /// Nodes of the body by the value that they compute.
-    known: IdMap<ValueId, NodeId>,
+    known: SortedMap<ValueId, NodeId>,
     /// Loads by what they read, how, and at which level.
-    loads: IdMap<ValueId, Vec<(Layout, Level, NodeId)>>,
+    loads: Vec<(ValueId, Layout, Level, NodeId)>,
     numbers: Vec<(Number, DType, NodeId)>,
 }
 
@@ -333,13 +333,15 @@ impl<'a> Builder<'a, '_> {
     fn load(&mut self, source: &ViewSource, dtype: DType) -> NodeId {
         let Access { buffer, layout, .. } = access(source, self.memory, dtype);
         let (level, layout) = self.level_of(layout);
-        let same = |known: &&(Layout, Level, NodeId)| known.0 == layout && known.1 == level;
-        if let Some(&(.., known)) = self.loads.get(&buffer).and_then(|loads| loads.iter().find(same)) {
+        let same = |known: &&(ValueId, Layout, Level, NodeId)| {
+            (known.0, known.2) == (buffer, level) && known.1 == layout
+        };
+        if let Some(&(.., known)) = self.loads.iter().find(same) {
             return known;
         }
         let node = self.push(NodeKind::Load(self.reads.len()), dtype, level);
         self.reads.push(Access { buffer, dtype, layout: layout.clone() });
-        self.loads.get_or_insert_with(buffer, Vec::new).push((layout, level, node));
+        self.loads.push((buffer, layout, level, node));
         node
     }
 

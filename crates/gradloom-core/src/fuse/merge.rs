@@ -13,7 +13,7 @@
 use super::clusters::{Clusters, Shape};
 use super::facts::Class;
 use super::link::Link;
-use crate::collections::IdSet;
+use crate::collections::SortedSet;
 use crate::ir::ValueId;
 
 /// Uniform values of more ops than this are computed once, by a kernel of their own.
@@ -93,12 +93,12 @@ fn siblings(clusters: &mut Clusters<'_, '_>) {
     for value in values {
         let elements = clusters.facts.graph.ty(value).elements();
         let mut users: Vec<usize> = Vec::new();
-        let mut known = IdSet::new();
+        let mut known = SortedSet::new();
         for used in clusters.facts.uses_of_value(value) {
             let user = clusters.of(used.user);
             let whole =
                 used.fusible && used.link == Link::Same && clusters.get(user).domain.elements == elements;
-            if whole && clusters.get(user).shape == Shape::Loop && known.insert(user as u64) {
+            if whole && clusters.get(user).shape == Shape::Loop && known.insert(user) {
                 users.push(user);
             }
         }

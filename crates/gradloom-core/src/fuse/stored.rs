@@ -14,7 +14,7 @@ use super::cut::Network;
 use super::domain::Domain;
 use super::facts::{Class, Facts, Once, Use};
 use super::link::Link;
-use crate::collections::{IdMap, IdSet, sort_by_key};
+use crate::collections::{IdSet, sort_by_key};
 use crate::ir::{Id, ValueId};
 
 /// How often a value could be read for what it costs to keep it in memory between the passes.
@@ -36,9 +36,10 @@ pub(super) fn decide(clusters: &Clusters<'_, '_>) -> Vec<bool> {
             stored[result.index()] = must_be_stored(clusters, node, result);
         }
     }
+    let mut vertices = IdSet::new();
     for cluster in clusters.in_order() {
         if clusters.get(cluster).shape != Shape::Opaque {
-            cut(clusters, cluster, &mut stored);
+            cut(clusters, cluster, &mut stored, &mut vertices);
         }
     }
     stored
@@ -89,8 +90,8 @@ pub(super) fn lines_up(facts: &Facts<'_>, value: ValueId, link: Link, domain: Do
     }
 }
 
-/// Stores what `cluster` uses of others, or what that follows from.
-fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
+/// Stores what `cluster` uses of others, or what that follows from. `vertices` is memory to work in.
+fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool], vertices: &mut IdSet<ValueId>) {
     let facts = clusters.facts;
     let mut wanted = Vec::new();
     let mut read = Vec::new();
@@ -114,6 +115,7 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
     // What values are computed from comes before them.
     sort_by_key(&mut wanted, |&value| facts.node_of(value));
     wanted.dedup();
+    vertices.truncate(0);
     let mut search = Search {
         facts,
         domain: clusters.get(cluster).domain,
@@ -121,7 +123,7 @@ fn cut(clusters: &Clusters<'_, '_>, cluster: usize, stored: &mut [bool]) {
         depth: clusters.get(cluster).depth,
         stored,
         read,
-        vertices: IdSet::new(),
+        vertices,
         size: 0,
     };
     let most = AGAIN + AGAIN_FOR_EACH * wanted.len();
@@ -140,7 +142,7 @@ struct Search<'a, 'g> {
     /// Values that the cluster reads in any case.
     read: Vec<ValueId>,
     /// Values that are computed again, or that those are computed from.
-    vertices: IdSet<ValueId>,
+    vertices: &'a mut IdSet<ValueId>,
     /// Ops that compute them.
     size: usize,
 }
@@ -148,30 +150,26 @@ struct Search<'a, 'g> {
 impl Search<'_, '_> {
     /// Adds a value with all that it is computed from; stores it instead if that is too much.
     fn take(&mut self, value: ValueId, most: usize) -> bool {
-        let mut found = IdSet::from([value]);
+        let before = self.vertices.len();
+        if !self.vertices.insert(value) {
+            return true;
+        }
         let mut pending = vec![value];
         let mut size = 0;
-        while let Some(value) = pending.pop() {
-            if self.vertices.contains(&value) {
-                continue;
-            }
-            size += self.size(value);
-            for operand in self.operands(value).into_iter().flatten() {
-                if !self.vertices.contains(&operand) && found.insert(operand) {
+        while let Some(next) = pending.pop() {
+            size += self.size(next);
+            for operand in self.operands(next).into_iter().flatten() {
+                if self.vertices.insert(operand) {
                     pending.push(operand);
                 }
             }
             if size > AGAIN || self.size + size > most {
-                pending.clear();
-                found = IdSet::new();
+                self.vertices.truncate(before);
+                self.stored[value.index()] = true;
+                self.read.push(value);
+                return false;
             }
         }
-        if found.is_empty() {
-            self.stored[value.index()] = true;
-            self.read.push(value);
-            return false;
-        }
-        self.vertices.extend(found.iter().copied());
         self.size += size;
         true
     }
@@ -185,18 +183,21 @@ impl Search<'_, '_> {
     /// Stores what is cheapest to read among all that the wanted values can be computed from.
     fn cut(&mut self, wanted: &[ValueId]) {
         let mut network = Network::default();
-        let vertex: IdMap<ValueId, usize> =
-            self.vertices.iter().map(|&value| (value, network.vertex(self.cost(value)))).collect();
-        for (value, &to) in vertex.iter() {
+        // The network numbers its vertices as they come, as their set does.
+        let vertex = |value: &ValueId| self.vertices.position(value).expect("it is computed again or read");
+        for value in self.vertices.iter() {
+            network.vertex(self.cost(*value));
+        }
+        for (to, value) in self.vertices.iter().enumerate() {
             match self.operands(*value) {
                 Some(operands) => {
-                    operands.iter().for_each(|operand| network.edge(vertex[operand], to));
+                    operands.iter().for_each(|operand| network.edge(vertex(operand), to));
                 }
                 None => network.feed(to),
             }
         }
-        wanted.iter().for_each(|value| network.drain(vertex[value]));
-        let values: Vec<ValueId> = vertex.keys().copied().collect();
+        wanted.iter().for_each(|value| network.drain(vertex(value)));
+        let values = self.vertices.iter().as_slice();
         for vertex in network.minimum_cut() {
             self.stored[values[vertex].index()] |= self.facts.node_of(values[vertex]).is_some();
         }

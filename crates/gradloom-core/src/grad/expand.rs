@@ -4,7 +4,7 @@
 //! a `checkpoint`. Always holds: a value of the entry block keeps its id and meaning, so that the caller's
 //! handles stay valid; inlined ops keep their origins.
 
-use crate::collections::{IdMap, IdSet};
+use crate::collections::{IdMap, IdSet, SortedMap};
 use crate::ir::{BlockId, Builder, Definition, Graph, OpId, OpKind, ValueId};
 use crate::verify::check_expansion;
 use std::ops::Range;
@@ -109,7 +109,8 @@ fn repeat(graph: &mut Graph, id: OpId, operands: &[ValueId], segments: &mut Vec<
 /// Appends the ops of a block with the given values for its parameters; returns its results.
 fn run(graph: &mut Graph, block: BlockId, operands: &[ValueId], segments: &mut Vec<Segment>) -> Vec<ValueId> {
     let body = graph.blocks[block].clone();
-    let mut values: IdMap<ValueId, ValueId> = body.params.into_iter().zip(operands.iter().copied()).collect();
+    let mut values: SortedMap<ValueId, ValueId> =
+        body.params.into_iter().zip(operands.iter().copied()).collect();
     for id in body.ops {
         let op = graph.ops[id].clone();
         let operands: Vec<_> = op.operands.iter().map(|v| values[v]).collect();

@@ -8,7 +8,7 @@
 //! again.
 
 use super::expand::Segment;
-use crate::collections::{IdMap, IdSet};
+use crate::collections::{IdSet, SortedMap};
 use crate::ir::{Builder, Graph, Op, OpId, OpKind, ValueId};
 
 /// The copies that the walk over the forward ops, last to first, is using.
@@ -27,7 +27,7 @@ pub(super) struct Recomputation<'f> {
 struct Copies {
     segment: Segment,
     /// The copy of each value that the segment defines.
-    values: IdMap<ValueId, ValueId>,
+    values: SortedMap<ValueId, ValueId>,
 }
 
 impl<'f> Recomputation<'f> {
@@ -63,8 +63,8 @@ impl<'f> Recomputation<'f> {
     /// Appends the ops of a segment once more.
     fn enter(&mut self, graph: &mut Graph, segment: Segment, cotangent: ValueId) {
         let first_new = graph.blocks[graph.entry].ops.len();
-        let mut values: IdMap<ValueId, ValueId> = IdMap::new();
-        let mut outside: IdMap<ValueId, ValueId> = IdMap::new();
+        let mut values = SortedMap::new();
+        let mut outside: SortedMap<ValueId, ValueId> = SortedMap::new();
         for &id in &self.forward[segment.clone()] {
             let op = graph.ops[id].clone();
             if is_constant(&op.kind) {

@@ -4,7 +4,7 @@ use super::{Builder, Type, TypeError, ValueId};
 use crate::reference::HostTensor;
 use std::fmt;
 
-/// Row-major elements that a CPU kernel reads.
+/// Row-major elements in the host's memory, to read.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Slice<'a> {
@@ -15,7 +15,7 @@ pub enum Slice<'a> {
     Bool(&'a [u8]),
 }
 
-/// Row-major elements that a CPU kernel writes, every one.
+/// Row-major elements in the host's memory, to write, every one.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum SliceMut<'a> {
@@ -56,9 +56,10 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
     /// A message for operands that the op refuses.
     fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String>;
 
-    /// The CPU kernel. Called from any thread, once a step.
+    /// Computes the results in the host's memory, for backends that run there. Called from any thread, once a
+    /// step.
     ///
     /// # Errors
     /// A message; the step then fails and changes nothing.
-    fn run_cpu(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String>;
+    fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String>;
 }

@@ -129,7 +129,9 @@ impl<'g> Printer<'g> {
                     self.number_op(op);
                 }
             }
-            self.blocks_before.insert(id, blocks);
+            if !blocks.is_empty() {
+                self.blocks_before.insert(id, blocks);
+            }
             self.number_op(id);
         }
     }
@@ -147,7 +149,8 @@ impl<'g> Printer<'g> {
     }
 
     fn number_values(&mut self, values: &[ValueId]) {
-        for &value in values {
+        // What does not exist, as in broken graphs, gets no number.
+        for &value in values.iter().filter(|&&value| self.graph.values.get(value).is_some()) {
             let next = self.numbers.values.len();
             self.numbers.values.get_or_insert_with(value, || next);
         }

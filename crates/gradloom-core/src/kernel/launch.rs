@@ -1,7 +1,7 @@
 //! A launch: a kernel with its operands and results.
 
 use super::{Body, Layout, Schedule};
-use crate::collections::IdMap;
+use crate::collections::sort;
 use crate::ir::{DType, DotAxes, OpId, OpKind, ValueId};
 use std::ops::Range;
 
@@ -189,16 +189,15 @@ impl Aliases {
 pub struct Overwrites<'l> {
     launch: &'l Launch,
     aliases: Aliases,
-    reads: IdMap<ValueId, Vec<usize>>,
+    /// The buffers that the launch reads and the numbers of the reads, sorted.
+    reads: Vec<(ValueId, usize)>,
 }
 
 impl<'l> Overwrites<'l> {
     /// Collects the pairs and reads of a launch.
     pub fn new(launch: &'l Launch) -> Self {
-        let mut reads: IdMap<ValueId, Vec<usize>> = IdMap::new();
-        for (r, read) in launch.reads.iter().enumerate() {
-            reads.get_or_insert_with(read.buffer, Vec::new).push(r);
-        }
+        let mut reads: Vec<_> = launch.reads.iter().enumerate().map(|(r, read)| (read.buffer, r)).collect();
+        sort(&mut reads);
         Self { launch, aliases: Aliases::new(&launch.may_alias), reads }
     }
 
@@ -211,10 +210,10 @@ impl<'l> Overwrites<'l> {
     /// allow it.
     pub fn allow(&self, write: usize, buffer: ValueId) -> bool {
         let layout = &self.launch.writes[write].layout;
-        self.reads
-            .get(&buffer)
-            .into_iter()
-            .flatten()
-            .all(|&r| self.aliases.contains(write, r) && self.launch.reads[r].layout == *layout)
+        let first = self.reads.partition_point(|(read, _)| *read < buffer);
+        self.reads[first..]
+            .iter()
+            .take_while(|(read, _)| *read == buffer)
+            .all(|&(_, r)| self.aliases.contains(write, r) && self.launch.reads[r].layout == *layout)
     }
 }

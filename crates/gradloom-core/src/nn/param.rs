@@ -1,21 +1,14 @@
 //! Parameters: shapes with an identity and a way to make their initial values.
 
 use super::Init;
-use crate::collections::Key;
 use crate::ir::{DType, Origin, Shape, Type};
 use crate::trace::{Tensor, with_scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Identity of a parameter within the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParamId(u64);
-
-impl Key for ParamId {
-    fn number(self) -> u64 {
-        self.0
-    }
-}
 
 /// A trainable f32 tensor of a model. It holds no data: the store does, once a program is compiled.
 ///

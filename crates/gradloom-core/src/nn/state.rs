@@ -1,20 +1,13 @@
 //! States: tensors that a program reads, changes and keeps for its next run.
 
-use crate::collections::Key;
 use crate::ir::{DType, Number, Origin, Shape, Type};
 use crate::trace::{Tensor, with_scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Identity of a state within the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StateId(u64);
-
-impl Key for StateId {
-    fn number(self) -> u64 {
-        self.0
-    }
-}
 
 /// A tensor that persists between runs and is not trained: running statistics, a cache, a counter. It holds
 /// no data: the store does, once a program is compiled.

@@ -4,28 +4,38 @@
 //! bits if their sites and keys are, since the generator is a function of those.
 
 use super::rewriter::{Candidate, rebuild};
-use crate::collections::{IdMap, hash, sort};
+use crate::collections::{bucket, sort};
 use crate::ir::{BlockId, CompareOp, Graph, OpKind, ValueId};
+use std::iter;
 
 /// Merges equal ops within each block.
 pub fn cse(graph: &Graph) -> Graph {
-    // What was seen, by the hash of its key.
-    let mut seen: IdMap<u64, Vec<(Key, Vec<ValueId>)>> = IdMap::new();
+    let mut seen: Vec<Seen> = Vec::new();
+    // The last op that was seen of each bucket of a hash table.
+    let mut last: Vec<Option<usize>> = vec![None; graph.ops.len()];
     rebuild(
         graph,
         |_| true,
         |builder, op| {
             // A value of one block cannot be used in another.
             let key = key(builder.graph.cursor, op);
-            let alike = seen.get_or_insert_with(hash(&key), Vec::new);
-            if let Some((_, first)) = alike.iter().find(|(known, _)| *known == key) {
-                return Some(first.clone());
+            let last = bucket(&key, &mut last);
+            let mut alike = iter::successors(*last, |&known| seen[known].before);
+            if let Some(known) = alike.find(|&known| seen[known].key == key) {
+                return Some(seen[known].results.clone());
             }
             let results = builder.all(op.kind.clone(), op.operands);
-            alike.push((key, results.clone()));
+            seen.push(Seen { key, results: results.clone(), before: last.replace(seen.len()) });
             Some(results)
         },
     )
+}
+
+/// An op that was seen, and the one before it in its bucket.
+struct Seen {
+    key: Key,
+    results: Vec<ValueId>,
+    before: Option<usize>,
 }
 
 type Key = (BlockId, OpKind, Vec<ValueId>);

@@ -18,14 +18,16 @@ pub(super) fn split(graph: &Graph, lowered: &Lowered, launches: Vec<Launch>) -> 
         .collect();
     let next: IdSet<ValueId> = graph.updates.iter().map(|u| lowered.access[&u.value].buffer).collect();
     // Several launches may fill one buffer together; one that waits for the step keeps the others.
-    let mut writers: IdMap<ValueId, usize> = IdMap::new();
-    for launch in &launches {
-        let written: IdSet<ValueId> = launch.writes.iter().map(|write| write.buffer).collect();
-        written.iter().for_each(|buffer| *writers.get_or_insert_with(*buffer, || 0) += 1);
+    let mut writer: IdMap<ValueId, usize> = IdMap::new();
+    let mut shared: IdSet<ValueId> = IdSet::new();
+    for (i, write) in launches.iter().enumerate().flat_map(|(i, l)| l.writes.iter().map(move |w| (i, w))) {
+        if *writer.get_or_insert_with(write.buffer, || i) != i {
+            shared.insert(write.buffer);
+        }
     }
     launches.into_iter().partition(|launch| {
         let alike = launch.reads.iter().all(|read| constant.contains(&read.buffer))
-            && launch.writes.iter().all(|w| writers[&w.buffer] == 1 && !next.contains(&w.buffer))
+            && launch.writes.iter().all(|w| !shared.contains(&w.buffer) && !next.contains(&w.buffer))
             && is_function(&launch.kernel)
             && !launch.kernel.can_trap(graph, launch.op);
         if alike {

@@ -1,7 +1,7 @@
 //! The open trace: a thread-local stack of graphs under construction.
 
 use super::{Input, ParamTable, Tensor};
-use crate::collections::{IdMap, Key};
+use crate::collections::{IdMap, SortedMap};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{
     BlockId, Definition, Graph, Id, Literal, Number, OpKind, Origin, OriginId, Output, Type, ValueId,
@@ -41,9 +41,9 @@ pub(crate) struct Scope {
     generation: u32,
     pub(crate) training: bool,
     pub(super) table: ParamTable,
-    used: IdMap<ParamId, ValueId>,
+    used: SortedMap<ParamId, ValueId>,
     /// The leaf of each state that was read or updated.
-    pub(super) used_states: IdMap<StateId, ValueId>,
+    pub(super) used_states: SortedMap<StateId, ValueId>,
     pub(super) error: Option<Error>,
     /// Number of sources of random bits so far.
     pub(super) sites: u32,
@@ -220,8 +220,8 @@ impl Scope {
             generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
             training,
             table,
-            used: IdMap::new(),
-            used_states: IdMap::new(),
+            used: SortedMap::new(),
+            used_states: SortedMap::new(),
             error: None,
             sites: 0,
             root,
@@ -266,15 +266,8 @@ impl Scope {
 
     /// Forgets the leaves of parameters and states among the values from this number on.
     pub(super) fn forget_leaves_from(&mut self, first: usize) {
-        fn older<K: Key>(leaves: &IdMap<K, ValueId>, first: usize) -> IdMap<K, ValueId> {
-            leaves
-                .iter()
-                .filter(|(_, value)| value.index() < first)
-                .map(|(&id, &value)| (id, value))
-                .collect()
-        }
-        self.used = older(&self.used, first);
-        self.used_states = older(&self.used_states, first);
+        self.used.retain(|value| value.index() < first);
+        self.used_states.retain(|value| value.index() < first);
     }
 
     /// Number of the trace, which its handles carry.

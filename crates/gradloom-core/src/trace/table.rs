@@ -1,6 +1,6 @@
 //! What a model has in the store, and under which names.
 
-use crate::collections::{IdMap, SortedSet};
+use crate::collections::{SortedMap, SortedSet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::nn::{Found, Module, Param, ParamId, State, StateId, Visitor};
 
@@ -8,9 +8,9 @@ use crate::nn::{Found, Module, Param, ParamId, State, StateId, Visitor};
 #[derive(Debug, Default)]
 pub struct ParamTable {
     params: Vec<ParamUse>,
-    by_id: IdMap<ParamId, usize>,
+    by_id: SortedMap<ParamId, usize>,
     states: Vec<StateUse>,
-    state_by_id: IdMap<StateId, usize>,
+    state_by_id: SortedMap<StateId, usize>,
     names: SortedSet<String>,
 }
 

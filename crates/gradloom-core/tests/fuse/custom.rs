@@ -20,7 +20,7 @@ impl CustomOp for Count {
     fn reference(&self, _: &[HostTensor]) -> Result<Vec<HostTensor>, String> {
         Ok(vec![HostTensor::from_f64(Type::new(DType::F32, [4]), vec![0.0, 1.0, 2.0, 3.0])])
     }
-    fn run_cpu(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
+    fn run_on_host(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
         Err("only the kernels are looked at".into())
     }
 }

@@ -245,7 +245,7 @@ impl CustomOp for Identity {
     fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String> {
         Ok(operands.to_vec())
     }
-    fn run_cpu(
+    fn run_on_host(
         &self,
         _: &[gradloom_core::ir::Slice<'_>],
         _: &mut [gradloom_core::ir::SliceMut<'_>],

@@ -83,7 +83,7 @@ impl CustomOp for Told {
         self.0.clone()
     }
 
-    fn run_cpu(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
+    fn run_on_host(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
         Err("no test runs this on a device".to_string())
     }
 }

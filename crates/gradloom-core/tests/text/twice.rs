@@ -25,7 +25,7 @@ impl CustomOp for Twice {
         Ok(vec![HostTensor::from_f64(operands[0].ty.clone(), doubled)])
     }
 
-    fn run_cpu(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
+    fn run_on_host(&self, _: &[Slice<'_>], _: &mut [SliceMut<'_>]) -> Result<(), String> {
         Err("no test runs this on a device".to_string())
     }
 }

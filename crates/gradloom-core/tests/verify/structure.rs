@@ -15,6 +15,18 @@ fn an_empty_graph_is_sound() {
 }
 
 #[test]
+fn a_broken_id_takes_no_memory() {
+    let lines: String = (1..30).map(|i| format!("%{i}: f32[] = neg %{}\n", i - 1)).collect();
+    let mut graph = parse(&format!("graph {{\n%0: f32[] = input \"x\"\n{lines}}}")).unwrap();
+    let entry = graph.entry;
+    let last = *graph.blocks[entry].ops.last().unwrap();
+    graph.ops[last].results[0] = ValueId(u32::MAX);
+    graph.blocks[entry].ops.push(OpId(u32::MAX));
+    assert!(verify(&graph).is_err());
+    assert!(graph.to_string().contains("%?4294967295: ? = neg %28"), "{graph}");
+}
+
+#[test]
 fn errors_name_the_op_and_its_origin() {
     let error = broken(|graph| {
         let add = op_named(graph, "add");

@@ -1,6 +1,6 @@
-//! Users' ops: passes typed slices to their CPU kernel.
+//! Users' ops: passes typed slices to their host function.
 //!
-//! In: contiguous operands. Out: what [`CustomOp::run_cpu`] writes.
+//! In: contiguous operands. Out: what [`CustomOp::run_on_host`] writes.
 //! Always holds: no result shares bytes with an operand.
 
 use super::kernel::{Call, Prepared, Trap};
@@ -95,7 +95,7 @@ impl Prepared for Custom {
             })
             .collect();
         (self.op)
-            .run_cpu(&operands, &mut results)
+            .run_on_host(&operands, &mut results)
             .map_err(|message| Trap::new(format!("{}: {message}", self.op.name())))
     }
 }
@@ -124,7 +124,7 @@ mod tests {
             Err("not used here".to_string())
         }
 
-        fn run_cpu(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String> {
+        fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String> {
             let (&[Slice::F32(a), Slice::I32(b), Slice::Bool(c)], [SliceMut::F32(to)]) = (operands, results)
             else {
                 return Err(format!("unexpected operands {operands:?}"));

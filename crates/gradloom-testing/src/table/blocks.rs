@@ -86,7 +86,7 @@ impl CustomOp for SquareTimes {
         let values = a.iter().zip(b).map(|(a, b)| a * a * b);
         Ok(vec![HostTensor::from_f64(operands[0].ty.clone(), values)])
     }
-    fn run_cpu(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String> {
+    fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String> {
         let ([Slice::F32(a), Slice::F32(b)], [SliceMut::F32(y)]) = (operands, results) else {
             return Err("square_times takes two f32 tensors".into());
         };

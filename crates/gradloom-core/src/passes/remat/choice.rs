@@ -36,9 +36,7 @@ struct Price {
 
 /// The sets in the order in which to add them.
 pub(super) fn order(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
-    let (kept, chosen) = (forward.kept(), IdSet::new());
-    let mut choice =
-        Choice { forward, kept, chosen, expensive: false, prices: Vec::new(), parts: Vec::new() };
+    let mut choice = Choice::new(forward);
     let mut sets = Vec::new();
     for expensive in [false, true] {
         choice.begin(expensive);
@@ -63,9 +61,23 @@ struct Choice<'f, 'g> {
     prices: Vec<Option<Price>>,
     /// The ops whose chains, as far as they were followed, an op is part of, by id.
     parts: Vec<Vec<OpId>>,
+    /// The ops of the chain that is being followed.
+    seen: IdSet<OpId>,
 }
 
-impl Choice<'_, '_> {
+impl<'f, 'g> Choice<'f, 'g> {
+    fn new(forward: &'f Forward<'g>) -> Self {
+        Self {
+            forward,
+            kept: forward.kept(),
+            chosen: IdSet::new(),
+            expensive: false,
+            prices: Vec::new(),
+            parts: Vec::new(),
+            seen: IdSet::new(),
+        }
+    }
+
     /// Prices everything that is kept.
     fn begin(&mut self, expensive: bool) {
         self.expensive = expensive;
@@ -131,11 +143,12 @@ impl Choice<'_, '_> {
 
     /// What it takes to give up the results of an op that is kept and may be computed again; followed until
     /// the price is above `limit`.
-    fn chain(&self, op: OpId, limit: f64) -> Chain {
+    fn chain(&mut self, op: OpId, limit: f64) -> Chain {
         let forward = self.forward;
         let bytes = forward.bytes(op);
         let (mut ops, mut kept) = (vec![op], Vec::new());
-        let mut seen = IdSet::from([op]);
+        self.seen.truncate(0);
+        self.seen.insert(op);
         let (mut cost, mut saved, mut next) = (0.0, bytes, 0);
         let mut price = 0.0;
         while let Some(&op) = ops.get(next).filter(|_| price <= limit) {
@@ -148,7 +161,7 @@ impl Choice<'_, '_> {
                     || self.chosen.contains(&read)
                     || kind.is_external_leaf()
                     || is_constant(kind);
-                if there || !seen.insert(read) {
+                if there || !self.seen.insert(read) {
                     continue;
                 }
                 if self.is_repeatable(read) && forward.bytes(read) > bytes * SMALL {
@@ -173,9 +186,7 @@ mod tests {
 
     /// The same order, with every chain followed to its end before each choice.
     fn order_in_full(forward: &Forward<'_>) -> Vec<Vec<OpId>> {
-        let (kept, chosen) = (forward.kept(), IdSet::new());
-        let mut choice =
-            Choice { forward, kept, chosen, expensive: false, prices: Vec::new(), parts: Vec::new() };
+        let mut choice = Choice::new(forward);
         let mut sets = Vec::new();
         for expensive in [false, true] {
             loop {

@@ -48,7 +48,7 @@ fn with_views(forward: &Forward<'_>, ops: &[OpId], chosen: &IdSet<OpId>) -> Vec<
 
 struct Copies<'f, 'g> {
     forward: &'f Forward<'g>,
-    /// Which ops are computed again, by id.
+    /// Which ops are computed again and have no copy yet, by id.
     repeated: Vec<bool>,
     /// The copy of each value that has one.
     values: IdMap<ValueId, ValueId>,
@@ -63,15 +63,15 @@ impl Copies<'_, '_> {
     /// Appends the copy of a value and of what it is computed from, as far as that is computed again and not
     /// there yet.
     fn make(&mut self, graph: &mut Graph, value: ValueId) {
-        let mut needed: IdSet<OpId> = IdSet::new();
+        let mut needed: Vec<OpId> = Vec::new();
         let mut waiting = vec![value];
         while let Some(value) = waiting.pop() {
             let id = self.forward.definition(value);
-            if self.repeated[id.index()] && !self.values.contains_key(&value) && needed.insert(id) {
+            if std::mem::take(&mut self.repeated[id.index()]) {
+                needed.push(id);
                 waiting.extend(&self.forward.graph.ops[id].operands);
             }
         }
-        let mut needed: Vec<OpId> = needed.iter().copied().collect();
         sort_by_key(&mut needed, |&id| self.forward.position(id));
         for id in needed {
             let op = &self.forward.graph.ops[id];

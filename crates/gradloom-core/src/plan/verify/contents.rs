@@ -21,6 +21,8 @@ pub(super) struct Contents<'p> {
     plan: &'p Plan,
     /// Disjoint stretches: region and first byte to end and content.
     stretches: SortedMap<(Region, usize), (usize, Content)>,
+    /// How many elements of each buffer the last launch wrote that wrote any.
+    written: IdMap<ValueId, usize>,
 }
 
 /// Runs through all launches.
@@ -28,7 +30,7 @@ pub(super) struct Contents<'p> {
 /// # Errors
 /// When something that is read is not there (any more), or a launch writes where it still reads.
 pub(super) fn replay(plan: &Plan) -> Result<Contents<'_>> {
-    let mut contents = Contents { plan, stretches: SortedMap::new() };
+    let mut contents = Contents { plan, stretches: SortedMap::new(), written: IdMap::new() };
     for buffer in &plan.buffers {
         if !buffer.role.exists_before() || buffer.role == Role::Hoisted {
             continue;
@@ -152,14 +154,14 @@ impl Contents<'_> {
         }
         self.check_operands_kept(launch, name)?;
         self.check_results_apart(launch, name)?;
-        let mut elements: IdMap<ValueId, usize> = IdMap::new();
+        self.written.extend(launch.writes.iter().map(|write| (write.buffer, 0)));
         for write in &launch.writes {
-            let sum = elements.get_or_insert_with(write.buffer, || 0);
+            let sum = self.written.get_or_insert_with(write.buffer, || 0);
             *sum = sum.saturating_add(write.layout.shape.elements());
         }
         for write in &launch.writes {
             let to = self.buffer(write.buffer).clone();
-            let written = elements[&write.buffer];
+            let written = self.written[&write.buffer];
             if launch.kernel != Kernel::WriteRegion && written != to.ty.elements() {
                 return Err(broken(format!("{name} writes {written} elements of {} {}", to.ty, to.value)));
             }
