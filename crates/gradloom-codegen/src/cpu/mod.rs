@@ -28,21 +28,3 @@ pub use dot_plan::{DotPlan, dot_workspace};
 pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};
 pub use loop_schedule::{LoopSchedule, column_partials, loop_workspace};
 pub use lower::{lower, lower_fused};
-
-use gradloom_core::kernel::{Kernel, Launch};
-
-/// The loops of a launch as text, each with a label: a body, the end of a product, the parts of a group. Other
-/// kernels are functions of the runtime.
-pub fn loop_texts(launch: &Launch) -> Vec<(String, String)> {
-    let machine =
-        loops::Machine { has_machine_code: cfg!(target_arch = "x86_64"), last_level_cache: 32 << 20 };
-    match &launch.kernel {
-        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
-            vec![(launch.kernel.title(), loops::Program::new(body, launch, machine).to_string())]
-        }
-        Kernel::Group(parts) => parts.iter().flat_map(|part| loop_texts(&part.alone(launch))).collect(),
-        Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {
-            vec![(launch.kernel.title(), "a function of the runtime\n".to_string())]
-        }
-    }
-}

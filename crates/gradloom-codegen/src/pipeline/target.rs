@@ -86,7 +86,7 @@ impl Target {
         match self {
             Self::Cpu { .. } => {
                 for (is_hoisted, number, launch) in launches(plan) {
-                    let made = cpu::loop_texts(launch);
+                    let made = cpu::loops::texts(launch);
                     texts.extend(made.iter().map(|(label, made)| text(number, is_hoisted, label, made)));
                 }
             }

@@ -8,6 +8,7 @@
 
 use super::keep::keeps;
 use super::native::{Native, is_bound_by_memory};
+use super::needs::{needed, uses};
 use super::program::{
     Check, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Program, Reduction, Scatter, Slot, SlotInfo,
     SlotPlace, bits, slot_number,
@@ -15,8 +16,8 @@ use super::program::{
 use super::registers;
 use super::shared::with_shared_nodes;
 use super::streams::streams;
-use crate::cpu::column_partials;
 use crate::cpu::functions::{MapOp, is_pair};
+use crate::cpu::loop_schedule::column_partials;
 use gradloom_core::ir::{BinaryOp, DType, ReduceOp, UnaryOp};
 use gradloom_core::kernel::{Access, Aliases, Body, Launch, Level, Node, NodeId, NodeKind};
 use std::collections::HashMap;
@@ -580,26 +581,4 @@ fn large_results(launch: &Launch, aliases: &Aliases, last_level_cache: usize) ->
             && aliases.reads_of(write).is_empty()
     };
     (0..launch.writes.len()).filter(is_large).collect()
-}
-
-/// Number of uses of each node.
-fn uses(body: &Body, needed: &[bool]) -> Vec<usize> {
-    let mut uses = vec![0; body.nodes.len()];
-    let users = body.nodes.iter().zip(needed).filter(|(_, needed)| **needed);
-    users.flat_map(|(node, _)| node.kind.operands()).for_each(|operand| uses[operand.index()] += 1);
-    body.stores.iter().for_each(|store| uses[store.node().index()] += 1);
-    uses
-}
-
-/// Whether each node is stored, checked, or used by one that is.
-fn needed(body: &Body) -> Vec<bool> {
-    let mut needed = vec![false; body.nodes.len()];
-    body.stores.iter().for_each(|store| needed[store.node().index()] = true);
-    for (i, node) in body.nodes.iter().enumerate().rev() {
-        if needed[i] || matches!(node.kind, NodeKind::CheckIndex { .. }) {
-            needed[i] = true;
-            node.kind.operands().iter().for_each(|operand| needed[operand.index()] = true);
-        }
-    }
-    needed
 }

@@ -8,6 +8,7 @@
 mod compile;
 mod keep;
 mod native;
+mod needs;
 mod pick;
 mod program;
 mod registers;
@@ -27,3 +28,4 @@ pub use program::{
 pub use segment::Segment;
 #[cfg(target_arch = "x86_64")]
 pub use segment::{RoutineOperand, Streaming};
+pub use text::texts;

@@ -1,9 +1,25 @@
 //! A program for people.
 
 use super::program::{Grid, Instruction, Program, SlotPlace};
-use super::{NONE, Step};
+use super::{Machine, NONE, Step};
 use crate::cpu::functions::MapOp;
+use gradloom_core::kernel::{Kernel, Launch};
 use std::fmt::{self, Display, Formatter};
+
+/// The loops of a launch as text, each with a label: a body, the end of a product, the parts of a group. Other
+/// kernels are functions of the runtime.
+pub fn texts(launch: &Launch) -> Vec<(String, String)> {
+    let machine = Machine { has_machine_code: cfg!(target_arch = "x86_64"), last_level_cache: 32 << 20 };
+    match &launch.kernel {
+        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
+            vec![(launch.kernel.title(), Program::new(body, launch, machine).to_string())]
+        }
+        Kernel::Group(parts) => parts.iter().flat_map(|part| texts(&part.alone(launch))).collect(),
+        Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {
+            vec![(launch.kernel.title(), "a function of the runtime\n".to_string())]
+        }
+    }
+}
 
 impl Display for Program {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,25 @@
+//! What is needed of a body, and how often.
+
+use gradloom_core::kernel::{Body, NodeKind};
+
+/// Number of uses of each node.
+pub(super) fn uses(body: &Body, needed: &[bool]) -> Vec<usize> {
+    let mut uses = vec![0; body.nodes.len()];
+    let users = body.nodes.iter().zip(needed).filter(|(_, needed)| **needed);
+    users.flat_map(|(node, _)| node.kind.operands()).for_each(|operand| uses[operand.index()] += 1);
+    body.stores.iter().for_each(|store| uses[store.node().index()] += 1);
+    uses
+}
+
+/// Whether each node is stored, checked, or used by one that is.
+pub(super) fn needed(body: &Body) -> Vec<bool> {
+    let mut needed = vec![false; body.nodes.len()];
+    body.stores.iter().for_each(|store| needed[store.node().index()] = true);
+    for (i, node) in body.nodes.iter().enumerate().rev() {
+        if needed[i] || matches!(node.kind, NodeKind::CheckIndex { .. }) {
+            needed[i] = true;
+            node.kind.operands().iter().for_each(|operand| needed[operand.index()] = true);
+        }
+    }
+    needed
+}
