@@ -59,13 +59,7 @@ impl Target for Wgsl<'_> {
     fn schedule(&self, request: Request<'_>) -> (Schedule, usize) {
         let Request { kernel, reads, writes, .. } = request;
         let schedule = schedule(kernel, reads, writes, self.limits, self.choices);
-        let workspace = match (kernel, &schedule) {
-            (Kernel::Op(OpKind::AttentionGrad(_)), Schedule::Attention(attention)) => attention.workspace(),
-            (Kernel::Loop(body), Schedule::Rows(rows)) => rows.workspace(body),
-            (_, Schedule::Scatter(scatter)) => scatter.workspace(),
-            (_, Schedule::Product(product)) => product.workspace,
-            _ => 0,
-        };
+        let workspace = schedule.workspace(kernel);
         (schedule, workspace)
     }
 

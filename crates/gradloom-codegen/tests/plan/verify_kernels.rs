@@ -2,7 +2,9 @@
 
 use crate::fused;
 use gradloom_core::ir::{DType, ReduceOp};
-use gradloom_core::kernel::{Body, Kernel, Launch, Level, Node, NodeId, NodeKind, Part, Store};
+use gradloom_core::kernel::{
+    Body, Kernel, Launch, Level, Node, NodeId, NodeKind, Part, ScatterSchedule, Schedule, Store,
+};
 use gradloom_core::plan::{Plan, verify};
 
 /// Two updates in one group, a softmax over rows, a product with an epilogue.
@@ -138,6 +140,19 @@ fn a_product_has_two_operands_and_an_epilogue_without_row_reductions() {
         "is no product with an epilogue",
     );
     broken(|p| body(product(p)).columns = 3, "at a level that it does not have");
+}
+
+#[test]
+fn a_kernel_has_the_scratch_that_its_schedule_takes() {
+    let sorted = ScatterSchedule { batches: 1, width: 8, chunks: 1, lanes: 1, ahead: 1 };
+    broken(
+        |p| row_loop(p).schedule = Schedule::Scatter(sorted),
+        "has 0 bytes of scratch, its schedule takes",
+    );
+    broken(
+        |p| parts(p)[1].schedule = Schedule::Scatter(sorted),
+        "has 0 bytes of scratch, its schedule takes",
+    );
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub use product::{CooperativeTile, Method, ProductChoice, ProductSchedule, Stagi
 pub use rows::RowSchedule;
 pub use scatter::ScatterSchedule;
 
+use super::Kernel;
+use crate::ir::OpKind;
+
 /// How a launch's work is shared out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Schedule {
@@ -32,4 +35,17 @@ pub enum Schedule {
     Attention(AttentionSchedule),
     /// Updates of rows by number.
     Scatter(ScatterSchedule),
+}
+
+impl Schedule {
+    /// Bytes of scratch that the schedule takes for a kernel; of a group, what its parts take is theirs.
+    pub fn workspace(&self, kernel: &Kernel) -> usize {
+        match (kernel, self) {
+            (Kernel::Op(OpKind::AttentionGrad(_)), Self::Attention(attention)) => attention.workspace(),
+            (Kernel::Loop(body), Self::Rows(rows)) => rows.workspace(body),
+            (_, Self::Scatter(scatter)) => scatter.workspace(),
+            (_, Self::Product(product)) => product.workspace,
+            (_, Self::Whole | Self::Rows(_) | Self::Axes | Self::Group(_) | Self::Attention(_)) => 0,
+        }
+    }
 }

@@ -1,15 +1,21 @@
 //! Checks the operand indices and extents of fused kernels, which do no bounds checks themselves.
 
-use crate::kernel::{Access, Body, Kernel, NodeKind, Store};
+use crate::kernel::{Access, Body, Kernel, NodeKind, Schedule, Store};
 
 /// Fused kernels: their expressions are sound, and their operands and results have as many elements as the
-/// nodes that load and store them. Kernels index by these numbers without looking.
+/// nodes that load and store them, and each kernel has the scratch that its schedule takes. Kernels index by
+/// these numbers without looking.
 pub(super) fn check(
     kernel: &Kernel,
+    schedule: &Schedule,
     reads: &[Access],
     writes: &[Access],
     workspace: usize,
 ) -> Result<(), String> {
+    let wanted = schedule.workspace(kernel);
+    if wanted > workspace {
+        return Err(format!("has {workspace} bytes of scratch, its schedule takes {wanted}"));
+    }
     match kernel {
         Kernel::Loop(body) => check_body(body, reads, writes),
         Kernel::Dot { epilogue, .. } if reads.len() < 2 || epilogue.has_row_reductions() => {
@@ -29,7 +35,7 @@ pub(super) fn check(
                 else {
                     return Err("has parts with operands that it does not have".into());
                 };
-                check(&part.kernel, reads, writes, part.workspace.len())?;
+                check(&part.kernel, &part.schedule, reads, writes, part.workspace.len())?;
             }
             let all = read == reads.len() && write == writes.len();
             if all { Ok(()) } else { Err("has operands that no part uses".into()) }

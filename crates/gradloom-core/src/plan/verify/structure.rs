@@ -110,7 +110,7 @@ fn check_launch(plan: &Plan, launch: &Launch, name: &str) -> Result<()> {
     if let Some(access) = launch.reads.iter().chain(&launch.writes).find(|access| !has_strides(access)) {
         return Err(broken(format!("{name} sees {} without a stride for each axis", access.buffer)));
     }
-    kernels::check(&launch.kernel, &launch.reads, &launch.writes, launch.workspace)
+    kernels::check(&launch.kernel, &launch.schedule, &launch.reads, &launch.writes, launch.workspace)
         .map_err(|message| broken(format!("{name} {message}")))?;
     if launch.workspace > plan.totals.workspace {
         let (wanted, given) = (launch.workspace, plan.totals.workspace);
