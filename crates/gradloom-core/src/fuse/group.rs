@@ -37,38 +37,38 @@ fn updates(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<K
         let (loops, others): (Vec<_>, Vec<_>) =
             level.into_iter().partition(|kernel| matches!(kernel.kernel, Kernel::Loop(_)));
         compute.extend(others);
-        for crew in crews(targets, loops) {
-            compute.extend(as_one(crew));
+        for batch in batches(targets, loops) {
+            compute.extend(as_one(batch));
         }
     }
     compute
 }
 
-/// Splits kernels so that none reads a parameter or state whose next value another of its crew writes: the
+/// Splits kernels so that none reads a parameter or state whose next value another of its batch writes: the
 /// group could not write it in place.
-fn crews(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
-    struct Crew {
+fn batches(targets: &IdMap<ValueId, ValueId>, kernels: Vec<KernelSpec>) -> Vec<Vec<KernelSpec>> {
+    struct Batch {
         reads: IdSet<ValueId>,
         overwrites: IdSet<ValueId>,
         members: Vec<KernelSpec>,
     }
-    let mut crews: Vec<Crew> = Vec::new();
+    let mut batches: Vec<Batch> = Vec::new();
     for kernel in kernels {
         let overwrites: Vec<ValueId> =
             kernel.writes.iter().filter_map(|write| targets.get(&write.buffer)).copied().collect();
-        let free = |crew: &Crew| {
-            !overwrites.iter().any(|target| crew.reads.contains(target))
-                && !kernel.reads.iter().any(|read| crew.overwrites.contains(&read.buffer))
+        let free = |batch: &Batch| {
+            !overwrites.iter().any(|target| batch.reads.contains(target))
+                && !kernel.reads.iter().any(|read| batch.overwrites.contains(&read.buffer))
         };
-        let at = crews.iter().position(free).unwrap_or_else(|| {
-            crews.push(Crew { reads: IdSet::new(), overwrites: IdSet::new(), members: Vec::new() });
-            crews.len() - 1
+        let at = batches.iter().position(free).unwrap_or_else(|| {
+            batches.push(Batch { reads: IdSet::new(), overwrites: IdSet::new(), members: Vec::new() });
+            batches.len() - 1
         });
-        crews[at].reads.extend(kernel.reads.iter().map(|read| read.buffer));
-        crews[at].overwrites.extend(overwrites);
-        crews[at].members.push(kernel);
+        batches[at].reads.extend(kernel.reads.iter().map(|read| read.buffer));
+        batches[at].overwrites.extend(overwrites);
+        batches[at].members.push(kernel);
     }
-    crews.into_iter().map(|crew| crew.members).collect()
+    batches.into_iter().map(|batch| batch.members).collect()
 }
 
 /// A `concat` goes where those that compute its operands can write it: the sums of one group of loops, or the
