@@ -2,6 +2,7 @@
 
 use super::{adapters, checked, graph};
 use gradloom_codegen::wgsl::Dispatch;
+use gradloom_core::ir::{BinaryOp, DType, UnaryOp};
 
 /// Checks the shaders of a graph for all adapters; gives how many launches' shaders there are on the first.
 #[track_caller]
@@ -176,4 +177,22 @@ fn a_scalar_device_shares_little_and_has_no_vectors() {
     };
     assert_eq!(totals(scalar), ["2 kernels: totals"]);
     assert_eq!(totals(portable), ["2 kernels: shares of totals", "2 kernels: totals"]);
+}
+
+/// The compiler of WGSL knows every function that a spelling calls.
+#[test]
+fn every_elementwise_function_is_valid_wgsl() {
+    let [portable, ..] = adapters();
+    for dtype in DType::ALL {
+        let unary = UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)).map(|op| (op.name(), "%0"));
+        let binary = BinaryOp::ALL.iter().filter(|op| op.accepts(dtype)).map(|op| (op.name(), "%0, %1"));
+        for (name, operands) in unary.chain(binary) {
+            let text = format!(
+                "%0: {dtype}[40] = input \"a\"\n%1: {dtype}[40] = input \"b\"\n\
+                 %2: {dtype}[40] = {name} {operands}\noutput \"y\" %2"
+            );
+            let dispatches = checked(&graph(&text), &portable);
+            assert!(name == "detach" || !dispatches.is_empty(), "{name} of {dtype}");
+        }
+    }
 }

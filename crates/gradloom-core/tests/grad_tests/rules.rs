@@ -193,7 +193,11 @@ fn every_primitive_is_tested_or_listed_as_not_differentiable() {
     let not: BTreeSet<_> = NOT_DIFFERENTIABLE.iter().copied().collect();
     assert_eq!(tested.intersection(&not).count(), 0);
     let names: BTreeSet<_> = samples.iter().map(|kind| kind.name()).collect();
-    assert_eq!(names, tested.union(&not).copied().collect());
+    let known: BTreeSet<_> = tested.union(&not).copied().collect();
+    let missing: Vec<_> = names.difference(&known).collect();
+    assert!(missing.is_empty(), "no case in `gradloom-testing/src/table` for {missing:?}");
+    let unknown: Vec<_> = known.difference(&names).collect();
+    assert!(unknown.is_empty(), "cases in `gradloom-testing/src/table` of no primitive: {unknown:?}");
     for kind in samples {
         let flows = differentiability(&kind) == Differentiability::Flows;
         assert_eq!(flows, tested.contains(kind.name()), "{}", kind.name());
