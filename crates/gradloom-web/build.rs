@@ -5,7 +5,7 @@
 mod table;
 
 use std::path::Path;
-use table::{print, training};
+use table::{options, print, training};
 
 fn main() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gradloom-core/src");
@@ -15,11 +15,12 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=table");
     let ops = table::read(&[&trace, &nn.join("layers")]);
+    let options = options::read(&table::parse(&trace));
     let (optim, nn) = (table::parse(&optim), table::parse(&nn));
     let out = std::env::var("OUT_DIR").expect("cargo says where");
     for (name, text) in [
-        ("ops.rs", print::rust(&ops)),
-        ("ops.ts", print::typescript(&ops)),
+        ("ops.rs", print::rust(&ops) + &options::rust(&options)),
+        ("ops.ts", print::typescript(&ops, &options)),
         ("training.rs", training::rust(&optim, &nn)),
         ("training.ts", training::typescript(&optim, &nn)),
     ] {

@@ -13,18 +13,6 @@ export type DType = Dtype;
 /** What stands beside a tensor: another, or a number that takes its dtype. */
 export type Operand = Tensor | number;
 
-/** What `attention` can vary. */
-export interface AttentionOptions {
-  /** A query sees the keys at and before its own position. */
-  causal?: boolean;
-  /** Factor on the scores; `1 / sqrt(depth)` if not given. */
-  scale?: number;
-  /** Position of the first query among the keys (i32 scalar). */
-  queryOffset?: Tensor;
-  /** Number of keys that are there (i32 scalar). */
-  keyLength?: Tensor;
-}
-
 type OpName = keyof typeof OPS;
 
 const CODES = new Map(Object.keys(OPS).map((name, i) => [name, FIRST_CODE + i]));

@@ -4,17 +4,14 @@
 
 import { DTYPES, dtypeCode, elements, type Dtype } from './dtype.js';
 import { errorOf, errorValue, fail, GradloomError, type Origin } from './errors.js';
+import { OPTIONS } from './generated/ops.js';
 import { COMMAND, type Log } from './log.js';
 import { here } from './origin.js';
-import { Tensor, type AttentionOptions } from './tensor.js';
+import { Tensor } from './tensor.js';
 
-/** How a parameter of an op is written in a command. */
-export type ParamKind =
-  | 'tensor' | 'operand' | 'number' | 'integer' | 'bool' | 'dtype' | 'shape' | 'axes' | 'integers' | 'tensors' | 'range'
-  | 'attention';
-
-/** A parameter of an op: its name, its kind, and what it is where it is left out, if that may be. */
-export type Param = readonly [name: string, kind: ParamKind, value?: unknown];
+/** A parameter of an op: its name, its kind (or that of its options), and what it is where it is left out, if
+ * that may be. */
+export type Param = readonly [name: string, kind: string, value?: unknown];
 
 /**
  * An op of the generated table: whether it is a method of its first tensor, which is not among the
@@ -141,6 +138,25 @@ export class Trace {
     return this.#tensor(this.#command(code, numbers));
   }
 
+  /** Fields that are left out are NaN, no tensor, or no list. */
+  #encodeOptions(op: string, kind: string, given: unknown, out: number[]): void {
+    const options = given as Record<string, unknown>;
+    const fields = OPTIONS[kind]!;
+    for (const name of Object.keys(options)) {
+      if (!fields.some(([known]) => known === name)) {
+        const known = fields.map(([field]) => field).join(', ');
+        throw this.#explained(fail('trace', `\`${op}\` has no option ${name}`, `its options are ${known}`));
+      }
+    }
+    for (const [name, field] of fields) {
+      const value = options[name] ?? undefined;
+      if (field === 'flag') out.push(value ? 1 : 0);
+      else if (field === 'perAxis') this.#encode(op, [name, 'integers'], value ?? [], undefined, out);
+      else if (value === undefined) out.push(field === 'tensor' ? -1 : NaN);
+      else this.#encode(op, [name, field], value, undefined, out);
+    }
+  }
+
   #encode(op: string, [name, kind]: Param, value: unknown, first: unknown, out: number[]): void {
     const wrong = (wanted: string) =>
       this.#explained(fail('trace', `\`${op}\`: ${name} is ${describeValue(value)}; ${wanted} was expected`));
@@ -179,18 +195,20 @@ export class Trace {
         if (!Array.isArray(value) || value.length !== 2 || !value.every(Number.isInteger)) throw wrong('[start, end]');
         out.push(value[0] as number, value[1] as number);
         return;
-      case 'attention': {
-        const { causal = false, scale = NaN, queryOffset, keyLength } = value as AttentionOptions;
-        const id = (tensor: Tensor | undefined) => (tensor ? this.id(tensor, op) : -1);
-        out.push(causal ? 1 : 0, scale, id(queryOffset), id(keyLength));
+      case 'text':
+        if (typeof value !== 'string') throw wrong('a text');
+        out.push(this.#log.text(value));
         return;
-      }
       case 'shape': case 'axes': case 'integers': {
         let list = typeof value === 'number' ? [value] : value;
         if (!Array.isArray(list) || !list.every(Number.isInteger)) throw wrong('an array of whole numbers');
         if (kind === 'shape') list = this.#inferred(op, list as number[], first);
         out.push((list as number[]).length, ...(list as number[]));
+        return;
       }
+      default:
+        if (typeof value !== 'object' || value === null) throw wrong('an object of options');
+        this.#encodeOptions(op, kind, value, out);
     }
   }
 

@@ -4,8 +4,8 @@
 
 use crate::Random;
 use gradloom_core::ir::{
-    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DType, DotAxes, Graph, Guard, Literal, Number, OpKind,
-    Output, ReduceOp, Shape, Type, UnaryOp, Update, ValueId,
+    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, CompositeOp, DType, DotAxes, Graph, Guard, Literal,
+    Number, OpKind, Output, ReduceOp, Shape, Type, UnaryOp, Update, ValueId,
 };
 use std::collections::HashSet;
 
@@ -46,6 +46,8 @@ const SMOOTH: [UnaryOp; 12] = [
     UnaryOp::Erf,
     UnaryOp::Neg,
 ];
+/// Functions whose expansions have no other error than that of rounding.
+const COMPOSITE: [CompositeOp; 3] = [CompositeOp::Sinh, CompositeOp::Cosh, CompositeOp::Asinh];
 const EXACT: [UnaryOp; 6] =
     [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Sign, UnaryOp::Floor, UnaryOp::Not, UnaryOp::Detach];
 
@@ -216,6 +218,10 @@ impl Generator {
 
     fn unary(&mut self, x: ValueId) -> Option<Vec<ValueId>> {
         let rounds = self.varying.contains(&x) && self.random.below(2) == 0;
+        if rounds && self.random.below(6) == 0 {
+            let op = self.random.pick(&COMPOSITE);
+            return self.try_add(op.into(), &[x]);
+        }
         let op = if rounds { self.random.pick(&SMOOTH) } else { self.random.pick(&EXACT) };
         let y = self.try_add(OpKind::Unary(op), &[x])?;
         // Twice in a row, often.

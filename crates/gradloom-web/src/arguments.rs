@@ -3,7 +3,7 @@
 use crate::commands::Commands;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Shape};
-use gradloom_core::trace::{AttentionOptions, Operand, Tensor};
+use gradloom_core::trace::{Operand, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,6 +26,13 @@ impl Operand for Either {
         match self {
             Either::Tensor(tensor) => tensor,
             Either::Number(number) => number.tensor(beside),
+        }
+    }
+
+    fn number(self) -> Option<f64> {
+        match self {
+            Either::Tensor(_) => None,
+            Either::Number(number) => Some(number),
         }
     }
 }
@@ -90,6 +97,14 @@ impl<'a> Arguments<'a> {
         Ok(Some(self.number()?).filter(|number| !number.is_nan()))
     }
 
+    /// An optional whole number: NaN stands for none.
+    pub(crate) fn optional_integer<T: TryFrom<i64>>(&mut self) -> Result<Option<T>> {
+        if self.rest.first().is_some_and(|number| number.is_nan()) {
+            return self.optional().map(|_| None);
+        }
+        self.integer()?.try_into().map(Some).map_err(|_| self.out_of_range())
+    }
+
     pub(crate) fn text(&mut self) -> Result<&'a str> {
         let id = self.index()?;
         self.commands.texts.get(id).map(String::as_str).ok_or_else(|| self.misuse("there is no such text"))
@@ -105,7 +120,7 @@ impl<'a> Arguments<'a> {
         self.commands.tensor(id).ok_or_else(|| self.misuse("there is no such tensor"))
     }
 
-    fn optional_tensor(&mut self) -> Result<Option<Tensor>> {
+    pub(crate) fn optional_tensor(&mut self) -> Result<Option<Tensor>> {
         match self.integer()? {
             -1 => Ok(None),
             id => {
@@ -145,20 +160,6 @@ impl<'a> Arguments<'a> {
 
     pub(crate) fn range(&mut self) -> Result<Range<usize>> {
         Ok(self.index()?..self.index()?)
-    }
-
-    pub(crate) fn attention(&mut self) -> Result<AttentionOptions> {
-        let mut options = if self.bool()? { AttentionOptions::causal() } else { AttentionOptions::full() };
-        if let Some(scale) = self.optional()? {
-            options = options.scale(scale);
-        }
-        if let Some(offset) = self.optional_tensor()? {
-            options = options.query_offset(offset);
-        }
-        if let Some(length) = self.optional_tensor()? {
-            options = options.key_length(length);
-        }
-        Ok(options)
     }
 
     /// All numbers that are left.

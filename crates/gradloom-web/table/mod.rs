@@ -5,10 +5,11 @@
 //! without anybody's doing; one that cannot be handed over is listed in [`NOT_HERE`] with a reason, or the
 //! build fails.
 
+pub(crate) mod options;
 pub(crate) mod print;
 pub(crate) mod training;
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::path::Path;
 use syn::{Attribute, FnArg, ImplItem, Item, ReturnType, Signature, Type, Visibility};
 
@@ -45,11 +46,13 @@ pub(crate) enum Kind {
     Axes,
     Integers,
     Range,
-    Attention,
+    Text,
+    /// A struct of what an op can vary, by its name.
+    Options(&'static str),
 }
 
 /// What makes tensors in Rust, and cannot be called with numbers, texts and tensors alone, or is no op.
-const NOT_HERE: [&str; 9] = [
+const NOT_HERE: [&str; 12] = [
     // Commands of their own, because of names and elements.
     "literal",
     "capture",
@@ -58,6 +61,9 @@ const NOT_HERE: [&str; 9] = [
     "scan",
     // Lists whose length is part of the type, and results that are several.
     "split",
+    "split_sizes",
+    "chunk",
+    "meshgrid",
     "attention_with_log_sum",
     "gradients",
     "custom",
@@ -66,14 +72,41 @@ const NOT_HERE: [&str; 9] = [
 ];
 
 /// What may be left out in TypeScript, as Rust has no default arguments: op, parameter, value.
-const DEFAULTS: [(&str, &str, &str); 7] = [
+const DEFAULTS: [(&str, &str, &str); 34] = [
     ("attention", "options", "{}"),
     ("categorical", "axis", "-1"),
+    ("celu", "alpha", "1"),
+    ("cosine_embedding_loss", "margin", "0"),
+    ("cosine_similarity", "axis", "-1"),
+    ("cross_entropy_with", "options", "{}"),
+    ("elu", "alpha", "1"),
+    ("glu", "axis", "-1"),
+    ("hard_shrink", "lambda", "0.5"),
+    ("huber_loss", "delta", "1"),
+    ("layer_norm", "epsilon", "0.00001"),
     ("leaky_relu", "slope", "0.01"),
     ("log_softmax", "axis", "-1"),
+    ("norm", "p", "2"),
+    ("norm_axes", "p", "2"),
+    ("norm_keep", "p", "2"),
+    ("normalize", "axis", "-1"),
+    ("normalize", "p", "2"),
+    ("normalize", "epsilon", "1e-12"),
+    ("rms_norm", "epsilon", "0.000001"),
     ("rope", "base", "10000"),
     ("self_attention", "options", "{}"),
+    ("smooth_l1_loss", "beta", "1"),
+    ("soft_shrink", "lambda", "0.5"),
     ("softmax", "axis", "-1"),
+    ("std", "correction", "1"),
+    ("std_axes", "correction", "1"),
+    ("std_keep", "correction", "1"),
+    ("tril", "diagonal", "0"),
+    ("triplet_loss", "margin", "1"),
+    ("triu", "diagonal", "0"),
+    ("var", "correction", "1"),
+    ("var_axes", "correction", "1"),
+    ("var_keep", "correction", "1"),
 ];
 
 /// The files of a folder, parsed, in the order of their names.
@@ -174,7 +207,8 @@ fn kind(ty: &Type, op: &str) -> Kind {
         "implAxes" => Kind::Axes,
         "&[usize]" | "implAsRef<[usize]>" => Kind::Integers,
         "implRangeBounds<usize>" => Kind::Range,
-        "AttentionOptions" => Kind::Attention,
+        "&str" => Kind::Text,
+        options if options.ends_with("Options") => Kind::Options(options.to_string().leak()),
         other => panic!(
             "`{op}` takes a {other}, which TypeScript cannot give: add a kind, or list the op in NOT_HERE"
         ),
@@ -199,12 +233,17 @@ fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
             ops.push(Op { name: names[at].clone(), doc, method: true, params });
         };
         match name.as_str() {
-            "unary" => add(0, Vec::new(), ""),
+            "unary" | "composite" => add(0, Vec::new(), ""),
             "binary" | "compare" => add(0, right(), ""),
-            "reductions" => {
-                add(0, Vec::new(), "Over all axes; gives rank 0.");
-                add(1, axes(), "Over the given axes, which vanish.");
-                add(2, axes(), "Over the given axes, which stay with extent 1.");
+            // The third form of `forms` is a method of its own, with numbers behind its name.
+            "reductions" | "forms" => {
+                let count = if name == "forms" { 3 } else { names.len() };
+                let numbers = || names[count..].iter().flat_map(|name| one(name, Kind::Number));
+                add(0, numbers().collect(), "Over all axes; gives rank 0.");
+                add(1, axes().into_iter().chain(numbers()).collect(), "Over the given axes, which vanish.");
+                if name == "reductions" {
+                    add(2, axes(), "Over the given axes, which stay with extent 1.");
+                }
             }
             // These declare no ops.
             "thread_local" | "number_operand" => return,
@@ -226,12 +265,18 @@ fn operators(tokens: TokenStream, ops: &mut Vec<Op>) {
     }
 }
 
-/// Entries of the form `#[doc] a b c => X;`.
+/// Entries of the form `#[doc] a b c => X;`, or `#[doc] a b c(d);`, which gives d as a name too.
 fn entries(tokens: TokenStream) -> Vec<(Vec<String>, Vec<String>)> {
     let mut all = Vec::new();
     let (mut doc, mut names, mut named) = (Vec::new(), Vec::new(), false);
     for token in tokens {
         match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
+                names.extend(group.stream().into_iter().filter_map(|token| match token {
+                    TokenTree::Ident(ident) => Some(ident.to_string()),
+                    _ => None,
+                }));
+            }
             TokenTree::Group(group) if !named => doc.extend(doc_line(&group.stream())),
             TokenTree::Ident(ident) if !named => names.push(ident.to_string()),
             TokenTree::Punct(sign) if sign.as_char() == '=' => named = true,

@@ -1,5 +1,6 @@
 //! The table as code: calls for Rust, types for TypeScript.
 
+use super::options::{self, Options};
 use super::{Kind, Op};
 use std::fmt::Write;
 
@@ -32,7 +33,7 @@ pub(crate) fn rust(ops: &[Op]) -> String {
             list.push("this".to_string());
         }
         for (i, param) in first.params.iter().enumerate() {
-            let _ = write!(out, "let a{i} = arguments.{}()?; ", param.kind.name());
+            let _ = write!(out, "let a{i} = arguments.{}()?; ", param.kind.reader());
             list.push(param.kind.passed(i));
         }
         let call = |op: &Op| {
@@ -56,10 +57,10 @@ pub(crate) fn rust(ops: &[Op]) -> String {
 
 /// The table as a TypeScript module: `OPS` for running, `TensorOps` and `FunctionOps` for types and
 /// documentation.
-pub(crate) fn typescript(ops: &[Op]) -> String {
+pub(crate) fn typescript(ops: &[Op], options: &[Options]) -> String {
     let mut out = String::from(
         "// Made by wasm.mjs from the methods of `Tensor` in gradloom-core. Do not edit.\n\
-         import type { AttentionOptions, DType, Operand, Tensor } from '../tensor.js'\n\n\
+         import type { DType, Operand, Tensor } from '../tensor.js'\n\n\
          /** Whether it is a method of its first tensor, and its other parameters: name, kind, default. \
          An op's code is its place, counted from FIRST_CODE. */\n\
          export const OPS = {\n",
@@ -73,6 +74,7 @@ pub(crate) fn typescript(ops: &[Op]) -> String {
             writeln!(out, "  {}: [{}{}],", camel(&op.name), u8::from(op.method), params.collect::<String>());
     }
     let _ = writeln!(out, "}} as const\n\nexport const FIRST_CODE = {FIRST_CODE}");
+    out += &options::typescript(options);
     for (methods, name, of) in [
         (true, "TensorOps", "Methods of every tensor."),
         (false, "FunctionOps", "Functions that make tensors."),
@@ -151,7 +153,16 @@ impl Kind {
             Kind::Axes => "axes",
             Kind::Integers => "integers",
             Kind::Range => "range",
-            Kind::Attention => "attention",
+            Kind::Text => "text",
+            Kind::Options(name) => name,
+        }
+    }
+
+    /// The method of `Arguments` that reads it.
+    fn reader(self) -> String {
+        match self {
+            Kind::Options(name) => options::reader(name),
+            kind => kind.name().to_string(),
         }
     }
 
@@ -175,7 +186,8 @@ impl Kind {
             Kind::Shape | Kind::Integers => "readonly number[]",
             Kind::Axes => "number | readonly number[]",
             Kind::Range => "readonly [start: number, end: number]",
-            Kind::Attention => "AttentionOptions",
+            Kind::Text => "string",
+            Kind::Options(name) => name,
         }
     }
 }

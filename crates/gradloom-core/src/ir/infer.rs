@@ -95,6 +95,13 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             }
             one(t[0].clone())
         }
+        OpKind::Composite(_) => {
+            if t[0].dtype != DType::F32 {
+                return Err(TypeError::new(format!("{name} does not take {} elements", t[0].dtype))
+                    .help("convert with .cast(DType::F32)"));
+            }
+            one(t[0].clone())
+        }
         OpKind::Binary(op) => {
             same_type(name, t[0], t[1])?;
             if !op.accepts(t[0].dtype) {

@@ -23,7 +23,7 @@ pub use build::Builder;
 pub(crate) use contraction::product;
 pub use contraction::{AttentionSpec, DotAxes};
 pub use custom::{CustomOp, Slice, SliceMut};
-pub use elementwise::{BinaryOp, CompareOp, CostClass, ReduceOp, UnaryOp};
+pub use elementwise::{BinaryOp, CompareOp, CompositeOp, CostClass, ReduceOp, UnaryOp};
 pub use graph::{Block, Definition, Graph, Guard, Op, Output, TypeError, Update, Value};
 pub use ids::{Arena, BlockId, Id, OpId, OriginId, ValueId};
 pub(crate) use infer::cast_help;

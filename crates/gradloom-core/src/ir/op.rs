@@ -6,8 +6,8 @@
 
 use super::attributes::Attributes;
 use super::{
-    AttentionSpec, BinaryOp, BlockId, CompareOp, DType, DotAxes, Literal, Number, ReduceOp, Shape, Type,
-    UnaryOp,
+    AttentionSpec, BinaryOp, BlockId, CompareOp, CompositeOp, DType, DotAxes, Literal, Number, ReduceOp,
+    Shape, Type, UnaryOp,
 };
 
 /// Index of the extreme element; the first one wins a tie, and a NaN wins over all numbers.
@@ -43,6 +43,8 @@ pub enum OpKind {
     // Elementwise.
     /// (x) -> same type.
     Unary(UnaryOp),
+    /// (x: f32) -> same type.
+    Composite(CompositeOp),
     /// (a, b of one type) -> same type.
     Binary(BinaryOp),
     /// (a, b of one type) -> bool.
@@ -127,6 +129,7 @@ impl OpKind {
             OpKind::Iota { .. } => "iota",
             OpKind::RandomBits { .. } => "random_bits",
             OpKind::Unary(op) => op.name(),
+            OpKind::Composite(op) => op.name(),
             OpKind::Binary(op) => op.name(),
             OpKind::Compare(op) => op.name(),
             OpKind::Select => "select",
@@ -184,10 +187,11 @@ impl OpKind {
             "barrier" => OpKind::Barrier,
             _ => {
                 let unary = UnaryOp::parse(name).map(OpKind::Unary);
+                let composite = || CompositeOp::parse(name).map(OpKind::Composite);
                 let binary = || BinaryOp::parse(name).map(OpKind::Binary);
                 let compare = || CompareOp::parse(name).map(OpKind::Compare);
                 let reduce = || ReduceOp::parse(name).map(|op| OpKind::Reduce { op, axes: list() });
-                return Ok(unary.or_else(binary).or_else(compare).or_else(reduce));
+                return Ok(unary.or_else(composite).or_else(binary).or_else(compare).or_else(reduce));
             }
         }))
     }
@@ -201,6 +205,7 @@ impl OpKind {
             | OpKind::Scalar { .. }
             | OpKind::Constant { .. }
             | OpKind::Unary(_)
+            | OpKind::Composite(_)
             | OpKind::Binary(_)
             | OpKind::Compare(_)
             | OpKind::Select
@@ -260,7 +265,7 @@ impl OpKind {
         };
         let shapes = || operands.iter().map(|&(_, shape)| shape).collect::<Vec<_>>();
         match self {
-            OpKind::Unary(_) | OpKind::Binary(_) => elements(results[0]),
+            OpKind::Unary(_) | OpKind::Composite(_) | OpKind::Binary(_) => elements(results[0]),
             OpKind::Reduce { .. } => elements(operands[0]),
             OpKind::ScatterAdd { .. } => elements(operands[2]),
             OpKind::Dot(axes) => axes.flops(operands[0].1, elements(results[0])),

@@ -6,6 +6,7 @@
 
 pub mod cse;
 pub mod dce;
+pub mod expand;
 pub mod fold;
 pub mod pipeline;
 pub mod remat;

@@ -5,7 +5,7 @@
 //! works and one that finds nothing.
 
 use super::rewriter::same;
-use super::{cse, dce, fold, simplify};
+use super::{cse, dce, expand, fold, simplify};
 use crate::error::Result;
 use crate::grad;
 use crate::ir::Graph;
@@ -24,6 +24,7 @@ pub struct Pass {
 /// Every pass, in order.
 pub const PIPELINE: &[Pass] = &[
     Pass { name: "expand_blocks", run: expand_blocks },
+    Pass { name: "expand", run: expand::expand },
     Pass { name: "fold", run: fold::fold },
     Pass { name: "simplify", run: simplify::simplify },
     Pass { name: "cse", run: cse::cse },

@@ -3,7 +3,7 @@
 use super::error::trap;
 use super::{HostData, HostTensor};
 use crate::error::Result;
-use crate::ir::{BinaryOp, CompareOp, DType, Type, UnaryOp};
+use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, Type, UnaryOp};
 
 /// The low 32 bits of `value`, read as `dtype`.
 pub(super) fn wrap(dtype: DType, value: i64) -> i64 {
@@ -26,6 +26,12 @@ pub(super) fn unary(op: UnaryOp, x: &HostTensor) -> HostTensor {
         HostData::Bool(v) => HostData::Bool(v.iter().map(|&v| op.bool(v)).collect()),
     };
     tensor(&x.ty, data)
+}
+
+/// Applies a function that is made of others.
+pub(super) fn composite(op: CompositeOp, x: &HostTensor) -> HostTensor {
+    let HostData::Float(values) = &x.data else { unreachable!("composite functions take floats") };
+    tensor(&x.ty, HostData::Float(values.iter().map(|&v| op.float(v)).collect()))
 }
 
 /// Two operands of one type.

@@ -37,6 +37,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
 pub(crate) fn is_simple(kind: &OpKind) -> bool {
     match kind {
         OpKind::Unary(_)
+        | OpKind::Composite(_)
         | OpKind::Binary(_)
         | OpKind::Compare(_)
         | OpKind::Select
@@ -77,6 +78,7 @@ pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<
     let one = |tensor: HostTensor| Ok(vec![tensor]);
     match &op.kind {
         OpKind::Unary(op) => one(elementwise::unary(*op, x[0])),
+        OpKind::Composite(op) => one(elementwise::composite(*op, x[0])),
         OpKind::Binary(op) => elementwise::binary(*op, x[0], x[1]).and_then(one),
         OpKind::Compare(op) => one(elementwise::compare(*op, x[0], x[1])),
         OpKind::Select => one(elementwise::select(x[0], x[1], x[2])),

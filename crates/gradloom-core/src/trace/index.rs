@@ -49,6 +49,49 @@ impl Tensor {
         emit(OpKind::Gather { batch }, &[rows, index], "take_along_axis").transpose(at as isize, -1)
     }
 
+    /// Elements of an axis by number: `index` i32 `[k]` gives `k` elements along the axis, which may repeat.
+    /// PyTorch's `index_select`.
+    #[track_caller]
+    pub fn index_select(self, axis: isize, index: Tensor) -> Tensor {
+        let (shape, picks) = (self.shape(), index.ty());
+        let Some(at) = resolve_axis("index_select", axis, &shape) else { return self };
+        if picks.shape.rank() != 1 || picks.dtype != DType::I32 {
+            let message = format!("`index_select` of {shape} with an index {picks}");
+            fail_with_help("index_select", message, "the index is an i32 vector");
+            return self;
+        }
+        let at = at as isize;
+        emit(OpKind::Gather { batch: 0 }, &[self.transpose(0, at), index], "index_select").transpose(0, at)
+    }
+
+    /// `self` with each element of `updates` added where `index` says along an axis:
+    /// `y[.., index[.., k, ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the shape of
+    /// `updates`, which has the extents of `self` except along the axis. PyTorch's `scatter_add`.
+    #[track_caller]
+    pub fn scatter_add(self, index: Tensor, updates: Tensor, axis: isize) -> Tensor {
+        let (ty, picks, added) = (self.ty(), index.ty(), updates.ty());
+        let Some(at) = resolve_axis("scatter_add", axis, &ty.shape) else { return self };
+        let fits = picks.dtype == DType::I32
+            && picks.shape == added.shape
+            && added.shape.rank() == ty.shape.rank()
+            && added.shape.without(&[at]) == ty.shape.without(&[at]);
+        if !fits {
+            fail_with_help(
+                "scatter_add",
+                format!("`scatter_add` to {ty} along axis {axis} of {added} at an index {picks}"),
+                &format!(
+                    "index (i32) and updates have one shape, with the extents of {} except along the axis",
+                    ty.shape
+                ),
+            );
+            return self;
+        }
+        let at = at as isize;
+        let operands = [self, index, updates].map(|x| x.transpose(at, -1));
+        let batch = ty.shape.rank() - 1;
+        emit(OpKind::ScatterAdd { batch }, &operands, "scatter_add").transpose(at, -1)
+    }
+
     /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32 `[I..]`
     /// names, in order.
     #[track_caller]

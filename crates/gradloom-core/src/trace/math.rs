@@ -1,12 +1,10 @@
 //! Elementwise functions.
 
-use super::operand::{binary, unify};
-use super::tensor::{emit, has_floats};
+use super::operand::{binary, number, unify};
+use super::tensor::{emit, full};
 use super::{Operand, Tensor};
-use crate::ir::{BinaryOp, CompareOp, DType, OpKind, UnaryOp};
-
-/// sqrt(2 / pi), the factor of the tanh form of GELU.
-const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
+use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, OpKind, Shape, UnaryOp};
+use std::f64::consts::{LOG2_E, LOG10_E};
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $method:ident => $op:ident;)*) => {
@@ -48,6 +46,36 @@ unary! {
     erf => Erf;
     /// Logical (bool) or bitwise (integers) complement.
     logical_not => Not;
+}
+
+macro_rules! composite {
+    ($($(#[$doc:meta])* $method:ident => $op:ident;)*) => {
+        impl Tensor {
+            $($(#[$doc])* #[track_caller] pub fn $method(self) -> Tensor {
+                emit(OpKind::Composite(CompositeOp::$op), &[self], stringify!($method))
+            })*
+        }
+    };
+}
+composite! {
+    /// Tangent of an angle in radians.
+    tan => Tan;
+    /// The angle in radians, -π/2 to π/2, whose sine is `x`; NaN outside of `-1..=1`.
+    asin => Asin;
+    /// The angle in radians, 0 to π, whose cosine is `x`; NaN outside of `-1..=1`.
+    acos => Acos;
+    /// The angle in radians, -π/2 to π/2, whose tangent is `x`.
+    atan => Atan;
+    /// Hyperbolic sine.
+    sinh => Sinh;
+    /// Hyperbolic cosine.
+    cosh => Cosh;
+    /// The number whose hyperbolic sine is `x`.
+    asinh => Asinh;
+    /// The number, at least 0, whose hyperbolic cosine is `x`; NaN below 1.
+    acosh => Acosh;
+    /// The number whose hyperbolic tangent is `x`; NaN outside of `-1..=1`.
+    atanh => Atanh;
 }
 
 macro_rules! binary {
@@ -146,55 +174,120 @@ impl Tensor {
         binary(BinaryOp::Mul, "square", self, self)
     }
 
-    /// `max(x, 0)`; the gradient at 0 is 0.
-    #[track_caller]
-    pub fn relu(self) -> Tensor {
-        self.gt(0.0).select(self, 0.0)
-    }
-
-    /// Elements limited to `low..=high`.
+    /// Elements limited to `low..=high`; NaN stays NaN, and where `low` is above `high` the result is `high`.
+    /// At a bound that is a number the gradient is 0; a bound that is a tensor takes half of it: PyTorch's.
     #[track_caller]
     pub fn clamp(self, low: impl Operand, high: impl Operand) -> Tensor {
-        self.maximum(low).minimum(high)
-    }
-
-    /// `x · Φ(x)` with the exact normal distribution function: `0.5 x (1 + erf(x / sqrt 2))`. Hendrycks and
-    /// Gimpel, 2016.
-    #[track_caller]
-    pub fn gelu(self) -> Tensor {
-        0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())
-    }
-
-    /// The tanh form of GELU, as GPT-2 has it: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
-    #[track_caller]
-    pub fn gelu_tanh(self) -> Tensor {
-        let inner = SQRT_2_OVER_PI * (self + 0.044715 * (self * self * self));
-        0.5 * self * (1.0 + inner.tanh())
-    }
-
-    /// `x · sigmoid(x)`.
-    #[track_caller]
-    pub fn silu(self) -> Tensor {
-        self * self.sigmoid()
-    }
-
-    /// `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `max(x, 0) + log(1 + e^-|x|)`, which
-    /// neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
-    #[track_caller]
-    pub fn softplus(self) -> Tensor {
-        if !has_floats("softplus", self) {
-            return self;
+        let raised = match low.number() {
+            Some(f64::NEG_INFINITY) => self,
+            Some(_) => self.le(low).select(low, self),
+            None => self.maximum(low),
+        };
+        match high.number() {
+            Some(f64::INFINITY) => raised,
+            Some(_) => raised.ge(high).select(high, raised),
+            None => raised.minimum(high),
         }
-        self.maximum(0.0) + (-self.abs()).exp().log1p()
     }
 
-    /// `x` where it is above 0, `slope · x` elsewhere, f32; the gradient at 0 is `slope`, as in PyTorch.
-    /// Maas, Hannun, Ng, 2013.
+    /// The least whole number that is not below `x`; no gradient.
     #[track_caller]
-    pub fn leaky_relu(self, slope: f64) -> Tensor {
-        if !has_floats("leaky_relu", self) {
-            return self;
-        }
-        self.gt(0.0).select(self, self * slope)
+    pub fn ceil(self) -> Tensor {
+        -(-self).floor()
+    }
+
+    /// The nearest whole number, the even one of two; no gradient.
+    #[track_caller]
+    pub fn round(self) -> Tensor {
+        let below = self.floor();
+        // Exact, so that ties are found.
+        let rest = self.detach() - below;
+        let even = (below * 0.5).floor() * 2.0;
+        let up = rest.gt(0.5).logical_or(rest.eq(0.5).logical_and(below.ne(even)));
+        up.select(below + 1.0, below)
+    }
+
+    /// The whole number next to `x` towards 0; no gradient.
+    #[track_caller]
+    pub fn trunc(self) -> Tensor {
+        self.lt(0.0).select(self.ceil(), self.floor())
+    }
+
+    /// Remainder of a division with the sign of the divisor: `x - y · floor(x / y)`, NumPy's and PyTorch's
+    /// `remainder`, of floats and integers. The operator `%` has the sign of the dividend.
+    #[track_caller]
+    pub fn remainder(self, divisor: impl Operand) -> Tensor {
+        let divisor = divisor.tensor(self);
+        let rest = self % divisor;
+        let zero = number(0.0, rest);
+        let moves = rest.ne(zero).logical_and(rest.lt(zero).ne(divisor.lt(zero)));
+        moves.select(rest + divisor, rest)
+    }
+
+    /// `1 / x`.
+    #[track_caller]
+    pub fn reciprocal(self) -> Tensor {
+        1.0 / self
+    }
+
+    /// `2^x`.
+    #[track_caller]
+    pub fn exp2(self) -> Tensor {
+        full(DType::F32, Shape::scalar(), 2.0).pow(self)
+    }
+
+    /// Logarithm to base 2.
+    #[track_caller]
+    pub fn log2(self) -> Tensor {
+        self.log() * LOG2_E
+    }
+
+    /// Logarithm to base 10.
+    #[track_caller]
+    pub fn log10(self) -> Tensor {
+        self.log() * LOG10_E
+    }
+
+    /// `sqrt(x² + y²)`, without care for overflow; the gradient at the origin is 0.
+    #[track_caller]
+    pub fn hypot(self, right: impl Operand) -> Tensor {
+        (self.square() + right.tensor(self).square()).root_or_zero()
+    }
+
+    /// Square root of what is not negative, with a gradient of 0 at 0.
+    #[track_caller]
+    pub(super) fn root_or_zero(self) -> Tensor {
+        let zero = self.eq(0.0);
+        zero.select(0.0, zero.select(1.0, self).sqrt())
+    }
+
+    /// `self + weight · (end - self)`.
+    #[track_caller]
+    pub fn lerp(self, end: impl Operand, weight: impl Operand) -> Tensor {
+        self + weight.tensor(self) * (end.tensor(self) - self)
+    }
+
+    /// Where the elements are NaN, as bool.
+    #[track_caller]
+    pub fn is_nan(self) -> Tensor {
+        self.ne(self)
+    }
+
+    /// Where the elements are infinite, as bool.
+    #[track_caller]
+    pub fn is_inf(self) -> Tensor {
+        self.abs().eq(f64::INFINITY)
+    }
+
+    /// Where the elements are neither NaN nor infinite, as bool.
+    #[track_caller]
+    pub fn is_finite(self) -> Tensor {
+        self.abs().lt(f64::INFINITY)
+    }
+
+    /// `value` where the bool `mask` is true, `self` elsewhere; the three broadcast together.
+    #[track_caller]
+    pub fn masked_fill(self, mask: Tensor, value: impl Operand) -> Tensor {
+        mask.select(value.tensor(self), self)
     }
 }

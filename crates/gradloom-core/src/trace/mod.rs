@@ -4,35 +4,43 @@
 //! user's source. Always holds: an open trace belongs to one thread; a wrong shape does not panic, the first
 //! error is kept and tracing goes on with a placeholder of a likely type.
 
+mod activation;
 mod attention;
 mod block;
 mod causal;
 mod custom;
+mod einsum;
 mod heads;
 mod index;
 mod input;
 mod join;
 mod loss;
+mod losses;
 mod math;
 mod matmul;
 mod open_block;
 mod operand;
 mod random;
+mod rearrange;
 mod reduce;
 mod rope;
 mod scope;
 mod shape;
 mod state;
+mod statistics;
 mod table;
 mod tensor;
 
 pub use attention::AttentionOptions;
 pub use block::{TensorGroup, checkpoint, scan};
+pub use einsum::einsum;
 pub use input::{Input, f32, i32, u32};
 pub use join::{concat, stack};
 pub use loss::gradients;
+pub use losses::CrossEntropyOptions;
 pub use operand::Operand;
 pub use random::{randn, uniform};
+pub use rearrange::{eye, linspace, meshgrid};
 pub use reduce::Axes;
 pub(crate) use scope::with_scope;
 pub use scope::{Recording, Traced, is_training, trace};

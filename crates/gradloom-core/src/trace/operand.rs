@@ -14,6 +14,11 @@ use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 pub trait Operand: Copy {
     /// The operand as a tensor; numbers take the dtype of `beside`.
     fn tensor(self, beside: Tensor) -> Tensor;
+
+    /// The number, if it is one.
+    fn number(self) -> Option<f64> {
+        None
+    }
 }
 
 impl Operand for Tensor {
@@ -49,13 +54,18 @@ macro_rules! number_operand {
             fn tensor(self, beside: Tensor) -> Tensor {
                 number(f64::from(self), beside)
             }
+
+            fn number(self) -> Option<f64> {
+                Some(f64::from(self))
+            }
         }
     )*};
 }
 number_operand!(f32, f64, i32);
 
+/// A number of the dtype of the tensor beside it, rank 0.
 #[track_caller]
-fn number(value: f64, beside: Tensor) -> Tensor {
+pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     let dtype = beside.dtype();
     if !dtype.is_float() && value.fract() != 0.0 {
         fail(
@@ -112,6 +122,11 @@ fn clash(a: &Shape, b: &Shape) -> String {
 
 #[track_caller]
 pub(super) fn binary(op: BinaryOp, token: &str, a: Tensor, b: impl Operand) -> Tensor {
+    if b.number() == Some(0.0) && matches!(op, BinaryOp::Div | BinaryOp::Rem) {
+        let help = "a divisor that is a number cannot be 0; infinity is `f64::INFINITY`";
+        fail(token, format!("{} {token} 0: a division by zero", a.ty()), Some(help.into()));
+        return a;
+    }
     binary_of_tensors(op, token, a, b.tensor(a))
 }
 

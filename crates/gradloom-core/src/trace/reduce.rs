@@ -65,10 +65,6 @@ fn reduce(op: ReduceOp, token: &str, x: Tensor, axes: Vec<isize>, keep: bool) ->
     if keep { reduced.reshape(kept) } else { reduced }
 }
 
-fn all_axes(x: Tensor) -> Vec<isize> {
-    (0..x.rank() as isize).collect()
-}
-
 macro_rules! reductions {
     ($($(#[$doc:meta])* $all:ident $some:ident $keep:ident => $op:ident;)*) => {
         impl Tensor {
@@ -76,7 +72,7 @@ macro_rules! reductions {
             ///
             /// Over all axes; gives rank 0.
             #[track_caller] pub fn $all(self) -> Tensor {
-                reduce(ReduceOp::$op, stringify!($all), self, all_axes(self), false)
+                reduce(ReduceOp::$op, stringify!($all), self, self.every_axis(), false)
             }
             $(#[$doc])*
             ///
@@ -155,16 +151,6 @@ impl Tensor {
             Some(axis) => emit(OpKind::ArgReduce { op, axis }, &[self], token),
             None => placeholder(DType::I32, self.shape()),
         }
-    }
-
-    /// `log(sum(exp(x)))` along an axis, which stays with extent 1; safe for large elements, `-inf` for
-    /// nothing but `-inf`.
-    #[track_caller]
-    pub fn logsumexp_keep(self, axis: isize) -> Tensor {
-        // The shift cancels, so its gradient is left out. An infinite one would give infinity less infinity.
-        let largest = self.max_keep(axis).detach();
-        let shift = largest.abs().lt(f64::INFINITY).select(largest, 0.0);
-        (self - shift).exp().sum_keep(axis).log() + shift
     }
 
     /// `exp(x) / sum(exp(x))` along an axis.

@@ -169,6 +169,44 @@ impl Tensor {
         std::array::from_fn(|i| self.slice(at as isize, i * part..(i + 1) * part))
     }
 
+    /// Cuts an axis into parts of these extents.
+    #[track_caller]
+    pub fn split_sizes(self, axis: isize, sizes: &[usize]) -> Vec<Tensor> {
+        let shape = self.shape();
+        let Some(at) = resolve_axis("split_sizes", axis, &shape) else { return vec![self; sizes.len()] };
+        let total = sizes.iter().fold(0usize, |sum, &size| sum.saturating_add(size));
+        if total != shape[at] {
+            fail(
+                "split_sizes",
+                format!(
+                    "`split_sizes` of {shape}: the parts {sizes:?} are {total} of {} elements",
+                    shape[at]
+                ),
+                Some(format!("the extents of the parts of axis {axis} add up to its own")),
+            );
+            return vec![self; sizes.len()];
+        }
+        let mut parts = Vec::with_capacity(sizes.len());
+        let mut start = 0;
+        for &size in sizes {
+            parts.push(self.slice(at as isize, start..start + size));
+            start += size;
+        }
+        parts
+    }
+
+    /// Cuts an axis into `count` parts, all of the same extent but the last, which may be shorter; there may
+    /// be fewer parts. PyTorch's `chunk`.
+    #[track_caller]
+    pub fn chunk(self, axis: isize, count: usize) -> Vec<Tensor> {
+        let shape = self.shape();
+        let Some(at) = resolve_axis("chunk", axis, &shape) else { return vec![self] };
+        let size = shape[at].div_ceil(count.max(1)).max(1);
+        let parts = shape[at].div_ceil(size).max(1);
+        let sizes: Vec<usize> = (0..parts).map(|i| size.min(shape[at] - i * size)).collect();
+        self.split_sizes(axis, &sizes)
+    }
+
     /// `low` elements of `value` before and `high` after, along an axis.
     #[track_caller]
     pub fn pad(self, axis: isize, low: usize, high: usize, value: f64) -> Tensor {

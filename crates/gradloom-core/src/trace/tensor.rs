@@ -219,13 +219,28 @@ pub fn literal(elements: &[f32], shape: impl Into<Shape>) -> Tensor {
 
 #[track_caller]
 fn literal_of(elements: &[f32], ty: Type) -> Tensor {
+    let elements: Vec<f64> = elements.iter().map(|&element| element.into()).collect();
+    constant(&elements, ty)
+}
+
+/// A constant tensor of floats with these elements, row-major; devices round them.
+#[track_caller]
+pub(super) fn constant(elements: &[f64], ty: Type) -> Tensor {
     if ty.elements() != elements.len() {
         let message = format!("{} elements for a constant {ty} of {}", elements.len(), ty.elements());
         fail("literal", message, None);
         return placeholder(DType::F32, ty.shape);
     }
-    let data = elements.iter().map(|&element| Number::Float(f64::from(element))).collect();
+    let data = elements.iter().map(|&element| Number::Float(element)).collect();
     emit(OpKind::Constant { data: Literal::Dense(data), ty }, &[], "literal")
+}
+
+/// A constant i32 vector of indices.
+#[track_caller]
+pub(super) fn indices(indices: &[usize]) -> Tensor {
+    let data = indices.iter().map(|&index| Number::Int(index as i64)).collect();
+    let ty = Type::new(DType::I32, [indices.len()]);
+    emit(OpKind::Constant { data: Literal::Dense(data), ty }, &[], "indices")
 }
 
 /// The index along `axis`, in a tensor of the given shape: positions, as `iota(DType::I32, [context], 0)`.

@@ -294,11 +294,11 @@ fn expanding_a_graph_without_blocks_changes_nothing() {
     );
 }
 
-/// `x > 0 ? x : 0`, with the zeros as they come from the given number.
+/// `x <= 0 ? 0 : x`, with the zeros as they come from the given number.
 fn rectified(b: &mut Builder<'_>, x: ValueId, zeros: impl Fn(&mut Builder<'_>) -> ValueId) -> [ValueId; 2] {
     let (limit, other) = (zeros(b), zeros(b));
-    let condition = b.compare(CompareOp::Gt, x, limit);
-    [condition, b.select(condition, x, other)]
+    let condition = b.compare(CompareOp::Le, x, limit);
+    [condition, b.select(condition, other, x)]
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn the_backward_pass_of_a_rectifier_reads_its_result_alone() {
         let w = param(&mut b, "w", f32(&[2, 3]));
         let x = b.unary(UnaryOp::Sin, w);
         let [condition, y] = rectified(&mut b, x, zeros);
-        let y = if x_first { y } else { b.select(condition, x, w) };
+        let y = if x_first { y } else { b.select(condition, w, x) };
         let loss = sum_all(&mut b, y);
         let forward = b.graph.entry_ops().count();
         append(&mut graph, loss, None, &[w]).unwrap();

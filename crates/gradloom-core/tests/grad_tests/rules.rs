@@ -179,9 +179,10 @@ fn position(kind: &OpKind) -> usize {
         OpKind::Checkpoint { .. } => 28,
         OpKind::Custom(_) => 29,
         OpKind::Barrier => 30,
+        OpKind::Composite(_) => 31,
     }
 }
-const VARIANTS: usize = 31;
+const VARIANTS: usize = 32;
 
 #[test]
 fn every_primitive_is_tested_or_listed_as_not_differentiable() {

@@ -60,7 +60,11 @@ fn random_graphs_reach_every_pass() {
     }
     for (pass, changed) in PIPELINE.iter().zip(changed) {
         // Folding and algebra leave the number of ops alone until dead code goes.
-        let expected = if matches!(pass.name, "fold" | "simplify") { 0 } else { 100 };
+        let expected = match pass.name {
+            "fold" | "simplify" => 0,
+            "expand" => 20,
+            _ => 100,
+        };
         assert!(changed >= expected, "{} changed {changed} graphs", pass.name);
     }
 }

@@ -63,17 +63,19 @@ fn variant(kind: &OpKind) -> usize {
         OpKind::Checkpoint { .. } => 28,
         OpKind::Custom(_) => 29,
         OpKind::Barrier => 30,
+        OpKind::Composite(_) => 31,
     }
 }
 
 #[test]
 fn the_sample_has_every_op() {
-    use gradloom_core::ir::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
+    use gradloom_core::ir::{BinaryOp, CompareOp, CompositeOp, ReduceOp, UnaryOp};
     let graph = parse_with(EVERY_OP, &customs()).unwrap();
     let variants: HashSet<usize> = graph.ops.iter().map(|(_, op)| variant(&op.kind)).collect();
-    assert_eq!(variants, (0..31).collect());
+    assert_eq!(variants, (0..32).collect());
     let names: HashSet<&str> = graph.ops.iter().map(|(_, op)| op.kind.name()).collect();
     let all = UnaryOp::ALL.iter().map(|op| op.name());
+    let all = all.chain(CompositeOp::ALL.iter().map(|op| op.name()));
     let all = all.chain(BinaryOp::ALL.iter().map(|op| op.name()));
     let all = all.chain(CompareOp::ALL.iter().map(|op| op.name()));
     for name in all.chain(ReduceOp::ALL.iter().map(|op| op.name())).chain(["argmax", "argmin"]) {

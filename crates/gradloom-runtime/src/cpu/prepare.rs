@@ -72,6 +72,7 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         | OpKind::Slice { .. }
         | OpKind::Repeat { .. }
         | OpKind::Checkpoint { .. }
+        | OpKind::Composite(_)
         | OpKind::Barrier => {
             panic!("gradloom launched {}, which has no kernel; please report this", kind.name())
         }

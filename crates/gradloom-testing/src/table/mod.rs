@@ -8,8 +8,8 @@ pub use graphs::graph_of;
 
 use crate::random::Random;
 use gradloom_core::ir::{
-    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DType, DotAxes, Graph, Literal, Number, OpKind,
-    ReduceOp, Shape, Type, UnaryOp,
+    ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, CompositeOp, DType, DotAxes, Graph, Literal, Number,
+    OpKind, ReduceOp, Shape, Type, UnaryOp,
 };
 
 /// Type and elements.
@@ -82,6 +82,15 @@ pub const CASES: &[Case] = &[
     Case { name: "tanh", sample: |r, _| unary(r, UnaryOp::Tanh, -2.0, 2.0) },
     Case { name: "sigmoid", sample: |r, _| unary(r, UnaryOp::Sigmoid, -3.0, 3.0) },
     Case { name: "erf", sample: |r, _| unary(r, UnaryOp::Erf, -2.0, 2.0) },
+    Case { name: "tan", sample: |r, _| composite(r, CompositeOp::Tan, -1.2, 1.2) },
+    Case { name: "asin", sample: |r, _| composite(r, CompositeOp::Asin, -0.9, 0.9) },
+    Case { name: "acos", sample: |r, _| composite(r, CompositeOp::Acos, -0.9, 0.9) },
+    Case { name: "atan", sample: |r, _| composite(r, CompositeOp::Atan, -4.0, 4.0) },
+    Case { name: "sinh", sample: |r, _| composite(r, CompositeOp::Sinh, -2.0, 2.0) },
+    Case { name: "cosh", sample: |r, _| composite(r, CompositeOp::Cosh, -2.0, 2.0) },
+    Case { name: "asinh", sample: |r, _| composite(r, CompositeOp::Asinh, -4.0, 4.0) },
+    Case { name: "acosh", sample: |r, _| composite(r, CompositeOp::Acosh, 1.5, 4.0) },
+    Case { name: "atanh", sample: |r, _| composite(r, CompositeOp::Atanh, -0.9, 0.9) },
     Case { name: "add", sample: |r, _| binary(r, BinaryOp::Add, any, any) },
     Case { name: "sub", sample: |r, _| binary(r, BinaryOp::Sub, any, any) },
     Case { name: "mul", sample: |r, _| binary(r, BinaryOp::Mul, any, any) },
@@ -179,6 +188,10 @@ fn unary(r: &mut Random, op: UnaryOp, low: f64, high: f64) -> Instance {
     let ty = Type::new(DType::F32, any_shape(r));
     let values = (0..ty.elements()).map(|_| r.uniform(low, high)).collect();
     Instance { kind: OpKind::Unary(op), operands: vec![(ty, values)] }
+}
+
+fn composite(r: &mut Random, op: CompositeOp, low: f64, high: f64) -> Instance {
+    Instance { kind: op.into(), ..unary(r, UnaryOp::Neg, low, high) }
 }
 
 fn unary_signed(r: &mut Random, op: UnaryOp) -> Instance {

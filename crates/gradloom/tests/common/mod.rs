@@ -8,7 +8,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Tensors by name: shape and elements in float64.
-pub struct Oracle(BTreeMap<String, (Vec<usize>, Vec<f64>)>);
+pub struct Oracle(BTreeMap<String, OracleTensor>);
+
+struct OracleTensor {
+    shape: Vec<usize>,
+    elements: Vec<f64>,
+    whole: bool,
+}
 
 impl Oracle {
     pub fn load(file: &str) -> Self {
@@ -20,15 +26,19 @@ impl Oracle {
                 Dtype::F64 => {
                     data.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
                 }
+                Dtype::F32 => {
+                    data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()).into()).collect()
+                }
                 Dtype::I32 => {
                     data.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap()).into()).collect()
                 }
                 other => panic!("{other:?} in an oracle file"),
             }
         };
-        let all = tensors
-            .iter()
-            .map(|(name, t)| (name.to_string(), (t.shape().to_vec(), elements(t.dtype(), t.data()))));
+        let all = tensors.iter().map(|(name, t)| {
+            let (shape, elements) = (t.shape().to_vec(), elements(t.dtype(), t.data()));
+            (name.to_string(), OracleTensor { shape, elements, whole: t.dtype() == Dtype::I32 })
+        });
         Self(all.collect())
     }
 
@@ -37,11 +47,21 @@ impl Oracle {
     }
 
     pub fn shape(&self, name: &str) -> &[usize] {
-        &self.0[name].0
+        &self.0[name].shape
     }
 
     pub fn get(&self, name: &str) -> &[f64] {
-        &self.0.get(name).unwrap_or_else(|| panic!("no {name} in the oracle file")).1
+        &self.0.get(name).unwrap_or_else(|| panic!("no {name} in the oracle file")).elements
+    }
+
+    /// Whether a case has a tensor of this number or letter.
+    pub fn has(&self, case: &str, tensor: impl std::fmt::Display) -> bool {
+        self.0.contains_key(&format!("{case}/{tensor}"))
+    }
+
+    /// Whether the elements are whole numbers by their type.
+    pub fn is_whole(&self, name: &str) -> bool {
+        self.0[name].whole
     }
 
     pub fn number(&self, name: &str) -> f64 {

@@ -116,6 +116,7 @@ pub fn kernels(
         | OpKind::Slice { .. }
         | OpKind::Repeat { .. }
         | OpKind::Checkpoint { .. }
+        | OpKind::Composite(_)
         | OpKind::Barrier => return None,
     })
 }

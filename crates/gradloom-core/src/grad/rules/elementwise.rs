@@ -2,12 +2,20 @@
 //! PyTorch's.
 
 use super::{Rule, Site, first, rest_none, some, zeros_like};
-use crate::ir::{BinaryOp, Builder, CompareOp, DType, Literal, OpKind, UnaryOp, ValueId};
+use crate::ir::{BinaryOp, Builder, CompareOp, CompositeOp, DType, Literal, OpKind, UnaryOp, ValueId};
 
 /// Functions of one operand.
 pub(super) fn unary(op: UnaryOp) -> Option<Rule<'static>> {
     let gradient = op.gradient()?;
     first(move |b, s| gradient(b, s.g(), s.x(0), s.y()))
+}
+
+/// Functions that are made of others: dx = g · slope.
+pub(super) fn composite(op: CompositeOp) -> Option<Rule<'static>> {
+    first(move |b, s| {
+        let slope = op.slope(b, s.x(0), s.y());
+        b.mul(s.g(), slope)
+    })
 }
 
 /// Functions of two operands. Those on integers are never asked, since integers take no cotangent.
@@ -23,11 +31,11 @@ pub(super) fn binary(op: BinaryOp) -> Option<Rule<'static>> {
 pub(super) fn select() -> Option<Rule<'static>> {
     some(|b, s| {
         let zeros = zeros_like(b, s.g());
-        if s.needs(1) && !s.needs(2) && is_rectifier(b, s) {
+        if s.needs(2) && !s.needs(1) && is_rectifier(b, s) {
             // The result is kept for what follows; so the condition need not be.
-            let positive = b.compare(CompareOp::Gt, s.y(), zeros);
-            let da = b.select(positive, s.g(), zeros);
-            return Ok(rest_none(s, [None, Some(da), None]));
+            let cut = b.compare(CompareOp::Le, s.y(), zeros);
+            let db = b.select(cut, zeros, s.g());
+            return Ok(rest_none(s, [None, None, Some(db)]));
         }
         let da = s.needs(1).then(|| b.select(s.x(0), s.g(), zeros));
         let db = s.needs(2).then(|| b.select(s.x(0), zeros, s.g()));
@@ -35,12 +43,12 @@ pub(super) fn select() -> Option<Rule<'static>> {
     })
 }
 
-/// Whether the op is `x > 0 ? x : 0`, whose result is positive exactly where x is.
+/// Whether the op is `x <= 0 ? 0 : x`, whose result is above 0, or NaN, exactly where x is.
 fn is_rectifier(b: &Builder<'_>, s: &Site<'_>) -> bool {
     let compared = b.graph.defining_op(s.x(0)).is_some_and(|op| {
-        op.kind == OpKind::Compare(CompareOp::Gt) && op.operands[0] == s.x(1) && is_zero(b, op.operands[1])
+        op.kind == OpKind::Compare(CompareOp::Le) && op.operands[0] == s.x(2) && is_zero(b, op.operands[1])
     });
-    compared && is_zero(b, s.x(2))
+    compared && is_zero(b, s.x(1))
 }
 
 /// Whether the value is a constant 0, perhaps repeated.

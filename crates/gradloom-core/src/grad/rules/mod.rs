@@ -89,6 +89,7 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         OpKind::RandomBits { .. } => None,
 
         OpKind::Unary(op) => elementwise::unary(*op),
+        OpKind::Composite(op) => elementwise::composite(*op),
         OpKind::Binary(op) => elementwise::binary(*op),
         // Its result is not a number.
         OpKind::Compare(_) => None,

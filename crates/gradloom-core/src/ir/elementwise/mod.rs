@@ -6,11 +6,13 @@
 
 mod binary;
 mod compare;
+mod composite;
 mod reduce;
 mod unary;
 
 pub use binary::BinaryOp;
 pub use compare::CompareOp;
+pub use composite::CompositeOp;
 pub use reduce::ReduceOp;
 pub use unary::UnaryOp;
 

@@ -1,0 +1,159 @@
+//! Activation functions, with PyTorch's gradients at their kinks.
+
+use super::tensor::{fail_with_help, has_floats};
+use super::{Operand, Tensor};
+
+/// sqrt(2 / pi), the factor of the tanh form of GELU.
+const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
+
+impl Tensor {
+    /// `max(x, 0)`; the gradient at 0 is 0, and NaN stays NaN.
+    #[track_caller]
+    pub fn relu(self) -> Tensor {
+        self.le(0.0).select(0.0, self)
+    }
+
+    /// `min(max(x, 0), 6)`; the gradient at 0 and 6 is 0.
+    #[track_caller]
+    pub fn relu6(self) -> Tensor {
+        self.clamp(0.0, 6.0)
+    }
+
+    /// `x · Φ(x)` with the exact normal distribution function: `0.5 x (1 + erf(x / sqrt 2))`. Hendrycks and
+    /// Gimpel, 2016.
+    #[track_caller]
+    pub fn gelu(self) -> Tensor {
+        0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())
+    }
+
+    /// The tanh form of GELU, as GPT-2 has it: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
+    #[track_caller]
+    pub fn gelu_tanh(self) -> Tensor {
+        let inner = SQRT_2_OVER_PI * (self + 0.044715 * (self * self * self));
+        0.5 * self * (1.0 + inner.tanh())
+    }
+
+    /// `x · sigmoid(x)`.
+    #[track_caller]
+    pub fn silu(self) -> Tensor {
+        self * self.sigmoid()
+    }
+
+    /// `x · tanh(softplus(x))`. Misra, 2019.
+    #[track_caller]
+    pub fn mish(self) -> Tensor {
+        self * self.softplus().tanh()
+    }
+
+    /// `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `max(x, 0) + log(1 + e^-|x|)`, which
+    /// neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
+    #[track_caller]
+    pub fn softplus(self) -> Tensor {
+        if !has_floats("softplus", self) {
+            return self;
+        }
+        self.maximum(0.0) + (-self.abs()).exp().log1p()
+    }
+
+    /// `log(sigmoid(x))`, which does not underflow.
+    #[track_caller]
+    pub fn log_sigmoid(self) -> Tensor {
+        -(-self).softplus()
+    }
+
+    /// `x / (1 + |x|)`.
+    #[track_caller]
+    pub fn softsign(self) -> Tensor {
+        self / (1.0 + self.abs())
+    }
+
+    /// `x` where it is above 0, `slope · x` elsewhere, f32; the gradient at 0 is `slope`, as in PyTorch.
+    /// Maas, Hannun, Ng, 2013.
+    #[track_caller]
+    pub fn leaky_relu(self, slope: f64) -> Tensor {
+        if !has_floats("leaky_relu", self) {
+            return self;
+        }
+        self.gt(0.0).select(self, self * slope)
+    }
+
+    /// `x` where it is above 0, `weight · x` elsewhere; the weight broadcasts. He, Zhang, Ren, Sun, 2015.
+    #[track_caller]
+    pub fn prelu(self, weight: impl Operand) -> Tensor {
+        self.gt(0.0).select(self, self * weight.tensor(self))
+    }
+
+    /// `x` where it is above 0, `alpha · (e^x - 1)` elsewhere. Clevert, Unterthiner, Hochreiter, 2015.
+    #[track_caller]
+    pub fn elu(self, alpha: f64) -> Tensor {
+        self.gt(0.0).select(self, self.not_above_zero().expm1() * alpha)
+    }
+
+    /// `x` where it is above 0, `alpha · (e^(x / alpha) - 1)` elsewhere. Barron, 2017.
+    #[track_caller]
+    pub fn celu(self, alpha: f64) -> Tensor {
+        self.gt(0.0).select(self, (self.not_above_zero() * (1.0 / alpha)).expm1() * alpha)
+    }
+
+    /// [`Tensor::elu`] with the alpha and the factor that keep mean 0 and variance 1. Klambauer et al.,
+    /// NIPS 2017.
+    #[track_caller]
+    pub fn selu(self) -> Tensor {
+        self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
+    }
+
+    /// The branch of an exponential that is not taken above 0, where it could overflow.
+    #[track_caller]
+    fn not_above_zero(self) -> Tensor {
+        self.gt(0.0).select(0.0, self)
+    }
+
+    /// `x / 6 + 1/2`, limited to `0..=1`.
+    #[track_caller]
+    pub fn hard_sigmoid(self) -> Tensor {
+        self.clamp(-3.0, 3.0) * (1.0 / 6.0) + 0.5
+    }
+
+    /// `x · hard_sigmoid(x)`. Howard et al., 2019.
+    #[track_caller]
+    pub fn hard_swish(self) -> Tensor {
+        self * self.hard_sigmoid()
+    }
+
+    /// `x - tanh(x)`.
+    #[track_caller]
+    pub fn tanh_shrink(self) -> Tensor {
+        self - self.tanh()
+    }
+
+    /// `x` where `|x|` is above `lambda`, 0 elsewhere.
+    #[track_caller]
+    pub fn hard_shrink(self, lambda: f64) -> Tensor {
+        self.abs().le(lambda).select(0.0, self)
+    }
+
+    /// `|x| - lambda` with the sign of `x` where that is above 0, 0 elsewhere.
+    #[track_caller]
+    pub fn soft_shrink(self, lambda: f64) -> Tensor {
+        let shrunk = self.gt(0.0).select(self - lambda, self + lambda);
+        self.abs().le(lambda).select(0.0, shrunk)
+    }
+
+    /// `a · sigmoid(b)` of the first half `a` and the second half `b` of an axis. Dauphin et al., 2017.
+    #[track_caller]
+    pub fn glu(self, axis: isize) -> Tensor {
+        let shape = self.shape();
+        let Some(at) = super::reduce::resolve_axis("glu", axis, &shape) else { return self };
+        if !shape[at].is_multiple_of(2) {
+            let message = format!("`glu` of {shape}: axis {axis} has {} elements, an odd number", shape[at]);
+            fail_with_help(
+                "glu",
+                message,
+                "one half of the axis gates the other, so the extent must be even",
+            );
+            return self;
+        }
+        let (half, at) = (shape[at] / 2, at as isize);
+        self.slice(at, 0..half) * self.slice(at, half..2 * half).sigmoid()
+    }
+}

@@ -1,0 +1,198 @@
+//! Products of tensors by named axes.
+
+use super::tensor::fail_with_help;
+use super::{Operand, Tensor};
+use crate::ir::{DotAxes, Shape};
+
+impl Tensor {
+    /// Sum of the products of two vectors' elements: `[n]` and `[n]` give rank 0.
+    #[track_caller]
+    pub fn dot(self, right: impl Operand) -> Tensor {
+        let right = right.tensor(self);
+        if self.rank() != 1 || right.rank() != 1 {
+            let message = format!("`dot` of {} and {}", self.shape(), right.shape());
+            fail_with_help("dot", message, "both are vectors; `matmul` multiplies matrices");
+            return self.sum();
+        }
+        self.matmul(right)
+    }
+
+    /// Products of every element of one vector with every one of another: `[m]` and `[n]` give `[m, n]`.
+    #[track_caller]
+    pub fn outer(self, right: impl Operand) -> Tensor {
+        let right = right.tensor(self);
+        if self.rank() != 1 || right.rank() != 1 {
+            let message = format!("`outer` of {} and {}", self.shape(), right.shape());
+            fail_with_help("outer", message, "both are vectors");
+            return self;
+        }
+        self.unsqueeze(1) * right.unsqueeze(0)
+    }
+
+    /// Sum of products over pairs of axes, `left[i]` of `self` with `right[i]` of `other`: the other axes of
+    /// `self` come first, then those of `other`. NumPy's `tensordot`.
+    #[track_caller]
+    pub fn tensordot(self, other: Tensor, left: &[usize], right: &[usize]) -> Tensor {
+        let (a, b) = (self.shape(), other.shape());
+        let pairs = left.len() == right.len()
+            && left.iter().zip(right).all(|(&l, &r)| l < a.rank() && r < b.rank() && a[l] == b[r]);
+        if !pairs {
+            let message = format!("`tensordot` of {a} along {left:?} and {b} along {right:?}");
+            fail_with_help("tensordot", message, "the axes come in pairs of the same extent");
+            return self;
+        }
+        let axes =
+            DotAxes { lhs_contract: left.to_vec(), rhs_contract: right.to_vec(), ..DotAxes::default() };
+        self.dot_general(other, axes)
+    }
+}
+
+/// Sum of products by Einstein's convention, as NumPy's `einsum`: `einsum("bqd,bkd->bqk", &[q, k])`. Each
+/// operand has a letter for each of its axes; axes with the same letter go together, and letters that the
+/// result does not name are summed over. Without `->`, the result has the letters that occur once, in
+/// alphabetical order. A letter twice in one operand takes its diagonal. Products are taken from left to
+/// right.
+#[track_caller]
+pub fn einsum(spec: &str, operands: &[Tensor]) -> Tensor {
+    let parsed = parse(spec, operands);
+    let (terms, result) = match parsed {
+        Ok(parsed) => parsed,
+        Err((message, help)) => {
+            fail_with_help("einsum", format!("`einsum` of \"{spec}\": {message}"), help);
+            return super::tensor::placeholder(crate::ir::DType::F32, Shape::scalar());
+        }
+    };
+    let mut rest: Vec<Term> = Vec::with_capacity(terms.len());
+    for term in terms {
+        rest.push(term.without_repeats());
+    }
+    rest.reverse();
+    let mut left = rest.pop().expect("there is an operand");
+    while let Some(right) = rest.pop() {
+        let later = |letter: char| result.contains(&letter) || rest.iter().any(|term| term.has(letter));
+        left = left.times(right, &later);
+    }
+    let left = left.reduced(&|letter| result.contains(&letter));
+    let order: Vec<usize> = result.iter().map(|&letter| left.axis(letter)).collect();
+    left.tensor.permute(order)
+}
+
+/// A tensor with a letter for each axis.
+struct Term {
+    tensor: Tensor,
+    letters: Vec<char>,
+}
+
+impl Term {
+    fn has(&self, letter: char) -> bool {
+        self.letters.contains(&letter)
+    }
+
+    fn axis(&self, letter: char) -> usize {
+        self.letters.iter().position(|&l| l == letter).expect("the letter is there")
+    }
+
+    /// Diagonals where a letter stands twice.
+    #[track_caller]
+    fn without_repeats(mut self) -> Self {
+        while let Some((first, second)) = self.repeat() {
+            let rank = self.letters.len() as isize;
+            self.tensor = self.tensor.transpose(second as isize, -1);
+            self.letters.swap(second, rank as usize - 1);
+            self.tensor = self.tensor.transpose(first as isize, -2).diagonal();
+            self.letters.swap(first, rank as usize - 2);
+            self.letters.pop();
+        }
+        self
+    }
+
+    /// Two axes with one letter.
+    fn repeat(&self) -> Option<(usize, usize)> {
+        let second = (1..self.letters.len()).find(|&i| self.letters[..i].contains(&self.letters[i]))?;
+        Some((self.axis(self.letters[second]), second))
+    }
+
+    /// Sums over letters that nobody wants.
+    #[track_caller]
+    fn reduced(self, wanted: &dyn Fn(char) -> bool) -> Self {
+        let gone: Vec<isize> =
+            (0..self.letters.len()).filter(|&i| !wanted(self.letters[i])).map(|i| i as isize).collect();
+        let tensor = if gone.is_empty() { self.tensor } else { self.tensor.sum_axes(&gone[..]) };
+        Self { tensor, letters: self.letters.into_iter().filter(|&letter| wanted(letter)).collect() }
+    }
+
+    /// The product, without letters that are not needed later.
+    #[track_caller]
+    fn times(self, right: Term, later: &dyn Fn(char) -> bool) -> Self {
+        // What only one of them has is summed before.
+        let (letters, others) = (self.letters.clone(), right.letters.clone());
+        let left = self.reduced(&|letter| later(letter) || others.contains(&letter));
+        let right = right.reduced(&|letter| later(letter) || letters.contains(&letter));
+        let shared: Vec<char> = left.letters.iter().copied().filter(|&l| right.has(l)).collect();
+        let (batch, contract): (Vec<char>, Vec<char>) = shared.into_iter().partition(|&l| later(l));
+        let axes = |term: &Term, letters: &[char]| letters.iter().map(|&l| term.axis(l)).collect::<Vec<_>>();
+        let axes = DotAxes {
+            lhs_batch: axes(&left, &batch),
+            rhs_batch: axes(&right, &batch),
+            lhs_contract: axes(&left, &contract),
+            rhs_contract: axes(&right, &contract),
+        };
+        let tensor = left.tensor.dot_general(right.tensor, axes);
+        let free =
+            |term: Term| term.letters.into_iter().filter(|l| !batch.contains(l) && !contract.contains(l));
+        let letters = batch.iter().copied().chain(free(left)).chain(free(right)).collect();
+        Self { tensor, letters }
+    }
+}
+
+/// A message with a remedy.
+type Refusal = (String, &'static str);
+
+/// The operands with their letters, and those of the result.
+fn parse(spec: &str, operands: &[Tensor]) -> Result<(Vec<Term>, Vec<char>), Refusal> {
+    let text: String = spec.chars().filter(|c| !c.is_whitespace()).collect();
+    let (inputs, result) = match text.split_once("->") {
+        Some((inputs, result)) => (inputs, Some(result)),
+        None => (&text[..], None),
+    };
+    let lists: Vec<Vec<char>> = inputs.split(',').map(|list| list.chars().collect()).collect();
+    if let Some(other) = lists.iter().flatten().find(|c| !c.is_ascii_alphabetic()) {
+        return Err((format!("`{other}` is no letter"), "write it as \"ij,jk->ik\""));
+    }
+    if lists.len() != operands.len() {
+        let message = format!("it names {} operands, and there are {}", lists.len(), operands.len());
+        return Err((message, "give a list of letters for each operand, with commas between"));
+    }
+    let mut extents: Vec<(char, usize)> = Vec::new();
+    let mut terms = Vec::new();
+    for (letters, &tensor) in lists.into_iter().zip(operands) {
+        let shape = tensor.shape();
+        if letters.len() != shape.rank() {
+            let letters: String = letters.iter().collect();
+            return Err((format!("\"{letters}\" names a tensor of {shape}"), "give a letter for each axis"));
+        }
+        for (&letter, &extent) in letters.iter().zip(shape.iter()) {
+            match extents.iter().find(|(known, _)| *known == letter) {
+                Some(&(_, known)) if known != extent => {
+                    let message = format!("`{letter}` is {known} in one place and {extent} in another");
+                    return Err((message, "axes with the same letter have the same extent"));
+                }
+                Some(_) => {}
+                None => extents.push((letter, extent)),
+            }
+        }
+        terms.push(Term { tensor, letters });
+    }
+    let occurs = |letter: char| terms.iter().flat_map(|term| &term.letters).filter(|&&l| l == letter).count();
+    let result: Vec<char> = match result {
+        Some(result) => result.chars().collect(),
+        None => ('A'..='z').filter(|&letter| occurs(letter) == 1).collect(),
+    };
+    for (i, &letter) in result.iter().enumerate() {
+        if occurs(letter) == 0 || result[..i].contains(&letter) {
+            let message = format!("the result names `{letter}`, which is in no operand, or named twice");
+            return Err((message, "the result has letters of the operands, each once"));
+        }
+    }
+    Ok((terms, result))
+}

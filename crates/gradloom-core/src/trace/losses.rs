@@ -1,0 +1,188 @@
+//! Losses of predictions against targets. Each is a mean over all elements or rows; what is to be weighted or
+//! summed otherwise is written with the same functions.
+
+use super::tensor::{fail_with_help, full};
+use super::{Operand, Tensor};
+use crate::ir::{DType, Shape};
+
+/// What [`Tensor::cross_entropy_with`] can vary.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CrossEntropyOptions {
+    label_smoothing: f64,
+    ignore_index: Option<i32>,
+    weights: Option<Tensor>,
+}
+
+impl CrossEntropyOptions {
+    /// All classes alike, nothing smoothed, no target ignored.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes this part of each target, 0 to 1, away from its class and shares it among all. Szegedy et al.,
+    /// 2016.
+    pub fn label_smoothing(mut self, part: f64) -> Self {
+        self.label_smoothing = part;
+        self
+    }
+
+    /// Leaves the targets of this number out of the mean: padding. It need not be a class.
+    pub fn ignore_index(mut self, index: i32) -> Self {
+        self.ignore_index = Some(index);
+        self
+    }
+
+    /// A weight for each class, f32 `[classes]`; the mean is a weighted one.
+    pub fn weights(mut self, weights: Tensor) -> Self {
+        self.weights = Some(weights);
+        self
+    }
+}
+
+impl Tensor {
+    /// Mean cross-entropy of logits `[B.., classes]` and class numbers i32 `[B..]`, in nats, with class
+    /// weights, label smoothing and an ignored class number: PyTorch's `cross_entropy` of class numbers. NaN
+    /// if all targets are ignored.
+    #[track_caller]
+    pub fn cross_entropy_with(self, targets: Tensor, options: CrossEntropyOptions) -> Tensor {
+        let (logits, wanted) = (self.shape(), targets.ty());
+        let CrossEntropyOptions { label_smoothing: smoothing, ignore_index, weights } = options;
+        let lead = Shape::from(&logits[..logits.rank().saturating_sub(1)]);
+        let classes = logits.last().copied().unwrap_or(0);
+        if logits.rank() == 0 || wanted.dtype != DType::I32 || wanted.shape != lead {
+            let message = format!("`cross_entropy_with` of logits {logits} with targets {wanted}");
+            fail_with_help("cross_entropy_with", message, &format!("targets are i32{lead}, class numbers"));
+            return self;
+        }
+        if !(0.0..=1.0).contains(&smoothing) {
+            let message = format!("`cross_entropy_with`: the label smoothing is {smoothing}");
+            fail_with_help("cross_entropy_with", message, "it is a part, from 0 to 1");
+            return self;
+        }
+        if let Some(weights) = weights.map(Tensor::ty)
+            && (weights.dtype != DType::F32 || weights.shape != Shape::from([classes]))
+        {
+            let message = format!("`cross_entropy_with` of logits {logits} with weights {weights}");
+            fail_with_help("cross_entropy_with", message, &format!("weights are f32[{classes}]"));
+            return self;
+        }
+        let counts = ignore_index.map(|index| targets.ne(index));
+        // Any class will do for what does not count.
+        let targets = counts.map_or(targets, |counts| counts.select(targets, 0));
+        let logs = self.log_softmax(-1);
+        let mut weight = weights.map_or(full(DType::F32, lead, 1.0), |weights| weights.gather_rows(targets));
+        if let Some(counts) = counts {
+            weight = counts.select(weight, 0.0);
+        }
+        let mut losses = -logs.take_last(targets) * weight * (1.0 - smoothing);
+        if smoothing > 0.0 {
+            let weighted = weights.map_or(logs, |weights| logs * weights);
+            let spread = -weighted.sum_axes(-1) * (smoothing / classes as f64);
+            losses = losses + counts.map_or(spread, |counts| counts.select(spread, 0.0));
+        }
+        losses.sum() / weight.sum()
+    }
+
+    /// Mean negative log-likelihood: of logarithms of probabilities `[B.., classes]` and class numbers i32
+    /// `[B..]`.
+    #[track_caller]
+    pub fn nll_loss(self, targets: Tensor) -> Tensor {
+        -self.take_last(targets).mean()
+    }
+
+    /// Mean of `(x - y)²`.
+    #[track_caller]
+    pub fn mse_loss(self, targets: impl Operand) -> Tensor {
+        (self - targets).square().mean()
+    }
+
+    /// Mean of `|x - y|`.
+    #[track_caller]
+    pub fn l1_loss(self, targets: impl Operand) -> Tensor {
+        (self - targets).abs().mean()
+    }
+
+    /// Mean of `e² / 2` where `|e|` is below `delta`, else `delta (|e| - delta / 2)`, with `e = x - y`. Huber,
+    /// 1964.
+    #[track_caller]
+    pub fn huber_loss(self, targets: impl Operand, delta: f64) -> Tensor {
+        let error = self - targets;
+        let size = error.abs();
+        let near = size.lt(delta);
+        // The square of a far error could overflow in the branch that is not taken.
+        let square = near.select(error, 0.0).square() * 0.5;
+        near.select(square, (size - 0.5 * delta) * delta).mean()
+    }
+
+    /// [`Tensor::huber_loss`] divided by its `beta`; 0 gives the mean of `|x - y|`. Girshick, 2015.
+    #[track_caller]
+    pub fn smooth_l1_loss(self, targets: impl Operand, beta: f64) -> Tensor {
+        if beta == 0.0 { self.l1_loss(targets) } else { self.huber_loss(targets, beta) * (1.0 / beta) }
+    }
+
+    /// Mean binary cross-entropy of logits and targets in `0..=1`, in nats; no logit overflows.
+    #[track_caller]
+    pub fn bce_with_logits(self, targets: impl Operand) -> Tensor {
+        let targets = targets.tensor(self);
+        // -y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x))
+        (self.softplus() - self * targets).mean()
+    }
+
+    /// Mean binary cross-entropy of probabilities and targets in `0..=1`, in nats. Logarithms are at least
+    /// -100, as in PyTorch; [`Tensor::bce_with_logits`] needs no such bound.
+    #[track_caller]
+    pub fn bce_loss(self, targets: impl Operand) -> Tensor {
+        let targets = targets.tensor(self);
+        let log = |x: Tensor| x.log().clamp(-100.0, f64::INFINITY);
+        -(targets * log(self) + (1.0 - targets) * log(1.0 - self)).mean()
+    }
+
+    /// Mean over rows `[B.., classes]` of the divergence of logarithms of probabilities from target
+    /// probabilities, `sum y (log y - x)`; a target of 0 adds nothing. PyTorch's `kl_div` with `batchmean`.
+    /// Kullback and Leibler, 1951.
+    #[track_caller]
+    pub fn kl_div_loss(self, targets: Tensor) -> Tensor {
+        let positive = targets.gt(0.0);
+        let own = targets * positive.select(targets, 1.0).log();
+        (own - targets * self).sum_axes(-1).mean()
+    }
+
+    /// Mean over rows of `1 - cos(x, y)` where the target is 1, and of `max(0, cos(x, y) - margin)` where it
+    /// is -1: `self` and `other` `[B.., width]`, targets of the logits' dtype `[B..]`.
+    #[track_caller]
+    pub fn cosine_embedding_loss(self, other: Tensor, targets: Tensor, margin: f64) -> Tensor {
+        let cosine = self.cosine_similarity(other, -1);
+        targets.gt(0.0).select(1.0 - cosine, (cosine - margin).relu()).mean()
+    }
+
+    /// Mean over rows of `max(0, |a - p| - |a - n| + margin)`: `self` is the anchor a, with a positive and a
+    /// negative example, all `[B.., width]`; distances are Euclid's, of differences to which 1e-6 is added, as
+    /// in PyTorch. Schroff, Kalenichenko, Philbin, 2015.
+    #[track_caller]
+    pub fn triplet_loss(self, positive: Tensor, negative: Tensor, margin: f64) -> Tensor {
+        let near = (self - positive + 1e-6).norm_axes(-1, 2.0);
+        let far = (self - negative + 1e-6).norm_axes(-1, 2.0);
+        (near - far + margin).relu().mean()
+    }
+
+    /// Mean of `max(0, 1 - x y)`, with targets of -1 and 1.
+    #[track_caller]
+    pub fn hinge_loss(self, targets: impl Operand) -> Tensor {
+        (1.0 - self * targets).relu().mean()
+    }
+
+    /// Mean negative log-likelihood of Poisson counts whose rates have these logarithms, without the term
+    /// that depends on the targets alone: `e^x - y x`.
+    #[track_caller]
+    pub fn poisson_nll_loss(self, targets: impl Operand) -> Tensor {
+        (self.exp() - self * targets).mean()
+    }
+
+    /// Mean negative log-likelihood of normal numbers with this mean and the given variance, without the
+    /// constant: `(log v + (x - y)² / v) / 2`, with variances of at least 1e-6.
+    #[track_caller]
+    pub fn gaussian_nll_loss(self, targets: impl Operand, variance: Tensor) -> Tensor {
+        let variance = variance.clamp(1e-6, f64::INFINITY);
+        (0.5 * (variance.log() + (self - targets).square() / variance)).mean()
+    }
+}

@@ -1,0 +1,277 @@
+//! Rearrangements that are made of views, joins and lookups.
+
+use super::reduce::resolve_axis;
+use super::statistics::lower_triangle;
+use super::tensor::{constant, fail_with_help, has_floats, indices, placeholder};
+use super::{Axes, Tensor, concat};
+use crate::ir::{DType, Shape, Type};
+
+impl Tensor {
+    /// `length` elements along an axis, from `start` on.
+    #[track_caller]
+    pub fn narrow(self, axis: isize, start: usize, length: usize) -> Tensor {
+        self.slice(axis, start..start.saturating_add(length))
+    }
+
+    /// The elements of an axis in the order of constant indices, which may repeat.
+    #[track_caller]
+    fn reordered(self, axis: usize, order: &[usize]) -> Tensor {
+        self.index_select(axis as isize, indices(order))
+    }
+
+    /// The elements of axes in reverse order.
+    #[track_caller]
+    pub fn flip(self, axes: impl Axes) -> Tensor {
+        let shape = self.shape();
+        let mut x = self;
+        for axis in axes.list() {
+            let Some(at) = resolve_axis("flip", axis, &shape) else { return self };
+            if shape[at] > 1 {
+                x = x.reordered(at, &(0..shape[at]).rev().collect::<Vec<_>>());
+            }
+        }
+        x
+    }
+
+    /// The elements of an axis moved `shift` places on; those that leave the end come in at the front, or
+    /// the reverse for a negative shift.
+    #[track_caller]
+    pub fn roll(self, axis: isize, shift: isize) -> Tensor {
+        let shape = self.shape();
+        let Some(at) = resolve_axis("roll", axis, &shape) else { return self };
+        let extent = shape[at] as isize;
+        let first = if extent == 0 { 0 } else { (-shift).rem_euclid(extent) as usize };
+        if first == 0 {
+            return self;
+        }
+        concat(at as isize, &[self.slice(at as isize, first..), self.slice(at as isize, 0..first)])
+    }
+
+    /// The whole tensor so many times along each axis; missing leading axes are added. NumPy's `tile`,
+    /// PyTorch's `repeat`.
+    #[track_caller]
+    pub fn tile(self, times: &[usize]) -> Tensor {
+        let rank = self.rank().max(times.len());
+        let shape = [vec![1; rank - self.rank()], self.shape().to_vec()].concat();
+        let times = [vec![1; rank - times.len()], times.to_vec()].concat();
+        let apart: Vec<usize> = shape.iter().flat_map(|&extent| [1, extent]).collect();
+        let repeated: Vec<usize> = times.iter().zip(&shape).flat_map(|(&n, &extent)| [n, extent]).collect();
+        let joined: Vec<usize> =
+            times.iter().zip(&shape).map(|(&n, &extent)| n.saturating_mul(extent)).collect();
+        self.reshape(apart).broadcast_to(repeated).reshape(joined)
+    }
+
+    /// Each element of an axis `times` times in a row.
+    #[track_caller]
+    pub fn repeat_interleave(self, axis: isize, times: usize) -> Tensor {
+        let shape = self.shape();
+        let Some(at) = resolve_axis("repeat_interleave", axis, &shape) else { return self };
+        let x = self.unsqueeze(at + 1);
+        let (mut apart, mut joined) = (x.shape().to_vec(), shape.to_vec());
+        apart[at + 1] = times;
+        joined[at] = joined[at].saturating_mul(times);
+        x.broadcast_to(apart).reshape(joined)
+    }
+
+    /// `[.., H, W]` with each element `factor` times in both directions: nearest-neighbour upsampling.
+    #[track_caller]
+    pub fn upsample_nearest2d(self, factor: usize) -> Tensor {
+        self.repeat_interleave(-2, factor).repeat_interleave(-1, factor)
+    }
+
+    /// An axis resampled to `size` elements by linear interpolation between the centres of the two nearest
+    /// elements; at the ends the last element counts. PyTorch's `interpolate` with `align_corners=False`.
+    #[track_caller]
+    pub fn resize_linear(self, axis: isize, size: usize) -> Tensor {
+        let shape = self.shape();
+        let Some(at) = resolve_axis("resize_linear", axis, &shape) else { return self };
+        if !has_floats("resize_linear", self) {
+            return self;
+        }
+        let extent = shape[at];
+        if extent == 0 {
+            let message = format!("`resize_linear` of {shape}: axis {axis} has no elements");
+            fail_with_help("resize_linear", message, "there must be an element to interpolate");
+            return self;
+        }
+        let place = |i: usize| {
+            let centre = (i as f64 + 0.5) * extent as f64 / size as f64 - 0.5;
+            centre.clamp(0.0, (extent - 1) as f64)
+        };
+        let left: Vec<usize> = (0..size).map(|i| place(i) as usize).collect();
+        let right: Vec<usize> = left.iter().map(|&i| (i + 1).min(extent - 1)).collect();
+        let weight: Vec<f64> = (0..size).map(|i| place(i).fract()).collect();
+        let mut along = vec![1; shape.rank()];
+        along[at] = size;
+        let weight = constant(&weight, Type::new(DType::F32, along));
+        self.reordered(at, &left).lerp(self.reordered(at, &right), weight)
+    }
+
+    /// `[.., H, W]` to `[.., height, width]` by linear interpolation along both axes.
+    #[track_caller]
+    pub fn resize_bilinear(self, height: usize, width: usize) -> Tensor {
+        self.resize_linear(-2, height).resize_linear(-1, width)
+    }
+
+    /// `low` elements before and `high` after those of an axis, mirrored at the end elements, which are not
+    /// repeated.
+    #[track_caller]
+    pub fn pad_reflect(self, axis: isize, low: usize, high: usize) -> Tensor {
+        self.padded_with("pad_reflect", axis, [low, high], 1, |i, extent| {
+            let period = 2 * (extent - 1).max(1);
+            let i = i.rem_euclid(period);
+            i.min(period - i).min(extent - 1)
+        })
+    }
+
+    /// `low` times the first element before and `high` times the last one after those of an axis.
+    #[track_caller]
+    pub fn pad_replicate(self, axis: isize, low: usize, high: usize) -> Tensor {
+        self.padded_with("pad_replicate", axis, [low, high], 0, |i, extent| i.clamp(0, extent - 1))
+    }
+
+    /// `low` elements of the end before and `high` of the start after those of an axis.
+    #[track_caller]
+    pub fn pad_circular(self, axis: isize, low: usize, high: usize) -> Tensor {
+        self.padded_with("pad_circular", axis, [low, high], 0, |i, extent| i.rem_euclid(extent))
+    }
+
+    /// Elements before and after those of an axis, which `source` finds by a place that lies outside, given
+    /// the extent. The sides may have as many elements as the axis, less some.
+    #[track_caller]
+    fn padded_with(
+        self,
+        token: &str,
+        axis: isize,
+        sides: [usize; 2],
+        less: usize,
+        source: fn(isize, isize) -> isize,
+    ) -> Tensor {
+        let shape = self.shape();
+        let Some(at) = resolve_axis(token, axis, &shape) else { return self };
+        let most = if token == "pad_replicate" { usize::MAX } else { shape[at].saturating_sub(less) };
+        if shape[at] == 0 || sides.iter().any(|&side| side > most) {
+            let [low, high] = sides;
+            let message = format!("`{token}` of {shape} along axis {axis} by {low} and {high}");
+            let help = format!("the axis has {} elements to take them from", shape[at]);
+            fail_with_help(token, message, &help);
+            return self;
+        }
+        let extent = shape[at] as isize;
+        let end = extent + sides[1] as isize;
+        let order: Vec<usize> = (-(sides[0] as isize)..end).map(|i| source(i, extent) as usize).collect();
+        self.reordered(at, &order)
+    }
+
+    /// Windows of `size` elements along an axis, every `step`: the axis has as many elements as there are
+    /// windows, and their elements are a new last axis. PyTorch's `unfold`.
+    #[track_caller]
+    pub fn unfold(self, axis: isize, size: usize, step: usize) -> Tensor {
+        let shape = self.shape();
+        let Some(at) = resolve_axis("unfold", axis, &shape) else { return self };
+        if size == 0 || size > shape[at] || step == 0 {
+            let message = format!("`unfold` of {shape}: windows of {size} every {step} along axis {axis}");
+            let help = format!("windows have 1 to {} elements, and step at least 1", shape[at]);
+            fail_with_help("unfold", message, &help);
+            return self;
+        }
+        let windows = (shape[at] - size) / step + 1;
+        let order: Vec<usize> = (0..windows).flat_map(|w| (0..size).map(move |i| w * step + i)).collect();
+        let mut apart = shape.to_vec();
+        apart.splice(at..=at, [windows, size]);
+        let mut order_of_axes: Vec<usize> = (0..apart.len()).filter(|&axis| axis != at + 1).collect();
+        order_of_axes.push(at + 1);
+        self.reordered(at, &order).reshape(apart).permute(order_of_axes)
+    }
+
+    /// `[.., rows, columns]` with zeros right of a diagonal; 0 is the main one, positive ones are above it.
+    #[track_caller]
+    pub fn tril(self, diagonal: isize) -> Tensor {
+        self.triangle("tril", diagonal, true)
+    }
+
+    /// `[.., rows, columns]` with zeros left of a diagonal; 0 is the main one, positive ones are above it.
+    #[track_caller]
+    pub fn triu(self, diagonal: isize) -> Tensor {
+        self.triangle("triu", diagonal.saturating_sub(1), false)
+    }
+
+    #[track_caller]
+    fn triangle(self, token: &str, diagonal: isize, lower: bool) -> Tensor {
+        let ty = self.ty();
+        let [.., rows, columns] = ty.shape[..] else {
+            fail_with_help(token, format!("`{token}` of {}", ty.shape), "it takes [.., rows, columns]");
+            return self;
+        };
+        let mask = lower_triangle(rows, columns, diagonal);
+        let zero = super::full(ty.dtype, Shape::scalar(), 0.0);
+        if lower { mask.select(self, zero) } else { mask.select(zero, self) }
+    }
+
+    /// The main diagonal of the last two axes: `[.., n, n]` gives `[.., n]`.
+    #[track_caller]
+    pub fn diagonal(self) -> Tensor {
+        let ty = self.ty();
+        match ty.shape[..] {
+            [.., rows, columns] if rows == columns => {
+                let lead = &ty.shape[..ty.shape.rank() - 2];
+                // Every step leads one column further, and past the end, where nothing is taken.
+                let flat = self.reshape([lead, &[rows * columns]].concat());
+                let step = (columns + 1).min((rows * columns).max(1));
+                flat.slice_step(-1, 0..rows * columns, step)
+            }
+            _ => {
+                let message = format!("`diagonal` of {}", ty.shape);
+                fail_with_help("diagonal", message, "the last two axes have the same extent");
+                placeholder(ty.dtype, ty.shape.without(&[ty.shape.rank().saturating_sub(1)]))
+            }
+        }
+    }
+
+    /// A matrix with the elements of the last axis on its main diagonal, and zeros elsewhere: `[.., n]`
+    /// gives `[.., n, n]`.
+    #[track_caller]
+    pub fn diag_embed(self) -> Tensor {
+        let ty = self.ty();
+        let Some(&n) = ty.shape.last() else {
+            fail_with_help("diag_embed", "`diag_embed` of a scalar".into(), "it takes [.., n]");
+            return self;
+        };
+        let pairs = Shape::from([n, n]);
+        let on = super::iota(DType::I32, pairs.clone(), 0).eq(super::iota(DType::I32, pairs, 1));
+        let zero = super::full(ty.dtype, Shape::scalar(), 0.0);
+        on.select(self.unsqueeze(ty.shape.rank()), zero)
+    }
+}
+
+/// The identity matrix `[n, n]`, f32.
+#[track_caller]
+pub fn eye(n: usize) -> Tensor {
+    super::full(DType::F32, [n], 1.0).diag_embed()
+}
+
+/// `count` f32 numbers at equal distances from `start` to `end`, both among them.
+#[track_caller]
+pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
+    let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
+    // From the nearer end, so that both are met exactly.
+    let number = |i: usize| {
+        if i * 2 < count { start + step * i as f64 } else { end - step * (count - 1 - i) as f64 }
+    };
+    let numbers: Vec<f64> = (0..count).map(number).collect();
+    constant(&numbers, Type::new(DType::F32, [count]))
+}
+
+/// Coordinates of a grid: of vectors of n0, n1, .. elements, as many tensors `[n0, n1, ..]`, each of which
+/// varies along its own axis.
+#[track_caller]
+pub fn meshgrid(vectors: &[Tensor]) -> Vec<Tensor> {
+    let extents: Vec<usize> = vectors.iter().map(|vector| vector.shape().elements()).collect();
+    let mut grids = Vec::with_capacity(vectors.len());
+    for (axis, vector) in vectors.iter().enumerate() {
+        let mut along = vec![1; extents.len()];
+        along[axis] = extents[axis];
+        grids.push(vector.reshape(along).broadcast_to(extents.clone()));
+    }
+    grids
+}

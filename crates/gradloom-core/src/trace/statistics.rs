@@ -1,0 +1,180 @@
+//! Reductions that are made of others: variances, norms, logarithms of sums, and tests of all elements.
+//!
+//! Each comes in three forms, as sums do: over all axes, over some, which vanish, and over some, which stay
+//! with extent 1.
+
+use super::reduce::Axes;
+use super::tensor::{fail_with_help, has_floats};
+use super::{Tensor, iota};
+use crate::ir::{DType, Shape};
+
+/// Declares the three forms of a reduction from the one that keeps its axes. Methods may take numbers more.
+macro_rules! forms {
+    ($($(#[$doc:meta])* $all:ident $some:ident $keep:ident($($number:ident),*);)*) => {
+        impl Tensor {
+            $($(#[$doc])*
+            ///
+            /// Over all axes; gives rank 0.
+            #[track_caller]
+            pub fn $all(self, $($number: f64),*) -> Tensor {
+                self.$keep(&self.every_axis()[..], $($number),*).reshape([])
+            }
+            $(#[$doc])*
+            ///
+            /// Over the given axes, which vanish.
+            #[track_caller]
+            pub fn $some(self, axes: impl Axes, $($number: f64),*) -> Tensor {
+                let axes = axes.list();
+                self.$keep(&axes[..], $($number),*).without_axes(&axes)
+            })*
+        }
+    };
+}
+forms! {
+    /// Variance: the squares of what the elements are off the mean, summed up and divided by their number
+    /// less `correction`. 1 is an estimate from a sample, and PyTorch's default; 0 is the population's.
+    var var_axes var_keep(correction);
+    /// Standard deviation, the root of [`Tensor::var`]; where it is 0, so is its gradient.
+    std std_axes std_keep(correction);
+    /// `log(sum(exp(x)))`; safe for large elements, `-inf` for nothing but `-inf`.
+    logsumexp logsumexp_axes logsumexp_keep();
+    /// The norm of order `p`, `(sum |x|^p)^(1/p)`; 2 is Euclid's, infinity the largest `|x|`, 0 counts what is
+    /// not 0. Where it is 0, so is its gradient.
+    norm norm_axes norm_keep(p);
+    /// Whether an element is true, or not 0: a bool. False for no elements.
+    any any_axes any_keep();
+    /// Whether all elements are true, or not 0: a bool. True for no elements.
+    all all_axes all_keep();
+}
+
+impl Tensor {
+    /// [`Tensor::var`] over the given axes, which stay with extent 1.
+    #[track_caller]
+    pub fn var_keep(self, axes: impl Axes, correction: f64) -> Tensor {
+        if !has_floats("var", self) {
+            return self;
+        }
+        let axes = axes.list();
+        let squares = (self - self.mean_keep(&axes[..])).square().sum_keep(&axes[..]);
+        let count = self.shape().elements().checked_div(squares.shape().elements()).unwrap_or(0);
+        // As PyTorch: too few elements give infinity or NaN.
+        squares * (1.0 / (count as f64 - correction).max(0.0))
+    }
+
+    /// [`Tensor::std`] over the given axes, which stay with extent 1.
+    #[track_caller]
+    pub fn std_keep(self, axes: impl Axes, correction: f64) -> Tensor {
+        self.var_keep(axes, correction).root_or_zero()
+    }
+
+    /// [`Tensor::logsumexp`] over the given axes, which stay with extent 1.
+    #[track_caller]
+    pub fn logsumexp_keep(self, axes: impl Axes) -> Tensor {
+        let axes = axes.list();
+        // The shift cancels, so its gradient is left out. An infinite one would give infinity less infinity.
+        let largest = self.max_keep(&axes[..]).detach();
+        let shift = largest.is_finite().select(largest, 0.0);
+        (self - shift).exp().sum_keep(&axes[..]).log() + shift
+    }
+
+    /// [`Tensor::norm`] over the given axes, which stay with extent 1.
+    #[track_caller]
+    pub fn norm_keep(self, axes: impl Axes, p: f64) -> Tensor {
+        if !has_floats("norm", self) {
+            return self;
+        }
+        if p.is_nan() || p < 0.0 {
+            fail_with_help(
+                "norm",
+                format!("`norm` of order {p}"),
+                "the order is a number from 0 to infinity",
+            );
+            return self;
+        }
+        if p == 2.0 {
+            return self.square().sum_keep(axes).root_or_zero();
+        }
+        let size = self.abs();
+        if p == 0.0 {
+            return size.ne(0.0).cast(DType::F32).sum_keep(axes);
+        }
+        if p == 1.0 {
+            return size.sum_keep(axes);
+        }
+        if p == f64::INFINITY {
+            return size.max_keep(axes);
+        }
+        let sum = size.pow(p).sum_keep(axes);
+        let zero = sum.eq(0.0);
+        zero.select(0.0, zero.select(1.0, sum).pow(1.0 / p))
+    }
+
+    /// [`Tensor::any`] over the given axes, which stay with extent 1.
+    #[track_caller]
+    pub fn any_keep(self, axes: impl Axes) -> Tensor {
+        self.cast(DType::Bool).cast(DType::I32).max_keep(axes).gt(0)
+    }
+
+    /// [`Tensor::all`] over the given axes, which stay with extent 1.
+    #[track_caller]
+    pub fn all_keep(self, axes: impl Axes) -> Tensor {
+        self.cast(DType::Bool).cast(DType::I32).min_keep(axes).gt(0)
+    }
+
+    /// `x / max(norm, epsilon)` with the norm of order `p` along an axis.
+    #[track_caller]
+    pub fn normalize(self, axis: isize, p: f64, epsilon: f64) -> Tensor {
+        let norm = self.norm_keep(axis, p);
+        self / norm.lt(epsilon).select(epsilon, norm)
+    }
+
+    /// The cosine of the angle between two tensors along an axis, which vanishes: `x · y / (|x| |y|)`, with
+    /// norms of at least 1e-8.
+    #[track_caller]
+    pub fn cosine_similarity(self, other: Tensor, axis: isize) -> Tensor {
+        (self.normalize(axis, 2.0, 1e-8) * other.normalize(axis, 2.0, 1e-8)).sum_axes(axis)
+    }
+
+    /// Index of the largest element in row-major order, i32 of rank 0; the first one wins a tie, NaN wins
+    /// over numbers.
+    #[track_caller]
+    pub fn argmax_all(self) -> Tensor {
+        self.flatten().argmax(0)
+    }
+
+    /// Index of the smallest element in row-major order, i32 of rank 0; the first one wins a tie, NaN wins
+    /// over numbers.
+    #[track_caller]
+    pub fn argmin_all(self) -> Tensor {
+        self.flatten().argmin(0)
+    }
+
+    /// How many elements are true, or not 0, over the given axes, which vanish: i32.
+    #[track_caller]
+    pub fn count_nonzero(self, axes: impl Axes) -> Tensor {
+        self.cast(DType::Bool).cast(DType::I32).sum_axes(axes)
+    }
+
+    /// All axes, for a reduction.
+    pub(super) fn every_axis(self) -> Vec<isize> {
+        (0..self.rank() as isize).collect()
+    }
+
+    /// Without axes of extent 1, which may count from the last.
+    #[track_caller]
+    fn without_axes(self, axes: &[isize]) -> Tensor {
+        let shape = self.shape();
+        let rank = shape.rank() as isize;
+        let gone: Vec<usize> = axes.iter().map(|&axis| axis.rem_euclid(rank.max(1)) as usize).collect();
+        let shape = shape.without(&gone);
+        if shape.elements() == self.shape().elements() { self.reshape(shape) } else { self }
+    }
+}
+
+/// bool `[rows, columns]`, true where the column is at most `diagonal` right of the row's own.
+#[track_caller]
+pub(super) fn lower_triangle(rows: usize, columns: usize, diagonal: isize) -> Tensor {
+    let pairs = Shape::from([rows, columns]);
+    let diagonal = i32::try_from(diagonal).unwrap_or(if diagonal < 0 { i32::MIN / 2 } else { i32::MAX / 2 });
+    (iota(DType::I32, pairs.clone(), 0) + diagonal).ge(iota(DType::I32, pairs, 1))
+}
