@@ -121,7 +121,8 @@ fn two_operands(cases: &mut Cases) {
 
 fn reductions(cases: &mut Cases) {
     type Axes<'a> = &'a [isize];
-    let both: [(&str, fn(Tensor, Axes<'_>) -> Tensor, fn(Tensor, Axes<'_>) -> Tensor); 12] = [
+    type Reduction = fn(Tensor, Axes<'_>) -> Tensor;
+    let both: [(&str, Reduction, Reduction); 12] = [
         ("sum", |x, a| x.sum_axes(a), |x, a| x.sum_keep(a)),
         ("mean", |x, a| x.mean_axes(a), |x, a| x.mean_keep(a)),
         ("max", |x, a| x.max_axes(a), |x, a| x.max_keep(a)),
