@@ -4,6 +4,7 @@
 //! only where the kernel that reads a view cannot index through it (a matrix operand without single strides,
 //! a user's op).
 
+pub(crate) mod gpu;
 mod parts;
 mod reduce;
 

@@ -29,9 +29,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Whether programs really run and stores keep bytes.
     fn is_resident(&self) -> bool;
     /// Whether kernels are those of a GPU.
-    fn is_gpu(&self) -> bool {
-        false
-    }
+    fn is_gpu(&self) -> bool;
     /// Bytes that a step arena may take at most, if known: a larger plan is refused before anything is
     /// allocated.
     fn memory_limit(&self) -> Option<usize>;

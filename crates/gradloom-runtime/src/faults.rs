@@ -167,6 +167,14 @@ impl Backend for Faulty {
         self.inner.is_resident()
     }
 
+    fn is_gpu(&self) -> bool {
+        self.inner.is_gpu()
+    }
+
+    fn kept_bytes(&self) -> Option<usize> {
+        self.inner.kept_bytes()
+    }
+
     fn memory_limit(&self) -> Option<usize> {
         let limits = [self.faults.state().memory, self.inner.memory_limit()];
         limits.into_iter().flatten().min()

@@ -35,7 +35,6 @@ pub use backend::Work;
 pub use device::Device;
 pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
-#[cfg(feature = "wgpu")]
 pub use gradloom_codegen::pipeline;
 pub use gradloom_codegen::wgsl::{Limits, Precision};
 pub use outputs::Outputs;

@@ -131,14 +131,13 @@ impl Program {
             let code = clock.stage("emit", || backend.emit(&graph, &plan, content))?;
             let load = || backend.load(&graph, &plan, &code, content, &allocate);
             let loaded = clock.stage("load", load)?;
-            Ok((plan, code, loaded))
+            Ok((plan, loaded))
         };
         let extended = store.extend(&graph, &allocate, plan, initial, load);
         // A device that was lost meanwhile looks as if it had no memory.
-        let (plan, code, loaded) = extended.map_err(|error| backend.check().err().unwrap_or(error))?;
+        let (plan, loaded) = extended.map_err(|error| backend.check().err().unwrap_or(error))?;
         let times = clock.into_inner().times().to_vec();
-        let stages =
-            Arc::new(BackEnd { fused, lowered, plan: Arc::clone(&plan), code: Arc::new(code), times });
+        let stages = Arc::new(BackEnd { fused, lowered, plan: Arc::clone(&plan), times });
         let port = |kind: &OpKind| match kind {
             OpKind::Input { name, ty } => Some((false, name.clone(), ty.clone())),
             OpKind::Scalar { name, dtype } => Some((true, name.clone(), Type::scalar(*dtype))),

@@ -1,4 +1,5 @@
-//! What tests change in devices and programs: lower limits, defects, loss. Not part of the library's interface.
+//! What tests change in devices and programs: lower limits, defects, loss. Not part of the library's
+//! interface.
 
 use crate::device::Device;
 use crate::program::Program;
@@ -27,8 +28,8 @@ pub struct WgpuOverrides {
     pub cache: Option<std::path::PathBuf>,
 }
 
-/// The adapter of this name (any, if it is empty), with less than it offers; with [`Fusion::Off`] a kernel for
-/// each op.
+/// The adapter of this name (any, if it is empty), with less than it offers; with [`Fusion::Off`] a kernel
+/// for each op.
 ///
 /// # Errors
 /// As [`Device::wgpu`].

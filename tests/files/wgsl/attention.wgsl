@@ -38,7 +38,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         var x1 = 0.0f;
         var x2 = 0.0f;
         var x3 = 0.0f;
-        var x4 = -3e38f;
+        var x4 = (-3e38f);
         var x5 = 0.0f;
         for (var i0 = 0u; i0 < min(((v6 % 6u) + 1u), 6u); i0 += 1u) {
             let v77 = (i0 * 4u);

@@ -48,7 +48,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let group = workgroup.x;
     let v4 = ((group * 256u) + local);
     if ((v4 < 32u)) {
-        var x0 = -1.5f;
+        var x0 = (-1.5f);
         let v12 = (v4 % 8u);
         let v16 = ((v4 / 8u) - 1u);
         if ((((true && (v16 < 2u)) && (v12 < 7u)) && ((v12 % 3u) == 0u))) {

@@ -39,8 +39,8 @@ pub fn is_pair(first: BinaryOp, second: BinaryOp) -> bool {
 /// Calls a macro with the table of functions of one operand, and with that of two: for each op and dtype what
 /// the CPU's arithmetic makes of it.
 ///
-/// `lanes` is a formula of numbers, `masks` one of bools; `scalar` and `angle` are loops that have no lines of
-/// machine code.
+/// `lanes` is a formula of numbers, `masks` one of bools; `scalar` and `angle` are loops that have no lines
+/// of machine code.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cpu_functions {

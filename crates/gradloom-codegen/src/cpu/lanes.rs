@@ -1,8 +1,9 @@
 //! What formulas of elements are written in: arithmetic on lanes of 32 bits.
 //!
 //! In: a formula, generic over [`Lanes`]. Out: with [`Scalar`], its value, in a loop that the Rust compiler
-//! turns into vector code; with the builder of machine code, the lines that compute it. Always holds: both have
-//! the same bits, but for which NaN a NaN is, since each instruction has one meaning, given by `Scalar`.
+//! turns into vector code; with the builder of machine code, the lines that compute it. Always holds: both
+//! have the same bits, but for which NaN a NaN is, since each instruction has one meaning, given by
+//! `Scalar`.
 
 use gradloom_core::ir::CompareOp;
 

@@ -89,8 +89,8 @@ impl LoopSchedule {
     }
 }
 
-/// Bytes of the partial results of one range of rows: of each [`Store::ColumnReduce`] one for each column, and
-/// room for uniform results. A multiple of a cache line.
+/// Bytes of the partial results of one range of rows: of each [`Store::ColumnReduce`] one for each column,
+/// and room for uniform results. A multiple of a cache line.
 pub fn column_partials(body: &Body) -> usize {
     body.stores
         .iter()

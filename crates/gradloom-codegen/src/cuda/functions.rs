@@ -24,6 +24,11 @@ __device__ int sign_of(int x) {
     return (x > 0) - (x < 0);
 }
 ";
+        // The least number stays, as signed overflow is undefined.
+        Abs "abs_of" [] = "__device__ int abs_of(int x) {
+    return x < 0 ? (int)(0u - (unsigned)x) : x;
+}
+";
         // The form whose exponential cannot overflow.
         Sigmoid "sigmoid" [] = "__device__ float sigmoid(float x) {
     float e = expf(-fabsf(x));

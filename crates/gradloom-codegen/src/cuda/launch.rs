@@ -13,8 +13,9 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region};
 
-/// Bytes between buffers that one address stands for, at most: those before and behind the first.
-const MOST_BETWEEN: usize = u32::MAX as usize;
+/// Bytes of the buffers that one address stands for, from the first to the end of the last, at most: kernels
+/// count them in 32 bits.
+const MOST_BYTES: usize = u32::MAX as usize;
 
 /// A kernel of a launch.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,16 +56,30 @@ pub fn kernels(launch: &Launch, number: usize, plan: &Plan) -> Result<Vec<CudaKe
         _ => vec![Part::whole(launch)],
     };
     // One address stands for the operands of all parts: these lie in one region, as near as 32 bits count.
-    let places = |part: usize| -> Vec<(Region, usize)> {
-        let Part { reads, writes, .. } = &parts[part];
-        let accesses = launch.reads[reads.clone()].iter().chain(&launch.writes[writes.clone()]);
-        accesses.map(|access| place(plan, access)).collect()
+    let span = |access: &Access| {
+        let buffer = &plan.buffers[plan.buffer_of[&access.buffer]];
+        (buffer.region, buffer.offset, buffer.offset + buffer.bytes)
     };
+    // Of each part, and of a batch by its first one: from where to where each operand lies.
+    let mut spans: Vec<Vec<(Region, usize, usize)>> = parts
+        .iter()
+        .map(|Part { reads, writes, .. }| {
+            launch.reads[reads.clone()].iter().chain(&launch.writes[writes.clone()]).map(span).collect()
+        })
+        .collect();
     let joins = |first: usize, part: usize| {
-        let near = |((a, from), (b, to)): (&(Region, usize), &(Region, usize))| {
-            a == b && from.abs_diff(*to) <= MOST_BETWEEN
-        };
-        places(first).iter().zip(&places(part)).all(near)
+        let both = spans[first].iter().zip(&spans[part]);
+        let wider: Option<Vec<_>> = both
+            .map(|(&(region, start, end), &(other, from, to))| {
+                let (start, end) = (start.min(from), end.max(to));
+                (region == other && end - start <= MOST_BYTES).then_some((region, start, end))
+            })
+            .collect();
+        let joins = wider.is_some();
+        if let Some(wider) = wider {
+            spans[first] = wider;
+        }
+        joins
     };
     let mut made = Vec::new();
     for batch in group::batches(&parts, launch, joins) {

@@ -1,8 +1,9 @@
 //! The pipeline: trace → grad → optim → passes → fuse → lower → plan → emit.
 //!
-//! In: a traced model with its optimizer ([`training`]), or a graph after its passes and a [`Target`]. Out: the
-//! value of every stage, each a function of the ones before it, with the time that it took ([`Stages`]).
-//! Nothing here needs the device at hand: a runtime asks its device what it allows, and loads what comes out.
+//! In: a traced model with its optimizer ([`training`]), or a graph after its passes and a [`Target`]. Out:
+//! the value of every stage, each a function of the ones before it, with the time that it took ([`Stages`]).
+//! Nothing here needs the device at hand: a runtime asks its device what it allows, and loads what comes
+//! out.
 
 mod target;
 mod training;
@@ -76,8 +77,6 @@ pub struct BackEnd {
     pub lowered: Lowered,
     /// The order of launches, and the place of every buffer.
     pub plan: Arc<Plan>,
-    /// The kernels' texts.
-    pub code: Arc<Code>,
     /// The times of `fuse`, `lower`, `plan`, `emit` and `load`.
     pub times: Vec<StageTime>,
 }

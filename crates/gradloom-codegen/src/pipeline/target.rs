@@ -1,10 +1,10 @@
 //! What programs are compiled for.
 //!
-//! In: the kernels of a graph, a [`Target`]. Out: launches ([`Target::lower`]), and, once they are planned, the
-//! text of their kernels ([`Target::emit`]).
+//! In: the kernels of a graph, a [`Target`]. Out: launches ([`Target::lower`]), and, once they are planned,
+//! the text of their kernels ([`Target::emit`]).
 
 use crate::wgsl::{self, Choices, Context, Cuts, Limits, Owner, Precision};
-use crate::{cpu, cuda};
+use crate::{cpu, cuda, lower};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
@@ -65,13 +65,13 @@ impl Target {
         match self {
             Self::Cpu { threads } => cpu::lower_fused(graph, fused, *threads),
             Self::Wgsl(Gpu { limits, choices }) | Self::Cuda(Gpu { limits, choices }) => {
-                wgsl::lower_fused(graph, fused, limits, choices)
+                lower::gpu::lower_fused(graph, fused, limits, choices)
             }
         }
     }
 
-    /// The texts of a plan's kernels, in the order in which they run: source for a GPU; for a CPU the loops over
-    /// tiles that a kernel is or ends with, as instructions.
+    /// The texts of a plan's kernels, in the order in which they run: source for a GPU; for a CPU the loops
+    /// over tiles that a kernel is or ends with, as instructions.
     ///
     /// # Errors
     /// When a kernel cannot run on such a device.

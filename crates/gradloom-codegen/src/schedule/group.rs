@@ -12,7 +12,7 @@ const SHORT: usize = 128;
 /// Lanes of a column.
 const LANES: usize = 8;
 
-/// How groups are shared out.
+/// How parts are shared out, without the scratch that those take which run together.
 pub fn schedule(limits: &Limits) -> GroupSchedule {
     let workgroup = limits.sharing();
     GroupSchedule {
@@ -22,6 +22,7 @@ pub fn schedule(limits: &Limits) -> GroupSchedule {
         // A software device has little to do at the same time, and would compile a second kernel for longer
         // than that takes.
         short: if limits.software { 64 } else { 1 } * GroupSchedule::CHUNK,
+        workspace: 0,
     }
 }
 

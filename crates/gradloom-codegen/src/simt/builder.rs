@@ -201,8 +201,8 @@ impl Builder {
         self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum))
     }
 
-    /// A matrix from an array of [`ValueType::Half4`]: its first item, how many of them lie between its rows (or else
-    /// columns), and whether these are rows.
+    /// A matrix from an array of [`ValueType::Half4`]: its first item, how many of them lie between its rows
+    /// (or else columns), and whether these are rows.
     pub fn matrix<'k>(
         &'k self,
         which: MatrixUse,
@@ -439,8 +439,8 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::ShuffleXor(self.id, bits), self.ty())
     }
 
-    /// The values of `lanes` neighbours of a subgroup, of this many invocations, together: all of them have the
-    /// result then. Neighbours meet in pairs, so `lanes`, a power of two, alone decides the order.
+    /// The values of `lanes` neighbours of a subgroup, of this many invocations, together: all of them have
+    /// the result then. Neighbours meet in pairs, so `lanes`, a power of two, alone decides the order.
     pub fn across_subgroup(self, op: ReduceOp, lanes: usize, subgroup: u32) -> Self {
         let mut sum = self;
         let mut half = lanes / 2;

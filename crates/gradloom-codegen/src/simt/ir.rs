@@ -2,8 +2,8 @@
 //!
 //! Expressions stand in an arena and know their operands by number; they have no effects. Statements give
 //! the order. [`Stmt::Let`] says where an expression is evaluated: what reads memory or a variable
-//! ([`Expr::is_impure`]) is evaluated there and nowhere else, all other expressions wherever they are used; so
-//! is a variable that is read without a name.
+//! ([`Expr::is_impure`]) is evaluated there and nowhere else, all other expressions wherever they are used;
+//! so is a variable that is read without a name.
 
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, UnaryOp};
 
@@ -99,16 +99,17 @@ pub enum Expr {
     Cast(ExprId),
     /// The same bits as another dtype of 32 bits.
     Bitcast(ExprId),
-    /// The value that the invocation has whose number in the subgroup differs in these bits. All invocations of
-    /// the workgroup evaluate it together.
+    /// The value that the invocation has whose number in the subgroup differs in these bits. All invocations
+    /// of the workgroup evaluate it together.
     ShuffleXor(ExprId, u32),
-    /// The element of a workgroup's array at an index that all invocations give alike; all evaluate it together,
-    /// after all that they did before.
+    /// The element of a workgroup's array at an index that all invocations give alike; all evaluate it
+    /// together, after all that they did before.
     Broadcast(u32, ExprId),
     /// A matrix of zeros.
     MatrixZero,
-    /// A matrix from an array of [`ValueType::Half4`] that the workgroup shares, with its rows, or else its columns,
-    /// `pitch` items apart. All invocations of a subgroup evaluate it together, as all that follows.
+    /// A matrix from an array of [`ValueType::Half4`] that the workgroup shares, with its rows, or else its
+    /// columns, `pitch` items apart. All invocations of a subgroup evaluate it together, as all that
+    /// follows.
     MatrixLoad {
         /// The array.
         array: u32,

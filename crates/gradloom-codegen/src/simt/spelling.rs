@@ -1,9 +1,10 @@
 //! The spelling of elementwise functions: one table for all dialects.
 //!
-//! In: an op and the dtype of its operands. Out: an expression of WGSL and one of CUDA C, in which `{a}` and `{b}`
-//! stand for the operands. Always holds: its value is what the op's comment says of NaN, infinities and overflow;
-//! where a dialect does not promise that, the expression calls a helper, which the dialect's `functions.rs` has
-//! under that name and which the kernel's text then brings along.
+//! In: an op and the dtype of its operands. Out: an expression of WGSL and one of CUDA C, in which `{a}` and
+//! `{b}` stand for the operands. Always holds: its value is what the op's comment says of NaN, infinities
+//! and overflow; where a dialect does not promise that, the expression calls a helper, which the dialect's
+//! `functions.rs` has under that name and which the kernel's text then brings along. An expression has each
+//! operand once, as operands are expressions themselves.
 
 use gradloom_core::ir::DType::{self, Bool, F32, U32};
 use gradloom_core::ir::{BinaryOp, UnaryOp};

@@ -1,8 +1,8 @@
 //! What the builder makes of a kernel, and what the verifier refuses.
 
 use super::ir::{Block, Expr, Fault, Kernel, Role, Stmt};
-use super::{Builder, verify};
-use gradloom_core::ir::{BinaryOp, DType};
+use super::{Builder, spelling, verify};
+use gradloom_core::ir::{BinaryOp, DType, UnaryOp};
 
 /// `y[i] = scale * x[i]` for i below 100, with a use of memory that is shared.
 fn scaled() -> Kernel {
@@ -144,4 +144,19 @@ fn what_leaves_its_block_is_refused() {
         k.finish()
     };
     assert!(matches!(kernel.body.0[..], [Stmt::Report(Fault::Divisor(_), _)]));
+}
+
+/// Operands are expressions: one that stood twice would double the text at every level.
+#[test]
+fn spellings_have_each_operand_once() {
+    for dtype in DType::ALL {
+        let unary = UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)).map(|&op| spelling::unary(op, dtype));
+        let binary =
+            BinaryOp::ALL.iter().filter(|op| op.accepts(dtype)).map(|&op| spelling::binary(op, dtype));
+        for spelling in unary.chain(binary) {
+            for text in [spelling.wgsl, spelling.cuda] {
+                assert!(text.matches("{a}").count() == 1 && text.matches("{b}").count() <= 1, "{text}");
+            }
+        }
+    }
 }

@@ -2,8 +2,10 @@
 //!
 //! In: a problem and a choice. Out: the shaders that programs run, over operands of their own.
 
+use super::dispatch::{Bound, Shaders};
+use super::operands::Operands;
 use super::operands::{Binding, Element, Operand};
-use super::{Bound, Operands, Shaders, attention, product};
+use super::{attention, product};
 use crate::limits::Limits;
 use crate::schedule::tuning::{Choice, Problem};
 use gradloom_core::ir::DType;

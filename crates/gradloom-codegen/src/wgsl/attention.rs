@@ -8,9 +8,10 @@ pub use crate::schedule::attention::{
 };
 
 use super::alone::{Alone, Value, side_by_side};
+use super::dispatch::{Bound, Shaders};
 use super::operands::Element;
+use super::print;
 use super::shader_builder::ShaderBuilder;
-use super::{Bound, Shaders, print};
 use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::schedule::attention::schedule_with;

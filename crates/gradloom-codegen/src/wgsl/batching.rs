@@ -1,7 +1,7 @@
-//! Which parts of a group run together: those that compute the same, whose operands one name can stand for, as
-//! they share a binding.
+//! Which parts of a group run together: those that compute the same, whose operands one name can stand for,
+//! as they share a binding.
 
-use super::Context;
+use super::dispatch::Context;
 use super::operands::span;
 use crate::schedule::group;
 use gradloom_core::collections::SortedMap;

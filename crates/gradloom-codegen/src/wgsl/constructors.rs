@@ -1,9 +1,10 @@
-//! Private arrays that are filled at once: `var a = array(x, y, ..)` in place of a declaration, which sets all
-//! elements to zero, and a statement for each element. SwiftShader compiled products a fifth longer for those.
+//! Private arrays that are filled at once: `var a = array(x, y, ..)` in place of a declaration, which sets
+//! all elements to zero, and a statement for each element. SwiftShader compiled products a fifth longer for
+//! those.
 //!
-//! In: a kernel. Out: for each array, the number of the first of the statements that fill it. Always holds: these
-//! follow each other in the kernel's own block, set each element once and in order, to constants or variables,
-//! and are the first to set it. Nothing reads an array before it is set.
+//! In: a kernel. Out: for each array, the number of the first of the statements that fill it. Always holds:
+//! these follow each other in the kernel's own block, set each element once and in order, to constants or
+//! variables, and are the first to set it. Nothing reads an array before it is set.
 
 use crate::simt::{Block, Expr, Kernel, Space, Stmt};
 

@@ -26,9 +26,11 @@ impl ShaderBuilder<'_> {
                     let from_bits = self.function(Function::FromBits);
                     return format!("{from_bits}({:#x}u)", value.to_bits());
                 }
-                format!("{value:?}f").replace("-0.0f", "(-0.0f)")
+                // `--` is no negation of a negation.
+                if value.is_sign_negative() { format!("({value:?}f)") } else { format!("{value:?}f") }
             }
             DType::I32 if value == f64::from(i32::MIN) => "(-2147483647i - 1i)".to_string(),
+            DType::I32 if value < 0.0 => format!("({}i)", value as i32),
             DType::I32 => format!("{}i", value as i32),
             DType::U32 => format!("{}u", value as u32),
             DType::Bool => (value != 0.0).to_string(),

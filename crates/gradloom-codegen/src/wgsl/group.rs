@@ -1,13 +1,14 @@
 //! Parts of a group that run together: what they bind, and where each one's operands start.
 
-use super::operands::Operand;
+use super::dispatch::{Context, Shaders, checked};
+use super::operands::{Operand, Operands};
+use super::print;
 use super::shader_builder::ShaderBuilder;
-use super::{Context, Operands, Shaders, checked, print};
 use crate::narrow::narrow;
 use crate::schedule::group::{Form, body_of, is_short_total};
 use crate::simt::kernels::{Table, group};
 use gradloom_core::error::Result;
-use gradloom_core::kernel::{Access, Launch, Part, Phase, Schedule};
+use gradloom_core::kernel::{Access, GroupSchedule, Launch, Part, Phase};
 use std::ops::Range;
 
 /// The shaders of parts of one class.
@@ -17,6 +18,7 @@ use std::ops::Range;
 pub(super) fn together(
     launch: &Launch,
     parts: &[&Part],
+    schedule: &GroupSchedule,
     number: usize,
     context: &Context<'_>,
 ) -> Result<Shaders> {
@@ -37,11 +39,8 @@ pub(super) fn together(
     };
     let body = body_of(parts[0]);
     let form = Form::of(body).expect("parts of a class have a form");
-    let Schedule::Group(schedule) = launch.schedule else {
-        unreachable!("groups, and what runs as one, have their schedule")
-    };
     let bodies = parts.iter().enumerate().map(|(i, part)| (body_of(part), starts(i)));
-    let table = Table::new(form, bodies, &schedule);
+    let table = Table::new(form, bodies, schedule);
     // The first part's, counted from where the table says.
     let first = |operand: &Operand| Operand { base: 0, ..operand.clone() };
     let first = Operands {
@@ -50,8 +49,8 @@ pub(super) fn together(
         writes: operands.writes[..writes].iter().map(first).collect(),
     };
     let gated = launch.phase == Phase::Commit;
-    let short = parts.iter().all(|part| is_short_total(body_of(part), &schedule));
-    let kernels = group(&first.views(gated), body, &table, &schedule, short);
+    let short = parts.iter().all(|part| is_short_total(body_of(part), schedule));
+    let kernels = group(&first.views(gated), body, &table, schedule, short);
     let print = |kernel| print::print(kernel, ShaderBuilder::new(&first, context.limits, gated, number));
     let dispatches = kernels.iter().map(print).collect();
     checked(Shaders { operands, dispatches }, launch, context)

@@ -4,9 +4,10 @@
 //! phases, and leaves a [`Verdict`](super::Verdict) in the step's status, with a record of the step if it
 //! failed.
 
+use super::dispatch::{Context, Shaders, checked};
+use super::operands::Operands;
 use super::shader_builder::{ShaderBuilder, index_at};
 use super::status::{FIRST_GUARD, TRAPPED, record};
-use super::{Context, Operands, Shaders, checked};
 use crate::narrow::narrow;
 use gradloom_core::error::Result;
 use gradloom_core::kernel::{Access, Kernel, Launch, Phase};

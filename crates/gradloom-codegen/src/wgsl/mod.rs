@@ -9,11 +9,11 @@ mod alone;
 pub mod attention;
 mod batching;
 mod constructors;
+mod dispatch;
 mod expression;
 mod functions;
 mod group;
 mod guards;
-mod lower;
 mod operands;
 mod pieces;
 mod print;
@@ -23,6 +23,8 @@ mod status;
 mod units;
 
 pub use crate::limits::Limits;
+use dispatch::checked;
+pub use dispatch::{Bound, Context, Dispatch, Shaders};
 pub use guards::guards;
 /// Kernels that can be computed in several ways, with the shaders that measure one.
 pub mod tuning {
@@ -30,8 +32,8 @@ pub mod tuning {
     pub use crate::schedule::tuning::{Choice, Choices, Precision, Problem, candidates, from_line, to_line};
 }
 
+pub use crate::lower::gpu::{lower, lower_fused, problems};
 pub use crate::schedule::tuning::{Choices, Precision};
-pub use lower::{lower, lower_fused, problems};
 pub use operands::{Binding, Cuts, Element, Operand, Operands};
 #[cfg(test)]
 pub(crate) use product::alone as alone_product;
@@ -42,64 +44,9 @@ pub use units::{Owner, Shader, Unit, pause, units, writable};
 use crate::schedule::group as grouped;
 use crate::simt;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{Graph, OpKind};
-use gradloom_core::kernel::{Access, Kernel, Launch, Part, Phase};
-use gradloom_core::plan::Plan;
+use gradloom_core::ir::OpKind;
+use gradloom_core::kernel::{Access, Kernel, Launch, Part, Phase, Schedule};
 use shader_builder::ShaderBuilder;
-use std::ops::Range;
-
-/// One shader and how it is run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Dispatch {
-    /// What it computes, for people.
-    pub label: String,
-    /// WGSL with the entry point `main`.
-    pub source: String,
-    /// What stands at `@group(0) @binding(i)`.
-    pub bindings: Vec<Bound>,
-    /// Workgroups along x, y and z.
-    pub workgroups: [u32; 3],
-}
-
-/// What a shader's binding is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// The binding of this index in the launch's [`Operands`].
-    Operand(usize),
-    /// Bytes of such a binding, which has more than the adapter allows.
-    Piece(usize, Range<usize>),
-    /// Bytes of the scratch; read and written.
-    Workspace(Range<usize>),
-    /// Numbers of the launch's own.
-    Table(Vec<u32>),
-    /// The status, of the step and of those before: [`STATUS_WORDS`] words.
-    Status {
-        /// Whether the shader may write it.
-        writable: bool,
-    },
-}
-
-/// A launch as shaders, which run one after the other.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shaders {
-    /// What they bind.
-    pub operands: Operands,
-    /// In order; none if there is nothing to compute.
-    pub dispatches: Vec<Dispatch>,
-}
-
-/// What the shaders of a program are made for.
-#[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
-    /// The plan of all launches.
-    pub plan: &'a Plan,
-    /// Its graph, for messages.
-    pub graph: &'a Graph,
-    /// What the adapter allows.
-    pub limits: &'a Limits,
-    /// Where memory is cut into buffers.
-    pub cuts: &'a Cuts,
-}
 
 /// The shaders of a plan's launch. Those of the commit write nothing if the step's status says so.
 ///
@@ -115,18 +62,16 @@ pub fn shaders(launch: &Launch, number: usize, context: &Context<'_>) -> Result<
     }
     let cut = pieces::in_pieces(launch, context.limits);
     let launch = cut.as_ref().unwrap_or(launch);
+    let Schedule::Group(schedule) = &launch.schedule else { return Ok(vec![one(launch, number, context)?]) };
     let parts = match &launch.kernel {
         Kernel::Group(parts) => parts,
-        Kernel::Loop(body) if grouped::is_short(body, &launch.reads, &launch.writes) => {
-            &vec![Part::whole(launch)]
-        }
-        _ => return Ok(vec![one(launch, number, context)?]),
+        _ => &vec![Part::whole(launch)],
     };
     let batch = |members: Vec<usize>| match members[..] {
         [only] if !grouped::is_columns(&parts[only], launch) => alone(launch, &parts[only], number, context),
         _ => {
             let members: Vec<&Part> = members.iter().map(|&i| &parts[i]).collect();
-            group::together(launch, &members, number, context)
+            group::together(launch, &members, schedule, number, context)
         }
     };
     batching::batches(parts, launch, context).into_iter().map(batch).collect()
@@ -167,32 +112,6 @@ fn one(launch: &Launch, number: usize, context: &Context<'_>) -> Result<Shaders>
         Ok(apart) => Ok(apart),
         Err(_) => checked(bound(launch, number, context, true)?, launch, context),
     }
-}
-
-/// Gives shaders back that the adapter can bind.
-fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
-    let Limits { storage_buffers, binding_bytes, .. } = *context.limits;
-    let most = shaders.dispatches.iter().map(|dispatch| dispatch.bindings.len()).max().unwrap_or(0);
-    // Bytes of a word are set atomically, for which a function would need a pointer to one of several
-    // bindings.
-    let bools = |binding: &&Binding| binding.element == Element::Atomic && binding.pieces(context.limits) > 1;
-    let bools = shaders.operands.bindings.iter().find(bools);
-    if most <= storage_buffers && bools.is_none() {
-        return Ok(shaders);
-    }
-    let message = match bools {
-        Some(large) => format!(
-            "a kernel writes bools into {} bytes, the adapter allows bindings of {binding_bytes}",
-            large.range.len()
-        ),
-        None => format!(
-            "a kernel needs {most} storage buffers of at most {binding_bytes} bytes, the adapter allows \
-             {storage_buffers}"
-        ),
-    };
-    Err(Error::new(ErrorKind::Plan, message)
-        .note(format!("in `{}`", launch.kernel.title()))
-        .help("make the batch, the context or the vocabulary smaller, or use another device"))
 }
 
 fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) -> Result<Shaders> {

@@ -4,7 +4,8 @@
 //! of a dispatch whose bindings are written; so a result that takes an operand's place shares its binding. A
 //! binding of a region that the launch does not write is read-only.
 
-use super::{Context, Limits};
+use super::dispatch::Context;
+use crate::limits::Limits;
 use crate::simt::kernels::{View, Views};
 use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::DType;

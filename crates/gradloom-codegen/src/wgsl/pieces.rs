@@ -1,9 +1,9 @@
 //! Maps over values that are larger than a binding, cut into maps over pieces of them.
 //!
-//! Other kernels choose between the pieces as they run (`source.rs`); the optimizer's would have too many
-//! bindings for that.
+//! Other kernels choose between the pieces as they run (`shader_builder.rs`); the optimizer's would have too
+//! many bindings for that.
 
-use super::Limits;
+use crate::limits::Limits;
 use crate::schedule::group::{body_of, class, is_map, schedule};
 use gradloom_core::kernel::{Access, Body, Kernel, Launch, Layout, Part, Schedule};
 use gradloom_core::plan::ALIGNMENT;
@@ -40,7 +40,9 @@ pub(super) fn in_pieces(launch: &Launch, limits: &Limits) -> Option<Launch> {
         }
     }
     cut.kernel = Kernel::Group(pieces);
-    cut.schedule = Schedule::Group(schedule(limits));
+    if !matches!(cut.schedule, Schedule::Group(_)) {
+        cut.schedule = Schedule::Group(schedule(limits));
+    }
     Some(cut)
 }
 

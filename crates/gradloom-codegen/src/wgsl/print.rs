@@ -3,8 +3,8 @@
 //! In: a [`Kernel`] and what its launch binds. Out: a [`Dispatch`]. Loads, stores and the functions that
 //! WGSL lacks are those of [`ShaderBuilder`].
 
-use super::Dispatch;
 use super::constructors::constructors;
+use super::dispatch::Dispatch;
 use super::functions::Function;
 use super::operands::Operand;
 use super::shader_builder::{ShaderBuilder, type_name};

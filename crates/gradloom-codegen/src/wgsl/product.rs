@@ -1,10 +1,11 @@
 //! Matrix products: how their operands are bound, and how they are measured.
 
 use super::alone::{Alone, Value, side_by_side};
+use super::dispatch::{Bound, Shaders};
+use super::operands::Operands;
 use super::operands::{Element, NONE};
 use super::print::print;
 use super::shader_builder::ShaderBuilder;
-use super::{Bound, Operands, Shaders};
 use crate::limits::Limits;
 use crate::product::{DotProblem, folded, last_elements};
 use crate::schedule::product::{lanes, schedule};

@@ -3,10 +3,11 @@
 //! In: what a launch binds, and statements, added one by one. Out: a [`Dispatch`]. Loads and stores know how
 //! their binding is declared; helper functions are added to the module when they are first used.
 
+use super::dispatch::{Bound, Dispatch};
 use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
 use super::status::STATUS_WORDS;
-use super::{Bound, Dispatch, Limits};
+use crate::limits::Limits;
 use crate::narrow::narrow;
 use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::DType;
@@ -314,7 +315,8 @@ impl Operands {
         }
     }
 
-    /// The vector of four at an index of the operand's buffer, which counts vectors; its binding is declared so.
+    /// The vector of four at an index of the operand's buffer, which counts vectors; its binding is declared
+    /// so.
     pub(crate) fn load_vector(&self, operand: &Operand, index: &str, limits: &Limits) -> String {
         match operand.binding {
             NONE => "vec4<f32>()".to_string(),

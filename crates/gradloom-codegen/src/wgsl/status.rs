@@ -5,8 +5,8 @@
 //! starts: 0 the verdict; 1 the number, from 1, of the launch that trapped or whose window does not fit; 2
 //! where: the position of the index among its operand's elements, or the axis of the window; 3 the index, as
 //! i32; 4 the number that it must be below. Those behind them stay from step to step, and are written by the
-//! guards alone, but for [`ACKNOWLEDGED`]: how many steps there were, how many of them failed, and a record of the
-//! first failures that the host was not told of, and of the last one.
+//! guards alone, but for [`ACKNOWLEDGED`]: how many steps there were, how many of them failed, and a record
+//! of the first failures that the host was not told of, and of the last one.
 
 use super::shader_builder::ShaderBuilder;
 use gradloom_core::collections::sort_by_key;
@@ -26,8 +26,7 @@ const FAILURES: usize = 9;
 const RECORDS: usize = 12;
 const RECORD_WORDS: usize = 8;
 /// Failures since the last report that have a record, at least; failure `n` has the one of number `n % 4`.
-/// The last failure has the one behind those: a step that was in flight while the host took note of others is
-/// never without.
+/// The newest failure always has one, behind those.
 const FIRST_RECORDS: usize = 4;
 
 pub(super) const TRAPPED: u32 = 1;
@@ -103,13 +102,17 @@ impl Status {
         Verdict::trap(&self.0)
     }
 
-    /// The failures that have a record, from number `told` on, in order. The last one of all is among them,
+    /// The failures that have a record, from number `first` on, in order. The last one of all is among them,
     /// and the first four behind those that the host had told the device that it knows.
-    pub fn failures_from(&self, told: u32) -> Vec<Failure> {
+    pub fn failures_from(&self, first: u32) -> Vec<Failure> {
         let records = self.0[RECORDS..].chunks_exact(RECORD_WORDS);
         let failure = |record: &[u32]| {
             let number = record[0].checked_sub(1)?;
-            (number >= told).then(|| Failure { number, step: record[1], verdict: Verdict::new(&record[2..]) })
+            (number >= first).then(|| Failure {
+                number,
+                step: record[1],
+                verdict: Verdict::new(&record[2..]),
+            })
         };
         let mut failures: Vec<Failure> = records.filter_map(failure).collect();
         sort_by_key(&mut failures, |failure| failure.number);

@@ -1,9 +1,11 @@
 //! The shaders of a plan in the order in which they run.
 //!
-//! In: a plan, and where its memory is cut. Out: for each launch its shaders, with the guards between the phases
-//! of a step.
+//! In: a plan, and where its memory is cut. Out: for each launch its shaders, with the guards between the
+//! phases of a step.
 
-use super::{Bound, Context, Dispatch, Operands, Shaders, guards, shaders};
+use super::dispatch::{Bound, Context, Dispatch, Shaders};
+use super::operands::Operands;
+use super::{guards, shaders};
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch};

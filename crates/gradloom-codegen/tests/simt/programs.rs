@@ -6,10 +6,12 @@ use super::interpreter::{Machine, bits, tensor};
 use gradloom_codegen::schedule::group;
 use gradloom_codegen::simt::kernels::{self, Table, View, Views};
 use gradloom_codegen::simt::{Kernel, verify};
+use gradloom_codegen::wgsl::tuning::candidates;
 use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
 use gradloom_core::collections::IdMap;
-use gradloom_core::ir::{Graph, OpKind, ValueId};
-use gradloom_core::kernel::{self, Access, Launch, Layout, Part, Phase, Schedule};
+use gradloom_core::fuse::{Fusion, fuse};
+use gradloom_core::ir::{DType, Graph, OpKind, ValueId, parse};
+use gradloom_core::kernel::{self, Access, Launch, Layout, Method, Part, Phase, Schedule};
 use gradloom_core::passes;
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_values};
 use gradloom_testing::Leaves;
@@ -21,21 +23,11 @@ use std::collections::BTreeMap;
 /// (SwiftShader), and a large CUDA device.
 fn devices() -> [(&'static str, Limits); 4] {
     let software = Limits { software: true, subgroup: Some(8), ..Limits::portable() };
-    let cuda = Limits {
-        invocations: 1024,
-        workgroup_memory: 48 << 10,
-        storage_buffers: 64,
-        binding_bytes: 2 << 30,
-        subgroup: Some(32),
-        f16: true,
-        cooperative: true,
-        ..Limits::portable()
-    };
     [
         ("portable", Limits::portable()),
         ("software", software),
         ("scalar", Limits { scalar: true, subgroup: None, ..software }),
-        ("cuda", cuda),
+        ("cuda", Limits::cuda()),
     ]
 }
 
@@ -108,7 +100,10 @@ impl Memory<'_> {
             Schedule::Rows(_) => "rows",
             Schedule::Axes => "axes",
             Schedule::Group(_) => "group",
-            Schedule::Product(_) => "product",
+            Schedule::Product(product) => match product.choice.method {
+                Method::Portable(_) => "product",
+                Method::Cooperative(_) => "matrices",
+            },
             Schedule::Scatter(_) => "scatter",
             Schedule::Attention(_) => "attention",
         };
@@ -252,7 +247,6 @@ fn agrees(graph: &Graph, leaves: &Leaves) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
     let Ok(want) = evaluate(graph, &|kind| leaves.value(kind)) else { return kinds };
     for (name, limits) in devices() {
-        // Products in f16 are compared with less, elsewhere.
         let choices = Choices::by_rule(Precision::F32);
         let (got, ran) = evaluation(graph, leaves, (&limits, &choices), &want);
         ran.into_iter().for_each(|(kind, count)| *kinds.entry(kind).or_default() += count);
@@ -278,4 +272,46 @@ fn training_steps() {
     for kind in ["map", "rows", "product", "together"] {
         assert!(kinds.contains_key(kind), "{kinds:?}");
     }
+}
+
+/// Every way to multiply in f16, of operands in every order of axes whose extents no tile divides. Their
+/// elements are small whole numbers, so that nothing is rounded.
+#[test]
+fn products_in_f16_are_exact_of_whole_numbers() {
+    let (m, n, k) = (70, 66, 40);
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for (left, right, axes) in [
+        ([m, k], [k, n], "lhs_contract=[1], rhs_contract=[0]"),
+        ([m, k], [n, k], "lhs_contract=[1], rhs_contract=[1]"),
+        ([k, m], [k, n], "lhs_contract=[0], rhs_contract=[0]"),
+        ([k, m], [n, k], "lhs_contract=[0], rhs_contract=[1]"),
+    ] {
+        let graph = parse(&format!(
+            "graph {{\n %0: f32{left:?} = input \"a\"\n %1: f32{right:?} = input \"b\"\n \
+             %2: f32[{m}, {n}] = dot %0, %1 {{{axes}}}\n output \"y\" %2\n}}"
+        ))
+        .unwrap();
+        let whole = |shape: [usize; 2], factor: usize| -> Vec<f64> {
+            (0..shape[0] * shape[1]).map(|i| (i * factor % 17) as f64 - 8.0).collect()
+        };
+        let leaves = Leaves::random(0).with("a", DType::F32, &left, &whole(left, 5)).with(
+            "b",
+            DType::F32,
+            &right,
+            &whole(right, 7),
+        );
+        let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+        let limits = Limits::cuda();
+        let rule = Choices::by_rule(Precision::F16);
+        let fused = fuse(&graph, Fusion::On).unwrap();
+        let problem = wgsl::problems(&graph, &fused, &limits, &rule).remove(0);
+        for choice in candidates(&problem, Precision::F16, &limits) {
+            let mut choices = rule.clone();
+            choices.insert(problem.clone(), choice);
+            let (got, ran) = evaluation(&graph, &leaves, (&limits, &choices), &want);
+            assert_eq!(got.outputs, want.outputs, "{choice:?} of {left:?} and {right:?}");
+            ran.into_iter().for_each(|(kind, count)| *kinds.entry(kind).or_default() += count);
+        }
+    }
+    assert!(kinds["matrices"] >= 16 && kinds["product"] >= 16, "{kinds:?}");
 }

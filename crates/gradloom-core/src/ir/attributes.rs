@@ -1,5 +1,5 @@
-//! The attributes of ops in the text form, `{axes=[0, 1], causal}`: one list for what writes them and what reads
-//! them.
+//! The attributes of ops in the text form, `{axes=[0, 1], causal}`: one list for what writes them and what
+//! reads them.
 
 use super::Number;
 use std::fmt::Display;

@@ -3,8 +3,8 @@
 
 use super::Shape;
 
-/// Which axes a [`Dot`](super::OpKind::Dot) runs over. The result's axes: batch, then free axes of the left, then of the
-/// right operand.
+/// Which axes a [`Dot`](super::OpKind::Dot) runs over. The result's axes: batch, then free axes of the left,
+/// then of the right operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct DotAxes {
     /// Batch axes of the left operand, paired with `rhs_batch`.

@@ -157,8 +157,8 @@ impl OpKind {
         }
     }
 
-    /// The op of this name, with attributes that [`OpKind::attributes`] is to set; none if the name is that of
-    /// no op, or of one that begins with more than its name. `ty` is the type of the op's one result.
+    /// The op of this name, with attributes that [`OpKind::attributes`] is to set; none if the name is that
+    /// of no op, or of one that begins with more than its name. `ty` is the type of the op's one result.
     pub(super) fn named<E>(name: &str, ty: impl Fn() -> Result<Type, E>) -> Result<Option<OpKind>, E> {
         let list = Vec::new;
         Ok(Some(match name {

@@ -4,8 +4,8 @@
 //! data.
 //!
 //! Operations are those of [`OpKind::flops`], the count that rooflines are drawn with. Bytes are those of the
-//! distinct elements that a kernel must read and write once: what a broadcast repeats is read once, and so is an
-//! operand that comes twice.
+//! distinct elements that a kernel must read and write once: what a broadcast repeats is read once, and so
+//! is an operand that comes twice.
 //!
 //! Counts that 64 bits cannot hold, such as those of a product of views that repeat an element, are
 //! `u64::MAX`.

@@ -65,8 +65,8 @@ impl Tensor {
     }
 
     /// `self` with each element of `updates` added where `index` says along an axis:
-    /// `y[.., index[.., k, ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the shape of
-    /// `updates`, which has the extents of `self` except along the axis. PyTorch's `scatter_add`.
+    /// `y[.., index[.., k, ..], ..] += updates[.., k, ..]`, in the order of k. `index` is i32 with the shape
+    /// of `updates`, which has the extents of `self` except along the axis. PyTorch's `scatter_add`.
     #[track_caller]
     pub fn scatter_add(self, index: Tensor, updates: Tensor, axis: isize) -> Tensor {
         let (ty, picks, added) = (self.ty(), index.ty(), updates.ty());

@@ -102,7 +102,8 @@ impl Tensor {
         (self - targets).abs().mean()
     }
 
-    /// Mean of `e² / 2` where `|e|` is below `delta`, else `delta (|e| - delta / 2)`, with `e = x - y`. Huber,
+    /// Mean of `e² / 2` where `|e|` is below `delta`, else `delta (|e| - delta / 2)`, with `e = x - y`.
+    /// Huber,
     /// 1964.
     #[track_caller]
     pub fn huber_loss(self, targets: impl Operand, delta: f64) -> Tensor {
@@ -156,8 +157,8 @@ impl Tensor {
     }
 
     /// Mean over rows of `max(0, |a - p| - |a - n| + margin)`: `self` is the anchor a, with a positive and a
-    /// negative example, all `[B.., width]`; distances are Euclid's, of differences to which 1e-6 is added, as
-    /// in PyTorch. Schroff, Kalenichenko, Philbin, 2015.
+    /// negative example, all `[B.., width]`; distances are Euclid's, of differences to which 1e-6 is added,
+    /// as in PyTorch. Schroff, Kalenichenko, Philbin, 2015.
     #[track_caller]
     pub fn triplet_loss(self, positive: Tensor, negative: Tensor, margin: f64) -> Tensor {
         let near = (self - positive + 1e-6).norm_axes(-1, 2.0);

@@ -38,8 +38,8 @@ forms! {
     std std_axes std_keep(correction);
     /// `log(sum(exp(x)))`; safe for large elements, `-inf` for nothing but `-inf`.
     logsumexp logsumexp_axes logsumexp_keep();
-    /// The norm of order `p`, `(sum |x|^p)^(1/p)`; 2 is Euclid's, infinity the largest `|x|`, 0 counts what is
-    /// not 0. Where it is 0, so is its gradient.
+    /// The norm of order `p`, `(sum |x|^p)^(1/p)`; 2 is Euclid's, infinity the largest `|x|`, 0 counts what
+    /// is not 0. Where it is 0, so is its gradient.
     norm norm_axes norm_keep(p);
     /// Whether an element is true, or not 0: a bool. False for no elements.
     any any_axes any_keep();

@@ -1,8 +1,8 @@
 //! Detection of the machine and its instruction sets.
 //!
-//! In: nothing. Out: the widest instruction set that the kernels have a variant for ([`InstructionSet`]) and a
-//! description for people ([`Machine`]). Always holds: a level that [`InstructionSet::detect`] returns is safe to run
-//! on this machine.
+//! In: nothing. Out: the widest instruction set that the kernels have a variant for ([`InstructionSet`]) and
+//! a description for people ([`Machine`]). Always holds: a level that [`InstructionSet::detect`] returns is
+//! safe to run on this machine.
 
 use std::fmt;
 use std::sync::OnceLock;

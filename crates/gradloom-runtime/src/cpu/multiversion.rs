@@ -1,11 +1,11 @@
 //! One function body, compiled for several instruction sets.
 //!
-//! In: a generic `#[inline(always)]` function. Out: a function of [`InstructionSet`](super::InstructionSet) that returns the
-//! variant to call. Always holds: the variants differ in the width of their vectors only; Rust contracts no
-//! multiplication and addition into one rounding, so they give the same bits.
+//! In: a generic `#[inline(always)]` function. Out: a function of [`InstructionSet`](super::InstructionSet)
+//! that returns the variant to call. Always holds: the variants differ in the width of their vectors only;
+//! Rust contracts no multiplication and addition into one rounding, so they give the same bits.
 
-/// Defines `fn name<G: Bound, ..>(level: InstructionSet) -> unsafe fn(args..) -> result`, whose variants all inline
-/// `body`.
+/// Defines `fn name<G: Bound, ..>(level: InstructionSet) -> unsafe fn(args..) -> result`, whose variants all
+/// inline `body`.
 ///
 /// Calling the returned function needs what `body` needs, and a machine that has the level.
 macro_rules! multiversion {

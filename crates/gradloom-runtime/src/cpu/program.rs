@@ -48,6 +48,10 @@ impl Backend for CpuBackend {
         Arc::clone(&self.pool)
     }
 
+    fn is_gpu(&self) -> bool {
+        false
+    }
+
     fn is_resident(&self) -> bool {
         true
     }

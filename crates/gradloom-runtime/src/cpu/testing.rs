@@ -2,8 +2,8 @@
 //! instruction set.
 //!
 //! Positions of a buffer that are not the operand's hold garbage, which is NaN, and so do results and scratch
-//! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guards that must
-//! survive.
+//! before a run: a kernel that reads outside of its operands gives NaN. Results stand between guards that
+//! must survive.
 
 use super::{Call, InstructionSet, Loops, Pool, Prepared, Trap};
 use gradloom_core::ir::{DType, OpId, OpKind, Shape, ValueId};
@@ -371,7 +371,8 @@ impl Job {
         Ok(results)
     }
 
-    /// Runs with 1, 2 and 3 threads, which must agree bit for bit; the bits of each result in row-major order.
+    /// Runs with 1, 2 and 3 threads, which must agree bit for bit; the bits of each result in row-major
+    /// order.
     pub(super) fn run_on_all_pools(&self, kernel: &dyn Prepared) -> Result<Vec<Vec<u32>>, Trap> {
         let [one, two, three] = [1, 2, 3].map(|threads| {
             let results = self.run_on(kernel, &Pool::new(threads));
@@ -436,8 +437,8 @@ pub(super) fn assert_close(what: &str, got: &[f64], expected: &[f64], tolerance:
     }
 }
 
-/// Asserts that f32 results, as bits, are within `tolerance` of what is expected, relative to its size or to 1,
-/// whichever is larger: terms of a sum may cancel.
+/// Asserts that f32 results, as bits, are within `tolerance` of what is expected, relative to its size or to
+/// 1, whichever is larger: terms of a sum may cancel.
 pub(super) fn assert_near(what: &str, bits: &[u32], expected: &[f64], tolerance: f64) {
     assert_eq!(bits.len(), expected.len(), "{what}: number of elements");
     for (i, (&bits, &expected)) in bits.iter().zip(expected).enumerate() {

@@ -25,7 +25,7 @@ pub(crate) struct Results {
     /// Outputs, then guards: the bytes of the buffer that are copied, and where they go.
     copies: Vec<(Access, Range<usize>, usize)>,
     bytes: usize,
-    told: FailureLog,
+    failures: FailureLog,
 }
 
 /// Bytes that are copied into the staging buffer.
@@ -54,7 +54,7 @@ impl Results {
             plan: Arc::clone(plan),
             copies,
             bytes,
-            told: FailureLog::new(status),
+            failures: FailureLog::new(status),
         }
     }
 
@@ -95,7 +95,7 @@ impl Results {
             outcome: self.outcome(failure.verdict),
             others,
         };
-        let failures = self.told.news(&status).into_iter().map(failure).collect();
+        let failures = self.failures.news(&status).into_iter().map(failure).collect();
         Ok(Finished { outcome: self.outcome(status.verdict()), outputs: values, guards, failures })
     }
 

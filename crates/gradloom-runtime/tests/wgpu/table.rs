@@ -2,6 +2,7 @@
 
 use crate::{device, far};
 use gradloom_core::grad::expand_blocks;
+use gradloom_core::passes::expand::expand;
 use gradloom_core::reference::evaluate;
 use gradloom_runtime::Program;
 use gradloom_testing::table::{CASES, graph_of};
@@ -25,6 +26,7 @@ fn every_op_and_its_gradient_agree_with_the_reference() {
             let want =
                 evaluate(&graph, &|kind| leaves.value(kind)).unwrap_or_else(|e| panic!("{e}\n{graph}"));
             expand_blocks(&mut graph);
+            let graph = expand(&graph);
             let got = Program::standalone(graph.clone(), &device, &|kind| leaves.value(kind))
                 .and_then(|mut program| program.evaluate(&|kind| leaves.value(kind)))
                 .unwrap_or_else(|error| panic!("{} (seed {seed}): {error}\n{graph}", case.name));

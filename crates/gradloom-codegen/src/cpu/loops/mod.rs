@@ -1,4 +1,5 @@
-//! The CPU's compiler of fused loops: from a body to instructions over tiles, and to segments of machine code.
+//! The CPU's compiler of fused loops: from a body to instructions over tiles, and to segments of machine
+//! code.
 //!
 //! In: a body, and the launch that it stands in. Out: a [`Program`], which a runtime runs on any rectangle of
 //! the body's positions (the epilogue of a matrix product is one). Instructions are vectorised loops over the

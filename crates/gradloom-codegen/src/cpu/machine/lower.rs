@@ -2,7 +2,7 @@
 //!
 //! In: an op by name, and its operands. Out: the lines that compute it. Sines, powers, remainders and
 //! divisions of integers have no lines: they stay loops over memory. Always holds: the bits are those of the
-//! op's loop ([`MapOp::function`]), but for which NaN a NaN is.
+//! op's formula ([`functions`]), but for which NaN a NaN is.
 
 use super::ir::{Builder, Line, Op, VectorOperand};
 use super::numbers::OperandNumber;

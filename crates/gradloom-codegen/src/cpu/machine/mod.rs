@@ -1,10 +1,10 @@
 //! Machine code for loops over vectors, on x86-64 with AVX-512.
 //!
 //! In: a [`Routine`]: lines of vector code ([`Builder`]), and what of its operands moves along. Out: machine
-//! code ([`assemble`]), called with a frame of addresses ([`Frame`]). Elements live in registers from the first
-//! line to the last, so that memory is read once and written once. Always holds: results are those of the
-//! interpreted loops, bit for bit, but for which NaN a NaN is; what comes out was proven to keep values apart
-//! ([`check()`]) and to stay within its memory ([`bounds`]).
+//! code ([`assemble`]), called with a frame of addresses ([`Frame`]). Elements live in registers from the
+//! first line to the last, so that memory is read once and written once. Always holds: results are those of
+//! the interpreted loops, bit for bit, but for which NaN a NaN is; what comes out was proven to keep values
+//! apart ([`check()`]) and to stay within its memory ([`bounds`]).
 
 mod assembler;
 mod avx512;

@@ -22,7 +22,8 @@ const LOG1P: [f32; 9] = [
     0.067_466_38,
 ];
 
-/// log(2^n·(1 + f)) + `correction` for a whole number n, sqrt(1/2) <= 1 + f <= sqrt(2) and a small correction.
+/// log(2^n·(1 + f)) + `correction` for a whole number n, sqrt(1/2) <= 1 + f <= sqrt(2) and a small
+/// correction.
 #[inline(always)]
 fn log_of_parts<L: Lanes>(l: &mut L, n: L::Value, f: L::Value, correction: L::Value) -> L::Value {
     // From the smallest term to the largest; n·LN_2_HIGH is exact.

@@ -2,8 +2,8 @@
 //!
 //! `product`, then for each batch axis `extent x lhs stride x rhs stride`, the extents `m n k`, of both
 //! operands `offset free-stride contract-stride`; behind `:` the kernel, `portable` (tile `m n k`, thread
-//! `m n`, buffers in workgroup memory: 0 for none, 3 for none and element by element) or `cooperative` (tile `m n k`, subgroup `m n`, buffers),
-//! and the parts of the sums.
+//! `m n`, buffers in workgroup memory: 0 for none, 3 for none and element by element) or `cooperative` (tile
+//! `m n k`, subgroup `m n`, buffers), and the parts of the sums.
 
 use crate::product::{BatchAxis, DotProblem, MatrixView};
 use gradloom_core::kernel::{CooperativeTile, Method, ProductChoice, Staging, Tile};

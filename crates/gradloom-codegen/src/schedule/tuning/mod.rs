@@ -1,9 +1,9 @@
 //! Kernels that can be computed in several ways: which ways there are, and which one is taken.
 //!
 //! In: a lowered program, an adapter's limits. Out: the [`Problem`]s in it, the ways to try for each
-//! ([`candidates`]), and [`Choices`], the value that programs are made with. Always holds: a choice that [suits](Choice::suits) the limits has valid shaders, whatever made
-//! it up; a problem has all that its shaders depend on but bindings, what follows from a product, and where
-//! the rows of attention lie.
+//! ([`candidates`]), and [`Choices`], the value that programs are made with. Always holds: a choice that
+//! [suits](Choice::suits) the limits has valid shaders, whatever made it up; a problem has all that its
+//! shaders depend on but bindings, what follows from a product, and where the rows of attention lie.
 
 mod choices;
 mod record;

@@ -1,7 +1,7 @@
 //! The nodes of a fused expression.
 //!
-//! In: a [`Body`], and where the invocation stands. Out: the values of the nodes that are asked for and of all
-//! that they use. A node is computed once in each scope that knows it.
+//! In: a [`Body`], and where the invocation stands. Out: the values of the nodes that are asked for and of
+//! all that they use. A node is computed once in each scope that knows it.
 
 use super::super::ir::Role;
 use super::super::{index_at, index_at_row};

@@ -111,7 +111,8 @@ impl<'b> Group<'b> {
         k.finish()
     }
 
-    /// A part by its number. Starts that are the same for all parts, as of a learning rate, are not looked up.
+    /// A part by its number. Starts that are the same for all parts, as of a learning rate, are not looked
+    /// up.
     fn part<'k>(&self, k: &'k Builder, part: Value<'k>) -> Found<'k> {
         let Table { numbers, width, .. } = self.table;
         let table = k.table(numbers.clone());

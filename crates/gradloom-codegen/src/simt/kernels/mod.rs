@@ -65,10 +65,11 @@ pub fn kernels(
 ) -> Option<Vec<Kernel>> {
     let op = match kernel {
         kernel::Kernel::Loop(body) => {
-            return Some(match schedule {
-                Schedule::Rows(schedule) => rows::rows(views, body, schedule, label),
-                _ => map::map(views, body, label),
-            });
+            return match schedule {
+                Schedule::Rows(schedule) => Some(rows::rows(views, body, schedule, label)),
+                Schedule::Whole => Some(map::map(views, body, label)),
+                _ => None,
+            };
         }
         kernel::Kernel::Copy => return Some(movement::copy(views, label)),
         kernel::Kernel::WriteRegion => return Some(movement::write_region(views, label)),

@@ -1,5 +1,5 @@
-//! Fused expressions that reduce: along rows, which lanes of a workgroup take together, and across rows, which
-//! leaves partial results for a second kernel.
+//! Fused expressions that reduce: along rows, which lanes of a workgroup take together, and across rows,
+//! which leaves partial results for a second kernel.
 //!
 //! In: a body and its [`RowSchedule`]. Out: its kernels. Always holds: the order in which elements are
 //! combined depends on the body and the schedule alone; barriers are met by all invocations.

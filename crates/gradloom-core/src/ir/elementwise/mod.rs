@@ -2,7 +2,8 @@
 //!
 //! A row has everything that the compiler knows of an op: its name in the text form, the dtypes that it
 //! takes, the cost of an element, its derivative, and its value in float64. What devices compute is in
-//! `cpu/functions.rs` and `simt/spelling.rs` of `gradloom-codegen`. NaN stays NaN unless a comment says otherwise.
+//! `cpu/functions.rs` and `simt/spelling.rs` of `gradloom-codegen`. NaN stays NaN unless a comment says
+//! otherwise.
 
 mod binary;
 mod compare;

@@ -11,6 +11,8 @@ pub struct GroupSchedule {
     pub columns: [usize; 2],
     /// Elements of a part that one workgroup adds up, at most.
     pub short: usize,
+    /// Bytes of scratch that parts take which run together: they have it one after the other.
+    pub workspace: usize,
 }
 
 impl GroupSchedule {

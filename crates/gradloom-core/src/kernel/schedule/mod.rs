@@ -38,14 +38,16 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Bytes of scratch that the schedule takes for a kernel; of a group, what its parts take is theirs.
+    /// Bytes of scratch that the schedule takes for a kernel; of a group, what its parts take by themselves
+    /// is theirs.
     pub fn workspace(&self, kernel: &Kernel) -> usize {
         match (kernel, self) {
             (Kernel::Op(OpKind::AttentionGrad(_)), Self::Attention(attention)) => attention.workspace(),
             (Kernel::Loop(body), Self::Rows(rows)) => rows.workspace(body),
             (_, Self::Scatter(scatter)) => scatter.workspace(),
             (_, Self::Product(product)) => product.workspace,
-            (_, Self::Whole | Self::Rows(_) | Self::Axes | Self::Group(_) | Self::Attention(_)) => 0,
+            (_, Self::Group(group)) => group.workspace,
+            (_, Self::Whole | Self::Rows(_) | Self::Axes | Self::Attention(_)) => 0,
         }
     }
 }

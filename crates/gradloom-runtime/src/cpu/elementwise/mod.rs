@@ -3,8 +3,8 @@
 //! In: strided operands of one shape, with strides of 0 where they are broadcast. Out: one contiguous result.
 //! A large operand that runs across the result (a transposed matrix) is first copied to the result's place,
 //! with loops that know how to transpose, and then read from there. Always holds: a block of every operand is
-//! staged ([`StridedReader`]) before the block of the result is written, so the result may overwrite an operand of
-//! the same layout; blocks are cut by shape alone.
+//! staged ([`StridedReader`]) before the block of the result is written, so the result may overwrite an
+//! operand of the same layout; blocks are cut by shape alone.
 
 pub(in crate::cpu) mod functions;
 mod map;

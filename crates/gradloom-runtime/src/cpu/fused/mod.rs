@@ -1,9 +1,9 @@
 //! Fused loops: a [`Body`] over operands in any strided layouts.
 //!
-//! In: a body, and a launch with its operands. Out: a [`Program`] of the compiler ([`gradloom_codegen::cpu::loops`])
-//! with its loops and machine code, which runs on any rectangle of the body's positions (the epilogue of a matrix
-//! product is one), and a kernel that runs it on all of them. Always holds: tasks are cut by shape alone and every
-//! instruction set gives the same bits.
+//! In: a body, and a launch with its operands. Out: a [`Program`] of the compiler
+//! ([`gradloom_codegen::cpu::loops`]) with its loops and machine code, which runs on any rectangle of the
+//! body's positions (the epilogue of a matrix product is one), and a kernel that runs it on all of them.
+//! Always holds: tasks are cut by shape alone and every instruction set gives the same bits.
 
 mod execute;
 mod faults;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// A compiled segment.
 pub(super) struct Segment {
     code: Arc<Compiled>,
-    /// Code that writes some results past the caches, where their rows start at whole vectors, and the numbers
-    /// of those results.
+    /// Code that writes some results past the caches, where their rows start at whole vectors, and the
+    /// numbers of those results.
     streaming: Option<(Arc<Compiled>, Vec<OperandNumber>)>,
     of: loops::Segment,
 }

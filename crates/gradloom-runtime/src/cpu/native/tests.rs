@@ -1,5 +1,7 @@
 //! Machine code against the interpreter's loops, bit for bit, and its text.
 
+mod checks;
+
 use super::{Call, Compiled};
 use crate::cpu::InstructionSet;
 use crate::cpu::elementwise::functions::function;
@@ -507,108 +509,6 @@ fn more_values_than_registers_go_through_memory() {
     for (i, &got) in got.elements()[..numbers.len()].iter().enumerate() {
         assert_eq!(f32::from_bits(got), (i * live * (live + 1)) as f32);
     }
-}
-
-/// A routine of many lines whose values live long and short, with masks and invariants.
-fn tangled(random: &mut Random) -> Routine {
-    let mut builder = Builder::default();
-    let mut values = vec![builder.load(n(0), 4), builder.row(n(1), 4)];
-    for i in 0..120 {
-        let [a, b, c] = [0; 3].map(|_| values[values.len() - 1 - random.below(values.len().min(45))]);
-        let number = builder.float(i as f32);
-        values.push(match random.below(4) {
-            0 => builder.add(a, number),
-            1 => {
-                let mask = builder.compare(CompareOp::Lt, Lane::Float, a, b);
-                builder.select(mask, b, c)
-            }
-            2 => builder.mul(a, b),
-            _ => builder.add(a, b),
-        });
-    }
-    let last = values.pop().expect("there are many");
-    let sum = values.into_iter().fold(last, |sum, value| builder.add(sum, value));
-    builder.store(n(2), 4, sum);
-    Routine { lines: builder.finish().used(), operands: vec![4; 3], ..Routine::default() }
-}
-
-/// Makes one register or place of a step another one; `false` if the step has none.
-fn confuse(step: &mut Step, random: &mut Random) -> bool {
-    let mut other = |register: &mut u8| *register = (*register + 1 + random.below(28) as u8) % 30;
-    match step {
-        Step::Spill { register, .. } | Step::Reload { register, .. } => other(register),
-        Step::Line { sources, target, .. } => {
-            let mut places = sources.iter_mut().flatten();
-            match (places.find(|place| matches!(place, Location::Vector(_))), target) {
-                (Some(Location::Vector(register)), _) | (_, Some(register)) => other(register),
-                _ => return false,
-            }
-        }
-    }
-    true
-}
-
-#[test]
-fn a_value_in_a_wrong_register_is_found() {
-    let mut random = Random(3);
-    let mut spilled = 0;
-    for _ in 0..20 {
-        let lines = tangled(&mut random).lines;
-        let mut allocation = allocate(&lines, std::iter::empty(), 30, 5).expect("few masks live at once");
-        check(&lines, &allocation, 30, 5).expect("it is right");
-        spilled += allocation.spills;
-        for at in 0..allocation.steps.len() {
-            let right = allocation.steps[at];
-            if confuse(&mut allocation.steps[at], &mut random) {
-                assert!(check(&lines, &allocation, 30, 5).is_err(), "step {at}, {:?}", allocation.steps[at]);
-            }
-            allocation.steps[at] = right;
-        }
-        let last = allocation.steps.pop().expect("there are many");
-        assert!(check(&lines, &allocation, 30, 5).is_err(), "a step is missing");
-        allocation.steps.extend([last, last]);
-        assert!(check(&lines, &allocation, 30, 5).is_err(), "a step too many");
-    }
-    assert!(spilled > 20, "{spilled} values went through memory");
-}
-
-#[test]
-fn an_instruction_outside_of_its_memory_is_found() {
-    use iced_x86::{Code, Instruction, MemoryOperand, Register};
-    let load = |base, index, scale, displacement| {
-        let memory = MemoryOperand::new(base, index, scale, displacement, 4, false, Register::None);
-        Instruction::with2(Code::EVEX_Vmovups_zmm_k1z_zmmm512, Register::ZMM2, memory).expect("a load")
-    };
-    let (frame, pool, column) = (Register::RDI, Register::RSI, Register::RCX);
-    let is_right = |window, instruction: &Instruction| {
-        // Operand 1 has elements of 4 bytes, and its row's address is in r10.
-        let mut bounds = Bounds::new(512, 64, &[1, 4]);
-        let address = MemoryOperand::with_base_displ(frame, Frame::operand(n(1)) as i64);
-        bounds.check(&Instruction::with2(Code::Mov_r64_rm64, Register::R10, address).expect("a move"));
-        bounds.window = window;
-        bounds.check(instruction);
-        bounds.broken.is_none()
-    };
-    let (none, two) = (Window::None, Window::Columns(32));
-    for (right, window, instruction) in [
-        (true, none, load(frame, Register::None, 1, 448)),
-        (false, none, load(frame, Register::None, 1, 449)),
-        (false, none, load(frame, Register::None, 1, -64)),
-        (true, none, load(pool, Register::None, 1, 0)),
-        (false, none, load(pool, Register::None, 1, 4)),
-        (true, two, load(Register::R10, column, 4, 64)),
-        (false, two, load(Register::R10, column, 4, 65)),
-        (false, two, load(Register::R10, column, 1, 0)),
-        (false, none, load(Register::R10, column, 4, 0)),
-        (false, Window::Last, load(Register::R10, column, 4, 0)),
-        (false, two, load(Register::R11, column, 4, 0)),
-        (false, two, load(Register::R10, Register::None, 1, 0)),
-    ] {
-        assert_eq!(is_right(window, &instruction), right, "{instruction:?}");
-    }
-    let mut masked = load(Register::R10, column, 4, 0);
-    masked.set_op_mask(Register::K1);
-    assert!(is_right(Window::Last, &masked));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Reductions of every dtype over every set of axes of many layouts, against float64 and 64-bit integers.
 
 use super::*;
+use crate::cpu::reduce::combine::{Reducer, with_reducer};
 use crate::cpu::testing::{Case, Random, Tensor, assert_close};
-use gradloom_core::ir::{ArgReduceOp, DType, OpKind, Shape};
+use gradloom_core::ir::{ArgReduceOp, DType, Number, OpKind, ReduceOp, Shape};
 use gradloom_core::kernel::Layout;
 
 /// Groups the row-major elements of a tensor by the output that they are reduced to, in row-major order.
@@ -184,4 +185,19 @@ fn the_first_of_equals_and_the_first_nan_win() {
     assert_eq!(argmax(&[-0.0, 0.0]), 0.0);
     assert_eq!(argmax(&[f32::NEG_INFINITY; 40]), 0.0);
     assert_eq!(argmax(&[1.0, f32::NAN, f32::INFINITY, f32::NAN]), 1.0);
+}
+
+#[test]
+fn reducers_start_from_the_identity_of_the_table() {
+    for &op in ReduceOp::ALL {
+        for dtype in [DType::F32, DType::I32, DType::U32] {
+            let own = with_reducer!(op, dtype, F => F::IDENTITY.to_string());
+            let of_table = match op.identity(dtype) {
+                Number::Float(number) => number.to_string(),
+                Number::Int(number) => number.to_string(),
+                Number::Bool(_) => unreachable!("reductions are of numbers"),
+            };
+            assert_eq!(own, of_table, "{} of {dtype}", op.name());
+        }
+    }
 }

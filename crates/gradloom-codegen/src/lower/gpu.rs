@@ -1,16 +1,16 @@
-//! Lowering for WGSL: what its kernels can do, and the scratch that they need.
+//! Lowering for GPUs: what the kernels of `simt` can do, and the scratch that they need.
 
-use super::{Choices, Limits};
-use crate::lower::{Request, Target, as_body};
+use super::{Request, Target, as_body};
+use crate::limits::Limits;
 use crate::product::{DotProblem, fold_batch};
-use crate::schedule::tuning::{Problem, problems as problems_in};
+use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DotAxes, Graph, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Schedule, Store};
 
-/// Fuses a graph and lowers it for an adapter with these limits; `choices` say how its products and attention
+/// Fuses a graph and lowers it for a device with these limits; `choices` say how its products and attention
 /// are computed.
 ///
 /// # Errors
@@ -19,9 +19,9 @@ pub fn lower(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowere
     Ok(lower_fused(graph, fuse(graph, Fusion::On)?, limits, choices))
 }
 
-/// Lowers kernels for an adapter with these limits; `choices` say how products and attention are computed.
+/// Lowers kernels for a device with these limits; `choices` say how products and attention are computed.
 pub fn lower_fused(graph: &Graph, fused: Fused, limits: &Limits, choices: &Choices) -> Lowered {
-    lowered(graph, fused, &Wgsl { limits, choices, cuts_products: true })
+    lowered(graph, fused, &Gpu { limits, choices, cuts_products: true })
 }
 
 /// What there are choices for in a program, each once: what lowering makes with these choices, and, whole,
@@ -29,7 +29,7 @@ pub fn lower_fused(graph: &Graph, fused: Fused, limits: &Limits, choices: &Choic
 pub fn problems(graph: &Graph, fused: &Fused, limits: &Limits, choices: &Choices) -> Vec<Problem> {
     let mut found = Vec::new();
     for cuts_products in [false, true] {
-        let lowered = lowered(graph, fused.clone(), &Wgsl { limits, choices, cuts_products });
+        let lowered = lowered(graph, fused.clone(), &Gpu { limits, choices, cuts_products });
         for problem in problems_in(&lowered) {
             if !found.contains(&problem) {
                 found.push(problem);
@@ -39,7 +39,7 @@ pub fn problems(graph: &Graph, fused: &Fused, limits: &Limits, choices: &Choices
     found
 }
 
-fn lowered(graph: &Graph, mut fused: Fused, target: &Wgsl<'_>) -> Lowered {
+fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
     for spec in &mut fused.kernels {
         if let Kernel::Op(OpKind::Reduce { op, axes }) = &spec.kernel {
             spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
@@ -48,14 +48,14 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Wgsl<'_>) -> Lowered {
     crate::lower::lower(graph, fused, target)
 }
 
-struct Wgsl<'l> {
+struct Gpu<'l> {
     limits: &'l Limits,
     choices: &'l Choices,
     /// Whether long sums of products may be cut into parts that wait.
     cuts_products: bool,
 }
 
-impl Target for Wgsl<'_> {
+impl Target for Gpu<'_> {
     fn schedule(&self, request: Request<'_>) -> (Schedule, usize) {
         let Request { kernel, reads, writes, .. } = request;
         let schedule = schedule(kernel, reads, writes, self.limits, self.choices);
@@ -64,9 +64,9 @@ impl Target for Wgsl<'_> {
     }
 
     fn group_schedule(&self, parts: &[Part], reads: &[Access], writes: &[Access]) -> (Schedule, usize) {
-        let schedule = group::schedule(self.limits);
-        let workspace = group::workspace(parts, reads, writes, &schedule);
-        (Schedule::Group(schedule), workspace)
+        let mut schedule = group::schedule(self.limits);
+        schedule.workspace = group::workspace(parts, reads, writes, &schedule);
+        (Schedule::Group(schedule), schedule.workspace)
     }
 
     fn may_replace(&self, _: &Kernel, level: Level) -> bool {

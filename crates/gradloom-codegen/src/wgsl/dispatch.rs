@@ -1,0 +1,88 @@
+//! What a launch is on WebGPU: shaders, and what they bind.
+
+use super::operands::{Binding, Cuts, Element, Operands};
+use crate::limits::Limits;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Launch;
+use gradloom_core::plan::Plan;
+use std::ops::Range;
+
+/// One shader and how it is run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dispatch {
+    /// What it computes, for people.
+    pub label: String,
+    /// WGSL with the entry point `main`.
+    pub source: String,
+    /// What stands at `@group(0) @binding(i)`.
+    pub bindings: Vec<Bound>,
+    /// Workgroups along x, y and z.
+    pub workgroups: [u32; 3],
+}
+
+/// What a shader's binding is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The binding of this index in the launch's [`Operands`].
+    Operand(usize),
+    /// Bytes of such a binding, which has more than the adapter allows.
+    Piece(usize, Range<usize>),
+    /// Bytes of the scratch; read and written.
+    Workspace(Range<usize>),
+    /// Numbers of the launch's own.
+    Table(Vec<u32>),
+    /// The status, of the step and of those before: [`STATUS_WORDS`] words.
+    Status {
+        /// Whether the shader may write it.
+        writable: bool,
+    },
+}
+
+/// A launch as shaders, which run one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shaders {
+    /// What they bind.
+    pub operands: Operands,
+    /// In order; none if there is nothing to compute.
+    pub dispatches: Vec<Dispatch>,
+}
+
+/// What the shaders of a program are made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The plan of all launches.
+    pub plan: &'a Plan,
+    /// Its graph, for messages.
+    pub graph: &'a Graph,
+    /// What the adapter allows.
+    pub limits: &'a Limits,
+    /// Where memory is cut into buffers.
+    pub cuts: &'a Cuts,
+}
+
+/// Gives shaders back that the adapter can bind.
+pub(super) fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) -> Result<Shaders> {
+    let Limits { storage_buffers, binding_bytes, .. } = *context.limits;
+    let most = shaders.dispatches.iter().map(|dispatch| dispatch.bindings.len()).max().unwrap_or(0);
+    // Bytes of a word are set atomically, for which a function would need a pointer to one of several
+    // bindings.
+    let bools = |binding: &&Binding| binding.element == Element::Atomic && binding.pieces(context.limits) > 1;
+    let bools = shaders.operands.bindings.iter().find(bools);
+    if most <= storage_buffers && bools.is_none() {
+        return Ok(shaders);
+    }
+    let message = match bools {
+        Some(large) => format!(
+            "a kernel writes bools into {} bytes, the adapter allows bindings of {binding_bytes}",
+            large.range.len()
+        ),
+        None => format!(
+            "a kernel needs {most} storage buffers of at most {binding_bytes} bytes, the adapter allows \
+             {storage_buffers}"
+        ),
+    };
+    Err(Error::new(ErrorKind::Plan, message)
+        .note(format!("in `{}`", launch.kernel.title()))
+        .help("make the batch, the context or the vocabulary smaller, or use another device"))
+}
