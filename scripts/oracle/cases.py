@@ -257,6 +257,47 @@ def norms():
     case("rms_norm", lambda x, w: F.rms_norm(x, (6,), w, 1e-6), x, normal(6))
 
 
+CONVOLUTIONS = [
+    # name, x, weights, stride, padding, dilation, groups
+    ("plain", (2, 3, 6, 7), (4, 3, 3, 3), 1, 0, 1, 1),
+    ("padded", (2, 3, 6, 7), (4, 3, 3, 3), 1, 1, 1, 1),
+    ("strided", (2, 3, 7, 8), (4, 3, 3, 3), 2, 1, 1, 1),
+    ("uneven", (1, 2, 9, 8), (3, 2, 2, 3), (2, 3), (0, 2), 1, 1),
+    ("dilated", (2, 2, 9, 9), (3, 2, 3, 3), 1, 2, 2, 1),
+    ("everything", (2, 4, 11, 10), (6, 2, 3, 2), (2, 3), (1, 2), (2, 1), 2),
+    ("depthwise", (2, 4, 6, 6), (4, 1, 3, 3), 1, 1, 1, 4),
+    ("pointwise", (2, 4, 5, 5), (3, 4, 1, 1), 1, 0, 1, 1),
+    ("wide_padding", (1, 2, 4, 4), (2, 2, 2, 2), 1, 3, 1, 1),
+    ("whole", (2, 3, 4, 4), (5, 3, 4, 4), 1, 0, 1, 1),
+]
+
+
+def convolutions():
+    for name, x, weights, stride, padding, dilation, groups in CONVOLUTIONS:
+        case(f"conv2d/{name}", lambda x, w: F.conv2d(x, w, None, stride, padding, dilation, groups), normal(*x), normal(*weights))
+    case("conv1d/plain", F.conv1d, normal(2, 3, 9), normal(4, 3, 3))
+    case("conv1d/strided", lambda x, w: F.conv1d(x, w, None, 3, 2, 2, 2), normal(2, 4, 11), normal(6, 2, 3))
+    for name, x, weights, stride, padding, more, groups, dilation in [
+        ("plain", (2, 3, 4, 5), (3, 4, 3, 3), 1, 0, 0, 1, 1), ("strided", (2, 3, 4, 5), (3, 4, 3, 3), 2, 1, 1, 1, 1),
+        ("groups", (2, 4, 4, 3), (4, 3, 2, 3), (2, 1), (0, 1), 0, 2, 1), ("dilated", (1, 2, 4, 4), (2, 3, 3, 3), 2, 1, 1, 1, 2),
+        ("wide_padding", (1, 2, 6, 6), (2, 2, 2, 2), 1, 2, 0, 1, 1),
+    ]:
+        case(f"conv_transpose2d/{name}",
+             lambda x, w: F.conv_transpose2d(x, w, None, stride, padding, more, groups, dilation), normal(*x), normal(*weights))
+    case("conv_transpose1d", lambda x, w: F.conv_transpose1d(x, w, None, 3, 1, 2), normal(2, 3, 5), normal(3, 2, 4))
+    x = normal(2, 3, 7, 8)
+    case("max_pool2d", lambda x: F.max_pool2d(x, 2), x)
+    case("max_pool2d/overlapping", lambda x: F.max_pool2d(x, 3, 2, 1), x)
+    case("max_pool2d/uneven", lambda x: F.max_pool2d(x, (2, 3), (1, 2)), x)
+    case("max_pool2d/ties", lambda x: F.max_pool2d(x, 2), floats(RANDOM.randint(0, 2, (2, 1, 4, 4))))
+    case("avg_pool2d", lambda x: F.avg_pool2d(x, 2), x)
+    case("avg_pool2d/overlapping", lambda x: F.avg_pool2d(x, 3, 2, 1), x)
+    case("max_pool1d", lambda x: F.max_pool1d(x, 3, 2, 1), normal(2, 3, 9))
+    case("avg_pool1d", lambda x: F.avg_pool1d(x, 3, 1, 1), normal(2, 3, 9))
+    case("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (3, 2)), x)
+    case("adaptive_max_pool2d", lambda x: F.adaptive_max_pool2d(x, (2, 3)), x)
+
+
 elementwise()
 binary()
 reductions()
@@ -265,5 +306,6 @@ indices()
 products()
 losses()
 norms()
+convolutions()
 write("cases.safetensors", TENSORS, {"pytorch": torch.__version__})
 print(sum(name.endswith("/y") for name in TENSORS), "cases")

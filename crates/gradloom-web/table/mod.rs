@@ -72,10 +72,18 @@ const NOT_HERE: [&str; 12] = [
 ];
 
 /// What may be left out in TypeScript, as Rust has no default arguments: op, parameter, value.
-const DEFAULTS: [(&str, &str, &str); 34] = [
+const DEFAULTS: [(&str, &str, &str); 42] = [
     ("attention", "options", "{}"),
     ("categorical", "axis", "-1"),
     ("celu", "alpha", "1"),
+    ("conv1d", "options", "{}"),
+    ("conv2d", "options", "{}"),
+    ("conv_transpose1d", "options", "{}"),
+    ("conv_transpose2d", "options", "{}"),
+    ("max_pool1d", "options", "{}"),
+    ("max_pool2d", "options", "{}"),
+    ("avg_pool1d", "options", "{}"),
+    ("avg_pool2d", "options", "{}"),
     ("cosine_embedding_loss", "margin", "0"),
     ("cosine_similarity", "axis", "-1"),
     ("cross_entropy_with", "options", "{}"),
@@ -205,6 +213,7 @@ fn kind(ty: &Type, op: &str) -> Kind {
         "DType" => Kind::DType,
         "implInto<Shape>" => Kind::Shape,
         "implAxes" => Kind::Axes,
+        "implPerAxis" => Kind::Integers,
         "&[usize]" | "implAsRef<[usize]>" => Kind::Integers,
         "implRangeBounds<usize>" => Kind::Range,
         "&str" => Kind::Text,

@@ -15,8 +15,9 @@ pub use gradloom_core::ir::DType;
 pub use gradloom_core::nn::{Init, Module, Param, State};
 pub use gradloom_core::optim::{Adam, AdamW, Schedule, Sgd};
 pub use gradloom_core::trace::{
-    AttentionOptions, CrossEntropyOptions, Input, Operand, Tensor, checkpoint, concat, einsum, eye, f32,
-    full, gradients, i32, iota, linspace, meshgrid, randn, scan, stack, u32, uniform,
+    AttentionOptions, ConvOptions, CrossEntropyOptions, Input, Operand, PoolOptions, Tensor, checkpoint,
+    concat, einsum, eye, f32, full, gradients, i32, iota, linspace, meshgrid, randn, scan, stack, u32,
+    uniform,
 };
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Precision, Tuning, WgpuOptions, adapters};
@@ -29,8 +30,8 @@ pub mod prelude {
     pub use crate::nn::layers::*;
     pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
     pub use crate::{
-        Adam, AdamW, AttentionOptions, CrossEntropyOptions, DType, Device, Error, Result, Schedule, Session,
-        Sgd, Tensor, Train, Trainer, checkpoint, concat, einsum, eye, f32, full, gradients, i32, iota,
-        linspace, meshgrid, randn, scan, stack, u32, uniform,
+        Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, Device, Error, PoolOptions,
+        Result, Schedule, Session, Sgd, Tensor, Train, Trainer, checkpoint, concat, einsum, eye, f32, full,
+        gradients, i32, iota, linspace, meshgrid, randn, scan, stack, u32, uniform,
     };
 }

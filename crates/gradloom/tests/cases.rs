@@ -274,6 +274,51 @@ fn losses(cases: &mut Cases) {
     cases.add("rms_norm", |x| x[0].rms_norm(x[1], 1e-6));
 }
 
+fn convolutions(cases: &mut Cases) {
+    let options = ConvOptions::new;
+    cases.add("conv2d/plain", move |x| x[0].conv2d(x[1], options()));
+    cases.add("conv2d/padded", move |x| x[0].conv2d(x[1], options().padding(1)));
+    cases.add("conv2d/strided", move |x| x[0].conv2d(x[1], options().stride(2).padding(1)));
+    cases.add("conv2d/uneven", move |x| x[0].conv2d(x[1], options().stride([2, 3]).padding([0, 2])));
+    cases.add("conv2d/dilated", move |x| x[0].conv2d(x[1], options().padding(2).dilation(2)));
+    cases.add("conv2d/everything", move |x| {
+        x[0].conv2d(x[1], options().stride([2, 3]).padding([1, 2]).dilation([2, 1]).groups(2))
+    });
+    cases.add("conv2d/depthwise", move |x| x[0].conv2d(x[1], options().padding(1).groups(4)));
+    cases.add("conv2d/pointwise", move |x| x[0].conv2d(x[1], options()));
+    cases.add("conv2d/wide_padding", move |x| x[0].conv2d(x[1], options().padding(3)));
+    cases.add("conv2d/whole", move |x| x[0].conv2d(x[1], options()));
+    cases.add("conv1d/plain", move |x| x[0].conv1d(x[1], options()));
+    cases.add("conv1d/strided", move |x| {
+        x[0].conv1d(x[1], options().stride(3).padding(2).dilation(2).groups(2))
+    });
+    cases.add("conv_transpose2d/plain", move |x| x[0].conv_transpose2d(x[1], options()));
+    cases.add("conv_transpose2d/strided", move |x| {
+        x[0].conv_transpose2d(x[1], options().stride(2).padding(1).output_padding(1))
+    });
+    cases.add("conv_transpose2d/groups", move |x| {
+        x[0].conv_transpose2d(x[1], options().stride([2, 1]).padding([0, 1]).groups(2))
+    });
+    cases.add("conv_transpose2d/dilated", move |x| {
+        x[0].conv_transpose2d(x[1], options().stride(2).padding(1).output_padding(1).dilation(2))
+    });
+    cases.add("conv_transpose2d/wide_padding", move |x| x[0].conv_transpose2d(x[1], options().padding(2)));
+    cases.add("conv_transpose1d", move |x| {
+        x[0].conv_transpose1d(x[1], options().stride(3).padding(1).output_padding(2))
+    });
+    let pool = PoolOptions::new;
+    cases.add("max_pool2d", move |x| x[0].max_pool2d(2, pool()));
+    cases.add("max_pool2d/overlapping", move |x| x[0].max_pool2d(3, pool().stride(2).padding(1)));
+    cases.add("max_pool2d/uneven", move |x| x[0].max_pool2d([2, 3], pool().stride([1, 2])));
+    cases.add("max_pool2d/ties", move |x| x[0].max_pool2d(2, pool()));
+    cases.add("avg_pool2d", move |x| x[0].avg_pool2d(2, pool()));
+    cases.add("avg_pool2d/overlapping", move |x| x[0].avg_pool2d(3, pool().stride(2).padding(1)));
+    cases.add("max_pool1d", move |x| x[0].max_pool1d(3, pool().stride(2).padding(1)));
+    cases.add("avg_pool1d", move |x| x[0].avg_pool1d(3, pool().stride(1).padding(1)));
+    cases.add("adaptive_avg_pool2d", |x| x[0].adaptive_avg_pool2d([3, 2]));
+    cases.add("adaptive_max_pool2d", |x| x[0].adaptive_max_pool2d([2, 3]));
+}
+
 fn all() -> Cases {
     let mut cases = Cases::default();
     elementwise(&mut cases);
@@ -283,6 +328,7 @@ fn all() -> Cases {
     indices(&mut cases);
     products(&mut cases);
     losses(&mut cases);
+    convolutions(&mut cases);
     cases
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn unary(op: UnaryOp, dtype: DType) -> Spelling {
         UnaryOp::Neg => spelling("(-{a})", "(int)(0u - (unsigned)({a}))"),
         UnaryOp::Abs if is_float => spelling("abs({a})", "fabsf({a})"),
         UnaryOp::Abs if dtype == U32 => common("{a}"),
-        UnaryOp::Abs => spelling("abs({a})", "({a} < 0 ? (int)(0u - (unsigned)({a})) : {a})"),
+        UnaryOp::Abs => spelling("abs({a})", "abs_of({a})"),
         UnaryOp::Sign if is_float => spelling("sign_or_nan({a})", "sign_of({a})"),
         UnaryOp::Sign => spelling("sign({a})", "sign_of({a})"),
         UnaryOp::Floor => spelling("floor({a})", "floorf({a})"),

@@ -157,6 +157,9 @@ impl<'g> Facts<'g> {
                 OpKind::Permute { perm } => Some(x.layout.permute(perm)),
                 OpKind::Broadcast { shape } => Some(x.layout.broadcast(shape)),
                 OpKind::Slice { start, limit, step } => Some(x.layout.slice(start, limit, step)),
+                OpKind::Windows { step, dilation, .. } => {
+                    Some(x.layout.windows(&self.graph.ty(result).shape, step, dilation))
+                }
                 OpKind::Unary(UnaryOp::Detach) | OpKind::Barrier => Some(x.layout.clone()),
                 _ => None,
             };

@@ -3,6 +3,7 @@
 
 use super::{
     AttentionSpec, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, Shape, Type, TypeError, ValueId,
+    Window,
 };
 use crate::collections::sort;
 
@@ -37,9 +38,12 @@ fn arity(kind: &OpKind) -> Option<usize> {
         k if k.is_external_leaf() => 0,
         OpKind::Constant { .. } | OpKind::Iota { .. } => 0,
         OpKind::RandomBits { .. } | OpKind::Select | OpKind::ScatterAdd { .. } => 3,
-        OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Dot(_) | OpKind::Gather { .. } | OpKind::Barrier => {
-            2
-        }
+        OpKind::Binary(_)
+        | OpKind::Compare(_)
+        | OpKind::Dot(_)
+        | OpKind::Conv(_)
+        | OpKind::Gather { .. }
+        | OpKind::Barrier => 2,
         OpKind::Attention(spec) => 3 + spec.extra_operands(),
         OpKind::AttentionGrad(spec) => 6 + spec.extra_operands(),
         OpKind::Concat { .. }
@@ -178,6 +182,13 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             one(Type::new(t[0].dtype, shape.clone()))
         }
         OpKind::Slice { start, limit, step } => slice(t[0], start, limit, step).and_then(one),
+        OpKind::Windows { size, step, dilation } => windows(t[0], size, step, dilation).and_then(one),
+        OpKind::Conv(spec) => {
+            if t.iter().any(|ty| ty.dtype != DType::F32) {
+                return fail(format!("conv takes f32 operands, got {} and {}", t[0], t[1]));
+            }
+            one(Type::new(DType::F32, spec.result_shape(&t[0].shape, &t[1].shape)?))
+        }
         OpKind::Pad { low, high, interior, value } => {
             let rank = t[0].shape.rank();
             if [low, high, interior].iter().any(|v| v.len() != rank) {
@@ -395,6 +406,26 @@ fn dot(axes: &DotAxes, a: &Type, b: &Type) -> Result<Type> {
         ));
     }
     Ok(Type::new(DType::F32, axes.result_shape(&a.shape, &b.shape)))
+}
+
+fn windows(x: &Type, size: &[usize], step: &[usize], dilation: &[usize]) -> Result<Type> {
+    let (rank, axes) = (x.shape.rank(), size.len());
+    if axes > rank || step.len() != axes || dilation.len() != axes {
+        return fail(format!("windows over {axes} axes of {x}, with {} steps", step.len()));
+    }
+    let mut extents = x.shape.to_vec();
+    for (i, &size) in size.iter().enumerate() {
+        let (axis, window) = (rank - axes + i, Window { size, step: step[i], dilation: dilation[i] });
+        let Some(count) = window.count(x.shape[axis]) else {
+            return fail(format!(
+                "windows of {size} elements, {} apart, every {}, do not fit axis {axis} of {x}",
+                window.dilation, window.step
+            ));
+        };
+        extents[axis] = count;
+    }
+    extents.extend(size);
+    Ok(Type::new(x.dtype, extents))
 }
 
 fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {

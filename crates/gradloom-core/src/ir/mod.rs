@@ -6,6 +6,7 @@
 mod attributes;
 mod build;
 mod contraction;
+mod convolution;
 mod custom;
 mod elementwise;
 mod graph;
@@ -22,6 +23,7 @@ mod types;
 pub use build::Builder;
 pub(crate) use contraction::product;
 pub use contraction::{AttentionSpec, DotAxes};
+pub use convolution::{ConvSpec, Window};
 pub use custom::{CustomOp, Slice, SliceMut};
 pub use elementwise::{BinaryOp, CompareOp, CompositeOp, CostClass, ReduceOp, UnaryOp};
 pub use graph::{Block, Definition, Graph, Guard, Op, Output, TypeError, Update, Value};

@@ -6,8 +6,8 @@
 
 use super::attributes::Attributes;
 use super::{
-    AttentionSpec, BinaryOp, BlockId, CompareOp, CompositeOp, DType, DotAxes, Literal, Number, ReduceOp,
-    Shape, Type, UnaryOp,
+    AttentionSpec, BinaryOp, BlockId, CompareOp, CompositeOp, ConvSpec, DType, DotAxes, Literal, Number,
+    ReduceOp, Shape, Type, UnaryOp,
 };
 
 /// Index of the extreme element; the first one wins a tie, and a NaN wins over all numbers.
@@ -71,6 +71,9 @@ pub enum OpKind {
     /// (x) -> elements `start, start + step, ..` below `limit` of each axis; `step >= 1`, and no larger than
     /// it takes to leave the range.
     Slice { start: Vec<usize>, limit: Vec<usize>, step: Vec<usize> },
+    /// (x `[L.., S..]`) -> `[L.., W.., size..]`: the windows of `size` elements, `dilation` apart, that begin every
+    /// `step` elements of the last axes. At least one fits.
+    Windows { size: Vec<usize>, step: Vec<usize>, dilation: Vec<usize> },
     /// (x) -> `low` elements of `value` before, `high` after, and `interior` between neighbours of each axis
     /// (0 where there are none).
     Pad { low: Vec<usize>, high: Vec<usize>, interior: Vec<usize>, value: Number },
@@ -91,6 +94,8 @@ pub enum OpKind {
     /// (x `[B.., N, R..]`, index i32 `[B.., I..]`, updates `[B.., I.., R..]`) -> x with every update added to
     /// its row, in the order of the updates. An index outside 0..N is an index trap.
     ScatterAdd { batch: usize },
+    /// See [`ConvSpec`].
+    Conv(ConvSpec),
     /// See [`AttentionSpec`] -> (output `[batch, heads, queries, value_depth]`, log-sum-exp of the scaled
     /// scores `[batch, heads, queries]`).
     Attention(AttentionSpec),
@@ -141,6 +146,7 @@ impl OpKind {
             OpKind::Permute { .. } => "permute",
             OpKind::Broadcast { .. } => "broadcast",
             OpKind::Slice { .. } => "slice",
+            OpKind::Windows { .. } => "windows",
             OpKind::Pad { .. } => "pad",
             OpKind::Concat { .. } => "concat",
             OpKind::DynamicSlice { .. } => "dynamic_slice",
@@ -148,6 +154,7 @@ impl OpKind {
             OpKind::Dot(_) => "dot",
             OpKind::Gather { .. } => "gather",
             OpKind::ScatterAdd { .. } => "scatter_add",
+            OpKind::Conv(_) => "conv",
             OpKind::Attention(_) => "attention",
             OpKind::AttentionGrad(_) => "attention_grad",
             OpKind::Repeat { .. } => "repeat",
@@ -172,6 +179,7 @@ impl OpKind {
             "permute" => OpKind::Permute { perm: list() },
             "broadcast" => OpKind::Broadcast { shape: ty()?.shape },
             "slice" => OpKind::Slice { start: list(), limit: list(), step: list() },
+            "windows" => OpKind::Windows { size: list(), step: list(), dilation: list() },
             "pad" => {
                 let value = Number::of(ty()?.dtype, 0.0);
                 OpKind::Pad { low: list(), high: list(), interior: list(), value }
@@ -182,6 +190,7 @@ impl OpKind {
             "dot" => OpKind::Dot(DotAxes::default()),
             "gather" => OpKind::Gather { batch: 0 },
             "scatter_add" => OpKind::ScatterAdd { batch: 0 },
+            "conv" => OpKind::Conv(ConvSpec::default()),
             "attention" => OpKind::Attention(AttentionSpec::default()),
             "attention_grad" => OpKind::AttentionGrad(AttentionSpec::default()),
             "barrier" => OpKind::Barrier,
@@ -229,6 +238,18 @@ impl OpKind {
                 a.list("limit", limit)?;
                 a.list("step", step)
             }
+            OpKind::Windows { size, step, dilation } => {
+                a.list("size", size)?;
+                a.list("step", step)?;
+                a.list("dilation", dilation)
+            }
+            OpKind::Conv(ConvSpec { stride, low, high, dilation, groups }) => {
+                a.list("stride", stride)?;
+                a.list("low", low)?;
+                a.list("high", high)?;
+                a.list("dilation", dilation)?;
+                a.integer("groups", groups)
+            }
             OpKind::Pad { low, high, interior, value } => {
                 a.list("low", low)?;
                 a.list("high", high)?;
@@ -269,6 +290,7 @@ impl OpKind {
             OpKind::Reduce { .. } => elements(operands[0]),
             OpKind::ScatterAdd { .. } => elements(operands[2]),
             OpKind::Dot(axes) => axes.flops(operands[0].1, elements(results[0])),
+            OpKind::Conv(spec) => spec.flops(operands[1].1, elements(results[0])),
             OpKind::Attention(spec) => spec.flops(&shapes()),
             OpKind::AttentionGrad(spec) => spec.gradient_flops(&shapes()),
             OpKind::Input { .. }
@@ -286,6 +308,7 @@ impl OpKind {
             | OpKind::Permute { .. }
             | OpKind::Broadcast { .. }
             | OpKind::Slice { .. }
+            | OpKind::Windows { .. }
             | OpKind::Pad { .. }
             | OpKind::Concat { .. }
             | OpKind::DynamicSlice { .. }
@@ -314,6 +337,7 @@ impl OpKind {
                 | OpKind::Permute { .. }
                 | OpKind::Broadcast { .. }
                 | OpKind::Slice { .. }
+                | OpKind::Windows { .. }
                 | OpKind::Unary(UnaryOp::Detach)
                 | OpKind::Barrier
         )

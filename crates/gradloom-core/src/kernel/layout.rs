@@ -76,6 +76,17 @@ impl Layout {
         Self::new(offset, shape.into(), strides)
     }
 
+    /// Windows over the last axes; see [`crate::ir::OpKind::Windows`]. `shape` is the result's.
+    pub fn windows(&self, shape: &Shape, step: &[usize], dilation: &[usize]) -> Self {
+        let first = self.shape.rank() - step.len();
+        let mut strides = self.strides.clone();
+        for (i, (step, dilation)) in step.iter().zip(dilation).enumerate() {
+            strides.push(self.strides[first + i] * dilation);
+            strides[first + i] *= step;
+        }
+        Self::new(self.offset, shape.clone(), strides)
+    }
+
     /// The same elements in another shape, or `None` if no strides can say that.
     pub fn reshape(&self, shape: &Shape) -> Option<Self> {
         if shape.elements() == 0 {

@@ -70,9 +70,11 @@ fn uniform_result(graph: &Graph, op: &Candidate<'_>) -> Option<Number> {
                 _ => None,
             }
         }
-        OpKind::Reshape { .. } | OpKind::Permute { .. } | OpKind::Broadcast { .. } | OpKind::Slice { .. } => {
-            Some(numbers[0])
-        }
+        OpKind::Reshape { .. }
+        | OpKind::Permute { .. }
+        | OpKind::Broadcast { .. }
+        | OpKind::Slice { .. }
+        | OpKind::Windows { .. } => Some(numbers[0]),
         OpKind::Reduce { op: ReduceOp::Max | ReduceOp::Min, axes } => {
             let shape: &Shape = &graph.ty(op.operands[0]).shape;
             axes.iter().all(|&axis| shape[axis] > 0).then_some(numbers[0])

@@ -6,6 +6,7 @@
 //! zero are errors, never a value.
 
 mod attention;
+mod convolution;
 mod elementwise;
 mod error;
 mod evaluate;

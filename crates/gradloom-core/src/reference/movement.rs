@@ -32,6 +32,17 @@ pub(super) fn slice(x: &HostTensor, start: &[usize], step: &[usize], ty: &Type) 
     strided(x, ty, position(start, &strides), &stepped)
 }
 
+/// Windows over the last axes.
+pub(super) fn windows(x: &HostTensor, step: &[usize], dilation: &[usize], ty: &Type) -> HostTensor {
+    let mut strides = x.ty.shape.strides();
+    let first = strides.len() - step.len();
+    for (i, (step, dilation)) in step.iter().zip(dilation).enumerate() {
+        strides.push(strides[first + i] * dilation);
+        strides[first + i] *= step;
+    }
+    strided(x, ty, 0, &strides)
+}
+
 /// Writes `part` into `whole`, its element at an index to `base` plus the index times `strides`.
 fn scatter(whole: &mut [Number], part: &HostTensor, base: usize, strides: &[usize]) {
     let mut next = 0;

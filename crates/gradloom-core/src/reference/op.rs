@@ -2,7 +2,7 @@
 
 use super::error::trap;
 use super::{HostData, HostTensor};
-use super::{attention, elementwise, index, indices, matmul, movement, reduce};
+use super::{attention, convolution, elementwise, index, indices, matmul, movement, reduce};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{CustomOp, Graph, Op, OpKind, Type};
 use crate::philox::random_word;
@@ -23,6 +23,7 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
         OpKind::Barrier => one(x[0].clone()),
         OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
+        OpKind::Conv(spec) => one(convolution::conv(spec, x[0], x[1], ty(0))),
         OpKind::Attention(spec) => attention::attention(spec, x, [ty(0), ty(1)]),
         OpKind::AttentionGrad(spec) => attention::attention_grad(spec, x),
         OpKind::Custom(id) => {
@@ -48,6 +49,7 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::Permute { .. }
         | OpKind::Broadcast { .. }
         | OpKind::Slice { .. }
+        | OpKind::Windows { .. }
         | OpKind::Pad { .. }
         | OpKind::Concat { .. }
         | OpKind::DynamicSlice { .. }
@@ -63,6 +65,7 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::RandomBits { .. }
         | OpKind::Barrier
         | OpKind::Dot(_)
+        | OpKind::Conv(_)
         | OpKind::Attention(_)
         | OpKind::AttentionGrad(_)
         | OpKind::Repeat { .. }
@@ -88,6 +91,7 @@ pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<
         OpKind::Reshape { .. } => one(HostTensor { ty: ty(0).clone(), data: x[0].data.clone() }),
         OpKind::Permute { perm } => one(movement::permute(x[0], perm, ty(0))),
         OpKind::Broadcast { .. } => one(movement::broadcast(x[0], ty(0))),
+        OpKind::Windows { step, dilation, .. } => one(movement::windows(x[0], step, dilation, ty(0))),
         OpKind::Slice { start, limit: _, step } => one(movement::slice(x[0], start, step, ty(0))),
         OpKind::Pad { low, high: _, interior, value } => {
             one(movement::pad(x[0], low, interior, *value, ty(0)))

@@ -2,9 +2,9 @@
 
 use super::reduce::resolve_axis;
 use super::statistics::lower_triangle;
-use super::tensor::{constant, fail_with_help, has_floats, indices, placeholder};
+use super::tensor::{constant, emit, fail_with_help, has_floats, indices, placeholder};
 use super::{Axes, Tensor, concat};
-use crate::ir::{DType, Shape, Type};
+use crate::ir::{DType, OpKind, Shape, Type};
 
 impl Tensor {
     /// `length` elements along an axis, from `start` on.
@@ -175,13 +175,9 @@ impl Tensor {
             fail_with_help("unfold", message, &help);
             return self;
         }
-        let windows = (shape[at] - size) / step + 1;
-        let order: Vec<usize> = (0..windows).flat_map(|w| (0..size).map(move |i| w * step + i)).collect();
-        let mut apart = shape.to_vec();
-        apart.splice(at..=at, [windows, size]);
-        let mut order_of_axes: Vec<usize> = (0..apart.len()).filter(|&axis| axis != at + 1).collect();
-        order_of_axes.push(at + 1);
-        self.reordered(at, &order).reshape(apart).permute(order_of_axes)
+        let kind = OpKind::Windows { size: vec![size], step: vec![step], dilation: vec![1] };
+        let windows = emit(kind, &[self.transpose(at as isize, -1)], "unfold");
+        windows.transpose(at as isize, shape.rank() as isize - 1)
     }
 
     /// `[.., rows, columns]` with zeros right of a diagonal; 0 is the main one, positive ones are above it.

@@ -74,6 +74,10 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
             }
             Ok(())
         }
+        OpKind::Conv(spec) => match [&spec.low, &spec.high].into_iter().flatten().find(|&&n| n > MAX_BYTES) {
+            Some(pad) => Err(format!("conv: a padding of {pad} elements grows beyond any memory")),
+            None => Ok(()),
+        },
         OpKind::Pad { low, high, interior, .. } => {
             let Some(&x) = operands.first() else { return Ok(()) };
             let shape = &graph.ty(x).shape;

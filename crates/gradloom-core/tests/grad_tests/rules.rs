@@ -180,9 +180,11 @@ fn position(kind: &OpKind) -> usize {
         OpKind::Custom(_) => 29,
         OpKind::Barrier => 30,
         OpKind::Composite(_) => 31,
+        OpKind::Windows { .. } => 32,
+        OpKind::Conv(_) => 33,
     }
 }
-const VARIANTS: usize = 32;
+const VARIANTS: usize = 34;
 
 #[test]
 fn every_primitive_is_tested_or_listed_as_not_differentiable() {

@@ -64,6 +64,8 @@ fn variant(kind: &OpKind) -> usize {
         OpKind::Custom(_) => 29,
         OpKind::Barrier => 30,
         OpKind::Composite(_) => 31,
+        OpKind::Windows { .. } => 32,
+        OpKind::Conv(_) => 33,
     }
 }
 
@@ -72,7 +74,7 @@ fn the_sample_has_every_op() {
     use gradloom_core::ir::{BinaryOp, CompareOp, CompositeOp, ReduceOp, UnaryOp};
     let graph = parse_with(EVERY_OP, &customs()).unwrap();
     let variants: HashSet<usize> = graph.ops.iter().map(|(_, op)| variant(&op.kind)).collect();
-    assert_eq!(variants, (0..32).collect());
+    assert_eq!(variants, (0..34).collect());
     let names: HashSet<&str> = graph.ops.iter().map(|(_, op)| op.kind.name()).collect();
     let all = UnaryOp::ALL.iter().map(|op| op.name());
     let all = all.chain(CompositeOp::ALL.iter().map(|op| op.name()));

@@ -73,6 +73,8 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         | OpKind::Repeat { .. }
         | OpKind::Checkpoint { .. }
         | OpKind::Composite(_)
+        | OpKind::Conv(_)
+        | OpKind::Windows { .. }
         | OpKind::Barrier => {
             panic!("gradloom launched {}, which has no kernel; please report this", kind.name())
         }

@@ -2,7 +2,7 @@
 
 use super::{Instance, Operand, any_shape, floats, indices};
 use crate::random::Random;
-use gradloom_core::ir::{DType, Number, OpKind};
+use gradloom_core::ir::{ConvSpec, DType, Number, OpKind};
 
 pub(super) fn reshape(r: &mut Random) -> Instance {
     let from = any_shape(r);
@@ -34,6 +34,38 @@ pub(super) fn slice(r: &mut Random) -> Instance {
     let limit = shape.iter().zip(&start).map(|(&n, &start)| start + r.below(n - start + 1)).collect();
     let step = shape.iter().map(|_| 1 + r.below(3)).collect();
     Instance { kind: OpKind::Slice { start, limit, step }, operands: vec![floats(r, &shape)] }
+}
+
+pub(super) fn windows(r: &mut Random) -> Instance {
+    let axes = r.below(3);
+    let lead = r.below(2);
+    let mut shape = r.shape(lead);
+    let (mut size, mut step, mut dilation) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..axes {
+        let (elements, apart) = (1 + r.below(3), 1 + r.below(2));
+        size.push(elements);
+        dilation.push(apart);
+        step.push(1 + r.below(3));
+        shape.push((elements - 1) * apart + 1 + r.below(4));
+    }
+    Instance { kind: OpKind::Windows { size, step, dilation }, operands: vec![floats(r, &shape)] }
+}
+
+pub(super) fn conv(r: &mut Random) -> Instance {
+    let axes = 1 + r.below(2);
+    let groups = 1 + r.below(2);
+    let (channels, outputs) = (1 + r.below(2), 1 + r.below(2));
+    let mut draw = |low: usize, count: usize| (0..axes).map(|_| low + r.below(count)).collect::<Vec<_>>();
+    let (stride, low, high, dilation) = (draw(1, 3), draw(0, 3), draw(0, 3), draw(1, 2));
+    let (places, room) = (draw(1, 3), draw(0, 4));
+    let extents: Vec<usize> = (0..axes)
+        .map(|i| ((places[i] - 1) * dilation[i] + 1 + room[i]).saturating_sub(low[i] + high[i]).max(1))
+        .collect();
+    let batch = r.below(3);
+    let x = floats(r, &[&[batch, channels * groups], &extents[..]].concat());
+    let weights = floats(r, &[&[outputs * groups, channels], &places[..]].concat());
+    let spec = ConvSpec { stride, low, high, dilation, groups };
+    Instance { kind: OpKind::Conv(spec), operands: vec![x, weights] }
 }
 
 pub(super) fn pad(r: &mut Random) -> Instance {

@@ -118,6 +118,8 @@ pub fn kernels(
         | OpKind::Repeat { .. }
         | OpKind::Checkpoint { .. }
         | OpKind::Composite(_)
+        | OpKind::Conv(_)
+        | OpKind::Windows { .. }
         | OpKind::Barrier => return None,
     })
 }

@@ -6,6 +6,7 @@
 //! again.
 
 mod attention;
+mod convolution;
 mod custom;
 mod dot;
 mod elementwise;
@@ -104,12 +105,14 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         OpKind::Permute { perm } => views::permute(perm),
         OpKind::Broadcast { .. } => views::broadcast(),
         OpKind::Slice { start, step, .. } => views::slice(start, step),
+        OpKind::Windows { size, step, dilation } => views::windows(size, step, dilation),
         OpKind::Pad { low, interior, .. } => views::pad(low, interior),
         OpKind::Concat { axis } => views::concat(*axis),
 
         OpKind::DynamicSlice { .. } => index::dynamic_slice(),
         OpKind::DynamicUpdateSlice => index::dynamic_update_slice(),
         OpKind::Dot(axes) => dot::rule(axes),
+        OpKind::Conv(spec) => convolution::rule(spec),
         OpKind::Gather { batch } => index::gather(*batch),
         OpKind::ScatterAdd { batch } => index::scatter_add(*batch),
 

@@ -1,7 +1,7 @@
 //! Views and data movement: the adjoint moves each element of the cotangent back to where it came from.
 
 use super::{Rule, first, some};
-use crate::ir::{DType, Number, OpKind, inverse_permutation};
+use crate::ir::{DType, Number, OpKind, ValueId, inverse_permutation};
 
 /// dx = g in the shape of x.
 pub(super) fn reshape() -> Option<Rule<'static>> {
@@ -72,5 +72,45 @@ pub(super) fn concat(axis: usize) -> Option<Rule<'static>> {
             offset += extent;
         }
         Ok(cotangents)
+    })
+}
+
+/// dx = every element of g added where it came from. One place in all windows is a slice with gaps, and so is
+/// one window in all its places: whichever are fewer are added up.
+pub(super) fn windows<'a>(size: &'a [usize], step: &'a [usize], dilation: &'a [usize]) -> Option<Rule<'a>> {
+    first(move |b, s| {
+        let (whole, result) = (b.shape(s.x(0)), b.shape(s.g()));
+        let (rank, axes) = (whole.rank(), size.len());
+        let counts = result[rank - axes..rank].to_vec();
+        let by_place = size.iter().product::<usize>() <= counts.iter().product();
+        // The axes of `chosen` have one element each in turn; those of the others lie `apart` in x.
+        let (chosen, others) = if by_place { (size, &counts[..]) } else { (&counts[..], size) };
+        let (start, apart) = if by_place { (dilation, step) } else { (step, dilation) };
+        let offset = if by_place { rank } else { rank - axes };
+        let mut sum: Option<ValueId> = None;
+        let mut index = vec![0; axes];
+        loop {
+            let (mut from, mut to) = (vec![0; result.rank()], result.to_vec());
+            for (i, &at) in index.iter().enumerate() {
+                (from[offset + i], to[offset + i]) = (at, at + 1);
+            }
+            let one = b.op(OpKind::Slice { start: from, limit: to, step: vec![1; result.rank()] }, &[s.g()]);
+            let lead = &whole[..rank - axes];
+            let part = b.reshape(one, [lead, others].concat());
+            let (mut low, mut high, mut interior) = (vec![0; rank], vec![0; rank], vec![0; rank]);
+            for i in 0..axes {
+                let axis = rank - axes + i;
+                low[axis] = index[i] * start[i];
+                interior[axis] = if others[i] > 1 { apart[i] - 1 } else { 0 };
+                high[axis] = whole[axis] - low[axis] - others[i] - (others[i] - 1) * interior[axis];
+            }
+            let value = Number::of(DType::F32, 0.0);
+            let spread = b.op(OpKind::Pad { low, high, interior, value }, &[part]);
+            sum = Some(sum.map_or(spread, |sum| b.add(sum, spread)));
+            let Some(axis) = (0..axes).rev().find(|&axis| index[axis] + 1 < chosen[axis]) else { break };
+            index[axis] += 1;
+            index[axis + 1..].fill(0);
+        }
+        sum.expect("there is a window with an element")
     })
 }

@@ -1,0 +1,100 @@
+//! Convolution: both cotangents are convolutions, too.
+
+use super::{Rule, some};
+use crate::ir::{Builder, ConvSpec, DType, DotAxes, Literal, Number, OpKind, Shape, Type, ValueId};
+use crate::passes::expand::padded;
+
+/// dx = the cotangent, with zeros between its elements, convolved with the weights in reverse; dw = windows of
+/// x times the cotangent, summed over batch and positions.
+pub(super) fn rule(spec: &ConvSpec) -> Option<Rule<'_>> {
+    some(move |b, s| {
+        let (x, weights, g) = (s.x(0), s.x(1), s.g());
+        let dx = s.needs(0).then(|| of_input(b, spec, &b.shape(x), weights, g));
+        let dw = s.needs(1).then(|| of_weights(b, spec, x, &b.shape(weights), g));
+        Ok(vec![dx, dw])
+    })
+}
+
+fn of_input(b: &mut Builder<'_>, spec: &ConvSpec, x: &Shape, weights: ValueId, g: ValueId) -> ValueId {
+    let (ws, gs, axes) = (b.shape(weights), b.shape(g), spec.stride.len());
+    // Zeros between and around, so that every element of x has its sum; what lies outside of x is cut off.
+    let (mut low, mut high, mut interior) = (vec![0; axes + 2], vec![0; axes + 2], vec![0; axes + 2]);
+    let (mut start, mut limit) = (vec![0; axes + 2], vec![0; axes + 2]);
+    (limit[0], limit[1]) = (gs[0], gs[1]);
+    for i in 0..axes {
+        let axis = i + 2;
+        interior[axis] = if gs[axis] > 1 { spec.stride[i] - 1 } else { 0 };
+        let (reach, spread) = (spec.dilation[i] * (ws[axis] - 1), gs[axis] + (gs[axis] - 1) * interior[axis]);
+        let after = (x[axis] + spec.low[i]).saturating_sub(spread);
+        (low[axis], start[axis]) = (reach.saturating_sub(spec.low[i]), spec.low[i].saturating_sub(reach));
+        high[axis] = after;
+        limit[axis] = start[axis] + x[axis] + reach;
+    }
+    let value = Number::of(DType::F32, 0.0);
+    let padded = b.op(OpKind::Pad { low, high, interior, value }, &[g]);
+    let cut = b.op(OpKind::Slice { start, limit, step: vec![1; axes + 2] }, &[padded]);
+    let reversed = in_reverse(b, weights);
+    // Of each group, inputs and outputs change places.
+    let (outputs, channels) = (ws[0] / spec.groups, ws[1]);
+    let apart = b.reshape(reversed, [&[spec.groups, outputs, channels], &ws[2..]].concat());
+    let order: Vec<usize> = [0, 2, 1].into_iter().chain(3..axes + 3).collect();
+    let turned = b.permute(apart, &order);
+    let turned = b.reshape(turned, [&[spec.groups * channels, outputs], &ws[2..]].concat());
+    let zeros = vec![0; axes];
+    let back = ConvSpec {
+        stride: vec![1; axes],
+        low: zeros.clone(),
+        high: zeros,
+        dilation: spec.dilation.clone(),
+        groups: spec.groups,
+    };
+    b.op(OpKind::Conv(back), &[cut, turned])
+}
+
+/// The weights with the elements of all spatial axes in reverse.
+fn in_reverse(b: &mut Builder<'_>, weights: ValueId) -> ValueId {
+    let shape = b.shape(weights);
+    let places: usize = shape[2..].iter().product();
+    if places == 1 {
+        return weights;
+    }
+    let rows = b.reshape(weights, [shape[0] * shape[1], places]);
+    let columns = b.permute(rows, &[1, 0]);
+    let order = (0..places).rev().map(|place| Number::Int(place as i64)).collect();
+    let ty = Type::new(DType::I32, [places]);
+    let order = b.op(OpKind::Constant { ty, data: Literal::Dense(order) }, &[]);
+    let reversed = b.op(OpKind::Gather { batch: 0 }, &[columns, order]);
+    let rows = b.permute(reversed, &[1, 0]);
+    b.reshape(rows, shape)
+}
+
+fn of_weights(b: &mut Builder<'_>, spec: &ConvSpec, x: ValueId, weights: &Shape, g: ValueId) -> ValueId {
+    let (xs, gs, axes) = (b.shape(x), b.shape(g), spec.stride.len());
+    let padded = padded(b, spec, x);
+    // A window for each place in the weights: the positions that see it.
+    let (size, step, dilation) = (gs[2..].to_vec(), spec.dilation.clone(), spec.stride.clone());
+    let windows = b.op(OpKind::Windows { size, step, dilation }, &[padded]);
+    // There may be more than places in the weights, where the stride does not divide the padded extent.
+    let found = b.shape(windows);
+    let mut limit = found.to_vec();
+    limit[2..axes + 2].copy_from_slice(&weights[2..]);
+    let seen = match limit == found[..] {
+        true => windows,
+        false => {
+            let (start, step) = (vec![0; found.rank()], vec![1; found.rank()]);
+            b.op(OpKind::Slice { start, limit, step }, &[windows])
+        }
+    };
+    let groups = spec.groups;
+    let seen = b.reshape(seen, [&[xs[0], groups, xs[1] / groups], &weights[2..], &gs[2..]].concat());
+    let g = b.reshape(g, [&[gs[0], groups, gs[1] / groups], &gs[2..]].concat());
+    let positions = |first: usize| [0].into_iter().chain(first..first + axes).collect();
+    let product = DotAxes {
+        lhs_batch: vec![1],
+        rhs_batch: vec![1],
+        lhs_contract: positions(3),
+        rhs_contract: positions(3 + axes),
+    };
+    let dw = b.dot(g, seen, product);
+    b.reshape(dw, weights.clone())
+}

@@ -1,0 +1,264 @@
+//! Convolutions over the last axes.
+
+use super::Tensor;
+use super::tensor::{emit, fail_with_help, has_floats, placeholder};
+use crate::ir::{ConvSpec, DType, Number, OpKind, Shape};
+
+/// A number for each spatial axis, or one for all.
+pub trait PerAxis {
+    /// The numbers as given.
+    fn list(&self) -> Vec<usize>;
+}
+
+impl PerAxis for usize {
+    fn list(&self) -> Vec<usize> {
+        vec![*self]
+    }
+}
+
+impl<const N: usize> PerAxis for [usize; N] {
+    fn list(&self) -> Vec<usize> {
+        self.to_vec()
+    }
+}
+
+impl PerAxis for &[usize] {
+    fn list(&self) -> Vec<usize> {
+        self.to_vec()
+    }
+}
+
+/// What a convolution can vary.
+#[derive(Clone, Debug, Default)]
+pub struct ConvOptions {
+    stride: Vec<usize>,
+    padding: Vec<usize>,
+    dilation: Vec<usize>,
+    groups: Option<usize>,
+    output_padding: Vec<usize>,
+}
+
+impl ConvOptions {
+    /// Stride and dilation 1, no padding, one group.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From one position to the next; 1 if not given.
+    #[must_use]
+    pub fn stride(mut self, stride: impl PerAxis) -> Self {
+        self.stride = stride.list();
+        self
+    }
+
+    /// Zeros before and after the input; 0 if not given.
+    #[must_use]
+    pub fn padding(mut self, padding: impl PerAxis) -> Self {
+        self.padding = padding.list();
+        self
+    }
+
+    /// From one element of the weights to the next; 1 if not given.
+    #[must_use]
+    pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
+        self.dilation = dilation.list();
+        self
+    }
+
+    /// Parts of the channels that do not see each other; 1 if not given.
+    #[must_use]
+    pub fn groups(mut self, groups: usize) -> Self {
+        self.groups = Some(groups);
+        self
+    }
+
+    /// Of a transposed convolution, elements more at the end; less than stride or dilation.
+    #[must_use]
+    pub fn output_padding(mut self, padding: impl PerAxis) -> Self {
+        self.output_padding = padding.list();
+        self
+    }
+}
+
+/// The numbers of `axes` axes from as many, one or none; none after an error of the op named `token`.
+#[track_caller]
+pub(super) fn per_axis(
+    token: &str,
+    what: &str,
+    given: &[usize],
+    axes: usize,
+    default: usize,
+) -> Option<Vec<usize>> {
+    match given {
+        [] => Some(vec![default; axes]),
+        [one] => Some(vec![*one; axes]),
+        all if all.len() == axes => Some(all.to_vec()),
+        all => {
+            let message = format!("`{token}`: the {what} {all:?} is not one for each of {axes} spatial axes");
+            fail_with_help(token, message, "give one number, or one for each axis");
+            None
+        }
+    }
+}
+
+impl Tensor {
+    /// Convolution (cross-correlation) over the last axis: `[batch, channels, length]` with weights
+    /// `[outputs, channels / groups, size]` gives `[batch, outputs, positions]`, f32, with
+    /// `(length + 2 · padding - dilation · (size - 1) - 1) / stride + 1` positions. See [`ConvSpec`].
+    #[track_caller]
+    pub fn conv1d(self, weights: Tensor, options: ConvOptions) -> Tensor {
+        self.conv("conv1d", 1, weights, options)
+    }
+
+    /// Convolution (cross-correlation) over the last two axes: `[batch, channels, height, width]` with weights
+    /// `[outputs, channels / groups, rows, columns]` gives `[batch, outputs, height', width']`, f32. See
+    /// [`Tensor::conv1d`].
+    #[track_caller]
+    pub fn conv2d(self, weights: Tensor, options: ConvOptions) -> Tensor {
+        self.conv("conv2d", 2, weights, options)
+    }
+
+    #[track_caller]
+    fn conv(self, token: &str, axes: usize, weights: Tensor, options: ConvOptions) -> Tensor {
+        let list = |what: &str, given: &[usize], default| per_axis(token, what, given, axes, default);
+        let (Some(stride), Some(low), Some(dilation)) = (
+            list("stride", &options.stride, 1),
+            list("padding", &options.padding, 0),
+            list("dilation", &options.dilation, 1),
+        ) else {
+            return self;
+        };
+        let spec = ConvSpec { stride, high: low.clone(), low, dilation, groups: options.groups.unwrap_or(1) };
+        emit(OpKind::Conv(spec), &[self, weights], token)
+    }
+
+    /// The transpose of [`Tensor::conv1d`], which it is the gradient of: `[batch, channels, length]` with
+    /// weights `[channels, outputs / groups, size]` gives `[batch, outputs, positions]`, with
+    /// `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1` positions. PyTorch's
+    /// `conv_transpose1d`.
+    #[track_caller]
+    pub fn conv_transpose1d(self, weights: Tensor, options: ConvOptions) -> Tensor {
+        self.conv_transpose("conv_transpose1d", 1, weights, options)
+    }
+
+    /// The transpose of [`Tensor::conv2d`], which it is the gradient of: `[batch, channels, height, width]`
+    /// with weights `[channels, outputs / groups, rows, columns]`. See [`Tensor::conv_transpose1d`].
+    #[track_caller]
+    pub fn conv_transpose2d(self, weights: Tensor, options: ConvOptions) -> Tensor {
+        self.conv_transpose("conv_transpose2d", 2, weights, options)
+    }
+
+    #[track_caller]
+    fn conv_transpose(self, token: &str, axes: usize, weights: Tensor, options: ConvOptions) -> Tensor {
+        let list = |what: &str, given: &[usize], default| per_axis(token, what, given, axes, default);
+        let (Some(stride), Some(padding), Some(dilation), Some(more)) = (
+            list("stride", &options.stride, 1),
+            list("padding", &options.padding, 0),
+            list("dilation", &options.dilation, 1),
+            list("output padding", &options.output_padding, 0),
+        ) else {
+            return self;
+        };
+        let (x, w, groups) = (self.shape(), weights.shape(), options.groups.unwrap_or(1));
+        let fits = x.rank() == axes + 2
+            && w.rank() == axes + 2
+            && x[1] == w[0]
+            && groups > 0
+            && w[0].is_multiple_of(groups)
+            && w[2..].iter().all(|&n| n > 0)
+            && stride.iter().chain(&dilation).all(|&n| n > 0)
+            && (0..axes).all(|i| more[i] < stride[i].max(dilation[i]));
+        if !fits {
+            let message = format!("`{token}` of {x} with weights {w} in {groups} groups");
+            let help = "x is [batch, channels, S..], the weights [channels, outputs / groups, K..]; stride and \
+                        dilation are at least 1, and the output padding is less than one of them";
+            fail_with_help(token, message, help);
+            return self;
+        }
+        if !has_floats(token, self) {
+            return self;
+        }
+        // As the gradient of a convolution: zeros between the elements, weights in reverse.
+        let (mut low, mut high, mut interior) = (vec![0; axes + 2], vec![0; axes + 2], vec![0; axes + 2]);
+        let (mut start, mut limit) = (vec![0; axes + 2], x.to_vec());
+        for i in 0..axes {
+            let (axis, reach) = (i + 2, dilation[i] * (w[i + 2] - 1));
+            interior[axis] = stride[i] - 1;
+            let spread = x[axis] + x[axis].saturating_sub(1) * interior[axis];
+            let wanted = (spread + reach + more[i]).saturating_sub(2 * padding[i]);
+            if wanted == 0 {
+                let message =
+                    format!("`{token}` of {x} with weights {w}: a padding of {} leaves nothing", padding[i]);
+                fail_with_help(token, message, "make the padding smaller");
+                return self;
+            }
+            (low[axis], start[axis]) = (reach.saturating_sub(padding[i]), padding[i].saturating_sub(reach));
+            limit[axis] = start[axis] + wanted + reach;
+            high[axis] = limit[axis].saturating_sub(low[axis] + spread);
+        }
+        let value = Number::of(DType::F32, 0.0);
+        let padded = emit(OpKind::Pad { low, high, interior, value }, &[self], token);
+        let cut = emit(OpKind::Slice { start, limit, step: vec![1; axes + 2] }, &[padded], token);
+        let spatial: Vec<isize> = (2..axes as isize + 2).collect();
+        let order: Vec<usize> = [0, 2, 1].into_iter().chain(3..axes + 3).collect();
+        let apart = weights.flip(&spatial[..]).reshape([&[groups, w[0] / groups, w[1]], &w[2..]].concat());
+        let turned = apart.permute(order).reshape([&[groups * w[1], w[0] / groups], &w[2..]].concat());
+        let zeros = vec![0; axes];
+        let spec = ConvSpec { stride: vec![1; axes], low: zeros.clone(), high: zeros, dilation, groups };
+        emit(OpKind::Conv(spec), &[cut, turned], token)
+    }
+
+    /// Windows of the last axes, for pooling: a tensor `[L.., W..]` for each place in a window. None after an
+    /// error of the op named `token`.
+    #[track_caller]
+    pub(super) fn places(
+        self,
+        token: &str,
+        [size, step, padding]: [&[usize]; 3],
+        outside: f64,
+    ) -> Option<Vec<Tensor>> {
+        let (shape, axes) = (self.shape(), size.len());
+        let first = shape.rank().checked_sub(axes);
+        let fits = first.is_some_and(|first| {
+            (0..axes).all(|i| {
+                let padded = shape[first + i].saturating_add(padding[i].saturating_mul(2));
+                size[i] > 0 && step[i] > 0 && size[i] <= padded && padding[i] <= size[i] / 2
+            })
+        });
+        let Some(first) = first.filter(|_| fits) else {
+            let message = format!(
+                "`{token}` of {shape}: windows of {size:?} every {step:?}, with a padding of {padding:?}"
+            );
+            let help = "windows fit into the padded input, and the padding is at most half a window";
+            fail_with_help(token, message, help);
+            return None;
+        };
+        let mut padded = self;
+        for (i, &n) in padding.iter().enumerate().filter(|(_, n)| **n > 0) {
+            padded = padded.pad((first + i) as isize, n, n, outside);
+        }
+        let whole = padded.shape();
+        let mut places = Vec::new();
+        let mut index = vec![0; axes];
+        loop {
+            let (mut start, mut limit, mut steps) =
+                (vec![0; whole.rank()], whole.to_vec(), vec![1; whole.rank()]);
+            for i in 0..axes {
+                let axis = first + i;
+                let last = (whole[axis] - size[i]) / step[i] * step[i];
+                (start[axis], limit[axis], steps[axis]) = (index[i], index[i] + last + 1, step[i]);
+            }
+            places.push(emit(OpKind::Slice { start, limit, step: steps }, &[padded], token));
+            let Some(axis) = (0..axes).rev().find(|&axis| index[axis] + 1 < size[axis]) else { break };
+            index[axis] += 1;
+            index[axis + 1..].fill(0);
+        }
+        Some(places)
+    }
+}
+
+/// A placeholder for a result without windows.
+#[track_caller]
+pub(super) fn nothing(x: Tensor) -> Tensor {
+    placeholder(x.dtype(), Shape::from(x.shape().to_vec()))
+}

@@ -1,0 +1,149 @@
+//! Pooling: windows of the last axes, each as one number.
+
+use super::Tensor;
+use super::conv::{PerAxis, nothing, per_axis};
+use super::tensor::{fail_with_help, has_floats};
+
+/// What pooling can vary.
+#[derive(Clone, Debug, Default)]
+pub struct PoolOptions {
+    stride: Vec<usize>,
+    padding: Vec<usize>,
+}
+
+impl PoolOptions {
+    /// Windows side by side, without padding.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From one window to the next; a window's own size if not given.
+    #[must_use]
+    pub fn stride(mut self, stride: impl PerAxis) -> Self {
+        self.stride = stride.list();
+        self
+    }
+
+    /// Elements before and after the input, at most half a window: of a maximum they do not count, of an
+    /// average they are zeros; 0 if not given.
+    #[must_use]
+    pub fn padding(mut self, padding: impl PerAxis) -> Self {
+        self.padding = padding.list();
+        self
+    }
+}
+
+impl Tensor {
+    /// The largest elements of windows along the last axis: f32 `[.., length]` gives `[.., windows]`. Of
+    /// equal ones the first gets the gradient; NaN stays NaN.
+    #[track_caller]
+    pub fn max_pool1d(self, size: usize, options: PoolOptions) -> Tensor {
+        self.max_pool("max_pool1d", &[size], 1, options)
+    }
+
+    /// The largest elements of windows of the last two axes: f32 `[.., height, width]` gives
+    /// `[.., height', width']`. Of equal ones the first in row-major order gets the gradient; NaN stays NaN.
+    #[track_caller]
+    pub fn max_pool2d(self, size: impl PerAxis, options: PoolOptions) -> Tensor {
+        self.max_pool("max_pool2d", &size.list(), 2, options)
+    }
+
+    /// The means of windows along the last axis, zeros of the padding among them: f32 `[.., length]` gives
+    /// `[.., windows]`.
+    #[track_caller]
+    pub fn avg_pool1d(self, size: usize, options: PoolOptions) -> Tensor {
+        self.avg_pool("avg_pool1d", &[size], 1, options)
+    }
+
+    /// The means of windows of the last two axes, zeros of the padding among them: f32 `[.., height, width]`
+    /// gives `[.., height', width']`.
+    #[track_caller]
+    pub fn avg_pool2d(self, size: impl PerAxis, options: PoolOptions) -> Tensor {
+        self.avg_pool("avg_pool2d", &size.list(), 2, options)
+    }
+
+    #[track_caller]
+    fn max_pool(self, token: &str, size: &[usize], axes: usize, options: PoolOptions) -> Tensor {
+        let Some(places) = self.pooled(token, size, axes, &options, f64::NEG_INFINITY) else {
+            return nothing(self);
+        };
+        let (mut largest, others) = (places[0], &places[1..]);
+        for &place in others {
+            // A NaN is larger than nothing, and nothing than it.
+            let takes = place.le(largest).logical_or(largest.is_nan()).logical_not();
+            largest = takes.select(place, largest);
+        }
+        largest
+    }
+
+    #[track_caller]
+    fn avg_pool(self, token: &str, size: &[usize], axes: usize, options: PoolOptions) -> Tensor {
+        let Some(places) = self.pooled(token, size, axes, &options, 0.0) else { return nothing(self) };
+        let (mut sum, others) = (places[0], &places[1..]);
+        for &place in others {
+            sum = sum + place;
+        }
+        sum * (1.0 / places.len() as f64)
+    }
+
+    /// A tensor for each place in a window.
+    #[track_caller]
+    fn pooled(
+        self,
+        token: &str,
+        size: &[usize],
+        axes: usize,
+        options: &PoolOptions,
+        outside: f64,
+    ) -> Option<Vec<Tensor>> {
+        if !has_floats(token, self) {
+            return None;
+        }
+        let size = per_axis(token, "size", size, axes, 1)?;
+        let stride = match &options.stride[..] {
+            [] => size.clone(),
+            given => per_axis(token, "stride", given, axes, 1)?,
+        };
+        let padding = per_axis(token, "padding", &options.padding, axes, 0)?;
+        self.places(token, [&size, &stride, &padding], outside)
+    }
+
+    /// The means of as many windows as wanted, for each of the last two axes: f32 `[.., height, width]` gives
+    /// `[.., size[0], size[1]]`. Window i of n goes from `floor(i · extent / n)` to before
+    /// `ceil((i + 1) · extent / n)`.
+    #[track_caller]
+    pub fn adaptive_avg_pool2d(self, size: impl PerAxis) -> Tensor {
+        self.adaptive("adaptive_avg_pool2d", &size.list(), |window, axis| window.mean_keep(axis))
+    }
+
+    /// The largest elements of as many windows as wanted. See [`Tensor::adaptive_avg_pool2d`].
+    #[track_caller]
+    pub fn adaptive_max_pool2d(self, size: impl PerAxis) -> Tensor {
+        self.adaptive("adaptive_max_pool2d", &size.list(), |window, axis| window.max_keep(axis))
+    }
+
+    #[track_caller]
+    fn adaptive(self, token: &str, size: &[usize], reduce: fn(Tensor, isize) -> Tensor) -> Tensor {
+        let shape = self.shape();
+        if !has_floats(token, self) {
+            return self;
+        }
+        let Some(size) = per_axis(token, "size", size, 2, 1) else { return self };
+        let mut x = self;
+        for (axis, &windows) in [-2, -1].into_iter().zip(&size) {
+            let extent = shape.rank().checked_sub(2).map_or(0, |first| shape[first + (axis + 2) as usize]);
+            if extent == 0 || windows == 0 {
+                let help = "the last two axes have elements, and there is at least one window";
+                fail_with_help(token, format!("`{token}` of {shape} to {size:?}"), help);
+                return self;
+            }
+            let mut parts = Vec::with_capacity(windows);
+            for i in 0..windows {
+                let (first, end) = (i * extent / windows, ((i + 1) * extent).div_ceil(windows));
+                parts.push(reduce(x.slice(axis, first..end), axis));
+            }
+            x = super::concat(axis, &parts);
+        }
+        x
+    }
+}
