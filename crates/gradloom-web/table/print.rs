@@ -12,6 +12,7 @@ pub(crate) const FIRST_CODE: u32 = 32;
 pub(crate) fn rust(ops: &[Op]) -> String {
     let mut out = String::from(
         "/// Calls the op with a code on arguments that crossed.\n\
+         #[allow(clippy::manual_range_patterns)]\n\
          fn call(code: u32, arguments: &mut Arguments<'_>) -> Result<Tensor> {\n    \
          // All calls of a macro have one place, the macro's: a table of them is large.\n    \
          macro_rules! calls { () => { match code {\n",
