@@ -255,7 +255,7 @@ fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
                 }
             }
             // These declare no ops.
-            "thread_local" | "number_operand" => return,
+            "thread_local" | "number_operand" | "layers" => return,
             other => panic!("the macro `{other}` may declare ops: say in `of_macro` what its entries are"),
         }
     }

@@ -27,10 +27,10 @@ impl Window {
 
 /// A convolution as neural networks have it (a cross-correlation) over the last axes.
 ///
-/// Operands: x `[batch, channels, S..]` and weights `[outputs, channels / groups, K..]`, f32, with `outputs` and
-/// `channels` multiples of `groups`: group g of the outputs sees group g of the channels. Result:
-/// `[batch, outputs, W..]`, at output o and position w the sum over channels c and places k of
-/// `weights[o, c, k] · x[c, stride·w - low + dilation·k]`, where x is 0 outside.
+/// Operands: x `[batch, channels, S..]` and weights `[outputs, channels / groups, K..]`, f32, with `outputs`
+/// and `channels` multiples of `groups`: group g of the outputs sees group g of the channels. Result:
+/// `[batch, outputs, W..]`, at output o and position w the sum over channels c and places k of `weights[o,
+/// c, k] · x[c, stride·w - low + dilation·k]`, where x is 0 outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConvSpec {
     /// From one position to the next, for each spatial axis, at least 1.

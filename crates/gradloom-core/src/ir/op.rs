@@ -71,8 +71,8 @@ pub enum OpKind {
     /// (x) -> elements `start, start + step, ..` below `limit` of each axis; `step >= 1`, and no larger than
     /// it takes to leave the range.
     Slice { start: Vec<usize>, limit: Vec<usize>, step: Vec<usize> },
-    /// (x `[L.., S..]`) -> `[L.., W.., size..]`: the windows of `size` elements, `dilation` apart, that begin every
-    /// `step` elements of the last axes. At least one fits.
+    /// (x `[L.., S..]`) -> `[L.., W.., size..]`: the windows of `size` elements, `dilation` apart, that
+    /// begin every `step` elements of the last axes. At least one fits.
     Windows { size: Vec<usize>, step: Vec<usize>, dilation: Vec<usize> },
     /// (x) -> `low` elements of `value` before, `high` after, and `interior` between neighbours of each axis
     /// (0 where there are none).

@@ -72,6 +72,11 @@ impl ConvOptions {
         self
     }
 
+    /// What [`ConvOptions::groups`] said.
+    pub(crate) fn group_count(&self) -> usize {
+        self.groups.unwrap_or(1)
+    }
+
     /// Of a transposed convolution, elements more at the end; less than stride or dilation.
     #[must_use]
     pub fn output_padding(mut self, padding: impl PerAxis) -> Self {
@@ -110,9 +115,9 @@ impl Tensor {
         self.conv("conv1d", 1, weights, options)
     }
 
-    /// Convolution (cross-correlation) over the last two axes: `[batch, channels, height, width]` with weights
-    /// `[outputs, channels / groups, rows, columns]` gives `[batch, outputs, height', width']`, f32. See
-    /// [`Tensor::conv1d`].
+    /// Convolution (cross-correlation) over the last two axes: `[batch, channels, height, width]` with
+    /// weights `[outputs, channels / groups, rows, columns]` gives `[batch, outputs, height', width']`, f32.
+    /// See [`Tensor::conv1d`].
     #[track_caller]
     pub fn conv2d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv("conv2d", 2, weights, options)
@@ -128,14 +133,14 @@ impl Tensor {
         ) else {
             return self;
         };
-        let spec = ConvSpec { stride, high: low.clone(), low, dilation, groups: options.groups.unwrap_or(1) };
+        let spec = ConvSpec { stride, high: low.clone(), low, dilation, groups: options.group_count() };
         emit(OpKind::Conv(spec), &[self, weights], token)
     }
 
     /// The transpose of [`Tensor::conv1d`], which it is the gradient of: `[batch, channels, length]` with
     /// weights `[channels, outputs / groups, size]` gives `[batch, outputs, positions]`, with
-    /// `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1` positions. PyTorch's
-    /// `conv_transpose1d`.
+    /// `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1` positions.
+    /// PyTorch's `conv_transpose1d`.
     #[track_caller]
     pub fn conv_transpose1d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv_transpose("conv_transpose1d", 1, weights, options)
@@ -159,7 +164,7 @@ impl Tensor {
         ) else {
             return self;
         };
-        let (x, w, groups) = (self.shape(), weights.shape(), options.groups.unwrap_or(1));
+        let (x, w, groups) = (self.shape(), weights.shape(), options.group_count());
         let fits = x.rank() == axes + 2
             && w.rank() == axes + 2
             && x[1] == w[0]

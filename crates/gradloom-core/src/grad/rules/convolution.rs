@@ -4,8 +4,8 @@ use super::{Rule, some};
 use crate::ir::{Builder, ConvSpec, DType, DotAxes, Literal, Number, OpKind, Shape, Type, ValueId};
 use crate::passes::expand::padded;
 
-/// dx = the cotangent, with zeros between its elements, convolved with the weights in reverse; dw = windows of
-/// x times the cotangent, summed over batch and positions.
+/// dx = the cotangent, with zeros between its elements, convolved with the weights in reverse; dw = windows
+/// of x times the cotangent, summed over batch and positions.
 pub(super) fn rule(spec: &ConvSpec) -> Option<Rule<'_>> {
     some(move |b, s| {
         let (x, weights, g) = (s.x(0), s.x(1), s.g());

@@ -3,9 +3,17 @@
 use super::{Init, Module, Param, Visitor};
 use crate::trace::Tensor;
 
+mod conv;
 mod norm;
+mod normalization;
+mod recurrent;
+mod sequential;
 
+pub use conv::*;
 pub use norm::*;
+pub use normalization::*;
+pub use recurrent::*;
+pub use sequential::*;
 
 /// `x · W + b` over the last axis: `[.., in] -> [.., out]`.
 #[derive(Debug)]

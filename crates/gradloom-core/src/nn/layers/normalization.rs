@@ -1,0 +1,201 @@
+//! Normalisations of channels: `[batch, channels, S..]`.
+
+use crate::ir::{DType, Shape};
+use crate::nn::{Init, Module, Param, State, Visitor};
+use crate::trace::{Operand, Tensor, fail_with_help, has_floats, is_training};
+
+impl Tensor {
+    /// Group normalisation without a shift: the channels of f32 `[batch, channels, S..]` in `groups` groups,
+    /// each `(x - mean) / sqrt(variance + epsilon)` over its channels and all positions, with the population
+    /// variance, times `weight` `[channels]`, or the number 1. Wu and He, 2018.
+    #[track_caller]
+    pub fn group_norm(self, groups: usize, weight: impl Operand, epsilon: f64) -> Tensor {
+        let (shape, weight) = (self.shape(), weight.tensor(self));
+        if !has_channels("group_norm", self, weight) {
+            return self;
+        }
+        if groups == 0 || !shape[1].is_multiple_of(groups) {
+            let message = format!("`group_norm` of {shape} in {groups} groups");
+            fail_with_help("group_norm", message, "the channels must be a multiple of the groups");
+            return self;
+        }
+        let positions: usize = shape[2..].iter().product();
+        let rows = self.reshape([shape[0] * groups, shape[1] / groups * positions]);
+        let centred = rows - rows.mean_keep(-1);
+        let normal = centred * (centred.square().mean_keep(-1) + epsilon).rsqrt();
+        normal.reshape(shape.clone()) * per_channel(weight, &shape)
+    }
+
+    /// Instance normalisation: [`Tensor::group_norm`] with each channel a group. Ulyanov, Vedaldi, Lempitsky,
+    /// 2016.
+    #[track_caller]
+    pub fn instance_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        let channels = self.shape().get(1).copied().unwrap_or(1);
+        self.group_norm(channels.max(1), weight, epsilon)
+    }
+
+    /// Normalisation of the channels of f32 `[batch, channels, S..]` with a given mean and variance, both
+    /// `[channels]`: `(x - mean) / sqrt(variance + epsilon) · weight`, with `weight` `[channels]`, or the
+    /// number 1. Batch normalisation with the statistics of [`Tensor::channel_mean`] and
+    /// [`Tensor::channel_variance`]. Ioffe and Szegedy, 2015.
+    #[track_caller]
+    pub fn batch_norm(self, mean: Tensor, variance: Tensor, weight: impl Operand, epsilon: f64) -> Tensor {
+        let (shape, weight) = (self.shape(), weight.tensor(self));
+        if ![mean, variance, weight].into_iter().all(|given| has_channels("batch_norm", self, given)) {
+            return self;
+        }
+        let factor = (variance + epsilon).rsqrt() * weight;
+        (self - per_channel(mean, &shape)) * per_channel(factor, &shape)
+    }
+
+    /// The mean of each channel of `[batch, channels, S..]`: `[channels]`.
+    #[track_caller]
+    pub fn channel_mean(self) -> Tensor {
+        self.mean_axes(&all_but_channels(self)[..])
+    }
+
+    /// The population variance of each channel of `[batch, channels, S..]` around its mean: `[channels]`.
+    #[track_caller]
+    pub fn channel_variance(self, mean: Tensor) -> Tensor {
+        let shape = self.shape();
+        if !has_channels("channel_variance", self, mean) {
+            return mean;
+        }
+        (self - per_channel(mean, &shape)).square().mean_axes(&all_but_channels(self)[..])
+    }
+}
+
+/// All axes but the second.
+fn all_but_channels(x: Tensor) -> Vec<isize> {
+    (0..x.rank() as isize).filter(|&axis| axis != 1).collect()
+}
+
+/// `[channels]`, or one number, beside `[batch, channels, S..]`.
+#[track_caller]
+fn per_channel(x: Tensor, shape: &Shape) -> Tensor {
+    match x.rank() {
+        0 => x,
+        _ => x.reshape([&[shape[1]], &vec![1; shape.rank() - 2][..]].concat()),
+    }
+}
+
+/// Whether x has channels, and there is a number for each of them, or one; if not, that is an error of the op
+/// named `token`.
+#[track_caller]
+fn has_channels(token: &str, x: Tensor, given: Tensor) -> bool {
+    let (shape, numbers) = (x.shape(), given.shape());
+    if shape.rank() < 2 {
+        fail_with_help(token, format!("`{token}` of {shape}"), "it takes [batch, channels, S..]");
+        return false;
+    }
+    if numbers.rank() > 0 && numbers != Shape::from([shape[1]]) {
+        let message = format!("`{token}` of {shape} with numbers {numbers}");
+        fail_with_help(token, message, &format!("there is one for each channel: [{}]", shape[1]));
+        return false;
+    }
+    has_floats(token, x)
+}
+
+/// Adds a shift to each channel.
+#[track_caller]
+fn shifted(x: Tensor, bias: &Param) -> Tensor {
+    let shape = x.shape();
+    if !has_channels("bias", x, bias.tensor()) {
+        return x;
+    }
+    x + per_channel(bias.tensor(), &shape)
+}
+
+/// Group normalisation with a gain and a shift for each channel: [`Tensor::group_norm`].
+#[derive(Debug)]
+pub struct GroupNorm {
+    /// Gain, `[channels]`, starts at 1.
+    pub weight: Param,
+    /// Shift, `[channels]`, starts at 0.
+    pub bias: Param,
+    /// Number of groups.
+    pub groups: usize,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl GroupNorm {
+    /// With epsilon 1e-5.
+    pub fn new(groups: usize, channels: usize) -> Self {
+        let (weight, bias) = (Param::new([channels], Init::Ones), Param::new([channels], Init::Zeros));
+        Self { weight, bias, groups, epsilon: 1e-5 }
+    }
+
+    /// f32 `[batch, channels, S..]`, as it was.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        shifted(x.group_norm(self.groups, &self.weight, self.epsilon), &self.bias)
+    }
+}
+
+impl Module for GroupNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("weight", &self.weight);
+        visitor.field("bias", &self.bias);
+    }
+}
+
+/// Batch normalisation of channels, with a gain and a shift for each. While a training loss is traced, mean
+/// and variance are those of the batch, and the running ones move towards them; elsewhere the running ones
+/// count. Ioffe and Szegedy, 2015.
+#[derive(Debug)]
+pub struct BatchNorm {
+    /// Gain, `[channels]`, starts at 1.
+    pub weight: Param,
+    /// Shift, `[channels]`, starts at 0.
+    pub bias: Param,
+    /// `[channels]`, starts at 0.
+    pub running_mean: State,
+    /// `[channels]`, starts at 1; of a sample, as in PyTorch.
+    pub running_var: State,
+    /// How far the running statistics move with each step.
+    pub momentum: f64,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl BatchNorm {
+    /// With momentum 0.1 and epsilon 1e-5.
+    pub fn new(channels: usize) -> Self {
+        Self {
+            weight: Param::new([channels], Init::Ones),
+            bias: Param::new([channels], Init::Zeros),
+            running_mean: State::new([channels], DType::F32, 0.0),
+            running_var: State::new([channels], DType::F32, 1.0),
+            momentum: 0.1,
+            epsilon: 1e-5,
+        }
+    }
+
+    /// f32 `[batch, channels, S..]`, as it was. At most once in a training program.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        let (mean, variance) = if is_training() {
+            let mean = x.channel_mean();
+            let variance = x.channel_variance(mean);
+            let count = x.shape().elements().checked_div(mean.shape().elements()).unwrap_or(0) as f64;
+            let of_sample = variance.detach() * (count / (count - 1.0).max(1.0));
+            let moved = |running: &State, now: Tensor| running.tensor().lerp(now, self.momentum);
+            self.running_mean.set(moved(&self.running_mean, mean.detach()));
+            self.running_var.set(moved(&self.running_var, of_sample));
+            (mean, variance)
+        } else {
+            (self.running_mean.tensor(), self.running_var.tensor())
+        };
+        shifted(x.batch_norm(mean, variance, &self.weight, self.epsilon), &self.bias)
+    }
+}
+
+impl Module for BatchNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("weight", &self.weight);
+        visitor.field("bias", &self.bias);
+        visitor.field("running_mean", &self.running_mean);
+        visitor.field("running_var", &self.running_var);
+    }
+}

@@ -1,0 +1,114 @@
+//! Layers one after the other.
+
+use super::{
+    BatchNorm, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru,
+    LayerNorm, Linear, Lstm, RmsNorm,
+};
+use crate::nn::{CausalSelfAttention, Module, Visitor};
+use crate::trace::Tensor;
+
+/// A module that makes one tensor of one.
+pub trait Layer: Module {
+    /// The layer's result.
+    #[track_caller]
+    fn apply(&self, x: Tensor) -> Tensor;
+}
+
+macro_rules! layers {
+    ($($name:ident),* $(,)?) => {$(
+        impl Layer for $name {
+            #[track_caller]
+            fn apply(&self, x: Tensor) -> Tensor {
+                self.forward(x)
+            }
+        }
+    )*};
+}
+layers!(
+    BatchNorm,
+    CausalSelfAttention,
+    Conv1d,
+    Conv2d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    Dropout,
+    Embedding,
+    GroupNorm,
+    Gru,
+    LayerNorm,
+    Linear,
+    Lstm,
+    RmsNorm,
+    Sequential,
+);
+
+/// A function without parameters, as `Function(Tensor::relu)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Function<F>(pub F);
+
+impl<F: Fn(Tensor) -> Tensor + Send + Sync + 'static> Module for Function<F> {
+    fn visit(&self, _: &mut Visitor<'_>) {}
+}
+
+impl<F: Fn(Tensor) -> Tensor + Send + Sync + 'static> Layer for Function<F> {
+    #[track_caller]
+    fn apply(&self, x: Tensor) -> Tensor {
+        self.0(x)
+    }
+}
+
+/// Layers one after the other; their parameters are named by their numbers, as `0.weight`.
+///
+/// ```
+/// use gradloom_core::nn::{Linear, Sequential};
+/// use gradloom_core::trace::Tensor;
+///
+/// let model = Sequential::new().layer(Linear::new(784, 256)).function(Tensor::relu).layer(Linear::new(256,
+/// 10));
+/// ```
+#[derive(Default)]
+pub struct Sequential(Vec<Box<dyn Layer>>);
+
+impl Sequential {
+    /// No layers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A layer more.
+    #[must_use]
+    pub fn layer(mut self, layer: impl Layer + 'static) -> Self {
+        self.0.push(Box::new(layer));
+        self
+    }
+
+    /// A function without parameters more.
+    #[must_use]
+    pub fn function(self, function: impl Fn(Tensor) -> Tensor + Send + Sync + 'static) -> Self {
+        self.layer(Function(function))
+    }
+
+    /// All layers, in order.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        let mut x = x;
+        for layer in &self.0 {
+            x = layer.apply(x);
+        }
+        x
+    }
+}
+
+impl std::fmt::Debug for Sequential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sequential({} layers)", self.0.len())
+    }
+}
+
+impl Module for Sequential {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        for (i, layer) in self.0.iter().enumerate() {
+            visitor.field(&i.to_string(), &**layer);
+        }
+    }
+}
