@@ -1,0 +1,121 @@
+//! Layers, with the gradients of their inputs and parameters and the states that they change, against PyTorch
+//! in float64: see `scripts/oracle/layers.py`.
+
+mod common;
+
+use common::{Oracle, leaf_name};
+use gradloom::ir::{Graph, OpKind, Output, Type};
+use gradloom::prelude::*;
+use gradloom::reference::{Evaluation, HostTensor, evaluate};
+use gradloom::runtime::Program;
+use gradloom::trace::Input;
+use std::collections::BTreeSet;
+
+fn layers() -> Vec<(&'static str, Box<dyn Layer>)> {
+    let options = ConvOptions::new;
+    let part = options().stride(2).padding(1).groups(2);
+    vec![
+        ("linear", Box::new(Linear::new(4, 3))),
+        ("layer_norm", Box::new(LayerNorm::new(6))),
+        ("rms_norm", Box::new(RmsNorm::new(6))),
+        ("group_norm", Box::new(GroupNorm::new(2, 4))),
+        ("conv1d", Box::new(Conv1d::new(3, 4, 3, options().padding(1)))),
+        ("conv2d", Box::new(Conv2d::new(4, 6, 3, part.clone()))),
+        ("conv_transpose1d", Box::new(ConvTranspose1d::new(3, 2, 4, options().stride(2)))),
+        ("conv_transpose2d", Box::new(ConvTranspose2d::new(4, 6, 3, part.output_padding(1)))),
+        ("batch_norm", Box::new(BatchNorm::new(4))),
+        ("batch_norm_inference", Box::new(BatchNorm::new(4))),
+        ("lstm", Box::new(Lstm::new(3, 4))),
+        ("gru", Box::new(Gru::new(3, 4))),
+    ]
+}
+
+/// A layer in a graph whose outputs are named as in the file.
+fn graph(oracle: &Oracle, name: &str, layer: &dyn Layer) -> Graph {
+    let input =
+        |key: &str| Input { name: key.into(), ty: Type::new(DType::F32, oracle.shape(&format!("{name}/{key}"))) };
+    let mut names = vec!["y".to_string(), "gx".to_string()];
+    let training = !name.ends_with("inference");
+    let mut params = Vec::new();
+    layer.visit(&mut gradloom::nn::Visitor::new(&mut |path, param| params.push((path.to_string(), param.tie()))));
+    let traced = gradloom::trace::trace(
+        &Of(layer),
+        &[input("x"), input("u")],
+        training,
+        |inputs| {
+            let y = layer.apply(inputs[0]);
+            let loss = (y * inputs[1]).sum();
+            let mut results = vec![y, gradients(loss, [inputs[0]])[0]];
+            for (path, param) in &params {
+                names.push(format!("g.{path}"));
+                results.push(gradients(loss, [param.tensor()])[0]);
+            }
+            results
+        },
+        |results| results,
+    );
+    let mut traced = traced.unwrap_or_else(|error| panic!("{error}"));
+    for (name, &value) in names.iter().zip(&traced.results) {
+        traced.graph.outputs.push(Output { name: name.clone(), value });
+    }
+    traced.graph
+}
+
+/// A layer behind a reference as the model of a trace.
+struct Of<'a>(&'a dyn Layer);
+
+impl Module for Of<'_> {
+    fn visit(&self, visitor: &mut gradloom::nn::Visitor<'_>) {
+        self.0.visit(visitor);
+    }
+}
+
+fn check(what: &str, tolerance: f64, run: impl Fn(&Graph, &dyn Fn(&OpKind) -> Option<HostTensor>) -> Evaluation) {
+    let oracle = Oracle::load("layers.safetensors");
+    let mut tested = BTreeSet::new();
+    for (name, layer) in layers() {
+        let graph = graph(&oracle, name, &*layer);
+        let leaf = |kind: &OpKind| -> Option<HostTensor> {
+            let own = leaf_name(kind)?;
+            let key = match kind {
+                OpKind::Input { .. } => format!("{name}/{own}"),
+                OpKind::Param { .. } | OpKind::State { .. } => format!("{name}/p.{own}"),
+                _ => return None,
+            };
+            Some(oracle.host(&key, DType::F32))
+        };
+        let found = run(&graph, &leaf);
+        let outputs = found.outputs.iter().map(|(key, tensor)| (format!("{name}/{key}"), tensor));
+        let states = found.next.iter().map(|(key, tensor)| (format!("{name}/s.{key}"), tensor));
+        for (key, got) in outputs.chain(states) {
+            common::assert_near(&format!("{what}: {key}"), &got.to_f64(), oracle.get(&key), tolerance, 1e-2);
+            tested.insert(key);
+        }
+    }
+    let results = |name: &&str| !name.ends_with("/x") && !name.ends_with("/u") && !name.contains("/p.");
+    let wanted: BTreeSet<String> = oracle.names().filter(results).map(String::from).collect();
+    assert_eq!(tested, wanted, "what the file has and what was compared");
+}
+
+#[test]
+fn the_reference_agrees_with_pytorch() {
+    check("reference", 1e-7, |graph, leaf| evaluate(graph, leaf).unwrap());
+}
+
+fn on(device: &Device, graph: &Graph, leaf: &dyn Fn(&OpKind) -> Option<HostTensor>) -> Evaluation {
+    let (graph, _) = gradloom::passes::run(graph.clone());
+    let program = Program::standalone(graph, device, &leaf);
+    program.and_then(|mut program| program.evaluate(&leaf)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_cpu_agrees_with_pytorch() {
+    check("cpu", 1e-5, |graph, leaf| on(&Device::cpu(), graph, leaf));
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn a_gpu_agrees_with_pytorch() {
+    let Some(device) = common::gpu() else { return };
+    check("gpu", 1e-5, |graph, leaf| on(&device, graph, leaf));
+}
