@@ -13,7 +13,7 @@ pub use gradloom_runtime as runtime;
 pub use gradloom_core::error::{Error, ErrorKind, Result};
 pub use gradloom_core::ir::DType;
 pub use gradloom_core::nn::{Init, Module, Param, State};
-pub use gradloom_core::optim::{Adam, AdamW, Schedule, Sgd};
+pub use gradloom_core::optim::{Adafactor, Adagrad, Adam, AdamW, Lion, Muon, RmsProp, Schedule, Sgd};
 pub use gradloom_core::trace::{
     AttentionOptions, ConvOptions, CrossEntropyOptions, Input, Operand, PoolOptions, Tensor, checkpoint,
     concat, einsum, eye, f32, full, gradients, i32, iota, linspace, meshgrid, randn, scan, stack, u32,
@@ -30,8 +30,9 @@ pub mod prelude {
     pub use crate::nn::layers::*;
     pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
     pub use crate::{
-        Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, Device, Error, PoolOptions,
-        Result, Schedule, Session, Sgd, Tensor, Train, Trainer, checkpoint, concat, einsum, eye, f32, full,
-        gradients, i32, iota, linspace, meshgrid, randn, scan, stack, u32, uniform,
+        Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, Device,
+        Error, Lion, Muon, PoolOptions, Result, RmsProp, Schedule, Session, Sgd, Tensor, Train, Trainer,
+        checkpoint, concat, einsum, eye, f32, full, gradients, i32, iota, linspace, meshgrid, randn, scan,
+        stack, u32, uniform,
     };
 }

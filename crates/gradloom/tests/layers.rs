@@ -32,12 +32,16 @@ fn layers() -> Vec<(&'static str, Box<dyn Layer>)> {
 
 /// A layer in a graph whose outputs are named as in the file.
 fn graph(oracle: &Oracle, name: &str, layer: &dyn Layer) -> Graph {
-    let input =
-        |key: &str| Input { name: key.into(), ty: Type::new(DType::F32, oracle.shape(&format!("{name}/{key}"))) };
+    let input = |key: &str| Input {
+        name: key.into(),
+        ty: Type::new(DType::F32, oracle.shape(&format!("{name}/{key}"))),
+    };
     let mut names = vec!["y".to_string(), "gx".to_string()];
     let training = !name.ends_with("inference");
     let mut params = Vec::new();
-    layer.visit(&mut gradloom::nn::Visitor::new(&mut |path, param| params.push((path.to_string(), param.tie()))));
+    layer.visit(&mut gradloom::nn::Visitor::new(&mut |path, param| {
+        params.push((path.to_string(), param.tie()))
+    }));
     let traced = gradloom::trace::trace(
         &Of(layer),
         &[input("x"), input("u")],
@@ -70,7 +74,11 @@ impl Module for Of<'_> {
     }
 }
 
-fn check(what: &str, tolerance: f64, run: impl Fn(&Graph, &dyn Fn(&OpKind) -> Option<HostTensor>) -> Evaluation) {
+fn check(
+    what: &str,
+    tolerance: f64,
+    run: impl Fn(&Graph, &dyn Fn(&OpKind) -> Option<HostTensor>) -> Evaluation,
+) {
     let oracle = Oracle::load("layers.safetensors");
     let mut tested = BTreeSet::new();
     for (name, layer) in layers() {

@@ -116,22 +116,10 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
     }
 
     fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
-        let (mut gradient, mut from) = (parameter.gradient, parameter.value);
-        if self.decay_rule.applies(s.builder.graph, parameter) {
-            if DECOUPLED {
-                let keep = s.shared("keep", |s| {
-                    let (lr, decay) = (s.scalar("lr"), s.scalar("weight_decay"));
-                    let shrink = s.builder.mul(lr, decay);
-                    let one = s.builder.number(1.0);
-                    s.builder.sub(one, shrink)
-                });
-                from = s.with_scalar(BinaryOp::Mul, from, keep);
-            } else {
-                let decay = s.scalar("weight_decay");
-                let pull = s.with_scalar(BinaryOp::Mul, parameter.value, decay);
-                gradient = s.builder.add(gradient, pull);
-            }
-        }
+        let (gradient, from) = match DECOUPLED {
+            true => (parameter.gradient, s.shrunk(parameter, self.decay_rule)),
+            false => (s.with_decay(parameter, self.decay_rule), parameter.value),
+        };
         step(s, parameter, gradient, from)
     }
 }
@@ -140,10 +128,7 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
 fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, from: ValueId) -> ValueId {
     use BinaryOp::{Add, Mul};
     let (m, v) = (s.state("m", parameter), s.state("v", parameter));
-    let difference = s.builder.sub(gradient, m);
-    let one_minus_beta1 = s.scalar("one_minus_beta1");
-    let difference = s.with_scalar(Mul, difference, one_minus_beta1);
-    let next_m = s.builder.add(m, difference);
+    let next_m = s.moved(m, gradient, "one_minus_beta1");
     let square = s.builder.mul(gradient, gradient);
     let one_minus_beta2 = s.scalar("one_minus_beta2");
     let square = s.with_scalar(Mul, square, one_minus_beta2);

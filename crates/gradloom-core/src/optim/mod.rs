@@ -18,15 +18,37 @@
 //! Sgd     g <- g + decay·p
 //!         b <- momentum·b + g                    (with momentum)
 //!         p <- p - lr·b                          (Nesterov: p - lr·(g + momentum·b))
+//!
+//! RmsProp g <- g + decay·p                       Adagrad g <- g + decay·p
+//!         v <- v + (g·g - v)·(1 - alpha)                 v <- v + g·g
+//!         p <- p - lr·g / (sqrt(v) + epsilon)            p <- p - lr·g / (sqrt(v) + epsilon)
+//!
+//! Lion    p <- p·(1 - lr·decay)                  Muon    p <- p·(1 - lr·decay)
+//!         p <- p - lr·sign(m + (g - m)·(1 - beta1))      m <- m + (g - m)·(1 - momentum)
+//!         m <- m + (g - m)·(1 - beta2)                   p <- p - lr·scale·orthogonal(g + (m - g)·momentum)
+//!
+//! Adafactor, of a matrix with the means r over rows and c over columns of g·g:
+//!         R <- R + (r - R)·t^decay, C <- C + (c - C)·t^decay, v = R·C / mean(R)
+//!         u = g / sqrt(v), p <- p - min(lr, 1/sqrt(t))·max(epsilon2, rms(p))·u / max(1, rms(u) / threshold)
 //! ```
 
+mod adafactor;
+mod adagrad;
 mod adam;
 mod clip;
+mod lion;
+mod muon;
+mod rmsprop;
 mod schedule;
 mod sgd;
 
+pub use adafactor::Adafactor;
+pub use adagrad::Adagrad;
 pub use adam::{Adam, AdamOf, AdamW};
 pub use clip::{clip_by_global_norm, global_norm};
+pub use lion::Lion;
+pub use muon::Muon;
+pub use rmsprop::RmsProp;
 pub use schedule::Schedule;
 pub use sgd::Sgd;
 
@@ -85,6 +107,8 @@ pub struct StepBuilder<'b, 'g> {
     pub step: ValueId,
     scalars: SortedMap<String, ValueId>,
     derived: SortedMap<&'static str, ValueId>,
+    /// Of other learning rates, by their names.
+    rates: SortedMap<&'static str, SortedMap<&'static str, ValueId>>,
 }
 
 impl StepBuilder<'_, '_> {
@@ -120,6 +144,71 @@ impl StepBuilder<'_, '_> {
         let name = format!("{STATE_PREFIX}{kind}.{}", parameter.name);
         let ty = self.builder.ty(parameter.value);
         self.builder.op(OpKind::State { name, ty, init: Number::Float(0.0) }, &[])
+    }
+
+    /// A state `optim.{kind}.{parameter}` of another type, with its current value.
+    pub fn state_of(&mut self, kind: &str, parameter: &Trainable, ty: Type, init: f64) -> ValueId {
+        let name = format!("{STATE_PREFIX}{kind}.{}", parameter.name);
+        self.builder.op(OpKind::State { name, ty, init: Number::Float(init) }, &[])
+    }
+
+    /// `from + (to - from) · rate` with the number of this name for the rate.
+    pub fn moved(&mut self, from: ValueId, to: ValueId, rate: &str) -> ValueId {
+        let difference = self.builder.sub(to, from);
+        let rate = self.scalar(rate);
+        let change = self.with_scalar(BinaryOp::Mul, difference, rate);
+        self.builder.add(from, change)
+    }
+
+    /// A running mean of x, as a state: [`StepBuilder::moved`] towards x. Its next value.
+    pub fn running_mean(&mut self, kind: &str, parameter: &Trainable, x: ValueId, rate: &str) -> ValueId {
+        let state = self.state(kind, parameter);
+        let next = self.moved(state, x, rate);
+        self.assign(state, next);
+        next
+    }
+
+    /// The parameter's gradient, with the number `weight_decay` times the parameter where the rule applies.
+    pub fn with_decay(&mut self, parameter: &Trainable, rule: DecayRule) -> ValueId {
+        if !rule.applies(self.builder.graph, parameter) {
+            return parameter.gradient;
+        }
+        let decay = self.scalar("weight_decay");
+        let pull = self.with_scalar(BinaryOp::Mul, parameter.value, decay);
+        self.builder.add(parameter.gradient, pull)
+    }
+
+    /// The parameter, times 1 less the numbers `lr` and `weight_decay` where the rule applies.
+    pub fn shrunk(&mut self, parameter: &Trainable, rule: DecayRule) -> ValueId {
+        if !rule.applies(self.builder.graph, parameter) {
+            return parameter.value;
+        }
+        let keep = self.shared("keep", |s| {
+            let (lr, decay) = (s.scalar("lr"), s.scalar("weight_decay"));
+            let shrink = s.builder.mul(lr, decay);
+            let one = s.builder.number(1.0);
+            s.builder.sub(one, shrink)
+        });
+        self.with_scalar(BinaryOp::Mul, parameter.value, keep)
+    }
+
+    /// `from` less the number `lr` times a direction.
+    pub fn descend(&mut self, from: ValueId, direction: ValueId) -> ValueId {
+        let lr = self.scalar("lr");
+        let change = self.with_scalar(BinaryOp::Mul, direction, lr);
+        self.builder.sub(from, change)
+    }
+
+    /// Builds with another learning rate. What is shared within is shared with what else has this `name`.
+    pub fn at_rate<R>(&mut self, name: &'static str, lr: ValueId, build: impl FnOnce(&mut Self) -> R) -> R {
+        let own = self.scalar("lr");
+        self.scalars.insert("lr".to_string(), lr);
+        let others = self.rates.get(name).cloned().unwrap_or_default();
+        let shared = std::mem::replace(&mut self.derived, others);
+        let result = build(self);
+        self.rates.insert(name, std::mem::replace(&mut self.derived, shared));
+        self.scalars.insert("lr".to_string(), own);
+        result
     }
 
     /// The next value of a state or parameter.
@@ -189,8 +278,13 @@ pub fn attach(
     let step = builder.cast(next, DType::F32);
     let gradients: Vec<ValueId> = parameters.iter().map(|p| p.gradient).collect();
     let norm = global_norm(&mut builder, &gradients);
-    let mut state =
-        StepBuilder { builder: &mut builder, step, scalars: SortedMap::new(), derived: SortedMap::new() };
+    let mut state = StepBuilder {
+        builder: &mut builder,
+        step,
+        scalars: SortedMap::new(),
+        derived: SortedMap::new(),
+        rates: SortedMap::new(),
+    };
     let clipped = if clip {
         let max_norm = state.scalar("max_norm");
         clip_by_global_norm(state.builder, &gradients, norm, max_norm)

@@ -81,12 +81,7 @@ impl Optimizer for Sgd {
     }
 
     fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
-        let mut gradient = parameter.gradient;
-        if self.decay_rule.applies(s.builder.graph, parameter) {
-            let decay = s.scalar("weight_decay");
-            let pull = s.with_scalar(BinaryOp::Mul, parameter.value, decay);
-            gradient = s.builder.add(gradient, pull);
-        }
+        let mut gradient = s.with_decay(parameter, self.decay_rule);
         if self.momentum.is_some() {
             let (buffer, momentum) = (s.state("momentum", parameter), s.scalar("momentum"));
             let kept = s.with_scalar(BinaryOp::Mul, buffer, momentum);
@@ -99,8 +94,6 @@ impl Optimizer for Sgd {
                 next
             };
         }
-        let lr = s.scalar("lr");
-        let change = s.with_scalar(BinaryOp::Mul, gradient, lr);
-        s.builder.sub(parameter.value, change)
+        s.descend(parameter.value, gradient)
     }
 }

@@ -1,0 +1,182 @@
+//! Adafactor (Shazeer and Stern, 2018), with PyTorch's formulas.
+
+use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check};
+use crate::error::Result;
+use crate::ir::{BinaryOp, ReduceOp, UnaryOp, ValueId};
+
+/// Adafactor: second moments of matrices are kept as a mean for each row and each column, so the optimizer needs
+/// hardly any memory; steps are relative to the size of the parameter.
+///
+/// See [the formulas](crate::optim#formulas).
+#[derive(Clone, Debug)]
+pub struct Adafactor {
+    schedule: Schedule,
+    beta2_decay: f64,
+    epsilon1: f64,
+    epsilon2: f64,
+    threshold: f64,
+    weight_decay: f64,
+    decay_rule: DecayRule,
+}
+
+impl Adafactor {
+    /// With a largest relative step (a number, or a [`Schedule`]; 0.01 is usual), decay exponent -0.8, epsilons
+    /// 2^-23 and 1e-3, and a clipping threshold of 1, without weight decay.
+    pub fn new(lr: impl Into<Schedule>) -> Self {
+        Self {
+            schedule: lr.into(),
+            beta2_decay: -0.8,
+            epsilon1: f32::EPSILON.into(),
+            epsilon2: 1e-3,
+            threshold: 1.0,
+            weight_decay: 0.0,
+            decay_rule: DecayRule::default(),
+        }
+    }
+
+    /// At step t, the second moments move by `t^decay` towards the squares; -0.8 if not given.
+    #[must_use]
+    pub fn beta2_decay(mut self, decay: f64) -> Self {
+        self.beta2_decay = decay;
+        self
+    }
+
+    /// The least root of a second moment; 2^-23 if not given.
+    #[must_use]
+    pub fn epsilon1(mut self, epsilon: f64) -> Self {
+        self.epsilon1 = epsilon;
+        self
+    }
+
+    /// The least size of a parameter that steps are relative to; 1e-3 if not given.
+    #[must_use]
+    pub fn epsilon2(mut self, epsilon: f64) -> Self {
+        self.epsilon2 = epsilon;
+        self
+    }
+
+    /// The largest root mean square of a parameter's scaled gradient; 1 if not given.
+    #[must_use]
+    pub fn threshold(mut self, threshold: f64) -> Self {
+        self.threshold = threshold;
+        self
+    }
+
+    /// Weight decay, which shrinks the parameter in proportion to the learning rate; 0 if not given.
+    ///
+    /// By default it applies to parameters of rank 2 and more.
+    #[must_use]
+    pub fn weight_decay(mut self, decay: f64) -> Self {
+        self.weight_decay = decay;
+        self
+    }
+
+    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+    #[must_use]
+    pub fn decay_everything(mut self) -> Self {
+        self.decay_rule = DecayRule::Everything;
+        self
+    }
+}
+
+/// The root of the mean of squares, rank 0.
+fn root_mean_square(s: &mut StepBuilder<'_, '_>, x: ValueId) -> ValueId {
+    let shape = s.builder.shape(x);
+    let axes: Vec<usize> = (0..shape.rank()).collect();
+    let square = s.builder.mul(x, x);
+    let sum = s.builder.reduce(ReduceOp::Sum, square, &axes);
+    let mean = s.builder.mul_number(sum, 1.0 / shape.elements().max(1) as f64);
+    s.builder.unary(UnaryOp::Sqrt, mean)
+}
+
+/// The mean over an axis, which stays with extent 1.
+fn mean(s: &mut StepBuilder<'_, '_>, x: ValueId, axis: usize) -> ValueId {
+    let extent = s.builder.shape(x)[axis];
+    let sum = s.builder.reduce_keep(ReduceOp::Sum, x, &[axis]);
+    s.builder.mul_number(sum, 1.0 / extent.max(1) as f64)
+}
+
+impl Adafactor {
+    /// `from + (to - from) · t^decay`, kept in a state of its own.
+    fn moment(&self, s: &mut StepBuilder<'_, '_>, kind: &str, parameter: &Trainable, to: ValueId) -> ValueId {
+        let rate = s.shared("moment_rate", |s| {
+            let decay = s.scalar("beta2_decay");
+            s.builder.binary(BinaryOp::Pow, s.step, decay)
+        });
+        let ty = s.builder.ty(to);
+        let state = s.state_of(kind, parameter, ty, 0.0);
+        let difference = s.builder.sub(to, state);
+        let change = s.with_scalar(BinaryOp::Mul, difference, rate);
+        let next = s.builder.add(state, change);
+        s.assign(state, next);
+        next
+    }
+}
+
+impl Optimizer for Adafactor {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn hyperparameters(&self) -> Hyperparameters {
+        [
+            ("beta2_decay", self.beta2_decay),
+            ("epsilon1", self.epsilon1),
+            ("epsilon2", self.epsilon2),
+            ("threshold", self.threshold),
+            ("weight_decay", self.weight_decay),
+        ]
+        .map(|(name, value)| (name.to_string(), value))
+        .into()
+    }
+
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
+        for name in ["lr", "epsilon1", "epsilon2", "weight_decay"] {
+            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        }
+        check(numbers, "threshold", |v| v > 0.0, "greater than 0")?;
+        check(numbers, "beta2_decay", |v| v <= 0.0 && v.is_finite(), "finite and not above 0")?;
+        Ok(())
+    }
+
+    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let (gradient, shape) = (parameter.gradient, s.builder.shape(parameter.value));
+        let from = s.shrunk(parameter, self.decay_rule);
+        let square = s.builder.mul(gradient, gradient);
+        let epsilon1 = s.scalar("epsilon1");
+        let variance = if shape.rank() >= 2 {
+            let (row, column) = (shape.rank() - 1, shape.rank() - 2);
+            let (rows, columns) = (mean(s, square, row), mean(s, square, column));
+            let (rows, columns) =
+                (self.moment(s, "rows", parameter, rows), self.moment(s, "columns", parameter, columns));
+            let level = mean(s, rows, column);
+            let level = s.with_scalar(BinaryOp::Max, level, epsilon1);
+            // The outer product, over the mean of the rows.
+            let [rows, columns, level] = [rows, columns, level].map(|x| s.builder.broadcast(x, &shape));
+            let product = s.builder.mul(rows, columns);
+            s.builder.div(product, level)
+        } else {
+            self.moment(s, "square", parameter, square)
+        };
+        let least = s.builder.mul(epsilon1, epsilon1);
+        let variance = s.with_scalar(BinaryOp::Max, variance, least);
+        let scale = s.builder.unary(UnaryOp::Rsqrt, variance);
+        let update = s.builder.mul(gradient, scale);
+        // The step is relative to the parameter's size; a large update is cut.
+        let rate = s.shared("relative_rate", |s| {
+            let root = s.builder.unary(UnaryOp::Rsqrt, s.step);
+            let lr = s.scalar("lr");
+            s.builder.binary(BinaryOp::Min, lr, root)
+        });
+        let (size, epsilon2) = (root_mean_square(s, parameter.value), s.scalar("epsilon2"));
+        let size = s.builder.binary(BinaryOp::Max, size, epsilon2);
+        let alpha = s.builder.mul(size, rate);
+        let (excess, threshold) = (root_mean_square(s, update), s.scalar("threshold"));
+        let excess = s.builder.div(excess, threshold);
+        let one = s.builder.number(1.0);
+        let excess = s.builder.binary(BinaryOp::Max, excess, one);
+        let alpha = s.builder.div(alpha, excess);
+        let change = s.with_scalar(BinaryOp::Mul, update, alpha);
+        s.builder.sub(from, change)
+    }
+}

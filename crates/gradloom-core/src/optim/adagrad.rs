@@ -1,0 +1,92 @@
+//! Adagrad (Duchi, Hazan, Singer, 2011), with PyTorch's formulas.
+
+use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check};
+use crate::error::Result;
+use crate::ir::{BinaryOp, UnaryOp, ValueId};
+
+/// Adagrad: gradients divided by the root of the sum of all their squares so far.
+///
+/// See [the formulas](crate::optim#formulas).
+#[derive(Clone, Debug)]
+pub struct Adagrad {
+    schedule: Schedule,
+    epsilon: f64,
+    initial: f64,
+    weight_decay: f64,
+    decay_rule: DecayRule,
+}
+
+impl Adagrad {
+    /// With a learning rate (a number, or a [`Schedule`]) and epsilon 1e-10, from a sum of 0, without decay.
+    pub fn new(lr: impl Into<Schedule>) -> Self {
+        Self {
+            schedule: lr.into(),
+            epsilon: 1e-10,
+            initial: 0.0,
+            weight_decay: 0.0,
+            decay_rule: DecayRule::default(),
+        }
+    }
+
+    /// Added to the root; 1e-10 if not given.
+    #[must_use]
+    pub fn epsilon(mut self, epsilon: f64) -> Self {
+        self.epsilon = epsilon;
+        self
+    }
+
+    /// Where the sums of squares start; 0 if not given.
+    #[must_use]
+    pub fn initial(mut self, initial: f64) -> Self {
+        self.initial = initial;
+        self
+    }
+
+    /// Weight decay, added to the gradient; 0 if not given.
+    ///
+    /// By default it applies to parameters of rank 2 and more.
+    #[must_use]
+    pub fn weight_decay(mut self, decay: f64) -> Self {
+        self.weight_decay = decay;
+        self
+    }
+
+    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+    #[must_use]
+    pub fn decay_everything(mut self) -> Self {
+        self.decay_rule = DecayRule::Everything;
+        self
+    }
+}
+
+impl Optimizer for Adagrad {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn hyperparameters(&self) -> Hyperparameters {
+        let numbers = [("epsilon", self.epsilon), ("weight_decay", self.weight_decay)];
+        numbers.map(|(name, value)| (name.to_string(), value)).into()
+    }
+
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
+        for name in ["lr", "epsilon", "weight_decay"] {
+            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        }
+        Ok(())
+    }
+
+    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let gradient = s.with_decay(parameter, self.decay_rule);
+        let ty = s.builder.ty(parameter.value);
+        let sum = s.state_of("sum", parameter, ty, self.initial);
+        let square = s.builder.mul(gradient, gradient);
+        let sum_now = s.builder.add(sum, square);
+        s.assign(sum, sum_now);
+        let root = s.builder.unary(UnaryOp::Sqrt, sum_now);
+        let epsilon = s.scalar("epsilon");
+        let divisor = s.with_scalar(BinaryOp::Add, root, epsilon);
+        let direction = s.builder.div(gradient, divisor);
+        s.descend(parameter.value, direction)
+    }
+}

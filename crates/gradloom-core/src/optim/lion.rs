@@ -1,0 +1,95 @@
+//! Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023).
+
+use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, set_number};
+use crate::error::Result;
+use crate::ir::{UnaryOp, ValueId};
+
+/// Lion: steps of the learning rate's size, in the direction of the sign of a mix of momentum and gradient. Its
+/// weight decay shrinks the parameter itself, in proportion to the learning rate.
+///
+/// See [the formulas](crate::optim#formulas).
+#[derive(Clone, Debug)]
+pub struct Lion {
+    schedule: Schedule,
+    beta1: f64,
+    beta2: f64,
+    weight_decay: f64,
+    decay_rule: DecayRule,
+}
+
+impl Lion {
+    /// With a learning rate (a number, or a [`Schedule`]; a third to a tenth of AdamW's is usual), betas 0.9
+    /// and 0.99, without decay.
+    pub fn new(lr: impl Into<Schedule>) -> Self {
+        Self {
+            schedule: lr.into(),
+            beta1: 0.9,
+            beta2: 0.99,
+            weight_decay: 0.0,
+            decay_rule: DecayRule::default(),
+        }
+    }
+
+    /// Share of the momentum in the direction, at least 0 and less than 1; 0.9 if not given.
+    #[must_use]
+    pub fn beta1(mut self, beta1: f64) -> Self {
+        self.beta1 = beta1;
+        self
+    }
+
+    /// Decay rate of the momentum, at least 0 and less than 1; 0.99 if not given.
+    #[must_use]
+    pub fn beta2(mut self, beta2: f64) -> Self {
+        self.beta2 = beta2;
+        self
+    }
+
+    /// Weight decay; 0 if not given.
+    ///
+    /// By default it applies to parameters of rank 2 and more.
+    #[must_use]
+    pub fn weight_decay(mut self, decay: f64) -> Self {
+        self.weight_decay = decay;
+        self
+    }
+
+    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+    #[must_use]
+    pub fn decay_everything(mut self) -> Self {
+        self.decay_rule = DecayRule::Everything;
+        self
+    }
+}
+
+impl Optimizer for Lion {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn hyperparameters(&self) -> Hyperparameters {
+        [("beta1", self.beta1), ("beta2", self.beta2), ("weight_decay", self.weight_decay)]
+            .map(|(name, value)| (name.to_string(), value))
+            .into()
+    }
+
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
+        for name in ["lr", "weight_decay"] {
+            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        }
+        for (name, complement) in [("beta1", "one_minus_beta1"), ("beta2", "one_minus_beta2")] {
+            let beta = check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+            set_number(numbers, complement, 1.0 - beta);
+        }
+        Ok(())
+    }
+
+    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let (from, gradient) = (s.shrunk(parameter, self.decay_rule), parameter.gradient);
+        let momentum = s.state("momentum", parameter);
+        let mix = s.moved(momentum, gradient, "one_minus_beta1");
+        let direction = s.builder.unary(UnaryOp::Sign, mix);
+        let next = s.moved(momentum, gradient, "one_minus_beta2");
+        s.assign(momentum, next);
+        s.descend(from, direction)
+    }
+}

@@ -1,0 +1,171 @@
+//! Muon (Jordan et al., 2024), with PyTorch's formulas, in f32 throughout.
+
+use super::{
+    AdamW, DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, set_number,
+};
+use crate::error::Result;
+use crate::ir::{BinaryOp, DotAxes, ReduceOp, UnaryOp, ValueId};
+
+/// Coefficients of the iteration that makes a matrix orthogonal, and how often it runs.
+const NEWTON_SCHULZ: [f64; 3] = [3.4445, -4.775, 2.0315];
+const ITERATIONS: usize = 5;
+
+/// Muon: the momentum of a matrix, made orthogonal by a Newton-Schulz iteration, is its step. Parameters that
+/// are no matrices are trained by AdamW with its usual settings, with a learning rate of their own. Weight decay
+/// shrinks the parameter itself, in proportion to the learning rate.
+///
+/// See [the formulas](crate::optim#formulas).
+#[derive(Clone, Debug)]
+pub struct Muon {
+    schedule: Schedule,
+    momentum: f64,
+    nesterov: bool,
+    matches_adam: bool,
+    weight_decay: f64,
+    decay_rule: DecayRule,
+    others_rate: f64,
+    others: AdamW,
+}
+
+impl Muon {
+    /// With a learning rate (a number, or a [`Schedule`]), momentum 0.95 with Nesterov's look ahead, and a weight
+    /// decay of 0.1.
+    pub fn new(lr: impl Into<Schedule>) -> Self {
+        let schedule = lr.into();
+        Self {
+            others: AdamW::new(schedule.clone()),
+            schedule,
+            momentum: 0.95,
+            nesterov: true,
+            matches_adam: false,
+            weight_decay: 0.1,
+            decay_rule: DecayRule::default(),
+            others_rate: 1.0,
+        }
+    }
+
+    /// Decay rate of the momentum, 0 to less than 1; 0.95 if not given.
+    #[must_use]
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = momentum;
+        self
+    }
+
+    /// Takes the momentum itself, without looking ahead.
+    #[must_use]
+    pub fn without_nesterov(mut self) -> Self {
+        self.nesterov = false;
+        self
+    }
+
+    /// Scales steps by `0.2 sqrt(max(rows, columns))`, which makes them as large as AdamW's, so that its
+    /// learning rates fit (Liu et al., 2025), instead of by `sqrt(max(1, outputs / inputs))`.
+    #[must_use]
+    pub fn match_adam(mut self) -> Self {
+        self.matches_adam = true;
+        self
+    }
+
+    /// Weight decay of all parameters; 0.1 if not given.
+    ///
+    /// By default it applies to parameters of rank 2 and more.
+    #[must_use]
+    pub fn weight_decay(mut self, decay: f64) -> Self {
+        self.weight_decay = decay;
+        self
+    }
+
+    /// The learning rate of parameters that are no matrices, as a multiple of that of matrices; 1 if not given.
+    #[must_use]
+    pub fn others_rate(mut self, factor: f64) -> Self {
+        self.others_rate = factor;
+        self
+    }
+
+    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+    #[must_use]
+    pub fn decay_everything(mut self) -> Self {
+        self.decay_rule = DecayRule::Everything;
+        self.others = self.others.decay_everything();
+        self
+    }
+}
+
+/// The nearest orthogonal matrix, about: `X <- a X + (b A + c A²) X` with `A = X Xᵀ`, from `X / |X|`.
+fn orthogonal(s: &mut StepBuilder<'_, '_>, matrix: ValueId) -> ValueId {
+    let [a, b, c] = NEWTON_SCHULZ;
+    let shape = s.builder.shape(matrix);
+    let tall = shape[0] > shape[1];
+    let mut x = if tall { s.builder.permute(matrix, &[1, 0]) } else { matrix };
+    let square = s.builder.mul(x, x);
+    let sum = s.builder.reduce(ReduceOp::Sum, square, &[0, 1]);
+    let norm = s.builder.unary(UnaryOp::Sqrt, sum);
+    let least = s.builder.number(1e-7);
+    let norm = s.builder.binary(BinaryOp::Max, norm, least);
+    x = s.with_scalar(BinaryOp::Div, x, norm);
+    let contract =
+        |left, right| DotAxes { lhs_contract: vec![left], rhs_contract: vec![right], ..DotAxes::default() };
+    for _ in 0..ITERATIONS {
+        let gram = s.builder.dot(x, x, contract(1, 1));
+        let twice = s.builder.dot(gram, gram, contract(1, 0));
+        let (first, second) = (s.builder.mul_number(gram, b), s.builder.mul_number(twice, c));
+        let factor = s.builder.add(first, second);
+        let (own, turned) = (s.builder.mul_number(x, a), s.builder.dot(factor, x, contract(1, 0)));
+        x = s.builder.add(own, turned);
+    }
+    if tall { s.builder.permute(x, &[1, 0]) } else { x }
+}
+
+impl Optimizer for Muon {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn hyperparameters(&self) -> Hyperparameters {
+        let mut numbers = self.others.hyperparameters();
+        set_number(&mut numbers, "momentum", self.momentum);
+        set_number(&mut numbers, "weight_decay", self.weight_decay);
+        set_number(&mut numbers, "others_rate", self.others_rate);
+        numbers
+    }
+
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
+        let momentum = check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+        check(numbers, "others_rate", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        set_number(numbers, "one_minus_momentum", 1.0 - momentum);
+        self.others.derive(numbers)
+    }
+
+    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let shape = s.builder.shape(parameter.value);
+        if shape.rank() != 2 {
+            let full = s.scalar("lr");
+            let rate = s.shared("others_lr", |s| {
+                let factor = s.scalar("others_rate");
+                s.builder.mul(full, factor)
+            });
+            return s.at_rate("others", rate, |s| self.others.update(s, parameter));
+        }
+        let from = s.shrunk(parameter, self.decay_rule);
+        let momentum = s.state("momentum", parameter);
+        let next = s.moved(momentum, parameter.gradient, "one_minus_momentum");
+        s.assign(momentum, next);
+        let update = if self.nesterov {
+            let share = s.scalar("momentum");
+            let difference = s.builder.sub(next, parameter.gradient);
+            let change = s.with_scalar(BinaryOp::Mul, difference, share);
+            s.builder.add(parameter.gradient, change)
+        } else {
+            next
+        };
+        let update = orthogonal(s, update);
+        let (inputs, outputs) = (shape[0] as f64, shape[1] as f64);
+        // Weights are [inputs, outputs] here, and the transpose in PyTorch.
+        let factor = match self.matches_adam {
+            true => 0.2 * inputs.max(outputs).sqrt(),
+            false => (outputs / inputs.max(1.0)).max(1.0).sqrt(),
+        };
+        let update = s.builder.mul_number(update, factor);
+        s.descend(from, update)
+    }
+}

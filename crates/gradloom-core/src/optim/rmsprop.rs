@@ -1,0 +1,129 @@
+//! RMSProp (Tieleman and Hinton, 2012), with PyTorch's formulas.
+
+use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, set_number};
+use crate::error::Result;
+use crate::ir::{BinaryOp, UnaryOp, ValueId};
+
+/// RMSProp: gradients divided by the root of a running mean of their squares.
+///
+/// See [the formulas](crate::optim#formulas).
+#[derive(Clone, Debug)]
+pub struct RmsProp {
+    schedule: Schedule,
+    alpha: f64,
+    epsilon: f64,
+    momentum: Option<f64>,
+    centered: bool,
+    weight_decay: f64,
+    decay_rule: DecayRule,
+}
+
+impl RmsProp {
+    /// With a learning rate (a number, or a [`Schedule`]), alpha 0.99 and epsilon 1e-8, without momentum and
+    /// decay.
+    pub fn new(lr: impl Into<Schedule>) -> Self {
+        Self {
+            schedule: lr.into(),
+            alpha: 0.99,
+            epsilon: 1e-8,
+            momentum: None,
+            centered: false,
+            weight_decay: 0.0,
+            decay_rule: DecayRule::default(),
+        }
+    }
+
+    /// Decay rate of the mean of squares, at least 0 and less than 1; 0.99 if not given.
+    #[must_use]
+    pub fn alpha(mut self, alpha: f64) -> Self {
+        self.alpha = alpha;
+        self
+    }
+
+    /// Added to the root; 1e-8 if not given.
+    #[must_use]
+    pub fn epsilon(mut self, epsilon: f64) -> Self {
+        self.epsilon = epsilon;
+        self
+    }
+
+    /// Keeps a running sum of steps that decays by this factor, 0 to less than 1; none if not given.
+    #[must_use]
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = Some(momentum);
+        self
+    }
+
+    /// Divides by an estimate of the standard deviation instead: the square of the running mean is taken off
+    /// (Graves, 2013).
+    #[must_use]
+    pub fn centered(mut self) -> Self {
+        self.centered = true;
+        self
+    }
+
+    /// Weight decay, added to the gradient; 0 if not given.
+    ///
+    /// By default it applies to parameters of rank 2 and more.
+    #[must_use]
+    pub fn weight_decay(mut self, decay: f64) -> Self {
+        self.weight_decay = decay;
+        self
+    }
+
+    /// Applies weight decay to every parameter, biases and gains too, unless the parameter says otherwise.
+    #[must_use]
+    pub fn decay_everything(mut self) -> Self {
+        self.decay_rule = DecayRule::Everything;
+        self
+    }
+}
+
+impl Optimizer for RmsProp {
+    fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn hyperparameters(&self) -> Hyperparameters {
+        let momentum = self.momentum.map(|momentum| ("momentum", momentum));
+        [("alpha", self.alpha), ("epsilon", self.epsilon), ("weight_decay", self.weight_decay)]
+            .into_iter()
+            .chain(momentum)
+            .map(|(name, value)| (name.to_string(), value))
+            .collect()
+    }
+
+    fn derive(&self, numbers: &mut Hyperparameters) -> Result<()> {
+        for name in ["lr", "epsilon", "weight_decay"] {
+            check(numbers, name, |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
+        }
+        if self.momentum.is_some() {
+            check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+        }
+        let alpha = check(numbers, "alpha", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+        set_number(numbers, "one_minus_alpha", 1.0 - alpha);
+        Ok(())
+    }
+
+    fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        let gradient = s.with_decay(parameter, self.decay_rule);
+        let square = s.builder.mul(gradient, gradient);
+        let mut mean = s.running_mean("square", parameter, square, "one_minus_alpha");
+        if self.centered {
+            let centre = s.running_mean("gradient", parameter, gradient, "one_minus_alpha");
+            let off = s.builder.mul(centre, centre);
+            mean = s.builder.sub(mean, off);
+        }
+        let root = s.builder.unary(UnaryOp::Sqrt, mean);
+        let epsilon = s.scalar("epsilon");
+        let divisor = s.with_scalar(BinaryOp::Add, root, epsilon);
+        let mut direction = s.builder.div(gradient, divisor);
+        if self.momentum.is_some() {
+            let (buffer, momentum) = (s.state("momentum", parameter), s.scalar("momentum"));
+            let kept = s.with_scalar(BinaryOp::Mul, buffer, momentum);
+            direction = s.builder.add(kept, direction);
+            s.assign(buffer, direction);
+        }
+        s.descend(parameter.value, direction)
+    }
+}

@@ -1,0 +1,85 @@
+//! Fifty steps of optimizers against PyTorch in float64: see `scripts/oracle/optimizers.py`.
+
+mod common;
+
+use common::{Oracle, assert_near, widen};
+use gradloom::prelude::*;
+use std::collections::BTreeSet;
+
+/// The steps after which the file has the parameters.
+const KEPT: [usize; 8] = [1, 2, 5, 10, 20, 30, 40, 50];
+
+#[derive(Module)]
+struct Model {
+    matrix: Param,
+    vector: Param,
+}
+
+fn check(tested: &mut BTreeSet<String>, name: &str, optimizer: impl gradloom::optim::Optimizer) {
+    let oracle = Oracle::load("optimizers.safetensors");
+    let param = |key: &str| Param::of_shape(oracle.shape(key), Init::Values(oracle.f32(key).into()));
+    let model = Model { matrix: param("matrix"), vector: param("vector") };
+    let inputs = [
+        f32("matrix.curvature", [3, 4]),
+        f32("matrix.slope", [3, 4]),
+        f32("vector.curvature", [5]),
+        f32("vector.slope", [5]),
+    ];
+    let data: Vec<Vec<f32>> = inputs.iter().map(|input| oracle.f32(&input.name)).collect();
+    let mut train = Trainer::new(model)
+        .inputs(inputs)
+        .loss(|m, [matrix_curvature, matrix_slope, vector_curvature, vector_slope]| {
+            let loss = |p: &Param, curvature: Tensor, slope: Tensor| {
+                (0.5 * curvature * p.tensor().square() - slope * p).sum()
+            };
+            loss(&m.matrix, matrix_curvature, matrix_slope) + loss(&m.vector, vector_curvature, vector_slope)
+        })
+        .optimizer(optimizer)
+        .compile(&Device::cpu())
+        .unwrap();
+    for step in 1..=50 {
+        train.step([&data[0], &data[1], &data[2], &data[3]]).unwrap().loss().unwrap();
+        let Some(row) = KEPT.iter().position(|&kept| kept == step) else { continue };
+        for key in ["matrix", "vector"] {
+            let got = widen(&train.store().read_f32(key).unwrap());
+            let case = format!("{name}/{key}");
+            let want = &oracle.get(&case)[row * got.len()..][..got.len()];
+            assert_near(&format!("{case}, step {step}"), &got, want, 5e-5, 0.1);
+            tested.insert(case);
+        }
+    }
+}
+
+#[test]
+fn fifty_steps_agree_with_pytorch() {
+    let mut tested = BTreeSet::new();
+    let mut check = |name: &str, optimizer: Boxed| optimizer.0(&mut tested, name);
+    check(
+        "rmsprop",
+        boxed(RmsProp::new(0.02).alpha(0.95).epsilon(1e-2).weight_decay(0.05).decay_everything()),
+    );
+    check("rmsprop_centered", boxed(RmsProp::new(0.01).alpha(0.9).epsilon(1e-6).momentum(0.8).centered()));
+    check(
+        "adagrad",
+        boxed(Adagrad::new(0.2).initial(0.1).epsilon(1e-8).weight_decay(0.05).decay_everything()),
+    );
+    let adafactor = Adafactor::new(0.004).beta2_decay(-0.7).epsilon1(1e-5).epsilon2(1e-2).threshold(1.1);
+    check("adafactor", boxed(adafactor.weight_decay(0.05).decay_everything()));
+    let adamw = AdamW::new(0.05).betas(0.8, 0.95).epsilon(1e-6).weight_decay(0.1).decay_everything();
+    check("adamw", boxed(adamw));
+    check("lion", boxed(Lion::new(0.02).beta2(0.95).weight_decay(0.1).decay_everything()));
+    let muon = || Muon::new(0.05).momentum(0.9).others_rate(0.5).decay_everything();
+    check("muon", boxed(muon()));
+    check("muon_plain", boxed(muon().without_nesterov().match_adam()));
+    let oracle = Oracle::load("optimizers.safetensors");
+    let wanted: BTreeSet<String> =
+        oracle.names().filter(|name| name.contains('/')).map(String::from).collect();
+    assert_eq!(tested, wanted, "what the file has and what was compared");
+}
+
+/// A check of an optimizer of any type.
+struct Boxed(Box<dyn FnOnce(&mut BTreeSet<String>, &str)>);
+
+fn boxed(optimizer: impl gradloom::optim::Optimizer) -> Boxed {
+    Boxed(Box::new(move |tested, name| check(tested, name, optimizer)))
+}
