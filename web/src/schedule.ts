@@ -14,7 +14,10 @@ export type LR =
   | { readonly kind: 'cosineAnnealing'; readonly peak: number; readonly final: number; readonly steps: number; readonly startStep?: number }
   | { readonly kind: 'warmup'; readonly peak: number; readonly steps: number; readonly after: LR; readonly startStep?: number }
   | { readonly kind: 'staircase'; readonly peak: number; readonly every: number; readonly gamma: number; readonly startStep?: number }
-  | { readonly kind: 'multiStep'; readonly peak: number; readonly milestones: readonly number[]; readonly gamma: number; readonly startStep?: number };
+  | { readonly kind: 'multiStep'; readonly peak: number; readonly milestones: readonly number[]; readonly gamma: number; readonly startStep?: number }
+  | { readonly kind: 'exponential'; readonly peak: number; readonly gamma: number; readonly startStep?: number }
+  | { readonly kind: 'chained'; readonly first: LR; readonly steps: number; readonly then: LR; readonly startStep?: number }
+  | { readonly kind: 'repeated'; readonly every: number; readonly then: LR; readonly startStep?: number };
 
 type Shape<K extends string> = Omit<Extract<LR, { kind: K }>, 'kind'>;
 
@@ -32,6 +35,12 @@ export const lr = {
   staircase: (shape: Shape<'staircase'>): LR => ({ kind: 'staircase', ...shape }),
   /** `peak`, times `gamma` from each milestone on. */
   multiStep: (shape: Shape<'multiStep'>): LR => ({ kind: 'multiStep', ...shape }),
+  /** `peak * gamma ^ step`. */
+  exponential: (shape: Shape<'exponential'>): LR => ({ kind: 'exponential', ...shape }),
+  /** `first` for `steps`, then `then`, counted from there. */
+  chained: (shape: Shape<'chained'>): LR => ({ kind: 'chained', ...shape }),
+  /** `then`, again from its start after `every` steps. */
+  repeated: (shape: Shape<'repeated'>): LR => ({ kind: 'repeated', ...shape }),
 };
 
 /** A schedule as numbers. */
@@ -43,8 +52,11 @@ export function scheduleNumbers(rate: LR): number[] {
 }
 
 function shapeNumbers(rate: Exclude<LR, number>): number[] {
-  const peak = finite('lr.peak', rate.peak);
+  const peak = 'peak' in rate ? finite('lr.peak', rate.peak) : 0;
   switch (rate.kind) {
+    case 'exponential': return [SCHEDULES.exponential, peak, finite('lr.gamma', rate.gamma)];
+    case 'chained': return [SCHEDULES.chained, ...scheduleNumbers(rate.first), count('lr.steps', rate.steps), ...scheduleNumbers(rate.then)];
+    case 'repeated': return [SCHEDULES.repeated, count('lr.every', rate.every), ...scheduleNumbers(rate.then)];
     case 'linear': return [SCHEDULES.linear, peak, finite('lr.final', rate.final), count('lr.steps', rate.steps)];
     case 'cosineAnnealing': return [SCHEDULES.cosine, peak, finite('lr.final', rate.final), count('lr.steps', rate.steps)];
     case 'warmup': return [SCHEDULES.warmup, peak, count('lr.steps', rate.steps), ...scheduleNumbers(rate.after)];

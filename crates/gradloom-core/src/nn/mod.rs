@@ -11,7 +11,7 @@ mod state;
 pub use attention::CausalSelfAttention;
 pub use cache::KeyValueCache;
 pub use gradloom_derive::Module;
-pub use init::Init;
+pub use init::{Init, fans};
 #[doc(inline)]
 pub use layers::*;
 pub use module::{Found, Module, Visitor};

@@ -55,6 +55,29 @@ pub enum Schedule {
         /// Factor from one milestone to the next.
         gamma: f64,
     },
+    /// `peak · gamma^step` (PyTorch's `ExponentialLR`).
+    Exponential {
+        /// Rate at step 0.
+        peak: f64,
+        /// Factor from one step to the next.
+        gamma: f64,
+    },
+    /// One schedule for `steps` steps, then another from its own step 0 (PyTorch's `SequentialLR`).
+    Chained {
+        /// The schedule of the first steps.
+        first: Box<Schedule>,
+        /// How many there are.
+        steps: u64,
+        /// The schedule after them.
+        then: Box<Schedule>,
+    },
+    /// A schedule that starts again after every so many steps (with a cosine, `CosineAnnealingWarmRestarts`).
+    Repeated {
+        /// Length of a round, at least 1.
+        every: u64,
+        /// The schedule of a round.
+        then: Box<Schedule>,
+    },
     /// Another schedule's step 0 until step `start`, and from there on that schedule from its own step 0.
     Delayed {
         /// The first step of the schedule.
@@ -69,6 +92,20 @@ impl Schedule {
     pub fn warmup_cosine(peak: f64, warmup: u64, total: u64, floor: f64) -> Self {
         let then = Schedule::Cosine { from: peak, to: floor, steps: total.saturating_sub(warmup) };
         Schedule::Warmup { peak, steps: warmup, then: Box::new(then) }
+    }
+
+    /// One cycle: half a cosine up from `peak / 25` to `peak` over 30% of `total` steps, then half a cosine down
+    /// to `peak / 250,000`, reached at step `total - 1`: PyTorch's `OneCycleLR`. Smith and Topin, 2018.
+    pub fn one_cycle(peak: f64, total: u64) -> Self {
+        // PyTorch's turning point, which may lie between two steps, at the nearest step.
+        let rise = (total as f64 * 0.3 - 1.0).round().max(0.0) as u64;
+        let up = Schedule::Cosine { from: peak / 25.0, to: peak, steps: rise.max(1) };
+        let down = Schedule::Cosine {
+            from: peak,
+            to: peak / 250_000.0,
+            steps: total.saturating_sub(rise + 1).max(1),
+        };
+        Schedule::Chained { first: Box::new(up), steps: rise, then: Box::new(down) }
     }
 
     /// The learning rate of a step.
@@ -91,6 +128,12 @@ impl Schedule {
                 let reached = milestones.iter().filter(|&&milestone| milestone <= step).count();
                 peak * libm::pow(*gamma, reached as f64)
             }
+            Schedule::Exponential { peak, gamma } => peak * libm::pow(*gamma, step as f64),
+            Schedule::Chained { first, steps, then } => match step.checked_sub(*steps) {
+                None => first.at(step),
+                Some(later) => then.at(later),
+            },
+            Schedule::Repeated { every, then } => then.at(step % (*every).max(1)),
             Schedule::Delayed { start, then } => then.at(step.saturating_sub(*start)),
         }
     }
@@ -120,6 +163,20 @@ mod tests {
         assert_eq!([0, 2, 3, 5, 6].map(|s| stairs.at(s)), [0.8, 0.8, 0.4, 0.4, 0.2]);
         let milestones = Schedule::Milestones { peak: 0.8, milestones: vec![2, 5], gamma: 0.5 };
         assert_eq!([0, 1, 2, 4, 5, 99].map(|s| milestones.at(s)), [0.8, 0.8, 0.4, 0.4, 0.2, 0.2]);
+        let falling = Schedule::Exponential { peak: 0.5, gamma: 0.9 };
+        assert_eq!([0, 1].map(|s| falling.at(s)), [0.5, 0.45]);
+        let chained =
+            Schedule::Chained { first: Box::new(1.0.into()), steps: 2, then: Box::new(falling.clone()) };
+        assert_eq!([0, 1, 2, 3].map(|s| chained.at(s)), [1.0, 1.0, 0.5, 0.45]);
+        let again = Schedule::Repeated { every: 2, then: Box::new(falling) };
+        assert_eq!([0, 1, 2, 3].map(|s| again.at(s)), [0.5, 0.45, 0.5, 0.45]);
+        // torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=10)
+        let cycle = Schedule::one_cycle(1.0, 10);
+        let pytorch =
+            [0.04, 0.52, 1.0, 0.950_484_6, 0.811_745_3, 0.611_262, 0.388_742, 0.188_258_3, 0.049_519_4, 4e-6];
+        for (step, want) in pytorch.into_iter().enumerate() {
+            assert!((cycle.at(step as u64) - want).abs() < 1e-6, "{step}: {}", cycle.at(step as u64));
+        }
         let late = Schedule::Delayed { start: 10, then: Box::new(linear) };
         assert_eq!([0, 9, 10, 12].map(|s| late.at(s)), [1.0, 1.0, 1.0, 0.6]);
     }

@@ -4,12 +4,15 @@
 //! depends on those and on its position alone, with the same bits on every machine: its random words are
 //! counted, and the arithmetic rounds after every operation and has no function of the system's in it.
 
+mod orthogonal;
+mod quantile;
+
 use super::math::normal_pair;
 use super::multiversion::multiversion;
 use super::random::{LANES, WORDS, lanes};
 use super::{InstructionSet, Pool, work};
 use gradloom_core::ir::Shape;
-use gradloom_core::nn::Init;
+use gradloom_core::nn::{Init, fans};
 use std::sync::{Mutex, PoisonError};
 
 /// The key of the random words of a parameter's initial values.
@@ -47,6 +50,7 @@ fn fill_at_level(
     level: InstructionSet,
 ) -> Result<(), String> {
     assert_eq!(out.len(), shape.elements(), "the elements of {shape}");
+    let [fan_in, fan_out] = fans(shape);
     match init {
         Init::Zeros => out.fill(0.0),
         Init::Ones => out.fill(1.0),
@@ -56,11 +60,23 @@ fn fill_at_level(
             draw(Uniform { low: *low, width: high - low }, key, out, pool, level);
         }
         Init::Kaiming { gain } => {
-            draw(Normal { std: (gain / root_of_fan_in(shape)) as f32 }, key, out, pool, level);
+            draw(Normal { std: (gain / fan_in.sqrt()) as f32 }, key, out, pool, level);
         }
-        Init::FanIn => {
-            let bound = 1.0 / root_of_fan_in(shape);
-            draw(Uniform { low: -bound, width: bound + bound }, key, out, pool, level);
+        Init::Xavier { gain } => {
+            draw(Normal { std: (gain * (2.0 / (fan_in + fan_out)).sqrt()) as f32 }, key, out, pool, level);
+        }
+        Init::FanIn => draw(Uniform::within(1.0 / fan_in.sqrt()), key, out, pool, level),
+        Init::KaimingUniform { gain } => {
+            draw(Uniform::within(gain * (3.0 / fan_in).sqrt()), key, out, pool, level);
+        }
+        Init::XavierUniform { gain } => {
+            draw(Uniform::within(gain * (6.0 / (fan_in + fan_out)).sqrt()), key, out, pool, level);
+        }
+        Init::TruncatedNormal { std } => draw(TruncatedNormal { std: *std }, key, out, pool, level),
+        Init::Orthogonal { gain } => {
+            draw(Normal { std: 1.0 }, key, out, pool, level);
+            let rows = shape.first().copied().unwrap_or(1);
+            orthogonal::orthonormalise(out, rows, *gain);
         }
         Init::Values(values) if values.len() == out.len() => out.copy_from_slice(values),
         Init::Values(values) => {
@@ -72,11 +88,6 @@ fn fill_at_level(
         }
     }
     Ok(())
-}
-
-/// The root of the number of elements that an element of a product sums over: of the first extent.
-fn root_of_fan_in(shape: &Shape) -> f64 {
-    (shape.first().copied().unwrap_or(1).max(1) as f64).sqrt()
 }
 
 /// Site of initial values, apart from the sites that tracing counts up from 0.
@@ -127,6 +138,31 @@ impl Distribution for Normal {
 struct Uniform {
     low: f64,
     width: f64,
+}
+
+impl Uniform {
+    /// Between a bound below and above 0.
+    fn within(bound: f64) -> Self {
+        Self { low: -bound, width: bound + bound }
+    }
+}
+
+/// Normal with mean 0, cut off at two standard deviations.
+#[derive(Clone, Copy)]
+struct TruncatedNormal {
+    std: f64,
+}
+
+impl Distribution for TruncatedNormal {
+    #[inline(always)]
+    fn elements(self, words: [u32; 4]) -> [f32; 4] {
+        // The share of a normal distribution below -2.
+        const TAIL: f64 = 0.022_750_131_948_179_21;
+        words.map(|word| {
+            let share = TAIL + (1.0 - 2.0 * TAIL) * ((f64::from(word) + 0.5) / 4_294_967_296.0);
+            (self.std * quantile::of_normal(share)) as f32
+        })
+    }
 }
 
 impl Distribution for Uniform {

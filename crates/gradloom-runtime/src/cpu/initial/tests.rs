@@ -196,7 +196,7 @@ fn constants_given_values_and_bounds() {
     let refused =
         fill_initial(&Init::Values(vec![1.0].into()), &[2].into(), KEY, &mut [0.0; 2], &Pool::new(1));
     assert!(refused.unwrap_err().contains("[2]"));
-    // The first extent is the fan-in: within ±1/sqrt(16), and all the way to there.
+    // The first extent of a matrix is its fan-in: within ±1/sqrt(16), and all the way to there.
     let fan_in = elements_of(&Init::FanIn, [16, 1000], KEY);
     let largest = fan_in.iter().fold(0.0f32, |largest, v| largest.max(v.abs()));
     assert!((0.2499..=0.25).contains(&largest), "{largest}");
@@ -205,7 +205,7 @@ fn constants_given_values_and_bounds() {
 #[test]
 fn kaiming_is_normal_with_the_fan_in_in_its_deviation() {
     let gain = std::f64::consts::SQRT_2;
-    for (shape, fan_in) in [(vec![8, 3, 5], 8.0f64), (vec![1, 7], 1.0), (vec![], 1.0), (vec![9, 0], 9.0)] {
+    for (shape, fan_in) in [(vec![8, 3, 5], 15.0f64), (vec![1, 7], 1.0), (vec![], 1.0), (vec![9, 0], 9.0)] {
         let std = gain / fan_in.sqrt();
         let wanted = elements_of(&Init::Normal { std }, shape.clone(), KEY);
         assert_eq!(elements_of(&Init::Kaiming { gain }, shape.clone(), KEY), wanted, "{shape:?}");
@@ -214,4 +214,30 @@ fn kaiming_is_normal_with_the_fan_in_in_its_deviation() {
     let weights = elements_of(&Init::Kaiming { gain }, [100, 2000], KEY);
     let square = mean(weights.iter().map(|&w| f64::from(w).powi(2)));
     assert!((square * 100.0 / 2.0 - 1.0).abs() < 0.02, "{square}");
+}
+
+#[test]
+fn deviations_and_bounds_are_those_of_their_formulas() {
+    let deviation = |init: &Init, shape: &[usize]| {
+        let elements = elements_of(init, shape.to_vec(), KEY);
+        let average = mean(elements.iter().map(|&w| f64::from(w)));
+        assert!(average.abs() < 0.01, "{init:?}: {average}");
+        let largest = elements.iter().fold(0.0f64, |most, w| most.max(f64::from(w.abs())));
+        (mean(elements.iter().map(|&w| f64::from(w).powi(2))).sqrt(), largest)
+    };
+    let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.02, "{got}, {want} wanted");
+    // Fan-in 300 and fan-out 100; of the convolution 3 * 15 and 400 * 15.
+    let gain = 1.5;
+    close(deviation(&Init::Xavier { gain }, &[300, 100]).0, gain * (2.0f64 / 400.0).sqrt());
+    let (std, most) = deviation(&Init::XavierUniform { gain }, &[300, 100]);
+    close(std, gain * (2.0f64 / 400.0).sqrt());
+    close(most, gain * (6.0f64 / 400.0).sqrt());
+    let (std, most) = deviation(&Init::KaimingUniform { gain }, &[400, 3, 3, 5]);
+    close(std, gain / 45f64.sqrt());
+    close(most, gain * (3.0f64 / 45.0).sqrt());
+    // The variance of a normal number between -2 and 2.
+    let (std, most) = deviation(&Init::TruncatedNormal { std: 0.5 }, &[200, 200]);
+    close(std, 0.5 * 0.773_741_16f64.sqrt());
+    assert!(most <= 1.0, "{most}");
+    close(deviation(&Init::Orthogonal { gain: 1.0 }, &[40, 10, 6]).0, 1.0 / 60f64.sqrt());
 }
