@@ -3,6 +3,7 @@
 //! In: a name and a device. Out: a [`Workload`], a compiled training step that carries the data of its steps.
 
 mod gpt2;
+mod layers;
 mod mlp;
 mod peers;
 mod transformer;
@@ -31,6 +32,9 @@ enum Kind {
     Sine,
     Digits,
     Transformer,
+    Convolutions,
+    Cnn,
+    Lstm,
 }
 
 const fn gpt2(sizes: [usize; 5], batch: usize) -> Kind {
@@ -39,7 +43,7 @@ const fn gpt2(sizes: [usize; 5], batch: usize) -> Kind {
 }
 
 /// `tg-mlp` is the step of `mlp-sin` under the name of the sample that it is put beside.
-const CONFIGS: [Config; 7] = [
+const CONFIGS: [Config; 10] = [
     Config { name: "S", steps: 60, warm: 10, kind: gpt2([256, 128, 4, 4, 128], 8) },
     Config { name: "M", steps: 16, warm: 4, kind: gpt2([8192, 384, 6, 6, 256], 4) },
     Config { name: "mlp-sin", steps: 1000, warm: 100, kind: Kind::Sine },
@@ -47,6 +51,9 @@ const CONFIGS: [Config; 7] = [
     Config { name: "tg-transformer", steps: 100, warm: 10, kind: Kind::Transformer },
     Config { name: "tg-mlp", steps: 1000, warm: 100, kind: Kind::Sine },
     Config { name: "mnist-mlp", steps: 1000, warm: 100, kind: Kind::Digits },
+    Config { name: "conv", steps: 60, warm: 10, kind: Kind::Convolutions },
+    Config { name: "mnist-cnn", steps: 200, warm: 20, kind: Kind::Cnn },
+    Config { name: "lstm", steps: 40, warm: 5, kind: Kind::Lstm },
 ];
 
 impl Config {
@@ -77,6 +84,9 @@ impl Config {
             Kind::Sine => mlp::sine(device),
             Kind::Digits => mlp::digits(device),
             Kind::Transformer => transformer::addition(device),
+            Kind::Convolutions => layers::convolutions(device),
+            Kind::Cnn => layers::digits(device),
+            Kind::Lstm => layers::lstm(device),
         }
     }
 }
