@@ -5,7 +5,10 @@
 import { fail } from './errors.js';
 import { init, type Init } from './init.js';
 import { Module, type ParamOptions } from './module.js';
-import { add, dropout, embedding, layerNorm, matmul, rmsNorm, selfAttention } from './ops.js';
+import {
+  add, conv1d, conv2d, convTranspose1d, convTranspose2d, dropout, embedding, groupNorm, gru, layerNorm, lstm, matmul,
+  reshape, rmsNorm, selfAttention, type ConvOptions,
+} from './ops.js';
 import type { Tensor } from './tensor.js';
 
 /** What weights can vary. */
@@ -103,6 +106,138 @@ export class Embedding extends Module {
   /** i32 `[..]` to `[.., dim]`. */
   fwd(index: Tensor): Tensor {
     return embedding(index, this.W);
+  }
+}
+
+/** What a convolution can vary. */
+export interface ConvLayerOptions extends WeightOptions, ConvOptions {
+  /** Adds a bias; true if not given. */
+  bias?: boolean;
+}
+
+/** Adds a number to each channel of `[batch, channels, ..]`. */
+function shifted(x: Tensor, b: Tensor | null): Tensor {
+  return b ? add(x, reshape(b, [-1, ...x.shape.slice(2).map(() => 1)])) : x;
+}
+
+/** A size for each spatial axis from one for all. */
+function sizes(size: number | readonly number[], axes: number): readonly number[] {
+  return typeof size === 'number' ? Array.from({ length: axes }, () => size) : size;
+}
+
+type Conv = (x: Tensor, weights: Tensor, options?: ConvOptions) => Tensor;
+
+/** A convolution with its bias; the classes below say which. */
+abstract class ConvLayer extends Module {
+  W: Tensor;
+  b: Tensor | null;
+  readonly #options: ConvOptions;
+  readonly #conv: Conv;
+
+  /** `first` and `second` are the extents of the weights before the size. */
+  constructor(conv: Conv, first: number, second: number, size: readonly number[], out: number, options: ConvLayerOptions) {
+    super();
+    const { init: initial, decay, bias = true, ...rest } = options;
+    this.#conv = conv;
+    this.#options = rest;
+    const fanIn = second * size.reduce((a, b) => a * b, 1);
+    const start = init.uniform(-1 / Math.sqrt(fanIn), 1 / Math.sqrt(fanIn));
+    this.W = this.param([first, second, ...size], weight({ init: initial ?? start, ...(decay !== undefined && { decay }) }));
+    this.b = bias ? this.param([out], { init: init.zeros() }) : null;
+  }
+
+  /** `[batch, channels, ..]` to `[batch, outputs, ..]`. */
+  fwd(x: Tensor): Tensor {
+    return shifted(this.#conv(x, this.W, this.#options), this.b);
+  }
+}
+
+/** Convolution over one axis: weights `[outputs, channels / groups, size]`. */
+export class Conv1d extends ConvLayer {
+  constructor(inC: number, outC: number, size: number, options: ConvLayerOptions = {}) {
+    super(conv1d, outC, inC / (options.groups ?? 1), [size], outC, options);
+  }
+}
+
+/** Convolution over two axes: weights `[outputs, channels / groups, rows, columns]`. */
+export class Conv2d extends ConvLayer {
+  constructor(inC: number, outC: number, size: number | readonly number[], options: ConvLayerOptions = {}) {
+    super(conv2d, outC, inC / (options.groups ?? 1), sizes(size, 2), outC, options);
+  }
+}
+
+/** Transposed convolution over one axis: weights `[channels, outputs / groups, size]`. */
+export class ConvTranspose1d extends ConvLayer {
+  constructor(inC: number, outC: number, size: number, options: ConvLayerOptions = {}) {
+    super(convTranspose1d, inC, outC / (options.groups ?? 1), [size], outC, options);
+  }
+}
+
+/** Transposed convolution over two axes: weights `[channels, outputs / groups, rows, columns]`. */
+export class ConvTranspose2d extends ConvLayer {
+  constructor(inC: number, outC: number, size: number | readonly number[], options: ConvLayerOptions = {}) {
+    super(convTranspose2d, inC, outC / (options.groups ?? 1), sizes(size, 2), outC, options);
+  }
+}
+
+/** Group normalisation of channels, with a gain and a shift for each. */
+export class GroupNorm extends Module {
+  g: Tensor;
+  b: Tensor | null;
+  readonly eps: number;
+
+  constructor(readonly groups: number, readonly channels: number, options: NormOptions = {}) {
+    super();
+    const { eps = 1e-5, bias = true } = typeof options === 'number' ? { eps: options } : options;
+    this.eps = eps;
+    this.g = this.param([channels], { init: init.ones() });
+    this.b = bias ? this.param([channels], { init: init.zeros() }) : null;
+  }
+
+  /** `[batch, channels, ..]`, as it was. */
+  fwd(x: Tensor): Tensor {
+    return shifted(groupNorm(x, this.groups, this.g, this.eps), this.b);
+  }
+}
+
+/** The parameters of a recurrent layer, gates side by side. */
+abstract class Recurrent extends Module {
+  Wih: Tensor;
+  Whh: Tensor;
+  bih: Tensor;
+  bhh: Tensor;
+
+  constructor(inputs: number, hidden: number, gates: number) {
+    super();
+    const start = { init: init.uniform(-1 / Math.sqrt(hidden), 1 / Math.sqrt(hidden)) };
+    this.Wih = this.param([inputs, gates * hidden], start);
+    this.Whh = this.param([hidden, gates * hidden], start);
+    this.bih = this.param([gates * hidden], start);
+    this.bhh = this.param([gates * hidden], start);
+  }
+}
+
+/** Long short-term memory from a state of zeros. */
+export class LSTM extends Recurrent {
+  constructor(readonly inputs: number, readonly hidden: number) {
+    super(inputs, hidden, 4);
+  }
+
+  /** `[batch, time, inputs]` to `[batch, time, hidden]`. */
+  fwd(x: Tensor): Tensor {
+    return lstm(x, this.Wih, this.Whh, this.bih, this.bhh);
+  }
+}
+
+/** Gated recurrent units from a state of zeros. */
+export class GRU extends Recurrent {
+  constructor(readonly inputs: number, readonly hidden: number) {
+    super(inputs, hidden, 3);
+  }
+
+  /** `[batch, time, inputs]` to `[batch, time, hidden]`. */
+  fwd(x: Tensor): Tensor {
+    return gru(x, this.Wih, this.Whh, this.bih, this.bhh);
   }
 }
 

@@ -106,6 +106,21 @@ export function split(x: Tensor, sizes: readonly number[], axis: number): Tensor
   return sizes.map((size) => narrow(x, axis, (start += size) - size, size));
 }
 
+/** An axis cut into this many parts of one extent, of which the last may be shorter. */
+export function chunk(x: Tensor, count: number, axis: number): Tensor[] {
+  const extent = x.shape[axisOf('chunk', x, axis)]!;
+  const size = Math.max(1, Math.ceil(extent / count));
+  const parts = Array.from({ length: Math.max(1, Math.ceil(extent / size)) }, (_, i) => Math.min(size, extent - i * size));
+  return split(x, parts, axis);
+}
+
+/** Of vectors of n0, n1, .. elements as many tensors `[n0, n1, ..]`, each of which varies along its own axis. */
+export function meshgrid(vectors: readonly Tensor[]): Tensor[] {
+  const extents = vectors.map((vector) => vector.shape.reduce((a, b) => a * b, 1));
+  return vectors.map((vector, axis) =>
+    call('broadcastTo', call('reshape', vector, extents.map((n, i) => (i === axis ? n : 1))), extents));
+}
+
 /** Tensors joined along an axis. */
 export function concat(tensors: readonly Tensor[], axis: number): Tensor {
   return call('concat', axis, tensors);

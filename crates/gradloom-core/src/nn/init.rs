@@ -28,8 +28,8 @@ pub enum Init {
     FanIn,
     /// These elements, row-major.
     Values(Arc<[f32]>),
-    /// Normal with mean 0 and standard deviation `gain / sqrt(fan_in)`: PyTorch's `kaiming_normal_`. He, Zhang,
-    /// Ren, Sun, 2015.
+    /// Normal with mean 0 and standard deviation `gain / sqrt(fan_in)`: PyTorch's `kaiming_normal_`. He,
+    /// Zhang, Ren, Sun, 2015.
     Kaiming {
         /// `sqrt(2)` before ReLU, `sqrt(2 / (1 + slope²))` before leaky ReLU, 1 before nothing.
         gain: f64,
@@ -56,8 +56,8 @@ pub enum Init {
         /// Standard deviation before the ends are cut off.
         std: f64,
     },
-    /// A matrix with orthonormal rows or columns, whichever are fewer, times `gain`; the first extent counts the
-    /// rows, the others together the columns. PyTorch's `orthogonal_`. Saxe, McClelland, Ganguli, 2014.
+    /// A matrix with orthonormal rows or columns, whichever are fewer, times `gain`; the first extent counts
+    /// the rows, the others together the columns. PyTorch's `orthogonal_`. Saxe, McClelland, Ganguli, 2014.
     Orthogonal {
         /// Factor on the matrix.
         gain: f64,

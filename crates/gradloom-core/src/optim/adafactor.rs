@@ -4,8 +4,8 @@ use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Traina
 use crate::error::Result;
 use crate::ir::{BinaryOp, ReduceOp, UnaryOp, ValueId};
 
-/// Adafactor: second moments of matrices are kept as a mean for each row and each column, so the optimizer needs
-/// hardly any memory; steps are relative to the size of the parameter.
+/// Adafactor: second moments of matrices are kept as a mean for each row and each column, so the optimizer
+/// needs hardly any memory; steps are relative to the size of the parameter.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
@@ -20,8 +20,8 @@ pub struct Adafactor {
 }
 
 impl Adafactor {
-    /// With a largest relative step (a number, or a [`Schedule`]; 0.01 is usual), decay exponent -0.8, epsilons
-    /// 2^-23 and 1e-3, and a clipping threshold of 1, without weight decay.
+    /// With a largest relative step (a number, or a [`Schedule`]; 0.01 is usual), decay exponent -0.8,
+    /// epsilons 2^-23 and 1e-3, and a clipping threshold of 1, without weight decay.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         Self {
             schedule: lr.into(),

@@ -4,8 +4,8 @@ use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Traina
 use crate::error::Result;
 use crate::ir::{UnaryOp, ValueId};
 
-/// Lion: steps of the learning rate's size, in the direction of the sign of a mix of momentum and gradient. Its
-/// weight decay shrinks the parameter itself, in proportion to the learning rate.
+/// Lion: steps of the learning rate's size, in the direction of the sign of a mix of momentum and gradient.
+/// Its weight decay shrinks the parameter itself, in proportion to the learning rate.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ const NEWTON_SCHULZ: [f64; 3] = [3.4445, -4.775, 2.0315];
 const ITERATIONS: usize = 5;
 
 /// Muon: the momentum of a matrix, made orthogonal by a Newton-Schulz iteration, is its step. Parameters that
-/// are no matrices are trained by AdamW with its usual settings, with a learning rate of their own. Weight decay
-/// shrinks the parameter itself, in proportion to the learning rate.
+/// are no matrices are trained by AdamW with its usual settings, with a learning rate of their own. Weight
+/// decay shrinks the parameter itself, in proportion to the learning rate.
 ///
 /// See [the formulas](crate::optim#formulas).
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ pub struct Muon {
 }
 
 impl Muon {
-    /// With a learning rate (a number, or a [`Schedule`]), momentum 0.95 with Nesterov's look ahead, and a weight
-    /// decay of 0.1.
+    /// With a learning rate (a number, or a [`Schedule`]), momentum 0.95 with Nesterov's look ahead, and a
+    /// weight decay of 0.1.
     pub fn new(lr: impl Into<Schedule>) -> Self {
         let schedule = lr.into();
         Self {
@@ -75,7 +75,8 @@ impl Muon {
         self
     }
 
-    /// The learning rate of parameters that are no matrices, as a multiple of that of matrices; 1 if not given.
+    /// The learning rate of parameters that are no matrices, as a multiple of that of matrices; 1 if not
+    /// given.
     #[must_use]
     pub fn others_rate(mut self, factor: f64) -> Self {
         self.others_rate = factor;

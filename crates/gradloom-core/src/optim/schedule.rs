@@ -94,8 +94,8 @@ impl Schedule {
         Schedule::Warmup { peak, steps: warmup, then: Box::new(then) }
     }
 
-    /// One cycle: half a cosine up from `peak / 25` to `peak` over 30% of `total` steps, then half a cosine down
-    /// to `peak / 250,000`, reached at step `total - 1`: PyTorch's `OneCycleLR`. Smith and Topin, 2018.
+    /// One cycle: half a cosine up from `peak / 25` to `peak` over 30% of `total` steps, then half a cosine
+    /// down to `peak / 250,000`, reached at step `total - 1`: PyTorch's `OneCycleLR`. Smith and Topin, 2018.
     pub fn one_cycle(peak: f64, total: u64) -> Self {
         // PyTorch's turning point, which may lie between two steps, at the nearest step.
         let rise = (total as f64 * 0.3 - 1.0).round().max(0.0) as u64;

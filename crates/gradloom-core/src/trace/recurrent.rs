@@ -1,0 +1,112 @@
+//! Recurrent functions, over [`scan`].
+
+use super::tensor::fail_with_help;
+use super::{Tensor, full, scan};
+
+/// Weights `[inputs, gates · hidden]` and `[hidden, gates · hidden]` and biases `[gates · hidden]` of a
+/// recurrent function, each with its gates side by side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gates {
+    pub(crate) weight_ih: Tensor,
+    pub(crate) weight_hh: Tensor,
+    pub(crate) bias_ih: Tensor,
+    pub(crate) bias_hh: Tensor,
+}
+
+impl Gates {
+    /// Width of the state; none after an error of the function named `token`, which has so many gates.
+    #[track_caller]
+    fn hidden(&self, token: &str, x: Tensor, gates: usize) -> Option<usize> {
+        let (shape, ih, hh) = (x.shape(), self.weight_ih.shape(), self.weight_hh.shape());
+        let biases = [self.bias_ih.shape(), self.bias_hh.shape()];
+        let fits = shape.rank() == 3
+            && hh.rank() == 2
+            && hh[1] == hh[0] * gates
+            && ih[..] == [shape[2], hh[1]]
+            && biases.iter().all(|bias| bias[..] == [hh[1]]);
+        if fits {
+            return Some(hh[0]);
+        }
+        let message = format!(
+            "`{token}` of {shape} with weights {ih} and {hh}, biases {} and {}",
+            biases[0], biases[1]
+        );
+        let help = format!(
+            "x is [batch, time, inputs], the weights [inputs, {gates} hidden] and [hidden, {gates} hidden], the \
+             biases [{gates} hidden]"
+        );
+        fail_with_help(token, message, &help);
+        None
+    }
+
+    /// What the gates of all steps see of the input: `[time, batch, gates · hidden]`. One product does it
+    /// for all steps.
+    #[track_caller]
+    fn of_input(&self, x: Tensor) -> Tensor {
+        (x.matmul(self.weight_ih) + self.bias_ih).permute([1, 0, 2])
+    }
+
+    /// What the gates of a step see of the state `[batch, hidden]`.
+    #[track_caller]
+    fn of_state(&self, h: Tensor) -> Tensor {
+        h.matmul(self.weight_hh) + self.bias_hh
+    }
+
+    /// The outputs `[batch, time, hidden]` of an LSTM, and its last state; from zeros if no state is given.
+    #[track_caller]
+    pub(crate) fn lstm(&self, x: Tensor, state: Option<(Tensor, Tensor)>) -> (Tensor, (Tensor, Tensor)) {
+        let Some(hidden) = self.hidden("lstm", x, 4) else { return (x, (x, x)) };
+        let state = state.unwrap_or_else(|| (zeros(x, hidden), zeros(x, hidden)));
+        let (last, outputs) = scan(x.shape()[1], state, self.of_input(x), |(h, c), seen| {
+            let all = seen + self.of_state(h);
+            let gate = |i: usize| all.slice(-1, i * hidden..(i + 1) * hidden);
+            let c = gate(1).sigmoid() * c + gate(0).sigmoid() * gate(2).tanh();
+            let h = gate(3).sigmoid() * c.tanh();
+            ((h, c), h)
+        });
+        (outputs.permute([1, 0, 2]), last)
+    }
+
+    /// The outputs `[batch, time, hidden]` of gated recurrent units, and their last state; from zeros if no
+    /// state is given.
+    #[track_caller]
+    pub(crate) fn gru(&self, x: Tensor, state: Option<Tensor>) -> (Tensor, Tensor) {
+        let Some(hidden) = self.hidden("gru", x, 3) else { return (x, x) };
+        let state = state.unwrap_or_else(|| zeros(x, hidden));
+        let (last, outputs) = scan(x.shape()[1], state, self.of_input(x), |h, seen| {
+            let own = self.of_state(h);
+            let gate = |of: Tensor, i: usize| of.slice(-1, i * hidden..(i + 1) * hidden);
+            let [reset, keep] = [0, 1].map(|i| (gate(seen, i) + gate(own, i)).sigmoid());
+            let new = (gate(seen, 2) + reset * gate(own, 2)).tanh();
+            let h = new + keep * (h - new);
+            (h, h)
+        });
+        (outputs.permute([1, 0, 2]), last)
+    }
+}
+
+/// Zeros `[batch, hidden]` beside `x` `[batch, ..]`.
+#[track_caller]
+fn zeros(x: Tensor, hidden: usize) -> Tensor {
+    full(x.dtype(), [x.shape()[0], hidden], 0.0)
+}
+
+impl Tensor {
+    /// Long short-term memory from a state of zeros: f32 `[batch, time, inputs]` gives `[batch, time,
+    /// hidden]`, with weights `[inputs, 4 hidden]` and `[hidden, 4 hidden]` and biases `[4 hidden]`. The
+    /// gates i, f, g, o stand side by side, as in PyTorch: `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o)
+    /// tanh(c')`. Hochreiter and Schmidhuber, 1997; Gers, Schmidhuber, Cummins, 2000.
+    #[track_caller]
+    pub fn lstm(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
+        Gates { weight_ih, weight_hh, bias_ih, bias_hh }.lstm(self, None).0
+    }
+
+    /// Gated recurrent units from a state of zeros: f32 `[batch, time, inputs]` gives `[batch, time,
+    /// hidden]`, with weights `[inputs, 3 hidden]` and `[hidden, 3 hidden]` and biases `[3 hidden]`. The
+    /// gates r, z, n stand side by side, as in PyTorch: `n = tanh(x_n + σ(r) h_n)`, `h' = (1 - σ(z)) n +
+    /// σ(z) h`. Cho et al., 2014.
+    #[track_caller]
+    pub fn gru(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
+        Gates { weight_ih, weight_hh, bias_ih, bias_hh }.gru(self, None).0
+    }
+}
