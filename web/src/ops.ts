@@ -11,6 +11,7 @@ import { currentTrace } from './trace.js';
 export * from './generated/functions.js';
 export {
   detach as stopGradient, eq as equal, gt as greater, lt as less, maximum as max, minimum as min, select as where, transpose as swapAxes,
+  upsampleNearest2d as nearestUpsample2d, var_ as variance,
 } from './generated/functions.js';
 
 function wrong(message: string, ...help: string[]): Error {
