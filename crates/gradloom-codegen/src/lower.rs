@@ -8,7 +8,7 @@ pub(crate) mod gpu;
 mod parts;
 mod reduce;
 
-use crate::product::{copied_layout, dot_copies};
+use crate::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
 use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
 use gradloom_core::kernel::{
@@ -33,6 +33,10 @@ pub(crate) trait Target {
     /// Whether the target's products can do what follows from them themselves; otherwise a loop of its own
     /// does.
     fn takes_epilogue(&self, epilogue: &Body) -> bool;
+    /// Whether products read windows that overlap, as right operands, without a copy.
+    fn packs_windows(&self) -> bool {
+        false
+    }
     /// Into how many parts the rows of a body are cut for its sums of columns; a kernel that follows takes
     /// them together. 1: the kernel gives whole sums.
     fn column_parts(&self, _body: &Body, _reads: &[Access], _writes: &[Access]) -> usize {
@@ -228,7 +232,16 @@ impl<T: Target> Lowering<'_, T> {
     }
 
     fn fit_dot_operands(&mut self, op: OpId, axes: &DotAxes, reads: &mut [Access]) {
-        let copies = dot_copies(axes, &reads[0].layout, &reads[1].layout);
+        let right = &reads[1].layout;
+        // A copy of windows that overlap would be larger than what they look at.
+        let overlaps = right.shape.elements() > right.end().saturating_sub(right.offset);
+        if overlaps
+            && self.target.packs_windows()
+            && DotProblem::packing(axes, &reads[0].layout, right).is_some()
+        {
+            return;
+        }
+        let copies = dot_copies(axes, &reads[0].layout, right);
         // A product of a value with itself copies it once.
         let mut last: Option<(Access, Access)> = None;
         for (read, order) in reads.iter_mut().zip([copies.lhs, copies.rhs]) {

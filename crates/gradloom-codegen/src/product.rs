@@ -48,6 +48,28 @@ pub struct DotProblem {
     pub rhs: MatrixView,
 }
 
+/// Where the elements of an operand are whose indices take several strides: extents with strides, outermost
+/// first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SteppedView {
+    /// Of the free index.
+    pub free: Vec<(usize, usize)>,
+    /// Of the contracted index.
+    pub contract: Vec<(usize, usize)>,
+}
+
+impl SteppedView {
+    /// Where the element of an index is along these axes, from the first.
+    pub fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
+        let mut offset = 0;
+        for &(extent, stride) in axes.iter().rev() {
+            offset += index % extent * stride;
+            index /= extent;
+        }
+        offset
+    }
+}
+
 /// Which operands of a dot product must be copied to contiguous memory first, with their axes in which order
 /// (outermost first).
 ///
@@ -87,6 +109,37 @@ impl DotProblem {
             lhs: view(lhs, &lhs_free, &pick(&axes.lhs_contract))?,
             rhs: view(rhs, &rhs_free, &pick(&axes.rhs_contract))?,
         })
+    }
+
+    /// The problem with a right operand in any layout, which is packed on the way, and where its elements
+    /// are; none if the left one must be copied first. Strides of the right view are those of its innermost
+    /// axes.
+    pub fn packing(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<(Self, SteppedView)> {
+        let (lhs_free, rhs_free) = free_axes(axes, lhs, rhs);
+        let order = contract_order(&axes.lhs_contract, lhs);
+        let pick = |list: &[usize]| order.iter().map(|&i| list[i]).collect::<Vec<_>>();
+        let steps = SteppedView {
+            free: part(rhs, &rhs_free).collapsed(),
+            contract: part(rhs, &pick(&axes.rhs_contract)).collapsed(),
+        };
+        let innermost = |axes: &[(usize, usize)]| axes.last().map_or(1, |&(_, stride)| stride);
+        let problem = Self {
+            batch: batch_axes(axes, lhs, rhs),
+            m: extent(lhs, &lhs_free),
+            n: extent(rhs, &rhs_free),
+            k: extent(lhs, &axes.lhs_contract),
+            lhs: MatrixView {
+                offset: lhs.offset,
+                free_stride: single_stride(lhs, &lhs_free)?,
+                contract_stride: single_stride(lhs, &pick(&axes.lhs_contract))?,
+            },
+            rhs: MatrixView {
+                offset: rhs.offset,
+                free_stride: innermost(&steps.free),
+                contract_stride: innermost(&steps.contract),
+            },
+        };
+        Some((problem, steps))
     }
 
     /// The products with both sides exchanged: `[n, m]` results, the transposes.
@@ -186,15 +239,19 @@ fn single_stride(layout: &Layout, axes: &[usize]) -> Option<usize> {
     if layout.shape.elements() == 0 {
         return Some(1);
     }
-    let part = Layout {
-        offset: 0,
-        shape: axes.iter().map(|&axis| layout.shape[axis]).collect::<Vec<_>>().into(),
-        strides: axes.iter().map(|&axis| layout.strides[axis]).collect(),
-    };
-    match part.collapsed()[..] {
+    match part(layout, axes).collapsed()[..] {
         [] => Some(1),
         [(_, stride)] => Some(stride),
         _ => None,
+    }
+}
+
+/// Some axes of a layout, in the given order.
+fn part(layout: &Layout, axes: &[usize]) -> Layout {
+    Layout {
+        offset: 0,
+        shape: axes.iter().map(|&axis| layout.shape[axis]).collect::<Vec<_>>().into(),
+        strides: axes.iter().map(|&axis| layout.strides[axis]).collect(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! threads.
 
 use super::{DotSchedule, DotTask, FEW_ROWS, column_partials};
-use crate::product::DotProblem;
+use crate::product::{DotProblem, SteppedView};
 use gradloom_core::ir::{DType, DotAxes, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, NodeKind, Store};
 use std::ops::Range;
@@ -43,6 +43,8 @@ pub struct DotPlan {
     pub direct: Option<usize>,
     /// Whether the right operand is packed. The left one never is: its elements are read one at a time.
     pub packs_right: bool,
+    /// Where the right operand's elements are, if its indices take several strides; it is packed then.
+    pub stepped: Option<SteppedView>,
     /// Whether the epilogue is more than to write the product down.
     pub has_epilogue: bool,
     /// Bytes of the epilogue's partial results of one panel of rows.
@@ -63,8 +65,12 @@ impl DotPlan {
             Kernel::Dot { axes, epilogue } => (axes, Some(epilogue)),
             _ => return None,
         };
-        let problem = DotProblem::new(axes, &reads[0].layout, &reads[1].layout)?;
-        let transposed = problem.n == 1 && problem.m > 1;
+        let (lhs, rhs) = (&reads[0].layout, &reads[1].layout);
+        let (problem, stepped) = match DotProblem::new(axes, lhs, rhs) {
+            Some(problem) => (problem, None),
+            None => DotProblem::packing(axes, lhs, rhs).map(|(problem, steps)| (problem, Some(steps)))?,
+        };
+        let transposed = problem.n == 1 && problem.m > 1 && stepped.is_none();
         let problem = if transposed { problem.transposed() } else { problem };
         let by_position = |body: &Body| {
             body.stores.iter().all(|store| matches!(store, Store::Value { level: Level::Element, .. }))
@@ -86,7 +92,8 @@ impl DotPlan {
             }
         };
         Some(Self {
-            packs_right: !right_in_place,
+            packs_right: !right_in_place || stepped.is_some(),
+            stepped,
             direct,
             has_epilogue: epilogue.is_some_and(|body| direct.is_none() || !is_identity(body)),
             partials: epilogue.map_or(0, column_partials),

@@ -49,4 +49,8 @@ impl Target for Cpu {
     fn takes_epilogue(&self, _: &Body) -> bool {
         true
     }
+
+    fn packs_windows(&self) -> bool {
+        true
+    }
 }

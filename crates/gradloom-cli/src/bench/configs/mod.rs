@@ -118,7 +118,8 @@ mod tests {
     fn kernels_of_all_configurations_are_cuda_c() {
         let library = nvrtc::library();
         let mut all = BTreeSet::new();
-        for config in &CONFIGS {
+        // The LSTM is thousands of launches of kernels that the others have, too.
+        for config in CONFIGS.iter().filter(|config| config.name != "lstm") {
             for precision in [Precision::F32, Precision::F16] {
                 let made = kernels(config, precision);
                 assert!(made.len() > 5, "{}: {} kernels", config.name, made.len());

@@ -1,7 +1,7 @@
 //! Convolution: both cotangents are convolutions, too.
 
 use super::{Rule, some};
-use crate::ir::{Builder, ConvSpec, DType, DotAxes, Literal, Number, OpKind, Shape, Type, ValueId};
+use crate::ir::{Builder, ConvSpec, DType, DotAxes, Literal, Number, OpKind, ReduceOp, Shape, Type, ValueId};
 use crate::passes::expand::padded;
 
 /// dx = the cotangent, with zeros between its elements, convolved with the weights in reverse; dw = windows
@@ -88,13 +88,28 @@ fn of_weights(b: &mut Builder<'_>, spec: &ConvSpec, x: ValueId, weights: &Shape,
     let groups = spec.groups;
     let seen = b.reshape(seen, [&[xs[0], groups, xs[1] / groups], &weights[2..], &gs[2..]].concat());
     let g = b.reshape(g, [&[gs[0], groups, gs[1] / groups], &gs[2..]].concat());
-    let positions = |first: usize| [0].into_iter().chain(first..first + axes).collect();
-    let product = DotAxes {
-        lhs_batch: vec![1],
-        rhs_batch: vec![1],
-        lhs_contract: positions(3),
-        rhs_contract: positions(3 + axes),
+    let positions = |first: usize| -> Vec<usize> { (first..first + axes).collect() };
+    // Sums over the batch, too, would want a copy of g with other neighbours; so would one product for each
+    // image, unless the results of all are fewer than what they are made of.
+    let apart = weights.elements() <= gs.elements() / gs[0].max(1);
+    let dw = if apart {
+        let product = DotAxes {
+            lhs_batch: vec![0, 1],
+            rhs_batch: vec![0, 1],
+            lhs_contract: positions(3),
+            rhs_contract: positions(3 + axes),
+        };
+        let each = b.dot(g, seen, product);
+        b.reduce(ReduceOp::Sum, each, &[0])
+    } else {
+        let with_batch = |first| [vec![0], positions(first)].concat();
+        let product = DotAxes {
+            lhs_batch: vec![1],
+            rhs_batch: vec![1],
+            lhs_contract: with_batch(3),
+            rhs_contract: with_batch(3 + axes),
+        };
+        b.dot(g, seen, product)
     };
-    let dw = b.dot(g, seen, product);
     b.reshape(dw, weights.clone())
 }

@@ -5,10 +5,10 @@
 //! sum in the order of the contracted index, in blocks of it that the extents alone determine.
 
 use crate::cpu::matrix::few::{add_rows, dots};
-use crate::cpu::matrix::pack::{pack_rows, pack_transposed};
+use crate::cpu::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
 use crate::cpu::matrix::tile::{Columns, Rows, Target, panel};
 use gradloom_codegen::cpu::FEW_ROWS;
-use gradloom_codegen::product::MatrixView;
+use gradloom_codegen::product::{MatrixView, SteppedView};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -36,6 +36,15 @@ impl MatrixOperand {
     }
 }
 
+/// A right operand whose indices take several strides, of which a block begins at a column and a depth.
+#[derive(Clone, Copy)]
+pub(super) struct Stepped<'a> {
+    pub(super) start: *const f32,
+    pub(super) steps: &'a SteppedView,
+    pub(super) column: usize,
+    pub(super) depth: usize,
+}
+
 /// The target of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Product {
@@ -49,7 +58,7 @@ pub(super) struct Product {
 
 /// A block, and what comes after each of its strips: `finish` gets a range of the block's rows and where
 /// their product starts.
-pub(super) struct Block<F> {
+pub(super) struct Block<'a, F> {
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) depth: usize,
@@ -64,10 +73,12 @@ pub(super) struct Block<F> {
     pub(super) far: bool,
     /// Room for the packed right operand, if it is packed.
     pub(super) packed_right: Option<*mut f32>,
+    /// Where the right operand's elements are, if its indices take several strides; `right` is not read then.
+    pub(super) stepped: Option<Stepped<'a>>,
     pub(super) finish: F,
 }
 
-impl<F: FnMut(Range<usize>, *const f32)> WithSimd for Block<F> {
+impl<F: FnMut(Range<usize>, *const f32)> WithSimd for Block<'_, F> {
     type Output = ();
 
     #[inline(always)]
@@ -78,7 +89,7 @@ impl<F: FnMut(Range<usize>, *const f32)> WithSimd for Block<F> {
     }
 }
 
-impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
+impl<F: FnMut(Range<usize>, *const f32)> Block<'_, F> {
     /// # Safety
     /// The operands must lead to the block's elements, the scratch must have room for what is packed, and
     /// nothing else may touch the scratch and the product.
@@ -160,6 +171,12 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<F> {
     /// As [`Block::multiply`].
     #[inline(always)]
     unsafe fn pack_right<S: Simd>(&self, simd: S, depth: &Range<usize>, to: *mut f32) {
+        if let Some(Stepped { start, steps, column, depth: first }) = self.stepped {
+            let contract = |p| SteppedView::offset(&steps.contract, first + depth.start + p);
+            let free = |j| SteppedView::offset(&steps.free, column + j);
+            // SAFETY: as promised by the caller.
+            return unsafe { pack_stepped(simd, [depth.len(), self.columns], start, contract, free, to) };
+        }
         let right = self.right;
         // SAFETY: as promised by the caller.
         unsafe {

@@ -15,7 +15,7 @@ use super::fused::Faults;
 use super::kernel::{Tasks, run_tasks};
 use super::pool::current_worker;
 use super::{Call, InstructionSet, Loops, Prepared, Trap};
-use block::{Block, MatrixOperand, Product};
+use block::{Block, MatrixOperand, Product, Stepped};
 use epilogue::Epilogue;
 use gradloom_codegen::cpu::{DotPlan, DotTask};
 use gradloom_core::ir::DotAxes;
@@ -200,6 +200,12 @@ impl Dot {
             depth_block: plan.depth_block(),
             far: plan.operands_bytes() > NEAR,
             packed_right: plan.packs_right.then_some(packed_right),
+            stepped: plan.stepped.as_ref().map(|steps| Stepped {
+                start: operand(rhs, rhs_offset),
+                steps,
+                column: columns.start,
+                depth: task.depth.start,
+            }),
             finish: |rows: Range<usize>, from| match transposed {
                 // The one row is the epilogue's column.
                 true => {

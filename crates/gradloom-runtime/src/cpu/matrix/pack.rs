@@ -43,6 +43,73 @@ pub(in crate::cpu) unsafe fn pack_rows<S: Simd>(
     Panels { start: to, depth: rows, columns }
 }
 
+/// Packs elements that are at `start + row(i) + column(j)`, rows as contracted indices. Neighbours in a row
+/// that are neighbours in memory are copied together.
+///
+/// # Safety
+/// These must be elements for i below `rows` and j below `columns`; `to` must have room for `rows` times the
+/// padded columns.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn pack_stepped<S: Simd>(
+    simd: S,
+    [rows, columns]: [usize; 2],
+    start: *const f32,
+    row: impl Fn(usize) -> usize,
+    column: impl Fn(usize) -> usize,
+    to: *mut f32,
+) {
+    let lanes = S::F32_LANES;
+    // As many rows at a time as have their offsets on the stack.
+    let mut first = 0;
+    while first < rows {
+        let count = ROWS.min(rows - first);
+        let offsets: [usize; ROWS] = std::array::from_fn(|i| if i < count { row(first + i) } else { 0 });
+        for (panel, width) in panels(columns, lanes) {
+            let used = width.min(columns - panel);
+            let at: [usize; WIDEST] = std::array::from_fn(|j| if j < used { column(panel + j) } else { 0 });
+            let to = to.wrapping_add(panel * rows + first * width);
+            // Each run with its first column, its length, and where it begins.
+            let mut runs = [(0, 0, 0); WIDEST];
+            let mut found = 0;
+            for (j, &at) in at[..used].iter().enumerate() {
+                match found {
+                    1.. if at == runs[found - 1].2 + runs[found - 1].1 => runs[found - 1].1 += 1,
+                    _ => (runs[found], found) = ((j, 1, at), found + 1),
+                }
+            }
+            for (i, &offset) in offsets[..count].iter().enumerate() {
+                let (from, to) = (start.wrapping_add(offset), to.wrapping_add(i * width));
+                for &(j, length, at) in &runs[..found] {
+                    let (from, to) = (from.wrapping_add(at), to.wrapping_add(j));
+                    // SAFETY: as promised by the caller.
+                    unsafe {
+                        if length >= lanes {
+                            // The last vector may overlap the one before.
+                            let mut c = 0;
+                            while c + lanes < length {
+                                store(simd, to.add(c), load(simd, from.add(c)));
+                                c += lanes;
+                            }
+                            let last = length - lanes;
+                            store(simd, to.add(last), load(simd, from.add(last)));
+                        } else {
+                            (0..length).for_each(|c| *to.add(c) = *from.add(c));
+                        }
+                    }
+                }
+                // SAFETY: as promised by the caller.
+                (used..width).for_each(|c| unsafe { *to.add(c) = 0.0 });
+            }
+        }
+        first += count;
+    }
+}
+
+/// Rows whose offsets are computed at once.
+const ROWS: usize = 64;
+/// Columns of the widest panel.
+const WIDEST: usize = 32;
+
 /// Packs `rows` as columns and their elements as contracted indices: the right operand of `x · rowsᵀ`.
 ///
 /// # Safety

@@ -12,7 +12,10 @@ use gradloom_core::ir::{DType, OpKind, Shape};
 const THREADS: usize = 3;
 
 fn case(axes: &DotAxes, lhs: Tensor, rhs: Tensor) -> Job {
-    let problem = DotProblem::new(axes, &lhs.layout, &rhs.layout).expect("operands that fit");
+    let (left, right) = (&lhs.layout, &rhs.layout);
+    let problem = DotProblem::new(axes, left, right);
+    let problem =
+        problem.or_else(|| Some(DotProblem::packing(axes, left, right)?.0)).expect("operands that fit");
     let batch: Vec<usize> = axes.lhs_batch.iter().map(|&a| lhs.layout.shape[a]).collect();
     let shape: Shape = [batch, vec![problem.m, problem.n]].concat().into();
     let mut case = Job::of_op(OpKind::Dot(axes.clone()), vec![lhs, rhs], &[(DType::F32, shape)]);
@@ -122,6 +125,15 @@ fn random_axes_and_layouts() {
         let rhs = Tensor::strided(&mut random, &rhs_shape);
         let expected = expected(&axes, &lhs, &rhs);
 
+        // A right operand in any layout is packed without a copy, where the left one fits.
+        if DotProblem::packing(&axes, &lhs.layout, &rhs.layout).is_some() {
+            let case = case(&axes, lhs.clone(), rhs.clone());
+            for arch in instruction_sets() {
+                let kernel = Dot::new(&case.launch(), None, arch, Loops::Native);
+                let result = case.run_on(&kernel, &Pool::new(2)).unwrap()[0].elements();
+                assert_near(&format!("round {round}, packed, {arch:?}: {axes:?}"), &result, &expected, 1e-5);
+            }
+        }
         let needed = dot_copies(&axes, &lhs.layout, &rhs.layout);
         copies[usize::from(needed.lhs.is_some()) + usize::from(needed.rhs.is_some())] += 1;
         let case = case(&axes, copied(lhs, needed.lhs), copied(rhs, needed.rhs));
