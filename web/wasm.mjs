@@ -4,7 +4,7 @@
 // reads from their Rust types.
 // Options: --without-cpu.
 
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync, existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -27,8 +27,10 @@ function cargo(targetDir, features, flags) {
   const remap = [[root, ''], ...crates, [join(home, 'registry/src'), 'crates'], [targetDir, 'target'], [std, 'std']]
     .map(([from, to]) => `--remap-path-prefix=${from}=${to}`);
   const env = { ...process.env, RUSTFLAGS: [process.env.RUSTFLAGS ?? '', ...remap, ...flags].join(' ').trim() };
-  const out = execFileSync('cargo', args, { cwd: root, env, encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'inherit'] });
-  const messages = out.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+  const { status, stdout } = spawnSync('cargo', args, { cwd: root, env, encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'inherit'] });
+  // Cargo has said why.
+  if (status !== 0) process.exit(status ?? 1);
+  const messages = stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line));
   const mine = messages.filter(({ package_id: id }) => id?.includes('gradloom-web'));
   const artifacts = mine.filter(({ reason }) => reason === 'compiler-artifact').flatMap(({ filenames }) => filenames);
   return {

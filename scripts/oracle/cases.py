@@ -197,8 +197,59 @@ def indices():
         index = integers(0, x.shape[axis], *[6 if i == axis % 3 else n for i, n in enumerate(x.shape)])
         case(f"take_along_axis/{axis}", lambda x, i: x.gather(axis, i), x, index)
         case(f"scatter_add/{axis}", lambda x, i, u: x.scatter_add(axis, i, u), x, index, normal(*index.shape))
+    for axis in (0, 1, -1):
+        x = normal(3, 4, 5)
+        zeros = torch.where(uniform(0, 1, 3, 4, 5) < 0.2, 0.0, x)
+        case(f"cumsum/{axis}", lambda x: x.cumsum(axis), x)
+        case(f"cumprod/{axis}", lambda x: x.cumprod(axis), x)
+        case(f"cumprod_zeros/{axis}", lambda x: x.cumprod(axis), zeros)
+        case(f"cummax/{axis}", lambda x: x.cummax(axis)[0], x)
+        case(f"cummin/{axis}", lambda x: x.cummin(axis)[0], x)
+        case(f"sort/{axis}", lambda x: x.sort(axis)[0], x)
+        case(f"sort_descending/{axis}", lambda x: x.sort(axis, descending=True)[0], x)
+        case(f"argsort/{axis}", lambda x: x.argsort(axis), x)
+        case(f"argsort_descending/{axis}", lambda x: x.argsort(axis, descending=True), x)
+        case(f"top_k/{axis}", lambda x: x.topk(3, axis)[0], x)
+        case(f"arg_top_k/{axis}", lambda x: x.topk(3, axis)[1], x)
+        order = floats(RANDOM.rand(3, 4, 5)).argsort(axis)
+        case(f"scatter/{axis}", lambda x, i, u: x.scatter(axis, i, u), x, order.narrow(axis, 0, 2), normal(3, 4, 5).narrow(axis, 0, 2))
+    long = normal(2, 300)
+    case("cumsum_long", lambda x: x.cumsum(1), long)
+    case("sort_long", lambda x: x.sort(1)[0], long)
+    ties = integers(0, 4, 3, 40)
+    case("argsort_ties", lambda x: x.argsort(dim=1, stable=True), ties)
+    case("argsort_descending_ties", lambda x: x.argsort(dim=1, descending=True, stable=True), ties)
+    case("cumsum_i32", lambda x: x.cumsum(1), ties)
     case("one_hot", lambda i: F.one_hot(i, 6).double(), integers(0, 6, 3, 2))
     case("take_last", lambda x, i: x.gather(-1, i[..., None])[..., 0], x, integers(0, 5, 3, 4))
+
+
+def attention():
+    q, k, v = normal(2, 4, 5, 3), normal(2, 2, 6, 3), normal(2, 2, 6, 4)
+    i, j = torch.arange(5)[:, None], torch.arange(6)[None, :]
+
+    def attend(q, k, v, seen=None, bias=0.0):
+        k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+        scores = q @ k.mT / math.sqrt(3) + bias
+        if seen is not None:
+            scores = scores.masked_fill(~seen, -math.inf)
+        return torch.nan_to_num(scores.softmax(-1)) @ v
+
+    of_rows = lambda x: x.double().reshape(2, 1, 1, 1)
+    case("attention/full", attend, q, k, v)
+    case("attention/causal", lambda q, k, v: attend(q, k, v, j <= i), q, k, v)
+    case("attention/lengths", lambda q, k, v, n: attend(q, k, v, j < of_rows(n)), q, k, v, torch.tensor([4, 0]))
+    case("attention/offsets", lambda q, k, v, n: attend(q, k, v, j <= i + of_rows(n)), q, k, v, torch.tensor([2, -2]))
+    case("attention/window", lambda q, k, v: attend(q, k, v, (j <= i) & (i - j < 2)), q, k, v)
+    case("attention/window_both", lambda q, k, v: attend(q, k, v, (i - j).abs() < 2), q, k, v)
+    case("attention/window_lengths", lambda q, k, v, n: attend(q, k, v, ((i - j).abs() < 3) & (j < of_rows(n))), q, k, v, torch.tensor([6, 3]))
+    case("attention/bias", lambda q, k, v, b: attend(q, k, v, bias=b), q, k, v, normal(4, 1, 6))
+    case("attention/mask", lambda q, k, v, m: attend(q, k, v, m > 0), q, k, v, (uniform(0, 1, 2, 1, 5, 6) < 0.6).long())
+    turn = lambda x, at: torch.cat([x[..., :3] * at.cos() - x[..., 3:] * at.sin(), x[..., 3:] * at.cos() + x[..., :3] * at.sin()], -1)
+    angles = lambda at: at.double()[..., None] * 100.0 ** (-torch.arange(3).double() / 3)
+    case("rope", lambda x: turn(x, angles(torch.arange(4))), normal(2, 2, 4, 6))
+    case("rope_at/shared", lambda x, at: turn(x, angles(at)), normal(2, 2, 4, 6), torch.tensor([7, 8, 9, 30]))
+    case("rope_at/rows", lambda x, at: turn(x, angles(at)[:, None]), normal(2, 3, 2, 6), torch.tensor([[7, 8], [0, 49]]))
 
 
 def products():
@@ -303,6 +354,7 @@ binary()
 reductions()
 shapes()
 indices()
+attention()
 products()
 losses()
 norms()

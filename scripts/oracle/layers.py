@@ -64,4 +64,52 @@ recurrent = {f"{p}_l0": p for p in ["weight_ih", "weight_hh", "bias_ih", "bias_h
 matrices = ("weight_ih_l0", "weight_hh_l0")
 layer("lstm", nn.LSTM(3, 4, batch_first=True), normal(2, 6, 3), recurrent, matrices, run=lambda m, x: m(x)[0])
 layer("gru", nn.GRU(3, 4, batch_first=True), normal(2, 6, 3), recurrent, matrices, run=lambda m, x: m(x)[0])
+
+
+def attend(q, k, v, heads, mask=None):
+    split = lambda x, heads: x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    q, k, v = split(q, heads), split(k, k.shape[-1] * heads // q.shape[-1]), split(v, v.shape[-1] * heads // q.shape[-1])
+    return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True).transpose(1, 2).flatten(2)
+
+
+class Attention(nn.Module):
+    """Over a context of another width, with half as many heads of keys."""
+
+    def __init__(self, width, heads, context, key_heads):
+        super().__init__()
+        self.heads, key_width = heads, width // heads * key_heads
+        self.query, self.output = nn.Linear(width, width), nn.Linear(width, width)
+        self.key, self.value = nn.Linear(context, key_width), nn.Linear(context, key_width)
+
+    def forward(self, x, context, mask=None):
+        return self.output(attend(self.query(x), self.key(context), self.value(context), self.heads, mask))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, hidden, norm_last=False, causal=False):
+        super().__init__()
+        self.norm_last, self.causal = norm_last, causal
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads, width, heads)
+        self.linear1, self.linear2 = nn.Linear(width, hidden), nn.Linear(hidden, width)
+
+    def forward(self, x):
+        mask = torch.ones(x.shape[1], x.shape[1]).tril().bool() if self.causal else None
+        attended = lambda x: self.attention(x, x, mask)
+        computed = lambda x: self.linear2(nn.functional.gelu(self.linear1(x)))
+        if self.norm_last:
+            x = self.norm1(x + attended(x))
+            return self.norm2(x + computed(x))
+        x = x + attended(self.norm1(x))
+        return x + computed(self.norm2(x))
+
+
+def named_alike(name, module, x, run=None):
+    names = {p: p for p, _ in module.named_parameters()}
+    layer(name, module, x, names, [p for p, value in module.named_parameters() if value.dim() == 2], run=run)
+
+
+named_alike("cross_attention", Attention(8, 4, 6, 2), normal(2, 5, 8), run=lambda m, x: m(x, x[:, :3, :6]))
+named_alike("transformer_block", Block(8, 2, 12, causal=True), normal(2, 5, 8))
+named_alike("transformer_block_norm_last", Block(8, 2, 32, norm_last=True), normal(2, 5, 8))
 write("layers.safetensors", TENSORS, {"pytorch": torch.__version__})

@@ -29,8 +29,8 @@ for name, shape in [("matrix", (3, 4)), ("vector", (5,))]:
     TENSORS |= {name: START[name][0], f"{name}.curvature": START[name][1], f"{name}.slope": START[name][2]}
 
 
-def run(name, step_of):
-    """`step_of` makes, of the list of parameters, what takes a step."""
+def run(name, step_of, seen=lambda p: p):
+    """`step_of` makes, of the list of parameters, what takes a step; `seen` is what is kept of a parameter."""
     parameters = {key: values[0].clone().requires_grad_() for key, values in START.items()}
     step = step_of(list(parameters.values()))
     kept = {key: [] for key in parameters}
@@ -44,7 +44,7 @@ def run(name, step_of):
         step()
         if number in KEPT:
             for key, p in parameters.items():
-                kept[key].append(p.detach().clone())
+                kept[key].append(seen(p).detach().clone())
     TENSORS.update({f"{name}/{key}": torch.stack(values) for key, values in kept.items()})
 
 
@@ -56,6 +56,75 @@ pytorch("rmsprop", torch.optim.RMSprop, lr=0.02, alpha=0.95, eps=1e-2, weight_de
 pytorch("rmsprop_centered", torch.optim.RMSprop, lr=0.01, alpha=0.9, eps=1e-6, momentum=0.8, centered=True)
 pytorch("adagrad", torch.optim.Adagrad, lr=0.2, initial_accumulator_value=0.1, eps=1e-8, weight_decay=0.05)
 pytorch("adafactor", torch.optim.Adafactor, lr=0.004, beta2_decay=-0.7, eps=(1e-5, 1e-2), d=1.1, weight_decay=0.05)
+
+
+def changed(name, change, lr=0.1):
+    """SGD on gradients that are changed before."""
+    def step_of(parameters):
+        optimizer = torch.optim.SGD(parameters, lr=lr, momentum=0.5)
+
+        def step():
+            change(parameters)
+            optimizer.step()
+
+        return step
+
+    run(name, step_of)
+
+
+def normalize(parameters):
+    for p in parameters:
+        p.grad /= p.grad.norm() + 1e-8
+
+
+def value_then_norm(parameters):
+    torch.nn.utils.clip_grad_value_(parameters, 0.3)
+    torch.nn.utils.clip_grad_norm_(parameters, 0.5)
+
+
+changed("clip_norm", lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, 0.5))
+changed("clip_value", lambda parameters: torch.nn.utils.clip_grad_value_(parameters, 0.3))
+changed("clip_both", value_then_norm)
+changed("normalize", normalize)
+changed("normalize_vector", lambda parameters: normalize(parameters[1:]))
+
+AVERAGES = {}
+
+
+def averaged(parameters):
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    average = torch.optim.swa_utils.AveragedModel(
+        torch.nn.ParameterList(parameters), multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.8))
+    model = torch.nn.ParameterList(parameters)
+
+    def step():
+        optimizer.step()
+        average.update_parameters(model)
+        AVERAGES.update(zip(map(id, parameters), average.module.parameters()))
+
+    return step
+
+
+run("average", averaged, lambda p: AVERAGES[id(p)])
+
+
+def groups(parameters):
+    matrix, vector = parameters
+    optimizers = [
+        torch.optim.AdamW([{"params": [matrix], "lr": 0.02, "weight_decay": 0.1}], betas=(0.8, 0.95)),
+        torch.optim.SGD([vector], lr=0.1, momentum=0.5),
+    ]
+    falling = torch.optim.lr_scheduler.ExponentialLR(optimizers[1], 0.95)
+
+    def step():
+        for optimizer in optimizers:
+            optimizer.step()
+        falling.step()
+
+    return step
+
+
+run("groups", groups)
 pytorch("adamw", torch.optim.AdamW, lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)
 
 

@@ -1,13 +1,13 @@
 // Times training steps in a headless Chromium. In: the built package. Out: a line of JSON for each model:
 // milliseconds from import to the first finished step, of compiling, of a step (median, loss read each time),
 // of the main thread's work; dispatches, passes, bytes.
-// Options: --steps N (default 20), --model sine|addition, --device webgpu|cpu.
+// Options: --steps N (default 20), --model sine|addition|digits, --device webgpu|cpu.
 
 import { open, serve } from '../test/browser/chromium.mjs';
 
 const args = process.argv.slice(2);
 const option = (name, otherwise) => (args.includes(name) ? args[args.indexOf(name) + 1] : otherwise);
-const models = args.includes('--model') ? [option('--model')] : ['sine', 'addition'];
+const models = args.includes('--model') ? [option('--model')] : ['sine', 'addition', 'digits'];
 
 const server = await serve();
 for (const model of models) {

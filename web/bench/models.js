@@ -1,5 +1,5 @@
-// The two models that gradloom and tensorgrad are timed on, as tensorgrad's samples have them: a sine fitted by an MLP, and sums of two digits by a
-// transformer. In: the package. Out: what `compile` takes, and a batch.
+// The models that gradloom and tensorgrad are timed on, as tensorgrad's samples have them: a sine fitted by an MLP, sums of two digits by a
+// transformer, digits by convolutions. In: the package. Out: what `compile` takes, and a batch.
 
 /** 1-64-64-1, ReLU, batch 256, Adam. */
 export function sine(g) {
@@ -77,5 +77,31 @@ export function addition(g) {
       memoryBudget: 14_000_000,
     },
     batch: { ids, targets, mask: MASK },
+  };
+}
+
+/** Two convolutions with pooling and two linear layers over 64 images of 28 x 28, AdamW, clipped. */
+export function digits(g) {
+  const BATCH = 64;
+  class Cnn extends g.Module {
+    c1 = new g.Conv2d(1, 16, 3, { padding: 1 });
+    c2 = new g.Conv2d(16, 32, 3, { padding: 1 });
+    hidden = new g.Linear(1568, 64);
+    out = new g.Linear(64, 10);
+    fwd(x) {
+      const pooled = (conv, x) => g.maxPool2d(g.relu(conv.fwd(x)), 2);
+      const features = pooled(this.c2, pooled(this.c1, x));
+      return this.out.fwd(g.relu(this.hidden.fwd(g.reshape(features, [BATCH, -1]))));
+    }
+  }
+  // As `spread` in benches/peers/torch_layers.py.
+  const spread = (i) => Number((BigInt(i) * 2654435769n) % 4294967296n >> 8n) / 2 ** 24;
+  return {
+    spec: {
+      model: new Cnn(), seed: 1, loss: (m, { x, t }) => g.crossEntropy(m.fwd(x), t),
+      inputs: { x: [BATCH, 1, 28, 28], t: { shape: [BATCH], dtype: 'i32' } },
+      optimizer: { kind: 'adamw', lr: 0.001, clipGradNorm: 1 },
+    },
+    batch: { x: Float32Array.from({ length: BATCH * 784 }, (_, i) => spread(i)), t: Int32Array.from({ length: BATCH }, (_, i) => i % 10) },
   };
 }

@@ -11,7 +11,7 @@ import type { Module } from './module.js';
 import { randomSeed, type Model } from './session.js';
 import { compileLoss, CompiledTraining, traceLoss, type LossSpec } from './train.js';
 import { declareModel, shown, traceFunction } from './tracing.js';
-import type { Core } from './wasm.js';
+import type { Core, Precision } from './wasm.js';
 
 /** Where a program runs. */
 export interface WhereSpec {
@@ -31,6 +31,8 @@ export type StandaloneForwardSpec<M extends Module, D extends InputDecls> = Forw
   model: M;
   /** Seeds initial values; a random one if not given. */
   seed?: number;
+  /** What it computes in; 'f32' if not given. */
+  precision?: Precision;
 };
 
 /** Starts a worker while something is traced; without the worker if tracing fails. */
@@ -74,7 +76,7 @@ export async function compileForward<M extends Module, const D extends InputDecl
     const seed = spec.seed ?? randomSeed();
     const { log, params, aliases } = declareModel(core, spec.model);
     const host = await starting;
-    const { session } = await host.client.ask('compile', { log, seed, optimizer: null }, [log.commands.buffer as ArrayBuffer], site);
+    const { session } = await host.client.ask('compile', { log, seed, precision: spec.precision ?? 'f32', optimizer: null }, [log.commands.buffer as ArrayBuffer], site);
     const model: Model = { instance: spec.model, params, aliases, session, seed };
     let end = false;
     const forward = new CompiledForward<M, D>(

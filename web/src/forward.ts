@@ -8,7 +8,7 @@ import type { Host } from './host.js';
 import { arrays, declared, filled, wildcard, type Declared, type InputDecls, type InputTensors, type Resolved, type TypedInputs } from './inputs.js';
 import type { Module, ParamTree } from './module.js';
 import { failed, runResult, type RunResult } from './results.js';
-import { copied, downloadFlat, downloadTree, upload, type Model, type ParamValues } from './session.js';
+import { downloadFlat, downloadTree, handed, upload, type Model, type ParamValues } from './session.js';
 import { shown, traceFunction, type Results } from './tracing.js';
 import type { Inspection } from './inspect.js';
 import { inspectProgram } from './inspect.js';
@@ -148,7 +148,7 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
       const variant = this.#variant(wildcard(this.#inputs, inputs), site);
       // Taken now: the caller may write to its arrays while this waits.
       const given = inputs as Readonly<Record<string, unknown>>;
-      const taken = copied(arrays(filled(this.#inputs, wildcard(this.#inputs, inputs)), given));
+      const taken = handed(this.#inputs.map(({ dtype }) => dtype), arrays(filled(this.#inputs, wildcard(this.#inputs, inputs)), given));
       const { program, results, captures } = await variant;
       if (this.#gone || options.signal?.aborted) return { kind: 'aborted' };
       const { client } = this.#owner.host;

@@ -18,6 +18,9 @@ const LIMITS = [
   'maxComputeWorkgroupsPerDimension',
 ] as const;
 
+/** Features that are used where the adapter has them. */
+const FEATURES: readonly GPUFeatureName[] = ['shader-f16'];
+
 /** A dispatch of a program. */
 interface Dispatch {
   source: string;
@@ -73,8 +76,9 @@ export async function requestDevice(portable: boolean): Promise<{ adapter: GPUAd
   if (!adapter) throw fail('unsupported', 'WebGPU has no adapter: the browser does not use this GPU');
   const requiredLimits: Record<string, number> = {};
   if (!portable) for (const name of LIMITS) requiredLimits[name] = adapter.limits[name];
+  const requiredFeatures = FEATURES.filter((name) => !portable && adapter.features.has(name));
   try {
-    return { adapter, device: await adapter.requestDevice({ requiredLimits, label: 'gradloom' }) };
+    return { adapter, device: await adapter.requestDevice({ requiredLimits, requiredFeatures, label: 'gradloom' }) };
   } catch (thrown) {
     throw fail('unsupported', `WebGPU gave no device: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
   }
@@ -136,6 +140,7 @@ export class Gpu {
       limits.maxComputeInvocationsPerWorkgroup, limits.maxComputeWorkgroupStorageSize,
       limits.maxStorageBuffersPerShaderStage, limits.maxStorageBufferBindingSize,
       limits.maxComputeWorkgroupsPerDimension, limits.maxBufferSize, software ? 1 : 0, /swiftshader/i.test(this.name) ? 1 : 0,
+      this.device.features.has('shader-f16') ? 1 : 0,
     ];
   }
 

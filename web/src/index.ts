@@ -35,6 +35,7 @@ export type { Counters, Sent } from './protocol.js';
 
 // Around it.
 export { configure, type Device, type Files } from './host.js';
+export type { Precision } from './wasm.js';
 export { GradloomError, ShapeError, type ErrorKind, type ErrorValue, type Origin } from './errors.js';
 export { checkWebGPU, isWebGPUAvailable, type WebGPUProblem, type WebGPUStatus } from './webgpu.js';
 export { loadSafetensors, saveSafetensors, type SafetensorsData, type Saved } from './safetensors.js';

@@ -1,14 +1,14 @@
 // Inputs. In: declarations of the user, and typed arrays. Out: names, dtypes and shapes in order; arrays that
 // are checked against them. What always holds: what reaches the worker has the right type and length.
 
-import { arrayOf, elements, type Data, type Dtype } from './dtype.js';
+import { arrayOf, DTYPES, elements, type Data, type Dtype } from './dtype.js';
 import { fail } from './errors.js';
 import type { Tensor } from './tensor.js';
 
 /** Extents; null stands for the one that is known only when the program runs (`attach`, `compileForward`). */
 export type ShapeDecl = readonly (number | null)[];
 
-/** An input: its shape (f32), or shape and dtype. */
+/** An input: its shape (f32), or shape and dtype. Data of f16 and bf16 is given as f32, and rounded. */
 export type InputDecl = ShapeDecl | { readonly shape: ShapeDecl; readonly dtype?: Dtype };
 
 /** Inputs by name. */
@@ -39,6 +39,11 @@ export interface Resolved extends Declared {
   shape: readonly number[];
 }
 
+/** Inputs that have the data of so many micro-batches: with as many times the first axis. */
+export function ofAllBatches(inputs: readonly Resolved[], count: number): Resolved[] {
+  return inputs.map((input) => ({ ...input, shape: input.shape.map((n, i) => (i === 0 ? n * count : n)) }));
+}
+
 /** Declarations in order. */
 export function declared(inputs: InputDecls): Declared[] {
   return Object.entries(inputs).map(([name, decl]) => {
@@ -47,7 +52,7 @@ export function declared(inputs: InputDecls): Declared[] {
     const dtype = (isShape ? 'f32' : (decl as { dtype?: Dtype }).dtype) ?? 'f32';
     const fits = Array.isArray(shape) && shape.every((n) => n === null || (Number.isInteger(n) && n > 0));
     if (!fits) throw fail('trace', `the input '${name}' has the shape [${String(shape)}]`, 'extents are whole numbers above 0');
-    if (!['f32', 'i32', 'u32', 'bool'].includes(dtype)) throw fail('trace', `the input '${name}' has the dtype '${String(dtype)}'`);
+    if (!DTYPES.includes(dtype)) throw fail('trace', `the input '${name}' has the dtype '${String(dtype)}'`);
     if (shape.filter((n) => n === null).length > 1) throw fail('trace', `the input '${name}' has more than one null`);
     return { name, dtype, shape };
   });

@@ -3,8 +3,7 @@
 // is never changed; a parameter (or a module) in two places is one parameter under two names; a tree that
 // contains itself is an error that names the path.
 
-import { elements } from './dtype.js';
-import type { Dtype } from './dtype.js';
+import { dtypeCode, elements, type Dtype } from './dtype.js';
 import { errorOf, fail } from './errors.js';
 import { init as inits, initNumbers, type Init } from './init.js';
 import { COMMAND, type Log } from './log.js';
@@ -20,8 +19,8 @@ export interface ParamOptions {
   decay?: boolean;
   /** Never trained; gradients end here. */
   frozen?: boolean;
-  /** f32 only. */
-  dtype?: 'f32';
+  /** The type of its elements, in which the optimizer rounds it; f32 if not given. Arrays of it are f32. */
+  dtype?: 'f32' | 'f16' | 'bf16';
 }
 
 /** A parameter: a tensor in every trace of a model that contains it. */
@@ -52,15 +51,15 @@ export class Param extends Tensor {
   }
 
   override idIn(trace: Trace): number {
-    return trace.use(this, `f32[${this.#shape.join(', ')}]`);
+    return trace.use(this, `${this.type().dtype}[${this.#shape.join(', ')}]`);
   }
 
   override type(): { dtype: Dtype; shape: readonly number[] } {
-    return { dtype: 'f32', shape: this.#shape };
+    return { dtype: this.#options.dtype ?? 'f32', shape: this.#shape };
   }
 
   override toString(): string {
-    return `Param f32[${this.#shape.join(', ')}]`;
+    return `Param ${this.type().dtype}[${this.#shape.join(', ')}]`;
   }
 }
 
@@ -75,8 +74,8 @@ export class Module {
     if (!Array.isArray(shape) || !shape.every((n) => Number.isInteger(n) && n > 0)) {
       throw wrong(`param: the shape [${String(shape)}] is not a list of whole numbers above 0`);
     }
-    if (options.dtype !== undefined && options.dtype !== 'f32') {
-      throw wrong(`param: parameters are f32, not ${String(options.dtype)}`);
+    if (options.dtype !== undefined && !['f32', 'f16', 'bf16'].includes(options.dtype)) {
+      throw wrong(`param: parameters are f32, f16 or bf16, not ${String(options.dtype)}`);
     }
     const literal = options.init?.kind === 'literal' ? options.init.values : null;
     if (literal && literal.length !== elements(shape)) {
@@ -90,6 +89,7 @@ export class Module {
 /** A parameter of a model under its first name. */
 export interface NamedParam {
   name: string;
+  dtype: Dtype;
   shape: readonly number[];
   frozen: boolean;
 }
@@ -160,16 +160,17 @@ export function declare(log: Log, model: object, options: DeclareOptions = {}): 
   log.command(COMMAND.model, []);
   const named: NamedParam[] = [];
   for (const { name, param } of params) {
-    const { init, shape, frozen } = param;
+    const { init, frozen } = param;
+    const { dtype, shape } = param.type();
     const blank = init.kind === 'zeros' || init.kind === 'ones';
     const decay = param.decay ?? options.decayFilter?.(name) ?? !blank;
     const literal = init.kind === 'literal';
     const [kind, a, b] = literal && options.withoutValues ? [0, 0, 0] : initNumbers(init);
     const blob = literal && !options.withoutValues ? log.blob(init.values) : -1;
-    const id = log.command(COMMAND.param, [log.text(name), decay ? 1 : 0, frozen ? 1 : 0, kind, a, b, blob, ...shape]);
+    const id = log.command(COMMAND.param, [log.text(name), decay ? 1 : 0, frozen ? 1 : 0, kind, a, b, blob, dtypeCode(dtype), ...shape]);
     ids.set(param, id);
     names.set(param, name);
-    named.push({ name, shape, frozen });
+    named.push({ name, dtype, shape, frozen });
   }
   const also: [string, string][] = [];
   for (const { name, param } of aliases) {

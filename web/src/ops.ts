@@ -122,6 +122,12 @@ export function meshgrid(vectors: readonly Tensor[]): Tensor[] {
     call('broadcastTo', call('reshape', vector, extents.map((n, i) => (i === axis ? n : 1))), extents));
 }
 
+/** The `k` largest elements of an axis, the largest first, and their indices, i32. */
+export function topK(x: Tensor, k: number, axis = -1): { values: Tensor, indices: Tensor } {
+  const indices = call('argTopK', x, k, axis);
+  return { values: call('takeAlongAxis', x, indices, axis), indices };
+}
+
 /** Tensors joined along an axis. */
 export function concat(tensors: readonly Tensor[], axis: number): Tensor {
   return call('concat', axis, tensors);

@@ -2,11 +2,11 @@
 // of the worker for all of them. What always holds: whatever happens (an error in the worker, a lost device,
 // `close`), every request settles once; errors keep their kind and have the stack of the user's call.
 
-import type { Data, Dtype } from './dtype.js';
+import type { Data, Dtype, Stored } from './dtype.js';
 import { errorValue, fail, type GradloomError, rebuild, type ErrorValue } from './errors.js';
 import type { GpuCounters } from './gpu.js';
 import type { LogValue } from './log.js';
-import type { INSPECT } from './wasm.js';
+import type { INSPECT, Precision } from './wasm.js';
 
 /** A tensor that crosses; `data` is transferred. */
 export interface Sent {
@@ -45,12 +45,12 @@ export interface Requests {
    * A session over the log's model, and, with an optimizer, the training program of its trace; without one,
    * `program` is -1.
    */
-  compile: { ask: { log: LogValue; seed: number; optimizer: number[] | null }; answer: Compiled };
+  compile: { ask: { log: LogValue; seed: number; precision: Precision; optimizer: number[] | null }; answer: Compiled };
   /** A forward program that shares a session's parameters. */
   attach: { ask: { session: number; log: LogValue }; answer: Compiled };
-  step: { ask: { program: number; inputs: Data[]; read: boolean }; answer: StepReply };
-  run: { ask: { program: number; inputs: Data[] }; answer: StepReply };
-  upload: { ask: { session: number; strict: boolean; tensors: [string, Data][] }; answer: null };
+  step: { ask: { program: number; inputs: Stored[]; read: boolean }; answer: StepReply };
+  run: { ask: { program: number; inputs: Stored[] }; answer: StepReply };
+  upload: { ask: { session: number; strict: boolean; tensors: [string, Stored][] }; answer: null };
   /** Parameters, and with `states` also what the optimizer keeps. */
   download: { ask: { session: number; states: boolean }; answer: Sent[] };
   reset: { ask: { session: number; params: boolean; optimizer: boolean }; answer: null };

@@ -6,9 +6,12 @@ import type { Data } from './dtype.js';
 import { fail, GradloomError } from './errors.js';
 import type { Sent } from './protocol.js';
 
-/** What a training step gave. */
+/**
+ * What a training step gave. It was not applied where the gradients of a scaled loss overflowed (precision 'f16'):
+ * then only the scale changed.
+ */
 export type StepResult =
-  | { kind: 'completed'; loss: number; gradientNorm: number | null; captures: Captures }
+  | { kind: 'completed'; loss: number; gradientNorm: number | null; applied: boolean; captures: Captures }
   | { kind: 'aborted' }
   | { kind: 'failed'; error: GradloomError };
 
@@ -80,7 +83,8 @@ export function stepResult(outputs: readonly Sent[], captures: readonly string[]
   const first = (name: string) => outputs.find((output) => output.name === name)?.data[0];
   const norm = first('gradient_norm');
   return {
-    kind: 'completed', loss: first('loss') ?? NaN, gradientNorm: norm ?? null, captures: captured(outputs, captures),
+    kind: 'completed', loss: first('loss') ?? NaN, gradientNorm: norm ?? null, applied: Number.isFinite(norm),
+    captures: captured(outputs, captures),
   };
 }
 

@@ -2,7 +2,7 @@
 // a file that is not what it says (cut off, overlapping, out of range, of wrong sizes) is an error that names
 // the tensor; nothing is read past the end; what is returned shares no memory with the file.
 
-import { elements, type Data } from './dtype.js';
+import { dataOf, elements, storedOf, type Stored } from './dtype.js';
 import { fail, GradloomError } from './errors.js';
 
 /** What was in a file. */
@@ -103,39 +103,30 @@ function header(bytes: Uint8Array): { entries: Entry[]; metadata: Record<string,
 const FLOATS: Readonly<Record<string, (bytes: ArrayBuffer) => Float32Array>> = {
   F32: (bytes) => new Float32Array(bytes),
   F64: (bytes) => Float32Array.from(new Float64Array(bytes)),
-  BF16: (bytes) => {
-    const words = Uint32Array.from(new Uint16Array(bytes), (half) => half << 16);
-    return new Float32Array(words.buffer);
-  },
-  F16: (bytes) => Float32Array.from(new Uint16Array(bytes), half),
+  BF16: (bytes) => dataOf('bf16', bytes, 0, bytes.byteLength) as Float32Array,
+  F16: (bytes) => dataOf('f16', bytes, 0, bytes.byteLength) as Float32Array,
 };
 
-/** A half-precision number. */
-function half(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = bits & 0x3ff;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-}
-
-/** Tensors that are saved: elements, with a shape where it is not one axis. */
-export type Saved = Readonly<Record<string, Float32Array | Int32Array | { data: Float32Array | Int32Array; shape: readonly number[] }>>;
+/** Tensors that are saved: elements, with a shape where it is not one axis, and floats in 16 bits where asked. */
+export type Saved = Readonly<Record<string, Float32Array | Int32Array | {
+  data: Float32Array | Int32Array; shape: readonly number[]; dtype?: string;
+}>>;
 
 /**
  * Writes a file. Tensors lie in the order of their names, after a header that is a multiple of 8 bytes long.
  */
 export function saveSafetensors(tensors: Saved, metadata?: Readonly<Record<string, string>>): ArrayBuffer {
   const head: Record<string, unknown> = metadata ? { __metadata__: metadata } : {};
-  const parts: { data: Data; at: number }[] = [];
+  const parts: { data: Stored; at: number }[] = [];
   let at = 0;
   for (const name of Object.keys(tensors).sort()) {
     const value = tensors[name]!;
-    const { data, shape } = ArrayBuffer.isView(value) ? { data: value, shape: [value.length] } : value;
-    if (data.length !== elements(shape)) throw bad(`'${name}' has ${data.length} elements for [${shape.join(', ')}]`);
+    const { data: given, shape, dtype: wanted } = ArrayBuffer.isView(value) ? { data: value, shape: [value.length], dtype: undefined } : value;
+    if (given.length !== elements(shape)) throw bad(`'${name}' has ${given.length} elements for [${shape.join(', ')}]`);
     if (name === '__metadata__') throw bad("a tensor cannot be called '__metadata__'");
-    const dtype = data instanceof Float32Array ? 'F32' : 'I32';
+    const narrow = given instanceof Float32Array && (wanted === 'f16' || wanted === 'bf16') ? wanted : null;
+    const data = narrow ? storedOf(narrow, given) : given;
+    const dtype = narrow?.toUpperCase() ?? (given instanceof Float32Array ? 'F32' : 'I32');
     head[name] = { dtype, shape: [...shape], data_offsets: [at, at + data.byteLength] };
     parts.push({ data, at });
     at += data.byteLength;

@@ -4,6 +4,7 @@
 
 import { fail } from './errors.js';
 import { OPTIMIZERS, SCHEDULES, type OptimizerConfig } from './generated/training.js';
+import type { Precision } from './wasm.js';
 
 export type { SgdConfig as SGDConfig } from './generated/training.js';
 
@@ -89,21 +90,48 @@ export interface CommonConfig {
   lr: LR;
   /** Bounds the norm of all gradients together. */
   clipGradNorm?: number;
+  /** Bounds each element of the gradients, with either sign; before their norm is bounded. */
+  clipGradValue?: number;
+  /** Divides gradients by their own norms plus 1e-8, before they are bounded: all, or those of some names. */
+  normalizeGrads?: boolean | ((name: string) => boolean);
   /** Decides by name which parameters decay, where the parameter does not say itself. */
   decayFilter?: (name: string) => boolean;
 }
 
+/** What a training program can vary beside its optimizer. */
+export interface TrainingOptions {
+  /** Bounds the norm of all gradients together; also an option of the optimizer. */
+  clipGradNorm?: number;
+  /** Bytes that a step may need: what does not fit is computed again. */
+  memoryBudget?: number;
+  /** Keeps running means of the parameters, of which so much stays at a step: states `optim.average.NAME`. */
+  averageDecay?: number;
+  /**
+   * Micro-batches of a step, one in memory at a time, whose gradients are averaged. Inputs are declared for one;
+   * a step takes as many times their first axis.
+   */
+  accumulate?: number;
+  /** What the step computes in, and what is attached to it; 'f32' if not given. */
+  precision?: Precision;
+}
+
+/** Which of the parameters have their gradients normalised, by number. */
+function normalized(choice: CommonConfig['normalizeGrads'], names: readonly string[]): number[] {
+  const chosen = names.flatMap((name, i) => (choice === true || (typeof choice === 'function' && choice(name)) ? [i] : []));
+  if (typeof choice === 'function' && chosen.length === 0) {
+    throw fail('trace', 'optimizer.normalizeGrads chose no parameter', `they are called ${names.slice(0, 6).join(', ')}`);
+  }
+  return chosen;
+}
+
 /**
- * An optimizer as numbers: code, bounds, schedule, then each setting that was given as its code and its
- * number.
+ * An optimizer as numbers: code, bounds, micro-batches, the parameters whose gradients are normalised, schedule,
+ * then each setting that was given as its code and its number.
  */
-export function optimizerNumbers(config: OptimizerConfig, extra: { clipGradNorm?: number | undefined; memoryBudget?: number | undefined }): number[] {
+export function optimizerNumbers(config: OptimizerConfig, extra: TrainingOptions, names: readonly string[]): number[] {
   const kinds = Object.keys(OPTIMIZERS);
   const code = kinds.indexOf(config.kind);
   if (code < 0) throw fail('trace', `there is no optimizer '${String(config.kind)}'`, `use one of ${kinds.join(', ')}`);
-  if ('normalizeGrads' in config) {
-    throw fail('unsupported', 'optimizer.normalizeGrads is not there', 'clipGradNorm bounds the norm of all gradients');
-  }
   // Without momentum there is no buffer for it, and nothing to look ahead along.
   const given: Record<string, unknown> = { ...config };
   if (!given.momentum) delete given.momentum;
@@ -112,8 +140,10 @@ export function optimizerNumbers(config: OptimizerConfig, extra: { clipGradNorm?
     const value = given[name];
     return value === undefined ? [] : [i, typeof value === 'boolean' ? Number(value) : finite(name, value)];
   });
+  const chosen = normalized(config.normalizeGrads, names);
   return [
-    code, finite('clipGradNorm', config.clipGradNorm ?? extra.clipGradNorm ?? 0), finite('memoryBudget', extra.memoryBudget ?? 0),
-    ...scheduleNumbers(config.lr), ...settings,
+    code, finite('clipGradNorm', config.clipGradNorm ?? extra.clipGradNorm ?? 0), finite('clipGradValue', config.clipGradValue ?? 0),
+    finite('memoryBudget', extra.memoryBudget ?? 0), finite('averageDecay', extra.averageDecay ?? 0),
+    count('accumulate', extra.accumulate ?? 1), chosen.length, ...chosen, ...scheduleNumbers(config.lr), ...settings,
   ];
 }

@@ -2,7 +2,7 @@
 // and writing parameters. What always holds: names are the model's paths; what is uploaded is checked here,
 // and then all of it is written, or nothing.
 
-import { elements, type Data } from './dtype.js';
+import { elements, isPlain, storedOf, type Data, type Dtype, type Stored } from './dtype.js';
 import { fail } from './errors.js';
 import type { Host } from './host.js';
 import { treeOf, type Module, type NamedParam, type ParamTree } from './module.js';
@@ -43,10 +43,13 @@ export function flattened(values: ParamValues): Record<string, Float32Array> {
   return flat;
 }
 
-/** Copies of what is handed over, so that the caller keeps its own. */
-export function copied(data: readonly Data[]): { data: Data[]; transfer: Transferable[] } {
-  const copies = data.map((array) => array.slice());
-  return { data: copies, transfer: copies.map(({ buffer }) => buffer as ArrayBuffer) };
+/**
+ * What is handed over, as it is stored: copies, so that the caller keeps its own, unless it gives away what needs
+ * no rounding.
+ */
+export function handed(dtypes: readonly Dtype[], data: readonly Data[], given = false): { data: Stored[]; transfer: Transferable[] } {
+  const all = data.map((array, i) => (given && isPlain(dtypes[i]!) ? array : storedOf(dtypes[i]!, array)));
+  return { data: all, transfer: [...new Set(all.map(({ buffer }) => buffer as ArrayBuffer))] };
 }
 
 /** Uploads parameters. */
@@ -79,8 +82,8 @@ export async function upload(host: Host, model: Model, values: ParamValues, part
     }
   }
   const names = [...named.keys()];
-  const { data, transfer } = copied([...named.values()]);
-  const tensors = names.map((name, i): [string, Data] => [name, data[i]!]);
+  const { data, transfer } = handed(names.map((name) => known.get(name)!.dtype), [...named.values()]);
+  const tensors = names.map((name, i): [string, Stored] => [name, data[i]!]);
   await host.client.ask('upload', { session: model.session, strict: !partial, tensors }, transfer, site);
 }
 

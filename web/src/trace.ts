@@ -133,8 +133,8 @@ export class Trace {
       throw this.#explained(fail('trace', `\`${name}\` takes (${wanted}), and got ${args.length} of ${params.length}`));
     }
     const numbers: number[] = [];
-    if (method) this.#encode(name, RECEIVER, receiver, receiver, numbers);
-    params.forEach((param, i) => this.#encode(name, param, args[i] ?? param[2], receiver, numbers));
+    if (method) this.#encode(name, RECEIVER, receiver, numbers);
+    params.forEach((param, i) => this.#encode(name, param, args[i] ?? param[2], numbers));
     return this.#tensor(this.#command(code, numbers));
   }
 
@@ -151,13 +151,13 @@ export class Trace {
     for (const [name, field] of fields) {
       const value = options[name] ?? undefined;
       if (field === 'flag') out.push(value ? 1 : 0);
-      else if (field === 'perAxis') this.#encode(op, [name, 'integers'], value ?? [], undefined, out);
+      else if (field === 'perAxis') this.#encode(op, [name, 'integers'], value ?? [], out);
       else if (value === undefined) out.push(field === 'tensor' ? -1 : NaN);
-      else this.#encode(op, [name, field], value, undefined, out);
+      else this.#encode(op, [name, field], value, out);
     }
   }
 
-  #encode(op: string, [name, kind]: Param, value: unknown, first: unknown, out: number[]): void {
+  #encode(op: string, [name, kind]: Param, value: unknown, out: number[]): void {
     const wrong = (wanted: string) =>
       this.#explained(fail('trace', `\`${op}\`: ${name} is ${describeValue(value)}; ${wanted} was expected`));
     switch (kind) {
@@ -183,7 +183,7 @@ export class Trace {
         return;
       case 'dtype': {
         const code = DTYPES.indexOf(value as Dtype);
-        if (code < 0) throw wrong("'f32', 'i32', 'u32' or 'bool'");
+        if (code < 0) throw wrong(`one of ${DTYPES.join(', ')}`);
         out.push(code);
         return;
       }
@@ -199,10 +199,9 @@ export class Trace {
         if (typeof value !== 'string') throw wrong('a text');
         out.push(this.#log.text(value));
         return;
-      case 'shape': case 'axes': case 'integers': {
-        let list = typeof value === 'number' ? [value] : value;
+      case 'shape': case 'extents': case 'axes': case 'integers': {
+        const list = typeof value === 'number' ? [value] : value;
         if (!Array.isArray(list) || !list.every(Number.isInteger)) throw wrong('an array of whole numbers');
-        if (kind === 'shape') list = this.#inferred(op, list as number[], first);
         out.push((list as number[]).length, ...(list as number[]));
         return;
       }
@@ -210,20 +209,6 @@ export class Trace {
         if (typeof value !== 'object' || value === null) throw wrong('an object of options');
         this.#encodeOptions(op, kind, value, out);
     }
-  }
-
-  /** A shape with its one -1 filled in from the number of elements. */
-  #inferred(op: string, shape: number[], of: unknown): number[] {
-    const holes = shape.filter((n) => n < 0).length;
-    if (holes === 0) return shape;
-    const known = elements(shape.filter((n) => n >= 0));
-    const all = of instanceof Tensor ? elements(of.shape) : 0;
-    if (holes > 1 || !shape.every((n) => n >= -1) || known === 0 || all % known !== 0 || !(of instanceof Tensor)) {
-      const from = of instanceof Tensor ? ` of [${of.shape.join(', ')}]` : '';
-      throw this.#explained(fail('trace', `\`${op}\`${from} to [${shape.join(', ')}]: the -1 has no fitting extent`,
-        'one extent may be -1; the others must divide the number of elements'));
-    }
-    return shape.map((n) => (n < 0 ? all / known : n));
   }
 
   #tensor(id: number): Tensor {

@@ -3,23 +3,24 @@
 // each with its own inputs and scalars; a model that cannot be traced or compiled leaves the one before
 // running; `destroy` settles everything.
 
+import type { Stored } from './dtype.js';
 import { fail, type GradloomError } from './errors.js';
 import { CompiledForward, type ForwardSpec, type RunOptions } from './forward.js';
 import type { Host } from './host.js';
-import { arrays, type InputDecls, type InputTensors, type Resolved, type TypedInputs } from './inputs.js';
+import { arrays, ofAllBatches, type InputDecls, type InputTensors, type Resolved, type TypedInputs } from './inputs.js';
 import { inspectProgram, type Inspection } from './inspect.js';
 import type { Module, ParamTree } from './module.js';
 import type { Counters, Sent } from './protocol.js';
 import { failed, stepResult, type QueuedResult, type StepResult } from './results.js';
 import type { OptimizerConfig } from './generated/training.js';
-import { optimizerNumbers, scheduleNumbers, type LR } from './schedule.js';
-import { copied, counters, downloadFlat, downloadState, downloadTree, randomSeed, upload, type Model, type ParamValues } from './session.js';
+import { optimizerNumbers, scheduleNumbers, type LR, type TrainingOptions } from './schedule.js';
+import { counters, downloadFlat, downloadState, downloadTree, handed, randomSeed, upload, type Model, type ParamValues } from './session.js';
 import type { Tensor } from './tensor.js';
 import { shown, traceFunction, type Traced } from './tracing.js';
 import type { Core } from './wasm.js';
 
 /** What is compiled: a loss over a model. */
-export interface LossSpec<M extends Module, D extends InputDecls> {
+export interface LossSpec<M extends Module, D extends InputDecls> extends TrainingOptions {
   /** The model; it is not changed. */
   model: M;
   /** Gives the loss, a single f32. */
@@ -28,10 +29,6 @@ export interface LossSpec<M extends Module, D extends InputDecls> {
   optimizer: OptimizerConfig;
   /** Seeds initial values and random ops; a random one if not given. */
   seed?: number;
-  /** Bounds the norm of all gradients together; also an option of the optimizer. */
-  clipGradNorm?: number;
-  /** Bytes that a step may need: what does not fit is computed again. */
-  memoryBudget?: number;
 }
 
 /** What a step can vary. */
@@ -120,9 +117,8 @@ export class CompiledTraining<M extends Module = Module, D extends InputDecls = 
     const captures = this.#captures;
     try {
       const site = new Error();
-      const given = arrays(this.#inputs, inputs as Readonly<Record<string, unknown>>);
-      const { data, transfer } = options.transfer
-        ? { data: given, transfer: [...new Set(given.map(({ buffer }) => buffer as ArrayBuffer))] } : copied(given);
+      const given = arrays(ofAllBatches(this.#inputs, this.#spec.accumulate ?? 1), inputs as Readonly<Record<string, unknown>>);
+      const { data, transfer } = handed(this.#inputs.map(({ dtype }) => dtype), given, options.transfer);
       const { client } = this.#host;
       const reply = await client.ask('step', { program: this.#program, inputs: data, read }, transfer, site, (id) => {
         if (!signal) return;
@@ -171,8 +167,8 @@ export class CompiledTraining<M extends Module = Module, D extends InputDecls = 
 
   /** Takes over what `downloadState` gave. */
   async uploadState(state: readonly Sent[]): Promise<void> {
-    const { data, transfer } = copied(state.map((tensor) => tensor.data));
-    const tensors = state.map(({ name }, i): [string, Sent['data']] => [name, data[i]!]);
+    const { data, transfer } = handed(state.map(({ dtype }) => dtype), state.map((tensor) => tensor.data));
+    const tensors = state.map(({ name }, i): [string, Stored] => [name, data[i]!]);
     await this.#host.client.ask('upload', { session: this.#model.session, strict: true, tensors }, transfer, new Error());
   }
 
@@ -249,7 +245,6 @@ export interface Made {
 export function traceLoss<M extends Module, D extends InputDecls>(
   core: Core, spec: LossSpec<M, D>, inputs: readonly Resolved[],
 ): Traced & { optimizer: number[] } {
-  const optimizer = optimizerNumbers(spec.optimizer, spec);
   const traced = traceFunction<M, D>(core, {
     model: spec.model, inputs, run: spec.loss, training: true, decayFilter: spec.optimizer.decayFilter,
   });
@@ -257,7 +252,7 @@ export function traceLoss<M extends Module, D extends InputDecls>(
     throw fail('trace', traced.params.length > 0 ? 'all parameters of the model are frozen' : 'the model has no parameters',
       'declare some with this.param(..), or use compileForward(..)');
   }
-  return { ...traced, optimizer };
+  return { ...traced, optimizer: optimizerNumbers(spec.optimizer, spec, traced.params.map(({ name }) => name)) };
 }
 
 /** Compiles a traced loss in a worker. */
@@ -267,7 +262,7 @@ export async function compileLoss<M extends Module, D extends InputDecls>(
   const seed = spec.seed ?? randomSeed();
   const { log, optimizer, params, aliases, captures } = traced;
   const { session, program } = await host.client
-    .ask('compile', { log, seed, optimizer }, [log.commands.buffer as ArrayBuffer], site);
+    .ask('compile', { log, seed, precision: spec.precision ?? 'f32', optimizer }, [log.commands.buffer as ArrayBuffer], site);
   return { program, captures, model: { instance: spec.model, params, aliases, session, seed } };
 }
 

@@ -19,7 +19,7 @@ interface Exports {
   describe(tensor: number): number;
   release(kind: number, id: number): number;
   reset(): void;
-  session(seedLow: number, seedHigh: number, device: number): number;
+  session(seedLow: number, seedHigh: number, device: number, precision: number): number;
   limits(ptr: number, count: number): number;
   train(session: number, trace: number, ptr: number, count: number): number;
   forward(session: number, trace: number): number;
@@ -62,6 +62,15 @@ export interface GpuImports {
 export const RELEASE = { trace: 0, program: 1, session: 2 } as const;
 /** Devices of a session. */
 export const DEVICE = { none: 0, gpu: 1, cpu: 2 } as const;
+/** Precisions in the order of their numbers. */
+const PRECISIONS = ['f32', 'f16', 'bf16'] as const;
+
+/**
+ * What a program computes in, where its device can; f32 where it cannot, and on the CPU. With 'f16', values between
+ * kernels are f16; parameters, sums and the optimizer stay f32, and the loss is scaled: see `StepResult.applied`.
+ * No WebGPU has 'bf16' yet.
+ */
+export type Precision = (typeof PRECISIONS)[number];
 /** What `inspect` can give. */
 export const INSPECT = { graph: 0, passes: 1, plan: 2, kernels: 3, counts: 4 } as const;
 
@@ -136,8 +145,8 @@ export class Core {
     const host = {
       panic: (ptr: number, len: number) => { core!.#panic = core!.string(ptr, len); },
     };
-    const imports = { host, gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
-    const instance = await WebAssembly.instantiate(module, imports as WebAssembly.Imports);
+    const imports = { host, Math, gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
+    const instance = await WebAssembly.instantiate(module, imports as unknown as WebAssembly.Imports);
     core = new Core(instance);
     return core;
   }
@@ -281,10 +290,12 @@ export class Core {
   }
 
   /** A session over the current model. */
-  session(seed: number, device: keyof typeof DEVICE): number {
+  session(seed: number, device: keyof typeof DEVICE, precision: Precision = 'f32'): number {
     const low = seed >>> 0;
     const high = Math.floor(seed / 2 ** 32) >>> 0;
-    return this.#check(() => this.#exports.session(low, high, DEVICE[device]));
+    const code = PRECISIONS.indexOf(precision);
+    if (code < 0) throw fail('trace', `there is no precision '${String(precision)}'`, `use one of ${PRECISIONS.join(', ')}`);
+    return this.#check(() => this.#exports.session(low, high, DEVICE[device], code));
   }
 
   /** A training program: the optimizer as numbers. */

@@ -194,13 +194,13 @@ export class Server {
     return program;
   }
 
-  async #compile({ log, seed, optimizer }: Requests['compile']['ask']): Promise<Compiled> {
+  async #compile({ log, seed, precision, optimizer }: Requests['compile']['ask']): Promise<Compiled> {
     const core = this.#ready();
     let id = -1;
     try {
       const program = await this.#prepared(() => {
         const trace = replay(core, log);
-        id = core.session(seed, this.#gpu ? 'gpu' : 'cpu');
+        id = core.session(seed, this.#gpu ? 'gpu' : 'cpu', precision);
         return optimizer ? core.train(id, trace, optimizer) : -1;
       });
       const session: Session = {

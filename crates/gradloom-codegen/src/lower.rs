@@ -5,6 +5,7 @@
 //! a user's op).
 
 pub(crate) mod gpu;
+mod narrow;
 mod parts;
 mod reduce;
 
@@ -287,7 +288,7 @@ impl<T: Target> Lowering<'_, T> {
                 let same_size = |read: &Access| read.dtype.bytes() == writes[0].dtype.bytes();
                 (0..reads.len()).filter(|&i| same_size(&reads[i])).map(|i| (0, i)).collect()
             }
-            Kernel::Op(OpKind::ScatterAdd { .. } | OpKind::DynamicUpdateSlice) => vec![(0, 0)],
+            Kernel::Op(OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice) => vec![(0, 0)],
             Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
                 let may_replace = |level| self.target.may_replace(kernel, level);
                 body_aliases(body, reads, writes, may_replace)

@@ -6,7 +6,7 @@
 
 use gradloom_core::collections::sort_by_key;
 use gradloom_core::ir::{DotAxes, OpKind, Shape, inverse_permutation};
-use gradloom_core::kernel::{Access, Kernel, Layout};
+use gradloom_core::kernel::{Access, AttentionChoice, Kernel, Layout, Schedule};
 
 /// A matrix inside a buffer: element (free i, contracted p) is at
 /// `offset + i·free_stride + p·contract_stride`, in elements.
@@ -329,10 +329,26 @@ pub(crate) fn problem_of(kernel: &Kernel, reads: &[Access]) -> Option<DotProblem
 }
 
 /// For each operand of a kernel whether it is read four neighbours at a time.
-pub(crate) fn reads_vectors(kernel: &Kernel, reads: &[Access]) -> Vec<bool> {
+pub(crate) fn reads_vectors(kernel: &Kernel, schedule: &Schedule, reads: &[Access]) -> Vec<bool> {
+    if let Schedule::Attention(attention) = schedule {
+        let by_matrices = |(_, choice): &(_, AttentionChoice)| matches!(choice, AttentionChoice::Matrices(_));
+        let fours = |read: &Access| read.layout.shape.rank() == 4 && rows_are_fours(&read.layout);
+        return match attention.kernels.iter().any(by_matrices) {
+            true => reads.iter().map(fours).collect(),
+            false => Vec::new(),
+        };
+    }
     let (Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. }) = kernel else { return Vec::new() };
     let problem = DotProblem::new(axes, &reads[0].layout, &reads[1].layout).map(fold_batch);
     problem.map_or_else(Vec::new, |problem| Side::both(&problem).map(|side| side.has_fours).to_vec())
+}
+
+/// Whether each row, along the last axis, consists of groups of four neighbours that start at multiples of
+/// four.
+pub(crate) fn rows_are_fours(layout: &Layout) -> bool {
+    let Some((&last, others)) = layout.strides.split_last() else { return false };
+    let mut multiples = others.iter().chain([&layout.offset]).chain(layout.shape.last());
+    last == 1 && multiples.all(|number| number.is_multiple_of(4))
 }
 
 /// The axis of an operand along which neighbours are taken together.

@@ -4,6 +4,7 @@ extern crate self as gradloom;
 
 pub mod collections;
 pub mod error;
+pub(crate) mod float;
 pub mod fuse;
 pub mod grad;
 pub mod ir;

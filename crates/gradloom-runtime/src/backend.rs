@@ -7,6 +7,7 @@ use crate::profile::LaunchSpan;
 use crate::program::Outcome;
 use crate::store::Content;
 use gradloom_codegen::pipeline::Code;
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
@@ -48,10 +49,9 @@ pub(crate) trait Backend: Send + Sync {
     }
     /// Takes the device away, for tests.
     fn lose(&self) {}
-    /// What a loss is multiplied by before its gradient is taken, which is divided by as much afterwards: a
-    /// power of two.
-    fn loss_scale(&self) -> f64 {
-        1.0
+    /// What programs compute in, unless they say otherwise.
+    fn precision(&self) -> Precision {
+        Precision::F32
     }
     /// The results of measuring kernels, on a device that measures.
     #[cfg(feature = "wgpu")]
@@ -63,7 +63,7 @@ pub(crate) trait Backend: Send + Sync {
         Fusion::On
     }
     /// Turns kernels into launches of this device, with their schedules.
-    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered>;
+    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered>;
     /// The texts of a plan's kernels, over the store that it was made for.
     fn emit(&self, _graph: &Graph, _plan: &Plan, _store: &Content) -> Result<Code> {
         Ok(Code::None)

@@ -6,6 +6,7 @@ use crate::null::NullBackend;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{Tuning, WgpuBackend, WgpuOptions};
 use gradloom_codegen::pipeline::Target;
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fusion;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Device {
     pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) precision: Precision,
 }
 
 impl Device {
@@ -137,7 +139,23 @@ impl Device {
     }
 
     pub(crate) fn with(backend: impl Backend + 'static) -> Self {
-        Self { backend: Arc::new(backend) }
+        let precision = backend.precision();
+        Self { backend: Arc::new(backend), precision }
+    }
+
+    /// The same device for programs of another precision. What it cannot do in that type it does in f32, and
+    /// so does a CPU everything.
+    ///
+    /// A GPU that was opened for [`Precision::F16`] ([`Device::wgpu_with`]) is sure to multiply so, or was an
+    /// error; kernels are measured for the precision that it was opened for alone.
+    #[must_use]
+    pub fn in_precision(&self, precision: Precision) -> Self {
+        Self { backend: Arc::clone(&self.backend), precision }
+    }
+
+    /// What programs compute in, where the device can.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// Whether programs are compiled for a GPU, which may be one that is not at hand.

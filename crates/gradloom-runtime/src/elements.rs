@@ -67,9 +67,9 @@ impl Elements {
     /// `what` is for the message.
     ///
     /// # Errors
-    /// When an integer is not an f32, or bools, which become four times as large, have no memory for that.
+    /// When an integer is not an f32, or smaller elements, which become larger, have no memory for that.
     pub(crate) fn take_f32(&mut self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
-        if dtype == DType::Bool {
+        if dtype.bytes() < 4 {
             return std::mem::take(self).to_f32(dtype, what);
         }
         let Self { mut memory, bytes } = std::mem::take(self);
@@ -95,6 +95,11 @@ impl Elements {
             numbers.extend(self.iter().map(|&byte| f32::from(byte)));
             return Ok(numbers);
         }
+        if dtype.is_narrow() {
+            let number = |pair: &[u8]| dtype.of_narrow_bits(u16::from_ne_bytes([pair[0], pair[1]]));
+            numbers.extend(self.chunks_exact(2).map(number));
+            return Ok(numbers);
+        }
         for word in self.chunks_exact(4) {
             numbers.push(number(dtype, [word[0], word[1], word[2], word[3]])?);
         }
@@ -116,12 +121,12 @@ impl fmt::Debug for Elements {
     }
 }
 
-/// An f32, from the bytes of a number; integers must be exactly representable.
+/// An f32, from the bytes of a number of 32 bits; integers must be exactly representable.
 fn number(dtype: DType, bytes: [u8; 4]) -> Result<f32> {
     let integer = match dtype {
         DType::I32 => i64::from(i32::from_ne_bytes(bytes)),
         DType::U32 => i64::from(u32::from_ne_bytes(bytes)),
-        DType::F32 | DType::Bool => return Ok(f32::from_ne_bytes(bytes)),
+        DType::F32 | DType::Bool | DType::F16 | DType::BF16 => return Ok(f32::from_ne_bytes(bytes)),
     };
     let float = integer as f32;
     if float as i64 == integer {

@@ -11,6 +11,7 @@ use crate::memory::{Allocate, Memory};
 use crate::profile::LaunchSpan;
 use crate::store::Content;
 use gradloom_codegen::pipeline::Code;
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
@@ -130,7 +131,7 @@ impl Device {
     pub fn with_faults(&self) -> (Self, Faults) {
         let faults = Faults::default();
         let backend = Faulty { inner: Arc::clone(&self.backend), faults: faults.clone() };
-        (Self { backend: Arc::new(backend) }, faults)
+        (Self { backend: Arc::new(backend), precision: self.precision }, faults)
     }
 }
 
@@ -197,16 +198,16 @@ impl Backend for Faulty {
         self.inner.tuning()
     }
 
-    fn loss_scale(&self) -> f64 {
-        self.inner.loss_scale()
+    fn precision(&self) -> Precision {
+        self.inner.precision()
     }
 
     fn fusion(&self) -> Fusion {
         self.inner.fusion()
     }
 
-    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
-        self.inner.lower(graph, fused)
+    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
+        self.inner.lower(graph, fused, precision)
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {

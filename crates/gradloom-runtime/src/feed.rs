@@ -11,6 +11,23 @@ pub enum Data<'a> {
     F32(&'a [f32]),
     I32(&'a [i32]),
     U32(&'a [u32]),
+    F16(&'a [half::f16]),
+    BF16(&'a [half::bf16]),
+}
+
+impl<'a> Data<'a> {
+    /// Elements of a dtype that lie in memory as bytes, in native order; none of a bool, which is no input,
+    /// and where the bytes are not aligned as elements are, or end within one.
+    pub fn of_bytes(dtype: DType, bytes: &'a [u8]) -> Option<Data<'a>> {
+        Some(match dtype {
+            DType::F32 => Data::F32(elements_of(bytes)?),
+            DType::I32 => Data::I32(elements_of(bytes)?),
+            DType::U32 => Data::U32(elements_of(bytes)?),
+            DType::F16 => Data::F16(elements_of(bytes)?),
+            DType::BF16 => Data::BF16(elements_of(bytes)?),
+            DType::Bool => return None,
+        })
+    }
 }
 
 impl Data<'_> {
@@ -19,6 +36,8 @@ impl Data<'_> {
             Data::F32(_) => DType::F32,
             Data::I32(_) => DType::I32,
             Data::U32(_) => DType::U32,
+            Data::F16(_) => DType::F16,
+            Data::BF16(_) => DType::BF16,
         }
     }
 
@@ -27,6 +46,8 @@ impl Data<'_> {
             Data::F32(v) => v.len(),
             Data::I32(v) => v.len(),
             Data::U32(v) => v.len(),
+            Data::F16(v) => v.len(),
+            Data::BF16(v) => v.len(),
         }
     }
 
@@ -36,6 +57,8 @@ impl Data<'_> {
             Data::F32(v) => bytes_of(v),
             Data::I32(v) => bytes_of(v),
             Data::U32(v) => bytes_of(v),
+            Data::F16(v) => bytes_of(v),
+            Data::BF16(v) => bytes_of(v),
         }
     }
 
@@ -72,11 +95,21 @@ pub(crate) fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// Types of elements that callers pass.
+/// Bytes as numbers, where they are whole ones.
+fn elements_of<T: Number>(bytes: &[u8]) -> Option<&[T]> {
+    // SAFETY: any bits are a number.
+    let (before, elements, after) = unsafe { bytes.align_to() };
+    // An empty slice is aligned to nothing.
+    (bytes.is_empty() || (before.is_empty() && after.is_empty())).then_some(elements)
+}
+
+/// Types of elements that callers pass, of which any bits are one.
 pub(crate) trait Number {}
 impl Number for f32 {}
 impl Number for i32 {}
 impl Number for u32 {}
+impl Number for half::f16 {}
+impl Number for half::bf16 {}
 
 /// # Errors
 /// When there is not data for each input, of its dtype and size.
@@ -108,7 +141,7 @@ macro_rules! data {
         }
     )*};
 }
-data!(f32 => F32, i32 => I32, u32 => U32);
+data!(f32 => F32, i32 => I32, u32 => U32, half::f16 => F16, half::bf16 => BF16);
 
 /// Data for `N` inputs: an array, or a tuple where dtypes differ.
 #[diagnostic::on_unimplemented(
@@ -139,3 +172,22 @@ macro_rules! tuples {
     )*};
 }
 tuples! { 1: A; 2: A B; 3: A B C; 4: A B C D; 5: A B C D E; 6: A B C D E F; }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_elements_where_they_are_whole_and_aligned() {
+        let words = [1.0f32, -2.5, 3.0, f32::INFINITY];
+        let bytes = bytes_of(&words);
+        for dtype in [DType::F32, DType::I32, DType::U32, DType::F16, DType::BF16] {
+            let data = Data::of_bytes(dtype, bytes).unwrap();
+            assert_eq!((data.dtype(), data.len(), data.bytes()), (dtype, 16 / dtype.bytes(), bytes));
+            assert_eq!(Data::of_bytes(dtype, &bytes[16..]).unwrap().len(), 0);
+            assert!(Data::of_bytes(dtype, &bytes[1..]).is_none(), "not aligned");
+            assert!(Data::of_bytes(dtype, &bytes[..15]).is_none(), "ends within an element");
+        }
+        assert!(Data::of_bytes(DType::Bool, bytes).is_none());
+    }
+}

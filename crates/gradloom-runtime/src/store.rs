@@ -6,11 +6,13 @@
 
 use crate::device::Device;
 use crate::elements::{Elements, zeroed};
+use crate::feed::bytes_of;
 use crate::memory::{Allocate, Memory};
 use gradloom_core::collections::SortedSet;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Graph, Number, Type};
 use gradloom_core::plan::{StoreEntry, StoreLayout};
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -163,19 +165,19 @@ impl Store {
         content.segment(entry)?.read(entry)
     }
 
-    /// The elements of an f32 entry.
+    /// The elements of an entry of floats.
     ///
     /// # Errors
-    /// As [`Store::read`], and when the entry is not f32.
+    /// As [`Store::read`], and when the entry has no floats.
     pub fn read_f32(&self, name: &str) -> Result<Vec<f32>> {
         let content = self.read_lock();
         let entry = content.entry(name)?;
-        if entry.ty.dtype != DType::F32 {
-            return Err(Error::new(ErrorKind::Store, format!("`{name}` is {}, not f32", entry.ty)));
+        if !entry.ty.dtype.is_float() {
+            return Err(Error::new(ErrorKind::Store, format!("`{name}` is {}, not floats", entry.ty)));
         }
         let segment = content.segment(entry)?;
         let read = |bytes: &mut [u8]| segment.memory.read(entry.offset - segment.start, bytes);
-        Elements::filled(entry.ty.bytes(), &quoted(entry), read)?.take_f32(DType::F32, &quoted(entry))
+        Elements::filled(entry.ty.bytes(), &quoted(entry), read)?.take_f32(entry.ty.dtype, &quoted(entry))
     }
 
     /// Replaces the named entries: all of them, or none if one is wrong.
@@ -351,6 +353,22 @@ impl Content {
     }
 }
 
+/// The bytes of an entry's elements, which are rounded to its type.
+///
+/// # Errors
+/// When there is no memory for them.
+pub(crate) fn rounded<'a>(entry: &StoreEntry, values: &'a [f32]) -> Result<Cow<'a, [u8]>> {
+    let dtype = entry.ty.dtype;
+    if dtype == DType::F32 {
+        return Ok(Cow::Borrowed(bytes_of(values)));
+    }
+    let mut bytes = zeroed::<u8>(entry.ty.bytes(), &quoted(entry))?;
+    for (place, &value) in bytes.chunks_exact_mut(dtype.bytes()).zip(values) {
+        place.copy_from_slice(&element(dtype, Number::Float(f64::from(value))));
+    }
+    Ok(Cow::Owned(bytes))
+}
+
 impl Segment {
     /// Memory for a range of the store's bytes, filled.
     fn new(
@@ -384,11 +402,7 @@ impl Segment {
         }
         let mut values = zeroed::<f32>(elements, &quoted(entry))?;
         initial(&mut values)?;
-        let mut bytes = zeroed::<u8>(entry.ty.bytes(), &quoted(entry))?;
-        for (place, &value) in bytes.chunks_exact_mut(entry.ty.dtype.bytes()).zip(&values) {
-            place.copy_from_slice(&element(entry.ty.dtype, Number::Float(f64::from(value))));
-        }
-        self.write(entry, &bytes)
+        self.write(entry, &rounded(entry, &values)?)
     }
 
     /// The caller holds the store's lock.
@@ -474,6 +488,7 @@ pub(crate) fn element(dtype: DType, value: Number) -> Vec<u8> {
         DType::F32 => (value.as_f64() as f32).to_le_bytes().to_vec(),
         DType::I32 => (value.as_f64() as i32).to_le_bytes().to_vec(),
         DType::U32 => (value.as_f64() as u32).to_le_bytes().to_vec(),
+        DType::F16 | DType::BF16 => dtype.narrow_bits(value.as_f64() as f32).to_le_bytes().to_vec(),
         DType::Bool => vec![u8::from(value.as_f64() != 0.0)],
     }
 }

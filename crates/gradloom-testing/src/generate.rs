@@ -5,7 +5,7 @@
 use crate::Random;
 use gradloom_core::ir::{
     ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, CompositeOp, DType, DotAxes, Graph, Guard, Literal,
-    Number, OpKind, Output, ReduceOp, Shape, Type, UnaryOp, Update, ValueId,
+    Number, OpKind, Output, ReduceOp, ScatterOp, Shape, Type, UnaryOp, Update, ValueId,
 };
 use std::collections::HashSet;
 
@@ -166,7 +166,7 @@ impl Generator {
         let larger = |v: &ValueId| self.graph.ty(*v).elements();
         let x = [first, second].into_iter().max_by_key(larger)?;
         let shape = self.graph.ty(x).shape.clone();
-        match self.random.below(27) {
+        match self.random.below(29) {
             0..=3 => self.unary(x),
             4..=8 => self.binary(pool, x),
             9 => {
@@ -212,6 +212,16 @@ impl Generator {
             23 => self.attention(pool),
             24 => self.random_bits(pool, shape),
             25 => self.try_add(OpKind::Barrier, &[x, second]),
+            26 => {
+                let (op, reverse) = (self.random.pick(ReduceOp::ALL), self.random.below(2) == 0);
+                self.try_add(OpKind::Cumulate { op, reverse }, &[x])
+            }
+            27 => {
+                let extent = shape.last().copied().unwrap_or(0);
+                let count = self.random.below(extent + 1);
+                let descending = self.random.below(2) == 0;
+                self.try_add(OpKind::Sort { count, descending }, &[x])
+            }
             _ => self.block(pool, x),
         }
     }
@@ -349,7 +359,8 @@ impl Generator {
         let found = self.try_add(OpKind::Gather { batch: 0 }, &[x, index])?[0];
         let data = Literal::Splat(Number::Float(0.0));
         let zeros = self.add(OpKind::Constant { ty, data }, &[])[0];
-        let back = self.try_add(OpKind::ScatterAdd { batch: 0 }, &[zeros, index, found])?[0];
+        let op = self.random.pick(&[ScatterOp::Add, ScatterOp::Set]);
+        let back = self.try_add(OpKind::Scatter { op, batch: 0 }, &[zeros, index, found])?[0];
         let sum = self.try_add(OpKind::Binary(BinaryOp::Add), &[back, x])?[0];
         let seen = self.random.pick(&[vec![found, sum], vec![found, sum, back]]);
         Some(seen)

@@ -68,7 +68,9 @@ impl Leaves {
         (self.seed, name).hash(&mut hasher);
         let mut random = Random::new(hasher.finish());
         let values: Vec<f64> = match ty.dtype {
-            DType::F32 => (0..ty.elements()).map(|_| f64::from(random.uniform(-2.0, 2.0) as f32)).collect(),
+            DType::F32 | DType::F16 | DType::BF16 => {
+                (0..ty.elements()).map(|_| f64::from(random.uniform(-2.0, 2.0) as f32)).collect()
+            }
             DType::I32 | DType::U32 | DType::Bool => {
                 (0..ty.elements()).map(|_| random.below(2) as f64).collect()
             }

@@ -212,9 +212,9 @@ pub unsafe extern "C" fn limits(at: *const f64, count: usize) -> i32 {
 
 /// A session over the current model.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
-pub extern "C" fn session(seed_low: u32, seed_high: u32, device: u32) -> i32 {
+pub extern "C" fn session(seed_low: u32, seed_high: u32, device: u32, precision: u32) -> i32 {
     let seed = u64::from(seed_low) | u64::from(seed_high) << 32;
-    answer(|module| module.sessions.open(&module.commands, seed, device))
+    answer(|module| module.sessions.open(&module.commands, seed, device, precision))
 }
 
 /// Takes a trace: a program is made of it once.

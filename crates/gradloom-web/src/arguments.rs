@@ -158,8 +158,9 @@ impl<'a> Arguments<'a> {
         Ok(self.integers()?.into())
     }
 
-    pub(crate) fn range(&mut self) -> Result<Range<usize>> {
-        Ok(self.index()?..self.index()?)
+    pub(crate) fn range(&mut self) -> Result<Range<isize>> {
+        let mut place = || self.integer().map(|place| place as isize);
+        Ok(place()?..place()?)
     }
 
     /// All numbers that are left.
@@ -173,4 +174,5 @@ impl<'a> Arguments<'a> {
 }
 
 /// Types by their numbers.
-pub(crate) const DTYPES: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
+pub(crate) const DTYPES: [DType; 6] =
+    [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16];

@@ -134,7 +134,7 @@ impl Commands {
                 let (data, dtype) = (arguments.blob()?, arguments.dtype()?);
                 // Elements cross as f32, which has every whole number up to 2^24.
                 let inexact = |element: &&f32| element.fract() != 0.0 || element.abs() > 16_777_216.0;
-                if let Some(element) = data.iter().find(inexact).filter(|_| dtype != DType::F32) {
+                if let Some(element) = data.iter().find(inexact).filter(|_| !dtype.is_float()) {
                     let message = format!("{element} in a constant of dtype {dtype}");
                     return Err(Error::new(ErrorKind::Trace, message)
                         .help("whole numbers up to 16777216 can be constants; pass others as an input"));
@@ -164,7 +164,11 @@ fn param(arguments: &mut Arguments<'_>) -> Result<(String, Param)> {
         let values = usize::try_from(blob).ok().and_then(|blob| arguments.commands.blobs.get(blob));
         values.cloned().ok_or_else(|| misuse("there is no such blob"))
     })?;
-    let param = Param::of_shape(arguments.rest(Arguments::index)?, init);
+    let dtype = arguments.dtype()?;
+    if !dtype.is_float() {
+        return Err(misuse(&format!("a parameter of dtype {dtype}: parameters are floats")));
+    }
+    let param = Param::of_type(Type::new(dtype, arguments.rest(Arguments::index)?), init);
     if decay >= 0 {
         param.set_decay(decay == 1);
     }

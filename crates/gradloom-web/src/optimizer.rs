@@ -12,19 +12,39 @@ use std::sync::Arc;
 
 include!(concat!(env!("OUT_DIR"), "/training.rs"));
 
-/// Gives a trainer the optimizer, bounds and schedule that the numbers say: code, clip norm (0: none), memory
-/// budget in bytes (0: none), schedule, and settings as pairs of code and number.
-pub(crate) fn configure(trainer: Trainer<Model>, arguments: &mut Arguments<'_>) -> Result<Trainer<Model>> {
-    let (code, clip, budget) = (arguments.index()?, arguments.number()?, arguments.index()?);
+/// Gives a trainer the optimizer, bounds and schedule that the numbers say: code, largest norm and value of
+/// gradients, memory budget in bytes, decay of running means (0: none of these), micro-batches, how many
+/// parameters have their gradients normalised and their numbers in the model, schedule, and settings as pairs
+/// of code and number. The number of micro-batches, too.
+pub(crate) fn configure(
+    trainer: Trainer<Model>,
+    model: &Model,
+    arguments: &mut Arguments<'_>,
+) -> Result<(Trainer<Model>, usize)> {
+    let (code, norm, value) = (arguments.index()?, arguments.number()?, arguments.number()?);
+    let (budget, average, micro_batches) = (arguments.index()?, arguments.number()?, arguments.index()?);
+    let mut normalized = Vec::new();
+    for _ in 0..arguments.index()? {
+        let param =
+            model.params.get(arguments.index()?).ok_or_else(|| misuse("there is no such parameter"))?;
+        normalized.push(param.0.clone());
+    }
     let lr = schedule(arguments)?;
     let settings = arguments.rest(|arguments| Ok((arguments.index()?, arguments.number()?)))?;
     let built = with_optimizer(trainer, code, lr, &settings);
     let mut trainer = built.ok_or_else(|| misuse("there is no such optimizer or setting"))?;
-    if clip != 0.0 {
-        trainer = trainer.clip_norm(clip);
+    if norm != 0.0 {
+        trainer = trainer.clip_norm(norm);
     }
+    if value != 0.0 {
+        trainer = trainer.clip_value(value);
+    }
+    if average != 0.0 {
+        trainer = trainer.average(average);
+    }
+    trainer = normalized.into_iter().fold(trainer, Trainer::normalize_gradients);
     if budget > 0 {
         trainer = trainer.memory_budget(budget);
     }
-    Ok(trainer)
+    Ok((trainer.accumulate(micro_batches), micro_batches))
 }

@@ -9,10 +9,10 @@ use crate::commands::{Commands, Trace};
 use crate::ids::Ids;
 use crate::model::Model;
 use crate::{optimizer, report};
-use gradloom_codegen::wgsl::Limits;
+use gradloom_codegen::wgsl::{Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::DType;
 use gradloom_core::json::{Json, text};
+use gradloom_core::optim::of_all_batches;
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::Input;
 use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, StorePlace, Train, Trainer, WebHost};
@@ -114,7 +114,8 @@ impl Sessions {
     }
 
     /// What the GPU allows: invocations, bytes of workgroup memory, storage buffers, bytes of a binding,
-    /// workgroups along an axis, bytes of a buffer, whether it is software, whether it takes vectors apart.
+    /// workgroups along an axis, bytes of a buffer, whether it is software, whether it takes vectors apart,
+    /// whether it has f16.
     pub(crate) fn limit(&mut self, arguments: &mut Arguments<'_>) -> Result<usize> {
         let mut granted = || arguments.granted();
         let limits = Limits {
@@ -126,13 +127,20 @@ impl Sessions {
             ..Limits::portable()
         };
         let buffer_bytes = granted()?;
-        let (software, scalar) = (arguments.bool()?, arguments.bool()?);
-        self.limits = Some((Limits { software, scalar, ..limits }, buffer_bytes));
+        let (software, scalar, f16) = (arguments.bool()?, arguments.bool()?, arguments.bool()?);
+        self.limits = Some((Limits { software, scalar, f16, ..limits }, buffer_bytes));
         Ok(0)
     }
 
     /// A session over the model of the commands. Device: 0 none, to look at programs; 1 GPU; 2 CPU.
-    pub(crate) fn open(&mut self, commands: &Commands, seed: u64, device: u32) -> Result<usize> {
+    /// Precision: 0 f32, 1 f16, 2 bf16.
+    pub(crate) fn open(
+        &mut self,
+        commands: &Commands,
+        seed: u64,
+        device: u32,
+        precision: u32,
+    ) -> Result<usize> {
         let on = |browser: &Arc<Browser>, (limits, bytes): (Limits, usize)| {
             (Device::web(Arc::clone(browser) as Arc<dyn WebHost>, limits, bytes), Some(Arc::clone(browser)))
         };
@@ -146,6 +154,13 @@ impl Sessions {
                     .help("load the module that can, `gradloom-cpu.wasm`"));
             }
         };
+        let precision = match precision {
+            0 => Precision::F32,
+            1 => Precision::F16,
+            2 => Precision::Bf16,
+            _ => return Err(misuse("there is no such precision")),
+        };
+        let device = device.in_precision(precision);
         let id = self.id();
         self.open.insert(id, Open { device, browser, seed, state: State::New(commands.model.tie()) });
         Ok(id)
@@ -177,7 +192,9 @@ impl Sessions {
         let Trace { inputs, traced } = trace;
         let text = traced.graph.to_string();
         let trainer = Trainer::recorded(model.tie(), inputs.clone(), traced).seed(open.seed);
-        let train = optimizer::configure(trainer, arguments)?.compile(&open.device)?;
+        let (trainer, micro_batches) = optimizer::configure(trainer, model, arguments)?;
+        let train = trainer.compile(&open.device)?;
+        let inputs = of_all_batches(inputs, micro_batches);
         open.state = State::Training(id);
         self.insert(id, session, inputs, Kind::Train(Box::new(train)), text);
         Ok(id)
@@ -252,7 +269,7 @@ impl Sessions {
             .inputs
             .iter()
             .zip(&program.fed)
-            .map(|(input, bytes)| typed(input.ty.dtype, bytes))
+            .map(|(input, bytes)| Data::of_bytes(input.ty.dtype, bytes).expect("the allocator aligns by 8"))
             .collect();
         let on = program.described.as_ref().map(|(browser, _)| Arc::clone(browser));
         if on.as_ref().is_some_and(|browser| !browser.is_real()) {
@@ -435,26 +452,5 @@ impl Sessions {
     /// Says that the device is lost.
     pub(crate) fn lose(&self, why: &str) {
         self.browser.fail(why.to_string());
-    }
-}
-
-/// Bytes as elements. They are aligned, as vectors of bytes from this allocator are.
-fn typed(dtype: DType, bytes: &[u8]) -> Data<'_> {
-    let count = bytes.len() / 4;
-    if count == 0 {
-        return match dtype {
-            DType::I32 => Data::I32(&[]),
-            DType::U32 => Data::U32(&[]),
-            _ => Data::F32(&[]),
-        };
-    }
-    assert!(bytes.as_ptr().cast::<u32>().is_aligned(), "the allocator aligns by 8");
-    // SAFETY: aligned, as just checked; any bits are a number; the length is that of whole elements.
-    unsafe {
-        match dtype {
-            DType::I32 => Data::I32(std::slice::from_raw_parts(bytes.as_ptr().cast(), count)),
-            DType::U32 => Data::U32(std::slice::from_raw_parts(bytes.as_ptr().cast(), count)),
-            _ => Data::F32(std::slice::from_raw_parts(bytes.as_ptr().cast(), count)),
-        }
     }
 }

@@ -20,6 +20,9 @@ fn code(name: &str) -> u32 {
 
 const TRAINING: &str = include_str!(concat!(env!("OUT_DIR"), "/training.ts"));
 
+/// No bounds, no running means, one micro-batch, no gradients normalised.
+const PLAIN: [f64; 6] = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+
 /// An optimizer at a constant rate, without bounds, as TypeScript makes it of the generated list.
 fn optimizer(kind: &str, lr: f64, given: &[(&str, f64)]) -> Vec<f64> {
     let list = TRAINING.split("OPTIMIZERS = {").nth(1).unwrap().split("} as const").next().unwrap();
@@ -29,7 +32,7 @@ fn optimizer(kind: &str, lr: f64, given: &[(&str, f64)]) -> Vec<f64> {
     let setting =
         |name: &str| names.iter().position(|n| *n == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
     let settings = given.iter().flat_map(|(name, value)| [setting(name) as f64, *value]);
-    [code as f64, 0.0, 0.0, 0.0, lr].into_iter().chain(settings).collect()
+    [&[code as f64], &PLAIN[..], &[0.0, lr]].concat().into_iter().chain(settings).collect()
 }
 
 fn text(commands: &mut Commands, text: &str) -> f64 {
@@ -45,7 +48,7 @@ fn run(commands: &mut Commands, code: u32, numbers: &[f64]) -> usize {
 fn regression(commands: &mut Commands) -> usize {
     let [w, x, y] = ["w", "x", "y"].map(|name| text(commands, name));
     run(commands, 0, &[]);
-    assert_eq!(run(commands, 1, &[w, -1.0, 0.0, 3.0, 0.02, 0.0, -1.0, 3.0, 1.0]), 0);
+    assert_eq!(run(commands, 1, &[w, -1.0, 0.0, 3.0, 0.02, 0.0, -1.0, 0.0, 3.0, 1.0]), 0);
     run(commands, 3, &[1.0]);
     let x = run(commands, 4, &[x, 0.0, 5.0, 3.0]) as f64;
     let y = run(commands, 4, &[y, 0.0, 5.0, 1.0]) as f64;
@@ -62,7 +65,7 @@ fn a_program_is_described_without_a_device() {
     let mut commands = Commands::default();
     let trace = regression(&mut commands);
     let mut sessions = Sessions::default();
-    let session = sessions.open(&commands, 7, 0).unwrap();
+    let session = sessions.open(&commands, 7, 0, 0).unwrap();
     let adam = optimizer("adam", 0.01, &[("b1", 0.8), ("eps", 1e-6)]);
     let trace = commands.traces[trace].clone().unwrap();
     let program = sessions.train(session, trace, &mut Arguments::new(&commands, 0, &adam)).unwrap();
@@ -115,6 +118,9 @@ fn what_is_no_command_is_an_error() {
     ] {
         assert!(commands.run(code, numbers).is_err(), "{code} {numbers:?}");
     }
+    let name = text(&mut commands, "codes");
+    let error = commands.run(1, &[name, -1.0, 0.0, 1.0, 0.0, 0.0, -1.0, 1.0, 3.0]).unwrap_err();
+    assert!(error.to_string().contains("a parameter of dtype i32"), "{error}");
 }
 
 #[test]
@@ -123,7 +129,7 @@ fn each_optimizer_with_each_setting() {
     let trace = regression(&mut commands);
     let mut sessions = Sessions::default();
     let mut states = |numbers: &[f64]| {
-        let session = sessions.open(&commands, 7, 0).unwrap();
+        let session = sessions.open(&commands, 7, 0, 0).unwrap();
         let trace = commands.traces[trace].clone().unwrap();
         sessions.train(session, trace, &mut Arguments::new(&commands, 0, numbers))?;
         sessions.store(session)
@@ -147,11 +153,16 @@ fn each_optimizer_with_each_setting() {
         let error = states(&optimizer(kind, 0.1, &[(setting, -1.0)])).unwrap_err();
         assert!(error.to_string().contains(&format!("`{name}` is -1")), "{error}");
     }
-    for wrong in
-        [&[9.0, 0.0, 0.0, 0.0, 0.1][..], &[0.0, 0.0, 0.0, 99.0], &[0.0, 0.0, 0.0, 0.0, 0.1, 99.0, 1.0]]
-    {
-        assert_eq!(states(wrong).unwrap_err().kind(), ErrorKind::Internal);
+    for (code, rest) in [(9.0, &[0.0, 0.1][..]), (0.0, &[99.0]), (0.0, &[0.0, 0.1, 99.0, 1.0])] {
+        let wrong = [&[code], &PLAIN[..], rest].concat();
+        assert_eq!(states(&wrong).unwrap_err().kind(), ErrorKind::Internal);
     }
+    // What a program can vary: bounds and running means, two micro-batches, a parameter's gradient
+    // normalised.
+    let varied = [0.0, 1.0, 0.5, 0.0, 0.9, 2.0, 1.0, 0.0, 0.0, 0.1];
+    assert!(states(&varied).unwrap().contains("optim.average.w"));
+    let unknown = [0.0, 1.0, 0.5, 0.0, 0.9, 2.0, 1.0, 7.0, 0.0, 0.1];
+    assert_eq!(states(&unknown).unwrap_err().kind(), ErrorKind::Internal);
 }
 
 #[test]
@@ -236,7 +247,7 @@ fn the_table_has_every_kind_of_op() {
 fn what_a_device_grants_may_be_more_than_a_module_counts() {
     let (commands, mut sessions) = (Commands::default(), Sessions::default());
     for bytes in [4_294_967_292.0, 4_294_967_296.0, 9_007_199_254_740_991.0, f64::INFINITY] {
-        let granted = [1024.0, 49_152.0, 32.0, bytes, 65_535.0, bytes, 0.0, 0.0];
+        let granted = [1024.0, 49_152.0, 32.0, bytes, 65_535.0, bytes, 0.0, 0.0, 0.0];
         sessions.limit(&mut Arguments::new(&commands, 0, &granted)).unwrap();
     }
 }

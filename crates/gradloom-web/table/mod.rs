@@ -43,6 +43,7 @@ pub(crate) enum Kind {
     Bool,
     DType,
     Shape,
+    Extents,
     Axes,
     Integers,
     Range,
@@ -52,7 +53,7 @@ pub(crate) enum Kind {
 }
 
 /// What makes tensors in Rust, and cannot be called with numbers, texts and tensors alone, or is no op.
-const NOT_HERE: [&str; 12] = [
+const NOT_HERE: [&str; 13] = [
     // Commands of their own, because of names and elements.
     "literal",
     "capture",
@@ -64,6 +65,7 @@ const NOT_HERE: [&str; 12] = [
     "split_sizes",
     "chunk",
     "meshgrid",
+    "top_k",
     "attention_with_log_sum",
     "gradients",
     "custom",
@@ -72,7 +74,10 @@ const NOT_HERE: [&str; 12] = [
 ];
 
 /// What may be left out in TypeScript, as Rust has no default arguments: op, parameter, value.
-const DEFAULTS: [(&str, &str, &str); 42] = [
+const DEFAULTS: [(&str, &str, &str); 48] = [
+    ("arg_top_k", "axis", "-1"),
+    ("argsort", "axis", "-1"),
+    ("argsort_descending", "axis", "-1"),
     ("attention", "options", "{}"),
     ("categorical", "axis", "-1"),
     ("celu", "alpha", "1"),
@@ -102,10 +107,13 @@ const DEFAULTS: [(&str, &str, &str); 42] = [
     ("normalize", "epsilon", "1e-12"),
     ("rms_norm", "epsilon", "0.000001"),
     ("rope", "base", "10000"),
+    ("rope_at", "base", "10000"),
     ("self_attention", "options", "{}"),
     ("smooth_l1_loss", "beta", "1"),
     ("soft_shrink", "lambda", "0.5"),
     ("softmax", "axis", "-1"),
+    ("sort", "axis", "-1"),
+    ("sort_descending", "axis", "-1"),
     ("std", "correction", "1"),
     ("std_axes", "correction", "1"),
     ("std_keep", "correction", "1"),
@@ -215,7 +223,8 @@ fn kind(ty: &Type, op: &str) -> Kind {
         "implAxes" => Kind::Axes,
         "implPerAxis" => Kind::Integers,
         "&[usize]" | "implAsRef<[usize]>" => Kind::Integers,
-        "implRangeBounds<usize>" => Kind::Range,
+        "implSpan" => Kind::Range,
+        "implExtents" => Kind::Extents,
         "&str" => Kind::Text,
         options if options.ends_with("Options") => Kind::Options(options.to_string().leak()),
         other => panic!(
@@ -255,7 +264,7 @@ fn of_macro(call: &syn::ItemMacro, ops: &mut Vec<Op>) {
                 }
             }
             // These declare no ops.
-            "thread_local" | "number_operand" | "layers" => return,
+            "thread_local" | "number_operand" | "layers" | "pools" => return,
             other => panic!("the macro `{other}` may declare ops: say in `of_macro` what its entries are"),
         }
     }

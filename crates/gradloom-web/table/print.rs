@@ -151,6 +151,7 @@ impl Kind {
             Kind::Bool => "bool",
             Kind::DType => "dtype",
             Kind::Shape => "shape",
+            Kind::Extents => "extents",
             Kind::Axes => "axes",
             Kind::Integers => "integers",
             Kind::Range => "range",
@@ -163,6 +164,8 @@ impl Kind {
     fn reader(self) -> String {
         match self {
             Kind::Options(name) => options::reader(name),
+            // Both are whole numbers, of any sign.
+            Kind::Extents => "axes".to_string(),
             kind => kind.name().to_string(),
         }
     }
@@ -170,7 +173,7 @@ impl Kind {
     /// How the value `a{i}` is handed to the op.
     fn passed(self, i: usize) -> String {
         match self {
-            Kind::Axes | Kind::Tensors | Kind::Integers => format!("&a{i}[..]"),
+            Kind::Axes | Kind::Extents | Kind::Tensors | Kind::Integers => format!("&a{i}[..]"),
             Kind::Integer => format!("a{i}.try_into().map_err(|_| arguments.out_of_range())?"),
             _ => format!("a{i}"),
         }
@@ -184,7 +187,7 @@ impl Kind {
             Kind::Number | Kind::Integer => "number",
             Kind::Bool => "boolean",
             Kind::DType => "DType",
-            Kind::Shape | Kind::Integers => "readonly number[]",
+            Kind::Shape | Kind::Extents | Kind::Integers => "readonly number[]",
             Kind::Axes => "number | readonly number[]",
             Kind::Range => "readonly [start: number, end: number]",
             Kind::Text => "string",

@@ -4,7 +4,7 @@
 //! Bytes are the least that must move: each array that a program takes or gives, once. The time is that of
 //! the launches; copies of inputs and outputs to and from the caller do not count.
 
-use gradloom::nn::{LayerNorm, Module};
+use gradloom::nn::{BatchNorm, GroupNorm, LayerNorm, Module};
 use gradloom::runtime::cpu::Roofline;
 use gradloom::{Data, Device, Input, Result, Session, Tensor, f32, gradients, i32};
 use std::time::Duration;
@@ -68,7 +68,53 @@ fn main() -> Result<()> {
     )?;
     bench.run(("a chain of ten elementwise ops", 2), (), [f32("x", array)], [(&x).into()], |(), [x]| {
         vec![(((((x * 1.5 + 0.25).abs() + 0.5).sqrt() * 2.0 - 1.0).square() + x) * 0.5).maximum(0.0)]
-    })
+    })?;
+
+    // Beside `benches/peers/torch_ops.py`.
+    let images = [64, 64, 64, 64];
+    bench.run(
+        ("batch norm, forward and backward", 4),
+        BatchNorm::new(64),
+        [f32("x", images), f32("g", images)],
+        [(&x).into(), (&g).into()],
+        |norm, [x, g]| {
+            let mean = x.channel_mean();
+            let y = x.batch_norm(mean, x.channel_variance(mean), &norm.weight, 1e-5);
+            let y = y + norm.bias.tensor().reshape([64, 1, 1]);
+            let [dx, dw, db] = gradients((y * g).sum(), [x, norm.weight.tensor(), norm.bias.tensor()]);
+            vec![y, dx, dw, db]
+        },
+    )?;
+    bench.run(
+        ("group norm, forward and backward", 4),
+        GroupNorm::new(8, 64),
+        [f32("x", images), f32("g", images)],
+        [(&x).into(), (&g).into()],
+        |norm, [x, g]| {
+            let y = norm.forward(x);
+            let [dx, dw, db] = gradients((y * g).sum(), [x, norm.weight.tensor(), norm.bias.tensor()]);
+            vec![y, dx, dw, db]
+        },
+    )?;
+    let normal: Vec<f32> = (0..ROWS * COLUMNS).map(spread).collect();
+    for (what, shape) in [("", [1, ROWS * COLUMNS]), (" of rows", [ROWS / 4, 4 * COLUMNS])] {
+        let x = || ([f32("x", shape)], [(&normal).into()]);
+        let (inputs, data) = x();
+        bench.run((&format!("cumsum{what}"), 2), (), inputs, data, |(), [x]| vec![x.cumsum(1)])?;
+        let (inputs, data) = x();
+        bench.run((&format!("top 50{what}"), 1), (), inputs, data, |(), [x]| {
+            let (values, indices) = x.top_k(50, 1);
+            vec![values, indices]
+        })?;
+        let (inputs, data) = x();
+        bench.run((&format!("sort{what}"), 3), (), inputs, data, |(), [x]| vec![x.sort(1), x.argsort(1)])?;
+    }
+    Ok(())
+}
+
+/// The numbers of `spread` in `benches/peers/torch_ops.py`: in `0..1`, in no order.
+fn spread(i: usize) -> f32 {
+    (((i as u64 * 2_654_435_769) % (1 << 32)) >> 8) as f32 / (1 << 24) as f32
 }
 
 struct Bench {

@@ -13,16 +13,18 @@ pub use gradloom_runtime as runtime;
 pub use gradloom_core::error::{Error, ErrorKind, Result};
 pub use gradloom_core::ir::DType;
 pub use gradloom_core::nn::{Init, Module, Param, State};
-pub use gradloom_core::optim::{Adafactor, Adagrad, Adam, AdamW, Lion, Muon, RmsProp, Schedule, Sgd};
+pub use gradloom_core::optim::{
+    Adafactor, Adagrad, Adam, AdamW, Groups, Lion, Muon, Plateau, RmsProp, Schedule, Sgd,
+};
 pub use gradloom_core::trace::{
-    AttentionOptions, ConvOptions, CrossEntropyOptions, Input, Operand, PoolOptions, Tensor, checkpoint,
-    concat, einsum, eye, f32, full, gradients, i32, iota, linspace, meshgrid, randn, scan, stack, u32,
-    uniform,
+    AttentionOptions, ConvOptions, CrossEntropyOptions, Input, Operand, PoolOptions, Tensor, bernoulli, bf16,
+    checkpoint, concat, einsum, eye, f16, f32, full, gradients, i32, iota, linspace, meshgrid, permutation,
+    randn, scan, stack, u32, uniform,
 };
 #[cfg(feature = "wgpu")]
-pub use gradloom_runtime::{AdapterReport, Precision, Tuning, WgpuOptions, adapters};
+pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
 pub use gradloom_runtime::{
-    Data, DebugRun, Device, Feed, Infer, Outputs, Retention, Session, Step, Store, Train, Trainer,
+    Data, DebugRun, Device, Feed, Infer, Outputs, Precision, Retention, Session, Step, Store, Train, Trainer,
 };
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
@@ -31,8 +33,8 @@ pub mod prelude {
     pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
     pub use crate::{
         Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, Device,
-        Error, Lion, Muon, PoolOptions, Result, RmsProp, Schedule, Session, Sgd, Tensor, Train, Trainer,
-        checkpoint, concat, einsum, eye, f32, full, gradients, i32, iota, linspace, meshgrid, randn, scan,
-        stack, u32, uniform,
+        Error, Groups, Lion, Muon, Plateau, PoolOptions, Precision, Result, RmsProp, Schedule, Session, Sgd,
+        Tensor, Train, Trainer, bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32, full, gradients,
+        i32, iota, linspace, meshgrid, permutation, randn, scan, stack, u32, uniform,
     };
 }

@@ -214,7 +214,44 @@ fn indices(cases: &mut Cases) {
         cases.add(format!("take_along_axis/{axis}"), move |x| x[0].take_along_axis(x[1], axis));
         cases.add(format!("scatter_add/{axis}"), move |x| x[0].scatter_add(x[1], x[2], axis));
     }
+    for axis in [0, 1, -1] {
+        cases.add(format!("cumsum/{axis}"), move |x| x[0].cumsum(axis));
+        cases.add(format!("cumprod/{axis}"), move |x| x[0].cumprod(axis));
+        cases.add(format!("cumprod_zeros/{axis}"), move |x| x[0].cumprod(axis));
+        cases.add(format!("cummax/{axis}"), move |x| x[0].cummax(axis));
+        cases.add(format!("cummin/{axis}"), move |x| x[0].cummin(axis));
+        cases.add(format!("sort/{axis}"), move |x| x[0].sort(axis));
+        cases.add(format!("sort_descending/{axis}"), move |x| x[0].sort_descending(axis));
+        cases.add(format!("argsort/{axis}"), move |x| x[0].argsort(axis));
+        cases.add(format!("argsort_descending/{axis}"), move |x| x[0].argsort_descending(axis));
+        cases.add(format!("top_k/{axis}"), move |x| x[0].top_k(3, axis).0);
+        cases.add(format!("arg_top_k/{axis}"), move |x| x[0].arg_top_k(3, axis));
+        cases.add(format!("scatter/{axis}"), move |x| x[0].scatter(x[1], x[2], axis));
+    }
+    cases.add("cumsum_long", |x| x[0].cumsum(1));
+    cases.add("sort_long", |x| x[0].sort(1));
+    cases.add("argsort_ties", |x| x[0].argsort(1));
+    cases.add("argsort_descending_ties", |x| x[0].argsort_descending(1));
+    cases.add("cumsum_i32", |x| x[0].cumsum(1));
     cases.add("one_hot", |x| x[0].one_hot(6));
+}
+
+fn attention(cases: &mut Cases) {
+    let mut add = |name: &str, options: fn(&[Tensor]) -> AttentionOptions| {
+        cases.add(format!("attention/{name}"), move |x| x[0].attention(x[1], x[2], options(x)));
+    };
+    add("full", |_| AttentionOptions::full());
+    add("causal", |_| AttentionOptions::causal());
+    add("lengths", |x| AttentionOptions::full().key_length(x[3]));
+    add("offsets", |x| AttentionOptions::causal().query_offset(x[3]));
+    add("window", |_| AttentionOptions::causal().window(2));
+    add("window_both", |_| AttentionOptions::full().window(2));
+    add("window_lengths", |x| AttentionOptions::full().window(3).key_length(x[3]));
+    add("bias", |x| AttentionOptions::full().bias(x[3]));
+    add("mask", |x| AttentionOptions::full().mask(x[3].gt(0.0)));
+    cases.add("rope", |x| x[0].rope(100.0));
+    cases.add("rope_at/shared", |x| x[0].rope_at(x[1], 50, 100.0));
+    cases.add("rope_at/rows", |x| x[0].rope_at(x[1], 50, 100.0));
 }
 
 fn products(cases: &mut Cases) {
@@ -261,13 +298,13 @@ fn losses(cases: &mut Cases) {
         x[0].cross_entropy_with(x[1], options)
     });
     cases.add("cross_entropy/soft", |x| x[0].cross_entropy(x[1]));
-    cases.add("hinge_loss", |x| x[0].hinge_loss(x[1].cast(DType::F32)));
+    cases.add("hinge_loss", |x| x[0].hinge_loss(x[1].cast(x[0].dtype())));
     cases.add("bce_loss", |x| x[0].bce_loss(x[1].detach()));
     cases.add("kl_div_loss", |x| x[0].kl_div_loss(x[1].detach()));
     cases.add("poisson_nll_loss", |x| x[0].poisson_nll_loss(x[1].detach()));
     cases.add("huber_loss", |x| x[0].huber_loss(x[1], 0.8));
     cases.add("smooth_l1_loss", |x| x[0].smooth_l1_loss(x[1], 0.6));
-    cases.add("cosine_embedding_loss", |x| x[0].cosine_embedding_loss(x[1], x[2].cast(DType::F32), 0.1));
+    cases.add("cosine_embedding_loss", |x| x[0].cosine_embedding_loss(x[1], x[2].cast(x[0].dtype()), 0.1));
     cases.add("triplet_loss", |x| x[0].triplet_loss(x[1], x[2], 1.5));
     cases.add("gaussian_nll_loss", |x| x[0].gaussian_nll_loss(x[1], x[2]));
     cases.add("layer_norm", |x| x[0].layer_norm(x[1], 1e-5));
@@ -326,14 +363,16 @@ fn all() -> Cases {
     reductions(&mut cases);
     shapes(&mut cases);
     indices(&mut cases);
+    attention(&mut cases);
     products(&mut cases);
     losses(&mut cases);
     convolutions(&mut cases);
     cases
 }
 
-/// Some cases as one graph: inputs and outputs have the names of the file.
-fn graph(oracle: &Oracle, cases: &[(&String, &Function)]) -> ir::Graph {
+/// Some cases over floats of a dtype as one graph: inputs and outputs have the names of the file, and are
+/// f32.
+fn graph(oracle: &Oracle, cases: &[(&String, &Function)], dtype: DType) -> ir::Graph {
     let operands = |name: &str| -> Vec<String> {
         (0..).map(|i: usize| i.to_string()).take_while(|i| oracle.has(name, i)).collect()
     };
@@ -353,13 +392,14 @@ fn graph(oracle: &Oracle, cases: &[(&String, &Function)]) -> ir::Graph {
             let keys = operands(name);
             let whole = |key: &String| oracle.is_whole(&format!("{name}/{key}"));
             let given: Vec<Tensor> = keys.iter().map(|_| *x.next().unwrap()).collect();
-            let as_typed = |(key, &x): (&String, &Tensor)| if whole(key) { x.cast(DType::I32) } else { x };
+            let as_typed =
+                |(key, &x): (&String, &Tensor)| x.cast(if whole(key) { DType::I32 } else { dtype });
             let typed: Vec<Tensor> = keys.iter().zip(&given).map(as_typed).collect();
             let y = function(&typed);
             names.push(format!("{name}/y"));
             results.push(y.cast(DType::F32));
             if oracle.has(name, "u") {
-                let loss = (y * x.next().unwrap()).sum();
+                let loss = (y.cast(DType::F32) * x.next().unwrap()).sum();
                 for (key, &x) in keys.iter().zip(&given).filter(|(key, _)| !whole(key)) {
                     names.push(format!("{name}/g{key}"));
                     results.push(gradients(loss, [x])[0]);
@@ -377,6 +417,19 @@ fn graph(oracle: &Oracle, cases: &[(&String, &Function)]) -> ir::Graph {
     traced.graph
 }
 
+/// The largest error of an element, relative to it.
+fn error(got: &[f64], want: &[f64]) -> f64 {
+    // A small element beside large ones may have lost digits in a sum.
+    let scale = want.iter().fold(0.0, |most: f64, x| most.max(x.abs())) * 0.05;
+    let error = |(&got, &want): (&f64, &f64)| match got.is_nan() || want.is_nan() {
+        true if got.is_nan() && want.is_nan() => 0.0,
+        true => f64::INFINITY,
+        false if got == want => 0.0,
+        false => (got - want).abs() / want.abs().max(scale).max(1e-30),
+    };
+    got.iter().zip(want).map(error).fold(0.0, f64::max)
+}
+
 /// The largest error of each function over its cases, in units of `tolerance`, of an executor that gets a
 /// graph and gives its outputs.
 fn check(what: &str, tolerance: f64, run: impl Fn(ir::Graph, &Oracle) -> Vec<(String, Vec<f64>)>) {
@@ -389,18 +442,10 @@ fn check(what: &str, tolerance: f64, run: impl Fn(ir::Graph, &Oracle) -> Vec<(St
     let mut worst: BTreeMap<String, f64> = BTreeMap::new();
     let mut failed = Vec::new();
     for together in list.chunks(TOGETHER) {
-        for (name, got) in run(graph(&oracle, together), &oracle) {
+        for (name, got) in run(graph(&oracle, together, DType::F32), &oracle) {
             let want = oracle.get(&name);
             assert_eq!(got.len(), want.len(), "{name}");
-            // A small element beside large ones may have lost digits in a sum.
-            let scale = want.iter().fold(0.0, |most: f64, x| most.max(x.abs())) * 0.05;
-            let error = |(&got, &want): (&f64, &f64)| match got.is_nan() || want.is_nan() {
-                true if got.is_nan() && want.is_nan() => 0.0,
-                true => f64::INFINITY,
-                false if got == want => 0.0,
-                false => (got - want).abs() / want.abs().max(scale).max(1e-30),
-            };
-            let most = got.iter().zip(want).map(error).fold(0.0, f64::max);
+            let most = error(&got, want);
             if most > tolerance {
                 failed.push(format!("{name}: off by {most:.2e}\n  got  {got:?}\n  want {want:?}"));
             }
@@ -450,4 +495,47 @@ fn the_cpu_agrees_with_pytorch() {
 fn a_gpu_agrees_with_pytorch() {
     let Some(device) = common::gpu() else { return };
     check("gpu", 1e-5, |graph, oracle| on(&device, graph, oracle));
+}
+
+/// The cases over floats of 16 bits: the graph in float64, which rounds where elements are converted, is
+/// close to PyTorch's f64; an executor agrees with it to a few roundings.
+fn check_narrow(dtype: DType, run: impl Fn(ir::Graph, &Oracle) -> Vec<(String, Vec<f64>)>) {
+    let (oracle, cases) = (Oracle::load("cases.safetensors"), all());
+    let unit = if dtype == DType::F16 { 2.0_f64.powi(-11) } else { 2.0_f64.powi(-8) };
+    let list: Vec<_> = cases.0.iter().collect();
+    let (mut failed, mut errors) = (Vec::new(), Vec::new());
+    for together in list.chunks(TOGETHER) {
+        let graph = graph(&oracle, together, dtype);
+        let leaf = |kind: &ir::OpKind| Some(oracle.host(common::leaf_name(kind)?, DType::F32));
+        let evaluation = evaluate(&graph, &leaf).unwrap();
+        for (name, got) in run(graph, &oracle) {
+            let want = evaluation.output(&name).unwrap().to_f64();
+            errors.push(error(&want, oracle.get(&name)) / unit);
+            let most = error(&got, &want) / unit;
+            if most > 4.0 {
+                failed.push(format!("{name}: off by {most:.1} roundings\n  got  {got:?}\n  want {want:?}"));
+            }
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    let share = |share: f64| errors[(share * errors.len() as f64) as usize];
+    println!("{dtype}: half within {:.2} roundings of PyTorch, nine tenths {:.2}", share(0.5), share(0.9));
+    assert!(failed.is_empty(), "{dtype}: {} of {}\n{}", failed.len(), list.len(), failed.join("\n"));
+    assert!(share(0.5) < 3.0 && share(0.9) < 100.0);
+}
+
+#[test]
+fn the_cpu_computes_on_floats_of_16_bits() {
+    for dtype in [DType::F16, DType::BF16] {
+        check_narrow(dtype, |graph, oracle| on(&Device::cpu(), graph, oracle));
+    }
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn a_gpu_computes_on_floats_of_16_bits() {
+    let Some(device) = common::gpu() else { return };
+    for dtype in [DType::F16, DType::BF16] {
+        check_narrow(dtype, |graph, oracle| on(&device, graph, oracle));
+    }
 }

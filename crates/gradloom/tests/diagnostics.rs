@@ -148,7 +148,7 @@ fn a_step_larger_than_the_memory_is_refused_before_it_is_allocated() {
         .inputs([f32("x", [1])])
         .loss(|m, [x]| {
             // A product has its operand in memory.
-            let many = x.broadcast_to([1 << 44]).exp().sin().reshape([1 << 44, 1]);
+            let many = x.broadcast_to([1 << 44]).exp().sin().reshape([1usize << 44, 1]);
             many.matmul(m.weight.tensor()).sum()
         })
         .optimizer(Sgd::new(0.1))

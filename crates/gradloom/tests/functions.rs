@@ -70,3 +70,35 @@ fn functions_on_the_cpu() {
         });
     }
 }
+
+/// Extents and places that count from the end.
+#[test]
+fn shapes_and_ranges_from_the_end() {
+    let shapes = |f: fn(Tensor) -> Tensor| {
+        let input = [Input { name: "x".into(), ty: Type::new(DType::F32, [4, 6]) }];
+        let traced = trace(&(), &input, false, |x| f(x[0]), |y| vec![y]);
+        traced.map(|traced| traced.graph.ty(traced.results[0]).shape.to_vec()).map_err(|e| e.to_string())
+    };
+    assert_eq!(shapes(|x| x.reshape([-1])).unwrap(), [24]);
+    assert_eq!(shapes(|x| x.reshape([2, -1, 3])).unwrap(), [2, 4, 3]);
+    assert_eq!(shapes(|x| x.reshape([x.shape()[0] * 2, 3])).unwrap(), [8, 3]);
+    assert_eq!(shapes(|x| x.slice(1, -2..)).unwrap(), [4, 2]);
+    assert_eq!(shapes(|x| x.slice(1, ..-1)).unwrap(), [4, 5]);
+    assert_eq!(shapes(|x| x.slice(1, 1..=x.rank() as isize - 3)).unwrap(), [4, 5]);
+    assert_eq!(shapes(|x| x.slice(1, -5..=3)).unwrap(), [4, 3]);
+    assert_eq!(shapes(|x| x.slice(0, ..)).unwrap(), [4, 6]);
+    assert_eq!(shapes(|x| x.slice_step(1, -4.., 3)).unwrap(), [4, 2]);
+    for (wrong, said) in [
+        ((|x| x.reshape([-1, -1])) as fn(Tensor) -> Tensor, "one extent may be -1"),
+        (|x| x.reshape([-2, 3]), "one extent may be -1"),
+        (|x| x.reshape([5, -1]), "the other extents have 5 elements together"),
+        (|x| x.reshape([0, -1]), "the other extents have 0 elements together"),
+        (|x| x.slice(1, -7..), "`slice` -7.. of axis 1 of [4, 6]"),
+        (|x| x.slice(1, 3..9), "9"),
+    ] {
+        let error = shapes(wrong).unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
+    // The values, too: the last two columns.
+    check("slice", &[&[3, 5]], |x| x[0].slice(-1, -2..));
+}

@@ -16,6 +16,17 @@ struct Model {
 }
 
 fn check(tested: &mut BTreeSet<String>, name: &str, optimizer: impl gradloom::optim::Optimizer) {
+    check_with(tested, name, optimizer, |trainer| trainer, "");
+}
+
+/// With more settings; compares what the store has under a prefix.
+fn check_with(
+    tested: &mut BTreeSet<String>,
+    name: &str,
+    optimizer: impl gradloom::optim::Optimizer,
+    settings: impl FnOnce(Trainer<Model, 4>) -> Trainer<Model, 4>,
+    prefix: &str,
+) {
     let oracle = Oracle::load("optimizers.safetensors");
     let param = |key: &str| Param::of_shape(oracle.shape(key), Init::Values(oracle.f32(key).into()));
     let model = Model { matrix: param("matrix"), vector: param("vector") };
@@ -26,7 +37,7 @@ fn check(tested: &mut BTreeSet<String>, name: &str, optimizer: impl gradloom::op
         f32("vector.slope", [5]),
     ];
     let data: Vec<Vec<f32>> = inputs.iter().map(|input| oracle.f32(&input.name)).collect();
-    let mut train = Trainer::new(model)
+    let trainer = Trainer::new(model)
         .inputs(inputs)
         .loss(|m, [matrix_curvature, matrix_slope, vector_curvature, vector_slope]| {
             let loss = |p: &Param, curvature: Tensor, slope: Tensor| {
@@ -34,14 +45,13 @@ fn check(tested: &mut BTreeSet<String>, name: &str, optimizer: impl gradloom::op
             };
             loss(&m.matrix, matrix_curvature, matrix_slope) + loss(&m.vector, vector_curvature, vector_slope)
         })
-        .optimizer(optimizer)
-        .compile(&Device::cpu())
-        .unwrap();
+        .optimizer(optimizer);
+    let mut train = settings(trainer).compile(&Device::cpu()).unwrap();
     for step in 1..=50 {
         train.step([&data[0], &data[1], &data[2], &data[3]]).unwrap().loss().unwrap();
         let Some(row) = KEPT.iter().position(|&kept| kept == step) else { continue };
         for key in ["matrix", "vector"] {
-            let got = widen(&train.store().read_f32(key).unwrap());
+            let got = widen(&train.store().read_f32(&format!("{prefix}{key}")).unwrap());
             let case = format!("{name}/{key}");
             let want = &oracle.get(&case)[row * got.len()..][..got.len()];
             assert_near(&format!("{case}, step {step}"), &got, want, 5e-5, 0.1);
@@ -57,6 +67,18 @@ fn fifty_steps_agree_with_pytorch() {
     check(tested, "rmsprop", rmsprop);
     let centered = RmsProp::new(0.01).alpha(0.9).epsilon(1e-6).momentum(0.8).centered();
     check(tested, "rmsprop_centered", centered);
+    let sgd = || Sgd::new(0.1).momentum(0.5);
+    check_with(tested, "clip_norm", sgd(), |t| t.clip_norm(0.5), "");
+    check_with(tested, "clip_value", sgd(), |t| t.clip_value(0.3), "");
+    check_with(tested, "clip_both", sgd(), |t| t.clip_value(0.3).clip_norm(0.5), "");
+    check_with(tested, "normalize", sgd(), |t| t.normalize_gradients("*"), "");
+    check_with(tested, "normalize_vector", sgd(), |t| t.normalize_gradients("v*"), "");
+    check_with(tested, "average", Sgd::new(0.1), |t| t.average(0.8), "optim.average.");
+    let falling = Schedule::Exponential { peak: 0.1, gamma: 0.95 };
+    let groups = Groups::new(Adam::new(1.0))
+        .group("mat*", AdamW::new(0.02).betas(0.8, 0.95).weight_decay(0.1))
+        .group("*", Sgd::new(falling).momentum(0.5));
+    check(tested, "groups", groups);
     let adagrad = Adagrad::new(0.2).initial(0.1).epsilon(1e-8).weight_decay(0.05).decay_everything();
     check(tested, "adagrad", adagrad);
     let adafactor = Adafactor::new(0.004).beta2_decay(-0.7).epsilon1(1e-5).epsilon2(1e-2).threshold(1.1);

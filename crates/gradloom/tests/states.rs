@@ -289,3 +289,22 @@ fn a_tied_state_is_one() {
     let names: Vec<String> = session.store().entries().into_iter().map(|e| e.name).collect();
     assert_eq!(names, ["0"]);
 }
+
+#[test]
+fn parameters_of_every_type_get_their_initial_values_again() {
+    let of = |dtype| Param::of_type(gradloom::ir::Type::new(dtype, [3, 5]), Init::Normal { std: 0.1 });
+    let mut train = Trainer::new([DType::F32, DType::F16, DType::BF16].map(of))
+        .inputs([f32("x", [5])])
+        .loss(|params, [x]| {
+            params.iter().map(|w| (w.tensor().cast(DType::F32) * x).sum()).reduce(|a, b| a + b).unwrap()
+        })
+        .optimizer(Sgd::new(0.5))
+        .compile(&Device::cpu())
+        .unwrap_or_else(|error| panic!("{error}"));
+    let values = |store: &gradloom::Store| ["0", "1", "2"].map(|name| store.read_f32(name).unwrap());
+    let initial = values(&train.store());
+    train.step([&[1.0f32; 5]]).unwrap().loss().unwrap();
+    assert!(values(&train.store()).iter().zip(&initial).all(|(now, initial)| now != initial));
+    train.session().reset_parameters().unwrap();
+    assert_eq!(values(&train.store()), initial);
+}

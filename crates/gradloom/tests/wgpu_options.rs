@@ -37,7 +37,7 @@ fn half() -> Option<Device> {
     }
     match Device::wgpu_with(&options().precision(Precision::F16)) {
         Ok(device) => {
-            assert!(device.description().ends_with(", products in f16"), "{}", device.description());
+            assert!(device.description().ends_with(", in f16"), "{}", device.description());
             Some(device)
         }
         Err(error) => {

@@ -16,107 +16,106 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, in
     for (unsigned i0 = threadIdx.x; i0 < 400u; i0 += 256u) {
         float v13 = b0[(v6 + i0)];
         unsigned v14 = (unsigned)__float_as_int(v13);
-        unsigned v16 = (v14 & 2147483647u);
-        unsigned v30 = ((v16 > 2139095040u) ? 4294967295u : ((v16 == 0u) ? 2147483648u : ((v14 >= 2147483648u) ? (~v14) : (v14 | 2147483648u))));
-        if (((i0 == threadIdx.x) || (v30 > x0))) {
-            x0 = v30;
+        unsigned v33 = ((((unsigned)__float_as_int(v13) & 2147483647u) > 2139095040u) ? 4294967295u : (((v14 & 2147483647u) == 0u) ? 2147483648u : ((v14 >= 2147483648u) ? (~v14) : (v14 | 2147483648u))));
+        if (((i0 == threadIdx.x) || (v33 > x0))) {
+            x0 = v33;
             x1 = i0;
         }
     }
-    unsigned v36 = x1;
+    unsigned v39 = x1;
     a0[threadIdx.x] = x0;
-    a1[threadIdx.x] = v36;
+    a1[threadIdx.x] = v39;
     __syncthreads();
     if ((threadIdx.x < 128u)) {
-        unsigned v41 = a0[(threadIdx.x + 128u)];
-        unsigned v44 = a1[(threadIdx.x + 128u)];
-        unsigned v45 = a0[threadIdx.x];
-        unsigned v46 = a1[threadIdx.x];
-        if (((v41 > v45) || ((v41 == v45) && (v44 < v46)))) {
-            a0[threadIdx.x] = v41;
-            a1[threadIdx.x] = v44;
+        unsigned v44 = a0[(threadIdx.x + 128u)];
+        unsigned v47 = a1[(threadIdx.x + 128u)];
+        unsigned v48 = a0[threadIdx.x];
+        unsigned v49 = a1[threadIdx.x];
+        if (((v44 > v48) || ((v44 == v48) && (v47 < v49)))) {
+            a0[threadIdx.x] = v44;
+            a1[threadIdx.x] = v47;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 64u)) {
-        unsigned v56 = a0[(threadIdx.x + 64u)];
-        unsigned v59 = a1[(threadIdx.x + 64u)];
-        unsigned v60 = a0[threadIdx.x];
-        unsigned v61 = a1[threadIdx.x];
-        if (((v56 > v60) || ((v56 == v60) && (v59 < v61)))) {
-            a0[threadIdx.x] = v56;
-            a1[threadIdx.x] = v59;
+        unsigned v59 = a0[(threadIdx.x + 64u)];
+        unsigned v62 = a1[(threadIdx.x + 64u)];
+        unsigned v63 = a0[threadIdx.x];
+        unsigned v64 = a1[threadIdx.x];
+        if (((v59 > v63) || ((v59 == v63) && (v62 < v64)))) {
+            a0[threadIdx.x] = v59;
+            a1[threadIdx.x] = v62;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 32u)) {
-        unsigned v71 = a0[(threadIdx.x + 32u)];
-        unsigned v74 = a1[(threadIdx.x + 32u)];
-        unsigned v75 = a0[threadIdx.x];
-        unsigned v76 = a1[threadIdx.x];
-        if (((v71 > v75) || ((v71 == v75) && (v74 < v76)))) {
-            a0[threadIdx.x] = v71;
-            a1[threadIdx.x] = v74;
+        unsigned v74 = a0[(threadIdx.x + 32u)];
+        unsigned v77 = a1[(threadIdx.x + 32u)];
+        unsigned v78 = a0[threadIdx.x];
+        unsigned v79 = a1[threadIdx.x];
+        if (((v74 > v78) || ((v74 == v78) && (v77 < v79)))) {
+            a0[threadIdx.x] = v74;
+            a1[threadIdx.x] = v77;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 16u)) {
-        unsigned v86 = a0[(threadIdx.x + 16u)];
-        unsigned v89 = a1[(threadIdx.x + 16u)];
-        unsigned v90 = a0[threadIdx.x];
-        unsigned v91 = a1[threadIdx.x];
-        if (((v86 > v90) || ((v86 == v90) && (v89 < v91)))) {
-            a0[threadIdx.x] = v86;
-            a1[threadIdx.x] = v89;
+        unsigned v89 = a0[(threadIdx.x + 16u)];
+        unsigned v92 = a1[(threadIdx.x + 16u)];
+        unsigned v93 = a0[threadIdx.x];
+        unsigned v94 = a1[threadIdx.x];
+        if (((v89 > v93) || ((v89 == v93) && (v92 < v94)))) {
+            a0[threadIdx.x] = v89;
+            a1[threadIdx.x] = v92;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 8u)) {
-        unsigned v101 = a0[(threadIdx.x + 8u)];
-        unsigned v104 = a1[(threadIdx.x + 8u)];
-        unsigned v105 = a0[threadIdx.x];
-        unsigned v106 = a1[threadIdx.x];
-        if (((v101 > v105) || ((v101 == v105) && (v104 < v106)))) {
-            a0[threadIdx.x] = v101;
-            a1[threadIdx.x] = v104;
+        unsigned v104 = a0[(threadIdx.x + 8u)];
+        unsigned v107 = a1[(threadIdx.x + 8u)];
+        unsigned v108 = a0[threadIdx.x];
+        unsigned v109 = a1[threadIdx.x];
+        if (((v104 > v108) || ((v104 == v108) && (v107 < v109)))) {
+            a0[threadIdx.x] = v104;
+            a1[threadIdx.x] = v107;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 4u)) {
-        unsigned v116 = a0[(threadIdx.x + 4u)];
-        unsigned v119 = a1[(threadIdx.x + 4u)];
-        unsigned v120 = a0[threadIdx.x];
-        unsigned v121 = a1[threadIdx.x];
-        if (((v116 > v120) || ((v116 == v120) && (v119 < v121)))) {
-            a0[threadIdx.x] = v116;
-            a1[threadIdx.x] = v119;
+        unsigned v119 = a0[(threadIdx.x + 4u)];
+        unsigned v122 = a1[(threadIdx.x + 4u)];
+        unsigned v123 = a0[threadIdx.x];
+        unsigned v124 = a1[threadIdx.x];
+        if (((v119 > v123) || ((v119 == v123) && (v122 < v124)))) {
+            a0[threadIdx.x] = v119;
+            a1[threadIdx.x] = v122;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 2u)) {
-        unsigned v131 = a0[(threadIdx.x + 2u)];
-        unsigned v134 = a1[(threadIdx.x + 2u)];
-        unsigned v135 = a0[threadIdx.x];
-        unsigned v136 = a1[threadIdx.x];
-        if (((v131 > v135) || ((v131 == v135) && (v134 < v136)))) {
-            a0[threadIdx.x] = v131;
-            a1[threadIdx.x] = v134;
+        unsigned v134 = a0[(threadIdx.x + 2u)];
+        unsigned v137 = a1[(threadIdx.x + 2u)];
+        unsigned v138 = a0[threadIdx.x];
+        unsigned v139 = a1[threadIdx.x];
+        if (((v134 > v138) || ((v134 == v138) && (v137 < v139)))) {
+            a0[threadIdx.x] = v134;
+            a1[threadIdx.x] = v137;
         }
     }
     __syncthreads();
     if ((threadIdx.x < 1u)) {
-        unsigned v146 = a0[(threadIdx.x + 1u)];
-        unsigned v149 = a1[(threadIdx.x + 1u)];
-        unsigned v150 = a0[threadIdx.x];
-        unsigned v151 = a1[threadIdx.x];
-        if (((v146 > v150) || ((v146 == v150) && (v149 < v151)))) {
-            a0[threadIdx.x] = v146;
-            a1[threadIdx.x] = v149;
+        unsigned v149 = a0[(threadIdx.x + 1u)];
+        unsigned v152 = a1[(threadIdx.x + 1u)];
+        unsigned v153 = a0[threadIdx.x];
+        unsigned v154 = a1[threadIdx.x];
+        if (((v149 > v153) || ((v149 == v153) && (v152 < v154)))) {
+            a0[threadIdx.x] = v149;
+            a1[threadIdx.x] = v152;
         }
     }
     __syncthreads();
     if ((threadIdx.x == 0u)) {
-        unsigned v160 = a1[0u];
-        b1[blockIdx.x] = (int)(v160);
+        unsigned v163 = a1[0u];
+        b1[blockIdx.x] = (int)(v163);
     }
 }

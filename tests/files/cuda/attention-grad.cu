@@ -30,22 +30,22 @@ __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
 extern "C" __global__ void __launch_bounds__(64) kernel_0_0(const float* b0, const float* b1, const float* b2, const float* b3, const float* b4, const float* b5, float* b6, float* b7, unsigned* status) {
-    unsigned v5 = ((blockIdx.x * 64u) + threadIdx.x);
-    unsigned v7 = remainder_of(v5, 6u);
-    unsigned v11 = divide(v5, 6u);
-    unsigned v21 = min(v7, 5u);
-    if ((v11 < 1u)) {
-        unsigned v26 = (v21 * 4u);
+    unsigned v4 = ((blockIdx.x * 64u) + threadIdx.x);
+    unsigned v6 = remainder_of(v4, 6u);
+    unsigned v10 = divide(v4, 6u);
+    unsigned v20 = min(v6, 5u);
+    if ((v10 < 1u)) {
+        unsigned v26 = (v20 * 4u);
         float v30 = b0[v26];
         float v35 = b0[(v26 + 1u)];
         float v40 = b0[(v26 + 2u)];
         float v45 = b0[(v26 + 3u)];
-        unsigned v48 = (v21 * 4u);
+        unsigned v48 = (v20 * 4u);
         float v52 = b5[v48];
         float v57 = b5[(v48 + 1u)];
         float v62 = b5[(v48 + 2u)];
         float v67 = b5[(v48 + 3u)];
-        unsigned v70 = (v21 * 4u);
+        unsigned v70 = (v20 * 4u);
         float x0 = (0.0f);
         for (unsigned i0 = 0u; i0 < 4u; i0 += 1u) {
             float v79 = b5[(v48 + i0)];
@@ -57,10 +57,10 @@ extern "C" __global__ void __launch_bounds__(64) kernel_0_0(const float* b0, con
         float x2 = (0.0f);
         float x3 = (0.0f);
         float x4 = (0.0f);
-        if ((v7 < 6u)) {
-            b7[((v11 * 6u) + v7)] = v85;
+        if ((v6 < 6u)) {
+            b7[((v10 * 6u) + v6)] = v85;
         }
-        float v102 = b4[v21];
+        float v102 = b4[v20];
         for (unsigned i1 = 0u; i1 < 6u; i1 += 1u) {
             unsigned v108 = (i1 * 4u);
             unsigned v111 = (i1 * 4u);
@@ -89,8 +89,8 @@ extern "C" __global__ void __launch_bounds__(64) kernel_0_0(const float* b0, con
             x3 = (x3 + (v185 * v132));
             x4 = (x4 + (v185 * v140));
         }
-        if ((v7 < 6u)) {
-            unsigned v202 = (v7 * 4u);
+        if ((v6 < 6u)) {
+            unsigned v202 = (v6 * 4u);
             b6[v202] = x1;
             b6[(v202 + 1u)] = x2;
             b6[(v202 + 2u)] = x3;
@@ -117,17 +117,17 @@ __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
 extern "C" __global__ void __launch_bounds__(64) kernel_0_1(const float* b0, const float* b1, const float* b2, const float* b3, const float* b4, const float* b5, float* b6, float* b7, float* b8, unsigned* status) {
-    unsigned v5 = ((blockIdx.x * 64u) + threadIdx.x);
-    unsigned v7 = remainder_of(v5, 6u);
-    unsigned v11 = divide(v5, 6u);
-    unsigned v21 = min(v7, 5u);
-    if ((v11 < 1u)) {
-        unsigned v24 = (v21 * 4u);
+    unsigned v4 = ((blockIdx.x * 64u) + threadIdx.x);
+    unsigned v6 = remainder_of(v4, 6u);
+    unsigned v10 = divide(v4, 6u);
+    unsigned v20 = min(v6, 5u);
+    if ((v10 < 1u)) {
+        unsigned v24 = (v20 * 4u);
         float v28 = b1[v24];
         float v33 = b1[(v24 + 1u)];
         float v38 = b1[(v24 + 2u)];
         float v43 = b1[(v24 + 3u)];
-        unsigned v46 = (v21 * 4u);
+        unsigned v46 = (v20 * 4u);
         float v50 = b2[v46];
         float v55 = b2[(v46 + 1u)];
         float v60 = b2[(v46 + 2u)];
@@ -140,14 +140,14 @@ extern "C" __global__ void __launch_bounds__(64) kernel_0_1(const float* b0, con
         float x5 = (0.0f);
         float x6 = (0.0f);
         float x7 = (0.0f);
-        unsigned v85 = ((v21 >= 6u) ? 6u : 0u);
-        unsigned v89 = ((v7 >= 6u) ? 6u : 0u);
+        unsigned v85 = ((v20 >= 6u) ? 6u : 0u);
+        unsigned v89 = ((v6 >= 6u) ? 6u : 0u);
         for (unsigned i0 = 0u; i0 < 1u; i0 += 1u) {
             for (unsigned i1 = v89; i1 < 6u; i1 += 1u) {
                 unsigned v103 = (i1 * 4u);
                 unsigned v106 = (i1 * 4u);
                 float v109 = b4[i1];
-                float v115 = b8[(((v11 + i0) * 6u) + i1)];
+                float v115 = b8[(((v10 + i0) * 6u) + i1)];
                 float x8 = (0.0f);
                 float v120 = b0[v103];
                 x8 = (x8 + (v28 * v120));
@@ -180,13 +180,13 @@ extern "C" __global__ void __launch_bounds__(64) kernel_0_1(const float* b0, con
                 x3 = (x3 + (v194 * v144));
             }
         }
-        if ((v7 < 6u)) {
-            unsigned v223 = (v7 * 4u);
+        if ((v6 < 6u)) {
+            unsigned v223 = (v6 * 4u);
             b6[v223] = x0;
             b6[(v223 + 1u)] = x1;
             b6[(v223 + 2u)] = x2;
             b6[(v223 + 3u)] = x3;
-            unsigned v241 = (v7 * 4u);
+            unsigned v241 = (v6 * 4u);
             b7[v241] = x4;
             b7[(v241 + 1u)] = x5;
             b7[(v241 + 2u)] = x6;

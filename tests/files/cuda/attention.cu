@@ -27,13 +27,13 @@ __device__ float remainder_of(float a, float b) {
     return fmodf(a, b);
 }
 extern "C" __global__ void __launch_bounds__(64) kernel_0_0(const float* b0, const float* b1, const float* b2, float* b3, float* b4, unsigned* status) {
-    unsigned v6 = ((blockIdx.x * 64u) + threadIdx.x);
-    unsigned v8 = remainder_of(v6, 6u);
-    unsigned v12 = divide(v6, 6u);
-    unsigned v21 = remainder_of(v12, 2u);
-    unsigned v23 = min(v8, 5u);
-    if ((divide(v12, 2u) < 1u)) {
-        unsigned v43 = ((v21 * 24u) + (v23 * 4u));
+    unsigned v5 = ((blockIdx.x * 64u) + threadIdx.x);
+    unsigned v7 = remainder_of(v5, 6u);
+    unsigned v11 = divide(v5, 6u);
+    unsigned v20 = remainder_of(v11, 2u);
+    unsigned v22 = min(v7, 5u);
+    if ((divide(v11, 2u) < 1u)) {
+        unsigned v43 = ((v20 * 24u) + (v22 * 4u));
         float v47 = b0[v43];
         float v52 = b0[(v43 + 1u)];
         float v57 = b0[(v43 + 2u)];
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(64) kernel_0_0(const float* b0, con
         float x3 = (0.0f);
         float x4 = (-3e38f);
         float x5 = (0.0f);
-        for (unsigned i0 = 0u; i0 < min((remainder_of(v6, 6u) + 1u), 6u); i0 += 1u) {
+        for (unsigned i0 = 0u; i0 < min((remainder_of(v5, 6u) + 1u), 6u); i0 += 1u) {
             unsigned v77 = (i0 * 4u);
             unsigned v80 = (i0 * 4u);
             float x6 = (0.0f);
@@ -72,16 +72,16 @@ extern "C" __global__ void __launch_bounds__(64) kernel_0_0(const float* b0, con
             float v154 = b2[(v80 + 3u)];
             x3 = ((x3 * v119) + (v121 * v154));
         }
-        if ((v8 < 6u)) {
-            bool v162 = (0u < min((v23 + 1u), 6u));
+        if ((v7 < 6u)) {
+            bool v162 = (0u < min((v22 + 1u), 6u));
             float v163 = x5;
             float v167 = (v162 ? ((1.0f) / v163) : (0.0f));
-            unsigned v173 = ((v21 * 24u) + (v8 * 4u));
+            unsigned v173 = ((v20 * 24u) + (v7 * 4u));
             b3[v173] = (x0 * v167);
             b3[(v173 + 1u)] = (x1 * v167);
             b3[(v173 + 2u)] = (x2 * v167);
             b3[(v173 + 3u)] = (x3 * v167);
-            b4[((v21 * 6u) + v8)] = (v162 ? (x4 + logf(v163)) : __int_as_float(0xff800000));
+            b4[((v20 * 6u) + v7)] = (v162 ? (x4 + logf(v163)) : __int_as_float(0xff800000));
         }
     }
 }

@@ -5,7 +5,7 @@
 //   output "y" %1
 // }
 
-// 64 blocks of 256 threads
+// 128 blocks of 256 threads
 // reduce [1024 x 40]
 __device__ int divide(int a, int b) {
     return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned)a) : a / b;
@@ -24,56 +24,25 @@ __device__ float remainder_of(float a, float b) {
 }
 extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, float* b1, unsigned* status) {
     __shared__ float a0[256];
-    unsigned v2 = remainder_of(threadIdx.x, 16u);
-    unsigned v5 = divide(threadIdx.x, 16u);
-    unsigned v8 = (v2 + 16u);
-    unsigned v10 = (v2 + 32u);
-    unsigned v12 = min(v10, 39u);
-    bool v14 = (v10 < 40u);
+    unsigned v2 = remainder_of(threadIdx.x, 64u);
+    unsigned v5 = divide(threadIdx.x, 64u);
+    unsigned v9 = min(v2, 39u);
+    bool v11 = (v2 < 40u);
     float x0 = (0.0f);
-    float x1 = (0.0f);
-    float x2 = (0.0f);
-    unsigned v28 = ((blockIdx.x * 16u) + v5);
-    float v36 = b0[((v28 * 40u) + v2)];
-    float v42 = b0[((v28 * 40u) + v8)];
-    float v48 = b0[((v28 * 40u) + v12)];
-    x0 = (x0 + v36);
-    x1 = (x1 + v42);
-    x2 = (x2 + (v14 ? v48 : (0.0f)));
-    float v65 = x0;
-    a0[threadIdx.x] = v65;
-    __syncthreads();
-    if ((v5 == 0u)) {
-        float x3 = v65;
-        for (unsigned i0 = 1u; i0 < 16u; i0 += 1u) {
-            float v76 = a0[((i0 * 16u) + v2)];
-            x3 = (x3 + v76);
-        }
-        b1[((blockIdx.x * 40u) + v2)] = x3;
+    for (unsigned i0 = 0u; i0 < 2u; i0 += 1u) {
+        float v36 = b0[((((((blockIdx.x * 2u) + i0) * 4u) + v5) * 40u) + v9)];
+        x0 = (x0 + (v11 ? v36 : (0.0f)));
     }
+    float v51 = x0;
+    a0[threadIdx.x] = v51;
     __syncthreads();
-    float v84 = x1;
-    a0[threadIdx.x] = v84;
-    __syncthreads();
-    if ((v5 == 0u)) {
-        float x4 = v84;
-        for (unsigned i1 = 1u; i1 < 16u; i1 += 1u) {
-            float v95 = a0[((i1 * 16u) + v2)];
-            x4 = (x4 + v95);
+    if (((v5 == 0u) && v11)) {
+        float x1 = v51;
+        for (unsigned i1 = 1u; i1 < 4u; i1 += 1u) {
+            float v63 = a0[((i1 * 64u) + v2)];
+            x1 = (x1 + v63);
         }
-        b1[((blockIdx.x * 40u) + v8)] = x4;
-    }
-    __syncthreads();
-    float v103 = x2;
-    a0[threadIdx.x] = v103;
-    __syncthreads();
-    if (((v5 == 0u) && v14)) {
-        float x5 = v103;
-        for (unsigned i2 = 1u; i2 < 16u; i2 += 1u) {
-            float v115 = a0[((i2 * 16u) + v2)];
-            x5 = (x5 + v115);
-        }
-        b1[((blockIdx.x * 40u) + v12)] = x5;
+        b1[((blockIdx.x * 40u) + v9)] = x1;
     }
     __syncthreads();
 }

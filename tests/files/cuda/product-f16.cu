@@ -45,7 +45,7 @@ __device__ float4 mul_add(float4 a, float4 b, float4 c) {
 __device__ float4 splat(float a) {
     return make_float4(a, a, a, a);
 }
-struct Half4 {
+struct __align__(8) Half4 {
     unsigned low, high;
 };
 __device__ unsigned halves(float low, float high) {
@@ -55,6 +55,14 @@ __device__ unsigned halves(float low, float high) {
 }
 __device__ Half4 to_half(float4 a) {
     return {halves(a.x, a.y), halves(a.z, a.w)};
+}
+__device__ float half_of(unsigned short bits) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+__device__ float4 to_vector(Half4 a) {
+    return make_float4(half_of(a.low), half_of(a.low >> 16), half_of(a.high), half_of(a.high >> 16));
 }
 struct Left {
     unsigned r[4];

@@ -8,7 +8,7 @@
 // }
 
 // 3 blocks of 256 threads
-// scatter_add: sort
+// scatter: sort
 __device__ int divide(int a, int b) {
     return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned)a) : a / b;
 }
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0_0(unsigned* b0, unsig
 }
 
 // 1 blocks of 256 threads
-// scatter_add
+// scatter
 __device__ int divide(int a, int b) {
     return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned)a) : a / b;
 }

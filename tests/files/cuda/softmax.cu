@@ -35,20 +35,20 @@ __device__ float remainder_of(float a, float b) {
 }
 extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, float* b1, unsigned* status) {
     unsigned v2 = remainder_of(threadIdx.x, 32u);
-    unsigned v8 = (v2 + 32u);
-    unsigned v10 = (v2 + 64u);
-    unsigned v12 = min(v10, 69u);
-    bool v14 = (v10 < 70u);
+    unsigned v9 = (v2 + 32u);
+    unsigned v11 = (v2 + 64u);
+    unsigned v13 = min(v11, 69u);
+    bool v15 = (v11 < 70u);
     unsigned v25 = ((blockIdx.x * 8u) + divide(threadIdx.x, 32u));
     unsigned v27 = min(v25, 4u);
     bool v29 = (v25 < 5u);
     float x0 = __int_as_float(0xff800000);
     float v39 = b0[((v27 * 70u) + v2)];
     x0 = max_or_nan(x0, v39);
-    float v47 = b0[((v27 * 70u) + v8)];
+    float v47 = b0[((v27 * 70u) + v9)];
     x0 = max_or_nan(x0, v47);
-    float v56 = b0[((v27 * 70u) + v12)];
-    x0 = max_or_nan(x0, (v14 ? v56 : __int_as_float(0xff800000)));
+    float v56 = b0[((v27 * 70u) + v13)];
+    x0 = max_or_nan(x0, (v15 ? v56 : __int_as_float(0xff800000)));
     float v61 = x0;
     float v62 = __shfl_xor_sync(0xffffffffu, v61, 16);
     float v63 = max_or_nan(v61, v62);
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, fl
     float v81 = expf((v47 - v71));
     x1 = (x1 + v81);
     float v86 = expf((v56 - v71));
-    x1 = (x1 + (v14 ? v86 : (0.0f)));
+    x1 = (x1 + (v15 ? v86 : (0.0f)));
     float v91 = x1;
     float v92 = __shfl_xor_sync(0xffffffffu, v91, 16);
     float v93 = (v91 + v92);
@@ -82,9 +82,9 @@ extern "C" __global__ void __launch_bounds__(256) kernel_0_0(const float* b0, fl
         b1[((v27 * 70u) + v2)] = (v77 / v101);
     }
     if (v29) {
-        b1[((v27 * 70u) + v8)] = (v81 / v101);
+        b1[((v27 * 70u) + v9)] = (v81 / v101);
     }
-    if ((v14 && v29)) {
-        b1[((v27 * 70u) + v12)] = (v86 / v101);
+    if ((v15 && v29)) {
+        b1[((v27 * 70u) + v13)] = (v86 / v101);
     }
 }

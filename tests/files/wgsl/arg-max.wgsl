@@ -20,107 +20,106 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     for (var i0 = local; i0 < 400u; i0 += 256u) {
         let v13 = b0[(v6 + i0)];
         let v14 = bitcast<u32>(v13);
-        let v16 = (v14 & 2147483647u);
-        let v30 = select(select(select((v14 | 2147483648u), (~v14), (v14 >= 2147483648u)), 2147483648u, (v16 == 0u)), 4294967295u, (v16 > 2139095040u));
-        if (((i0 == local) || (v30 > x0))) {
-            x0 = v30;
+        let v33 = select(select(select((v14 | 2147483648u), (~v14), (v14 >= 2147483648u)), 2147483648u, ((v14 & 2147483647u) == 0u)), 4294967295u, ((bitcast<u32>(v13) & 2147483647u) > 2139095040u));
+        if (((i0 == local) || (v33 > x0))) {
+            x0 = v33;
             x1 = i0;
         }
     }
-    let v36 = x1;
+    let v39 = x1;
     a0[local] = x0;
-    a1[local] = v36;
+    a1[local] = v39;
     workgroupBarrier();
     if ((local < 128u)) {
-        let v41 = a0[(local + 128u)];
-        let v44 = a1[(local + 128u)];
-        let v45 = a0[local];
-        let v46 = a1[local];
-        if (((v41 > v45) || ((v41 == v45) && (v44 < v46)))) {
-            a0[local] = v41;
-            a1[local] = v44;
+        let v44 = a0[(local + 128u)];
+        let v47 = a1[(local + 128u)];
+        let v48 = a0[local];
+        let v49 = a1[local];
+        if (((v44 > v48) || ((v44 == v48) && (v47 < v49)))) {
+            a0[local] = v44;
+            a1[local] = v47;
         }
     }
     workgroupBarrier();
     if ((local < 64u)) {
-        let v56 = a0[(local + 64u)];
-        let v59 = a1[(local + 64u)];
-        let v60 = a0[local];
-        let v61 = a1[local];
-        if (((v56 > v60) || ((v56 == v60) && (v59 < v61)))) {
-            a0[local] = v56;
-            a1[local] = v59;
+        let v59 = a0[(local + 64u)];
+        let v62 = a1[(local + 64u)];
+        let v63 = a0[local];
+        let v64 = a1[local];
+        if (((v59 > v63) || ((v59 == v63) && (v62 < v64)))) {
+            a0[local] = v59;
+            a1[local] = v62;
         }
     }
     workgroupBarrier();
     if ((local < 32u)) {
-        let v71 = a0[(local + 32u)];
-        let v74 = a1[(local + 32u)];
-        let v75 = a0[local];
-        let v76 = a1[local];
-        if (((v71 > v75) || ((v71 == v75) && (v74 < v76)))) {
-            a0[local] = v71;
-            a1[local] = v74;
+        let v74 = a0[(local + 32u)];
+        let v77 = a1[(local + 32u)];
+        let v78 = a0[local];
+        let v79 = a1[local];
+        if (((v74 > v78) || ((v74 == v78) && (v77 < v79)))) {
+            a0[local] = v74;
+            a1[local] = v77;
         }
     }
     workgroupBarrier();
     if ((local < 16u)) {
-        let v86 = a0[(local + 16u)];
-        let v89 = a1[(local + 16u)];
-        let v90 = a0[local];
-        let v91 = a1[local];
-        if (((v86 > v90) || ((v86 == v90) && (v89 < v91)))) {
-            a0[local] = v86;
-            a1[local] = v89;
+        let v89 = a0[(local + 16u)];
+        let v92 = a1[(local + 16u)];
+        let v93 = a0[local];
+        let v94 = a1[local];
+        if (((v89 > v93) || ((v89 == v93) && (v92 < v94)))) {
+            a0[local] = v89;
+            a1[local] = v92;
         }
     }
     workgroupBarrier();
     if ((local < 8u)) {
-        let v101 = a0[(local + 8u)];
-        let v104 = a1[(local + 8u)];
-        let v105 = a0[local];
-        let v106 = a1[local];
-        if (((v101 > v105) || ((v101 == v105) && (v104 < v106)))) {
-            a0[local] = v101;
-            a1[local] = v104;
+        let v104 = a0[(local + 8u)];
+        let v107 = a1[(local + 8u)];
+        let v108 = a0[local];
+        let v109 = a1[local];
+        if (((v104 > v108) || ((v104 == v108) && (v107 < v109)))) {
+            a0[local] = v104;
+            a1[local] = v107;
         }
     }
     workgroupBarrier();
     if ((local < 4u)) {
-        let v116 = a0[(local + 4u)];
-        let v119 = a1[(local + 4u)];
-        let v120 = a0[local];
-        let v121 = a1[local];
-        if (((v116 > v120) || ((v116 == v120) && (v119 < v121)))) {
-            a0[local] = v116;
-            a1[local] = v119;
+        let v119 = a0[(local + 4u)];
+        let v122 = a1[(local + 4u)];
+        let v123 = a0[local];
+        let v124 = a1[local];
+        if (((v119 > v123) || ((v119 == v123) && (v122 < v124)))) {
+            a0[local] = v119;
+            a1[local] = v122;
         }
     }
     workgroupBarrier();
     if ((local < 2u)) {
-        let v131 = a0[(local + 2u)];
-        let v134 = a1[(local + 2u)];
-        let v135 = a0[local];
-        let v136 = a1[local];
-        if (((v131 > v135) || ((v131 == v135) && (v134 < v136)))) {
-            a0[local] = v131;
-            a1[local] = v134;
+        let v134 = a0[(local + 2u)];
+        let v137 = a1[(local + 2u)];
+        let v138 = a0[local];
+        let v139 = a1[local];
+        if (((v134 > v138) || ((v134 == v138) && (v137 < v139)))) {
+            a0[local] = v134;
+            a1[local] = v137;
         }
     }
     workgroupBarrier();
     if ((local < 1u)) {
-        let v146 = a0[(local + 1u)];
-        let v149 = a1[(local + 1u)];
-        let v150 = a0[local];
-        let v151 = a1[local];
-        if (((v146 > v150) || ((v146 == v150) && (v149 < v151)))) {
-            a0[local] = v146;
-            a1[local] = v149;
+        let v149 = a0[(local + 1u)];
+        let v152 = a1[(local + 1u)];
+        let v153 = a0[local];
+        let v154 = a1[local];
+        if (((v149 > v153) || ((v149 == v153) && (v152 < v154)))) {
+            a0[local] = v149;
+            a1[local] = v152;
         }
     }
     workgroupBarrier();
     if ((local == 0u)) {
-        let v160 = a1[0u];
-        b1[group] = bitcast<i32>(v160);
+        let v163 = a1[0u];
+        b1[group] = bitcast<i32>(v163);
     }
 }

@@ -25,22 +25,22 @@
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let group = workgroup.x;
-    let v5 = ((group * 64u) + local);
-    let v7 = (v5 % 6u);
-    let v11 = (v5 / 6u);
-    let v21 = min(v7, 5u);
-    if ((v11 < 1u)) {
-        let v26 = (v21 * 4u);
+    let v4 = ((group * 64u) + local);
+    let v6 = (v4 % 6u);
+    let v10 = (v4 / 6u);
+    let v20 = min(v6, 5u);
+    if ((v10 < 1u)) {
+        let v26 = (v20 * 4u);
         let v30 = b0[v26];
         let v35 = b0[(v26 + 1u)];
         let v40 = b0[(v26 + 2u)];
         let v45 = b0[(v26 + 3u)];
-        let v48 = (v21 * 4u);
+        let v48 = (v20 * 4u);
         let v52 = b5[v48];
         let v57 = b5[(v48 + 1u)];
         let v62 = b5[(v48 + 2u)];
         let v67 = b5[(v48 + 3u)];
-        let v70 = (v21 * 4u);
+        let v70 = (v20 * 4u);
         var x0 = 0.0f;
         for (var i0 = 0u; i0 < 4u; i0 += 1u) {
             let v79 = b5[(v48 + i0)];
@@ -52,10 +52,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         var x2 = 0.0f;
         var x3 = 0.0f;
         var x4 = 0.0f;
-        if ((v7 < 6u)) {
-            w0[((v11 * 6u) + v7)] = v85;
+        if ((v6 < 6u)) {
+            w0[((v10 * 6u) + v6)] = v85;
         }
-        let v102 = b4[v21];
+        let v102 = b4[v20];
         for (var i1 = 0u; i1 < 6u; i1 += 1u) {
             let v108 = (i1 * 4u);
             let v111 = (i1 * 4u);
@@ -84,8 +84,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             x3 = (x3 + (v185 * v132));
             x4 = (x4 + (v185 * v140));
         }
-        if ((v7 < 6u)) {
-            let v202 = (v7 * 4u);
+        if ((v6 < 6u)) {
+            let v202 = (v6 * 4u);
             b6[v202] = x1;
             b6[(v202 + 1u)] = x2;
             b6[(v202 + 2u)] = x3;
@@ -107,17 +107,17 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let group = workgroup.x;
-    let v5 = ((group * 64u) + local);
-    let v7 = (v5 % 6u);
-    let v11 = (v5 / 6u);
-    let v21 = min(v7, 5u);
-    if ((v11 < 1u)) {
-        let v24 = (v21 * 4u);
+    let v4 = ((group * 64u) + local);
+    let v6 = (v4 % 6u);
+    let v10 = (v4 / 6u);
+    let v20 = min(v6, 5u);
+    if ((v10 < 1u)) {
+        let v24 = (v20 * 4u);
         let v28 = b1[v24];
         let v33 = b1[(v24 + 1u)];
         let v38 = b1[(v24 + 2u)];
         let v43 = b1[(v24 + 3u)];
-        let v46 = (v21 * 4u);
+        let v46 = (v20 * 4u);
         let v50 = b2[v46];
         let v55 = b2[(v46 + 1u)];
         let v60 = b2[(v46 + 2u)];
@@ -130,14 +130,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         var x5 = 0.0f;
         var x6 = 0.0f;
         var x7 = 0.0f;
-        let v85 = select(0u, 6u, (v21 >= 6u));
-        let v89 = select(0u, 6u, (v7 >= 6u));
+        let v85 = select(0u, 6u, (v20 >= 6u));
+        let v89 = select(0u, 6u, (v6 >= 6u));
         for (var i0 = 0u; i0 < 1u; i0 += 1u) {
             for (var i1 = v89; i1 < 6u; i1 += 1u) {
                 let v103 = (i1 * 4u);
                 let v106 = (i1 * 4u);
                 let v109 = b4[i1];
-                let v115 = w0[(((v11 + i0) * 6u) + i1)];
+                let v115 = w0[(((v10 + i0) * 6u) + i1)];
                 var x8 = 0.0f;
                 let v120 = b0[v103];
                 x8 = (x8 + (v28 * v120));
@@ -170,13 +170,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
                 x3 = (x3 + (v194 * v144));
             }
         }
-        if ((v7 < 6u)) {
-            let v223 = (v7 * 4u);
+        if ((v6 < 6u)) {
+            let v223 = (v6 * 4u);
             b7[v223] = x0;
             b7[(v223 + 1u)] = x1;
             b7[(v223 + 2u)] = x2;
             b7[(v223 + 3u)] = x3;
-            let v241 = (v7 * 4u);
+            let v241 = (v6 * 4u);
             b8[v241] = x4;
             b8[(v241 + 1u)] = x5;
             b8[(v241 + 2u)] = x6;

@@ -23,13 +23,13 @@ fn from_bits(bits: u32) -> f32 {
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let group = workgroup.x;
-    let v6 = ((group * 64u) + local);
-    let v8 = (v6 % 6u);
-    let v12 = (v6 / 6u);
-    let v21 = (v12 % 2u);
-    let v23 = min(v8, 5u);
-    if (((v12 / 2u) < 1u)) {
-        let v43 = ((v21 * 24u) + (v23 * 4u));
+    let v5 = ((group * 64u) + local);
+    let v7 = (v5 % 6u);
+    let v11 = (v5 / 6u);
+    let v20 = (v11 % 2u);
+    let v22 = min(v7, 5u);
+    if (((v11 / 2u) < 1u)) {
+        let v43 = ((v20 * 24u) + (v22 * 4u));
         let v47 = b0[v43];
         let v52 = b0[(v43 + 1u)];
         let v57 = b0[(v43 + 2u)];
@@ -40,7 +40,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         var x3 = 0.0f;
         var x4 = (-3e38f);
         var x5 = 0.0f;
-        for (var i0 = 0u; i0 < min(((v6 % 6u) + 1u), 6u); i0 += 1u) {
+        for (var i0 = 0u; i0 < min(((v5 % 6u) + 1u), 6u); i0 += 1u) {
             let v77 = (i0 * 4u);
             let v80 = (i0 * 4u);
             var x6 = 0.0f;
@@ -68,16 +68,16 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             let v154 = b2[(v80 + 3u)];
             x3 = ((x3 * v119) + (v121 * v154));
         }
-        if ((v8 < 6u)) {
-            let v162 = (0u < min((v23 + 1u), 6u));
+        if ((v7 < 6u)) {
+            let v162 = (0u < min((v22 + 1u), 6u));
             let v163 = x5;
             let v167 = select(0.0f, (1.0f / v163), v162);
-            let v173 = ((v21 * 24u) + (v8 * 4u));
+            let v173 = ((v20 * 24u) + (v7 * 4u));
             b3[v173] = (x0 * v167);
             b3[(v173 + 1u)] = (x1 * v167);
             b3[(v173 + 2u)] = (x2 * v167);
             b3[(v173 + 3u)] = (x3 * v167);
-            b4[((v21 * 6u) + v8)] = select(from_bits(0xff800000u), (x4 + log(v163)), v162);
+            b4[((v20 * 6u) + v7)] = select(from_bits(0xff800000u), (x4 + log(v163)), v162);
         }
     }
 }

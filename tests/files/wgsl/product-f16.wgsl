@@ -12,8 +12,8 @@
 
 // [2, 1, 1] workgroups
 // dot [70 x 64] with epilogue
-enable f16;
 enable wgpu_cooperative_matrix;
+enable f16;
 @group(0) @binding(0) var<storage, read_write> b0: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> b1: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> b2: array<f32>;

@@ -8,7 +8,7 @@
 // }
 
 // [3, 1, 1] workgroups
-// scatter_add: sort
+// scatter: sort
 @group(0) @binding(0) var<storage, read> b0: array<f32>;
 @group(0) @binding(1) var<storage, read_write> b1: array<i32>;
 @group(0) @binding(2) var<storage, read_write> b3: array<f32>;
@@ -78,7 +78,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 }
 
 // [1, 1, 1] workgroups
-// scatter_add
+// scatter
 @group(0) @binding(0) var<storage, read_write> b1: array<i32>;
 @group(0) @binding(1) var<storage, read_write> b2: array<f32>;
 @group(0) @binding(2) var<storage, read_write> b3: array<f32>;

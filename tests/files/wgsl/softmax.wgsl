@@ -32,20 +32,20 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let group = workgroup.x;
     let v2 = (local % 32u);
     let v5 = (local / 32u);
-    let v8 = (v2 + 32u);
-    let v10 = (v2 + 64u);
-    let v12 = min(v10, 69u);
-    let v14 = (v10 < 70u);
+    let v9 = (v2 + 32u);
+    let v11 = (v2 + 64u);
+    let v13 = min(v11, 69u);
+    let v15 = (v11 < 70u);
     let v25 = ((group * 8u) + v5);
     let v27 = min(v25, 4u);
     let v29 = (v25 < 5u);
     var x0 = from_bits(0xff800000u);
     let v39 = b0[((v27 * 70u) + v2)];
     x0 = max_or_nan(x0, v39);
-    let v47 = b0[((v27 * 70u) + v8)];
+    let v47 = b0[((v27 * 70u) + v9)];
     x0 = max_or_nan(x0, v47);
-    let v56 = b0[((v27 * 70u) + v12)];
-    x0 = max_or_nan(x0, select(from_bits(0xff800000u), v56, v14));
+    let v56 = b0[((v27 * 70u) + v13)];
+    x0 = max_or_nan(x0, select(from_bits(0xff800000u), v56, v15));
     a0[local] = x0;
     workgroupBarrier();
     for (var i0 = 0u; i0 < 5u; i0 += 1u) {
@@ -65,7 +65,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let v89 = exp((v47 - v79));
     x1 = (x1 + v89);
     let v94 = exp((v56 - v79));
-    x1 = (x1 + select(0.0f, v94, v14));
+    x1 = (x1 + select(0.0f, v94, v15));
     a0[local] = x1;
     workgroupBarrier();
     for (var i1 = 0u; i1 < 5u; i1 += 1u) {
@@ -83,9 +83,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         b0[((v27 * 70u) + v2)] = (v85 / v117);
     }
     if (v29) {
-        b0[((v27 * 70u) + v8)] = (v89 / v117);
+        b0[((v27 * 70u) + v9)] = (v89 / v117);
     }
-    if ((v14 && v29)) {
-        b0[((v27 * 70u) + v12)] = (v94 / v117);
+    if ((v15 && v29)) {
+        b0[((v27 * 70u) + v13)] = (v94 / v117);
     }
 }

@@ -30,6 +30,9 @@ before(async () => {
           max: g.maxPool2d(x, 2), maxOverlapping: g.maxPool2d(x, 3, { stride: 1, padding: 1 }), avg: g.avgPool2d(x, [2, 4]),
           einsum: g.einsum('bij,bkj->ik', [rows, rows]), atan: g.atan(x), std: g.std(x), norms: g.normAxes(x, [2, 3]),
           smoothed: g.crossEntropyWith(g.reshape(x, [8, 4]).slice(0, [0, 4]), i, { labelSmoothing: 0.1, ignoreIndex: -1 }),
+          sums: g.cumsum(x, -1), sorted: g.sort(g.flatten(x)), order: g.argsortDescending(x), top: g.topK(x, 2).values,
+          put: g.scatter(x, g.mul(g.cast(g.gt(x, 0), 'i32'), 3), x, -1), sine: g.sin(g.mul(x, 1e9)),
+          windowed: g.attention(x, x, x, { causal: true, window: 2, scale: 1 }),
           chunk: g.chunk(x, 3, -1)[1], grid: g.meshgrid([g.arange(2), g.arange(3)])[1], nearest: g.nearestUpsample2d(x, 2),
         };
       },
@@ -58,7 +61,25 @@ before(async () => {
     const batch = { x: numbers(256, 7), t: new Int32Array([0, 1, 0, 1]) };
     for (let step = 0; step < 60; step++) losses.push((await train.step(batch)).loss);
     await train.destroy();
-    return { out, x: [...x], weights: [...numbers(36, 5)], up: [...numbers(8, 3)], shapes: ran.shapes, refused, losses };
+    const sums = async (options, rows) => {
+      class W extends g.Module { w = this.param([3], { init: g.init.ones() }); }
+      const run = await g.compile({
+        model: new W(), seed: 1, inputs: { x: [rows, 3] }, loss: (m, { x }) => g.mean(g.sumAxes(g.mul(x, m.w), 1)), ...options,
+      });
+      const result = await run.step({ x: numbers(12, 7) });
+      const { w } = await run.downloadParamsFlat();
+      const names = (await run.downloadState()).map(({ name }) => name);
+      await run.destroy();
+      return { loss: result.loss, w: [...(w.data ?? w)], names };
+    };
+    const sgd = (more) => ({ optimizer: { kind: 'sgd', lr: 1, ...more } });
+    const trained = {
+      whole: await sums(sgd(), 4), parts: await sums({ ...sgd(), accumulate: 2 }, 2),
+      clipped: await sums(sgd({ clipGradValue: 0.01 }), 4), normalized: await sums(sgd({ normalizeGrads: (name) => name === 'w' }), 4),
+      averaged: await sums({ ...sgd(), averageDecay: 0.9 }, 4),
+      none: await sums(sgd({ normalizeGrads: () => false }), 4).catch((error) => error.message),
+    };
+    return { trained, out, x: [...x], weights: [...numbers(36, 5)], up: [...numbers(8, 3)], shapes: ran.shapes, refused, losses };
   });
 });
 after(async () => {
@@ -118,6 +139,37 @@ test('layers', () => {
   near('norm', seen.x.map((v) => (v - mean) / deviation));
   assert.deepEqual([seen.shapes.lstm, seen.shapes.gru], [[2, 4, 3], [2, 4, 3]]);
   assert.ok([...seen.out.lstm, ...seen.out.gru].every((v) => Math.abs(v) < 1 && v !== 0));
+});
+
+test('rows in order, sums along rows, windows of attention', () => {
+  const rows = range(8).map((r) => seen.x.slice(r * 4, r * 4 + 4));
+  near('sums', rows.flatMap((row) => row.map((_, i) => sum(row.slice(0, i + 1)))));
+  near('sorted', [...seen.x].sort((a, b) => a - b));
+  const order = (row) => range(4).sort((a, b) => row[b] - row[a] || a - b);
+  near('order', rows.flatMap(order));
+  near('top', rows.flatMap((row) => order(row).slice(0, 2).map((i) => row[i])));
+  near('put', rows.flatMap((row) => {
+    const put = [...row];
+    row.forEach((v) => { put[v > 0 ? 3 : 0] = v; });
+    return put;
+  }));
+  near('sine', seen.x.map((v) => Math.sin(Math.fround(v * 1e9))));
+  near('windowed', rows.flatMap((row, r) => {
+    const keys = r % 4 === 0 ? [row] : [rows[r - 1], row];
+    const weights = keys.map((key) => Math.exp(sum(key.map((v, i) => v * row[i]))));
+    return range(4).map((i) => sum(keys.map((key, k) => (weights[k] / sum(weights)) * key[i])));
+  }));
+});
+
+test('what a training program can vary', () => {
+  const { whole, parts, clipped, normalized, averaged, none } = seen.trained;
+  const gradient = whole.w.map((w) => 1 - w);
+  assert.ok(Math.abs(whole.loss - parts.loss) < 1e-6);
+  parts.w.forEach((w, i) => assert.ok(Math.abs(w - whole.w[i]) < 1e-6));
+  clipped.w.forEach((w, i) => assert.ok(Math.abs(1 - w - Math.max(-0.01, Math.min(0.01, gradient[i]))) < 1e-6));
+  normalized.w.forEach((w, i) => assert.ok(Math.abs(1 - w - gradient[i] / Math.hypot(...gradient)) < 1e-5));
+  assert.ok(averaged.names.some((name) => name === 'optim.average.w'), averaged.names.join());
+  assert.match(none, /normalizeGrads chose no parameter/);
 });
 
 test('a network of convolutions learns', () => {

@@ -55,13 +55,13 @@ test('parameters say their initial values and decay', () => {
   class P extends Module {
     r = this.param([4, 2], { init: init.kaiming() });
     z = this.param([2], { init: init.zeros() });
-    l = this.param([2], { init: init.literal(new Float32Array([1, 2])), decay: false, frozen: true });
+    l = this.param([2], { init: init.literal(new Float32Array([1, 2])), decay: false, frozen: true, dtype: 'f16' });
   }
   const { core } = traced(new P(), (m) => m.r);
   const params = core.commands.filter(([code]) => code === 1);
-  assert.deepEqual(params[0].slice(2), [1, 0, 7, Math.SQRT2, 0, -1, 4, 2]);
-  assert.deepEqual(params[1].slice(2), [0, 0, 0, 0, 0, -1, 2]);
-  assert.deepEqual(params[2].slice(2), [0, 1, 6, 0, 0, 0, 2]);
+  assert.deepEqual(params[0].slice(2), [1, 0, 7, Math.SQRT2, 0, -1, 0, 4, 2]);
+  assert.deepEqual(params[1].slice(2), [0, 0, 0, 0, 0, -1, 0, 2]);
+  assert.deepEqual(params[2].slice(2), [0, 1, 6, 0, 0, 0, 4, 2]);
   assert.throws(() => new (class extends Module { p = this.param([3], { init: init.literal(new Float32Array(2)) }); })(), /2 initial values for \[3\]/);
   assert.throws(() => new (class extends Module { p = this.param([0]); })(), /whole numbers above 0/);
 });

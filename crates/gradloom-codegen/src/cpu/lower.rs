@@ -1,6 +1,6 @@
 //! Lowering for the CPU: what its kernels can do, and the scratch that they need.
 
-use super::{attention_workspace, dot_workspace, loop_workspace};
+use super::{Rows, SortPlan, attention_workspace, cumulate_workspace, dot_workspace, loop_workspace};
 use crate::lower::{Request, Target};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
@@ -35,6 +35,11 @@ impl Target for Cpu {
             Kernel::Loop(body) => loop_workspace(body),
             Kernel::Op(OpKind::Attention(spec) | OpKind::AttentionGrad(spec)) => {
                 attention_workspace(spec, &graph.ops[op], graph, self.threads)
+            }
+            Kernel::Op(OpKind::Cumulate { .. }) => cumulate_workspace(&reads[0]),
+            Kernel::Op(OpKind::Sort { count, .. }) => {
+                let rows = Rows::of(&reads[0]);
+                SortPlan::new(rows, *count).workspace(rows, *count)
             }
             _ => 0,
         };

@@ -22,9 +22,11 @@ mod lower;
 pub mod machine;
 #[doc(hidden)]
 pub mod math;
+mod rows;
 
 pub use attention_blocks::{AttentionShape, STRIP, attention_workspace};
 pub use dot_plan::{DotPlan, dot_workspace};
 pub use dot_schedule::{DotSchedule, DotTask, FEW_ROWS};
 pub use loop_schedule::{LoopSchedule, column_partials, loop_workspace};
 pub use lower::{lower, lower_fused};
+pub use rows::{DIGITS, MOST_SELECTED, PIECE, Rows, SHORT_ROW, SortPlan, cumulate_workspace};

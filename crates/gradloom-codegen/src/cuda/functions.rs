@@ -62,6 +62,8 @@ __device__ float remainder_of(float a, float b) {
     }
 }
 ";
+        F16 "from_f16" [] = F16;
+        Bf16 "from_bf16" [] = BF16;
         Vectors "mul_add" [] = VECTORS;
         Half "to_half" [] = HALF;
         Matrix "multiply" [] = MATRIX;
@@ -73,6 +75,28 @@ __device__ float remainder_of(float a, float b) {
 ";
     }
 }
+
+/// PTX ISA, section "cvt".
+const F16: &str = "__device__ float from_f16(unsigned short bits) {
+    float x;
+    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(bits));
+    return x;
+}
+__device__ unsigned short f16_bits(float x) {
+    unsigned short bits;
+    asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(bits) : \"f\"(x));
+    return bits;
+}
+";
+
+const BF16: &str = "__device__ float from_bf16(unsigned short bits) {
+    return __uint_as_float((unsigned)bits << 16);
+}
+__device__ unsigned short bf16_bits(float x) {
+    unsigned bits = __float_as_uint(x);
+    return (x != x ? bits | 0x00400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+";
 
 const VECTORS: &str = "__device__ float2 operator+(float2 a, float2 b) {
     return make_float2(a.x + b.x, a.y + b.y);
@@ -95,7 +119,7 @@ __device__ float4 splat(float a) {
 ";
 
 /// PTX ISA, section "cvt": the first operand goes to the upper half.
-const HALF: &str = "struct Half4 {
+const HALF: &str = "struct __align__(8) Half4 {
     unsigned low, high;
 };
 __device__ unsigned halves(float low, float high) {
@@ -105,6 +129,14 @@ __device__ unsigned halves(float low, float high) {
 }
 __device__ Half4 to_half(float4 a) {
     return {halves(a.x, a.y), halves(a.z, a.w)};
+}
+__device__ float half_of(unsigned short bits) {
+    float x;
+    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(bits));
+    return x;
+}
+__device__ float4 to_vector(Half4 a) {
+    return make_float4(half_of(a.low), half_of(a.low >> 16), half_of(a.high), half_of(a.high >> 16));
 }
 ";
 

@@ -10,6 +10,7 @@ use crate::schedule::group;
 use crate::simt::kernels::{self, Table, View, Views};
 use crate::simt::{Kernel, Role};
 use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region};
 
@@ -99,7 +100,7 @@ pub fn kernels(launch: &Launch, number: usize, plan: &Plan) -> Result<Vec<CudaKe
 
 /// The kernels of a launch that is no group, whose scratch starts at a byte.
 fn alone(launch: &Launch, number: usize, scratch: usize, plan: &Plan) -> Result<Vec<CudaKernel>> {
-    let vectors = reads_vectors(&launch.kernel, &launch.reads);
+    let vectors = reads_vectors(&launch.kernel, &launch.schedule, &launch.reads);
     let view = |(i, access)| view(access, vectors.get(i).copied().unwrap_or(false));
     let views = Views {
         reads: launch.reads.iter().enumerate().map(view).collect(),
@@ -147,7 +148,7 @@ fn together(
     let firsts: Vec<usize> = (0..accesses(parts[0]).count()).map(first).collect();
     let starts = |part: &Part| {
         let start = |(i, access): (usize, &Access)| {
-            narrow((place(plan, access).1 - firsts[i]) / 4 + access.layout.offset)
+            narrow((place(plan, access).1 - firsts[i]) / access.dtype.bytes() + access.layout.offset)
         };
         accesses(part).enumerate().map(start).collect()
     };
@@ -172,7 +173,11 @@ fn together(
 }
 
 fn view(access: &Access, has_vectors: bool) -> View<'_> {
-    View { dtype: access.dtype, layout: &access.layout, has_vectors }
+    View {
+        dtype: access.dtype,
+        layout: &access.layout,
+        has_vectors: has_vectors && access.dtype != DType::BF16,
+    }
 }
 
 /// Where an access's buffer begins.

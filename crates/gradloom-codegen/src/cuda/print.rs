@@ -18,7 +18,12 @@ pub fn print(kernel: &Kernel, name: &str, launch: usize) -> String {
     let mut body = String::new();
     printer.block(&mut body, &kernel.body, 1);
     let mut text = format!("// {}\n", kernel.label);
-    let types = kernel.exprs.iter().map(|&(_, ty)| ty).chain(kernel.arrays.iter().map(|array| array.ty));
+    let types = kernel
+        .exprs
+        .iter()
+        .map(|&(_, ty)| ty)
+        .chain(kernel.buffers.iter().map(|buffer| buffer.ty))
+        .chain(kernel.arrays.iter().map(|array| array.ty));
     types.for_each(|ty| printer.declare(ty));
     printer.functions.iter().for_each(|function| text.push_str(function.text()));
     let parameters = kernel.buffers.iter().enumerate().map(|(i, buffer)| {
@@ -78,7 +83,13 @@ impl Printer<'_> {
             }
             Stmt::Assign(number, value) => format!("x{number} = {};", self.text(*value)),
             Stmt::Store(buffer, index, value) => {
-                format!("b{buffer}[{}] = {};", self.text(*index), self.text(*value))
+                let (index, stored) = (self.text(*index), self.text(*value));
+                let stored = match self.kernel.dtype(*value) {
+                    DType::F16 => format!("f16_bits({stored})"),
+                    DType::BF16 => format!("bf16_bits({stored})"),
+                    _ => stored,
+                };
+                format!("b{buffer}[{index}] = {stored};")
             }
             Stmt::SetElement(array, index, value) => {
                 format!("a{array}[{}] = {};", self.text(*index), self.text(*value))
@@ -110,6 +121,8 @@ impl Printer<'_> {
     /// Adds what a type needs.
     fn declare(&mut self, ty: ValueType) {
         match ty {
+            ValueType::Scalar(DType::F16) => _ = self.function(Function::F16),
+            ValueType::Scalar(DType::BF16) => _ = self.function(Function::Bf16),
             ValueType::Scalar(_) => {}
             ValueType::Vector(_) => _ = self.function(Function::Vectors),
             ValueType::Half4 => _ = self.function(Function::Half),
@@ -142,6 +155,8 @@ impl Printer<'_> {
             Expr::Read(number) => format!("x{number}"),
             Expr::Load(buffer, _) => match dtype {
                 DType::Bool => format!("(b{buffer}[{}] != 0)", x[0]),
+                DType::F16 => format!("from_f16(b{buffer}[{}])", x[0]),
+                DType::BF16 => format!("from_bf16(b{buffer}[{}])", x[0]),
                 _ => format!("b{buffer}[{}]", x[0]),
             },
             Expr::Element(array, _) => format!("a{array}[{}]", x[0]),
@@ -161,7 +176,12 @@ impl Printer<'_> {
                 format!("({} {symbol} {})", x[0], x[1])
             }
             Expr::Select(..) => format!("({} ? {} : {})", x[0], x[1], x[2]),
+            Expr::Cast(_) if self.kernel.ty(id) == ValueType::Vector(4) => format!("to_vector({})", x[0]),
             Expr::Cast(_) => match (of[0], dtype) {
+                (DType::F16 | DType::BF16, _) => x[0].clone(),
+                // It stays a float.
+                (_, DType::F16) => format!("from_f16(f16_bits({}))", x[0]),
+                (_, DType::BF16) => format!("from_bf16(bf16_bits({}))", x[0]),
                 // These saturate, and make 0 of NaN.
                 (DType::F32, DType::I32) => format!("__float2int_rz({})", x[0]),
                 (DType::F32, DType::U32) => format!("__float2uint_rz({})", x[0]),
@@ -210,7 +230,7 @@ impl Printer<'_> {
 
 fn literal(bits: u32, dtype: DType) -> String {
     match dtype {
-        DType::F32 => match f32::from_bits(bits) {
+        DType::F32 | DType::F16 | DType::BF16 => match f32::from_bits(bits) {
             number if number.is_finite() => format!("({number:?}f)"),
             _ => format!("__int_as_float({bits:#x})"),
         },
@@ -224,7 +244,7 @@ fn literal(bits: u32, dtype: DType) -> String {
 /// The type of a value.
 fn type_name(ty: impl Into<ValueType>) -> &'static str {
     match ty.into() {
-        ValueType::Scalar(DType::F32) => "float",
+        ValueType::Scalar(DType::F32 | DType::F16 | DType::BF16) => "float",
         ValueType::Scalar(DType::I32) => "int",
         ValueType::Scalar(DType::U32) => "unsigned",
         ValueType::Scalar(DType::Bool) => "bool",
@@ -241,6 +261,7 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
 fn stored_name(ty: ValueType) -> &'static str {
     match ty {
         ValueType::Scalar(DType::Bool) => "unsigned char",
+        ValueType::Scalar(DType::F16 | DType::BF16) => "unsigned short",
         _ => type_name(ty),
     }
 }

@@ -1,13 +1,15 @@
 //! Lowering for GPUs: what the kernels of `simt` can do, and the scratch that they need.
 
+use super::narrow::narrow;
 use super::{Request, Target, as_body};
 use crate::limits::Limits;
 use crate::product::{DotProblem, fold_batch};
+use crate::schedule::precision::Precision;
 use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{DotAxes, Graph, OpKind};
+use gradloom_core::ir::{DType, DotAxes, Graph, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Schedule, Store};
 
 /// Fuses a graph and lowers it for a device with these limits; `choices` say how its products and attention
@@ -44,6 +46,9 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
         if let Kernel::Op(OpKind::Reduce { op, axes }) = &spec.kernel {
             spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
         }
+    }
+    if target.choices.precision() == Precision::F16 && target.limits.f16 {
+        narrow(graph, &mut fused, DType::F16);
     }
     crate::lower::lower(graph, fused, target)
 }

@@ -92,6 +92,8 @@ pub struct Stages {
     pub optim: Graph,
     /// Simplified, within the memory budget.
     pub passes: Graph,
+    /// Parameters that the loss does not depend on, and that are not trained therefore.
+    pub unused: Vec<String>,
     /// The report of each pass.
     pub reports: Vec<PassReport>,
     /// What was made of it for the device.
@@ -103,8 +105,8 @@ pub struct Stages {
 impl Stages {
     /// Of the stages up to the passes, with their times, and of those after them.
     pub fn new(graphs: TrainingGraph, back: Arc<BackEnd>, clock: Clock) -> Self {
-        let TrainingGraph { trace, grad, optim, passes, reports } = graphs;
+        let TrainingGraph { trace, grad, optim, passes, unused, reports } = graphs;
         let times = clock.times().iter().chain(&back.times).copied().collect();
-        Self { trace, grad, optim, passes, reports, back, times }
+        Self { trace, grad, optim, passes, unused, reports, back, times }
     }
 }

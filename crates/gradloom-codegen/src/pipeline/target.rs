@@ -60,6 +60,28 @@ pub struct Text {
 }
 
 impl Target {
+    /// What programs compute in, unless they say otherwise.
+    pub fn precision(&self) -> Precision {
+        match self {
+            Self::Cpu { .. } => Precision::F32,
+            Self::Wgsl(gpu) | Self::Cuda(gpu) => gpu.choices.precision(),
+        }
+    }
+
+    /// The same device for programs of another precision.
+    #[must_use]
+    pub fn in_precision(&self, precision: Precision) -> Self {
+        let gpu = |gpu: &Gpu| match gpu.choices.precision() == precision {
+            true => gpu.clone(),
+            false => Gpu::in_precision(gpu.limits, precision),
+        };
+        match self {
+            Self::Cpu { .. } => self.clone(),
+            Self::Wgsl(known) => Self::Wgsl(gpu(known)),
+            Self::Cuda(known) => Self::Cuda(gpu(known)),
+        }
+    }
+
     /// Lowers the kernels of a graph.
     pub fn lower(&self, graph: &Graph, fused: Fused) -> Lowered {
         match self {

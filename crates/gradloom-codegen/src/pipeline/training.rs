@@ -4,7 +4,8 @@ use super::Clock;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::grad;
 use gradloom_core::ir::{Builder, DType, Graph, Guard, Output, Type, ValueId};
-use gradloom_core::optim::{self, Optimizer, Trainable};
+use gradloom_core::nn::{Param, Pattern};
+use gradloom_core::optim::{self, Optimizer, Settings, Trainable};
 use gradloom_core::passes;
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{ParamTable, Traced};
@@ -13,20 +14,33 @@ use gradloom_core::trace::{ParamTable, Traced};
 pub const LOSS: &str = "loss";
 
 /// What a user sets for a training program, and what its device asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// Largest norm of all gradients together.
-    pub clip_norm: Option<f64>,
+    /// What happens to gradients and parameters beside the optimizer's rule.
+    pub settings: Settings,
+    /// Parameters that are not trained.
+    pub frozen: Vec<Pattern>,
+    /// Whether parameters that the loss does not depend on stay as they are, instead of being an error.
+    pub allows_unused: bool,
+    /// Micro-batches of a step: see [`optim::accumulate`].
+    pub micro_batches: usize,
     /// Bytes of the whole step.
     pub memory_budget: Option<usize>,
-    /// What the loss is multiplied by before its gradient is taken, which is divided by as much afterwards: a
-    /// power of two.
-    pub loss_scale: f64,
+    /// Whether the loss is multiplied by a scale that adapts before its gradient is taken, which is divided
+    /// by as much afterwards: see [`optim::loss_scale`].
+    pub scales_loss: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clip_norm: None, memory_budget: None, loss_scale: 1.0 }
+        Self {
+            settings: Settings::default(),
+            frozen: Vec::new(),
+            allows_unused: false,
+            micro_batches: 1,
+            memory_budget: None,
+            scales_loss: false,
+        }
     }
 }
 
@@ -41,6 +55,8 @@ pub struct TrainingGraph {
     pub optim: Graph,
     /// Simplified, within the memory budget; what is lowered.
     pub passes: Graph,
+    /// Parameters that the loss does not depend on, and that are not trained therefore.
+    pub unused: Vec<String>,
     /// The report of each pass.
     pub reports: Vec<passes::PassReport>,
 }
@@ -55,35 +71,35 @@ pub fn training(
     traced: &Traced,
     params: &ParamTable,
     optimizer: &dyn Optimizer,
-    options: Options,
+    options: &Options,
     clock: &mut Clock,
     plan: &mut dyn FnMut(&Graph) -> Result<Plan>,
 ) -> Result<TrainingGraph> {
-    let Options { clip_norm, memory_budget, loss_scale } = options;
     // A number out of range is an error now, not at the first step.
     let mut numbers = optimizer.hyperparameters();
-    numbers.insert("lr".into(), optimizer.schedule().at(0));
+    optimizer.set_rates(&mut numbers, 0);
     optimizer.derive(&mut numbers)?;
-    if let Some(norm) = clip_norm {
-        numbers.insert("max_norm".into(), norm);
-        optim::check_max_norm(&numbers)?;
-    }
+    numbers.extend(options.settings.numbers());
+    options.settings.derive(&mut numbers)?;
     let trace = clock.stage("trace", || {
         let trace = with_loss(traced)?;
         // In every build: the verifier bounds the time and memory of the later stages.
         verified(&trace, "trace").map(|()| trace)
     })?;
-    let (grad, trainables) = clock.stage("grad", || {
-        let made = differentiate_scaled(&trace, traced, params, loss_scale)?;
-        verified_in_debug(&made.0, "grad").map(|()| made)
+    let (grad, trainables, unused) = clock.stage("grad", || {
+        let (mut graph, mut trainables, unused) = differentiate_with(&trace, traced, params, options)?;
+        if options.micro_batches != 1 {
+            (graph, trainables) = optim::accumulate(&graph, &trainables, options.micro_batches)?;
+        }
+        verified_in_debug(&graph, "grad").map(|()| (graph, trainables, unused))
     })?;
     let optim = clock.stage("optim", || {
-        let made = optim::attach(grad.clone(), &trainables, optimizer, clip_norm.is_some())?;
+        let made = optim::attach(grad.clone(), &trainables, optimizer, &options.settings)?;
         verified_in_debug(&made, "optim").map(|()| made)
     })?;
     let (passes, reports) = clock.stage("passes", || {
         let (mut passes, mut reports) = passes::run(optim.clone());
-        if let Some(budget) = memory_budget {
+        if let Some(budget) = options.memory_budget {
             passes = passes::pipeline::run_last(passes, &mut reports, "remat", |graph| {
                 let loss = graph.output(LOSS).ok_or_else(no_loss)?;
                 passes::remat::fit(graph, loss, budget, plan)
@@ -92,7 +108,7 @@ pub fn training(
         // Verified where it is loaded, in every build.
         Ok((passes, reports))
     })?;
-    Ok(TrainingGraph { trace, grad, optim, passes, reports })
+    Ok(TrainingGraph { trace, grad, optim, passes, unused, reports })
 }
 
 fn no_loss() -> Error {
@@ -132,30 +148,41 @@ fn with_loss(traced: &Traced) -> Result<Graph> {
 /// # Errors
 /// When a parameter that is not frozen has no gradient, or an op on the way has none.
 pub fn differentiate(graph: &Graph, traced: &Traced, params: &ParamTable) -> Result<(Graph, Vec<Trainable>)> {
-    differentiate_scaled(graph, traced, params, 1.0)
+    let (graph, trainables, _) = differentiate_with(graph, traced, params, &Options::default())?;
+    Ok((graph, trainables))
 }
 
-/// Like [`differentiate`], with the gradient of `scale` times the loss, divided by `scale` afterwards.
-fn differentiate_scaled(
+/// Like [`differentiate`], of the parameters that are to be trained, with the loss scaled; the names of those
+/// that the loss does not depend on, too.
+fn differentiate_with(
     graph: &Graph,
     traced: &Traced,
     params: &ParamTable,
-    scale: f64,
-) -> Result<(Graph, Vec<Trainable>)> {
+    options: &Options,
+) -> Result<(Graph, Vec<Trainable>, Vec<String>)> {
+    let names = params.iter().map(|used| used.name.as_str());
+    options.frozen.iter().try_for_each(|pattern| pattern.expect_any(names.clone()))?;
+    let is_frozen =
+        |name: &str, param: &Param| param.is_frozen() || options.frozen.iter().any(|p| p.matches(name));
     let mut graph = graph.clone();
     let loss = graph.output(LOSS).ok_or_else(no_loss)?;
     let mut wanted: Vec<(&str, ValueId, Option<bool>)> = Vec::new();
     let mut unused = Vec::new();
-    for used in params.iter().filter(|used| !used.param.is_frozen()) {
+    for used in params.iter().filter(|used| !is_frozen(&used.name, &used.param)) {
         match traced.params.iter().find(|(_, _, id)| *id == used.param.id()) {
             Some((name, value, _)) => wanted.push((name, *value, used.param.decay())),
-            None => unused.push(used.name.as_str()),
+            None => unused.push(used.name.clone()),
         }
     }
-    if let Some(first) = unused.first() {
-        let mut error =
-            Error::new(ErrorKind::MissingGradient, format!("the loss does not use the parameter `{first}`"))
-                .help("use it in the loss, freeze it with `Param::freeze`, or remove it from the model");
+    if let (Some(first), false) = (unused.first(), options.allows_unused) {
+        let mut error = Error::new(
+            ErrorKind::MissingGradient,
+            format!("the loss does not use the parameter `{first}`"),
+        )
+        .help(
+            "use it in the loss, freeze it with `Param::freeze` or `Trainer::freeze`, or let it be with \
+                     `Trainer::allow_unused`",
+        );
         if unused.len() > 1 {
             error = error.note(format!("nor: {}", unused[1..].join(", ")));
         }
@@ -163,8 +190,16 @@ fn differentiate_scaled(
     }
     let values: Vec<ValueId> = wanted.iter().map(|(_, value, _)| *value).collect();
     let origin = graph.defining_op(loss).and_then(|op| op.origin);
-    let seed = (scale != 1.0).then(|| Builder::new(&mut graph, origin).number(scale));
-    let gradients = grad::append(&mut graph, loss, seed, &values)?;
+    let scale = options.scales_loss.then(|| optim::loss_scale(&mut Builder::new(&mut graph, origin)));
+    let mut gradients = grad::append(&mut graph, loss, scale, &values)?;
+    if options.allows_unused {
+        let has_gradient: Vec<bool> = gradients.iter().map(Option::is_some).collect();
+        let without = wanted.iter().zip(&has_gradient).filter(|(_, has)| !**has);
+        unused.extend(without.map(|((name, ..), _)| name.to_string()));
+        let mut has = has_gradient.iter();
+        wanted.retain(|_| has.next() == Some(&true));
+        gradients.retain(Option::is_some);
+    }
     let named: Vec<(&str, ValueId)> = wanted.iter().map(|(name, value, _)| (*name, *value)).collect();
     grad::coverage(&graph, &named, &gradients)?;
     let trainables = wanted
@@ -173,20 +208,11 @@ fn differentiate_scaled(
         .map(|((name, value, decay), gradient)| Trainable {
             name: name.to_string(),
             value,
-            gradient: unscaled(&mut graph, gradient.expect("coverage was checked"), scale),
+            gradient: gradient.expect("coverage was checked"),
             decay,
         })
         .collect();
-    Ok((graph, trainables))
-}
-
-/// A gradient divided by the loss's scale.
-fn unscaled(graph: &mut Graph, gradient: ValueId, scale: f64) -> ValueId {
-    if scale == 1.0 {
-        return gradient;
-    }
-    let origin = graph.defining_op(gradient).and_then(|op| op.origin);
-    Builder::new(graph, origin).mul_number(gradient, 1.0 / scale)
+    Ok((graph, trainables, unused))
 }
 
 #[cfg(test)]
@@ -204,19 +230,22 @@ mod tests {
             |x: &[gradloom_core::trace::Tensor]| model[1].forward(model[0].forward(x[0]).tanh()).mean();
         let traced = trace(&model, &[f32("x", [5, 3])], true, loss, |loss| vec![loss]).unwrap();
         let params = ParamTable::of(&model).unwrap();
-        let gradients = |scale| {
+        let gradients = |scales_loss| {
             let loss = with_loss(&traced).unwrap();
-            let (mut graph, trainables) = differentiate_scaled(&loss, &traced, &params, scale).unwrap();
-            let seeds = graph.to_string().matches("1024").count();
+            let options = Options { scales_loss, ..Options::default() };
+            let (mut graph, trainables, _) = differentiate_with(&loss, &traced, &params, &options).unwrap();
+            let seeds = graph.to_string().matches(optim::LOSS_SCALE).count();
             graph.outputs =
                 trainables.into_iter().map(|t| Output { name: t.name, value: t.gradient }).collect();
-            let leaves = Leaves::random(3);
+            let leaves = Leaves::random(3).with(optim::LOSS_SCALE, DType::F32, &[], &[1024.0]);
             let values = evaluate(&graph, &|kind| leaves.value(kind)).unwrap().outputs;
             (seeds, values.into_iter().map(|(name, value)| (name, value.to_f64())).collect::<Vec<_>>())
         };
-        let ((none, plain), (seeds, scaled)) = (gradients(1.0), gradients(1024.0));
+        let ((none, plain), (seeds, scaled)) = (gradients(false), gradients(true));
         assert_eq!((none, seeds), (0, 1));
         // Powers of two round nothing.
+        let times = |values: &Vec<f64>| values.iter().map(|x| x * 1024.0).collect::<Vec<_>>();
+        let plain: Vec<_> = plain.iter().map(|(name, values)| (name.clone(), times(values))).collect();
         assert_eq!(plain, scaled);
         assert_eq!(plain.len(), 4);
     }

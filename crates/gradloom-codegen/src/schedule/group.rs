@@ -89,6 +89,8 @@ pub fn is_columns(part: &Part, launch: &Launch) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Class {
     form: Form,
+    /// Of operands and results in memory.
+    dtypes: Vec<DType>,
     nodes: Vec<Node>,
     /// None for totals, which are the same along a row, or across rows of one column.
     stores: Vec<Store>,
@@ -105,7 +107,8 @@ pub(crate) fn class(part: &Part, reads: &[Access], writes: &[Access]) -> Option<
         Form::Map => (&body.nodes[..], body.stores.clone()),
         Form::Total(_, node) | Form::Columns(_, node) => (&body.nodes[..=node.index()], Vec::new()),
     };
-    Some(Class { form, nodes: nodes.to_vec(), stores })
+    let dtypes = reads.iter().chain(writes).map(|access| access.dtype).collect();
+    Some(Class { form, dtypes, nodes: nodes.to_vec(), stores })
 }
 
 /// Which parts run together, by their numbers: those of a class as far as `joins` lets a part join the batch
@@ -141,8 +144,9 @@ fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
         _ => true,
     });
     let contiguous = writes.iter().all(|write| write.layout.is_contiguous());
-    let bool_free = reads.iter().chain(writes).all(|access| access.dtype != DType::Bool);
-    nodes && contiguous && bool_free && body.rows * body.columns > 0
+    // Bools are parts of words, which takes atomics to write.
+    let words = writes.iter().all(|write| write.dtype != DType::Bool);
+    nodes && contiguous && words && body.rows * body.columns > 0
 }
 
 /// The body of a part of a class.

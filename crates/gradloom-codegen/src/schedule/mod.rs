@@ -5,6 +5,7 @@
 
 pub mod attention;
 pub mod group;
+mod order;
 pub(crate) mod precision;
 pub mod product;
 mod rows;
@@ -55,7 +56,9 @@ pub fn schedule(
         {
             Schedule::Axes
         }
-        Kernel::Op(OpKind::ScatterAdd { batch }) => Schedule::Scatter(scatter(reads, *batch, limits)),
+        Kernel::Op(OpKind::Scatter { batch, .. }) => Schedule::Scatter(scatter(reads, *batch, limits)),
+        Kernel::Op(OpKind::Cumulate { .. }) => order::cumulate(&reads[0], limits),
+        Kernel::Op(OpKind::Sort { count, .. }) => Schedule::Sort(order::sort(&reads[0], *count)),
         Kernel::Group(_) => Schedule::Group(group::schedule(limits)),
         _ => Schedule::Whole,
     }

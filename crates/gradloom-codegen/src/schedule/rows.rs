@@ -19,7 +19,7 @@ const SUMS_OF_A_LANE: usize = 64;
 /// Invocations that a software device runs at once: lanes of its vectors.
 const VECTOR: usize = 8;
 /// Lanes that add up the partial results of a column.
-const FINISHING_LANES: usize = 8;
+const FINISHING_LANES: usize = 16;
 
 /// How the rows of a body that reduces are shared out.
 pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
@@ -29,6 +29,7 @@ pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     let sums = body.has_column_reductions();
     let along = body.has_row_reductions();
     let long = sums && body.columns > SUMS_ALONE;
+    let apart = !limits.software && !along;
     let alone = limits.software && along && body.rows >= ROWS_ALONE && !long;
     // Pure column sums need no workgroup barrier. Lanes that meet have sums of columns to keep besides.
     let all = WORKGROUP.min(limits.invocations as usize);
@@ -36,6 +37,8 @@ pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     let most = if along { limits.sharing().max(kept).min(all) } else { all };
     let lanes = match alone {
         true => 1,
+        // A lane for each column: what nothing is exchanged for has many workgroups side by side.
+        false if apart => body.columns.next_power_of_two().clamp(1, most),
         false => body.columns.div_ceil(4).next_power_of_two().clamp(1, most),
     };
     let slots = if alone { VECTOR } else { limits.sharing().max(lanes) / lanes };
@@ -47,5 +50,7 @@ pub(crate) fn rows(body: &Body, limits: &Limits) -> RowSchedule {
     let finishes = groups != 1 && body.stores.iter().any(whole);
     let finishing = finishes.then(|| limits.column_sharing(FINISHING_LANES));
     let subgroup = limits.subgroup_of(lanes * slots).filter(|_| along && lanes > 1);
-    RowSchedule { lanes, slots, steps, each: body.columns.div_ceil(lanes), groups, subgroup, finishing }
+    let each = body.columns.div_ceil(lanes);
+    let [each, blocks] = if apart && each > 1 { [1, each] } else { [each, 1] };
+    RowSchedule { lanes, slots, steps, each, groups, blocks, subgroup, finishing }
 }

@@ -10,7 +10,7 @@ const CHUNK: usize = 8192;
 /// Updates of a row that are on their way at the same time.
 const AHEAD: usize = 8;
 
-/// The schedule of `ScatterAdd` with so many batch axes.
+/// The schedule of `Scatter` with so many batch axes.
 pub(crate) fn scatter(reads: &[Access], batch: usize, limits: &Limits) -> ScatterSchedule {
     let batches: usize = reads[0].layout.shape[..batch].iter().product();
     let updates = reads[1].layout.shape.elements() / batches.max(1);

@@ -126,7 +126,7 @@ impl Builder {
         self.bits(DType::Bool, is.into())
     }
 
-    /// A number of a graph.
+    /// A number of a graph; of a float of 16 bits as f32.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -135,7 +135,7 @@ impl Builder {
     pub fn number(&self, number: Number, dtype: DType) -> Value<'_> {
         let number = number.as_f64();
         match dtype {
-            DType::F32 => self.f32(number as f32),
+            DType::F32 | DType::F16 | DType::BF16 => self.f32(number as f32),
             DType::I32 => self.i32(number as i32),
             DType::U32 => self.u32(number as u32),
             DType::Bool => self.bool(number != 0.0),
@@ -162,14 +162,26 @@ impl Builder {
         self.expr(Expr::Committed, DType::Bool)
     }
 
-    /// The element of a buffer at an index.
+    /// The element of a buffer at an index; a float of 16 bits becomes f32.
     pub fn load<'k>(&'k self, buffer: Memory, index: Value<'k>) -> Value<'k> {
-        let ty = self.state.borrow().kernel.buffers[buffer as usize].ty;
-        self.expr(Expr::Load(buffer, index.id), ty)
+        let ty = self.type_of_buffer(buffer);
+        let value = self.expr(Expr::Load(buffer, index.id), ty);
+        match ty {
+            ValueType::Scalar(dtype) => value.cast(dtype.wide()),
+            _ => value,
+        }
     }
 
-    /// Writes an element of a buffer.
+    fn type_of_buffer(&self, buffer: Memory) -> ValueType {
+        self.state.borrow().kernel.buffers[buffer as usize].ty
+    }
+
+    /// Writes an element of a buffer; f32 is rounded if that has 16 bits.
     pub fn store(&self, buffer: Memory, index: Value<'_>, value: Value<'_>) {
+        let value = match self.type_of_buffer(buffer) {
+            ValueType::Scalar(dtype) if dtype.is_narrow() => value.cast(dtype),
+            _ => value,
+        };
         self.push(Stmt::Store(buffer, index.id, value.id));
     }
 
@@ -241,13 +253,14 @@ impl Builder {
 
     /// What `then` does, where a condition holds.
     pub fn when(&self, condition: Value<'_>, then: impl FnOnce()) {
-        let block = self.block(then);
-        self.push(Stmt::If(condition.id, block));
+        self.open();
+        then();
+        self.close(|block| Stmt::If(condition.id, block));
     }
 
     /// What `then` does, where all of these conditions hold that there are.
-    pub fn guard<'k>(&'k self, conditions: impl IntoIterator<Item = Option<Value<'k>>>, then: impl FnOnce()) {
-        match conditions.into_iter().flatten().reduce(|a, b| a & b) {
+    pub fn guard<'k, const N: usize>(&'k self, conditions: [Option<Value<'k>>; N], then: impl FnOnce()) {
+        match all(&conditions) {
             Some(condition) => self.when(condition, then),
             None => then(),
         }
@@ -261,18 +274,26 @@ impl Builder {
         step: Value<'k>,
         body: impl FnOnce(Value<'k>),
     ) {
+        // What does not depend on the closure is compiled once.
+        if let Some((number, counter)) = self.loop_over(start, end) {
+            self.open();
+            body(counter);
+            self.close(|block| Stmt::For(number, [start.id, end.id, step.id], block));
+        }
+    }
+
+    /// The number and the counter of a new loop, unless it is known to have no turns.
+    fn loop_over(&self, start: Value<'_>, end: Value<'_>) -> Option<(u32, Value<'_>)> {
         if let (Some(start), Some(end)) = (self.literal(start.id), self.literal(end.id))
             && start >= end
         {
-            return;
+            return None;
         }
         let mut state = self.state.borrow_mut();
         let number = state.kernel.loops;
         state.kernel.loops += 1;
         drop(state);
-        let counter = self.expr(Expr::Counter(number), DType::U32);
-        let block = self.block(|| body(counter));
-        self.push(Stmt::For(number, [start.id, end.id, step.id], block));
+        Some((number, self.expr(Expr::Counter(number), DType::U32)))
     }
 
     /// What `body` does for each number from a power of two down to 1, each half of the one before.
@@ -308,10 +329,14 @@ impl Builder {
         self.push(Stmt::Report(Fault::Divisor(divisor.id), position.id));
     }
 
-    fn block(&self, statements: impl FnOnce()) -> Block {
+    fn open(&self) {
         self.state.borrow_mut().open.push(Vec::new());
-        statements();
-        Block(self.state.borrow_mut().open.pop().expect("the block was opened"))
+    }
+
+    /// Ends the block that was opened last, as a part of a statement.
+    fn close(&self, statement: impl FnOnce(Block) -> Stmt) {
+        let block = Block(self.state.borrow_mut().open.pop().expect("the block was opened"));
+        self.push(statement(block));
     }
 
     fn push(&self, statement: Stmt) {
@@ -337,6 +362,11 @@ impl Builder {
             _ => None,
         }
     }
+}
+
+/// All of these conditions that there are.
+fn all<'k>(conditions: &[Option<Value<'k>>]) -> Option<Value<'k>> {
+    conditions.iter().copied().flatten().reduce(|a, b| a & b)
 }
 
 /// The number of the last one.
@@ -481,8 +511,25 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::Component(self.id, number), DType::F32)
     }
 
+    /// The number as another dtype of graphs: what has 16 bits is rounded, and stays f32.
+    pub fn converted(self, dtype: DType) -> Self {
+        let wide = self.cast(dtype.wide());
+        if dtype.is_narrow() { wide.cast(dtype).cast(DType::F32) } else { wide }
+    }
+
+    /// Four f16 as f32.
+    pub fn to_vector(self) -> Self {
+        match self.ty() {
+            ValueType::Half4 => self.k.expr(Expr::Cast(self.id), ValueType::Vector(4)),
+            _ => self,
+        }
+    }
+
     /// A vector of four, rounded to f16.
     pub fn to_half(self) -> Self {
+        if self.ty() == ValueType::Half4 {
+            return self;
+        }
         self.k.expr(Expr::ToHalf(self.id), ValueType::Half4)
     }
 

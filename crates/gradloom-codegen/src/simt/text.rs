@@ -85,7 +85,7 @@ impl Kernel {
         let text = |id: &ExprId| self.text(*id, named);
         match self.expr(id) {
             Expr::Literal(bits) => match self.dtype(id) {
-                DType::F32 => format!("{:?}", f32::from_bits(*bits)),
+                DType::F32 | DType::F16 | DType::BF16 => format!("{:?}", f32::from_bits(*bits)),
                 DType::I32 => format!("{}i", bits.cast_signed()),
                 DType::U32 => bits.to_string(),
                 DType::Bool => (*bits != 0).to_string(),

@@ -70,9 +70,15 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             _ => None,
         },
         Expr::ToHalf(a) => all(&[a], ValueType::Vector(4)).then_some(ValueType::Half4),
+        Expr::Cast(a) if said == ValueType::Vector(4) => (of(a) == ValueType::Half4).then_some(said),
         Expr::Cast(a) => {
-            dtype(a)?;
-            matches!(said, ValueType::Scalar(_)).then_some(said)
+            let from = dtype(a)?;
+            // A float of 16 bits comes from memory or goes there, by way of f32.
+            let is_direct = |narrow: DType, other: DType| !narrow.is_narrow() || other == DType::F32;
+            match said {
+                ValueType::Scalar(to) => (is_direct(from, to) && is_direct(to, from)).then_some(said),
+                _ => None,
+            }
         }
         Expr::Bitcast(a) => match said {
             ValueType::Scalar(to) => (dtype(a)? != DType::Bool && to != DType::Bool).then_some(said),

@@ -67,12 +67,13 @@ pub(super) fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) 
     let most = shaders.dispatches.iter().map(|dispatch| dispatch.bindings.len()).max().unwrap_or(0);
     // Bytes of a word are set atomically, for which a function would need a pointer to one of several
     // bindings.
-    let bools = |binding: &&Binding| binding.element == Element::Atomic && binding.pieces(context.limits) > 1;
-    let bools = shaders.operands.bindings.iter().find(bools);
-    if most <= storage_buffers && bools.is_none() {
+    let smaller =
+        |binding: &&Binding| binding.element == Element::Atomic && binding.pieces(context.limits) > 1;
+    let smaller = shaders.operands.bindings.iter().find(smaller);
+    if most <= storage_buffers && smaller.is_none() {
         return Ok(shaders);
     }
-    let message = match bools {
+    let message = match smaller {
         Some(large) => format!(
             "a kernel writes bools into {} bytes, the adapter allows bindings of {binding_bytes}",
             large.range.len()

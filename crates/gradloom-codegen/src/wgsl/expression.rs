@@ -18,7 +18,7 @@ impl ShaderBuilder<'_> {
     pub(crate) fn constant(&mut self, number: Number, dtype: DType) -> String {
         let value = number.as_f64();
         match dtype {
-            DType::F32 => {
+            DType::F32 | DType::F16 | DType::BF16 => {
                 let value = value as f32;
                 // The shortest decimal of the largest ones is above them, which not every compiler rounds
                 // back.
@@ -66,7 +66,11 @@ impl ShaderBuilder<'_> {
     /// A conversion.
     pub(crate) fn cast(&mut self, from: DType, to: DType, a: &str) -> String {
         match (from, to) {
-            _ if from == to => a.to_string(),
+            _ if from == to || from.is_narrow() => a.to_string(),
+            // It stays f32.
+            (_, DType::F16) if self.limits.f16 => format!("f32(f16({a}))"),
+            (_, DType::F16) => format!("{}({a})", self.function(Function::ToF16)),
+            (_, DType::BF16) => format!("{}({a})", self.function(Function::ToBf16)),
             (DType::F32, DType::I32) => format!("{}({a})", self.function(Function::ToI32)),
             (DType::F32, DType::U32) => format!("{}({a})", self.function(Function::ToU32)),
             (DType::F32, DType::Bool) => format!("(!({a} == 0.0))"),

@@ -17,6 +17,38 @@ helpers! {
     return bitcast<f32>(hidden);
 }
 ";
+        // To the nearest, ties to even. The least normal number has a unit of 2^-24.
+        ToF16 "to_f16" [FromBits] = "fn to_f16(x: f32) -> f32 {
+    let magnitude = bitcast<u32>(x) & 0x7fffffffu;
+    let sign = bitcast<u32>(x) & 0x80000000u;
+    if (magnitude >= 0x477ff000u) {
+        return from_bits(select(sign | 0x7f800000u, bitcast<u32>(x), magnitude > 0x7f800000u));
+    }
+    if (magnitude < 0x38800000u) {
+        return bitcast<f32>(bitcast<u32>(round(bitcast<f32>(magnitude) * 16777216.0) / 16777216.0) | sign);
+    }
+    return bitcast<f32>(((magnitude + 0x0fffu + ((magnitude >> 13u) & 1u)) & 0xffffe000u) | sign);
+}
+";
+        // Of what is an f16. `pack2x16float` makes NaN of infinity on some devices.
+        F16Bits "f16_bits" [] = "fn f16_bits(x: f32) -> u32 {
+    let magnitude = bitcast<u32>(x) & 0x7fffffffu;
+    let sign = (bitcast<u32>(x) >> 16u) & 0x8000u;
+    if (magnitude >= 0x47800000u) {
+        return sign | select(0x7c00u, 0x7e00u, magnitude > 0x7f800000u);
+    }
+    if (magnitude < 0x38800000u) {
+        return sign | u32(bitcast<f32>(magnitude) * 16777216.0);
+    }
+    return sign | ((magnitude - 0x38000000u) >> 13u);
+}
+";
+        ToBf16 "to_bf16" [FromBits] = "fn to_bf16(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u;
+    return from_bits(select(rounded, bits | 0x00400000u, (bits & 0x7fffffffu) > 0x7f800000u));
+}
+";
         Max "max_or_nan" [IsNan] = "fn max_or_nan(a: f32, b: f32) -> f32 {
     return select(select(max(a, b), b, is_nan(b)), a, is_nan(a));
 }
@@ -119,7 +151,8 @@ helpers! {
     return bitcast<f32>(bitcast<u32>(left) | (bitcast<u32>(x) & 0x80000000u));
 }
 ";
-        SinWithPhase "sin_with_phase" [FromBits] = SIN_WITH_PHASE;
+        ReduceAngle "reduce_angle" [MulHigh] = REDUCE_ANGLE;
+        SinWithPhase "sin_with_phase" [FromBits ReduceAngle] = SIN_WITH_PHASE;
         Sin "sin_of" [SinWithPhase] = "fn sin_of(x: f32) -> f32 {\n    return sin_with_phase(x, 0);\n}\n";
         Cos "cos_of" [SinWithPhase] = "fn cos_of(x: f32) -> f32 {\n    return sin_with_phase(x, 1);\n}\n";
         ToI32 "to_i32" [IsNan] = "fn to_i32(x: f32) -> i32 {
@@ -201,15 +234,52 @@ const POW: &str = "fn power(x: f32, y: f32) -> f32 {
 }
 ";
 
-/// sin(x + quarters·pi/2). WGSL's own functions may be wrong by 2^-11. Reduction by pi/2 in three parts and
-/// polynomials after Moshier, "Methods and Programs for Mathematical Functions" (1989), chapter 5; absolute
-/// error below 1e-6 up to |x| = 10,000, growing with |x| from there.
+/// An angle of 8,192 and more, less the nearest multiple of pi/2, and that multiple, modulo 4, as a number.
+///
+/// Payne and Hanek, "Radian reduction for trigonometric functions", 1983: of the product of x, as an integer
+/// times 2^k, with the bits of 2/pi, those that give multiples of 4 are left out from the start. What is left
+/// are 96 bits from the k-1st on, of which 32 zeros stand before the first here, so that k may be small.
+const REDUCE_ANGLE: &str = "fn reduce_angle(x: f32) -> vec2<f32> {
+    var two_over_pi = array<u32, 8>(0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
+    let bits = bitcast<u32>(x);
+    let start = ((bits >> 23u) & 0xffu) - 120u;
+    let mantissa = (bits & 0x7fffffu) | 0x800000u;
+    let word = start >> 5u;
+    let shift = start & 31u;
+    var w = array<u32, 3>();
+    for (var i = 0u; i < 3u; i += 1u) {
+        let next = select(two_over_pi[word + i + 1u] >> (32u - max(shift, 1u)), 0u, shift == 0u);
+        w[i] = (two_over_pi[word + i] << shift) | next;
+    }
+    let middle = mantissa * w[1];
+    let low = middle + mul_high(mantissa, w[2]);
+    let high = mantissa * w[0] + mul_high(mantissa, w[1]) + u32(low < middle);
+    // Two bits of quadrant, then a fraction of pi/2, rounded to the nearest quadrant.
+    var fraction = vec2((high << 2u) | (low >> 30u), low << 2u);
+    let up = fraction.x >> 31u;
+    if (up == 1u) {
+        fraction = vec2(~fraction.x + u32(fraction.y == 0u), 0u - fraction.y);
+    }
+    let size = (f32(fraction.x) + f32(fraction.y) * 2.3283064e-10) * 3.6572951e-10;
+    let turns = f32((high >> 30u) + up);
+    return select(vec2(-size, turns), vec2(size, turns), up == 0u) * select(1.0, -1.0, bits >= 0x80000000u);
+}
+";
+
+/// sin(x + quarters·pi/2). WGSL's own functions may be wrong by 2^-11. Reduction by pi/2 in three parts, or
+/// in many bits, and polynomials after Moshier, "Methods and Programs for Mathematical Functions" (1989),
+/// chapter 5; absolute error below 2e-7 for every finite x.
 const SIN_WITH_PHASE: &str = "fn sin_with_phase(x: f32, quarters: i32) -> f32 {
     if ((bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u) {
         return from_bits(0x7fc00000u);
     }
-    let n = round(x * 0.63661977);
-    let r = ((x - n * 1.5703125) - n * 0.00048375129699707031) - n * 7.5497899487686474e-8;
+    var n = round(x * 0.63661977);
+    var r = ((x - n * 1.5703125) - n * 0.00048375129699707031) - n * 7.5497899487686474e-8;
+    if (abs(x) >= 8192.0) {
+        let reduced = reduce_angle(x);
+        r = reduced.x;
+        n = reduced.y;
+    }
     let s = r * r;
     let quadrant = i32(n) + quarters;
     let odd = 1.0 - 0.5 * s + s * s * (0.041666645683 + s * (-0.0013887316255 + s * 0.000024433157118));

@@ -35,7 +35,7 @@ pub(super) fn together(
     let (reads, writes) = (parts[0].reads.len(), parts[0].writes.len());
     let starts = |i: usize| {
         let own = operands.reads[i * reads..][..reads].iter().chain(&operands.writes[i * writes..][..writes]);
-        own.map(|operand| narrow(operand.base / 4 + operand.layout.offset)).collect()
+        own.map(|operand| narrow(operand.base / operand.dtype.bytes() + operand.layout.offset)).collect()
     };
     let body = body_of(parts[0]);
     let form = Form::of(body).expect("parts of a class have a form");

@@ -119,6 +119,8 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
     let mut operands = Operands::new(launch, context, together);
     if let Kernel::Dot { axes, .. } | Kernel::Op(OpKind::Dot(axes)) = &launch.kernel {
         product::vectorise(&mut operands, axes, limits);
+    } else {
+        product::vectorise_rows(&mut operands, launch);
     }
     let gated = launch.phase == Phase::Commit;
     let source = || ShaderBuilder::new(&operands, limits, gated, number);

@@ -16,13 +16,14 @@ use std::ops::Range;
 /// How a binding's elements are declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
-    /// Of this dtype; not bool.
+    /// Of this dtype: of 32 bits, or f16 where shaders may use it.
     Plain(DType),
-    /// Vectors of four f32.
-    Vector,
+    /// Vectors of four f32 or f16.
+    Vector(DType),
     /// Words, which are cast on the way.
     Word,
-    /// Words with bools among them that are written: one byte each, so they are set atomically.
+    /// Words with smaller elements among them that are written, so atomically: the rest of a word is
+    /// another's.
     Atomic,
 }
 
@@ -107,7 +108,7 @@ pub struct Operands {
 impl Operands {
     /// The bindings of a launch; `together`: the values of a segment share one.
     pub fn new(launch: &Launch, context: &Context<'_>, together: bool) -> Self {
-        let Context { plan, cuts, .. } = *context;
+        let Context { plan, cuts, limits, .. } = *context;
         // What has no elements is never looked at, so it needs no binding.
         let empty = |access: &Access| access.layout.shape.elements() == 0;
         let needed: Vec<Option<(Region, Range<usize>)>> = launch
@@ -155,9 +156,10 @@ impl Operands {
                 let here = |operand: &&Operand| operand.binding == i;
                 let mut dtypes = reads.iter().chain(&writes).filter(here).map(|operand| operand.dtype);
                 let first = dtypes.next().expect("a binding has a use");
-                let element = match dtypes.all(|dtype| dtype == first) && first != DType::Bool {
+                let is_declared = first.bytes() == 4 || first == DType::F16 && limits.f16;
+                let element = match dtypes.all(|dtype| dtype == first) && is_declared {
                     true => Element::Plain(first),
-                    false if writes.iter().filter(here).any(|w| w.dtype == DType::Bool) => Element::Atomic,
+                    false if writes.iter().filter(here).any(|w| w.dtype.bytes() < 4) => Element::Atomic,
                     false => Element::Word,
                 };
                 let written = |w: &Operand| w.binding != NONE && spans[w.binding].0 == *region;
@@ -170,7 +172,7 @@ impl Operands {
 
     fn view<'a>(&self, operand: &'a Operand) -> View<'a> {
         let Operand { binding, dtype, layout, .. } = operand;
-        let has_vectors = *binding != NONE && self.bindings[*binding].element == Element::Vector;
+        let has_vectors = *binding != NONE && matches!(self.bindings[*binding].element, Element::Vector(_));
         View { dtype: *dtype, layout, has_vectors }
     }
 

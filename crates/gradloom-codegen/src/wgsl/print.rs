@@ -29,9 +29,6 @@ pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch 
         if matches!(ty, ValueType::Matrix(_)) {
             source.enable("wgpu_cooperative_matrix");
         }
-        if matches!(ty, ValueType::Half4) {
-            source.enable("f16");
-        }
     }
     if let Some(size) = kernel.subgroup {
         source.uses_subgroups(size);
@@ -175,8 +172,8 @@ impl Printer<'_> {
             Expr::Load(buffer, index) => {
                 let index = self.text(source, *index);
                 match &self.memory[*buffer as usize] {
-                    Memory::Operand(operand) if ty == ValueType::Vector(4) => {
-                        source.operands.load_vector(operand, &index, source.limits)
+                    Memory::Operand(operand) if matches!(ty, ValueType::Vector(4) | ValueType::Half4) => {
+                        source.load_vector(operand, &index)
                     }
                     Memory::Operand(operand) => source.load(operand, &index),
                     Memory::Name(name) => format!("{name}[{index}]"),
@@ -205,6 +202,7 @@ impl Printer<'_> {
                 let [condition, yes, no] = [condition, yes, no].map(|id| self.text(source, *id));
                 format!("select({no}, {yes}, {condition})")
             }
+            Expr::Cast(a) if ty == ValueType::Vector(4) => format!("vec4<f32>({})", self.text(source, *a)),
             Expr::Cast(a) => {
                 let from = dtype_of(a);
                 let a = self.text(source, *a);
@@ -271,7 +269,7 @@ fn name_of(ty: ValueType) -> &'static str {
 /// A literal's number.
 fn number(bits: u32, dtype: DType) -> Number {
     match dtype {
-        DType::F32 => Number::Float(f32::from_bits(bits).into()),
+        DType::F32 | DType::F16 | DType::BF16 => Number::Float(f32::from_bits(bits).into()),
         DType::I32 => Number::Int(bits.cast_signed().into()),
         DType::U32 => Number::Int(bits.into()),
         DType::Bool => Number::Bool(bits != 0),

@@ -7,20 +7,36 @@ use super::operands::{Element, NONE};
 use super::print::print;
 use super::shader_builder::ShaderBuilder;
 use crate::limits::Limits;
-use crate::product::{DotProblem, folded, last_elements};
+use crate::product::{DotProblem, folded, last_elements, reads_vectors};
 use crate::schedule::product::{lanes, schedule};
 use crate::simt::kernels::product;
 use gradloom_core::ir::{DType, DotAxes, Shape};
-use gradloom_core::kernel::{Layout, ProductChoice};
+use gradloom_core::kernel::{Launch, Layout, ProductChoice};
 
 /// Declares the operands as vectors of four where the kernels can load them so.
 pub(crate) fn vectorise(operands: &mut Operands, axes: &DotAxes, limits: &Limits) {
     let problem = folded(axes, &operands.reads[0].layout, &operands.reads[1].layout);
     for (side, lanes) in lanes(&problem, limits).into_iter().enumerate() {
-        let binding = operands.reads[side].binding;
-        if lanes == 4 && binding != NONE && operands.bindings[binding].element == Element::Plain(DType::F32) {
-            operands.bindings[binding].element = Element::Vector;
-        }
+        as_vectors(operands, side, lanes == 4);
+    }
+}
+
+/// Declares the operands of attention by matrices as vectors of four, where their rows are such.
+pub(crate) fn vectorise_rows(operands: &mut Operands, launch: &Launch) {
+    for (read, has_fours) in
+        reads_vectors(&launch.kernel, &launch.schedule, &launch.reads).into_iter().enumerate()
+    {
+        as_vectors(operands, read, has_fours);
+    }
+}
+
+fn as_vectors(operands: &mut Operands, read: usize, has_fours: bool) {
+    let binding = operands.reads[read].binding;
+    if has_fours
+        && binding != NONE
+        && let Element::Plain(dtype @ (DType::F32 | DType::F16)) = operands.bindings[binding].element
+    {
+        operands.bindings[binding].element = Element::Vector(dtype);
     }
 }
 
@@ -30,7 +46,7 @@ pub(crate) fn alone(problem: &DotProblem, choice: &ProductChoice, limits: &Limit
     let [lhs, rhs] = last_elements(problem).map(|last| last + 1);
     let lanes = lanes(problem, limits);
     let value = |count: usize, lanes: u32| {
-        let element = if lanes == 4 { Element::Vector } else { Element::Plain(DType::F32) };
+        let element = if lanes == 4 { Element::Vector(DType::F32) } else { Element::Plain(DType::F32) };
         Value { element, dtype: DType::F32, layout: Layout::contiguous(&Shape::from([count])) }
     };
     let reads = vec![value(lhs, lanes[0]), value(rhs, lanes[1])];

@@ -123,8 +123,20 @@ impl<'a> ShaderBuilder<'a> {
     }
 
     /// See [`Operands::load`].
-    pub(crate) fn load(&self, operand: &Operand, index: &str) -> String {
+    pub(crate) fn load(&mut self, operand: &Operand, index: &str) -> String {
         self.operands.load(operand, index, self.limits)
+    }
+
+    /// The vector of four at an index of the operand's buffer, which counts vectors; its binding is declared
+    /// so.
+    pub(crate) fn load_vector(&mut self, operand: &Operand, index: &str) -> String {
+        match operand.binding {
+            NONE => format!("{}()", vector_name(operand.dtype)),
+            binding => {
+                let index = based(index, operand.base / (4 * operand.dtype.bytes()));
+                self.operands.item(binding, &index, self.limits)
+            }
+        }
     }
 
     /// Adds the statements that write an element at an index of the result's buffer.
@@ -133,27 +145,34 @@ impl<'a> ShaderBuilder<'a> {
             return;
         }
         let (name, binding) = (format!("b{}", operand.binding), &self.operands.bindings[operand.binding]);
+        let size = operand.dtype.bytes();
+        let index = based(index, operand.base / size);
         if binding.pieces(self.limits) > 1 && binding.element != Element::Atomic {
-            let index = based(index, operand.base / 4);
-            let value = if binding.element == Element::Word {
-                format!("bitcast<u32>({value})")
-            } else {
-                value.into()
+            let value = match binding.element {
+                Element::Word => format!("bitcast<u32>({value})"),
+                _ if size == 2 => format!("f16({value})"),
+                _ => value.into(),
             };
             return self.line(format_args!("set_{name}({index}, {value});"));
         }
-        if operand.dtype == DType::Bool {
+        if binding.element == Element::Atomic && size < 4 {
             // The other bytes of the word belong to other invocations.
-            let byte = based(index, operand.base);
-            let shift = format!("(8u * (({byte}) % 4u))");
-            self.line(format_args!("atomicAnd(&{name}[({byte}) / 4u], ~(255u << {shift}));"));
-            self.line(format_args!("atomicOr(&{name}[({byte}) / 4u], u32({value}) << {shift});"));
+            let (count, mask) = (4 / size, (1u32 << (8 * size)) - 1);
+            let bits = match operand.dtype {
+                DType::F16 => format!("{}({value})", self.function(Function::F16Bits)),
+                DType::BF16 => format!("(bitcast<u32>({value}) >> 16u)"),
+                _ => format!("u32({value})"),
+            };
+            let shift = format!("({}u * (({index}) % {count}u))", 8 * size);
+            self.line(format_args!("atomicAnd(&{name}[({index}) / {count}u], ~({mask}u << {shift}));"));
+            self.line(format_args!("atomicOr(&{name}[({index}) / {count}u], {bits} << {shift});"));
             return;
         }
-        let index = based(index, operand.base / 4);
         self.line(match binding.element {
+            Element::Plain(DType::F16) => format!("{name}[{index}] = f16({value});"),
             Element::Plain(_) => format!("{name}[{index}] = {value};"),
-            Element::Vector => format!("{name}[({index}) / 4u][({index}) % 4u] = {value};"),
+            Element::Vector(DType::F16) => format!("{name}[({index}) / 4u][({index}) % 4u] = f16({value});"),
+            Element::Vector(_) => format!("{name}[({index}) / 4u][({index}) % 4u] = {value};"),
             Element::Word => format!("{name}[{index}] = bitcast<u32>({value});"),
             Element::Atomic => format!("atomicStore(&{name}[{index}], bitcast<u32>({value}));"),
         });
@@ -256,8 +275,12 @@ impl<'a> ShaderBuilder<'a> {
     pub(crate) fn finish(self, label: &str, size: u32, count: usize) -> Dispatch {
         let (limits, gated, body) = (*self.limits, self.gated, self.body.clone());
         let subgroup = self.subgroup;
-        let enabled: String = self.extensions.iter().map(|name| format!("enable {name};\n")).collect();
+        let mut extensions = self.extensions.clone();
         let (declarations, bindings) = self.declarations(&body);
+        if mentions(&declarations, "f16") || mentions(&body, "f16") {
+            extensions.push("f16");
+        }
+        let enabled: String = extensions.iter().map(|name| format!("enable {name};\n")).collect();
         let mut text = format!("// {label}\n{enabled}{declarations}");
         let workgroups = limits.spread(count);
         let local = match subgroup {
@@ -297,30 +320,31 @@ impl Operands {
         }
         let binding = &self.bindings[operand.binding];
         let item = |index: &str| self.item(operand.binding, index, limits);
-        if operand.dtype == DType::Bool {
-            let byte = based(index, operand.base);
-            let word = item(&format!("({byte}) / 4u"));
+        let size = operand.dtype.bytes();
+        let index = based(index, operand.base / size);
+        if size < 4 && matches!(binding.element, Element::Word | Element::Atomic) {
+            let (count, mask) = (4 / size, (1u32 << (8 * size)) - 1);
+            let word = item(&format!("({index}) / {count}u"));
             let word = if binding.element == Element::Atomic { format!("atomicLoad(&{word})") } else { word };
-            return format!("((({word} >> (8u * (({byte}) % 4u))) & 255u) != 0u)");
+            let bits = format!("(({word} >> ({}u * (({index}) % {count}u))) & {mask}u)", 8 * size);
+            return match operand.dtype {
+                DType::F16 => format!("unpack2x16float({bits}).x"),
+                DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
+                _ => format!("({bits} != 0u)"),
+            };
         }
-        let index = based(index, operand.base / 4);
         match binding.element {
+            Element::Plain(DType::F16) => format!("f32({})", item(&index)),
             Element::Plain(_) => item(&index),
-            Element::Vector => format!("{}[({index}) % 4u]", item(&format!("({index}) / 4u"))),
+            Element::Vector(DType::F16) => {
+                format!("f32({}[({index}) % 4u])", item(&format!("({index}) / 4u")))
+            }
+            Element::Vector(_) => format!("{}[({index}) % 4u]", item(&format!("({index}) / 4u"))),
             Element::Word if operand.dtype == DType::U32 => item(&index),
             Element::Word => format!("bitcast<{}>({})", type_name(operand.dtype), item(&index)),
             Element::Atomic => {
                 format!("bitcast<{}>(atomicLoad(&{}))", type_name(operand.dtype), item(&index))
             }
-        }
-    }
-
-    /// The vector of four at an index of the operand's buffer, which counts vectors; its binding is declared
-    /// so.
-    pub(crate) fn load_vector(&self, operand: &Operand, index: &str, limits: &Limits) -> String {
-        match operand.binding {
-            NONE => "vec4<f32>()".to_string(),
-            binding => self.item(binding, &based(index, operand.base / 16), limits),
         }
     }
 
@@ -337,8 +361,9 @@ impl Element {
     /// The WGSL type.
     fn type_name(self) -> &'static str {
         match self {
+            Element::Plain(DType::F16) => "f16",
             Element::Plain(dtype) => type_name(dtype),
-            Element::Vector => "vec4<f32>",
+            Element::Vector(dtype) => vector_name(dtype),
             Element::Word => "u32",
             Element::Atomic => "atomic<u32>",
         }
@@ -348,7 +373,11 @@ impl Element {
 /// Functions that read and write the elements of a value that is bound in pieces.
 fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: bool) -> String {
     let ty = binding.element.type_name();
-    let size = if binding.element == Element::Vector { 16 } else { 4 };
+    let size = match binding.element {
+        Element::Plain(dtype) => dtype.bytes(),
+        Element::Vector(dtype) => 4 * dtype.bytes(),
+        Element::Word | Element::Atomic => 4,
+    };
     let last = binding.pieces(limits) - 1;
     // One branch for each piece.
     let branches = |statement: &dyn Fn(&str) -> String| -> String {
@@ -370,10 +399,11 @@ fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: b
         let value = format!("    var value = {ty}();\n{body}    return value;\n");
         text.push_str(&format!("fn get_{name}(i: u32) -> {ty} {{\n{value}}}\n"));
     }
-    if sets && binding.element == Element::Vector {
+    if let (true, Element::Vector(dtype)) = (sets, binding.element) {
         let body = branches(&|item| format!("{item}[element % 4u] = value;"));
         let body = format!("    let i = element / 4u;\n{body}");
-        text.push_str(&format!("fn set_{name}(element: u32, value: f32) {{\n{body}}}\n"));
+        let ty = Element::Plain(dtype).type_name();
+        text.push_str(&format!("fn set_{name}(element: u32, value: {ty}) {{\n{body}}}\n"));
     } else if sets {
         let body = branches(&|item| format!("{item} = value;"));
         text.push_str(&format!("fn set_{name}(i: u32, value: {ty}) {{\n{body}}}\n"));
@@ -402,10 +432,15 @@ fn based(index: &str, base: usize) -> String {
     }
 }
 
-/// The WGSL name of a dtype.
+/// The WGSL name of a vector of four.
+fn vector_name(dtype: DType) -> &'static str {
+    if dtype == DType::F16 { "vec4<f16>" } else { "vec4<f32>" }
+}
+
+/// The WGSL name of a dtype, of the values of a kernel.
 pub(crate) fn type_name(dtype: DType) -> &'static str {
     match dtype {
-        DType::F32 => "f32",
+        DType::F32 | DType::F16 | DType::BF16 => "f32",
         DType::I32 => "i32",
         DType::U32 => "u32",
         DType::Bool => "bool",
@@ -415,7 +450,7 @@ pub(crate) fn type_name(dtype: DType) -> &'static str {
 /// The value of a dtype that stands for an element that is not there.
 pub(crate) fn zero(dtype: DType) -> &'static str {
     match dtype {
-        DType::F32 => "0.0",
+        DType::F32 | DType::F16 | DType::BF16 => "0.0",
         DType::I32 => "0i",
         DType::U32 => "0u",
         DType::Bool => "false",

@@ -399,6 +399,8 @@ impl Workgroup<'_> {
             }
             Expr::Binary(op, ..) => scalar(OpKind::Binary(*op)),
             Expr::Compare(op, ..) => scalar(OpKind::Compare(*op)),
+            // Four f16 as f32.
+            Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Vector(_)) => operands[0].clone(),
             Expr::Cast(_) => scalar(OpKind::Cast { dtype }),
         })
     }
@@ -477,7 +479,8 @@ fn elementwise(kind: &OpKind, dtypes: &[DType], operands: &[Vec<u32>]) -> Vec<u3
 /// A tensor from the bits of its elements.
 pub(super) fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor {
     let number = |&bits: &u32| match dtype {
-        DType::F32 => f64::from(f32::from_bits(bits)),
+        // Values of 16 bits are kept as f32.
+        DType::F32 | DType::F16 | DType::BF16 => f64::from(f32::from_bits(bits)),
         DType::I32 => f64::from(bits.cast_signed()),
         DType::U32 | DType::Bool => f64::from(bits),
     };
@@ -487,7 +490,7 @@ pub(super) fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor 
 /// The bits of a tensor's elements.
 pub(super) fn bits(tensor: &HostTensor) -> Vec<u32> {
     let bits = |number: f64| match tensor.ty.dtype {
-        DType::F32 => (number as f32).to_bits(),
+        DType::F32 | DType::F16 | DType::BF16 => (number as f32).to_bits(),
         DType::I32 => (number as i32).cast_unsigned(),
         DType::U32 | DType::Bool => number as u32,
     };

@@ -1,10 +1,12 @@
 //! Each op's kernels give what the reference gives, wherever their operands lie.
 
 use super::interpreter::{Machine, bits};
+use gradloom_codegen::schedule::tuning::Choices;
 use gradloom_codegen::simt::kernels::{View, Views, kernels};
 use gradloom_codegen::simt::{self, Fault, verify};
+use gradloom_codegen::wgsl::Limits;
 use gradloom_core::ir::{BinaryOp, DType, Graph, Op, OpKind, UnaryOp, ValueId, parse};
-use gradloom_core::kernel::{Kernel, Layout, Schedule};
+use gradloom_core::kernel::{Access, Kernel, Layout, Schedule};
 use gradloom_core::reference::{HostTensor, evaluate_values};
 use gradloom_testing::Leaves;
 
@@ -67,31 +69,59 @@ fn last(graph: &Graph) -> (&Op, Vec<ValueId>) {
 fn made(graph: &Graph, lie: Lie, shares: bool, gated: bool) -> (Vec<simt::Kernel>, Vec<Layout>) {
     let (op, operands) = last(graph);
     let layouts: Vec<Layout> = operands.iter().map(|&value| lie.layout(&graph.ty(value).shape)).collect();
-    let ty = graph.ty(op.results[0]);
-    let whole = Lie::Dense.layout(&ty.shape);
+    let types: Vec<_> = op.results.iter().map(|&value| graph.ty(value)).collect();
+    let whole: Vec<_> = types.iter().map(|ty| Lie::Dense.layout(&ty.shape)).collect();
     let view = |(&value, layout)| View { dtype: graph.ty(value).dtype, layout, has_vectors: false };
     let views = Views {
         reads: operands.iter().zip(&layouts).map(view).collect(),
-        writes: vec![View { dtype: ty.dtype, layout: &whole, has_vectors: false }],
+        writes: types
+            .iter()
+            .zip(&whole)
+            .map(|(ty, layout)| View { dtype: ty.dtype, layout, has_vectors: false })
+            .collect(),
         gated,
         in_place: false,
     };
-    let schedule = if shares { long_axes(&op.kind) } else { Schedule::Whole };
+    let schedule = schedule(graph, shares);
     let made =
         kernels(&Kernel::Op(op.kind.clone()), &schedule, &views, op.kind.name()).expect("the op has kernels");
     made.iter().for_each(|kernel| verify(kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}")));
     (made, layouts)
 }
 
-/// A schedule in which a workgroup reduces an axis together.
-fn long_axes(op: &OpKind) -> Schedule {
-    if matches!(op, OpKind::ArgReduce { .. }) { Schedule::Axes } else { Schedule::Whole }
+/// The schedule of a graph's last op: one in which workgroups share an axis, or not, if the op has both.
+fn schedule(graph: &Graph, shares: bool) -> Schedule {
+    let (op, operands) = last(graph);
+    let access = |&value: &ValueId| {
+        let ty = graph.ty(value);
+        Access { buffer: value, dtype: ty.dtype, layout: Layout::contiguous(&ty.shape) }
+    };
+    match op.kind {
+        OpKind::ArgReduce { .. } if shares => Schedule::Axes,
+        OpKind::Cumulate { .. } if !shares => Schedule::Whole,
+        OpKind::Cumulate { .. } | OpKind::Sort { .. } => {
+            let reads: Vec<_> = operands.iter().map(access).collect();
+            let kernel = Kernel::Op(op.kind.clone());
+            gradloom_codegen::schedule::schedule(&kernel, &reads, &[], &Limits::cuda(), &Choices::default())
+        }
+        _ => Schedule::Whole,
+    }
 }
 
 /// Kernels of every op, dtype and arrangement.
 pub(super) fn every_kernel() -> Vec<simt::Kernel> {
     let mut texts: Vec<String> = MOVEMENT.iter().map(ToString::to_string).collect();
     texts.extend([SLICE.into(), UPDATE.into(), GATHER.into()]);
+    for extent in [50, 5000] {
+        for dtype in ["f32", "i32", "u32"] {
+            let x = format!("%0: {dtype}[2, {extent}] = input \"a\"");
+            texts.push(format!("{x}\n%1: {dtype}[2, {extent}] = cumsum %0 {{reverse}}"));
+            for count in [20, extent] {
+                let results = format!("%1: {dtype}[2, {count}], %2: i32[2, {count}]");
+                texts.push(format!("{x}\n{results} = sort %0 {{count={count}}}"));
+            }
+        }
+    }
     texts.push("%0: u32[] = input \"a\"\n%1: u32[5] = random_bits %0, %0, %0 {site=9}".into());
     for dtype in DType::ALL {
         for op in UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
@@ -102,11 +132,16 @@ pub(super) fn every_kernel() -> Vec<simt::Kernel> {
             let name = op.name();
             texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: {dtype}[9] = {name} %0, %0"));
         }
-        for op in ["eq", "ne", "lt", "le", "gt", "ge"] {
+        for op in ["eq", "ne", "lt", "le", "gt", "ge"].into_iter().filter(|_| !dtype.is_narrow()) {
             texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: bool[9] = {op} %0, %0"));
         }
-        for to in DType::ALL {
+        let is_direct =
+            |narrow: DType, other: DType| !narrow.is_narrow() || [narrow, DType::F32].contains(&other);
+        for to in DType::ALL.into_iter().filter(|&to| is_direct(dtype, to) && is_direct(to, dtype)) {
             texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: {to}[9] = cast %0"));
+        }
+        if dtype.is_narrow() {
+            continue;
         }
         if dtype != DType::Bool {
             texts.push(format!("%0: {dtype}[5, 130] = input \"x\"\n%1: i32[5] = argmin %0 {{axis=1}}"));
@@ -137,8 +172,8 @@ fn run(graph: &Graph, leaves: &Leaves, lie: Lie, shares: bool, committed: bool) 
     let spread = |(&value, layout): (&ValueId, &Layout)| spread(layout, &bits(&of_leaf(value)));
     let mut machine = Machine {
         operands: operands.iter().zip(&layouts).map(spread).collect(),
-        results: vec![vec![None; graph.ty(op.results[0]).elements()]],
-        workspace: Vec::new(),
+        results: op.results.iter().map(|&value| vec![None; graph.ty(value).elements()]).collect(),
+        workspace: vec![None; schedule(graph, shares).workspace(&Kernel::Op(op.kind.clone())) / 4],
         faults: Vec::new(),
         committed,
     };
@@ -155,16 +190,21 @@ fn agrees(lines: &str, leaves: &Leaves) {
     let (op, _) = last(&graph);
     let values = evaluate_values(&graph, &|kind: &OpKind| leaves.value(kind))
         .unwrap_or_else(|error| panic!("{error}"));
-    let expected = bits(values.get(op.results[0]).expect("the op was evaluated"));
+    let expected: Vec<_> =
+        op.results.iter().map(|&value| bits(values.get(value).expect("the op was evaluated"))).collect();
     for (lie, shares) in
         [(Lie::Dense, true), (Lie::Dense, false), (Lie::Scattered, true), (Lie::Scattered, false)]
     {
         let machine = run(&graph, leaves, lie, shares, true);
         assert_eq!(machine.faults, [], "{lines}");
-        let got: Vec<u32> = machine.results[0].iter().map(|bits| bits.expect("all is written")).collect();
+        let words = |result: &Vec<Option<u32>>| -> Vec<u32> {
+            result.iter().map(|bits| bits.expect("all is written")).collect()
+        };
+        let got: Vec<_> = machine.results.iter().map(words).collect();
         assert_eq!(got, expected, "{lie:?}, sharing {shares}, of\n{lines}");
         let stopped = run(&graph, leaves, lie, shares, false);
-        assert!(stopped.results[0].iter().all(Option::is_none), "a step that fails writes nothing\n{lines}");
+        let mut written = stopped.results.iter().flatten();
+        assert!(written.all(Option::is_none), "a step that fails writes nothing\n{lines}");
     }
 }
 
@@ -269,6 +309,55 @@ fn arg_reduce() {
         for op in ["argmax", "argmin"] {
             let lines = format!("%0: f32[200] = input \"x\"\n%1: i32[] = {op} %0 {{axis=0}}");
             agrees(&lines, &leaves().with("x", DType::F32, &[200], &values));
+        }
+    }
+}
+
+#[test]
+fn cumulative_reductions() {
+    for shape in ["[5, 130]", "[300, 3]", "[2, 700]", "[1, 5000]", "[3, 2049]"] {
+        for op in ["cumsum", "cumprod", "cummax", "cummin"] {
+            for reverse in ["", " {reverse}"] {
+                let lines = format!("%0: u32{shape} = input \"x\"\n%1: u32{shape} = {op} %0{reverse}");
+                agrees(&lines, &leaves());
+            }
+        }
+    }
+    let mut values: Vec<f64> = (0..600).map(|i| f64::from(i * 37 % 101)).collect();
+    values[400] = f64::NAN;
+    for op in ["cumsum", "cummax", "cummin"] {
+        let lines = format!("%0: f32[2, 300] = input \"x\"\n%1: f32[2, 300] = {op} %0");
+        agrees(&lines, &leaves().with("x", DType::F32, &[2, 300], &values));
+    }
+}
+
+#[test]
+fn rows_in_order() {
+    // One part, several rounds of parts, and digits.
+    for (rows, extent, counts) in
+        [(5, 7, &[7, 1][..]), (2, 1024, &[1024]), (1, 5000, &[3, 400, 512]), (2, 2500, &[513, 2500])]
+    {
+        let elements = rows * extent;
+        let numbers = |spread: usize| (0..elements).map(move |i| ((i * 7919) % spread) as f64 - 50.0);
+        let special = [f64::NAN, f64::INFINITY, -0.0, 0.0, f64::NEG_INFINITY];
+        let floats = numbers(701).enumerate().map(|(i, x)| match i % 101 {
+            at if at < special.len() => special[at],
+            _ => x * 0.25,
+        });
+        let floats: Vec<f64> = floats.collect();
+        let integers: Vec<f64> = numbers(90).collect();
+        let shape = [rows, extent];
+        for count in counts {
+            for order in ["", ", descending"] {
+                for dtype in ["f32", "i32"] {
+                    let lines = format!(
+                        "%0: {dtype}[{rows}, {extent}] = input \"{dtype}\"\n\
+                         %1: {dtype}[{rows}, {count}], %2: i32[{rows}, {count}] = sort %0 {{count={count}{order}}}"
+                    );
+                    let leaves = leaves().with("f32", DType::F32, &shape, &floats);
+                    agrees(&lines, &leaves.with("i32", DType::I32, &shape, &integers));
+                }
+            }
         }
     }
 }

@@ -105,6 +105,8 @@ impl Memory<'_> {
                 Method::Cooperative(_) => "matrices",
             },
             Schedule::Scatter(_) => "scatter",
+            Schedule::Cumulate(_) => "cumulate",
+            Schedule::Sort(_) => "sort",
             Schedule::Attention(_) => "attention",
         };
         *self.kinds.entry(kind).or_default() += 1;

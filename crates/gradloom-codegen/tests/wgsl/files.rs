@@ -105,6 +105,17 @@ fn cases() -> Vec<Case> {
             "%0: f32[3, 400] = input \"x\"\n%1: i32[3] = argmax %0 {axis=1}\noutput \"y\" %1",
         ),
         case(
+            "cumulate",
+            "Totals of pieces, what is before each piece, and then the sums from the last element back.",
+            "%0: f32[2, 3000] = input \"x\"\n%1: f32[2, 3000] = cumsum %0 {reverse}\noutput \"y\" %1",
+        ),
+        case(
+            "sort",
+            "A bitonic sort of a row in the workgroup's memory; the smaller index wins among equals.",
+            "%0: f32[3, 400] = input \"x\"\n%1: f32[3, 9], %2: i32[3, 9] = sort %0 {count=9, descending}\n\
+             output \"y\" %1\noutput \"i\" %2",
+        ),
+        case(
             "random",
             "Philox: four words for each invocation, from the counter alone.",
             "%0: u32[] = scalar \"a\"\n%1: u32[] = scalar \"b\"\n%2: u32[] = scalar \"c\"\n\

@@ -104,13 +104,13 @@ fn updates_by_number() {
         "%0: f32[256, 128] = constant 0.0\n%1: i32[8, 128] = input \"i\"\n%2: f32[8, 128, 128] = input \"u\"\n\
          %3: f32[256, 128] = scatter_add %0, %1, %2 {batch=0}\noutput \"y\" %3",
     );
-    assert_eq!(shaders, ["scatter_add: sort", "scatter_add"]);
+    assert_eq!(shaders, ["scatter: sort", "scatter"]);
     // In chunks.
     let shaders = labels(
         "%0: f32[2, 9, 3] = constant 0.0\n%1: i32[2, 20000] = input \"i\"\n%2: f32[2, 20000, 3] = input \"u\"\n\
          %3: f32[2, 9, 3] = scatter_add %0, %1, %2 {batch=1}\noutput \"y\" %3",
     );
-    assert_eq!((shaders.len(), shaders[0].as_str()), (7, "scatter_add: copy"));
+    assert_eq!((shaders.len(), shaders[0].as_str()), (7, "scatter: copy"));
 }
 
 /// An index check is made by the invocation that answers for the row, as others may come so late that the

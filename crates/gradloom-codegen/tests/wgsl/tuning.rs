@@ -66,18 +66,22 @@ fn the_rules_choice_is_the_first_candidate() {
     for limits in limits() {
         for extents in EXTENTS {
             for kernel in Kernel::ALL {
-                let all = attention::candidates(kernel, &problem(extents), &limits);
+                let all = attention::candidates(kernel, &problem(extents), false, &limits);
                 let rule = Choices::default().attention(kernel, &problem(extents), &limits);
                 assert_eq!(all[0], rule);
             }
         }
     }
     // Blocks of all sizes that fit, and a row for each invocation.
-    let large =
-        attention::candidates(Kernel::Forward, &problem([8, 12, 12, 1024, 1024, 64, 64]), &limits()[3]);
+    let large = attention::candidates(
+        Kernel::Forward,
+        &problem([8, 12, 12, 1024, 1024, 64, 64]),
+        false,
+        &limits()[3],
+    );
     assert!(large.len() >= 9 && large.contains(&attention::Choice::Own { rows: 1 }), "{large:?}");
     // A CPU's driver has several rows for each invocation.
-    let own = attention::candidates(Kernel::Keys, &problem([1, 2, 2, 64, 64, 32, 32]), &limits()[1]);
+    let own = attention::candidates(Kernel::Keys, &problem([1, 2, 2, 64, 64, 32, 32]), false, &limits()[1]);
     assert_eq!(own, [4, 1, 2].map(|rows| attention::Choice::Own { rows }));
 }
 
@@ -132,7 +136,7 @@ fn lines_of_choices_read_back() {
                 let mut problem = problem(extents);
                 problem.spec.query_offset = kernel == Kernel::Forward;
                 problem.spec.scale = 1.0 / 3.0;
-                for choice in attention::candidates(kernel, &problem, &limits) {
+                for choice in attention::candidates(kernel, &problem, true, &limits) {
                     let (problem, choice) = (Problem::Attention(kernel, problem), Choice::Attention(choice));
                     let line = to_line(&problem, &choice);
                     assert_eq!(from_line(&line), Some((problem, choice)), "{line}");
@@ -178,9 +182,12 @@ fn a_choice_that_has_no_valid_shader_does_not_suit() {
     let empty = problem([2, 4, 2, 33, 0, 24, 40]);
     let huge = problem([u32::MAX as usize; 7]);
     for kernel in Kernel::ALL {
-        assert!(suits(&block([2, 4, 8, 4]), kernel, &some, &portable));
-        assert!(suits(&own(1), kernel, &some, &portable) && suits(&own(1), kernel, &empty, &portable));
-        assert!(suits(&own(4), kernel, &some, &software));
+        assert!(suits(&block([2, 4, 8, 4]), kernel, &some, false, &portable));
+        assert!(
+            suits(&own(1), kernel, &some, false, &portable)
+                && suits(&own(1), kernel, &empty, false, &portable)
+        );
+        assert!(suits(&own(4), kernel, &some, false, &software));
         for wrong in [
             block([0, 4, 8, 4]),
             block([17, 4, 8, 1]),
@@ -192,11 +199,11 @@ fn a_choice_that_has_no_valid_shader_does_not_suit() {
             own(0),
             own(4),
         ] {
-            assert!(!suits(&wrong, kernel, &some, &portable), "{wrong:?}");
+            assert!(!suits(&wrong, kernel, &some, false, &portable), "{wrong:?}");
         }
-        assert!(!suits(&own(9), kernel, &some, &software));
+        assert!(!suits(&own(9), kernel, &some, false, &software));
         for problem in [empty, huge] {
-            assert!(!suits(&block([2, 4, 8, 4]), kernel, &problem, &portable));
+            assert!(!suits(&block([2, 4, 8, 4]), kernel, &problem, false, &portable));
         }
         // A choice for a product is none for attention.
         let product = from_line("product 8 4 16 0 16 1 0 1 4 : portable 32 32 16 4 4 2 3").unwrap();

@@ -10,7 +10,7 @@ use super::facts::{Class, Facts, ViewSource};
 use super::link::{Link, row_layout};
 use super::stored::lines_up;
 use crate::collections::SortedMap;
-use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ValueId};
+use crate::ir::{BinaryOp, CompareOp, DType, Id, Number, OpKind, ReduceOp, ScatterOp, ValueId};
 use crate::kernel::{Access, Body, Kernel, Layout, Level, Lowered, Node, NodeId, NodeKind, Store};
 
 /// The kernels in an order in which they can run.
@@ -209,7 +209,7 @@ impl<'a> Builder<'a, '_> {
                 _ if self.known.contains_key(value) => None,
                 // Its operands are those of the product.
                 OpKind::Dot(_) => None,
-                OpKind::ScatterAdd { .. } => [0, 2, 1].get(position).map(|&i| op.operands[i]),
+                OpKind::Scatter { .. } => [0, 2, 1].get(position).map(|&i| op.operands[i]),
                 _ => op.operands.get(position).copied(),
             };
             match next.map(|operand| self.operand_source(operand)) {
@@ -245,10 +245,13 @@ impl<'a> Builder<'a, '_> {
                 let one = self.apply(NodeKind::Select([here, x[0], zero]), dtype);
                 self.push(NodeKind::Reduce(ReduceOp::Sum, one), dtype, Level::Row)
             }
-            (OpKind::ScatterAdd { .. }, Class::Put { columns, .. }) => {
+            (OpKind::Scatter { op, .. }, Class::Put { columns, .. }) => {
                 let here = self.is_index(x[2], columns);
-                let sum = self.apply(NodeKind::Binary(BinaryOp::Add, [x[0], x[1]]), dtype);
-                self.apply(NodeKind::Select([here, sum, x[0]]), dtype)
+                let put = match op {
+                    ScatterOp::Add => self.apply(NodeKind::Binary(BinaryOp::Add, [x[0], x[1]]), dtype),
+                    ScatterOp::Set => x[1],
+                };
+                self.apply(NodeKind::Select([here, put, x[0]]), dtype)
             }
             (OpKind::Reduce { op: reduce, .. }, _) => {
                 let x = self.lifted(x[0], Level::Element);

@@ -7,8 +7,8 @@
 use super::link::Link;
 use crate::collections::IdMap;
 use crate::ir::{
-    BinaryOp, CostClass, DType, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp,
-    Shape, UnaryOp, ValueId, inverse_permutation,
+    BinaryOp, CostClass, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp, Shape,
+    UnaryOp, ValueId, inverse_permutation,
 };
 use crate::kernel::{Layout, Lowered};
 
@@ -59,6 +59,8 @@ pub(super) struct ViewSource {
     pub(super) value: ValueId,
     /// Which of its elements, taking them as contiguous.
     pub(super) layout: Layout,
+    /// Whether there is a barrier among the views.
+    pub(super) waits: bool,
 }
 
 /// A use of a value by an op that computes.
@@ -149,7 +151,7 @@ impl<'g> Facts<'g> {
     fn view(&mut self, op: &Op, memory: &Lowered) -> bool {
         let Some(&result) = op.results.first() else { return false };
         let source = if let Some(access) = memory.access.get(&result) {
-            ViewSource { value: result, layout: access.layout.clone() }
+            ViewSource { value: result, layout: access.layout.clone(), waits: false }
         } else {
             let Some(x) = op.operands.first().map(|&operand| self.source(operand)) else { return false };
             let layout = match &op.kind {
@@ -164,7 +166,7 @@ impl<'g> Facts<'g> {
                 _ => None,
             };
             let Some(layout) = layout else { return false };
-            ViewSource { value: x.value, layout }
+            ViewSource { value: x.value, layout, waits: x.waits || op.kind == OpKind::Barrier }
         };
         self.sources[result.index()] = Some(source);
         self.available[result.index()] = self.depth_of_operands(op);
@@ -180,7 +182,9 @@ impl<'g> Facts<'g> {
             let source = self.source(*operand);
             let (value, link) = (source.value, self.link(source));
             let fusible = !matches!(class, Class::Dot { .. } | Class::Opaque)
-                && (class != Class::Move || position == 0);
+                && (class != Class::Move || position == 0)
+                // What is read behind a barrier is there before, unless computing it again is cheap.
+                && !(source.waits && self.is_heavy(value));
             self.uses[value.index()].push(Use { user: number, link, fusible });
         }
         depth += usize::from(matches!(class, Class::Dot { .. } | Class::Opaque));
@@ -195,7 +199,7 @@ impl<'g> Facts<'g> {
                 Some(Some(order)) if fuse => ordered(shape, order),
                 _ => Layout::contiguous(shape),
             };
-            self.sources[result.index()] = Some(ViewSource { value: result, layout });
+            self.sources[result.index()] = Some(ViewSource { value: result, layout, waits: false });
             self.node_of[result.index()] = Some(number);
             self.available[result.index()] = depth;
         }
@@ -236,6 +240,20 @@ impl<'g> Facts<'g> {
         Some(if light && !op.operands.iter().any(heavy) { Once::Light } else { Once::Heavy })
     }
 
+    /// Whether a node sums up what its value is made of, or follows a product that its kernel computes.
+    fn is_heavy(&self, value: ValueId) -> bool {
+        let class = |value: ValueId| self.node_of[value.index()].map(|node| self.nodes[node].class);
+        match class(value) {
+            Some(Class::Map | Class::Move) => {
+                let op = self.graph.defining_op(value).expect("a node computes it");
+                let is_product =
+                    |operand: &ValueId| matches!(class(self.source(*operand).value), Some(Class::Dot { .. }));
+                op.operands.iter().any(is_product)
+            }
+            class => class.is_some(),
+        }
+    }
+
     fn depth_of_operands(&self, op: &Op) -> usize {
         op.operands.iter().map(|operand| self.available[operand.index()]).max().unwrap_or(0)
     }
@@ -255,7 +273,7 @@ impl<'g> Facts<'g> {
             OpKind::Reshape { .. } => Class::Move,
             OpKind::Reduce { op: reduce, axes } => reduction(*reduce, axes, &ty(op.operands[0]).shape),
             OpKind::Gather { batch } => self.pick(*batch, &op.operands).unwrap_or(Class::Opaque),
-            OpKind::ScatterAdd { batch } => self.put(*batch, &op.operands).unwrap_or(Class::Opaque),
+            OpKind::Scatter { batch, .. } => self.put(*batch, &op.operands).unwrap_or(Class::Opaque),
             OpKind::Dot(axes) => {
                 let columns = dot_columns(axes, &ty(op.operands[1]).shape);
                 Class::Dot { rows: ty(op.results[0]).elements() / columns, columns }
@@ -267,9 +285,9 @@ impl<'g> Facts<'g> {
     /// One element of each row of a value that a fused kernel computes.
     fn pick(&self, batch: usize, operands: &[ValueId]) -> Option<Class> {
         let (x, index) = (&self.graph.ty(operands[0]).shape, &self.graph.ty(operands[1]).shape);
-        // Bools have no sum.
+        // Smaller elements have no sum.
         let computed =
-            self.is_computed_in_place(operands[0]) && self.graph.ty(operands[0]).dtype != DType::Bool;
+            self.is_computed_in_place(operands[0]) && self.graph.ty(operands[0]).dtype.bytes() == 4;
         (x.rank() == batch + 1 && index.rank() == batch && computed)
             .then(|| Class::Pick { rows: index.elements(), columns: x[batch] })
             .filter(has_numbered_columns)

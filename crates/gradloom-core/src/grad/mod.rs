@@ -118,7 +118,12 @@ fn propagate(
     let flowing = rule(&mut builder, &site)?;
     for ((&operand, &wanted), cotangent) in op.operands.iter().zip(&needed).zip(flowing) {
         let Some(cotangent) = cotangent.filter(|_| wanted) else { continue };
-        debug_assert_eq!(builder.ty(cotangent), builder.ty(operand), "gradient of {}", op.kind.name());
+        debug_assert_eq!(
+            builder.ty(cotangent),
+            cotangent_type(&builder.ty(operand)),
+            "gradient of {}",
+            op.kind.name()
+        );
         let slot = &mut cotangents[operand.index()];
         *slot = Some(match *slot {
             Some(earlier) => builder.add(earlier, cotangent),
@@ -126,6 +131,12 @@ fn propagate(
         });
     }
     Ok(())
+}
+
+/// The type of a value's cotangent: of floats of 16 bits it is f32, so that small ones and long sums keep
+/// their bits.
+fn cotangent_type(ty: &Type) -> Type {
+    Type::new(ty.dtype.wide(), ty.shape.clone())
 }
 
 fn check_scalar(graph: &Graph, value: ValueId, what: &str) -> Result<()> {

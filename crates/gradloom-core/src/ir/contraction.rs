@@ -57,8 +57,8 @@ pub(crate) fn product(factors: impl IntoIterator<Item = usize>) -> u64 {
 ///
 /// Operands: q `[batch, heads, queries, depth]`, k `[batch, kv_heads, keys, depth]`, v
 /// `[batch, kv_heads, keys, value_depth]` with `heads` a multiple of `kv_heads` (query head h reads key head
-/// `h / (heads / kv_heads)`), then, in this order and where the flag says so, `query_offset` (i32 scalar),
-/// `key_length` (i32 scalar), `block_table` (i32 `[batch, blocks]`).
+/// `h / (heads / kv_heads)`), then, in this order and where the flag says so, `query_offset` and
+/// `key_length` (each one i32, or one for each sequence, `[batch]`), `block_table` (i32 `[batch, blocks]`).
 ///
 /// Query i stands at position `query_offset + i` (0 without it). Key j is seen if `j < key_length` (all keys
 /// without it) and, when causal, `j <= query_offset + i`. A query that sees no key gives 0 (and a log-sum-exp

@@ -1,6 +1,6 @@
 //! Users' own ops, under the same verifier and tests as the primitives.
 
-use super::{Builder, Type, TypeError, ValueId};
+use super::{Builder, DType, Type, TypeError, ValueId};
 use crate::reference::HostTensor;
 use std::fmt;
 
@@ -13,6 +13,8 @@ pub enum Slice<'a> {
     U32(&'a [u32]),
     /// One byte an element: 0 or 1.
     Bool(&'a [u8]),
+    /// The bits of floats of this dtype, of 16 bits.
+    Half(DType, &'a [u16]),
 }
 
 /// Row-major elements in the host's memory, to write, every one.
@@ -24,6 +26,8 @@ pub enum SliceMut<'a> {
     U32(&'a mut [u32]),
     /// One byte an element: 0 or 1.
     Bool(&'a mut [u8]),
+    /// The bits of floats of this dtype, of 16 bits.
+    Half(DType, &'a mut [u16]),
 }
 
 /// An op that gradloom does not know: its shape rule, gradient, reference and lowering.

@@ -266,7 +266,7 @@ impl Graph {
         use super::BinaryOp;
         match &op.kind {
             OpKind::Gather { .. }
-            | OpKind::ScatterAdd { .. }
+            | OpKind::Scatter { .. }
             | OpKind::DynamicSlice { .. }
             | OpKind::DynamicUpdateSlice
             | OpKind::Custom(_) => true,

@@ -2,8 +2,8 @@
 //! fit.
 
 use super::{
-    AttentionSpec, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, Shape, Type, TypeError, ValueId,
-    Window,
+    AttentionSpec, BlockId, DType, DotAxes, Graph, Literal, Number, OpKind, ScatterOp, Shape, Type,
+    TypeError, ValueId, Window,
 };
 use crate::collections::sort;
 
@@ -37,7 +37,7 @@ fn arity(kind: &OpKind) -> Option<usize> {
     Some(match kind {
         k if k.is_external_leaf() => 0,
         OpKind::Constant { .. } | OpKind::Iota { .. } => 0,
-        OpKind::RandomBits { .. } | OpKind::Select | OpKind::ScatterAdd { .. } => 3,
+        OpKind::RandomBits { .. } | OpKind::Select | OpKind::Scatter { .. } => 3,
         OpKind::Binary(_)
         | OpKind::Compare(_)
         | OpKind::Dot(_)
@@ -58,6 +58,10 @@ fn arity(kind: &OpKind) -> Option<usize> {
 
 fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
     let name = kind.name();
+    if let Some(narrow) = t.iter().find(|ty| ty.dtype.is_narrow() && !kind.moves_elements()) {
+        return Err(TypeError::new(format!("{name} does not take {} elements", narrow.dtype))
+            .help("convert with .cast(DType::F32)"));
+    }
     let one = |ty: Type| Ok(vec![ty]);
     match kind {
         OpKind::Input { ty, .. } | OpKind::Param { ty, .. } => one(ty.clone()),
@@ -70,8 +74,8 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             }
             one(ty.clone())
         }
-        OpKind::Scalar { name, dtype: DType::Bool } => {
-            Err(TypeError::new(format!("the scalar {name:?} is bool: the per-step block holds numbers"))
+        OpKind::Scalar { name, dtype } if dtype.bytes() < 4 => {
+            Err(TypeError::new(format!("the scalar {name:?} is {dtype}: the per-step block holds numbers"))
                 .help("declare it as u32 and compare it with 0, or make it an input"))
         }
         OpKind::Scalar { dtype, .. } => one(Type::scalar(*dtype)),
@@ -81,8 +85,8 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         }
         OpKind::Iota { ty, axis } => {
             axis_in_range(name, *axis, ty)?;
-            if ty.dtype == DType::Bool {
-                return fail("iota counts in numbers, not in bools");
+            if ty.dtype == DType::Bool || ty.dtype.is_narrow() {
+                return fail("iota counts in numbers of 32 bits");
             }
             one(ty.clone())
         }
@@ -132,6 +136,13 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             }
             one(t[1].clone())
         }
+        OpKind::Cast { dtype }
+            if [t[0].dtype, *dtype].iter().all(|of| *of != DType::F32)
+                && t[0].dtype != *dtype
+                && (t[0].dtype.is_narrow() || dtype.is_narrow()) =>
+        {
+            fail(format!("cast of {} to {dtype}: floats of 16 bits are converted by way of f32", t[0].dtype))
+        }
         OpKind::Cast { dtype } => one(Type::new(*dtype, t[0].shape.clone())),
         OpKind::Reduce { axes, .. } => {
             distinct_axes(name, axes, t[0])?;
@@ -153,6 +164,16 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
                 ));
             }
             one(Type::new(DType::I32, t[0].shape.without(&[*axis])))
+        }
+        OpKind::Cumulate { .. } => rows_of_numbers(name, t[0]).map(|_| vec![t[0].clone()]),
+        OpKind::Sort { count, .. } => {
+            let extent = rows_of_numbers(name, t[0])?;
+            if *count > extent {
+                return fail(format!("{name}: cannot choose {count} of {extent} elements"));
+            }
+            let mut shape = t[0].shape.to_vec();
+            *shape.last_mut().expect("its rank is at least 1") = *count;
+            Ok(vec![Type::new(t[0].dtype, shape.clone()), Type::new(DType::I32, shape)])
         }
         OpKind::Reshape { shape } => {
             if shape.elements() != t[0].elements() {
@@ -226,12 +247,12 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             let rows = indexed(name, t[0], t[1], *batch)?;
             one(Type::new(t[0].dtype, rows))
         }
-        OpKind::ScatterAdd { batch } => {
+        OpKind::Scatter { op, batch } => {
             let rows = indexed(name, t[0], t[1], *batch)?;
             if *t[2] != Type::new(t[0].dtype, rows.clone()) {
-                return fail(format!("scatter_add: updates are {}, expected {}{rows}", t[2], t[0].dtype));
+                return fail(format!("{name}: updates are {}, expected {}{rows}", t[2], t[0].dtype));
             }
-            if t[0].dtype == DType::Bool {
+            if *op == ScatterOp::Add && t[0].dtype == DType::Bool {
                 return fail("scatter_add does not take bool elements");
             }
             one(t[0].clone())
@@ -307,6 +328,18 @@ fn axis_in_range(name: &str, axis: usize, ty: &Type) -> Result<()> {
         return Ok(());
     }
     fail(format!("{name}: axis {axis} is out of range for {} (rank {})", ty.shape, ty.shape.rank()))
+}
+
+/// Extent of the last axis of an operand of numbers.
+fn rows_of_numbers(name: &str, ty: &Type) -> Result<usize> {
+    if ty.dtype == DType::Bool {
+        return fail(format!("{name} does not take bool elements"));
+    }
+    match ty.shape.last() {
+        Some(&extent) if i32::try_from(extent).is_ok() => Ok(extent),
+        Some(&extent) => fail(format!("{name} takes rows of fewer than 2^31 elements, not of {extent}")),
+        None => fail(format!("{name} needs an axis, and the operand is a scalar")),
+    }
 }
 
 fn distinct_axes(name: &str, axes: &[usize], ty: &Type) -> Result<()> {
@@ -437,8 +470,11 @@ fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {
     }
     let [offset, length, table] = spec.extra_positions();
     for position in [offset, length].into_iter().flatten() {
-        if *t[position] != Type::scalar(DType::I32) {
-            return fail("attention: query_offset and key_length are i32 scalars");
+        let (ty, batch) = (t[position], q.shape[0]);
+        if ty.dtype != DType::I32 || ty.shape.rank() > 1 || ty.shape.rank() == 1 && ty.shape[0] != batch {
+            return fail(format!(
+                "attention: query_offset and key_length are one i32, or one for each of {batch} sequences, got {ty}"
+            ));
         }
     }
     if let Some(position) = table {

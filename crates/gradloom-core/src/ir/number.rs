@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A number in the IR. Floats are kept in float64, so that the reference evaluator sees them unrounded.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
-    /// A number of an `f32` value; backends round it to float32.
+    /// A number of a float value; backends round it to its dtype.
     Float(f64),
     /// A number of an `i32` or `u32` value.
     Int(i64),
@@ -18,7 +18,7 @@ impl Number {
     /// `value` as a number of the given dtype (nonzero is true, fractions are cut off).
     pub fn of(dtype: DType, value: f64) -> Number {
         match dtype {
-            DType::F32 => Number::Float(value),
+            DType::F32 | DType::F16 | DType::BF16 => Number::Float(value),
             DType::I32 | DType::U32 => Number::Int(value as i64),
             DType::Bool => Number::Bool(value != 0.0),
         }

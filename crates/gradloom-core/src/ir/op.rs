@@ -18,6 +18,15 @@ pub enum ArgReduceOp {
     ArgMin,
 }
 
+/// What becomes of a row that an update names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScatterOp {
+    /// The update is added to it.
+    Add,
+    /// The update replaces it.
+    Set,
+}
+
 /// What an op computes. The comment of each variant gives its operands, then its results.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +69,13 @@ pub enum OpKind {
     Reduce { op: ReduceOp, axes: Vec<usize> },
     /// (x) -> i32, x without `axis`, whose extent must not be 0.
     ArgReduce { op: ArgReduceOp, axis: usize },
+    /// (x `[B.., N]`, not bool) -> same type: element i of a row is the reduction of the row's elements up to
+    /// and with i, or from i on if `reverse`.
+    Cumulate { op: ReduceOp, reverse: bool },
+    /// (x `[B.., N]`, not bool) -> (elements `[B.., count]`, their indices i32 `[B.., count]`): the first
+    /// `count` elements of each row in order. NaN is above all numbers, -0 equals 0, and of equals the one
+    /// with the least index comes first, whether `descending` or not.
+    Sort { count: usize, descending: bool },
 
     // Views and data movement.
     /// (x) -> the same elements in row-major order.
@@ -92,8 +108,8 @@ pub enum OpKind {
     /// outside 0..N is an index trap.
     Gather { batch: usize },
     /// (x `[B.., N, R..]`, index i32 `[B.., I..]`, updates `[B.., I.., R..]`) -> x with every update added to
-    /// its row, in the order of the updates. An index outside 0..N is an index trap.
-    ScatterAdd { batch: usize },
+    /// its row, or in its place, in the order of the updates. An index outside 0..N is an index trap.
+    Scatter { op: ScatterOp, batch: usize },
     /// See [`ConvSpec`].
     Conv(ConvSpec),
     /// See [`AttentionSpec`] -> (output `[batch, heads, queries, value_depth]`, log-sum-exp of the scaled
@@ -123,6 +139,31 @@ pub enum OpKind {
 }
 
 impl OpKind {
+    /// Whether the op computes nothing: results have elements of operands as they are, or converted. Such ops
+    /// take elements of every dtype, others none of 16 bits.
+    pub fn moves_elements(&self) -> bool {
+        matches!(
+            self,
+            OpKind::Cast { .. }
+                | OpKind::Select
+                | OpKind::Reshape { .. }
+                | OpKind::Permute { .. }
+                | OpKind::Broadcast { .. }
+                | OpKind::Slice { .. }
+                | OpKind::Windows { .. }
+                | OpKind::Concat { .. }
+                | OpKind::Pad { .. }
+                | OpKind::Gather { .. }
+                | OpKind::Scatter { op: ScatterOp::Set, .. }
+                | OpKind::DynamicSlice { .. }
+                | OpKind::DynamicUpdateSlice
+                | OpKind::Barrier
+                | OpKind::Repeat { .. }
+                | OpKind::Checkpoint { .. }
+                | OpKind::Custom(_)
+        )
+    }
+
     /// The op's name in the text form and in diagnostics.
     pub fn name(&self) -> &'static str {
         match self {
@@ -142,6 +183,11 @@ impl OpKind {
             OpKind::Reduce { op, .. } => op.name(),
             OpKind::ArgReduce { op: ArgReduceOp::ArgMax, .. } => "argmax",
             OpKind::ArgReduce { op: ArgReduceOp::ArgMin, .. } => "argmin",
+            OpKind::Cumulate { op: ReduceOp::Sum, .. } => "cumsum",
+            OpKind::Cumulate { op: ReduceOp::Prod, .. } => "cumprod",
+            OpKind::Cumulate { op: ReduceOp::Max, .. } => "cummax",
+            OpKind::Cumulate { op: ReduceOp::Min, .. } => "cummin",
+            OpKind::Sort { .. } => "sort",
             OpKind::Reshape { .. } => "reshape",
             OpKind::Permute { .. } => "permute",
             OpKind::Broadcast { .. } => "broadcast",
@@ -153,7 +199,8 @@ impl OpKind {
             OpKind::DynamicUpdateSlice => "dynamic_update_slice",
             OpKind::Dot(_) => "dot",
             OpKind::Gather { .. } => "gather",
-            OpKind::ScatterAdd { .. } => "scatter_add",
+            OpKind::Scatter { op: ScatterOp::Add, .. } => "scatter_add",
+            OpKind::Scatter { op: ScatterOp::Set, .. } => "scatter",
             OpKind::Conv(_) => "conv",
             OpKind::Attention(_) => "attention",
             OpKind::AttentionGrad(_) => "attention_grad",
@@ -175,6 +222,10 @@ impl OpKind {
             "cast" => OpKind::Cast { dtype: ty()?.dtype },
             "argmax" => OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 },
             "argmin" => OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: 0 },
+            "cumsum" => OpKind::Cumulate { op: ReduceOp::Sum, reverse: false },
+            "cumprod" => OpKind::Cumulate { op: ReduceOp::Prod, reverse: false },
+            "cummax" => OpKind::Cumulate { op: ReduceOp::Max, reverse: false },
+            "cummin" => OpKind::Cumulate { op: ReduceOp::Min, reverse: false },
             "reshape" => OpKind::Reshape { shape: ty()?.shape },
             "permute" => OpKind::Permute { perm: list() },
             "broadcast" => OpKind::Broadcast { shape: ty()?.shape },
@@ -189,7 +240,9 @@ impl OpKind {
             "dynamic_update_slice" => OpKind::DynamicUpdateSlice,
             "dot" => OpKind::Dot(DotAxes::default()),
             "gather" => OpKind::Gather { batch: 0 },
-            "scatter_add" => OpKind::ScatterAdd { batch: 0 },
+            "scatter_add" => OpKind::Scatter { op: ScatterOp::Add, batch: 0 },
+            "scatter" => OpKind::Scatter { op: ScatterOp::Set, batch: 0 },
+            "sort" => OpKind::Sort { count: 0, descending: false },
             "conv" => OpKind::Conv(ConvSpec::default()),
             "attention" => OpKind::Attention(AttentionSpec::default()),
             "attention_grad" => OpKind::AttentionGrad(AttentionSpec::default()),
@@ -232,6 +285,11 @@ impl OpKind {
             }
             OpKind::RandomBits { site, .. } => a.integer("site", site),
             OpKind::Reduce { axes, .. } => a.list("axes", axes),
+            OpKind::Cumulate { reverse, .. } => a.flag("reverse", reverse),
+            OpKind::Sort { count, descending } => {
+                a.integer("count", count)?;
+                a.flag("descending", descending)
+            }
             OpKind::Permute { perm } => a.list("perm", perm),
             OpKind::Slice { start, limit, step } => {
                 a.list("start", start)?;
@@ -262,7 +320,7 @@ impl OpKind {
                 a.list_unless_empty("lhs_contract", &mut axes.lhs_contract)?;
                 a.list_unless_empty("rhs_contract", &mut axes.rhs_contract)
             }
-            OpKind::Gather { batch } | OpKind::ScatterAdd { batch } => a.integer("batch", batch),
+            OpKind::Gather { batch } | OpKind::Scatter { batch, .. } => a.integer("batch", batch),
             OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => {
                 a.float("scale", &mut spec.scale)?;
                 a.flag("causal", &mut spec.causal)?;
@@ -287,8 +345,8 @@ impl OpKind {
         let shapes = || operands.iter().map(|&(_, shape)| shape).collect::<Vec<_>>();
         match self {
             OpKind::Unary(_) | OpKind::Composite(_) | OpKind::Binary(_) => elements(results[0]),
-            OpKind::Reduce { .. } => elements(operands[0]),
-            OpKind::ScatterAdd { .. } => elements(operands[2]),
+            OpKind::Reduce { .. } | OpKind::Cumulate { .. } => elements(operands[0]),
+            OpKind::Scatter { op: ScatterOp::Add, .. } => elements(operands[2]),
             OpKind::Dot(axes) => axes.flops(operands[0].1, elements(results[0])),
             OpKind::Conv(spec) => spec.flops(operands[1].1, elements(results[0])),
             OpKind::Attention(spec) => spec.flops(&shapes()),
@@ -304,6 +362,8 @@ impl OpKind {
             | OpKind::Select
             | OpKind::Cast { .. }
             | OpKind::ArgReduce { .. }
+            | OpKind::Sort { .. }
+            | OpKind::Scatter { op: ScatterOp::Set, .. }
             | OpKind::Reshape { .. }
             | OpKind::Permute { .. }
             | OpKind::Broadcast { .. }
@@ -338,7 +398,6 @@ impl OpKind {
                 | OpKind::Broadcast { .. }
                 | OpKind::Slice { .. }
                 | OpKind::Windows { .. }
-                | OpKind::Unary(UnaryOp::Detach)
                 | OpKind::Barrier
         )
     }

@@ -15,23 +15,65 @@ pub enum DType {
     U32,
     /// Truth value, stored as one byte: 0 or 1.
     Bool,
+    /// IEEE 754 binary16; see [`DType::is_narrow`].
+    F16,
+    /// The upper half of a binary32, rounded to the nearest, ties to even; see [`DType::is_narrow`].
+    BF16,
 }
 
 impl DType {
     /// Every element type.
-    pub const ALL: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
+    pub const ALL: [DType; 6] = [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16];
+
+    /// Those that ops compute on; the others are for memory: see [`DType::is_narrow`].
+    pub const COMPUTED: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
 
     /// Bytes per element.
     pub fn bytes(self) -> usize {
         match self {
             DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F16 | DType::BF16 => 2,
             DType::Bool => 1,
         }
     }
 
     /// Whether gradients can flow through values of this type.
     pub fn is_float(self) -> bool {
-        self == DType::F32
+        matches!(self, DType::F32 | DType::F16 | DType::BF16)
+    }
+
+    /// Whether this is a float of 16 bits. It is what lies in memory: each op on such values computes in f32,
+    /// or wider, and rounds its result.
+    pub fn is_narrow(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16)
+    }
+
+    /// The dtype in which ops compute on values of this one.
+    #[must_use]
+    pub fn wide(self) -> DType {
+        if self.is_narrow() { DType::F32 } else { self }
+    }
+
+    /// A float rounded to this dtype, a narrow one, ties to even; beyond its range an infinity.
+    #[must_use]
+    pub fn rounded(self, x: f64) -> f64 {
+        let (bits, least) = match self {
+            DType::F16 => (11, -14),
+            DType::BF16 => (8, -126),
+            _ => return x,
+        };
+        if x == 0.0 || !x.is_finite() {
+            return x;
+        }
+        // The distance of its neighbours, a power of two; that of the least normal number below it.
+        let exponent = (((x.to_bits() >> 52) & 0x7ff) as i32 - 1023).max(least);
+        let unit = f64::from_bits(((exponent - (bits - 1) + 1023) as u64) << 52);
+        let rounded = (x / unit).round_ties_even() * unit;
+        let largest = match self {
+            DType::F16 => 65_504.0,
+            _ => 3.389_531_389_251_535_5e38,
+        };
+        if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
     }
 
     /// Whether this is a signed or unsigned integer.
@@ -42,20 +84,24 @@ impl DType {
     /// The least and the greatest number, for floats the infinities.
     pub fn range(self) -> (Number, Number) {
         match self {
-            DType::F32 => (Number::Float(f64::NEG_INFINITY), Number::Float(f64::INFINITY)),
+            DType::F32 | DType::F16 | DType::BF16 => {
+                (Number::Float(f64::NEG_INFINITY), Number::Float(f64::INFINITY))
+            }
             DType::I32 => (Number::Int(i64::from(i32::MIN)), Number::Int(i64::from(i32::MAX))),
             DType::U32 => (Number::Int(0), Number::Int(i64::from(u32::MAX))),
             DType::Bool => (Number::Bool(false), Number::Bool(true)),
         }
     }
 
-    /// The name in the text form: `f32`, `i32`, `u32`, `bool`.
+    /// The name in the text form: `f32`, `i32`, `u32`, `bool`, `f16`, `bf16`.
     pub fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
             DType::I32 => "i32",
             DType::U32 => "u32",
             DType::Bool => "bool",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
         }
     }
 }

@@ -16,7 +16,7 @@ pub use launch::{Access, Aliases, Kernel, Launch, Overwrites, Part, Phase};
 pub use layout::Layout;
 pub use lowered::Lowered;
 pub use schedule::{
-    AttentionChoice, AttentionKernel, AttentionProblem, AttentionSchedule, AttentionTile, CooperativeTile,
-    GroupSchedule, Method, ProductChoice, ProductSchedule, RowSchedule, ScatterSchedule, Schedule, Staging,
-    Tile,
+    AttentionChoice, AttentionKernel, AttentionMatrices, AttentionProblem, AttentionSchedule, AttentionTile,
+    CooperativeTile, CumulateSchedule, DIGIT_VALUES, GroupSchedule, MATRIX, Method, ProductChoice,
+    ProductSchedule, RowSchedule, ScatterSchedule, Schedule, SortMethod, SortSchedule, Staging, Tile,
 };

@@ -6,6 +6,7 @@ mod init;
 pub mod layers;
 mod module;
 mod param;
+mod pattern;
 mod state;
 
 pub use attention::CausalSelfAttention;
@@ -16,4 +17,5 @@ pub use init::{Init, fans};
 pub use layers::*;
 pub use module::{Found, Module, Visitor};
 pub use param::{Param, ParamId};
+pub use pattern::Pattern;
 pub use state::{State, StateId};

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParamId(u64);
 
-/// A trainable f32 tensor of a model. It holds no data: the store does, once a program is compiled.
+/// A trainable tensor of floats of a model, f32 unless it is said otherwise. It holds no data: the store
+/// does, once a program is compiled.
 ///
 /// Using one parameter in two places ties the weights. A `Param` is not `Clone`, because a derived `Clone` of
 /// a model would untie or share silently: say [`Param::tie`] to share.
@@ -22,7 +23,7 @@ pub struct Param {
 #[derive(Debug)]
 struct Shared {
     id: ParamId,
-    shape: Shape,
+    ty: Type,
     init: Init,
     frozen: AtomicBool,
     /// 0: by rank, 1: never, 2: always.
@@ -39,9 +40,22 @@ impl Param {
 
     /// A parameter of a shape whose rank is not known before the program runs.
     pub fn of_shape(shape: impl Into<Shape>, init: Init) -> Param {
+        Self::of_type(Type::new(DType::F32, shape), init)
+    }
+
+    /// A parameter of a type. Of 16 bits it takes half the memory, and steps that are less than its rounding
+    /// are lost: to train in 16 bits with f32 parameters, give the device a precision.
+    ///
+    /// # Panics
+    /// When its elements are no floats.
+    #[track_caller]
+    pub fn of_type(ty: Type, init: Init) -> Param {
+        assert!(
+            ty.dtype.is_float(),
+            "a parameter of {ty}: only floats are trained; keep others in a `State`"
+        );
         let id = ParamId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
-        let shared =
-            Shared { id, shape: shape.into(), init, frozen: AtomicBool::new(false), decay: AtomicU8::new(0) };
+        let shared = Shared { id, ty, init, frozen: AtomicBool::new(false), decay: AtomicU8::new(0) };
         Param { shared: Arc::new(shared) }
     }
 
@@ -82,12 +96,12 @@ impl Param {
 
     /// Shape.
     pub fn shape(&self) -> &Shape {
-        &self.shared.shape
+        &self.shared.ty.shape
     }
 
-    /// f32 with the parameter's shape.
+    /// Dtype and shape.
     pub fn ty(&self) -> Type {
-        Type::new(DType::F32, self.shared.shape.clone())
+        self.shared.ty.clone()
     }
 
     /// How the initial values are made.

@@ -108,8 +108,7 @@ impl Adafactor {
         let difference = s.builder.sub(to, state);
         let change = s.with_scalar(BinaryOp::Mul, difference, rate);
         let next = s.builder.add(state, change);
-        s.assign(state, next);
-        next
+        s.assign(state, next)
     }
 }
 

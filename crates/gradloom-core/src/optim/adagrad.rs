@@ -82,7 +82,7 @@ impl Optimizer for Adagrad {
         let sum = s.state_of("sum", parameter, ty, self.initial);
         let square = s.builder.mul(gradient, gradient);
         let sum_now = s.builder.add(sum, square);
-        s.assign(sum, sum_now);
+        let sum_now = s.assign(sum, sum_now);
         let root = s.builder.unary(UnaryOp::Sqrt, sum_now);
         let epsilon = s.scalar("epsilon");
         let divisor = s.with_scalar(BinaryOp::Add, root, epsilon);

@@ -2,6 +2,7 @@
 
 use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check, set_number};
 use crate::error::Result;
+use crate::float;
 use crate::ir::{BinaryOp, UnaryOp, ValueId};
 
 /// Adam; its weight decay is added to the gradient.
@@ -110,7 +111,7 @@ impl<const DECOUPLED: bool> Optimizer for AdamOf<DECOUPLED> {
         {
             let beta = check(numbers, name, |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
             set_number(numbers, complement, 1.0 - beta);
-            set_number(numbers, logarithm, libm::log(beta));
+            set_number(numbers, logarithm, float::log(beta));
         }
         Ok(())
     }
@@ -135,8 +136,7 @@ fn step(s: &mut StepBuilder<'_, '_>, parameter: &Trainable, gradient: ValueId, f
     let beta2 = s.scalar("beta2");
     let kept = s.with_scalar(Mul, v, beta2);
     let next_v = s.builder.add(kept, square);
-    s.assign(m, next_m);
-    s.assign(v, next_v);
+    let (next_m, next_v) = (s.assign(m, next_m), s.assign(v, next_v));
 
     // 1 - beta^t = -expm1(t·ln beta): no cancellation at small t.
     fn correction(s: &mut StepBuilder<'_, '_>, ln_beta: &str) -> ValueId {

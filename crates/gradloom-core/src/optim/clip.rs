@@ -1,4 +1,4 @@
-//! Clipping by the norm of all gradients together, with PyTorch's formula (`clip_grad_norm_`):
+//! Clipping by value, and by the norm of all gradients together, with PyTorch's formula (`clip_grad_norm_`):
 //! `g · min(1, max_norm / (norm + 1e-6))`. Pascanu, Mikolov, Bengio, 2013.
 
 use crate::ir::{BinaryOp, Builder, OpKind, ReduceOp, UnaryOp, ValueId};
@@ -17,6 +17,20 @@ pub fn global_norm(builder: &mut Builder<'_>, gradients: &[ValueId]) -> ValueId 
     let all = builder.op(OpKind::Concat { axis: 0 }, &squares);
     let total = builder.reduce(ReduceOp::Sum, all, &[0]);
     builder.unary(UnaryOp::Sqrt, total)
+}
+
+/// The gradients with elements in `-limit..=limit` (rank 0, f32).
+pub fn clip_by_value(builder: &mut Builder<'_>, gradients: &[ValueId], limit: ValueId) -> Vec<ValueId> {
+    let least = builder.neg(limit);
+    gradients
+        .iter()
+        .map(|&gradient| {
+            let shape = builder.shape(gradient);
+            let [limit, least] = [limit, least].map(|bound| builder.broadcast(bound, &shape));
+            let bounded = builder.binary(BinaryOp::Min, gradient, limit);
+            builder.binary(BinaryOp::Max, bounded, least)
+        })
+        .collect()
 }
 
 /// The gradients, scaled down together so that their norm is at most `max_norm` (rank 0, f32).

@@ -32,24 +32,34 @@
 //!         u = g / sqrt(v), p <- p - min(lr, 1/sqrt(t))·max(epsilon2, rms(p))·u / max(1, rms(u) / threshold)
 //! ```
 
+mod accumulate;
 mod adafactor;
 mod adagrad;
 mod adam;
 mod clip;
+mod groups;
 mod lion;
+mod loss_scale;
 mod muon;
+mod plateau;
 mod rmsprop;
 mod schedule;
+mod settings;
 mod sgd;
 
+pub use accumulate::{accumulate, of_all_batches};
 pub use adafactor::Adafactor;
 pub use adagrad::Adagrad;
 pub use adam::{Adam, AdamOf, AdamW};
-pub use clip::{clip_by_global_norm, global_norm};
+pub use clip::{clip_by_global_norm, clip_by_value, global_norm};
+pub use groups::Groups;
 pub use lion::Lion;
+pub use loss_scale::{LOSS_SCALE, loss_scale};
 pub use muon::Muon;
+pub use plateau::Plateau;
 pub use rmsprop::RmsProp;
 pub use schedule::Schedule;
+pub use settings::{AVERAGE_PREFIX, Settings};
 pub use sgd::Sgd;
 
 use crate::collections::SortedMap;
@@ -84,6 +94,11 @@ pub trait Optimizer: std::fmt::Debug + Send + Sync + 'static {
     /// Learning rate by attempted step.
     fn schedule(&self) -> &Schedule;
 
+    /// Sets the learning rate, `lr`, of an attempted step, counted from 0.
+    fn set_rates(&self, numbers: &mut Hyperparameters, step: u64) {
+        set_number(numbers, "lr", self.schedule().at(step));
+    }
+
     /// The other numbers, with their starting values.
     fn hyperparameters(&self) -> Hyperparameters;
 
@@ -93,6 +108,14 @@ pub trait Optimizer: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// When a number is out of range, naming it.
     fn derive(&self, numbers: &mut Hyperparameters) -> Result<()>;
+
+    /// Checks what the optimizer expects of the parameters.
+    ///
+    /// # Errors
+    /// When they are not as it needs them.
+    fn check(&self, _parameters: &[Trainable]) -> Result<()> {
+        Ok(())
+    }
 
     /// Adds the ops that compute a parameter's next value, and its states' updates.
     fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId;
@@ -109,16 +132,26 @@ pub struct StepBuilder<'b, 'g> {
     derived: SortedMap<&'static str, ValueId>,
     /// Of other learning rates, by their names.
     rates: SortedMap<&'static str, SortedMap<&'static str, ValueId>>,
+    /// What the names of numbers begin with.
+    prefix: String,
+    /// Of groups of parameters, by their prefixes.
+    groups: SortedMap<String, Derived>,
+    /// With a loss scale, whether the gradients are finite.
+    fits: Option<ValueId>,
 }
+
+/// What is built once, for all parameters and for those of other rates.
+type Derived = (SortedMap<&'static str, ValueId>, SortedMap<&'static str, SortedMap<&'static str, ValueId>>);
 
 impl StepBuilder<'_, '_> {
     /// A number of the per-step block, rank 0.
     pub fn scalar(&mut self, name: &str) -> ValueId {
-        if let Some(&known) = self.scalars.get(name) {
+        let name = format!("{}{name}", self.prefix);
+        if let Some(&known) = self.scalars.get(&name) {
             return known;
         }
-        let value = self.builder.op(OpKind::Scalar { name: scalar_name(name), dtype: DType::F32 }, &[]);
-        self.scalars.insert(name.to_string(), value);
+        let value = self.builder.op(OpKind::Scalar { name: scalar_name(&name), dtype: DType::F32 }, &[]);
+        self.scalars.insert(name, value);
         value
     }
 
@@ -164,8 +197,7 @@ impl StepBuilder<'_, '_> {
     pub fn running_mean(&mut self, kind: &str, parameter: &Trainable, x: ValueId, rate: &str) -> ValueId {
         let state = self.state(kind, parameter);
         let next = self.moved(state, x, rate);
-        self.assign(state, next);
-        next
+        self.assign(state, next)
     }
 
     /// The parameter's gradient, with the number `weight_decay` times the parameter where the rule applies.
@@ -202,18 +234,43 @@ impl StepBuilder<'_, '_> {
     /// Builds with another learning rate. What is shared within is shared with what else has this `name`.
     pub fn at_rate<R>(&mut self, name: &'static str, lr: ValueId, build: impl FnOnce(&mut Self) -> R) -> R {
         let own = self.scalar("lr");
-        self.scalars.insert("lr".to_string(), lr);
+        let key = format!("{}lr", self.prefix);
+        self.scalars.insert(key.clone(), lr);
         let others = self.rates.get(name).cloned().unwrap_or_default();
         let shared = std::mem::replace(&mut self.derived, others);
         let result = build(self);
         self.rates.insert(name, std::mem::replace(&mut self.derived, shared));
-        self.scalars.insert("lr".to_string(), own);
+        self.scalars.insert(key, own);
         result
     }
 
-    /// The next value of a state or parameter.
-    pub fn assign(&mut self, target: ValueId, value: ValueId) {
+    /// Builds with the numbers whose names begin with a prefix. What is shared within is shared with what
+    /// else has the prefix.
+    fn in_group<R>(&mut self, prefix: &str, build: impl FnOnce(&mut Self) -> R) -> R {
+        let outer = std::mem::replace(&mut self.prefix, prefix.to_string());
+        let own = self.groups.get(prefix).cloned().unwrap_or_default();
+        let shared = (std::mem::replace(&mut self.derived, own.0), std::mem::replace(&mut self.rates, own.1));
+        let result = build(self);
+        let own =
+            (std::mem::replace(&mut self.derived, shared.0), std::mem::replace(&mut self.rates, shared.1));
+        self.groups.insert(prefix.to_string(), own);
+        self.prefix = outer;
+        result
+    }
+
+    /// Gives a state or parameter its next value, which comes back: with a loss scale, it is the value of
+    /// before where gradients overflowed. What follows reads that one, so that one kernel makes all of it.
+    pub fn assign(&mut self, target: ValueId, value: ValueId) -> ValueId {
+        let value = self.unless_overflown(value, target);
         self.builder.graph.updates.push(Update { target, region: None, value, must_alias: false });
+        value
+    }
+
+    fn unless_overflown(&mut self, value: ValueId, before: ValueId) -> ValueId {
+        let Some(fits) = self.fits else { return value };
+        let shape = self.builder.shape(before);
+        let fits = self.builder.broadcast(fits, &shape);
+        self.builder.select(fits, value, before)
     }
 }
 
@@ -251,23 +308,26 @@ impl DecayRule {
     }
 }
 
-/// Appends the optimizer: gradient norm (an output, and a guard of the commit), clipping, updates, step
-/// counter.
-///
-/// `clip` limits the norm of all gradients together; its value is the per-step scalar `max_norm`.
+/// Appends the optimizer: gradient norm (an output, and a guard of the commit), what the settings do with
+/// gradients and parameters, updates, step counter. If the backward pass began with [`loss_scale`], it
+/// adapts.
 ///
 /// # Errors
-/// When there is nothing to train.
+/// When there is nothing to train, or a pattern is the name of no parameter; with a loss scale, when the
+/// model updates a part of a state.
 pub fn attach(
     mut graph: Graph,
     parameters: &[Trainable],
     optimizer: &dyn Optimizer,
-    clip: bool,
+    settings: &Settings,
 ) -> Result<Graph> {
     if parameters.is_empty() {
         return Err(Error::new(ErrorKind::MissingGradient, "the model has no parameter to train")
             .help("use a parameter that is not frozen in the loss, or evaluate with `.infer(..)`"));
     }
+    let names = parameters.iter().map(|parameter| parameter.name.as_str());
+    settings.normalize.iter().try_for_each(|pattern| pattern.expect_any(names.clone()))?;
+    optimizer.check(parameters)?;
     let mut builder = Builder::new(&mut graph, None);
     let counter = builder.op(
         OpKind::State { name: APPLIED_STEP.into(), ty: Type::scalar(DType::I32), init: Number::Int(0) },
@@ -276,38 +336,41 @@ pub fn attach(
     let one = builder.splat(&Type::scalar(DType::I32), 1.0);
     let next = builder.add(counter, one);
     let step = builder.cast(next, DType::F32);
-    let gradients: Vec<ValueId> = parameters.iter().map(|p| p.gradient).collect();
-    let norm = global_norm(&mut builder, &gradients);
     let mut state = StepBuilder {
         builder: &mut builder,
         step,
         scalars: SortedMap::new(),
         derived: SortedMap::new(),
         rates: SortedMap::new(),
+        prefix: String::new(),
+        groups: SortedMap::new(),
+        fits: None,
     };
-    let clipped = if clip {
-        let max_norm = state.scalar("max_norm");
-        clip_by_global_norm(state.builder, &gradients, norm, max_norm)
-    } else {
-        gradients
+    let (gradients, norm) = settings.gradients(&mut state, parameters);
+    let guarded = match loss_scale::of(state.builder.graph) {
+        Some(scale) => loss_scale::adapt(&mut state, scale, norm)?,
+        None => norm,
     };
-    for (parameter, gradient) in parameters.iter().zip(clipped) {
-        let parameter = Trainable { gradient, ..parameter.clone() };
+    for (parameter, gradient) in parameters.iter().zip(gradients) {
+        // Of 16 bits, it is rounded once.
+        let (leaf, dtype) = (parameter.value, state.builder.ty(parameter.value).dtype);
+        let value = state.builder.cast(leaf, dtype.wide());
+        let parameter = Trainable { gradient, value, ..parameter.clone() };
         let updated = optimizer.update(&mut state, &parameter);
-        state.assign(parameter.value, updated);
+        let updated = state.unless_overflown(updated, value);
+        let rounded = state.builder.cast(updated, dtype);
+        state.builder.graph.updates.push(Update {
+            target: leaf,
+            region: None,
+            value: rounded,
+            must_alias: false,
+        });
+        settings.average(&mut state, &parameter, updated);
     }
     state.assign(counter, next);
     graph.outputs.push(Output { name: GRADIENT_NORM.into(), value: norm });
-    graph.guards.push(Guard { name: "gradient norm".into(), value: norm });
+    graph.guards.push(Guard { name: "gradient norm".into(), value: guarded });
     Ok(graph)
-}
-
-/// Checks the per-step scalar `max_norm`.
-///
-/// # Errors
-/// When gradients cannot be clipped to this norm.
-pub fn check_max_norm(numbers: &Hyperparameters) -> Result<()> {
-    check(numbers, "max_norm", |v| v > 0.0, "finite and greater than 0").map(|_| ())
 }
 
 /// A number that must lie in a range, or an error that names it.

@@ -150,7 +150,7 @@ impl Optimizer for Muon {
         let from = s.shrunk(parameter, self.decay_rule);
         let momentum = s.state("momentum", parameter);
         let next = s.moved(momentum, parameter.gradient, "one_minus_momentum");
-        s.assign(momentum, next);
+        let next = s.assign(momentum, next);
         let update = if self.nesterov {
             let share = s.scalar("momentum");
             let difference = s.builder.sub(next, parameter.gradient);

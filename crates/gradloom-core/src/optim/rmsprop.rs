@@ -122,7 +122,7 @@ impl Optimizer for RmsProp {
             let (buffer, momentum) = (s.state("momentum", parameter), s.scalar("momentum"));
             let kept = s.with_scalar(BinaryOp::Mul, buffer, momentum);
             direction = s.builder.add(kept, direction);
-            s.assign(buffer, direction);
+            direction = s.assign(buffer, direction);
         }
         s.descend(parameter.value, direction)
     }

@@ -1,5 +1,6 @@
 //! Learning rates over time.
 
+use crate::float;
 use std::f64::consts::PI;
 
 /// A learning rate as a function of the attempted step, counted from 0: whether a step took effect is known
@@ -115,20 +116,20 @@ impl Schedule {
             Schedule::Constant(lr) => *lr,
             Schedule::Linear { from, to, steps } => from + (to - from) * progress(*steps),
             Schedule::Cosine { from, to, steps } => {
-                to + (from - to) * 0.5 * (1.0 + libm::cos(PI * progress(*steps)))
+                to + (from - to) * 0.5 * (1.0 + float::cos(PI * progress(*steps)))
             }
             Schedule::Warmup { peak, steps, then } => match step.checked_sub(*steps) {
                 None => peak * (step + 1) as f64 / *steps as f64,
                 Some(later) => then.at(later),
             },
             Schedule::Staircase { peak, every, gamma } => {
-                peak * libm::pow(*gamma, (step / (*every).max(1)) as f64)
+                peak * float::pow(*gamma, (step / (*every).max(1)) as f64)
             }
             Schedule::Milestones { peak, milestones, gamma } => {
                 let reached = milestones.iter().filter(|&&milestone| milestone <= step).count();
-                peak * libm::pow(*gamma, reached as f64)
+                peak * float::pow(*gamma, reached as f64)
             }
-            Schedule::Exponential { peak, gamma } => peak * libm::pow(*gamma, step as f64),
+            Schedule::Exponential { peak, gamma } => peak * float::pow(*gamma, step as f64),
             Schedule::Chained { first, steps, then } => match step.checked_sub(*steps) {
                 None => first.at(step),
                 Some(later) => then.at(later),

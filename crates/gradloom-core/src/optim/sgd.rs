@@ -86,7 +86,7 @@ impl Optimizer for Sgd {
             let (buffer, momentum) = (s.state("momentum", parameter), s.scalar("momentum"));
             let kept = s.with_scalar(BinaryOp::Mul, buffer, momentum);
             let next = s.builder.add(kept, gradient);
-            s.assign(buffer, next);
+            let next = s.assign(buffer, next);
             gradient = if self.nesterov {
                 let ahead = s.with_scalar(BinaryOp::Mul, next, momentum);
                 s.builder.add(gradient, ahead)

@@ -22,7 +22,7 @@ fn copies_any(
     forbidden: &dyn Fn(&Access, &Access) -> bool,
 ) -> bool {
     match kernel {
-        Kernel::Copy | Kernel::Op(OpKind::DynamicUpdateSlice | OpKind::ScatterAdd { .. }) => {
+        Kernel::Copy | Kernel::Op(OpKind::DynamicUpdateSlice | OpKind::Scatter { .. }) => {
             forbidden(&reads[0], &writes[0])
         }
         Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {

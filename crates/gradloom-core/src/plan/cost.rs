@@ -79,7 +79,7 @@ fn kernel(plan: &Plan, kernel: &Kernel, reads: &[Access], writes: &[Access]) -> 
 fn op(plan: &Plan, kind: &OpKind, reads: &[Access], writes: &[Access]) -> Cost {
     let flops = kind.flops(&types(reads), &types(writes));
     match kind {
-        OpKind::ScatterAdd { .. } => scatter_add(plan, flops, reads, writes),
+        OpKind::Scatter { .. } => scatter_add(plan, flops, reads, writes),
         // The rows that are picked, not the table.
         OpKind::Gather { .. } | OpKind::DynamicSlice { .. } => {
             let indices = distinct_bytes(&reads[1..]);
@@ -171,7 +171,8 @@ mod tests {
     use super::*;
     use crate::collections::IdMap;
     use crate::ir::{
-        AttentionSpec, BinaryOp, DotAxes, Id, Number, OpId, ReduceOp, Shape, Type, UnaryOp, ValueId,
+        AttentionSpec, BinaryOp, DotAxes, Id, Number, OpId, ReduceOp, ScatterOp, Shape, Type, UnaryOp,
+        ValueId,
     };
     use crate::kernel::{Level, Node, NodeId, Part, Phase, Schedule};
     use crate::plan::{Buffer, Role, Totals};
@@ -329,7 +330,7 @@ mod tests {
         let gather = Kernel::Op(OpKind::Gather { batch: 0 });
         let reads = vec![f32(0, &[1000, 4]), i32(1, &[3])];
         assert_eq!(cost_of(gather, reads, vec![f32(2, &[3, 4])], &[]), [0, 48 + 12, 48]);
-        let scatter = || Kernel::Op(OpKind::ScatterAdd { batch: 0 });
+        let scatter = || Kernel::Op(OpKind::Scatter { op: ScatterOp::Add, batch: 0 });
         let reads = || vec![f32(0, &[1000, 4]), i32(1, &[3]), f32(2, &[3, 4])];
         let apart = cost_of(scatter(), reads(), vec![f32(3, &[1000, 4])], &[]);
         assert_eq!(apart, [12, 16_000 + 12 + 48, 16_000]);

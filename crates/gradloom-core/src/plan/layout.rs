@@ -7,7 +7,7 @@
 use super::{ALIGNMENT, Buffer, Plan, Region, Role, SCALAR_ALIGNMENT, report};
 use crate::collections::sort_by_key;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::Graph;
+use crate::ir::{Graph, Id};
 use crate::kernel::Overwrites;
 
 /// Buffers that share bytes one after the other.
@@ -116,7 +116,9 @@ impl Plan {
             let error = Error::new(ErrorKind::Plan, message)
                 .note(format!("it is `{}`, {}", report::label(graph, large), large.ty))
                 .help("make the batch, the context or the vocabulary smaller, or use another device");
-            let op = graph.defining_op(large.value);
+            // Copies are no values of the graph.
+            let is_value = large.value.index() < graph.values.len();
+            let op = if is_value { graph.defining_op(large.value) } else { None };
             return Err(match op.and_then(|op| Some((graph.origin(op)?, op))) {
                 Some((origin, op)) => error.at(origin.clone(), op.kind.name()),
                 None => error,

@@ -3,6 +3,7 @@
 use super::error::trap;
 use super::{HostData, HostTensor};
 use crate::error::Result;
+use crate::float;
 use crate::ir::{AttentionSpec, Type};
 
 /// The positions in k and v of the keys that each query sees.
@@ -11,10 +12,10 @@ struct Keys<'a> {
     q: &'a HostTensor,
     k: &'a HostTensor,
     v: &'a HostTensor,
-    /// Position of query 0.
-    offset: i64,
-    /// Keys that exist, before the causal mask.
-    length: usize,
+    /// Position of query 0 of each sequence.
+    offsets: Vec<i64>,
+    /// Keys of each sequence that exist, before the causal mask.
+    lengths: Vec<usize>,
     table: Option<&'a HostTensor>,
     /// Query heads that share a key head.
     group: usize,
@@ -34,21 +35,25 @@ impl<'a> Keys<'a> {
             Some(table) => table.ty.shape[1] * k.ty.shape[2],
             None => k.ty.shape[2],
         };
-        let length = match length.map(|length| length.integer(0)) {
-            None => capacity,
-            Some(given) => {
-                usize::try_from(given).ok().filter(|length| *length <= capacity).ok_or_else(|| {
-                    trap(format!("attention: key_length {given} is out of range 0..={capacity}"))
-                })?
-            }
+        // One number is that of all sequences.
+        let of_each = |x: Option<&HostTensor>, default: i64| -> Vec<i64> {
+            let number = |sequence: usize| x.map_or(default, |x| x.integer(sequence % x.len().max(1)));
+            (0..q.ty.shape[0]).map(number).collect()
         };
+        let mut lengths = Vec::new();
+        for given in of_each(length, capacity as i64) {
+            let length = usize::try_from(given).ok().filter(|length| *length <= capacity);
+            lengths.push(length.ok_or_else(|| {
+                trap(format!("attention: key_length {given} is out of range 0..={capacity}"))
+            })?);
+        }
         let keys = Keys {
             spec,
             q,
             k,
             v,
-            offset: offset.map_or(0, |offset| offset.integer(0)),
-            length,
+            offsets: of_each(offset, 0),
+            lengths,
             table,
             group: q.ty.shape[1] / k.ty.shape[1],
         };
@@ -64,7 +69,9 @@ impl<'a> Keys<'a> {
         for i in 0..table.len() {
             let (sequence, column) = (i / columns, i % columns);
             let entry = table.integer(i);
-            if column * block < self.length && usize::try_from(entry).map_or(true, |entry| entry >= pool) {
+            if column * block < self.lengths[sequence]
+                && usize::try_from(entry).map_or(true, |entry| entry >= pool)
+            {
                 return Err(trap(format!(
                     "attention: index {entry} (block {column} of sequence {sequence} in the block table) is \
                      out of range for a pool of {pool} blocks"
@@ -90,8 +97,8 @@ impl<'a> Keys<'a> {
 
     /// The keys that query `i` sees, with their scaled scores. `query` is its row in q.
     fn seen(&self, sequence: usize, head: usize, i: usize, query: usize) -> Vec<Key> {
-        let position = self.offset + i as i64;
-        let visible = (0..self.length).filter(|&j| !self.spec.causal || j as i64 <= position);
+        let position = self.offsets[sequence] + i as i64;
+        let visible = (0..self.lengths[sequence]).filter(|&j| !self.spec.causal || j as i64 <= position);
         visible
             .map(|j| {
                 let row = self.row(sequence, head, j);
@@ -144,12 +151,12 @@ pub(super) fn attention(
         // Any shift gives the same result; the greatest score keeps the exponentials in range.
         let greatest = seen.iter().map(|key| key.score).fold(f64::NEG_INFINITY, f64::max);
         let shift = if greatest.is_finite() { greatest } else { 0.0 };
-        let weights: Vec<f64> = seen.iter().map(|key| libm::exp(key.score - shift)).collect();
+        let weights: Vec<f64> = seen.iter().map(|key| float::exp(key.score - shift)).collect();
         let total = weights.iter().fold(0.0, |sum, weight| sum + weight);
         for (key, weight) in seen.iter().zip(&weights) {
             accumulate(&mut output, query, weight / total, row_of(keys.v, key.row));
         }
-        log_sums.push(if seen.is_empty() { f64::NEG_INFINITY } else { shift + libm::log(total) });
+        log_sums.push(if seen.is_empty() { f64::NEG_INFINITY } else { shift + float::log(total) });
     });
     let tensor = |ty: &Type, data| HostTensor { ty: ty.clone(), data: HostData::Float(data) };
     Ok(vec![tensor(types[0], output), tensor(types[1], log_sums)])
@@ -167,7 +174,7 @@ pub(super) fn attention_grad(spec: &AttentionSpec, operands: &[&HostTensor]) -> 
         let d_out = row_of(cotangent, query);
         let mean = dot(d_out, row_of(output, query));
         for key in seen {
-            let weight = libm::exp(key.score - log_sums[query]);
+            let weight = float::exp(key.score - log_sums[query]);
             let d_score = weight * (dot(d_out, row_of(v, key.row)) - mean);
             accumulate(&mut dv, key.row, weight, d_out);
             accumulate(&mut dq, query, spec.scale * d_score, row_of(k, key.row));

@@ -84,6 +84,9 @@ pub(super) fn select(condition: &HostTensor, a: &HostTensor, b: &HostTensor) -> 
 pub(super) fn cast(x: &HostTensor, dtype: DType) -> HostTensor {
     let data = match dtype {
         DType::F32 => HostData::Float(x.to_f64()),
+        DType::F16 | DType::BF16 => {
+            HostData::Float(x.to_f64().into_iter().map(|v| dtype.rounded(v)).collect())
+        }
         DType::I32 | DType::U32 => HostData::Int(match &x.data {
             // Rust's `as` rounds towards zero, saturates, and makes 0 of NaN, as the IR does.
             HostData::Float(v) if dtype == DType::I32 => v.iter().map(|&v| i64::from(v as i32)).collect(),

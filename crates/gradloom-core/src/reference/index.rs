@@ -1,10 +1,10 @@
-//! Gather and scatter-add, with their index traps.
+//! Gather and scatter, with their index traps.
 
 use super::elementwise::wrap;
 use super::error::trap;
 use super::{HostData, HostTensor};
 use crate::error::Result;
-use crate::ir::Type;
+use crate::ir::{ScatterOp, Type};
 
 /// How `x [B.., N, R..]` and `index [B.., I..]` fit together, each group of axes as one.
 struct Rows {
@@ -38,31 +38,36 @@ pub(super) fn gather(x: &HostTensor, index: &HostTensor, batch: usize, ty: &Type
     Ok(HostTensor::from_numbers(ty.clone(), elements))
 }
 
-/// x with updates added to its rows, in the order of the updates.
-pub(super) fn scatter_add(
+/// x with updates added to its rows or in their place, in the order of the updates.
+pub(super) fn scatter(
+    op: ScatterOp,
     x: &HostTensor,
     index: &HostTensor,
     updates: &HostTensor,
     batch: usize,
 ) -> Result<HostTensor> {
     let Rows { sources, width } = rows(x, index, batch)?;
-    let places = sources.iter().flat_map(|row| (0..width).map(move |i| row * width + i));
-    let data = match (&x.data, &updates.data) {
-        (HostData::Float(x), HostData::Float(updates)) => {
-            let mut sums = x.clone();
-            for (place, update) in places.zip(updates) {
-                sums[place] += update;
-            }
-            HostData::Float(sums)
+    let places = || sources.iter().flat_map(|row| (0..width).map(move |i| row * width + i));
+    let mut result = x.clone();
+    match (op, &mut result.data, &updates.data) {
+        (ScatterOp::Add, HostData::Float(sums), HostData::Float(updates)) => {
+            places().zip(updates).for_each(|(place, update)| sums[place] += update);
         }
-        (HostData::Int(values), HostData::Int(updates)) => {
-            let mut sums = values.clone();
-            for (place, update) in places.zip(updates) {
-                sums[place] = wrap(x.ty.dtype, sums[place] + update);
-            }
-            HostData::Int(sums)
+        (ScatterOp::Add, HostData::Int(sums), HostData::Int(updates)) => {
+            places()
+                .zip(updates)
+                .for_each(|(place, update)| sums[place] = wrap(x.ty.dtype, sums[place] + update));
         }
-        _ => unreachable!("scatter_add of other dtypes is ill-typed"),
-    };
-    Ok(HostTensor { ty: x.ty.clone(), data })
+        (ScatterOp::Set, HostData::Float(rows), HostData::Float(updates)) => {
+            places().zip(updates).for_each(|(place, update)| rows[place] = *update);
+        }
+        (ScatterOp::Set, HostData::Int(rows), HostData::Int(updates)) => {
+            places().zip(updates).for_each(|(place, update)| rows[place] = *update);
+        }
+        (ScatterOp::Set, HostData::Bool(rows), HostData::Bool(updates)) => {
+            places().zip(updates).for_each(|(place, update)| rows[place] = *update);
+        }
+        _ => unreachable!("{op:?} of these dtypes is ill-typed"),
+    }
+    Ok(result)
 }

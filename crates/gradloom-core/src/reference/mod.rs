@@ -17,6 +17,7 @@ mod matmul;
 mod movement;
 mod op;
 mod reduce;
+mod rows;
 mod tensor;
 mod update;
 

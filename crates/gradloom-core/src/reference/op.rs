@@ -2,7 +2,7 @@
 
 use super::error::trap;
 use super::{HostData, HostTensor};
-use super::{attention, convolution, elementwise, index, indices, matmul, movement, reduce};
+use super::{attention, convolution, elementwise, index, indices, matmul, movement, reduce, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{CustomOp, Graph, Op, OpKind, Type};
 use crate::philox::random_word;
@@ -22,6 +22,8 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
         OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
         OpKind::Barrier => one(x[0].clone()),
+        OpKind::Cumulate { op, reverse } => one(rows::cumulate(*op, *reverse, x[0])),
+        OpKind::Sort { descending, .. } => Ok(rows::sort(*descending, x[0], [ty(0), ty(1)])),
         OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
         OpKind::Conv(spec) => one(convolution::conv(spec, x[0], x[1], ty(0))),
         OpKind::Attention(spec) => attention::attention(spec, x, [ty(0), ty(1)]),
@@ -55,7 +57,7 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::DynamicSlice { .. }
         | OpKind::DynamicUpdateSlice
         | OpKind::Gather { .. }
-        | OpKind::ScatterAdd { .. } => true,
+        | OpKind::Scatter { .. } => true,
         OpKind::Input { .. }
         | OpKind::Param { .. }
         | OpKind::State { .. }
@@ -64,6 +66,8 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::Iota { .. }
         | OpKind::RandomBits { .. }
         | OpKind::Barrier
+        | OpKind::Cumulate { .. }
+        | OpKind::Sort { .. }
         | OpKind::Dot(_)
         | OpKind::Conv(_)
         | OpKind::Attention(_)
@@ -100,7 +104,7 @@ pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<
         OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
         OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
         OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),
-        OpKind::ScatterAdd { batch } => index::scatter_add(x[0], x[1], x[2], *batch).and_then(one),
+        OpKind::Scatter { op, batch } => index::scatter(*op, x[0], x[1], x[2], *batch).and_then(one),
         kind => unreachable!("{} is no simple op", kind.name()),
     }
 }

@@ -5,7 +5,7 @@ use crate::ir::{DType, Literal, Number, Type};
 /// Elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostData {
-    /// `f32` values, unrounded.
+    /// Values of floats, unrounded but by conversions to 16 bits.
     Float(Vec<f64>),
     /// `i32` and `u32` values, always in the dtype's range.
     Int(Vec<i64>),
@@ -43,7 +43,7 @@ impl HostTensor {
 
     fn collect(ty: Type, numbers: &mut dyn Iterator<Item = Number>) -> Self {
         let data = match ty.dtype {
-            DType::F32 => HostData::Float(numbers.map(Number::as_f64).collect()),
+            DType::F32 | DType::F16 | DType::BF16 => HostData::Float(numbers.map(Number::as_f64).collect()),
             DType::I32 | DType::U32 => HostData::Int(
                 numbers.map(|n| if let Number::Int(v) = n { v } else { n.as_f64() as i64 }).collect(),
             ),

@@ -1,8 +1,8 @@
 //! Attention, kept whole: targets run it without a matrix of all scores.
 
-use super::Tensor;
 use super::tensor::{emit_all, fail, placeholder};
-use crate::ir::{AttentionSpec, DType, OpKind};
+use super::{Tensor, iota, is_training};
+use crate::ir::{AttentionSpec, DType, OpKind, Shape};
 
 /// What [`Tensor::attention`] can vary.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,6 +12,7 @@ pub struct AttentionOptions {
     query_offset: Option<Tensor>,
     key_length: Option<Tensor>,
     block_table: Option<Tensor>,
+    scores: Scores,
 }
 
 impl AttentionOptions {
@@ -31,13 +32,14 @@ impl AttentionOptions {
         self
     }
 
-    /// Position of the first query among the keys (i32 scalar): generation with cached keys.
+    /// Position of the first query among the keys: one i32, or one for each sequence, `[batch]`. Generation
+    /// with cached keys.
     pub fn query_offset(mut self, offset: Tensor) -> Self {
         self.query_offset = Some(offset);
         self
     }
 
-    /// Number of keys that are there (i32 scalar), at most the keys' extent.
+    /// Number of keys that are there, at most the keys' extent: one i32, or one for each sequence, `[batch]`.
     pub fn key_length(mut self, length: Tensor) -> Self {
         self.key_length = Some(length);
         self
@@ -46,6 +48,33 @@ impl AttentionOptions {
     /// Keys and values lie in a pool of blocks; row b lists the blocks of sequence b (i32 `[batch, blocks]`).
     pub fn block_table(mut self, table: Tensor) -> Self {
         self.block_table = Some(table);
+        self
+    }
+
+    /// A query sees the keys that are fewer than so many positions before it (and, unless causal, after it).
+    /// This, and what follows, keeps the matrix of scores.
+    pub fn window(mut self, positions: usize) -> Self {
+        self.scores.window = Some(positions);
+        self
+    }
+
+    /// A query sees a key only where this is true: bool, as `[batch, heads, queries, keys]` or what can be
+    /// broadcast to it.
+    pub fn mask(mut self, mask: Tensor) -> Self {
+        self.scores.mask = Some(mask);
+        self
+    }
+
+    /// Is added to the scaled scores: f32, as `[batch, heads, queries, keys]` or what can be broadcast to it.
+    pub fn bias(mut self, bias: Tensor) -> Self {
+        self.scores.bias = Some(bias);
+        self
+    }
+
+    /// While a training loss is traced, a probability becomes 0 with this probability, and the others grow to
+    /// make up for it.
+    pub fn dropout(mut self, p: f64) -> Self {
+        self.scores.dropout = p;
         self
     }
 }
@@ -79,6 +108,9 @@ impl Tensor {
             );
             return (placeholder(DType::F32, shape.clone()), placeholder(DType::F32, shape));
         }
+        if options.scores.are_kept() {
+            return self.attention_of_scores(keys, values, options);
+        }
         let spec = AttentionSpec {
             causal: options.causal,
             scale: options.scale.unwrap_or(1.0 / (shape[3] as f64).sqrt()),
@@ -90,5 +122,102 @@ impl Tensor {
         let operands: Vec<Tensor> = [self, keys, values].into_iter().chain(extra).collect();
         let results = emit_all(OpKind::Attention(spec), &operands, "attention", 2);
         (results[0], results[1])
+    }
+
+    /// Attention by the matrix of all scores.
+    #[track_caller]
+    fn attention_of_scores(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        options: AttentionOptions,
+    ) -> (Tensor, Tensor) {
+        let wrong = |message: String, help: &str| {
+            fail("attention", message, Some(help.into()));
+            (self, self.sum_axes(-1))
+        };
+        let (q, k, v) = (self.shape(), keys.shape(), values.shape());
+        let fits = k.rank() == 4 && v.rank() == 4 && k[..3] == v[..3] && k[0] == q[0] && k[3] == q[3];
+        if !fits || k[1] == 0 || !q[1].is_multiple_of(k[1]) || options.block_table.is_some() {
+            return wrong(
+                format!("`attention` of {q} over keys {k} and values {v} with its scores kept"),
+                "q, k and v are [batch, heads, length, depth], with a multiple of k's heads in q, and without \
+                 a block table",
+            );
+        }
+        // Query heads that share a key head stand one behind the other.
+        let shared = [q[0], k[1], q[1] / k[1] * q[2], q[3]];
+        let scale = options.scale.unwrap_or(1.0 / (q[3] as f64).sqrt());
+        let pairs = [q[0], q[1], q[2], k[2]];
+        let mut scores = self.reshape(shared).matmul(keys.transpose(-1, -2)).reshape(pairs) * scale;
+        let broadcasts = |x: Tensor| {
+            let (from, rank) = (x.shape(), x.rank());
+            rank <= 4 && from.iter().zip(&pairs[4 - rank..]).all(|(&from, &to)| from == to || from == 1)
+        };
+        if let Some(x) =
+            [options.scores.bias, options.scores.mask].into_iter().flatten().find(|&x| !broadcasts(x))
+        {
+            return wrong(
+                format!("`attention` with scores {} and a mask or bias {}", Shape::from(pairs), x.shape()),
+                "it must have the shape of the scores, or one that can be broadcast to it",
+            );
+        }
+        if let Some(bias) = options.scores.bias {
+            scores = scores + bias;
+        }
+        let seen = options.seen(pairs);
+        if let Some(seen) = seen {
+            scores = seen.select(scores, LOWEST);
+        }
+        // Above the lowest, so that a query without keys has weights of 0.
+        let largest = scores.max_keep(-1).maximum(LOWEST / 2.0).detach();
+        let weights = (scores - largest).exp();
+        let total = weights.sum_keep(-1);
+        let share = weights / total.eq(0.0).select(1.0, total);
+        let output = share.dropout(options.scores.dropout).reshape([shared[0], shared[1], shared[2], k[2]]);
+        let output = output.matmul(values).reshape([q[0], q[1], q[2], v[3]]);
+        (output, (total.log() + largest).squeeze(3).detach())
+    }
+}
+
+/// Below every score that is a finite number of use.
+const LOWEST: f64 = -3e38;
+
+/// What needs the scores one by one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scores {
+    window: Option<usize>,
+    mask: Option<Tensor>,
+    bias: Option<Tensor>,
+    dropout: f64,
+}
+
+impl Scores {
+    fn are_kept(&self) -> bool {
+        let drops = self.dropout != 0.0 && is_training();
+        self.window.is_some() || self.mask.is_some() || self.bias.is_some() || drops
+    }
+}
+
+impl AttentionOptions {
+    /// Which keys each query sees, as bools that can be broadcast to the scores; none if it is all.
+    #[track_caller]
+    fn seen(&self, pairs: [usize; 4]) -> Option<Tensor> {
+        let of_each = |x: Tensor| if x.rank() == 0 { x } else { x.reshape([pairs[0], 1, 1, 1]) };
+        let position = |axis: usize| iota(DType::I32, [pairs[2], pairs[3]], axis);
+        let key = position(1);
+        let query = match self.query_offset {
+            Some(offset) => position(0) + of_each(offset),
+            None => position(0),
+        };
+        let window = self.scores.window.map(|window| window as f64);
+        let conditions = [
+            self.causal.then(|| key.le(query)),
+            window.map(|window| (query - key).lt(window)),
+            window.filter(|_| !self.causal).map(|window| (key - query).lt(window)),
+            self.key_length.map(|length| key.lt(of_each(length))),
+            self.scores.mask,
+        ];
+        conditions.into_iter().flatten().reduce(|a, b| a.logical_and(b))
     }
 }

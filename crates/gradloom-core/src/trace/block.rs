@@ -60,13 +60,14 @@ fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
     (group, all)
 }
 
-/// Opens a block whose parameters have the given types; returns its guard and them.
-fn enter(random_allowed: bool, params: &[Type]) -> (OpenBlock, Vec<Tensor>) {
+/// Opens a block whose parameters have the given types, of a loop of so many rounds or of none; returns its
+/// guard and them.
+fn enter(rounds: Option<usize>, params: &[Type]) -> (OpenBlock, Vec<Tensor>) {
     with_scope(|scope| {
         let guard = OpenBlock::before(scope);
         let block = scope.graph.add_block(params);
         scope.graph.cursor = block;
-        scope.frames.push(Frame { block, captured: Vec::new(), random_allowed });
+        scope.frames.push(Frame { block, captured: Vec::new(), rounds, drawn: Vec::new() });
         let params = scope.graph.blocks[block].params.clone();
         scope.own(&params);
         (guard, params.into_iter().map(|v| scope.tensor(v)).collect())
@@ -120,7 +121,7 @@ fn add_op(
 #[track_caller]
 pub fn checkpoint<R: TensorGroup>(f: impl FnOnce() -> R) -> R {
     let caller = Origin::caller();
-    let (open, _) = enter(true, &[]);
+    let (open, _) = enter(None, &[]);
     let (group, inner) = members(f());
     let outer = with_scope(|scope| {
         let results: Vec<ValueId> = inner.iter().map(|&t| scope.checked(t)).collect();
@@ -143,6 +144,8 @@ fn visible(scope: &mut Scope, value: ValueId) -> ValueId {
 ///
 /// `f` takes (carried, slice of `stacked`) and gives (next carried, an output); the result is (last carried,
 /// outputs stacked along a new first axis). Carried tensors keep their types.
+///
+/// Random numbers inside `f`, as for dropout, are new in every repetition.
 ///
 /// A panic of `f` that is caught inside the trace leaves nothing behind, as with [`checkpoint`].
 #[track_caller]
@@ -169,7 +172,7 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     let slice = |ty: Type| Type::new(ty.dtype, &ty.shape[1..]);
     let params: Vec<Type> =
         initial.iter().map(|t| t.ty()).chain(stacks.iter().map(|t| slice(t.ty()))).collect();
-    let (open, inside) = enter(false, &params);
+    let (open, inside) = enter(Some(trip), &params);
     let mut inside = inside.into_iter();
     let mut next = |_| inside.next().expect("one parameter for each tensor");
     let (carried, stacked) = (carried.map(&mut next), stacked.map(&mut next));
@@ -191,8 +194,8 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     let results = with_scope(|scope| {
         let mut results: Vec<ValueId> = carried_out.iter().map(|&t| scope.checked(t)).collect();
         let out: Vec<ValueId> = outputs.iter().map(|&t| scope.checked(t)).collect();
-        // Captured values are carried unchanged: parameters and results are ordered carried, captured,
-        // stacked.
+        // Captured values are carried unchanged, and random bits are stacked: parameters and results are
+        // ordered carried, captured, stacked.
         let captured = scope.frames.last().expect("entered before").captured.clone();
         results.extend(captured.iter().map(|&(_, inner)| inner));
         let split = results.len();
@@ -202,13 +205,16 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
         let body = &mut scope.graph.blocks[frame.block];
         let (own, extra) = body.params.split_at(params.len());
         let (carried_params, stacked_params) = own.split_at(initial.len());
-        body.params = [carried_params, extra, stacked_params].concat();
+        let is_drawn = |param: &ValueId| frame.drawn.iter().any(|(_, inner)| inner == param);
+        let (drawn, captured_params): (Vec<_>, Vec<_>) = extra.iter().copied().partition(is_drawn);
+        body.params = [carried_params, &captured_params, stacked_params, &drawn].concat();
         for (i, &param) in body.params.clone().iter().enumerate() {
             scope.graph.values[param].definition = Definition::BlockParam(frame.block, i);
         }
         let mut operands: Vec<ValueId> = initial.iter().map(|&t| scope.checked(t)).collect();
         operands.extend(captured.iter().map(|&(outer, _)| visible(scope, outer)));
         operands.extend(stacks.iter().map(|&t| scope.checked(t)).collect::<Vec<_>>());
+        operands.extend(frame.drawn.iter().map(|&(outer, _)| outer));
         let kind = OpKind::Repeat { block: frame.block, trip, carried: split };
         let mut all = add_op(scope, kind, &operands, &likely, caller);
         all.drain(initial.len()..split);

@@ -3,7 +3,7 @@
 use super::Tensor;
 use super::reduce::resolve_axis;
 use super::tensor::{emit, fail, fail_with_help, placeholder};
-use crate::ir::{DType, OpKind, Shape};
+use crate::ir::{DType, OpKind, ScatterOp, Shape};
 
 impl Tensor {
     /// Rows by number: `self` `[N, R..]`, `index` i32 `[I..]` gives `[I.., R..]`.
@@ -69,16 +69,30 @@ impl Tensor {
     /// of `updates`, which has the extents of `self` except along the axis. PyTorch's `scatter_add`.
     #[track_caller]
     pub fn scatter_add(self, index: Tensor, updates: Tensor, axis: isize) -> Tensor {
-        let (ty, picks, added) = (self.ty(), index.ty(), updates.ty());
-        let Some(at) = resolve_axis("scatter_add", axis, &ty.shape) else { return self };
+        self.scattered(ScatterOp::Add, "scatter_add", [index, updates], axis)
+    }
+
+    /// `self` with each element of `updates` put where `index` says along an axis:
+    /// `y[.., index[.., k, ..], ..] = updates[.., k, ..]`; the last of those that name one place stays.
+    /// `index` is i32 with the shape of `updates`, which has the extents of `self` except along the axis.
+    /// PyTorch's `scatter`, where which one stays is not known.
+    #[track_caller]
+    pub fn scatter(self, index: Tensor, updates: Tensor, axis: isize) -> Tensor {
+        self.scattered(ScatterOp::Set, "scatter", [index, updates], axis)
+    }
+
+    #[track_caller]
+    fn scattered(self, op: ScatterOp, token: &str, [index, updates]: [Tensor; 2], axis: isize) -> Tensor {
+        let (ty, picks, put) = (self.ty(), index.ty(), updates.ty());
+        let Some(at) = resolve_axis(token, axis, &ty.shape) else { return self };
         let fits = picks.dtype == DType::I32
-            && picks.shape == added.shape
-            && added.shape.rank() == ty.shape.rank()
-            && added.shape.without(&[at]) == ty.shape.without(&[at]);
+            && picks.shape == put.shape
+            && put.shape.rank() == ty.shape.rank()
+            && put.shape.without(&[at]) == ty.shape.without(&[at]);
         if !fits {
             fail_with_help(
-                "scatter_add",
-                format!("`scatter_add` to {ty} along axis {axis} of {added} at an index {picks}"),
+                token,
+                format!("`{token}` to {ty} along axis {axis} of {put} at an index {picks}"),
                 &format!(
                     "index (i32) and updates have one shape, with the extents of {} except along the axis",
                     ty.shape
@@ -89,14 +103,21 @@ impl Tensor {
         let at = at as isize;
         let operands = [self, index, updates].map(|x| x.transpose(at, -1));
         let batch = ty.shape.rank() - 1;
-        emit(OpKind::ScatterAdd { batch }, &operands, "scatter_add").transpose(at, -1)
+        emit(OpKind::Scatter { op, batch }, &operands, token).transpose(at, -1)
     }
 
     /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` added at the row that `index` i32 `[I..]`
     /// names, in order.
     #[track_caller]
     pub fn scatter_add_rows(self, index: Tensor, updates: Tensor) -> Tensor {
-        emit(OpKind::ScatterAdd { batch: 0 }, &[self, index, updates], "scatter_add_rows")
+        emit(OpKind::Scatter { op: ScatterOp::Add, batch: 0 }, &[self, index, updates], "scatter_add_rows")
+    }
+
+    /// `self` `[N, R..]` with each row of `updates` `[I.., R..]` in the place of the row that `index` i32
+    /// `[I..]` names; the last of those that name one row stays.
+    #[track_caller]
+    pub fn scatter_rows(self, index: Tensor, updates: Tensor) -> Tensor {
+        emit(OpKind::Scatter { op: ScatterOp::Set, batch: 0 }, &[self, index, updates], "scatter_rows")
     }
 
     /// The window of extents `sizes` that starts at the given i32 scalars, one for each axis.

@@ -25,6 +25,16 @@ pub fn i32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::I32, shape)
 }
 
+/// An input of float16 elements.
+pub fn f16<const R: usize>(name: &str, shape: [usize; R]) -> Input {
+    input(name, DType::F16, shape)
+}
+
+/// An input of bfloat16 elements.
+pub fn bf16<const R: usize>(name: &str, shape: [usize; R]) -> Input {
+    input(name, DType::BF16, shape)
+}
+
 /// An input of uint32 elements.
 pub fn u32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::U32, shape)

@@ -20,31 +20,37 @@ impl Tensor {
     /// Cross-entropy of each row, in nats: `[B..]`. See [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn cross_entropy_rows(self, targets: Tensor) -> Tensor {
-        let (logits, wanted) = (self.shape(), targets.ty());
-        let lead = Shape::from(&logits[..logits.rank().saturating_sub(1)]);
-        let fits = logits.rank() > 0
+        let (shape, wanted) = (self.shape(), targets.ty());
+        let lead = Shape::from(&shape[..shape.rank().saturating_sub(1)]);
+        let fits = shape.rank() > 0
             && match wanted.dtype {
-                DType::F32 => wanted.shape == logits,
+                dtype if dtype.is_float() => wanted.shape == shape && dtype == self.dtype(),
                 DType::I32 => wanted.shape == lead,
                 _ => false,
             };
         if !fits {
             fail(
                 "cross_entropy",
-                format!("`cross_entropy` of logits {logits} with targets {wanted}"),
-                Some(format!("targets are i32{lead} (class numbers) or f32{logits} (rows of probabilities)")),
+                format!("`cross_entropy` of logits {shape} with targets {wanted}"),
+                Some(format!(
+                    "targets are i32{lead} (class numbers) or {}{shape} (rows of probabilities)",
+                    self.dtype()
+                )),
             );
             return placeholder(DType::F32, lead);
         }
-        let shift = self.max_keep(-1).detach();
+        let (logits, dtype) = (self.cast(DType::F32), self.dtype());
+        let shift = logits.max_keep(-1).detach();
         // Large logits lose no digits: the shift is never added back.
-        let shifted = self - shift;
+        let shifted = logits - shift;
         let normaliser = shifted.exp().sum_axes(-1).log();
-        if wanted.dtype == DType::I32 {
+        let losses = if wanted.dtype == DType::I32 {
             normaliser - shifted.take_last(targets)
         } else {
+            let targets = targets.cast(DType::F32);
             targets.sum_axes(-1) * normaliser - (targets * shifted).sum_axes(-1)
-        }
+        };
+        losses.cast(dtype)
     }
 }
 

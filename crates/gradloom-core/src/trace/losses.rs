@@ -60,17 +60,22 @@ impl Tensor {
             return self;
         }
         if let Some(weights) = weights.map(Tensor::ty)
-            && (weights.dtype != DType::F32 || weights.shape != Shape::from([classes]))
+            && (weights.dtype != self.dtype() || weights.shape != Shape::from([classes]))
         {
             let message = format!("`cross_entropy_with` of logits {logits} with weights {weights}");
-            fail_with_help("cross_entropy_with", message, &format!("weights are f32[{classes}]"));
+            fail_with_help(
+                "cross_entropy_with",
+                message,
+                &format!("weights are {}[{classes}]", self.dtype()),
+            );
             return self;
         }
         let counts = ignore_index.map(|index| targets.ne(index));
         // Any class will do for what does not count.
         let targets = counts.map_or(targets, |counts| counts.select(targets, 0));
         let logs = self.log_softmax(-1);
-        let mut weight = weights.map_or(full(DType::F32, lead, 1.0), |weights| weights.gather_rows(targets));
+        let mut weight =
+            weights.map_or(full(self.dtype(), lead, 1.0), |weights| weights.gather_rows(targets));
         if let Some(counts) = counts {
             weight = counts.select(weight, 0.0);
         }

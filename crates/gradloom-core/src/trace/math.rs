@@ -165,7 +165,17 @@ impl Tensor {
     /// integer to integer wraps, to bool is `x != 0`.
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Tensor {
-        if self.dtype() == dtype { self } else { emit(OpKind::Cast { dtype }, &[self], "cast") }
+        let of = self.dtype();
+        if of == dtype {
+            return self;
+        }
+        // Floats of 16 bits are converted by way of f32.
+        let is_direct = |narrow: DType, other: DType| !narrow.is_narrow() || other == DType::F32;
+        let from = match is_direct(of, dtype) && is_direct(dtype, of) {
+            true => self,
+            false => self.cast(DType::F32),
+        };
+        emit(OpKind::Cast { dtype }, &[from], "cast")
     }
 
     /// `x * x`.
@@ -233,7 +243,7 @@ impl Tensor {
     /// `2^x`.
     #[track_caller]
     pub fn exp2(self) -> Tensor {
-        full(DType::F32, Shape::scalar(), 2.0).pow(self)
+        full(self.dtype(), Shape::scalar(), 2.0).pow(self)
     }
 
     /// Logarithm to base 2.

@@ -18,6 +18,7 @@ struct Listed {
     params: usize,
     ops: usize,
     captured: usize,
+    drawn: usize,
 }
 
 /// A block that is open. Dropping it takes the block back.
@@ -35,12 +36,13 @@ pub(super) struct OpenBlock {
 impl OpenBlock {
     /// Notes what there is before the block is added.
     pub(super) fn before(scope: &Scope) -> Self {
-        let listed = |block: BlockId, captured: usize| {
+        let listed = |block: BlockId, [captured, drawn]: [usize; 2]| {
             let lists = &scope.graph.blocks[block];
-            Listed { block, params: lists.params.len(), ops: lists.ops.len(), captured }
+            Listed { block, params: lists.params.len(), ops: lists.ops.len(), captured, drawn }
         };
-        let entry = listed(scope.graph.entry, 0);
-        let outer = scope.frames.iter().map(|frame| listed(frame.block, frame.captured.len()));
+        let entry = listed(scope.graph.entry, [0; 2]);
+        let outer = |frame: &Frame| listed(frame.block, [frame.captured.len(), frame.drawn.len()]);
+        let outer = scope.frames.iter().map(outer);
         Self {
             generation: scope.generation(),
             listed: std::iter::once(entry).chain(outer).collect(),
@@ -71,9 +73,9 @@ impl OpenBlock {
     fn take_back(&self, scope: &mut Scope) {
         scope.frames.truncate(self.listed.len() - 1);
         scope.graph.cursor = scope.innermost();
-        let frames = scope.frames.iter_mut().map(|frame| &mut frame.captured);
-        for (captured, outer) in frames.zip(&self.listed[1..]) {
-            captured.truncate(outer.captured);
+        for (frame, outer) in scope.frames.iter_mut().zip(&self.listed[1..]) {
+            frame.captured.truncate(outer.captured);
+            frame.drawn.truncate(outer.drawn);
         }
         for Listed { block, params, ops, .. } in &self.listed {
             let lists = &mut scope.graph.blocks[*block];

@@ -2,35 +2,52 @@
 //! bit.
 
 use super::reduce::resolve_axis;
-use super::scope::{RNG_SCALARS, with_scope};
-use super::tensor::{emit, fail, fail_with_help, full, has_floats};
+use super::scope::with_scope;
+use super::tensor::{fail, fail_with_help, full, has_floats};
 use super::{Tensor, is_training};
-use crate::ir::{DType, OpKind, Shape};
+use crate::error::{Error, ErrorKind};
+use crate::ir::{DType, Origin, Shape, Type};
 use std::f64::consts::TAU;
 
 /// Uniform f32 numbers in
 /// `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the model, element).
 #[track_caller]
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
-    let shape = shape.into();
-    let (key, site, allowed) = with_scope(|scope| {
-        let key = RNG_SCALARS.map(|name| {
-            let value = scope.scalar(name, DType::U32);
-            scope.tensor(value)
-        });
-        let (site, allowed) = scope.next_site();
-        (key, site, allowed)
-    });
-    if !allowed {
-        fail(
-            "uniform",
-            "random numbers inside `scan` would be the same in every repetition",
-            Some("draw them outside, stacked along the first axis".into()),
-        );
-    }
-    let bits = emit(OpKind::RandomBits { shape, site }, &key, "uniform");
+    let bits = bits(shape.into(), "uniform");
     // 24 random bits fill an f32's significand, so that 1.0 cannot come out by rounding.
     bits.shift_right(8).cast(DType::F32) * full(DType::F32, Shape::scalar(), 1.0 / f64::from(1 << 24))
+}
+
+/// Random u32 numbers for a function named `token`.
+#[track_caller]
+fn bits(shape: Shape, token: &str) -> Tensor {
+    let caller = Origin::caller();
+    with_scope(|scope| {
+        let origin = scope.intern(caller);
+        let value = scope.random_bits(&shape, origin).unwrap_or_else(|problem| {
+            let place = scope.graph.origins.get(origin).expect("just interned").clone();
+            scope.fail(Error::new(ErrorKind::Trace, problem.message).at(place, token));
+            scope.placeholder(Type::new(DType::U32, shape))
+        });
+        scope.tensor(value)
+    })
+}
+
+/// True with probability `p` in `0..=1`, false otherwise, new at every step, keyed as [`uniform`] numbers
+/// are.
+#[track_caller]
+pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
+    if !(0.0..=1.0).contains(&p) {
+        fail("bernoulli", format!("the probability {p} is not in 0..=1"), None);
+    }
+    uniform(shape).lt(p)
+}
+
+/// The numbers `0..n` as i32 in a random order, new at every step: the order of `n` random u32 numbers. Two
+/// of these are equal with probability 2^-32, and then keep their order.
+#[track_caller]
+pub fn permutation(n: usize) -> Tensor {
+    bits(Shape::from([n]), "permutation").argsort(0)
 }
 
 /// Normal f32 numbers with mean 0 and variance 1, new at every step, keyed as [`uniform`] numbers are.

@@ -112,7 +112,7 @@ impl Tensor {
             return placeholder(DType::F32, sum.shape());
         }
         let count = self.shape().elements().checked_div(sum.shape().elements()).unwrap_or(0);
-        sum / full(DType::F32, Shape::scalar(), count as f64)
+        sum / full(self.dtype(), Shape::scalar(), count as f64)
     }
 
     /// Mean over all elements; NaN for none.

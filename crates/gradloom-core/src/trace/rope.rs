@@ -1,7 +1,9 @@
 //! Rotary position embedding.
 
-use super::tensor::{fail_with_help, has_floats, literal};
+use super::tensor::{constant, fail_with_help, has_floats};
 use super::{Tensor, concat};
+use crate::float;
+use crate::ir::{DType, Type};
 
 /// Angles that a program may have as constants: 268 MB of cosines and sines in float32.
 const MOST_ANGLES: usize = 1 << 25;
@@ -16,39 +18,86 @@ impl Tensor {
     #[track_caller]
     pub fn rope(self, base: f64) -> Tensor {
         let shape = self.shape();
-        let [.., time, depth] = shape[..] else {
-            fail_with_help("rope", format!("`rope` of {shape}"), "it takes [.., time, depth]");
-            return self;
-        };
-        if !has_floats("rope", self) {
+        let time = shape[..].iter().rev().nth(1).copied().unwrap_or(0);
+        match self.angles("rope", time, base) {
+            Some([cos, sin]) => self.turned(cos, sin),
+            None => self,
+        }
+    }
+
+    /// [`Tensor::rope`] at other positions than 0, 1, ..: `positions` are i32 `[T]`, or `[batch, T]` beside
+    /// f32 `[batch, .., T, D]`, below `context`, as in generation with cached keys. A position out of range
+    /// fails the step.
+    #[track_caller]
+    pub fn rope_at(self, positions: Tensor, context: usize, base: f64) -> Tensor {
+        let (shape, at) = (self.shape(), positions.ty());
+        let fits = at.dtype == DType::I32
+            && match (&shape[..], &at.shape[..]) {
+                ([.., time, _], [own]) => own == time,
+                ([batch, .., time, _], [rows, own]) if shape.rank() >= 3 => rows == batch && own == time,
+                _ => false,
+            };
+        if !fits {
+            let message = format!("`rope_at` of {shape} at positions {at}");
+            fail_with_help("rope_at", message, "positions are i32, [time] or [batch, time]");
             return self;
         }
+        let Some(tables) = self.angles("rope_at", context, base) else { return self };
+        let [cos, sin] = tables.map(|table| {
+            let rows = table.gather_rows(positions);
+            let mut extents = rows.shape().to_vec();
+            if at.shape.rank() == 2 {
+                extents.splice(1..1, vec![1; shape.rank() - 3]);
+            }
+            rows.reshape(extents)
+        });
+        self.turned(cos, sin)
+    }
+
+    /// Cosines and sines `[positions, D/2]` for rows of the last axis; none after an error of the op `token`,
+    /// and if there is nothing to turn.
+    #[track_caller]
+    fn angles(self, token: &str, positions: usize, base: f64) -> Option<[Tensor; 2]> {
+        let shape = self.shape();
+        let [.., _, depth] = shape[..] else {
+            fail_with_help(token, format!("`{token}` of {shape}"), "it takes [.., time, depth]");
+            return None;
+        };
+        if !has_floats(token, self) {
+            return None;
+        }
         if !depth.is_multiple_of(2) {
-            let message = format!("`rope` of {shape}: the depth {depth} (last axis) is odd");
-            fail_with_help("rope", message, "elements are turned in pairs, so the depth must be even");
-            return self;
+            let message = format!("`{token}` of {shape}: the depth {depth} (last axis) is odd");
+            fail_with_help(token, message, "elements are turned in pairs, so the depth must be even");
+            return None;
         }
         if !(base > 0.0 && base.is_finite()) {
             let help = "the base is finite and above 0; 10000 is usual";
-            fail_with_help("rope", format!("`rope`: the base is {base}"), help);
-            return self;
+            fail_with_help(token, format!("`{token}`: the base is {base}"), help);
+            return None;
         }
         let half = depth / 2;
         if half == 0 {
-            return self;
+            return None;
         }
-        if time.saturating_mul(half) > MOST_ANGLES {
-            let message = format!("`rope` of {shape}: more than {MOST_ANGLES} angles");
-            fail_with_help("rope", message, "they are constants of the program: take fewer positions");
-            return self;
+        if positions.saturating_mul(half) > MOST_ANGLES {
+            let message = format!("`{token}` of {shape}: more than {MOST_ANGLES} angles");
+            fail_with_help(token, message, "they are constants of the program: take fewer positions");
+            return None;
         }
-        let (mut cos, mut sin) = (vec![0.0; time * half], vec![0.0; time * half]);
-        for (i, (cos, sin)) in cos.iter_mut().zip(&mut sin).enumerate() {
-            let angle = (i / half) as f64 * libm::pow(base, -((i % half) as f64) / half as f64);
-            (*cos, *sin) = (libm::cos(angle) as f32, libm::sin(angle) as f32);
-        }
-        let (cos, sin) = (literal(&cos, [time, half]), literal(&sin, [time, half]));
-        let (a, b) = (self.slice(-1, 0..half), self.slice(-1, half..depth));
+        let angle = |i: usize| (i / half) as f64 * float::pow(base, -((i % half) as f64) / half as f64);
+        Some([float::cos as fn(f64) -> f64, float::sin].map(|function| {
+            let table: Vec<f64> = (0..positions * half).map(|i| function(angle(i))).collect();
+            constant(&table, Type::new(DType::F32, [positions, half]))
+        }))
+    }
+
+    /// The halves of each row as the pairs of a rotation.
+    #[track_caller]
+    fn turned(self, cos: Tensor, sin: Tensor) -> Tensor {
+        let (shape, axis) = (self.shape(), self.rank() - 1);
+        let [cos, sin] = [cos, sin].map(|table| table.cast(self.dtype()));
+        let (a, b) = (self.slice(-1, 0..shape[axis] / 2), self.slice(-1, shape[axis] / 2..));
         concat(-1, &[a * cos - b * sin, b * cos + a * sin])
     }
 }

@@ -4,7 +4,8 @@ use super::{Input, ParamTable, Tensor};
 use crate::collections::{IdMap, SortedMap};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{
-    BlockId, Definition, Graph, Id, Literal, Number, OpKind, Origin, OriginId, Output, Type, ValueId,
+    BlockId, DType, Definition, Graph, Id, Literal, Number, OpKind, Origin, OriginId, Output, Shape, Type,
+    TypeError, ValueId,
 };
 use crate::nn::{Module, Param, ParamId, StateId};
 use std::cell::RefCell;
@@ -31,8 +32,10 @@ pub(super) struct Frame {
     pub(super) block: BlockId,
     /// Outer values that the block uses, with the block's parameter for each, in the order of first use.
     pub(super) captured: Vec<(ValueId, ValueId)>,
-    /// Whether the body may draw random numbers.
-    pub(super) random_allowed: bool,
+    /// How often the block runs, if it is a loop's.
+    pub(super) rounds: Option<usize>,
+    /// Random bits of a loop: those of all rounds outside of it, and a parameter for those of one.
+    pub(super) drawn: Vec<(ValueId, ValueId)>,
 }
 
 #[derive(Debug)]
@@ -293,16 +296,20 @@ impl Scope {
             return inner;
         }
         self.reach(value, depth - 1);
-        let ty = self.graph.ty(value).clone();
-        let index = self.graph.blocks[current].params.len();
-        let inner = self
-            .graph
-            .values
-            .push(crate::ir::Value { ty, definition: Definition::BlockParam(current, index) });
-        self.graph.blocks[current].params.push(inner);
-        self.owners.insert(inner, current);
+        let inner = self.add_param(self.graph.ty(value).clone(), depth);
         self.frames[depth - 1].captured.push((value, inner));
         inner
+    }
+
+    /// A further parameter of the block at `depth` frames.
+    fn add_param(&mut self, ty: Type, depth: usize) -> ValueId {
+        let block = self.frames[depth - 1].block;
+        let index = self.graph.blocks[block].params.len();
+        let definition = Definition::BlockParam(block, index);
+        let param = self.graph.values.push(crate::ir::Value { ty, definition });
+        self.graph.blocks[block].params.push(param);
+        self.owners.insert(param, block);
+        param
     }
 
     /// Keeps the first error.
@@ -374,17 +381,44 @@ impl Scope {
     }
 
     /// A number of the per-step block, made at its first use.
-    pub(crate) fn scalar(&mut self, name: &str, dtype: crate::ir::DType) -> ValueId {
+    fn scalar(&mut self, name: &str, dtype: DType) -> ValueId {
         let kind = OpKind::Scalar { name: name.to_string(), dtype };
         let known = self.graph.entry_ops().find(|(_, op)| op.kind == kind).map(|(_, op)| op.results[0]);
-        let value = known.unwrap_or_else(|| self.add_leaf(kind));
-        self.reach(value, self.frames.len())
+        known.unwrap_or_else(|| self.add_leaf(kind))
     }
 
-    /// A number for the next source of random bits, and whether the block under construction may have one.
-    pub(crate) fn next_site(&mut self) -> (u32, bool) {
+    /// Random bits for the block under construction, from a site of their own. Those of a loop are drawn
+    /// outside of it, for all rounds, each of which has a slice of them.
+    pub(super) fn random_bits(
+        &mut self,
+        shape: &Shape,
+        origin: OriginId,
+    ) -> std::result::Result<ValueId, TypeError> {
+        let rounds: Vec<usize> = self.frames.iter().filter_map(|frame| frame.rounds).collect();
+        let depth = self.frames.iter().position(|frame| frame.rounds.is_some()).unwrap_or(self.frames.len());
+        let key = RNG_SCALARS.map(|name| {
+            let scalar = self.scalar(name, DType::U32);
+            self.reach(scalar, depth)
+        });
+        let kind = OpKind::RandomBits { shape: [&rounds[..], shape].concat().into(), site: self.sites };
         self.sites += 1;
-        (self.sites - 1, self.frames.iter().all(|frame| frame.random_allowed))
+        let block = if depth == 0 { self.graph.entry } else { self.frames[depth - 1].block };
+        let cursor = std::mem::replace(&mut self.graph.cursor, block);
+        let made = self.graph.add(kind, &key, Some(origin));
+        self.graph.cursor = cursor;
+        let mut value = made?[0];
+        self.owners.insert(value, block);
+        for depth in depth + 1..=self.frames.len() {
+            if self.frames[depth - 1].rounds.is_none() {
+                value = self.reach(value, depth);
+                continue;
+            }
+            let ty = self.graph.ty(value);
+            let inner = self.add_param(Type::new(ty.dtype, &ty.shape[1..]), depth);
+            self.frames[depth - 1].drawn.push((value, inner));
+            value = inner;
+        }
+        Ok(value)
     }
 
     /// Makes a value readable under a name.

@@ -3,14 +3,37 @@
 use super::Tensor;
 use super::reduce::resolve_axis;
 use super::tensor::{emit, fail, placeholder};
+use super::{Extents, Span};
 use crate::ir::{Number, OpKind, Shape};
-use std::ops::{Bound, RangeBounds};
 
 impl Tensor {
-    /// The same elements, in row-major order, in another shape.
+    /// The same elements, in row-major order, in another shape, of which one extent may be -1: what the
+    /// others leave, as `x.reshape([8, -1])`.
     #[track_caller]
-    pub fn reshape(self, shape: impl Into<Shape>) -> Tensor {
-        self.in_shape(shape.into())
+    pub fn reshape(self, shape: impl Extents) -> Tensor {
+        self.in_extents(&shape.list())
+    }
+
+    #[track_caller]
+    fn in_extents(self, extents: &[i128]) -> Tensor {
+        let given = || extents.iter().map(i128::to_string).collect::<Vec<_>>().join(", ");
+        let known = extents.iter().filter(|&&extent| extent >= 0).fold(1i128, |a, &b| a.saturating_mul(b));
+        let elements = self.shape().elements() as i128;
+        let open = extents.iter().filter(|&&extent| extent == -1).count();
+        if open > 1 || extents.iter().any(|&extent| extent < -1) {
+            let message = format!("`reshape` to [{}]", given());
+            fail("reshape", message, Some("one extent may be -1, for what the others leave".into()));
+            return self;
+        }
+        if open == 1 && (known == 0 || elements % known != 0) {
+            let message = format!("cannot reshape {} ({elements} elements) to [{}]", self.shape(), given());
+            fail("reshape", message, Some(format!("the other extents have {known} elements together")));
+            return self;
+        }
+        let extent = |&extent: &i128| if extent == -1 { elements / known } else { extent };
+        let extents: Vec<usize> =
+            extents.iter().map(|n| usize::try_from(extent(n)).unwrap_or(usize::MAX)).collect();
+        self.in_shape(extents.into())
     }
 
     #[track_caller]
@@ -114,35 +137,36 @@ impl Tensor {
         self.reshape(shape.without(&[axis]))
     }
 
-    /// Elements of a range along an axis, as `x.slice(-1, 0..64)`.
+    /// Elements of a range along an axis, as `x.slice(-1, 0..64)`. Negative numbers count from the end: the
+    /// last three are `x.slice(0, -3..)`. Clippy's `reversed_empty_ranges` takes a
+    /// literal `1..-1` for a mistake.
     #[track_caller]
-    pub fn slice(self, axis: isize, range: impl RangeBounds<usize>) -> Tensor {
+    pub fn slice(self, axis: isize, range: impl Span) -> Tensor {
         self.slice_step(axis, range, 1)
     }
 
     /// Every `step`th element of a range along an axis: the first one alone, if the step leads out of the
     /// range.
     #[track_caller]
-    pub fn slice_step(self, axis: isize, range: impl RangeBounds<usize>, step: usize) -> Tensor {
-        let first = match range.start_bound() {
-            Bound::Included(&n) => n,
-            Bound::Excluded(&n) => n.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&n) => Some(n.saturating_add(1)),
-            Bound::Excluded(&n) => Some(n),
-            Bound::Unbounded => None,
-        };
-        self.sliced(axis, first, end, step)
+    pub fn slice_step(self, axis: isize, range: impl Span, step: usize) -> Tensor {
+        self.sliced(axis, range.bounds(), step)
     }
 
-    /// Elements from `first` to before `end`, or to the end.
     #[track_caller]
-    fn sliced(self, axis: isize, first: usize, end: Option<usize>, step: usize) -> Tensor {
+    fn sliced(self, axis: isize, [first, end]: [Option<i128>; 2], step: usize) -> Tensor {
         let shape = self.shape();
         let Some(axis) = resolve_axis("slice", axis, &shape) else { return self };
-        let end = end.unwrap_or(shape[axis]);
+        let extent = shape[axis] as i128;
+        let from_front = |place: i128| {
+            let place = if place < 0 { place + extent } else { place };
+            (place >= 0).then(|| usize::try_from(place).unwrap_or(usize::MAX))
+        };
+        let [Some(first), Some(end)] = [first.unwrap_or(0), end.unwrap_or(extent)].map(from_front) else {
+            let given = [first, end].map(|n| n.map_or(String::new(), |n| n.to_string()));
+            let message = format!("`slice` {}..{} of axis {axis} of {shape}", given[0], given[1]);
+            fail("slice", message, Some(format!("the axis has {extent} elements")));
+            return self;
+        };
         let (mut start, mut limit, mut steps) =
             (vec![0; shape.rank()], shape.to_vec(), vec![1; shape.rank()]);
         (start[axis], limit[axis], steps[axis]) = (first, end, step);

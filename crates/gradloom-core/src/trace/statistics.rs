@@ -17,7 +17,7 @@ macro_rules! forms {
             /// Over all axes; gives rank 0.
             #[track_caller]
             pub fn $all(self, $($number: f64),*) -> Tensor {
-                self.$keep(&self.every_axis()[..], $($number),*).reshape([])
+                self.$keep(&self.every_axis()[..], $($number),*).reshape(Shape::scalar())
             }
             $(#[$doc])*
             ///
@@ -96,7 +96,7 @@ impl Tensor {
         }
         let size = self.abs();
         if p == 0.0 {
-            return size.ne(0.0).cast(DType::F32).sum_keep(axes);
+            return size.ne(0.0).cast(size.dtype()).sum_keep(axes);
         }
         if p == 1.0 {
             return size.sum_keep(axes);

@@ -97,7 +97,7 @@ impl ParamTable {
     }
 
     /// All parameters, each once.
-    pub fn iter(&self) -> impl Iterator<Item = &ParamUse> {
+    pub fn iter(&self) -> impl Iterator<Item = &ParamUse> + Clone {
         self.params.iter()
     }
 

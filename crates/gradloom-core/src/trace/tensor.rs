@@ -166,6 +166,11 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     for operand in operands {
         operand.assert_in_trace();
     }
+    if let Some(dtype) = narrow_of(&kind, operands) {
+        let wide: Vec<Tensor> = operands.iter().map(|&t| widened(t)).collect();
+        let rounded = |t: Tensor| if t.dtype() == DType::F32 { t.cast(dtype) } else { t };
+        return emit_all(kind, &wide, token, results).into_iter().map(rounded).collect();
+    }
     with_scope(|scope| {
         let origin = scope.intern(caller);
         let values: Vec<ValueId> = operands.iter().map(|&t| scope.checked(t)).collect();
@@ -193,6 +198,48 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     })
 }
 
+/// The dtype of 16 bits that all floats among the operands have, of an op that computes in f32.
+fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
+    if kind.moves_elements() {
+        return None;
+    }
+    let mut floats = operands.iter().map(|t| t.dtype()).filter(|dtype| dtype.is_float());
+    let first = floats.next().filter(|dtype| dtype.is_narrow())?;
+    // Of several dtypes, the shape rule says so.
+    floats.all(|dtype| dtype == first).then_some(first)
+}
+
+/// A tensor in f32, if its elements are floats of 16 bits. What one call of the user's computes is rounded
+/// once, at its end: if the tensor comes out of the call that is made, it is taken before it was rounded,
+/// also behind views.
+#[track_caller]
+fn widened(t: Tensor) -> Tensor {
+    if !t.dtype().is_narrow() {
+        return t;
+    }
+    let caller = Origin::caller();
+    let before = with_scope(|scope| {
+        let origin = scope.intern(caller);
+        let value = scope.checked(t);
+        let op = scope.graph.defining_op(value).filter(|op| op.origin == Some(origin))?;
+        let from = *op.operands.first().filter(|_| op.operands.len() == 1)?;
+        Some((op.kind.clone(), scope.tensor(from)))
+    });
+    match before {
+        Some((OpKind::Cast { .. }, from)) => from,
+        Some((
+            kind @ (OpKind::Reshape { .. }
+            | OpKind::Permute { .. }
+            | OpKind::Broadcast { .. }
+            | OpKind::Slice { .. }
+            | OpKind::Pad { .. }
+            | OpKind::Windows { .. }),
+            from,
+        )) => emit(kind, &[widened(from)], "view"),
+        _ => emit(OpKind::Cast { dtype: DType::F32 }, &[t], "cast"),
+    }
+}
+
 /// Adds an op with one result.
 #[track_caller]
 pub(super) fn emit(kind: OpKind, operands: &[Tensor], token: &str) -> Tensor {
@@ -203,7 +250,7 @@ pub(super) fn emit(kind: OpKind, operands: &[Tensor], token: &str) -> Tensor {
 #[track_caller]
 pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     let ty = Type::new(dtype, shape);
-    let exact = dtype == DType::F32 || (value.fract() == 0.0 && Number::of(dtype, value).fits(dtype));
+    let exact = dtype.is_float() || (value.fract() == 0.0 && Number::of(dtype, value).fits(dtype));
     if !exact {
         fail("full", format!("{value} is not a number of dtype {dtype}"), None);
         return placeholder(dtype, ty.shape);

@@ -21,7 +21,7 @@ fn leaf(seed: u64, kind: &OpKind) -> Option<HostTensor> {
     let mut random = crate::random::Random::new(hasher.finish());
     let count = ty.elements();
     let values: Vec<f64> = match ty.dtype {
-        DType::F32 => (0..count).map(|_| random.uniform(-2.0, 2.0)).collect(),
+        DType::F32 | DType::F16 | DType::BF16 => (0..count).map(|_| random.uniform(-2.0, 2.0)).collect(),
         // Small, so that they can index.
         DType::I32 | DType::U32 | DType::Bool => (0..count).map(|_| random.below(2) as f64).collect(),
     };

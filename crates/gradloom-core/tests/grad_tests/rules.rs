@@ -172,7 +172,7 @@ fn position(kind: &OpKind) -> usize {
         OpKind::DynamicUpdateSlice => 21,
         OpKind::Dot(_) => 22,
         OpKind::Gather { .. } => 23,
-        OpKind::ScatterAdd { .. } => 24,
+        OpKind::Scatter { .. } => 24,
         OpKind::Attention(_) => 25,
         OpKind::AttentionGrad(_) => 26,
         OpKind::Repeat { .. } => 27,
@@ -182,9 +182,11 @@ fn position(kind: &OpKind) -> usize {
         OpKind::Composite(_) => 31,
         OpKind::Windows { .. } => 32,
         OpKind::Conv(_) => 33,
+        OpKind::Cumulate { .. } => 34,
+        OpKind::Sort { .. } => 35,
     }
 }
-const VARIANTS: usize = 34;
+const VARIANTS: usize = 36;
 
 #[test]
 fn every_primitive_is_tested_or_listed_as_not_differentiable() {

@@ -30,7 +30,9 @@ impl Leaf {
         let elements = ty.elements();
         // Integers are small, so that they can index.
         let values: Vec<f64> = match ty.dtype {
-            DType::F32 => (0..elements).map(|_| random.uniform(-2.0, 2.0)).collect(),
+            DType::F32 | DType::F16 | DType::BF16 => {
+                (0..elements).map(|_| random.uniform(-2.0, 2.0)).collect()
+            }
             DType::I32 | DType::U32 | DType::Bool => (0..elements).map(|_| random.below(2) as f64).collect(),
         };
         Some(HostTensor::from_f64(ty, values))

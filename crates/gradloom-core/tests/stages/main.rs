@@ -3,7 +3,7 @@
 use gradloom_core::grad;
 use gradloom_core::ir::{Graph, Guard, OpKind, Output, Type, parse};
 use gradloom_core::nn::{CausalSelfAttention, Dropout, Embedding, LayerNorm, Linear, Module, Visitor};
-use gradloom_core::optim::{AdamW, GRADIENT_NORM, Optimizer, Trainable, attach, scalar_name};
+use gradloom_core::optim::{AdamW, GRADIENT_NORM, Optimizer, Settings, Trainable, attach, scalar_name};
 use gradloom_core::philox::random_word;
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate};
 use gradloom_core::trace::{Tensor, Traced, checkpoint, i32, trace};
@@ -69,7 +69,8 @@ fn training_step(traced: &Traced) -> Graph {
         graph.outputs.push(Output { name: format!("d {name}"), value: gradient });
         parameters.push(Trainable { name: name.clone(), value: *value, gradient, decay: None });
     }
-    attach(graph, &parameters, &AdamW::new(1e-3), true).unwrap()
+    attach(graph, &parameters, &AdamW::new(1e-3), &Settings { clip_norm: Some(1.0), ..Settings::default() })
+        .unwrap()
 }
 
 /// Values without a pattern for every leaf, the same for the same leaf. Parameters are moved by `along` times

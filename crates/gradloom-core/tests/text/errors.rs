@@ -45,8 +45,8 @@ fn characters_and_strings() {
 fn values_and_types() {
     assert_eq!(error("%0: f32[2 = input \"x\""), "line 2, column 11: expected `,` or `]`, found `=`");
     assert_eq!(
-        error("%0: f16[2] = input \"x\""),
-        "line 2, column 5: expected a type such as `f32[2, 3]`, found `f16`"
+        error("%0: f64[2] = input \"x\""),
+        "line 2, column 5: expected a type such as `f32[2, 3]`, found `f64`"
     );
     assert_eq!(
         error("%0: f32[-1] = input \"x\""),

@@ -56,7 +56,7 @@ fn variant(kind: &OpKind) -> usize {
         OpKind::DynamicUpdateSlice => 21,
         OpKind::Dot(_) => 22,
         OpKind::Gather { .. } => 23,
-        OpKind::ScatterAdd { .. } => 24,
+        OpKind::Scatter { .. } => 24,
         OpKind::Attention(_) => 25,
         OpKind::AttentionGrad(_) => 26,
         OpKind::Repeat { .. } => 27,
@@ -66,6 +66,8 @@ fn variant(kind: &OpKind) -> usize {
         OpKind::Composite(_) => 31,
         OpKind::Windows { .. } => 32,
         OpKind::Conv(_) => 33,
+        OpKind::Cumulate { .. } => 34,
+        OpKind::Sort { .. } => 35,
     }
 }
 
@@ -74,7 +76,7 @@ fn the_sample_has_every_op() {
     use gradloom_core::ir::{BinaryOp, CompareOp, CompositeOp, ReduceOp, UnaryOp};
     let graph = parse_with(EVERY_OP, &customs()).unwrap();
     let variants: HashSet<usize> = graph.ops.iter().map(|(_, op)| variant(&op.kind)).collect();
-    assert_eq!(variants, (0..34).collect());
+    assert_eq!(variants, (0..36).collect());
     let names: HashSet<&str> = graph.ops.iter().map(|(_, op)| op.kind.name()).collect();
     let all = UnaryOp::ALL.iter().map(|op| op.name());
     let all = all.chain(CompositeOp::ALL.iter().map(|op| op.name()));

@@ -44,5 +44,7 @@ fn safetensors_dtype(dtype: gradloom_core::ir::DType) -> safetensors::Dtype {
         DType::I32 => safetensors::Dtype::I32,
         DType::U32 => safetensors::Dtype::U32,
         DType::Bool => safetensors::Dtype::BOOL,
+        DType::F16 => safetensors::Dtype::F16,
+        DType::BF16 => safetensors::Dtype::BF16,
     }
 }

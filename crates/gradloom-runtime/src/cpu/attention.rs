@@ -54,7 +54,7 @@ impl Attention {
 
 impl Prepared for Attention {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        let mask = self.operands.mask(call)?;
+        self.operands.check(call)?;
         let shape = self.operands.shape;
         assert!(
             self.workspace >= shape.forward_workspace(call.pool.threads()),
@@ -66,12 +66,12 @@ impl Prepared for Attention {
         call.pool.run_with_worker(heads * chunks, &|index, worker| {
             // The last queries see the most keys of a causal attention: begin with them.
             let (chunk, head) = (chunks - 1 - index / heads, index % heads);
-            let first = chunk * queries;
+            let (first, batch) = (chunk * queries, head / shape.kv_heads);
             self.arch.dispatch(forward::Task {
                 operands: &self.operands,
                 call,
-                mask,
-                batch: head / shape.kv_heads,
+                mask: self.operands.mask(call, batch),
+                batch,
                 kv_head: head % shape.kv_heads,
                 queries: first..(first + queries).min(shape.queries),
                 worker,
@@ -98,19 +98,20 @@ impl AttentionGrad {
 
 impl Prepared for AttentionGrad {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        let mask = self.operands.mask(call)?;
+        self.operands.check(call)?;
         let shape = self.operands.shape;
         assert!(
             self.workspace >= shape.backward_workspace(call.pool.threads()),
             "attention_grad: no scratch for this many threads"
         );
         call.pool.run_with_worker(shape.batch * shape.kv_heads, &|index, worker| {
+            let batch = index / shape.kv_heads;
             self.arch.dispatch(backward::Task {
                 operands: &self.operands,
                 gradient: &self.gradient,
                 call,
-                mask,
-                batch: index / shape.kv_heads,
+                mask: self.operands.mask(call, batch),
+                batch,
                 kv_head: index % shape.kv_heads,
                 worker,
             });

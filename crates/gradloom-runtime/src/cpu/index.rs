@@ -1,6 +1,6 @@
 //! Reads and writes at positions that are data: rows by number, and windows by their start.
 //!
-//! In: launches of `Gather`, `ScatterAdd`, `DynamicSlice` and `DynamicUpdateSlice`, with operands in any
+//! In: launches of `Gather`, `Scatter`, `DynamicSlice` and `DynamicUpdateSlice`, with operands in any
 //! strided layouts. Out: kernels. Always holds: every index is checked before anything is written, so a
 //! [`Trap`] leaves an operand that the result overwrites as it was; the message names the first index that is
 //! out of range, its position and the range.
@@ -16,5 +16,5 @@ use super::{Call, FirstFault, Prepared, Trap};
 
 pub(super) use gather::prepare as prepare_gather;
 pub(super) use indices::Places;
-pub(super) use scatter::prepare as prepare_scatter_add;
+pub(super) use scatter::prepare as prepare_scatter;
 pub(super) use window::{prepare_dynamic_slice, prepare_dynamic_update_slice};

@@ -38,6 +38,7 @@ mod program;
 mod random;
 mod reduce;
 mod roofline;
+mod rows;
 mod strided_reader;
 #[cfg(test)]
 mod testing;

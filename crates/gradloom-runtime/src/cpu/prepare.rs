@@ -5,7 +5,8 @@
 
 use super::kernel::{Call, Prepared, Trap};
 use super::{
-    InstructionSet, Loops, attention, custom, dot, elementwise, fused, group, index, movement, random, reduce,
+    InstructionSet, Loops, attention, custom, dot, elementwise, fused, group, index, movement, random,
+    reduce, rows,
 };
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Kernel, Launch};
@@ -49,13 +50,15 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         OpKind::Cast { dtype } => elementwise::prepare_cast(launch, *dtype, level),
         OpKind::Reduce { op, axes } => reduce::prepare(launch, *op, axes, level),
         OpKind::ArgReduce { op, axis } => reduce::prepare_arg(launch, *op, *axis, level),
+        OpKind::Cumulate { op, reverse } => rows::prepare_cumulate(launch, *op, *reverse, level),
+        OpKind::Sort { count, descending } => rows::prepare_sort(launch, *count, *descending, level),
         OpKind::Pad { low, high: _, interior, value } => movement::prepare_pad(launch, low, interior, *value),
         OpKind::Concat { axis } => movement::prepare_concat(launch, *axis),
         OpKind::RandomBits { shape: _, site } => random::prepare(launch, *site, level),
         OpKind::DynamicSlice { .. } => index::prepare_dynamic_slice(launch),
         OpKind::DynamicUpdateSlice => index::prepare_dynamic_update_slice(launch),
         OpKind::Gather { batch } => index::prepare_gather(launch, *batch),
-        OpKind::ScatterAdd { batch } => index::prepare_scatter_add(launch, *batch),
+        OpKind::Scatter { op, batch } => index::prepare_scatter(launch, *op, *batch),
         OpKind::Dot(axes) => dot::prepare_dot(launch, axes),
         OpKind::Attention(spec) => attention::prepare_attention(launch, spec),
         OpKind::AttentionGrad(spec) => attention::prepare_attention_grad(launch, spec),

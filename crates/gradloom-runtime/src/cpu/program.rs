@@ -9,6 +9,7 @@ use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Profile};
 use crate::store::Content;
 use gradloom_codegen::pipeline::Code;
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
@@ -64,7 +65,7 @@ impl Backend for CpuBackend {
         self.fusion
     }
 
-    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
+    fn lower(&self, graph: &Graph, fused: Fused, _: Precision) -> Result<Lowered> {
         Ok(gradloom_codegen::cpu::lower_fused(graph, fused, self.pool.threads()))
     }
 

@@ -56,7 +56,7 @@ impl StridedReader {
         Self::of_layout(&access.layout, access.dtype.bytes())
     }
 
-    /// The elements of a layout in the order of its axes; elements have 1 or 4 bytes.
+    /// The elements of a layout in the order of its axes; elements have 1, 2 or 4 bytes.
     pub(super) fn of_layout(layout: &Layout, element_bytes: usize) -> Self {
         let groups = layout.collapsed();
         let order = match groups[..] {
@@ -104,11 +104,12 @@ impl StridedReader {
         count: usize,
         buffer: &mut Buffer,
     ) -> *const u8 {
-        // SAFETY: the element type has the operand's size, and any bits are a u8 or u32; the rest is the
+        // SAFETY: the element type has the operand's size, and any bits are a u8, u16 or u32; the rest is the
         // caller's promise.
         unsafe {
             match self.element_bytes {
                 1 => self.stage_as::<u8>(base.cast(), start, count, buffer).cast(),
+                2 => self.stage_as::<u16>(base.cast(), start, count, buffer).cast(),
                 _ => self.stage_as::<u32>(base.cast(), start, count, buffer).cast(),
             }
         }
@@ -120,11 +121,12 @@ impl StridedReader {
     /// `base` is the operand's buffer; `start + count` is at most the number of elements; `to` takes them,
     /// and overlaps none.
     pub(super) unsafe fn copy(&self, base: *const u8, start: usize, count: usize, to: *mut u8) {
-        // SAFETY: the element type has the operand's size, and any bits are a u8 or u32; the rest is the
+        // SAFETY: the element type has the operand's size, and any bits are a u8, u16 or u32; the rest is the
         // caller's promise.
         unsafe {
             match self.element_bytes {
                 1 => self.copy_as::<u8>(base.cast(), start, count, to),
+                2 => self.copy_as::<u16>(base.cast(), start, count, to.cast()),
                 _ => self.copy_as::<u32>(base.cast(), start, count, to.cast()),
             }
         }

@@ -39,6 +39,7 @@ fn element(random: &mut Random, dtype: DType) -> u32 {
         DType::Bool => random.bits() & 1,
         _ if special => random.bits(),
         DType::F32 => (4.0 * random.float()).to_bits(),
+        DType::F16 | DType::BF16 => dtype.narrow_bits(4.0 * random.float()).into(),
         DType::I32 | DType::U32 => {
             (random.below(19) as u32).wrapping_sub(if dtype == DType::I32 { 9 } else { 0 })
         }
@@ -61,19 +62,24 @@ impl Tensor {
 
     fn set(&mut self, position: usize, bits: u32) {
         match self.dtype {
-            DType::Bool => {
-                let shift = 8 * (position % 4);
-                let word = &mut self.words[position / 4];
-                *word = (*word & !(0xff << shift)) | (bits & 0xff) << shift;
+            DType::F32 | DType::I32 | DType::U32 => self.words[position] = bits,
+            smaller => {
+                let size = smaller.bytes();
+                let (shift, mask) = (8 * size * (position % (4 / size)), (1 << (8 * size)) - 1);
+                let word = &mut self.words[position / (4 / size)];
+                *word = (*word & !(mask << shift)) | (bits & mask) << shift;
             }
-            _ => self.words[position] = bits,
         }
     }
 
     fn bits(&self, position: usize) -> u32 {
         match self.dtype {
-            DType::Bool => (self.words[position / 4] >> (8 * (position % 4))) & 0xff,
-            _ => self.words[position],
+            DType::F32 | DType::I32 | DType::U32 => self.words[position],
+            smaller => {
+                let size = smaller.bytes();
+                let word = self.words[position / (4 / size)];
+                (word >> (8 * size * (position % (4 / size)))) & ((1 << (8 * size)) - 1)
+            }
         }
     }
 
@@ -198,6 +204,7 @@ pub(super) fn positions(layout: &Layout) -> Vec<usize> {
 fn value(dtype: DType, bits: u32) -> f64 {
     match dtype {
         DType::F32 => f32::from_bits(bits).into(),
+        DType::F16 | DType::BF16 => dtype.of_narrow_bits(bits as u16).into(),
         DType::I32 => (bits as i32).into(),
         DType::U32 | DType::Bool => bits.into(),
     }

@@ -7,6 +7,7 @@ use crate::elements::Elements;
 use crate::memory::Allocate;
 use crate::store::Content;
 use gradloom_codegen::pipeline::{Code, Target};
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
@@ -49,8 +50,12 @@ impl Backend for NullBackend {
         None
     }
 
-    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
-        Ok(self.target.lower(graph, fused))
+    fn precision(&self) -> Precision {
+        self.target.precision()
+    }
+
+    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
+        Ok(self.target.in_precision(precision).lower(graph, fused))
     }
 
     fn load(

@@ -5,7 +5,7 @@
 //! reads, and no caller gets, bytes that something else has overwritten or nothing has written yet.
 
 use super::evaluate::{bytes, tensor};
-use super::{Loaded, Program, fits};
+use super::{Loaded, Program, fits, verify_plan};
 use crate::elements::Elements;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, Number, Type, ValueId};
@@ -95,7 +95,7 @@ impl Program {
                 })
             }
         };
-        plan::verify_commit(&self.graph, &plan)?;
+        verify_plan(&self.graph, &plan)?;
         let shadow = {
             let content = self.store.read_lock();
             content.check_sound()?;

@@ -131,6 +131,10 @@ pub(super) fn tensor(ty: Type, bytes: &[u8]) -> HostTensor {
         DType::F32 => HostTensor::from_f64(ty, words.map(|w| f64::from(f32::from_le_bytes(w)))),
         DType::I32 => HostTensor::from_f64(ty, words.map(|w| f64::from(i32::from_le_bytes(w)))),
         DType::U32 => HostTensor::from_f64(ty, words.map(|w| f64::from(u32::from_le_bytes(w)))),
+        dtype @ (DType::F16 | DType::BF16) => {
+            let pairs = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]));
+            HostTensor::from_f64(ty, pairs.map(|bits| f64::from(dtype.of_narrow_bits(bits))))
+        }
         DType::Bool => HostTensor::from_f64(ty, bytes.iter().map(|&b| f64::from(b))),
     }
 }

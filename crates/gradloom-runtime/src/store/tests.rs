@@ -53,7 +53,7 @@ fn parameters_are_initialised_and_states_filled() {
     assert_eq!(store.read_f32("w").unwrap(), [0.0, 1.0, 2.0]);
     assert_eq!(store.read_f32("m").unwrap(), [0.5, 0.5]);
     assert_eq!(store.read("n").unwrap(), 4_000_000_000u32.to_le_bytes());
-    assert_eq!(store.read_f32("n").unwrap_err().message(), "`n` is u32[], not f32");
+    assert_eq!(store.read_f32("n").unwrap_err().message(), "`n` is u32[], not floats");
     let error = store.read("mm").unwrap_err();
     assert_eq!(error.message(), "there is no parameter or state called `mm`");
 }

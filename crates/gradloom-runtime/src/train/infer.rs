@@ -93,10 +93,21 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         inputs: [Input; K],
         f: impl FnOnce(&M, [Tensor; K]) -> R,
     ) -> Result<Self> {
+        Self::compile_with(session, inputs, f, |traced| traced)
+    }
+
+    /// With a trace that is changed before it is compiled.
+    #[track_caller]
+    pub(super) fn compile_with<M: Module>(
+        session: &Session<M>,
+        inputs: [Input; K],
+        f: impl FnOnce(&M, [Tensor; K]) -> R,
+        change: impl FnOnce(Traced) -> Traced,
+    ) -> Result<Self> {
         let model = session.model();
         let array = |tensors: &[Tensor]| <[Tensor; K]>::try_from(tensors).expect("K inputs were declared");
         let traced = trace(model, &inputs, false, |x| f(model, array(x)), R::tensors)?;
-        Self::of_trace(session, inputs.to_vec(), traced)
+        Self::of_trace(session, inputs.to_vec(), change(traced))
     }
 
     /// Runs the program on the data.

@@ -5,7 +5,7 @@ use crate::cpu::{InitialKey, fill_initial};
 use crate::device::Device;
 use crate::outputs::Outputs;
 use crate::program::Program;
-use crate::store::Store;
+use crate::store::{Store, rounded};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{Graph, Type};
@@ -121,9 +121,12 @@ impl<M: Module> Session<M> {
             self.initial(&entry.name, &entry.ty, &mut elements)?;
             initial.push((entry, elements));
         }
+        let bytes =
+            initial.iter().map(|(entry, elements)| rounded(entry, elements)).collect::<Result<Vec<_>>>()?;
         let all: Vec<_> = initial
             .iter()
-            .map(|(entry, elements)| (entry.name.as_str(), &entry.ty, crate::feed::bytes_of(elements)))
+            .zip(&bytes)
+            .map(|((entry, _), bytes)| (entry.name.as_str(), &entry.ty, &bytes[..]))
             .collect();
         self.store.write(&all)
     }
@@ -134,7 +137,7 @@ impl<M: Module> Session<M> {
         let mut layout = self.store.layout();
         layout.extend(graph).map_err(|message| Error::new(ErrorKind::Store, message))?;
         let backend = &self.device.backend;
-        let lowered = backend.lower(graph, fuse(graph, backend.fusion())?)?;
+        let lowered = backend.lower(graph, fuse(graph, backend.fusion())?, self.device.precision)?;
         plan::plan(graph, lowered, &layout, None)
     }
 

@@ -6,6 +6,7 @@ use crate::elements::Elements;
 use crate::program::{Outcome, Program};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
+use gradloom_core::optim::GRADIENT_NORM;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -122,7 +123,7 @@ impl Step {
         self.slot.step
     }
 
-    /// Whether the parameters were updated.
+    /// Whether the step went as it should.
     ///
     /// # Errors
     /// [`ErrorKind::NotFinite`] when the loss or the gradient norm was not finite, or a trap: nothing was
@@ -140,6 +141,16 @@ impl Step {
                 Err(error.clone())
             }
         }
+    }
+
+    /// Whether parameters were updated: they were not where the gradients of a loss that is scaled
+    /// ([`Trainer::precision`](super::Trainer::precision)) overflowed.
+    ///
+    /// # Errors
+    /// As [`Step::result`].
+    pub fn is_applied(&self) -> Result<bool> {
+        self.result()?;
+        Ok(self.value(self.output(GRADIENT_NORM)?)?[0].is_finite())
     }
 
     /// The loss before the update.

@@ -3,10 +3,11 @@
 use super::{Session, Train};
 use crate::device::Device;
 use gradloom_codegen::pipeline::{self, Clock, Options, Stages};
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::Graph;
-use gradloom_core::nn::Module;
-use gradloom_core::optim::Optimizer;
+use gradloom_core::nn::{Module, Pattern};
+use gradloom_core::optim::{Optimizer, of_all_batches};
 use gradloom_core::trace::{Input, Tensor, Traced, trace};
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ pub struct Trainer<M, const N: usize = 0> {
     traced: Option<Result<Traced>>,
     optimizer: Option<Box<dyn Optimizer>>,
     options: Options,
+    precision: Option<Precision>,
     seed: u64,
 }
 
@@ -40,7 +42,7 @@ impl<M: Module> Trainer<M> {
     /// A trainer of `model`.
     pub fn new(model: M) -> Self {
         let options = Options::default();
-        Self { model, inputs: Vec::new(), traced: None, optimizer: None, options, seed: 0 }
+        Self { model, inputs: Vec::new(), traced: None, optimizer: None, options, precision: None, seed: 0 }
     }
 
     /// A trainer of a model whose loss was [recorded](gradloom_core::trace::Recording) as the only result,
@@ -57,6 +59,7 @@ impl<M: Module> Trainer<M> {
             traced: None,
             optimizer: self.optimizer,
             options: self.options,
+            precision: self.precision,
             seed: self.seed,
         }
     }
@@ -79,9 +82,52 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     }
 
     /// Scales all gradients down together so that their norm is at most `max_norm` (PyTorch's
-    /// `clip_grad_norm_`).
+    /// `clip_grad_norm_`). Comes after what else changes gradients.
     pub fn clip_norm(mut self, max_norm: f64) -> Self {
-        self.options.clip_norm = Some(max_norm);
+        self.options.settings.clip_norm = Some(max_norm);
+        self
+    }
+
+    /// Limits each element of a gradient to `max_value`, with either sign (PyTorch's `clip_grad_value_`).
+    pub fn clip_value(mut self, max_value: f64) -> Self {
+        self.options.settings.clip_value = Some(max_value);
+        self
+    }
+
+    /// Divides the gradient of each parameter whose name matches a pattern (`*`: all) by its own norm plus
+    /// 1e-8. Comes before what else changes gradients.
+    pub fn normalize_gradients(mut self, pattern: impl Into<Pattern>) -> Self {
+        self.options.settings.normalize.push(pattern.into());
+        self
+    }
+
+    /// Keeps a running mean of each parameter, of which `decay`, less than 1, stays at a step: PyTorch's
+    /// `AveragedModel` with `get_ema_avg_fn`. [`Train::infer_average`] computes with it.
+    pub fn average(mut self, decay: f64) -> Self {
+        self.options.settings.average = Some(decay);
+        self
+    }
+
+    /// Keeps the parameters whose names match a pattern as they are: `embedding.*`.
+    pub fn freeze(mut self, pattern: impl Into<Pattern>) -> Self {
+        self.options.frozen.push(pattern.into());
+        self
+    }
+
+    /// Keeps parameters that the loss does not depend on as they are, which is an error otherwise.
+    /// [`Train::unused_parameters`] has their names.
+    pub fn allow_unused(mut self) -> Self {
+        self.options.allows_unused = true;
+        self
+    }
+
+    /// Has a step go through so many micro-batches, one after the other, and update parameters once, from
+    /// the mean of their gradients. The inputs that were declared are those of a micro-batch; a step takes
+    /// as many times their first axis. A number (an input of rank 0) is the same for all. The loss, and what
+    /// is captured with rank 0, are means; other captures stand one behind the other along their first axis.
+    /// Only one micro-batch is in memory at a time.
+    pub fn accumulate(mut self, micro_batches: usize) -> Self {
+        self.options.micro_batches = micro_batches;
         self
     }
 
@@ -92,6 +138,17 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     /// [`Trainer::compile`] that names the least number of bytes that was found.
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.options.memory_budget = Some(bytes);
+        self
+    }
+
+    /// What the step, and the programs that come from it, compute in, where the device can; the
+    /// [device's](Device::precision) unless set. Parameters, the optimizer's states and sums stay f32.
+    ///
+    /// With [`Precision::F16`], gradients are taken of the loss times a scale that adapts, on every device: a
+    /// step of which they overflow changes nothing but the scale
+    /// ([`Step::is_applied`](super::Step::is_applied) tells), and is an error only when the scale is 1.
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = Some(precision);
         self
     }
 
@@ -113,13 +170,15 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         };
         let traced = self.traced.ok_or_else(|| missing("loss"))??;
         let optimizer = self.optimizer.ok_or_else(|| missing("optimizer"))?;
-        let session = Session::new(self.model, device, self.seed)?;
-        let options = Options { loss_scale: device.backend.loss_scale(), ..self.options };
+        let precision = self.precision.unwrap_or(device.precision);
+        let session = Session::new(self.model, &device.in_precision(precision), self.seed)?;
+        let options = Options { scales_loss: precision == Precision::F16, ..self.options };
+        let inputs = of_all_batches(self.inputs, options.micro_batches);
         let mut clock = Clock::default();
         let plan = &mut |graph: &Graph| session.plan(graph);
-        let graphs = pipeline::training(&traced, session.params(), &*optimizer, options, &mut clock, plan)?;
+        let graphs = pipeline::training(&traced, session.params(), &*optimizer, &options, &mut clock, plan)?;
         let program = session.load(graphs.passes.clone())?;
         let stages = Stages::new(graphs, Arc::clone(program.stages()), clock);
-        Ok(Train::new(session, self.inputs, optimizer, options.clip_norm, program, stages))
+        Ok(Train::new(session, inputs, optimizer, options.settings, program, stages))
     }
 }

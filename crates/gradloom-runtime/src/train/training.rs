@@ -10,11 +10,13 @@ use crate::profile::LaunchSpan;
 use crate::program::{DebugRun, Program, Retention, random_key};
 use crate::store::Store;
 use gradloom_codegen::pipeline::Stages;
+use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{DType, Number};
+use gradloom_core::ir::{DType, Number, OpId, OpKind};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::{
-    APPLIED_STEP, Hyperparameters, Optimizer, STATE_PREFIX, Schedule, check_max_norm, set_number,
+    APPLIED_STEP, AVERAGE_PREFIX, Hyperparameters, LOSS_SCALE, Optimizer, STATE_PREFIX, Schedule, Settings,
+    set_number,
 };
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor};
@@ -28,7 +30,7 @@ pub struct Train<M, const N: usize> {
     session: Session<M>,
     inputs: Vec<Input>,
     optimizer: Box<dyn Optimizer>,
-    clip_norm: Option<f64>,
+    settings: Settings,
     program: Program,
     stages: Stages,
     numbers: Hyperparameters,
@@ -60,12 +62,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         session: Session<M>,
         inputs: Vec<Input>,
         optimizer: Box<dyn Optimizer>,
-        clip_norm: Option<f64>,
+        settings: Settings,
         program: Program,
         stages: Stages,
     ) -> Self {
         let mut numbers = optimizer.hyperparameters();
-        numbers.extend(clip_norm.map(|norm| ("max_norm".to_string(), norm)));
+        numbers.extend(settings.numbers());
         let names: Arc<[(String, DType)]> =
             program.plan().outputs.iter().map(|(n, a)| (n.clone(), a.dtype)).collect();
         let failures = Arc::new(Failures::default());
@@ -74,7 +76,7 @@ impl<M: Module, const N: usize> Train<M, N> {
             session,
             inputs,
             optimizer,
-            clip_norm,
+            settings,
             program,
             stages,
             numbers,
@@ -173,9 +175,12 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// Brings the per-step scalars up to date.
     fn set_scalars(&mut self) -> Result<()> {
-        let lr = self.lr();
-        set_number(&mut self.numbers, "lr", lr);
+        self.optimizer.set_rates(&mut self.numbers, self.attempted);
+        if let Some(schedule) = &self.schedule {
+            set_number(&mut self.numbers, "lr", schedule.at(self.attempted));
+        }
         self.optimizer.derive(&mut self.numbers)?;
+        self.settings.derive(&mut self.numbers)?;
         self.program.set_scalars(scalars(&self.numbers, random_key(self.session.seed(), self.attempted)))
     }
 
@@ -189,8 +194,10 @@ impl<M: Module, const N: usize> Train<M, N> {
         let data = data.feed();
         check_all(&self.inputs, &data)?;
         let mut numbers = self.numbers.clone();
+        self.optimizer.set_rates(&mut numbers, self.attempted);
         set_number(&mut numbers, "lr", self.lr());
         self.optimizer.derive(&mut numbers)?;
+        self.settings.derive(&mut numbers)?;
         let fed: Vec<(&str, &[u8])> =
             self.inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
         let key = random_key(self.session.seed(), self.attempted);
@@ -220,6 +227,12 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.schedule = None;
     }
 
+    /// Parameters that are not trained, as the loss does not depend on them: none, unless
+    /// [`Trainer::allow_unused`](super::Trainer::allow_unused) was called.
+    pub fn unused_parameters(&self) -> &[String] {
+        &self.stages.unused
+    }
+
     /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is derived from
     /// them.
     pub fn hyperparameters(&self) -> &Hyperparameters {
@@ -232,7 +245,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// When the optimizer has no such number, or the value is out of range; nothing changes then.
     pub fn set_hyperparameter(&mut self, name: &str, value: f64) -> Result<()> {
         let mut settable = self.optimizer.hyperparameters();
-        settable.extend(self.clip_norm.map(|norm| ("max_norm".to_string(), norm)));
+        settable.extend(self.settings.numbers());
         settable.insert("lr".to_string(), self.lr());
         if !settable.contains_key(name) {
             let known: Vec<&str> = settable.keys().map(String::as_str).collect();
@@ -240,11 +253,10 @@ impl<M: Module, const N: usize> Train<M, N> {
                 .note(format!("it has: {}", known.join(", "))));
         }
         let mut numbers = self.numbers.clone();
+        self.optimizer.set_rates(&mut numbers, self.attempted);
         set_number(&mut numbers, "lr", self.lr());
         set_number(&mut numbers, name, value);
-        if self.clip_norm.is_some() {
-            check_max_norm(&numbers)?;
-        }
+        self.settings.derive(&mut numbers)?;
         self.optimizer.derive(&mut numbers)?;
         self.numbers = numbers;
         if name == "lr" {
@@ -271,6 +283,18 @@ impl<M: Module, const N: usize> Train<M, N> {
     pub fn applied_steps(&self) -> Result<u64> {
         let bytes = self.store().read(APPLIED_STEP)?;
         Ok(u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
+    }
+
+    /// What the loss of the next step is multiplied by before its gradient is taken; none unless the
+    /// precision is f16.
+    ///
+    /// # Errors
+    /// On the null device, which keeps no states.
+    pub fn loss_scale(&self) -> Result<Option<f32>> {
+        if self.session.device().precision() != Precision::F16 {
+            return Ok(None);
+        }
+        Ok(self.store().read_f32(LOSS_SCALE)?.first().copied())
     }
 
     /// Clears the optimizer's moments and its step counter together. Parameters stay.
@@ -300,6 +324,36 @@ impl<M: Module, const N: usize> Train<M, N> {
         f: impl FnOnce(&M, [Tensor; K]) -> R,
     ) -> Result<Infer<K, R>> {
         self.session.infer(inputs, f)
+    }
+
+    /// Like [`Train::infer`], with the running mean of each parameter that is trained in its place:
+    /// [`Trainer::average`](super::Trainer::average). Before the first step that takes effect these are 0.
+    ///
+    /// # Errors
+    /// As [`Train::infer`], and when no running mean is kept.
+    #[track_caller]
+    pub fn infer_average<const K: usize, R: Outputs>(
+        &self,
+        inputs: [Input; K],
+        f: impl FnOnce(&M, [Tensor; K]) -> R,
+    ) -> Result<Infer<K, R>> {
+        let entries = self.store().entries();
+        if !entries.iter().any(|entry| entry.name.strip_prefix(AVERAGE_PREFIX).is_some()) {
+            return Err(Error::new(ErrorKind::Trace, "no running mean of the parameters is kept")
+                .help("have the trainer keep it with `.average(0.999)`"));
+        }
+        Infer::compile_with(&self.session, inputs, f, |mut traced| {
+            let ids: Vec<OpId> = traced.graph.ops.iter().map(|(id, _)| id).collect();
+            for id in ids {
+                let OpKind::Param { name, ty } = &traced.graph.ops[id].kind else { continue };
+                let name = format!("{AVERAGE_PREFIX}{name}");
+                if entries.iter().any(|entry| entry.name == name) {
+                    let kind = OpKind::State { name, ty: ty.clone(), init: Number::Float(0.0) };
+                    traced.graph.ops[id].kind = kind;
+                }
+            }
+            traced
+        })
     }
 
     /// The model.

@@ -9,7 +9,7 @@ use crate::memory::{Allocate, Memory};
 use crate::store::Content;
 use crate::webgpu::cuts;
 use gradloom_codegen::pipeline::Code;
-use gradloom_codegen::wgsl::{self, Choices, Context, Limits};
+use gradloom_codegen::wgsl::{self, Choices, Context, Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::Fused;
 use gradloom_core::ir::Graph;
@@ -85,8 +85,8 @@ impl Backend for WebBackend {
         check(&*self.host)
     }
 
-    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
-        Ok(wgsl::lower_fused(graph, fused, &self.limits, &Choices::default()))
+    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
+        Ok(wgsl::lower_fused(graph, fused, &self.limits, &Choices::by_rule(precision)))
     }
 
     fn emit(&self, graph: &Graph, plan: &Plan, store: &Content) -> Result<Code> {

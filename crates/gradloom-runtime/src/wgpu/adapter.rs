@@ -22,7 +22,7 @@ pub struct AdapterReport {
     pub driver: String,
     /// `discrete`, `integrated`, `virtual`, `software` or `other`.
     pub kind: &'static str,
-    /// What shaders can be made for; f16 and cooperative matrices are used for [`Precision::F16`] alone.
+    /// What shaders can be made for; cooperative matrices are used for [`Precision::F16`] alone.
     pub limits: wgsl::Limits,
     /// Bytes of a buffer, at most.
     pub buffer_bytes: u64,
@@ -53,8 +53,6 @@ impl AdapterReport {
 
 /// Timestamps inside of a compute pass.
 const TIMESTAMPS: Features = Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
-/// The features that products of f16 matrices need, besides subgroups.
-const MATRICES: Features = Features::SHADER_F16.union(Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
 
 /// All adapters of this machine.
 pub fn adapters() -> Vec<AdapterReport> {
@@ -110,13 +108,11 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
     }
 }
 
-/// The part of what an adapter offers that is used to multiply in a precision.
-///
 /// # Errors
-/// When the adapter, of this name, cannot do that: what it lacks.
-fn used(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<wgsl::Limits> {
-    if precision == Precision::F32 {
-        return Ok(wgsl::Limits { f16: false, cooperative: false, ..offered });
+/// When an adapter of this name, which was asked for a precision, cannot multiply so: what it lacks.
+fn check(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<()> {
+    if precision != Precision::F16 {
+        return Ok(());
     }
     let needed = [
         (offered.f16, "f16 in shaders"),
@@ -125,7 +121,7 @@ fn used(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<wgsl:
     ];
     let lacks: Vec<&str> = needed.into_iter().filter_map(|(has, what)| (!has).then_some(what)).collect();
     if lacks.is_empty() {
-        return Ok(offered);
+        return Ok(());
     }
     // Rounding operands without such matrices would cost accuracy and gain nothing.
     let message = format!("the GPU `{name}` cannot multiply in f16: it has no {}", lacks.join(", no "));
@@ -159,19 +155,20 @@ pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
         });
     };
     let mut report = AdapterReport::new(adapter);
-    let mut limits = used(report.limits, options.precision, &report.name)?;
+    check(report.limits, options.precision, &report.name)?;
+    let mut limits = report.limits;
     if let Some(change) = options.overrides.limits {
         change(&mut limits);
     }
     report.buffer_bytes = report.buffer_bytes.min(options.overrides.buffer_bytes.unwrap_or(u64::MAX));
-    let (matrices, experimental) = match options.precision {
-        Precision::F32 => (Features::empty(), ExperimentalFeatures::disabled()),
+    let (matrices, experimental) = match limits.cooperative {
+        false => (Features::empty(), ExperimentalFeatures::disabled()),
         // SAFETY: wgpu asks that what is experimental be used as its texts say; cooperative matrices are, in
         // the one size and types that the adapter says it has, by whole subgroups.
-        Precision::F16 => (MATRICES, unsafe { ExperimentalFeatures::enabled() }),
+        true => (Features::EXPERIMENTAL_COOPERATIVE_MATRIX, unsafe { ExperimentalFeatures::enabled() }),
     };
-    let features =
-        adapter.features() & (TIMESTAMPS | Features::PIPELINE_CACHE | Features::SUBGROUP | matrices);
+    let common = TIMESTAMPS | Features::PIPELINE_CACHE | Features::SUBGROUP | Features::SHADER_F16;
+    let features = adapter.features() & (common | matrices);
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("gradloom"),
         required_features: features,
@@ -199,15 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn what_multiplies_in_f16_is_used_for_nothing_else() {
-        let without = wgsl::Limits { subgroup: Some(32), ..wgsl::Limits::portable() };
-        assert_eq!(used(everything(), Precision::F32, "x").unwrap(), without);
-        assert_eq!(used(everything(), Precision::F16, "x").unwrap(), everything());
+    fn nothing_is_asked_of_an_adapter_that_multiplies_in_f32() {
+        check(wgsl::Limits::portable(), Precision::F32, "x").unwrap();
+        check(everything(), Precision::F16, "x").unwrap();
     }
 
     #[test]
     fn an_adapter_that_cannot_multiply_in_f16_is_told_what_it_lacks() {
-        let text = |offered| used(offered, Precision::F16, "Some GPU").unwrap_err().to_string();
+        let text = |offered| check(offered, Precision::F16, "Some GPU").unwrap_err().to_string();
         let error = text(wgsl::Limits { cooperative: false, ..everything() });
         assert_eq!(
             error,

@@ -19,16 +19,12 @@ use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::Plan;
 use std::sync::Arc;
 
-/// What the loss is multiplied by where products round to f16: the gradients of means over thousands of
-/// tokens then keep their bits, and those of a single one are far from the largest f16. A power of two, so
-/// that nothing is rounded by it.
-const LOSS_SCALE: f64 = 1024.0;
-
 /// A GPU.
 #[derive(Debug)]
 pub(crate) struct WgpuBackend {
     gpu: Arc<Gpu>,
     precision: Precision,
+    /// Of programs of the device's own precision.
     tuner: Option<Tuner>,
     fusion: Fusion,
     pool: Arc<Pool>,
@@ -43,9 +39,9 @@ impl WgpuBackend {
         Ok(Self { gpu, precision: options.precision, tuner, fusion, pool })
     }
 
-    /// The choices of all programs that were lowered so far.
-    fn choices(&self) -> Choices {
-        self.tuner.as_ref().map_or_else(|| Choices::by_rule(self.precision), Tuner::choices)
+    /// What measures for programs of a precision.
+    fn tuner(&self, precision: Precision) -> Option<&Tuner> {
+        self.tuner.as_ref().filter(|_| precision == self.precision)
     }
 }
 
@@ -58,7 +54,8 @@ impl Backend for WgpuBackend {
         let report = &self.gpu.report;
         let precision = match self.precision {
             Precision::F32 => "",
-            Precision::F16 => ", products in f16",
+            Precision::F16 => ", in f16",
+            Precision::Bf16 => ", in bf16 where it can",
         };
         format!("{} ({}, {}){precision}", report.name, report.backend, report.driver)
     }
@@ -104,20 +101,18 @@ impl Backend for WgpuBackend {
         self.tuner.as_ref().map(Tuner::tuning)
     }
 
-    fn loss_scale(&self) -> f64 {
-        match self.precision {
-            Precision::F32 => 1.0,
-            Precision::F16 => LOSS_SCALE,
-        }
+    fn precision(&self) -> Precision {
+        self.precision
     }
 
     fn fusion(&self) -> Fusion {
         self.fusion
     }
 
-    fn lower(&self, graph: &Graph, fused: Fused) -> Result<Lowered> {
-        let (limits, mut choices) = (&self.gpu.limits, self.choices());
-        if let Some(tuner) = &self.tuner {
+    fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {
+        let (limits, tuner) = (&self.gpu.limits, self.tuner(precision));
+        let mut choices = tuner.map_or_else(|| Choices::by_rule(precision), Tuner::choices);
+        if let Some(tuner) = tuner {
             // What was measured may cut a product into other parts, which are to be measured too.
             loop {
                 let measured = tuner.choices_for(&wgsl::problems(graph, &fused, limits, &choices));

@@ -23,13 +23,8 @@ impl WgpuOptions {
         self
     }
 
-    /// Type in which matrix products multiply. Parameters, moments, sums and everything else are f32 in
-    /// either case; see [`Precision::F16`] for what rounding operands costs. So that small gradients keep
-    /// their bits, the backward pass then runs on 1,024 times the loss, and gradients are divided by as much
-    /// before anything reads them. A value that becomes infinite on the way to the loss or the gradient norm
-    /// fails the step, which then changes nothing.
-    ///
-    /// Attention multiplies in f32 in either case.
+    /// What programs on the device compute in, unless they say otherwise: see [`Precision`]. With
+    /// [`Precision::F16`], an adapter that cannot multiply matrices of f16 is an error when it is opened.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self

@@ -3,7 +3,7 @@
 use crate::{Counts, EXTREMES, gpu_stages, with_gradients};
 use gradloom_core::ir::{
     ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, DType, DotAxes, Graph, Literal, Number, OpKind, Output,
-    ReduceOp, Type, UnaryOp, parse,
+    ReduceOp, ScatterOp, Type, UnaryOp, parse,
 };
 use gradloom_core::verify::verify;
 
@@ -41,6 +41,11 @@ fn unary_cases(v: usize, w: usize) -> Vec<Case> {
         one(OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 });
         one(OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: last });
         one(OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: w });
+        one(OpKind::Cumulate { op: ReduceOp::Sum, reverse: false });
+        one(OpKind::Cumulate { op: ReduceOp::Max, reverse: true });
+        for count in [0, 1, v, w] {
+            one(OpKind::Sort { count, descending: count == v });
+        }
         one(OpKind::Permute { perm: all.iter().rev().copied().collect() });
         one(OpKind::Permute { perm: vec![w; shape.len()] });
         for to in shapes(w, v) {
@@ -110,7 +115,9 @@ fn index_cases(v: usize, w: usize) -> Vec<Case> {
         ];
         for [x, index, updates] in operands {
             cases.push((OpKind::Gather { batch }, vec![x.clone(), index.clone()]));
-            cases.push((OpKind::ScatterAdd { batch }, vec![x, index, updates]));
+            for op in [ScatterOp::Add, ScatterOp::Set] {
+                cases.push((OpKind::Scatter { op, batch }, vec![x.clone(), index.clone(), updates.clone()]));
+            }
         }
     }
     cases

@@ -1,10 +1,13 @@
 //! Programs on a GPU, or a software one, against the float64 reference.
 
+mod angles;
 mod attention;
 mod index;
+mod narrow;
 mod pipeline_cache;
 mod random;
 mod refused;
+mod rows;
 mod sums;
 mod table;
 mod tuned;

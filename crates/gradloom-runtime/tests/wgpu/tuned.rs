@@ -162,13 +162,14 @@ fn a_kernel_with_wrong_values_or_none_is_not_chosen() {
             dispatch.workgroups[0] -= 1;
         }
     };
+    // Elsewhere a defect may be in the kernel that runs if nothing is measured.
+    if !software(&tuned(&options(tempfile::tempdir().unwrap().path(), |_| ()))) {
+        println!("skipped: this adapter has other choices");
+        return;
+    }
     for (defect, said) in [(wrong as fn(&mut Dispatch), 1), (refused, 0), (unfinished, 1)] {
         let folder = tempfile::tempdir().unwrap();
         let tuning = tuned(&options(folder.path(), defect));
-        if !software(&tuning) {
-            println!("skipped: this adapter has other choices");
-            return;
-        }
         assert_eq!((tuning.measured, tuning.notes.len()), (3, said), "{tuning:?}");
         if let [note] = &tuning.notes[..] {
             let expected = "2 of 3 ways to compute `attention` of 2x3 heads, 128 queries, 128 keys, depth 16 \

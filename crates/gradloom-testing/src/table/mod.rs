@@ -3,13 +3,14 @@
 mod blocks;
 mod graphs;
 mod movement;
+mod rows;
 
 pub use graphs::graph_of;
 
 use crate::random::Random;
 use gradloom_core::ir::{
     ArgReduceOp, AttentionSpec, BinaryOp, CompareOp, CompositeOp, DType, DotAxes, Graph, Literal, Number,
-    OpKind, ReduceOp, Shape, Type, UnaryOp,
+    OpKind, ReduceOp, ScatterOp, Shape, Type, UnaryOp,
 };
 
 /// Type and elements.
@@ -24,9 +25,10 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// How many of the results the loss may depend on: the log-sum-exp of attention takes no cotangent.
+    /// How many of the results the loss may depend on: the log-sum-exp of attention and indices take
+    /// no cotangent.
     pub fn observed(&self, results: usize) -> usize {
-        if matches!(self.kind, OpKind::Attention(_)) { 1 } else { results }
+        if matches!(self.kind, OpKind::Attention(_) | OpKind::Sort { .. }) { 1 } else { results }
     }
 }
 
@@ -105,6 +107,11 @@ pub const CASES: &[Case] = &[
     Case { name: "prod", sample: |r, _| reduce(r, ReduceOp::Prod, |r, _| signed(r)) },
     Case { name: "reduce_max", sample: |r, _| reduce(r, ReduceOp::Max, |_, rank| rank * 0.1) },
     Case { name: "reduce_min", sample: |r, _| reduce(r, ReduceOp::Min, |_, rank| rank * 0.1) },
+    Case { name: "cumsum", sample: |r, _| rows::cumulate(r, ReduceOp::Sum) },
+    Case { name: "cumprod", sample: |r, _| rows::cumulate(r, ReduceOp::Prod) },
+    Case { name: "cummax", sample: |r, _| rows::cumulate(r, ReduceOp::Max) },
+    Case { name: "cummin", sample: |r, _| rows::cumulate(r, ReduceOp::Min) },
+    Case { name: "sort", sample: |r, _| rows::sort(r) },
     Case { name: "reshape", sample: |r, _| movement::reshape(r) },
     Case { name: "permute", sample: |r, _| movement::permute(r) },
     Case { name: "broadcast", sample: |r, _| movement::broadcast(r) },
@@ -115,7 +122,8 @@ pub const CASES: &[Case] = &[
     Case { name: "dynamic_slice", sample: |r, _| movement::dynamic_slice(r) },
     Case { name: "dynamic_update_slice", sample: |r, _| movement::dynamic_update_slice(r) },
     Case { name: "gather", sample: |r, _| movement::gather(r) },
-    Case { name: "scatter_add", sample: |r, _| movement::scatter_add(r) },
+    Case { name: "scatter_add", sample: |r, _| movement::scatter(r, ScatterOp::Add) },
+    Case { name: "scatter", sample: |r, _| movement::scatter(r, ScatterOp::Set) },
     Case { name: "dot", sample: |r, _| dot(r) },
     Case { name: "conv", sample: |r, _| movement::conv(r) },
     Case { name: "attention", sample: |r, _| attention(r) },

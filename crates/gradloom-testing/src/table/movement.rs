@@ -2,7 +2,7 @@
 
 use super::{Instance, Operand, any_shape, floats, indices};
 use crate::random::Random;
-use gradloom_core::ir::{ConvSpec, DType, Number, OpKind};
+use gradloom_core::ir::{ConvSpec, DType, Number, OpKind, ScatterOp};
 
 pub(super) fn reshape(r: &mut Random) -> Instance {
     let from = any_shape(r);
@@ -130,9 +130,9 @@ pub(super) fn gather(r: &mut Random) -> Instance {
     Instance { kind: OpKind::Gather { batch }, operands: vec![floats(r, &table), index] }
 }
 
-pub(super) fn scatter_add(r: &mut Random) -> Instance {
+pub(super) fn scatter(r: &mut Random, op: ScatterOp) -> Instance {
     let (batch, table, index, found) = rows(r);
     assert_eq!(index.0.dtype, DType::I32);
     let operands = vec![floats(r, &table), index, floats(r, &found)];
-    Instance { kind: OpKind::ScatterAdd { batch }, operands }
+    Instance { kind: OpKind::Scatter { op, batch }, operands }
 }

@@ -2,7 +2,8 @@
 
 use super::Maker;
 use gradloom_core::ir::{
-    AttentionSpec, BinaryOp, DType, DotAxes, Literal, Number, OpKind, ReduceOp, Type, UnaryOp, ValueId,
+    AttentionSpec, BinaryOp, DType, DotAxes, Literal, Number, OpKind, ReduceOp, ScatterOp, Type, UnaryOp,
+    ValueId,
 };
 
 impl Maker {
@@ -259,7 +260,7 @@ impl Maker {
         let bound = self.bounds[&x];
         let found = self.add(OpKind::Gather { batch: 1 }, &[x, index], bound)?;
         let changed = self.add(OpKind::Unary(UnaryOp::Cos), &[found], 1.0)?;
-        self.add(OpKind::ScatterAdd { batch: 1 }, &[x, index, changed], bound + count as f64)
+        self.add(OpKind::Scatter { op: ScatterOp::Add, batch: 1 }, &[x, index, changed], bound + count as f64)
     }
 
     /// A checkpoint, or a loop whose turns leave slices behind.

@@ -10,10 +10,10 @@ mod layers;
 use crate::{Leaves, Random};
 use gradloom_core::grad;
 use gradloom_core::ir::{
-    BinaryOp, CompareOp, DType, DotAxes, Graph, Guard, Literal, Number, OpKind, Output, ReduceOp, Shape,
-    Type, UnaryOp, Update, ValueId,
+    BinaryOp, CompareOp, DType, DotAxes, Graph, Guard, Literal, Number, OpKind, Output, ReduceOp, ScatterOp,
+    Shape, Type, UnaryOp, Update, ValueId,
 };
-use gradloom_core::optim::{self, Adam, AdamW, Optimizer, Sgd, Trainable};
+use gradloom_core::optim::{self, Adam, AdamW, Optimizer, Settings, Sgd, Trainable};
 use std::collections::HashMap;
 
 const MOST_ELEMENTS: usize = 200;
@@ -167,12 +167,21 @@ impl Maker {
                 Trainable { name, value, gradient, decay: None }
             })
             .collect();
-        let clip = self.random.below(2) == 0;
+        let mut chance = |value: f64| (self.random.below(2) == 0).then_some(value);
+        let settings = Settings {
+            clip_norm: chance(1.0),
+            clip_value: chance(0.5),
+            // Of a gradient that should be 0, what rounding left would become a direction.
+            normalize: Vec::new(),
+            average: chance(0.9),
+        };
         let graph = std::mem::take(&mut self.graph);
-        self.graph =
-            optim::attach(graph, &trainables, optimizer.as_ref(), clip).expect("there is something to train");
+        self.graph = optim::attach(graph, &trainables, optimizer.as_ref(), &settings)
+            .expect("there is something to train");
         let mut numbers = optimizer.hyperparameters();
-        numbers.extend([("lr".to_string(), optimizer.schedule().at(0)), ("max_norm".to_string(), 1.0)]);
+        numbers.extend(settings.numbers());
+        optimizer.set_rates(&mut numbers, 0);
+        settings.derive(&mut numbers).expect("the numbers are in range");
         optimizer.derive(&mut numbers).expect("the numbers are in range");
         for (name, value) in numbers {
             let value = f64::from(value as f32);
@@ -397,7 +406,7 @@ impl Maker {
         let found = self.add(OpKind::Gather { batch: 0 }, &[x, index], bound)?;
         match self.random.below(2) {
             0 => Some(found),
-            _ => self.add(OpKind::ScatterAdd { batch: 0 }, &[x, index, found], bound * 4.0),
+            _ => self.add(OpKind::Scatter { op: ScatterOp::Add, batch: 0 }, &[x, index, found], bound * 4.0),
         }
     }
 

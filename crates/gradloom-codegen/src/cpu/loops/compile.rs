@@ -140,6 +140,19 @@ impl<'a> Compiler<'a> {
             uniforms: 0,
             native: None,
         };
+        // The plan's verifier lets kernels of GPUs read and write 16 bits for f32.
+        for node in &body.nodes {
+            if let NodeKind::Load(read) = node.kind {
+                assert_eq!(
+                    launch.reads[read].dtype, node.dtype,
+                    "the CPU's loops convert nothing on the way"
+                );
+            }
+        }
+        for store in &body.stores {
+            let (stored, dtype) = (&launch.writes[store.write()], body.node(store.node()).dtype);
+            assert_eq!(stored.dtype, dtype, "the CPU's loops convert nothing on the way");
+        }
         let needed = needed(body);
         let mut compiler = Self {
             body,

@@ -282,7 +282,7 @@ pub struct Program {
     pub native: Option<Native>,
 }
 
-/// A number as an element: the bits of a 4-byte element, or one byte in the low bits.
+/// A number as an element: its bits, of smaller elements in the low ones.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -291,6 +291,7 @@ pub struct Program {
 pub fn bits(number: Number, dtype: DType) -> u32 {
     match (dtype, number) {
         (DType::F32, number) => (number.as_f64() as f32).to_bits(),
+        (DType::F16 | DType::BF16, number) => dtype.narrow_bits(number.as_f64() as f32).into(),
         (DType::I32 | DType::U32, Number::Int(value)) => value as u32,
         (DType::I32 | DType::U32, number) => number.as_f64() as i64 as u32,
         (DType::Bool, number) => u32::from(number.as_f64() != 0.0),

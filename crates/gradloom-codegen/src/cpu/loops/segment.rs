@@ -105,6 +105,8 @@ fn extent(program: &Program, list: &[Instruction]) -> usize {
         reductions += usize::from(matches!(instruction, Instruction::Reduce { .. }));
         // Tile registers with elements of two sizes: a position's bytes would be another position's.
         let mut keeps_size = |slot: Slot| match program.slots[slot as usize] {
+            // Floats of 16 bits are converted by the interpreter.
+            SlotInfo { bytes: 2, .. } => false,
             SlotInfo { place: SlotPlace::Register(register), bytes } => {
                 *sizes.entry(register).or_insert(bytes) == bytes
             }

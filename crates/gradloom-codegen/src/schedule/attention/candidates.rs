@@ -3,7 +3,7 @@
 //! In: a kernel, its extents, the limits. Out: choices, the rule's first. Always holds: they fit, and differ.
 
 use super::choose::{FEW_ROWS, TILES, choose, own};
-use super::{Choice, Kernel, Problem, suits};
+use super::{Choice, Kernel, Matrices, Problem, suits};
 use crate::limits::Limits;
 
 /// Elements of its own rows that an invocation of a software device keeps, at most: more take long to
@@ -13,11 +13,11 @@ const OWN: usize = 128;
 /// Choices for a kernel on an adapter with these limits, what the rule chooses first. Devices that compute on
 /// a CPU have no blocks: barriers cost more than sharing saves there, and their compilers take minutes for
 /// some.
-pub fn candidates(kernel: Kernel, problem: &Problem, limits: &Limits) -> Vec<Choice> {
-    let mut all = vec![choose(kernel, problem, limits)];
+pub fn candidates(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Vec<Choice> {
+    let mut all = vec![choose(kernel, problem, half, limits)];
     let others = if limits.software { several(problem) } else { blocks(kernel, problem, limits) };
     for choice in others {
-        if suits(&choice, kernel, problem, limits) && !all.contains(&choice) {
+        if suits(&choice, kernel, problem, half, limits) && !all.contains(&choice) {
             all.push(choice);
         }
     }
@@ -35,5 +35,6 @@ fn blocks(kernel: Kernel, problem: &Problem, limits: &Limits) -> Vec<Choice> {
     let rows = kernel.rows(problem);
     let tiles =
         TILES.into_iter().chain([FEW_ROWS]).filter(|tile| tile.rows() <= 16 || tile.rows() < 2 * rows);
-    tiles.map(Choice::Block).chain([own(kernel, problem, limits)]).collect()
+    let matrices = [16, 32].map(|columns| Choice::Matrices(Matrices { subgroup: 32, columns }));
+    tiles.map(Choice::Block).chain([own(kernel, problem, limits)]).chain(matrices).collect()
 }

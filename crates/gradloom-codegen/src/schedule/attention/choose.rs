@@ -1,6 +1,6 @@
 //! The rule that shares rows out where nothing was measured.
 
-use super::{Choice, Kernel, Problem, Tile, fits};
+use super::{Choice, Kernel, Matrices, Problem, Tile, fits, suits};
 use crate::limits::Limits;
 
 /// Tiles, the best first; the first two want many workgroups.
@@ -21,8 +21,16 @@ const MANY: usize = 256;
 /// Keys (or queries) that one invocation goes through faster than a workgroup shares them.
 const FEW: usize = 16;
 
-/// How to compute a kernel on an adapter with these limits.
-pub fn choose(kernel: Kernel, problem: &Problem, limits: &Limits) -> Choice {
+/// How to compute a kernel on an adapter with these limits; `half` says that operands may be rounded to f16.
+pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Choice {
+    let by_matrices = [32, 16].map(|columns| Choice::Matrices(Matrices { subgroup: 32, columns }));
+    if half
+        && problem.queries.min(problem.keys) >= Matrices::ROWS / 2
+        && let Some(choice) =
+            by_matrices.into_iter().find(|choice| suits(choice, kernel, problem, half, limits))
+    {
+        return choice;
+    }
     tile(kernel, problem, limits).map_or_else(|| own(kernel, problem, limits), Choice::Block)
 }
 

@@ -11,13 +11,15 @@ mod record;
 pub use candidates::candidates;
 pub use choose::choose;
 pub use gradloom_core::kernel::{
-    AttentionChoice as Choice, AttentionKernel as Kernel, AttentionProblem as Problem, AttentionTile as Tile,
+    AttentionChoice as Choice, AttentionKernel as Kernel, AttentionMatrices as Matrices,
+    AttentionProblem as Problem, AttentionTile as Tile,
 };
 pub use record::{from_line, to_line};
 
+use super::product::HAS_MATRICES;
 use crate::limits::Limits;
 use gradloom_core::ir::{AttentionSpec, OpKind};
-use gradloom_core::kernel::{self, Access, AttentionSchedule};
+use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 
 /// Invocations of a workgroup in which each has rows of its own; and as many rows of one head fill it.
 const OWN: usize = 64;
@@ -25,6 +27,8 @@ const OWN: usize = 64;
 const VECTOR: usize = 8;
 /// What a tile may have, at most: a kernel's text grows with the rows and columns of a thread.
 const MOST_EACH: usize = 16;
+/// Elements of a row, at most, that matrix instructions take.
+const MOST_WIDTH: usize = 64;
 /// Rows of an invocation, at most.
 const MOST_OWN: usize = 8;
 
@@ -86,8 +90,26 @@ fn fits(kernel: Kernel, problem: &Problem, tile: &Tile, limits: &Limits) -> bool
         && tile.bytes(kernel, problem) <= limits.workgroup_memory as usize
 }
 
-/// Whether a kernel can be computed so on an adapter with these limits.
-pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, limits: &Limits) -> bool {
+/// Whether matrix instructions can compute a kernel so.
+fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: &Limits) -> bool {
+    let Problem { batch, heads, key_heads, queries, keys, depth, value_depth, .. } = *problem;
+    let extents = [batch, heads, key_heads, queries, keys, depth, value_depth];
+    HAS_MATRICES
+        && limits.cooperative
+        && limits.subgroup_of(matrices.threads()) == u32::try_from(matrices.subgroup).ok()
+        && matrices.threads() <= limits.invocations as usize
+        // So each lane has four elements of two rows.
+        && matrices.subgroup == 32
+        && [16, 32, 64].contains(&matrices.columns)
+        && !extents.contains(&0)
+        // Strips and their sums stay in registers.
+        && [depth, value_depth].iter().all(|width| width.is_multiple_of(MATRIX) && *width <= MOST_WIDTH)
+        && matrices.bytes(kernel, problem) <= limits.workgroup_memory as usize
+}
+
+/// Whether a kernel can be computed so on an adapter with these limits; `half` says that operands may be
+/// rounded to f16.
+pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> bool {
     match choice {
         Choice::Block(tile) => {
             let Tile { rows_each, columns_each, row_threads, column_threads } = *tile;
@@ -100,6 +122,7 @@ pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, limits: &Limits
                     .all(|&threads| (1..=limits.invocations as usize).contains(&threads));
             sane && !extents.contains(&0) && fits(kernel, problem, tile, limits)
         }
+        Choice::Matrices(matrices) => half && matrices_fit(kernel, problem, matrices, limits),
         Choice::Own { rows } => (1..=MOST_OWN).contains(rows) && (limits.software || *rows == 1),
     }
 }

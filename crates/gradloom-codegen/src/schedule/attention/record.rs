@@ -3,9 +3,10 @@
 //! `attention`, the kernel (`forward`, `queries`, `keys`), what the op says of its keys (`causal`,
 //! `query_offset`, `key_length`, `block_table`), the factor on scores, the extents
 //! `batch heads key-heads queries keys depth value-depth`; behind `:` either `block` and the tile (rows and
-//! columns of a thread, threads along rows and columns), or `own` and the rows of an invocation.
+//! columns of a thread, threads along rows and columns), `matrices` with the size of a subgroup and the
+//! columns of a phase, or `own` and the rows of an invocation.
 
-use super::{Choice, Kernel, Problem, Tile};
+use super::{Choice, Kernel, Matrices, Problem, Tile};
 use gradloom_core::ir::AttentionSpec;
 
 /// Numbers are no larger than this, so that looking at them does not overflow.
@@ -43,6 +44,9 @@ pub fn to_line(kernel: Kernel, problem: &Problem, choice: &Choice) -> String {
             words.push("block".into());
             words.extend([rows_each, columns_each, row_threads, column_threads].map(|n| n.to_string()));
         }
+        Choice::Matrices(Matrices { subgroup, columns }) => {
+            words.extend(["matrices".into(), subgroup.to_string(), columns.to_string()]);
+        }
         Choice::Own { rows } => words.extend(["own".into(), rows.to_string()]),
     }
     words.join(" ")
@@ -73,6 +77,10 @@ pub fn from_line(line: &str) -> Option<(Kernel, Problem, Choice)> {
         "block" => {
             let [rows_each, columns_each, row_threads, column_threads] = numbers(words)?;
             Choice::Block(Tile { rows_each, columns_each, row_threads, column_threads })
+        }
+        "matrices" => {
+            let [subgroup, columns] = numbers(words)?;
+            Choice::Matrices(Matrices { subgroup, columns })
         }
         "own" => {
             let [rows] = numbers(words)?;

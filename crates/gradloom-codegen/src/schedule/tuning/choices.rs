@@ -81,7 +81,7 @@ impl Choices {
     ) -> attention::Choice {
         match self.measured_for(&Problem::Attention(kernel, *problem)) {
             Some(Choice::Attention(choice)) => *choice,
-            _ => attention::choose(kernel, problem, limits),
+            _ => attention::choose(kernel, problem, self.precision == Precision::F16, limits),
         }
     }
 }

@@ -53,8 +53,8 @@ impl Problem {
     pub fn tolerance(&self, precision: Precision) -> f32 {
         match (self, precision) {
             // Some choices round the operands to 11 bits.
-            (Problem::Product(_), Precision::F16) => 2e-2,
-            _ => 2e-4,
+            (_, Precision::F16) => 2e-2,
+            (_, Precision::F32 | Precision::Bf16) => 2e-4,
         }
     }
 }
@@ -83,7 +83,7 @@ impl Choice {
                 schedule::suits(choice, problem, precision, limits)
             }
             (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
-                attention::suits(choice, *kernel, problem, limits)
+                attention::suits(choice, *kernel, problem, precision == Precision::F16, limits)
             }
             _ => false,
         }
@@ -97,7 +97,8 @@ pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> V
             schedule::candidates(problem, precision, limits).into_iter().map(Choice::Product).collect()
         }
         Problem::Attention(kernel, problem) => {
-            attention::candidates(*kernel, problem, limits).into_iter().map(Choice::Attention).collect()
+            let half = precision == Precision::F16;
+            attention::candidates(*kernel, problem, half, limits).into_iter().map(Choice::Attention).collect()
         }
     }
 }

@@ -7,6 +7,7 @@
 use super::super::index_at;
 use super::super::ir::{Kernel, Role};
 use super::each::each;
+use super::key;
 use super::{Builder, Value, Views, WORKGROUP};
 use crate::narrow::narrow;
 use gradloom_core::ir::{ArgReduceOp, CompareOp, DType};
@@ -92,7 +93,7 @@ impl Axis {
         let start = index_at(k, &self.outer, position);
         let (best, place) = (k.var(k.u32(0)), k.var(k.u32(self.extent)));
         k.count(first, k.u32(self.extent), step, |i| {
-            let key = key(k, k.load(buffer, start + i * self.stride), self.op);
+            let key = wanted(k, k.load(buffer, start + i * self.stride), self.op);
             let better = i.equals(first) | key.compare(CompareOp::Gt, best.get());
             k.when(better, || {
                 best.set(key);
@@ -104,21 +105,11 @@ impl Axis {
 }
 
 /// A number for an element: the greater it is, the more the element is wanted.
-fn key<'k>(k: &'k Builder, x: Value<'k>, op: ArgReduceOp) -> Value<'k> {
+fn wanted<'k>(k: &'k Builder, x: Value<'k>, op: ArgReduceOp) -> Value<'k> {
     let flip = |key: Value<'k>| if op == ArgReduceOp::ArgMin { !key } else { key };
-    match x.dtype() {
-        DType::F32 => {
-            let bits = x.bitcast(DType::U32);
-            let magnitude = bits & 0x7fff_ffff;
-            let is_nan = magnitude.compare(CompareOp::Gt, k.u32(0x7f80_0000));
-            let is_zero = magnitude.equals(k.u32(0));
-            let is_negative = bits.compare(CompareOp::Ge, k.u32(0x8000_0000));
-            let ordered = is_negative.select(!bits, bits | 0x8000_0000);
-            let number = flip(is_zero.select(k.u32(0x8000_0000), ordered));
-            is_nan.select(k.u32(u32::MAX), number)
-        }
-        DType::I32 => flip(x.bitcast(DType::U32) ^ 0x8000_0000),
-        DType::U32 => flip(x),
-        DType::Bool => panic!("gradloom launched {op:?} on bool elements; please report this"),
+    let number = flip(key::of_number(k, x));
+    match key::is_nan(k, x) {
+        Some(is_nan) => is_nan.select(k.u32(u32::MAX), number),
+        None => number,
     }
 }

@@ -110,7 +110,7 @@ impl<'k, 'b> Nodes<'k, 'b> {
             NodeKind::Binary(op, _) => x[0].binary(*op, x[1]),
             NodeKind::Compare(op, _) => x[0].compare(*op, x[1]),
             NodeKind::Select(_) => x[0].select(x[1], x[2]),
-            NodeKind::Cast(_) => x[0].cast(node.dtype),
+            NodeKind::Cast(_) => x[0].converted(node.dtype),
             NodeKind::CheckIndex { extent, .. } => {
                 let number = self.number(node.level, position);
                 let extent = narrow(*extent);

@@ -8,16 +8,19 @@ mod arg_reduce;
 mod attention;
 mod body;
 mod columns;
+mod cumulate;
 mod each;
 mod elementwise;
 mod gather;
 mod group;
+mod key;
 mod map;
 mod movement;
 mod product;
 mod random;
 mod rows;
 mod scatter;
+mod sort;
 
 pub(crate) use attention::attention;
 pub use group::{Table, group};
@@ -87,8 +90,13 @@ pub fn kernels(
         OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(views),
         OpKind::RandomBits { site, .. } => random::random_bits(views, *site),
         OpKind::ArgReduce { op, axis } => arg_reduce::arg_reduce(views, schedule, (*op, *axis), label),
-        OpKind::ScatterAdd { batch } => match schedule {
-            Schedule::Scatter(schedule) => scatter::scatter_add(views, schedule, *batch),
+        OpKind::Cumulate { op, reverse } => cumulate::cumulate(views, schedule, *op, *reverse),
+        OpKind::Sort { descending, .. } => match schedule {
+            Schedule::Sort(schedule) => sort::sort(views, schedule, *descending),
+            _ => return None,
+        },
+        OpKind::Scatter { op, batch } => match schedule {
+            Schedule::Scatter(schedule) => scatter::scatter(views, schedule, *op, *batch),
             _ => return None,
         },
         OpKind::Attention(_) | OpKind::AttentionGrad(_) => match schedule {

@@ -16,7 +16,7 @@ use gradloom_core::kernel::{Body, Level, NodeId, NodeKind, RowSchedule};
 pub(super) fn rows(views: &Views<'_>, body: &Body, schedule: &RowSchedule, label: &str) -> Vec<Kernel> {
     let mut kernels = Vec::new();
     if schedule.groups > 0 {
-        let k = Builder::new(label, narrow(schedule.workgroup()), schedule.groups);
+        let k = Builder::new(label, narrow(schedule.workgroup()), schedule.groups * schedule.blocks);
         Rows::new(&k, views, body, schedule).write();
         kernels.push(k.finish());
     }
@@ -40,6 +40,10 @@ struct Rows<'k, 'b> {
     depths: Vec<usize>,
     /// Arrays of the workgroup, by dtype and number.
     arrays: Vec<(DType, usize, u32)>,
+    /// Number of the workgroup along the rows.
+    group: Value<'k>,
+    /// Whether the workgroup is the first one along the columns, if there are several.
+    is_first_block: Option<Value<'k>>,
     lane: Value<'k>,
     /// Which of the workgroup's rows at a time.
     slot: Value<'k>,
@@ -72,11 +76,19 @@ impl<'k, 'b> Rows<'k, 'b> {
         let depths = body.reduction_depths();
         let lanes = narrow(schedule.lanes);
         let (lane, slot) = (k.local() % lanes, k.local() / lanes);
+        let blocks = narrow(schedule.blocks);
+        let (group, block) = match schedule.blocks {
+            0 | 1 => (k.group(), None),
+            _ => (k.group() / blocks, Some(k.group() % blocks)),
+        };
+        let own = schedule.lanes * schedule.each;
+        let first = block.map_or(lane, |block| lane + block * narrow(own));
         let mut unrolled = Vec::new();
         if schedule.is_unrolled() {
             for number in 0..schedule.each {
-                let column = lane + narrow(number * schedule.lanes);
-                let is_ragged = (number + 1) * schedule.lanes > body.columns;
+                let column = first + narrow(number * schedule.lanes);
+                let end = own * (schedule.blocks - 1) + (number + 1) * schedule.lanes;
+                let is_ragged = end > body.columns;
                 unrolled.push(match is_ragged {
                     true => {
                         let last = k.u32(narrow(body.columns - 1));
@@ -87,7 +99,9 @@ impl<'k, 'b> Rows<'k, 'b> {
             }
         }
         let nodes = Nodes::new(k, body, Operands::Views(views));
-        Self { k, views, body, schedule, nodes, depths, arrays: Vec::new(), lane, slot, unrolled }
+        let is_first_block = block.map(|block| block.equals(k.u32(0)));
+        let arrays = Vec::new();
+        Self { k, views, body, schedule, nodes, depths, arrays, group, is_first_block, lane, slot, unrolled }
     }
 
     fn write(mut self) {
@@ -120,8 +134,8 @@ impl<'k, 'b> Rows<'k, 'b> {
     fn turn(&mut self, sums: &ColumnSums<'k>, step: Option<Value<'k>>) {
         let RowSchedule { slots, steps, groups, .. } = *self.schedule;
         let turn = match step {
-            Some(step) => self.k.group() * narrow(steps) + step,
-            None => self.k.group(),
+            Some(step) => self.group * narrow(steps) + step,
+            None => self.group,
         };
         let raw = if slots > 1 { turn * narrow(slots) + self.slot } else { turn };
         let rows = narrow(self.body.rows);
@@ -144,6 +158,7 @@ impl<'k, 'b> Rows<'k, 'b> {
     fn row_position(&self, row: Row<'k>) -> Position<'k> {
         let zero = self.k.u32(0);
         let first = self.lane.equals(zero);
+        let first = self.is_first_block.map_or(first, |block| block & first);
         let owned = Some(row.live.map_or(first, |live| first & live));
         Position { row: row.number, column: zero, number: None, owned }
     }
@@ -322,7 +337,7 @@ impl<'k, 'b> Rows<'k, 'b> {
         {
             let stores = stores_of(body, level);
             if !stores.is_empty() {
-                k.guard(conditions.into_iter().chain([views.gate(k)]), || {
+                k.guard([conditions[0], conditions[1], views.gate(k)], || {
                     stores.iter().for_each(|&(node, write)| self.nodes.store(node, write, level, position));
                 });
             }
@@ -359,7 +374,7 @@ impl<'k, 'b> Rows<'k, 'b> {
                     }
                     let index = match schedule.groups {
                         1 => super::super::index_at(k, self.views.writes[column.write].layout, at),
-                        _ => k.group() * columns + at,
+                        _ => self.group * columns + at,
                     };
                     k.store(k.buffer(target.0, target.1), index, all.get());
                 });

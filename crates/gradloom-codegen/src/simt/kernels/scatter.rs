@@ -1,28 +1,29 @@
-//! Adding updates to rows by number.
+//! Adding updates to rows by number, or putting them there.
 //!
 //! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
-//! x with the updates added, contiguous; possibly in the place of x. An index out of range makes the step
+//! x with the updates, contiguous; possibly in the place of x. An index out of range makes the step
 //! fail, and is taken for the nearest that is in range.
 //!
 //! The first kernel sorts the updates of each batch by (row, position): the place of one is the number of
-//! those before it, which a few lanes count. The second adds up each row's updates in that order, one
-//! invocation for each element that gets some. So the work is that of the updates whatever the number of
-//! rows, besides the copy of x, which goes with the sorting. As counting grows with the square, many updates
-//! of a batch are taken a chunk at a time, by the same two kernels again and again; the scratch knows which
-//! chunk is next. Always holds: an element is written by one invocation, which adds in the order of the
-//! updates.
+//! those before it, which a few lanes count. The second adds up each row's updates in that order, or takes
+//! the last, one invocation for each element that gets some. So the work is that of the updates whatever the
+//! number of rows, besides the copy of x, which goes with the sorting. As counting grows with the square,
+//! many updates of a batch are taken a chunk at a time, by the same two kernels again and again; the scratch
+//! knows which chunk is next. Always holds: an element is written by one invocation, which takes updates in
+//! their order.
 
 use super::super::index::{axes, index_at};
 use super::super::ir::{self, Kernel};
 use super::each::each;
 use super::{Builder, Value, Views, WORKGROUP};
 use crate::narrow::narrow;
-use gradloom_core::ir::DType;
+use gradloom_core::ir::{DType, ScatterOp};
 use gradloom_core::kernel::ScatterSchedule;
 
 /// An op in the making.
 struct Scatter<'b> {
     views: &'b Views<'b>,
+    op: ScatterOp,
     schedule: &'b ScatterSchedule,
     /// Of a batch.
     updates: u32,
@@ -30,12 +31,18 @@ struct Scatter<'b> {
     row_elements: u32,
 }
 
-/// The kernels of `ScatterAdd` with so many batch axes.
-pub(super) fn scatter_add(views: &Views<'_>, schedule: &ScatterSchedule, batch: usize) -> Vec<Kernel> {
+/// The kernels of `Scatter` with so many batch axes.
+pub(super) fn scatter(
+    views: &Views<'_>,
+    schedule: &ScatterSchedule,
+    op: ScatterOp,
+    batch: usize,
+) -> Vec<Kernel> {
     let x = &views.reads[0].layout.shape;
     let updates = views.reads[1].layout.shape.elements() / schedule.batches.max(1);
     let scatter = Scatter {
         views,
+        op,
         schedule,
         updates: narrow(updates),
         rows: narrow(x[batch]),
@@ -114,7 +121,7 @@ impl Scatter<'_> {
         if sorting + copying == 0 {
             return Vec::new();
         }
-        let label = if task == Task::Copy { "scatter_add: copy" } else { "scatter_add: sort" };
+        let label = if task == Task::Copy { "scatter: copy" } else { "scatter: sort" };
         let k = Builder::new(label, WORKGROUP, sorting + copying);
         let sorts = k.group().below(narrow(sorting));
         if sorting > 0 {
@@ -210,7 +217,7 @@ impl Scatter<'_> {
         let columns = self.row_elements.max(1);
         let of_batch = if self.is_sorted() { self.updates as usize } else { schedule.width };
         let places = schedule.batches * of_batch;
-        each("scatter_add", views, places * columns as usize, |k, position| {
+        each("scatter", views, places * columns as usize, |k, position| {
             let (place, column) = (position / columns, position % columns);
             if self.is_sorted() {
                 return self.add_only(k, place, column);
@@ -231,6 +238,9 @@ impl Scatter<'_> {
                 let first = order(k.u32(0));
                 let to = self.target(k, first, self.index(k, first), column);
                 let result = k.buffer(ir::Role::Result(0), views.writes[0].dtype);
+                if self.op == ScatterOp::Set {
+                    return k.store(result, to, self.update(k, order(count - 1), column));
+                }
                 let sum = k.var(k.load(result, to));
                 let ahead = narrow(schedule.ahead);
                 let whole = count / ahead;
@@ -258,7 +268,15 @@ impl Scatter<'_> {
         if self.rows > 0 && self.row_elements > 0 {
             let to = self.target(k, number, index, column);
             let result = k.buffer(ir::Role::Result(0), self.views.writes[0].dtype);
-            k.store(result, to, k.load(result, to) + self.update(k, number, column));
+            let update = self.update(k, number, column);
+            k.store(
+                result,
+                to,
+                match self.op {
+                    ScatterOp::Add => k.load(result, to) + update,
+                    ScatterOp::Set => update,
+                },
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 //! adjoints.
 
 use super::{Rule, first, rest_none, some, zeros_like};
-use crate::ir::OpKind;
+use crate::ir::{CompareOp, DType, OpKind, ScatterOp, Type};
 
 /// dx = zeros with the window replaced by g.
 pub(super) fn dynamic_slice() -> Option<Rule<'static>> {
@@ -33,7 +33,7 @@ pub(super) fn dynamic_update_slice() -> Option<Rule<'static>> {
 pub(super) fn gather(batch: usize) -> Option<Rule<'static>> {
     first(move |b, s| {
         let zeros = zeros_like(b, s.x(0));
-        b.op(OpKind::ScatterAdd { batch }, &[zeros, s.x(1), s.g()])
+        b.op(OpKind::Scatter { op: ScatterOp::Add, batch }, &[zeros, s.x(1), s.g()])
     })
 }
 
@@ -42,5 +42,40 @@ pub(super) fn scatter_add(batch: usize) -> Option<Rule<'static>> {
     some(move |b, s| {
         let du = s.needs(2).then(|| b.op(OpKind::Gather { batch }, &[s.g(), s.x(1)]));
         Ok(rest_none(s, [Some(s.g()), None, du]))
+    })
+}
+
+/// dx = g with the rows that were replaced at 0; the cotangent of an update is the row of g that it replaced,
+/// unless a later update replaced that again.
+pub(super) fn scatter(batch: usize) -> Option<Rule<'static>> {
+    let set = move || OpKind::Scatter { op: ScatterOp::Set, batch };
+    some(move |b, s| {
+        let index = s.x(1);
+        let dx = s.needs(0).then(|| {
+            let zeros = zeros_like(b, s.x(2));
+            b.op(set(), &[s.g(), index, zeros])
+        });
+        let du = s.needs(2).then(|| {
+            // Updates are numbered, and each row keeps the number of the last.
+            let ty = Type::new(DType::I32, b.shape(index));
+            let flat = Type::new(DType::I32, [ty.elements()]);
+            let numbers = b.op(OpKind::Iota { ty: flat, axis: 0 }, &[]);
+            let numbers = b.reshape(numbers, ty.shape);
+            let rows = Type::new(DType::I32, &b.shape(s.x(0))[..=batch]);
+            let none = b.splat(&rows, -1.0);
+            let last = b.op(set(), &[none, index, numbers]);
+            let last = b.op(OpKind::Gather { batch }, &[last, index]);
+            let is_last = b.compare(CompareOp::Eq, last, numbers);
+            let g = b.op(OpKind::Gather { batch }, &[s.g(), index]);
+            let shape = b.shape(g);
+            let rank = b.shape(index).rank();
+            let kept: Vec<usize> =
+                (0..shape.rank()).map(|axis| if axis < rank { shape[axis] } else { 1 }).collect();
+            let is_last = b.reshape(is_last, kept);
+            let is_last = b.broadcast(is_last, &shape);
+            let zeros = zeros_like(b, g);
+            b.select(is_last, g, zeros)
+        });
+        Ok(rest_none(s, [dx, None, du]))
     })
 }

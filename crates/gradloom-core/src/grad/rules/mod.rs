@@ -12,10 +12,12 @@ mod dot;
 mod elementwise;
 mod index;
 mod reduce;
+mod rows;
 mod views;
 
+use super::cotangent_type;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Builder, Graph, Op, OpKind, ReduceOp, Shape, ValueId};
+use crate::ir::{Builder, Graph, Op, OpKind, ReduceOp, ScatterOp, Shape, ValueId};
 
 /// The cotangents of the operands, in order.
 pub(super) type Cotangents = Vec<Option<ValueId>>;
@@ -100,6 +102,8 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         OpKind::Reduce { op, axes } => Some(reduce::rule(*op, axes)),
         // Its result is an index.
         OpKind::ArgReduce { .. } => None,
+        OpKind::Cumulate { op, reverse } => rows::cumulate(*op, *reverse),
+        OpKind::Sort { .. } => rows::sort(),
 
         OpKind::Reshape { .. } => views::reshape(),
         OpKind::Permute { perm } => views::permute(perm),
@@ -114,7 +118,8 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         OpKind::Dot(axes) => dot::rule(axes),
         OpKind::Conv(spec) => convolution::rule(spec),
         OpKind::Gather { batch } => index::gather(*batch),
-        OpKind::ScatterAdd { batch } => index::scatter_add(*batch),
+        OpKind::Scatter { op: ScatterOp::Add, batch } => index::scatter_add(*batch),
+        OpKind::Scatter { op: ScatterOp::Set, batch } => index::scatter(*batch),
 
         OpKind::Attention(spec) => attention::rule(*spec),
         OpKind::AttentionGrad(_) => {
@@ -181,9 +186,10 @@ fn spread(b: &mut Builder<'_>, x: ValueId, shape: &Shape, axes: &[usize]) -> Val
     b.broadcast(kept, shape)
 }
 
-/// Zeros of the type of `like`.
+/// Zeros of the type of a cotangent of `like`.
 fn zeros_like(b: &mut Builder<'_>, like: ValueId) -> ValueId {
-    b.splat_like(like, 0.0)
+    let ty = cotangent_type(b.graph.ty(like));
+    b.splat(&ty, 0.0)
 }
 
 /// Sum over `axes`, which vanish.

@@ -1,6 +1,7 @@
 //! Functions of two operands.
 
 use super::{CostClass, table};
+use crate::float;
 use crate::ir::DType::{self, Bool, F32, I32, U32};
 use crate::ir::{Builder, CompareOp, UnaryOp, ValueId};
 
@@ -107,7 +108,7 @@ table! {
             name: "pow",
             dtypes: &[F32],
             cost: CostClass::Branches,
-            float: libm::pow,
+            float: float::pow,
             gradients: Some([
                 // g · exponent · base^(exponent - 1), and 0 where the exponent is 0, also at a base of 0
                 |b, g, [base, exponent], _| {

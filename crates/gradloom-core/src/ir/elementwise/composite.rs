@@ -5,6 +5,7 @@
 //! that no device knows them. In float32 they are a few units in the last place off.
 
 use super::{CompareOp, UnaryOp, table};
+use crate::float;
 use crate::ir::{Builder, ValueId};
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, PI};
 
@@ -33,7 +34,7 @@ table! {
     pub enum CompositeOp: Row {
         Tan {
             name: "tan",
-            float: libm::tan,
+            float: float::tan,
             expansion: |b, x| {
                 let (sin, cos) = (b.unary(UnaryOp::Sin, x), b.unary(UnaryOp::Cos, x));
                 b.div(sin, cos)
@@ -47,7 +48,7 @@ table! {
         /// NaN outside of -1..=1.
         Asin {
             name: "asin",
-            float: libm::asin,
+            float: float::asin,
             expansion: |b, x| {
                 let (far, arc) = arc_sine(b, x);
                 // π/2 - arc where x is far from 0
@@ -60,7 +61,7 @@ table! {
         /// NaN outside of -1..=1.
         Acos {
             name: "acos",
-            float: libm::acos,
+            float: float::acos,
             expansion: |b, x| {
                 let (far, arc) = arc_sine(b, x);
                 let zeros = b.splat_like(x, 0.0);
@@ -78,7 +79,7 @@ table! {
         }
         Atan {
             name: "atan",
-            float: libm::atan,
+            float: float::atan,
             expansion: arc_tangent,
             // 1 / (1 + x²)
             slope: |b, x, _| {
@@ -89,7 +90,7 @@ table! {
         }
         Sinh {
             name: "sinh",
-            float: libm::sinh,
+            float: float::sinh,
             // Near 0, (e + e / (e + 1)) / 2 with e = exp(|x|) - 1, which does not cancel.
             expansion: |b, x| {
                 let size = b.unary(UnaryOp::Abs, x);
@@ -109,7 +110,7 @@ table! {
         }
         Cosh {
             name: "cosh",
-            float: libm::cosh,
+            float: float::cosh,
             expansion: |b, x| {
                 let size = b.unary(UnaryOp::Abs, x);
                 let [grown, shrunk] = half_exponentials(b, size);
@@ -119,7 +120,7 @@ table! {
         }
         Asinh {
             name: "asinh",
-            float: libm::asinh,
+            float: float::asinh,
             // log1p(a + a² / (1 + sqrt(1 + a²))) with a = |x|, which does not cancel.
             expansion: |b, x| {
                 let size = b.unary(UnaryOp::Abs, x);
@@ -142,7 +143,7 @@ table! {
         /// NaN below 1.
         Acosh {
             name: "acosh",
-            float: libm::acosh,
+            float: float::acosh,
             // log1p(t + sqrt(t) sqrt(t + 2)) with t = x - 1, which is exact near 1.
             expansion: |b, x| {
                 let t = b.add_number(x, -1.0);
@@ -162,7 +163,7 @@ table! {
         /// NaN outside of -1..=1.
         Atanh {
             name: "atanh",
-            float: libm::atanh,
+            float: float::atanh,
             // log1p(2a / (1 - a)) / 2 with a = |x|
             expansion: |b, x| {
                 let size = b.unary(UnaryOp::Abs, x);

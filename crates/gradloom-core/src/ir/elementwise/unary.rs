@@ -1,6 +1,7 @@
 //! Functions of one operand.
 
 use super::{CostClass, table};
+use crate::float;
 use crate::ir::DType::{self, Bool, F32, I32, U32};
 use crate::ir::{Builder, ValueId};
 use std::f64::consts::FRAC_2_SQRT_PI;
@@ -70,7 +71,7 @@ table! {
         Exp {
             name: "exp",
             cost: CostClass::Function,
-            float: libm::exp,
+            float: float::exp,
             // g · y
             gradient: Some(|b, g, _, y| b.mul(g, y)),
         }
@@ -78,7 +79,7 @@ table! {
         Expm1 {
             name: "expm1",
             cost: CostClass::Function,
-            float: libm::expm1,
+            float: float::expm1,
             // g · exp(x) = g · (y + 1)
             gradient: Some(|b, g, _, y| {
                 let exp = b.add_number(y, 1.0);
@@ -88,7 +89,7 @@ table! {
         Log {
             name: "log",
             cost: CostClass::Function,
-            float: libm::log,
+            float: float::log,
             // g / x
             gradient: Some(|b, g, x, _| b.div(g, x)),
         }
@@ -96,7 +97,7 @@ table! {
         Log1p {
             name: "log1p",
             cost: CostClass::Function,
-            float: libm::log1p,
+            float: float::log1p,
             // g / (x + 1)
             gradient: Some(|b, g, x, _| {
                 let argument = b.add_number(x, 1.0);
@@ -129,7 +130,7 @@ table! {
         Sin {
             name: "sin",
             cost: CostClass::Function,
-            float: libm::sin,
+            float: float::sin,
             // g · cos(x)
             gradient: Some(|b, g, x, _| {
                 let cos = b.unary(UnaryOp::Cos, x);
@@ -139,7 +140,7 @@ table! {
         Cos {
             name: "cos",
             cost: CostClass::Function,
-            float: libm::cos,
+            float: float::cos,
             // -g · sin(x)
             gradient: Some(|b, g, x, _| {
                 let sin = b.unary(UnaryOp::Sin, x);
@@ -150,7 +151,7 @@ table! {
         Tanh {
             name: "tanh",
             cost: CostClass::Function,
-            float: libm::tanh,
+            float: float::tanh,
             // g · (1 - y²)
             gradient: Some(|b, g, _, y| {
                 let square = b.mul(y, y);
@@ -164,7 +165,7 @@ table! {
             cost: CostClass::Function,
             // The form whose exponential cannot overflow.
             float: |x| {
-                if x < 0.0 { libm::exp(x) / (1.0 + libm::exp(x)) } else { 1.0 / (1.0 + libm::exp(-x)) }
+                if x < 0.0 { float::exp(x) / (1.0 + float::exp(x)) } else { 1.0 / (1.0 + float::exp(-x)) }
             },
             // g · y · (1 - y)
             gradient: Some(|b, g, _, y| {
@@ -176,7 +177,7 @@ table! {
         Erf {
             name: "erf",
             cost: CostClass::Function,
-            float: libm::erf,
+            float: float::erf,
             // g · 2/√π · exp(-x²)
             gradient: Some(|b, g, x, _| {
                 let square = b.mul(x, x);
@@ -190,7 +191,7 @@ table! {
         Not { name: "not", dtypes: &[I32, U32, Bool], int: |x| !x, bool: |x| !x }
         /// The operand itself, of any dtype; no gradient flows through it. Passes after differentiation
         /// remove it.
-        Detach { name: "detach", dtypes: &DType::ALL, float: |x| x, int: |x| x, bool: |x| x }
+        Detach { name: "detach", dtypes: &DType::COMPUTED, float: |x| x, int: |x| x, bool: |x| x }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ir::{DType, Literal, Number};
 /// A number as an element of a dtype. Whole numbers are accepted as floats.
 pub(super) fn to_number(text: &str, dtype: DType) -> std::result::Result<Number, String> {
     let parsed = match dtype {
-        DType::F32 => to_float(text).map(Number::Float),
+        DType::F32 | DType::F16 | DType::BF16 => to_float(text).map(Number::Float),
         DType::I32 | DType::U32 => text.parse().ok().map(Number::Int),
         DType::Bool => text.parse().ok().map(Number::Bool),
     };
@@ -82,8 +82,12 @@ fn from_digits(group: &str, digits: usize, dtype: DType) -> Option<Number> {
     }
     let bits = u64::from_str_radix(group, 16).ok()?;
     match (dtype, u32::try_from(bits)) {
-        (DType::F32, _) if digits == 16 => Some(Number::Float(f64::from_bits(bits))),
-        (DType::F32, Ok(bits)) => Some(Number::Float(f64::from(f32::from_bits(bits)))),
+        (DType::F32 | DType::F16 | DType::BF16, _) if digits == 16 => {
+            Some(Number::Float(f64::from_bits(bits)))
+        }
+        (DType::F32 | DType::F16 | DType::BF16, Ok(bits)) => {
+            Some(Number::Float(f64::from(f32::from_bits(bits))))
+        }
         (DType::I32, Ok(bits)) if digits == 8 => Some(Number::Int(i64::from(bits as i32))),
         (DType::U32, Ok(bits)) if digits == 8 => Some(Number::Int(i64::from(bits))),
         (DType::Bool, Ok(bits @ (0 | 1))) if digits == 8 => Some(Number::Bool(bits == 1)),

@@ -1,6 +1,6 @@
 //! Numbers and the data of constants, without loss.
 
-use crate::ir::{DType, Literal, Number, Type};
+use crate::ir::{Literal, Number, Type};
 use std::fmt::{self, Write};
 
 /// Marks the data of a large constant as groups of 8 hexadecimal digits: the bits of an `f32`, `i32` or
@@ -48,7 +48,7 @@ pub(super) fn write_literal(f: &mut impl Write, ty: &Type, data: &Literal, elide
         return write!(f, "[.. {} elements]", values.len());
     }
     let is_f32 = |v: f64| !v.is_nan() && f64::from(v as f32).to_bits() == v.to_bits();
-    let wide = ty.dtype == DType::F32 && !values.iter().all(|v| is_f32(v.as_f64()));
+    let wide = ty.dtype.is_float() && !values.iter().all(|v| is_f32(v.as_f64()));
     f.write_str(if wide { DIGITS_64 } else { DIGITS_32 })?;
     for line in values.chunks(PER_LINE) {
         f.write_str("\n      \"")?;

@@ -181,11 +181,52 @@ impl AttentionTile {
     }
 }
 
+/// Rows and columns of a matrix that a subgroup multiplies.
+pub const MATRIX: usize = 16;
+
+/// A block of 64 rows that four subgroups have, by matrices of f16: each a strip of 16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionMatrices {
+    /// Invocations of a subgroup.
+    pub subgroup: usize,
+    /// Columns of scores that are in workgroup memory at a time: a multiple of [`MATRIX`] that divides
+    /// [`AttentionMatrices::ROWS`].
+    pub columns: usize,
+}
+
+impl AttentionMatrices {
+    /// Subgroups of a workgroup.
+    pub const STRIPS: usize = 4;
+    /// Rows of a block.
+    pub const ROWS: usize = Self::STRIPS * MATRIX;
+
+    /// Invocations of a workgroup.
+    pub fn threads(&self) -> usize {
+        Self::STRIPS * self.subgroup
+    }
+
+    /// Vectors of four elements from row to row of a block: loads of matrices take 16 bytes of several rows.
+    pub fn pitch(width: usize) -> usize {
+        width / 4 + 2
+    }
+
+    /// Bytes of workgroup memory that a kernel takes.
+    pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
+        let blocks = 8 * Self::ROWS * (Self::pitch(problem.depth) + Self::pitch(problem.value_depth));
+        let kinds = if kernel == AttentionKernel::Forward { 1 } else { 2 };
+        // Of f32, and as much of f16.
+        let scores = (4 + 2) * kinds * Self::ROWS * self.columns;
+        blocks + scores + if problem.spec.query_offset || problem.spec.key_length { 16 } else { 0 }
+    }
+}
+
 /// How rows are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionChoice {
     /// A workgroup has a block of them, which meets blocks of the others in workgroup memory.
     Block(AttentionTile),
+    /// The same by matrix instructions, of operands that are rounded to f16.
+    Matrices(AttentionMatrices),
     /// An invocation has so many of its own: more than one only on devices that compute on a CPU.
     Own {
         /// Rows of an invocation.

@@ -5,12 +5,17 @@
 
 mod attention;
 mod group;
+mod order;
 mod product;
 mod rows;
 mod scatter;
 
-pub use attention::{AttentionChoice, AttentionKernel, AttentionProblem, AttentionSchedule, AttentionTile};
+pub use attention::{
+    AttentionChoice, AttentionKernel, AttentionMatrices, AttentionProblem, AttentionSchedule, AttentionTile,
+    MATRIX,
+};
 pub use group::GroupSchedule;
+pub use order::{CumulateSchedule, DIGIT_VALUES, SortMethod, SortSchedule};
 pub use product::{CooperativeTile, Method, ProductChoice, ProductSchedule, Staging, Tile};
 pub use rows::RowSchedule;
 pub use scatter::ScatterSchedule;
@@ -35,6 +40,10 @@ pub enum Schedule {
     Attention(AttentionSchedule),
     /// Updates of rows by number.
     Scatter(ScatterSchedule),
+    /// A cumulative reduction of long rows.
+    Cumulate(CumulateSchedule),
+    /// Rows in order.
+    Sort(SortSchedule),
 }
 
 impl Schedule {
@@ -45,6 +54,8 @@ impl Schedule {
             (Kernel::Op(OpKind::AttentionGrad(_)), Self::Attention(attention)) => attention.workspace(),
             (Kernel::Loop(body), Self::Rows(rows)) => rows.workspace(body),
             (_, Self::Scatter(scatter)) => scatter.workspace(),
+            (_, Self::Cumulate(cumulate)) => cumulate.workspace(),
+            (_, Self::Sort(sort)) => sort.workspace(),
             (_, Self::Product(product)) => product.workspace,
             (_, Self::Group(group)) => group.workspace,
             (_, Self::Whole | Self::Rows(_) | Self::Axes | Self::Attention(_)) => 0,

@@ -20,8 +20,11 @@ pub struct RowSchedule {
     pub steps: usize,
     /// Positions of an invocation in a row.
     pub each: usize,
-    /// Workgroups; each gives a partial result of every column.
+    /// Workgroups along the rows: as many partial results has a column.
     pub groups: usize,
+    /// Workgroups along the columns; more than one only where nothing is reduced along rows, and positions
+    /// are in registers.
+    pub blocks: usize,
     /// Invocations of a subgroup, if lanes exchange values in subgroups.
     pub subgroup: Option<u32>,
     /// Where a second kernel takes the partial results of columns together: its lanes of a column, and

@@ -6,14 +6,18 @@ use crate::trace::Tensor;
 mod conv;
 mod norm;
 mod normalization;
+mod pool;
 mod recurrent;
 mod sequential;
+mod transformer;
 
 pub use conv::*;
 pub use norm::*;
 pub use normalization::*;
+pub use pool::*;
 pub use recurrent::*;
 pub use sequential::*;
+pub use transformer::*;
 
 /// `x · W + b` over the last axis: `[.., in] -> [.., out]`.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Layers one after the other.
 
 use super::{
-    BatchNorm, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru,
-    LayerNorm, Linear, Lstm, RmsNorm,
+    AdaptiveAvgPool2d, AvgPool2d, BatchNorm, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Dropout,
+    Embedding, Flatten, GroupNorm, Gru, LayerNorm, Linear, Lstm, MaxPool2d, RmsNorm, TransformerBlock,
 };
 use crate::nn::{CausalSelfAttention, Module, Visitor};
 use crate::trace::Tensor;
@@ -25,6 +25,8 @@ macro_rules! layers {
     )*};
 }
 layers!(
+    AdaptiveAvgPool2d,
+    AvgPool2d,
     BatchNorm,
     CausalSelfAttention,
     Conv1d,
@@ -33,13 +35,16 @@ layers!(
     ConvTranspose2d,
     Dropout,
     Embedding,
+    Flatten,
     GroupNorm,
     Gru,
     LayerNorm,
     Linear,
     Lstm,
+    MaxPool2d,
     RmsNorm,
     Sequential,
+    TransformerBlock,
 );
 
 /// A function without parameters, as `Function(Tensor::relu)`.

@@ -17,6 +17,8 @@ pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
         // Ten rounds of two multiplications and some, for four words: Salmon et al., SC'11.
         OpKind::RandomBits { .. } => results * 20.0,
         OpKind::Reduce { .. } | OpKind::ArgReduce { .. } => elements(op.operands[0]),
+        // Four passes over the digits of each element.
+        OpKind::Sort { .. } => 4.0 * elements(op.operands[0]),
         OpKind::Dot(axes) => {
             let shape = &graph.ty(op.operands[0]).shape;
             2.0 * results * axes.lhs_contract.iter().map(|&axis| shape[axis] as f64).product::<f64>()
@@ -27,7 +29,7 @@ pub(super) fn operations(graph: &Graph, op: &Op) -> f64 {
             let products = if matches!(op.kind, OpKind::Attention(_)) { 2.0 } else { 5.0 };
             2.0 * products * q * k[2] as f64 * if spec.causal { 0.5 } else { 1.0 }
         }
-        OpKind::ScatterAdd { .. } | OpKind::DynamicUpdateSlice => results + elements(op.operands[1]),
+        OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice => results + elements(op.operands[1]),
         _ => results,
     }
 }

@@ -4,7 +4,7 @@ use super::super::rewriter::Candidate;
 use super::super::splat_of;
 use super::{definition, emit};
 use crate::collections::sort_by_key;
-use crate::ir::{BinaryOp, Builder, Id, Number, OpKind, ValueId};
+use crate::ir::{BinaryOp, Builder, Id, Number, OpKind, ScatterOp, ValueId};
 
 /// `pad(a) + pad(b) + ..` with zeros, where the parts do not overlap and together fill one axis:
 /// `concat(a, b, ..)`.
@@ -97,7 +97,10 @@ pub(super) fn add_to_scattered(b: &mut Builder<'_>, uses: &[usize], op: &Candida
         return None;
     }
     for (from, to) in [(0, 1), (1, 0)] {
-        let Some((kind @ OpKind::ScatterAdd { .. }, x)) = definition(b, op.operands[from]) else { continue };
+        let Some((kind @ OpKind::Scatter { op: ScatterOp::Add, .. }, x)) = definition(b, op.operands[from])
+        else {
+            continue;
+        };
         let zeros = matches!(splat_of(b.graph, x[0]), Some(Number::Float(0.0) | Number::Int(0)));
         if zeros && uses[op.old.operands[from].index()] == 1 {
             let (kind, operands) = (kind.clone(), [op.operands[to], x[1], x[2]]);

@@ -1,5 +1,6 @@
 //! Checks the operand indices and extents of fused kernels, which do no bounds checks themselves.
 
+use crate::ir::DType;
 use crate::kernel::{Access, Body, Kernel, NodeKind, Schedule, Store};
 
 /// Fused kernels: their expressions are sound, and their operands and results have as many elements as the
@@ -44,12 +45,17 @@ pub(super) fn check(
     }
 }
 
+/// Whether an operand or result has elements of a node's dtype, or of 16 bits that stand for them.
+fn holds(access: &Access, dtype: DType) -> bool {
+    access.dtype == dtype || access.dtype.is_narrow() && dtype == DType::F32
+}
+
 fn check_body(body: &Body, reads: &[Access], writes: &[Access]) -> Result<(), String> {
     body.check()?;
     for node in &body.nodes {
         if let NodeKind::Load(read) = node.kind {
             let fits = reads.get(read).is_some_and(|access| {
-                access.dtype == node.dtype && access.layout.shape.elements() == body.elements(node.level)
+                holds(access, node.dtype) && access.layout.shape.elements() == body.elements(node.level)
             });
             if !fits {
                 return Err(format!("loads operand {read} at a level that it does not have"));
@@ -63,7 +69,7 @@ fn check_body(body: &Body, reads: &[Access], writes: &[Access]) -> Result<(), St
             Store::ColumnReduce { parts, .. } => parts.saturating_mul(body.columns),
         };
         let fits = writes.get(store.write()).is_some_and(|access| {
-            access.dtype == body.node(store.node()).dtype && access.layout.shape.elements() == elements
+            holds(access, body.node(store.node()).dtype) && access.layout.shape.elements() == elements
         });
         if !fits || std::mem::replace(&mut written[store.write()], true) {
             return Err(format!("stores result {} at a level that it does not have", store.write()));

@@ -88,6 +88,22 @@ impl Table {
     }
 }
 
+/// An operand of one i32, or of one for each sequence.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    read: usize,
+    offset: usize,
+    stride: usize,
+}
+
+impl Given {
+    /// What it says of a sequence.
+    fn of(self, call: &Call<'_>, batch: usize) -> i64 {
+        // SAFETY: the operand has an element, or one for each sequence; of one, the stride is 0.
+        i64::from(unsafe { *call.read::<i32>(self.read, self.offset + batch * self.stride) })
+    }
+}
+
 /// Operands of attention, forward and backward.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operands {
@@ -99,8 +115,8 @@ pub(super) struct Operands {
     k: View,
     v: View,
     causal: bool,
-    query_offset: Option<(usize, usize)>,
-    key_length: Option<(usize, usize)>,
+    query_offset: Option<Given>,
+    key_length: Option<Given>,
     table: Option<Table>,
 }
 
@@ -108,7 +124,13 @@ impl Operands {
     pub(super) fn new(launch: &Launch, spec: &AttentionSpec) -> Self {
         let layout = |read: usize| &launch.reads[read].layout;
         let [offset, length, table] = spec.extra_positions();
-        let scalar = |read: Option<usize>| read.map(|read| (read, layout(read).offset));
+        let given = |read: Option<usize>| {
+            read.map(|read| Given {
+                read,
+                offset: layout(read).offset,
+                stride: layout(read).strides.first().copied().unwrap_or(0),
+            })
+        };
         let (q, k, v) = (layout(0), layout(1), layout(2));
         Self {
             shape: AttentionShape::new(&q.shape, &k.shape, &v.shape, table.map(|read| &layout(read).shape)),
@@ -120,8 +142,8 @@ impl Operands {
             k: View::new(1, k),
             v: View::new(2, v),
             causal: spec.causal,
-            query_offset: scalar(offset),
-            key_length: scalar(length),
+            query_offset: given(offset),
+            key_length: given(length),
             table: table.map(|read| Table {
                 read,
                 offset: layout(read).offset,
@@ -132,43 +154,43 @@ impl Operands {
         }
     }
 
-    /// Which keys the queries of this run see.
+    /// Looks at the key lengths, and at the table.
     ///
     /// # Errors
-    /// If the key length is not in `0..=keys`, or the table's entry for a key below that length is not a
-    /// block of the pool.
-    pub(super) fn mask(&self, call: &Call<'_>) -> Result<Mask, Trap> {
-        // SAFETY: a scalar operand has one element.
-        let value = |(read, offset)| unsafe { *call.read::<i32>(read, offset) };
+    /// If a key length is not in `0..=keys`, or the table's entry for a key below that length is not a block
+    /// of the pool.
+    pub(super) fn check(&self, call: &Call<'_>) -> Result<(), Trap> {
         let keys = self.shape.keys;
-        let length = match self.key_length.map(value) {
-            None => keys,
-            Some(length) => {
-                usize::try_from(length).ok().filter(|&length| length <= keys).ok_or_else(|| {
-                    Trap::new(format!(
-                        "attention: key_length is {length}, but there are {keys} keys (0..={keys})"
-                    ))
-                })?
+        for batch in 0..self.shape.batch {
+            let length = self.key_length.map_or(keys as i64, |length| length.of(call, batch));
+            if !(0..=keys as i64).contains(&length) {
+                return Err(Trap::new(format!(
+                    "attention: key_length is {length}, but there are {keys} keys (0..={keys})"
+                )));
             }
-        };
-        if let Some(table) = &self.table {
-            self.check(call, table, length)?;
+            if let Some(table) = &self.table {
+                self.check_table(call, table, batch, length as usize)?;
+            }
         }
-        let offset = i64::from(self.query_offset.map_or(0, value));
-        Ok(Mask { causal: self.causal, offset, length })
+        Ok(())
     }
 
-    fn check(&self, call: &Call<'_>, table: &Table, length: usize) -> Result<(), Trap> {
+    /// Which keys the queries of a sequence see, after [`Operands::check`].
+    pub(super) fn mask(&self, call: &Call<'_>, batch: usize) -> Mask {
+        let length = self.key_length.map_or(self.shape.keys, |length| length.of(call, batch) as usize);
+        let offset = self.query_offset.map_or(0, |offset| offset.of(call, batch));
+        Mask { causal: self.causal, offset, length }
+    }
+
+    fn check_table(&self, call: &Call<'_>, table: &Table, batch: usize, length: usize) -> Result<(), Trap> {
         let used = if table.block_size == 0 { 0 } else { length.div_ceil(table.block_size) };
-        for batch in 0..self.shape.batch {
-            for block in 0..used {
-                let entry = table.entry(call, batch, block);
-                if !usize::try_from(entry).is_ok_and(|entry| entry < table.pool_blocks) {
-                    return Err(Trap::new(format!(
-                        "attention: block_table[{batch}, {block}] is {entry}, outside the pool of {} blocks",
-                        table.pool_blocks
-                    )));
-                }
+        for block in 0..used {
+            let entry = table.entry(call, batch, block);
+            if !usize::try_from(entry).is_ok_and(|entry| entry < table.pool_blocks) {
+                return Err(Trap::new(format!(
+                    "attention: block_table[{batch}, {block}] is {entry}, outside the pool of {} blocks",
+                    table.pool_blocks
+                )));
             }
         }
         Ok(())

@@ -55,6 +55,11 @@ impl Task<'_> {
                         let start = to.start.add(row * to.row_stride).cast_mut();
                         match self.memory.addresses[*target as usize].bytes {
                             1 => start.write_bytes(element.read(), tile.columns),
+                            2 => {
+                                let element = element.cast::<u16>().read();
+                                std::slice::from_raw_parts_mut(start.cast::<u16>(), tile.columns)
+                                    .fill(element);
+                            }
                             _ => {
                                 let element = element.cast::<u32>().read();
                                 std::slice::from_raw_parts_mut(start.cast::<u32>(), tile.columns)
@@ -259,12 +264,13 @@ unsafe fn scatter_row(
 ) {
     places.stretches(start, start + count, |position, place, stride, count| {
         for i in 0..count {
-            // SAFETY: the caller's promise; elements have 1 or 4 bytes.
+            // SAFETY: the caller's promise; elements have 1, 2 or 4 bytes.
             unsafe {
                 let from = from.add((position - start + i) * bytes);
                 let to = to.add((place + i * stride) * bytes);
                 match bytes {
                     1 => to.write(from.read()),
+                    2 => to.cast::<u16>().write(from.cast::<u16>().read()),
                     _ => to.cast::<u32>().write(from.cast::<u32>().read()),
                 }
             }

@@ -58,10 +58,11 @@ impl Prepared for Gather {
             let start = task % chunks * self.chunk;
             for row in first..(first + self.rows_per_task).min(self.total_rows) {
                 // SAFETY: the indices were checked; the task's elements lie in the row and belong to no other
-                // task. Any bits are a u8 or u32.
+                // task. Any bits are a u8, u16 or u32.
                 unsafe {
                     match self.element_bytes {
                         1 => self.copy::<u8>(call, row, start),
+                        2 => self.copy::<u16>(call, row, start),
                         _ => self.copy::<u32>(call, row, start),
                     }
                 }

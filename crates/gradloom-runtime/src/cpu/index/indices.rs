@@ -1,4 +1,4 @@
-//! Shared by `Gather` and `ScatterAdd`: numbered rows, and the check of row numbers.
+//! Shared by `Gather` and `Scatter`: numbered rows, and the check of row numbers.
 //!
 //! In: layouts. Out: places by row-major position, and indices that are known to be in range.
 

@@ -1,15 +1,15 @@
-//! Scatter-add: adds updates to rows by their numbers.
+//! Scatter: adds updates to rows by their numbers, or puts them there.
 //!
 //! In: x `[batch.., rows, row..]`, indices `[batch.., index..]` and updates `[batch.., index.., row..]`. Out:
-//! x with the updates added, contiguous; possibly in the bytes of x. Always holds: each element is added to
-//! by one task, in the order of the updates. Tasks are columns of rows, or ranges of rows where rows are
+//! x with the updates, contiguous; possibly in the bytes of x. Always holds: each element is changed by one
+//! task, in the order of the updates. Tasks are columns of rows, or ranges of rows where rows are
 //! short.
 
 use super::indices::{Indices, Places};
 use super::{Call, Prepared, Trap};
 use crate::cpu::movement::CopyLoop;
 use crate::cpu::work::GRAIN;
-use gradloom_core::ir::DType;
+use gradloom_core::ir::{DType, ScatterOp};
 use gradloom_core::kernel::Launch;
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ const TASKS: usize = 16;
 /// Least elements of a row that make a task: four cache lines, so that tasks seldom share one.
 const LEAST_COLUMNS: usize = 64;
 
-/// Prepares `ScatterAdd`.
-pub(in crate::cpu) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared> {
+/// Prepares `Scatter`.
+pub(in crate::cpu) fn prepare(launch: &Launch, op: ScatterOp, batch: usize) -> Box<dyn Prepared> {
     let [x, index, updates] = [0, 1, 2].map(|read| &launch.reads[read]);
     let write = &launch.writes[0];
     let shape = &x.layout.shape;
@@ -31,8 +31,9 @@ pub(in crate::cpu) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared
     let column_pieces = wanted.min(row_elements.div_ceil(LEAST_COLUMNS)).max(1);
     let row_pieces = (wanted / column_pieces).clamp(1, shape[batch].max(1));
     let index_rank = index.layout.shape.rank();
-    Box::new(ScatterAdd {
-        indices: Indices::new("scatter_add", 1, index, shape[batch]),
+    Box::new(Scatter {
+        op,
+        indices: Indices::new(launch.kernel.name(), 1, index, shape[batch]),
         per_batch,
         batches,
         rows: shape[batch],
@@ -49,7 +50,8 @@ pub(in crate::cpu) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared
     })
 }
 
-struct ScatterAdd {
+struct Scatter {
+    op: ScatterOp,
     indices: Indices,
     /// Updates of one batch.
     per_batch: usize,
@@ -69,7 +71,7 @@ struct ScatterAdd {
     dtype: DType,
 }
 
-impl Prepared for ScatterAdd {
+impl Prepared for Scatter {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         self.indices.check(call)?;
         let in_place = self.same_layout && call.reads[0] == call.writes[0].cast_const();
@@ -87,9 +89,18 @@ impl Prepared for ScatterAdd {
             let columns = column..(column + self.columns_per_task).min(self.row_elements);
             // SAFETY: the indices were checked; the rows and columns of a task belong to it alone.
             unsafe {
-                match self.dtype {
-                    DType::F32 => self.add(call, batch, &rows, &columns, |a: f32, b: f32| a + b),
-                    _ => self.add(call, batch, &rows, &columns, u32::wrapping_add),
+                match (self.op, self.dtype) {
+                    (ScatterOp::Add, DType::F32) => {
+                        self.combine(call, batch, &rows, &columns, |a: f32, b: f32| a + b);
+                    }
+                    (ScatterOp::Add, _) => self.combine(call, batch, &rows, &columns, u32::wrapping_add),
+                    (ScatterOp::Set, DType::Bool) => {
+                        self.combine(call, batch, &rows, &columns, |_: u8, b: u8| b);
+                    }
+                    (ScatterOp::Set, DType::F16 | DType::BF16) => {
+                        self.combine(call, batch, &rows, &columns, |_: u16, b: u16| b);
+                    }
+                    (ScatterOp::Set, _) => self.combine(call, batch, &rows, &columns, |_: u32, b: u32| b),
                 }
             }
         });
@@ -97,18 +108,18 @@ impl Prepared for ScatterAdd {
     }
 }
 
-impl ScatterAdd {
-    /// Adds to these columns of these rows.
+impl Scatter {
+    /// Combines updates with these columns of these rows.
     ///
     /// # Safety
     /// The ranges must lie in the result and the indices in their range; `T` must be the elements' type.
-    unsafe fn add<T: Copy>(
+    unsafe fn combine<T: Copy>(
         &self,
         call: &Call<'_>,
         batch: usize,
         rows: &Range<usize>,
         columns: &Range<usize>,
-        sum: impl Fn(T, T) -> T + Copy,
+        with: impl Fn(T, T) -> T + Copy,
     ) {
         for update in batch * self.per_batch..(batch + 1) * self.per_batch {
             // SAFETY: as promised by the caller.
@@ -123,8 +134,8 @@ impl ScatterAdd {
                 // SAFETY: a stretch lies within the row on both sides; the updates do not overlap the result.
                 unsafe {
                     match stride {
-                        1 => (0..count).for_each(|i| *to.add(i) = sum(*to.add(i), *from.add(i))),
-                        _ => (0..count).for_each(|i| *to.add(i) = sum(*to.add(i), *from.add(i * stride))),
+                        1 => (0..count).for_each(|i| *to.add(i) = with(*to.add(i), *from.add(i))),
+                        _ => (0..count).for_each(|i| *to.add(i) = with(*to.add(i), *from.add(i * stride))),
                     }
                 }
             });

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cpu::testing::{Case, Random, Tensor, assert_close, rounds};
-use gradloom_core::ir::{DType, OpKind, Shape};
+use gradloom_core::ir::{DType, OpKind, ScatterOp, Shape};
 use gradloom_core::kernel::Layout;
 
 const DTYPES: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
@@ -103,10 +103,10 @@ fn scatter_add_adds_in_order_also_in_place() {
             }
         }
         let batch = shapes.batch.len();
-        let kind = OpKind::ScatterAdd { batch };
+        let kind = OpKind::Scatter { op: ScatterOp::Add, batch };
         let mut case = Case::new(kind, vec![x, index, updates], dtype, shapes.x());
         case.in_place = in_place.then_some(0);
-        let got = case.run(|launch, _| prepare_scatter_add(launch, batch)).unwrap();
+        let got = case.run(|launch, _| prepare_scatter(launch, ScatterOp::Add, batch)).unwrap();
         assert_close(&format!("round {round}"), &got, &expected, 0.0);
     }
 }
@@ -129,8 +129,9 @@ fn large_tables_are_split() {
             }
         }
         let reads = vec![zeros, index.clone(), updates];
-        let case = Case::new(OpKind::ScatterAdd { batch: 0 }, reads, DType::U32, [rows, row]);
-        let got = case.run(|launch, _| prepare_scatter_add(launch, 0)).unwrap();
+        let case =
+            Case::new(OpKind::Scatter { op: ScatterOp::Add, batch: 0 }, reads, DType::U32, [rows, row]);
+        let got = case.run(|launch, _| prepare_scatter(launch, ScatterOp::Add, 0)).unwrap();
         assert_eq!(got, sums.iter().map(|&s| f64::from(s)).collect::<Vec<_>>());
 
         let x = Tensor::of_bits(DType::U32, [rows, row], sums.iter().copied());
@@ -157,8 +158,13 @@ fn an_index_out_of_range_is_named() {
         let reads = vec![x.clone(), index.clone()];
         let case = Case::new(OpKind::Gather { batch: 0 }, reads, DType::F32, [2, 3, 5]);
         assert_eq!(case.run(|launch, _| prepare_gather(launch, 0)).unwrap_err().message, message("gather"));
-        let case = Case::new(OpKind::ScatterAdd { batch: 0 }, vec![x, index, updates], DType::F32, [4, 5]);
-        let trap = case.run(|launch, _| prepare_scatter_add(launch, 0)).unwrap_err();
+        let case = Case::new(
+            OpKind::Scatter { op: ScatterOp::Add, batch: 0 },
+            vec![x, index, updates],
+            DType::F32,
+            [4, 5],
+        );
+        let trap = case.run(|launch, _| prepare_scatter(launch, ScatterOp::Add, 0)).unwrap_err();
         assert_eq!(trap.message, message("scatter_add"));
     }
     // No row at all.

@@ -101,10 +101,11 @@ impl CopyLoop {
     /// `from` and `to` are the buffers of the layouts: the elements of one can be read, those of the other
     /// written, and the two windows do not overlap.
     pub(in crate::cpu) unsafe fn run_task(&self, task: usize, from: *const u8, to: *mut u8) {
-        // SAFETY: any bits are a u8 or u32; the rest is the caller's promise.
+        // SAFETY: any bits are a u8, u16 or u32; the rest is the caller's promise.
         unsafe {
             match self.element_bytes {
                 1 => self.run_task_as::<u8>(task, from.cast(), to.cast()),
+                2 => self.run_task_as::<u16>(task, from.cast(), to.cast()),
                 _ => self.run_task_as::<u32>(task, from.cast(), to.cast()),
             }
         }

@@ -51,6 +51,7 @@ impl Prepared for Pad {
                 unsafe {
                     match self.element_bytes {
                         1 => call.write::<u8>(0, self.write_offset).add(position).write(self.pattern as u8),
+                        2 => call.write::<u16>(0, self.write_offset).add(position).write(self.pattern as u16),
                         _ => call.write::<u32>(0, self.write_offset).add(position).write(self.pattern),
                     }
                 }

@@ -31,7 +31,9 @@ pub(in crate::cpu) fn prepare_arg(
         (ArgReduceOp::ArgMin, DType::F32) => kernel!(MinF32),
         (ArgReduceOp::ArgMin, DType::I32) => kernel!(MinI32),
         (ArgReduceOp::ArgMin, DType::U32) => kernel!(MinU32),
-        (_, DType::Bool) => panic!("gradloom launched {op:?} on bool elements; please report this"),
+        (_, dtype @ (DType::Bool | DType::F16 | DType::BF16)) => {
+            panic!("gradloom launched {op:?} on {dtype} elements; please report this")
+        }
     }
 }
 

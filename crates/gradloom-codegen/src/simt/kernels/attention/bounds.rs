@@ -23,19 +23,19 @@ pub(super) struct Bounds<'k> {
 }
 
 impl<'k> Attention<'k, '_> {
-    /// The bounds, read by each invocation.
-    pub(super) fn bounds(&self) -> Bounds<'k> {
+    /// The bounds of a sequence, read by each invocation.
+    pub(super) fn bounds(&self, sequence: Value<'k>) -> Bounds<'k> {
         let [offset, length, _] = self.problem.spec.extra_positions();
-        let (offset, length) = (offset.map(|read| self.given(read)), length.map(|read| self.given(read)));
+        let [offset, length] = [offset, length].map(|read| read.map(|read| self.given(read, sequence)));
         if let Some(length) = length {
-            self.check_length(length);
+            self.check_length(length, sequence);
         }
         self.bounds_of(offset, length)
     }
 
-    /// The bounds, read by one invocation of a workgroup for all: so they are the same for all in the eyes of
-    /// compilers. All come here.
-    pub(super) fn shared_bounds(&self) -> Bounds<'k> {
+    /// The bounds of a workgroup's sequence, read by one invocation for all: so they are the same for all in
+    /// the eyes of compilers. All come here.
+    pub(super) fn shared_bounds(&self, sequence: Value<'k>) -> Bounds<'k> {
         let k = self.k;
         let [offset, length, _] = self.problem.spec.extra_positions();
         if offset.is_none() && length.is_none() {
@@ -44,11 +44,11 @@ impl<'k> Attention<'k, '_> {
         let shared = k.shared(DType::I32, 2);
         k.when(k.local().equals(k.u32(0)), || {
             if let Some(read) = offset {
-                k.set_element(shared, k.u32(0), self.given(read));
+                k.set_element(shared, k.u32(0), self.given(read, sequence));
             }
             if let Some(read) = length {
-                let length = self.given(read);
-                self.check_length(length);
+                let length = self.given(read, sequence);
+                self.check_length(length, sequence);
                 k.set_element(shared, k.u32(1), length);
             }
         });
@@ -56,14 +56,15 @@ impl<'k> Attention<'k, '_> {
         self.bounds_of(offset.map(|_| known(0)), length.map(|_| known(1)))
     }
 
-    /// What an operand of one element says.
-    fn given(&self, read: usize) -> Value<'k> {
+    /// What an operand of one element, or of one for each sequence, says of a sequence.
+    fn given(&self, read: usize, sequence: Value<'k>) -> Value<'k> {
         let (k, view) = (self.k, &self.views.reads[read]);
-        k.load(k.buffer(Role::Operand(read), view.dtype), index_at(k, view.layout, k.u32(0)))
+        let number = if view.layout.shape.rank() == 0 { k.u32(0) } else { sequence };
+        k.load(k.buffer(Role::Operand(read), view.dtype), index_at(k, view.layout, number))
     }
 
-    fn check_length(&self, length: Value<'k>) {
-        self.k.report_index(length, narrow(self.problem.keys + 1), self.k.u32(0));
+    fn check_length(&self, length: Value<'k>, sequence: Value<'k>) {
+        self.k.report_index(length, narrow(self.problem.keys + 1), sequence);
     }
 
     fn bounds_of(&self, offset: Option<Value<'k>>, length: Option<Value<'k>>) -> Bounds<'k> {

@@ -18,8 +18,8 @@ impl<'k> Attention<'k, '_> {
         let [q, keys, values] = self.queries_keys_values();
         let [output, log_sum] = [self.result(0), self.result(1)];
         let zero = k.u32(0);
-        let bounds = self.bounds();
         self.own_rows(shares, |place| {
+            let bounds = self.bounds(place.of[0]);
             let of_keys = [place.of[0], self.key_head(place.of[1])];
             // One invocation goes through the table of its sequence.
             let is_first = [place.of[1], place.rows[0], place.part].map(|number| number.equals(zero));

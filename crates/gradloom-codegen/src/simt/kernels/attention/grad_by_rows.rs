@@ -17,8 +17,8 @@ impl<'k> Attention<'k, '_> {
         let [q, keys, values] = self.queries_keys_values();
         let [output, log_sum, cotangent] = self.output_and_cotangent();
         let (write, scratch) = (self.result(0), self.means());
-        let bounds = self.bounds();
         self.own_rows(shares, |place| {
+            let bounds = self.bounds(place.of[0]);
             let of_keys = [place.of[0], self.key_head(place.of[1])];
             let (limits, end) = place.limits(&bounds);
             let (own_queries, own_slopes) = (self.own(q, place), self.own(cotangent, place));
@@ -53,8 +53,8 @@ impl<'k> Attention<'k, '_> {
         let [q, keys, values] = self.queries_keys_values();
         let [_, log_sum, cotangent] = self.output_and_cotangent();
         let (results, scratch) = ([self.result(1), self.result(2)], self.means());
-        let bounds = self.bounds();
         self.own_rows(shares, |place| {
+            let bounds = self.bounds(place.of[0]);
             let (own_keys, own_values) = (self.own(keys, place), self.own(values, place));
             let parts = [problem.depth, problem.value_depth].map(|width| AttentionPart::new(k, place, width));
             let first_queries: Vec<_> = place.there.iter().map(|&key| bounds.first_query(key)).collect();

@@ -86,13 +86,14 @@ impl<'k> Attention<'k, '_> {
         let pairs = narrow(self.problem.batch) * key_heads;
         // The first keys have most queries.
         let first = k.group() / pairs * narrow(tile.rows());
-        let bounds = self.shared_bounds();
+        let of = [k.group() % pairs / key_heads, k.group() % pairs % key_heads];
+        let bounds = self.shared_bounds(of[0]);
         let thread = Thread::new(k, tile);
         let keys: Vec<_> = thread.rows.iter().map(|&row| first + row).collect();
         let columns = narrow(tile.columns());
         KeyBlock {
             tile,
-            of: [k.group() % pairs / key_heads, k.group() % pairs % key_heads],
+            of,
             seen_from: keys.iter().map(|&key| bounds.first_query(key)).collect(),
             begin: bounds.first_query(first) / columns * columns,
             thread,

@@ -12,6 +12,7 @@ mod forward_by_blocks;
 mod forward_by_rows;
 mod grad_by_rows;
 mod key_grad_by_blocks;
+mod matrices;
 mod own;
 mod part;
 mod query_block;
@@ -24,8 +25,11 @@ mod thread;
 use super::super::ir::{Kernel, Role};
 use super::{Builder, Value, Views};
 use crate::narrow::narrow;
+use crate::schedule::product::HAS_MATRICES;
 use gradloom_core::ir::DType;
-use gradloom_core::kernel::{AttentionChoice, AttentionKernel, AttentionProblem, AttentionSchedule};
+use gradloom_core::kernel::{
+    AttentionChoice, AttentionKernel, AttentionMatrices, AttentionProblem, AttentionSchedule,
+};
 use rows::Rows;
 use shares::Shares;
 
@@ -61,6 +65,15 @@ fn one(
                 AttentionKernel::Forward => attention.forward_by_blocks(tile),
                 AttentionKernel::Queries => attention.query_gradient_by_blocks(tile),
                 AttentionKernel::Keys => attention.key_gradient_by_blocks(tile),
+            })
+        }
+        AttentionChoice::Matrices(_) if !HAS_MATRICES => unreachable!("no device has matrix instructions"),
+        AttentionChoice::Matrices(choice) => {
+            let groups = kernel.pairs(problem) * kernel.rows(problem).div_ceil(AttentionMatrices::ROWS);
+            make(choice.threads(), groups, &|attention| match kernel {
+                AttentionKernel::Forward => attention.forward_by_matrices(choice),
+                AttentionKernel::Queries => attention.query_gradient_by_matrices(choice),
+                AttentionKernel::Keys => attention.key_gradient_by_matrices(choice),
             })
         }
         AttentionChoice::Own { rows } => {

@@ -38,7 +38,7 @@ impl<'k> Attention<'k, '_> {
         // The last queries see most keys.
         let number = k.u32(narrow(blocks) - 1) - k.group() / pairs;
         let (sequence, head) = (k.group() % pairs / heads, k.group() % pairs % heads);
-        let bounds = self.shared_bounds();
+        let bounds = self.shared_bounds(sequence);
         let thread = Thread::new(k, tile);
         let first = number * narrow(tile.rows());
         let own: Vec<_> = thread.rows.iter().map(|&row| first + row).collect();

@@ -1,10 +1,12 @@
 //! Where the rows of operands and results lie.
 
 use super::super::super::index_of;
-use super::super::super::ir::Role;
+use super::super::super::ir::{Role, ValueType};
 use super::super::{Builder, Value, View};
 use super::Head;
 use crate::narrow::narrow;
+use crate::product::rows_are_fours;
+use gradloom_core::ir::DType;
 use gradloom_core::kernel::Layout;
 
 /// An operand or result with the axes sequence, head, row, and, but for a number for each row, column.
@@ -13,11 +15,16 @@ pub(super) struct Rows<'k, 'b> {
     k: &'k Builder,
     buffer: u32,
     layout: &'b Layout,
+    /// The buffer as vectors of four, if its rows consist of them.
+    fours: Option<u32>,
 }
 
 impl<'k, 'b> Rows<'k, 'b> {
     pub(super) fn new(k: &'k Builder, role: Role, view: &View<'b>) -> Self {
-        Self { k, buffer: k.buffer(role, view.dtype), layout: view.layout }
+        let four = if view.dtype == DType::F16 { ValueType::Half4 } else { ValueType::Vector(4) };
+        let has_fours = view.has_vectors && rows_are_fours(view.layout);
+        let fours = has_fours.then(|| k.buffer(role, four));
+        Self { k, buffer: k.buffer(role, view.dtype), layout: view.layout, fours }
     }
 
     /// Elements of a row.
@@ -43,6 +50,15 @@ impl<'k, 'b> Rows<'k, 'b> {
     /// What is at an index: a row's number.
     pub(super) fn number(self, index: Value<'k>) -> Value<'k> {
         self.k.load(self.buffer, index)
+    }
+
+    /// Four neighbours of the row that starts there, from a column on, rounded to f16.
+    pub(super) fn halves(self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
+        let k = self.k;
+        if let Some(fours) = self.fours {
+            return k.load(fours, (start + column) / 4).to_half();
+        }
+        k.vector(&[0, 1, 2, 3].map(|i| self.load(start, column + i))).to_half()
     }
 
     /// Writes an element of the row that starts there.

@@ -12,6 +12,7 @@ use gradloom_core::ir::DType;
 pub(super) struct TiledOperand<'k> {
     pub(super) k: &'k Builder,
     read: usize,
+    dtype: DType,
     pub(super) side: Side,
     /// Whether groups of four along the side's axis are loaded whole.
     pub(super) has_fours: bool,
@@ -29,6 +30,7 @@ impl<'k> TiledOperand<'k> {
         [0, 1].map(|read| Self {
             k,
             read,
+            dtype: product.views.reads[read].dtype,
             side: sides[read],
             has_fours: sides[read].has_fours && product.views.reads[read].has_vectors,
             start: tile.starts[read],
@@ -53,11 +55,17 @@ impl<'k> TiledOperand<'k> {
 
     /// The element at an index.
     pub(super) fn element(&self, index: Value<'k>) -> Value<'k> {
-        self.k.load(self.k.buffer(Role::Operand(self.read), DType::F32), index)
+        self.k.load(self.k.buffer(Role::Operand(self.read), self.dtype), index)
     }
 
     /// Four neighbours from an index on, a multiple of four.
     pub(super) fn four(&self, index: Value<'k>) -> Value<'k> {
-        self.k.load(self.k.buffer(Role::Operand(self.read), ValueType::Vector(4)), index / 4)
+        self.stored_four(index).to_vector()
+    }
+
+    /// The same as they are stored: f32, or f16.
+    pub(super) fn stored_four(&self, index: Value<'k>) -> Value<'k> {
+        let four = if self.dtype == DType::F16 { ValueType::Half4 } else { ValueType::Vector(4) };
+        self.k.load(self.k.buffer(Role::Operand(self.read), four), index / 4)
     }
 }

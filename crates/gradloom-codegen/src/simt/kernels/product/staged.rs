@@ -186,10 +186,10 @@ impl<'k> Staged<'k> {
             }
             false => value,
         };
-        let rounded = |four: Value<'k>| if half { four.to_half() } else { four };
+        let rounded = |four: Value<'k>| if half { four.to_half() } else { four.to_vector() };
         if self.operand.has_fours {
             let zero = rounded(k.f32(0.0).splat());
-            return inside(rounded(self.operand.four(self.index(round, term, 0, 4))), 0, zero);
+            return inside(rounded(self.operand.stored_four(self.index(round, term, 0, 4))), 0, zero);
         }
         let lane =
             |lane: u32| inside(self.operand.element(self.index(round, term, lane, 1)), lane, k.f32(0.0));

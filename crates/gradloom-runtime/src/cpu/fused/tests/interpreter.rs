@@ -71,6 +71,7 @@ fn element(body: &Body, node: &Node, values: &[Vec<f64>], reads: &[Vec<f64>], i:
         }
         NodeKind::Cast(a) => match node.dtype {
             DType::F32 => round(DType::F32, get(*a)),
+            dtype @ (DType::F16 | DType::BF16) => dtype.rounded(get(*a)),
             DType::I32 if body.node(*a).dtype == DType::U32 => f64::from(get(*a) as u32 as i32),
             DType::I32 => f64::from(get(*a) as i32),
             DType::U32 if body.node(*a).dtype == DType::I32 => f64::from(get(*a) as i32 as u32),
@@ -103,6 +104,7 @@ fn one(op: MapOp, dtype: DType, operands: &[f64]) -> f64 {
     unsafe { function(op, InstructionSet::Baseline)(1, 1, &all, target) };
     match dtype {
         DType::F32 => f64::from(f32::from_bits(result)),
+        DType::F16 | DType::BF16 => dtype.of_narrow_bits(result as u16).into(),
         DType::I32 => f64::from(result.cast_signed()),
         DType::U32 | DType::Bool => f64::from(result),
     }

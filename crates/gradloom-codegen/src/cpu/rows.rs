@@ -1,0 +1,84 @@
+//! How cumulative reductions and sorts of rows are split into tasks, and their scratch: functions of shapes
+//! alone.
+
+use gradloom_core::kernel::Access;
+
+/// Elements of a piece of a long row.
+pub const PIECE: usize = 32 * 1024;
+/// Rows of up to this many elements are sorted by one task, on its stack.
+pub const SHORT_ROW: usize = 4096;
+/// Of so many elements, one at most is selected; otherwise the row is sorted.
+const SELECTED_OF: usize = 64;
+/// Most elements that are selected of a row.
+pub const MOST_SELECTED: usize = 1024;
+/// Values of a digit.
+pub const DIGITS: usize = 256;
+
+/// The rows of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements of a row.
+    pub extent: usize,
+}
+
+impl Rows {
+    /// Of an operand of rank 1 at least.
+    pub fn of(read: &Access) -> Self {
+        let shape = &read.layout.shape;
+        let (extent, outer) = shape.split_last().expect("rows have an axis");
+        Self { rows: outer.iter().product(), extent: *extent }
+    }
+
+    /// Pieces of a row.
+    pub fn pieces(&self) -> usize {
+        self.extent.div_ceil(PIECE)
+    }
+}
+
+/// Bytes of scratch of a cumulative reduction: eight for each piece, of rows that have several.
+pub fn cumulate_workspace(read: &Access) -> usize {
+    let rows = Rows::of(read);
+    if rows.pieces() > 1 { 8 * rows.rows * rows.pieces() } else { 0 }
+}
+
+/// How rows are put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortPlan {
+    /// A task sorts whole rows, on its stack.
+    Whole,
+    /// Tasks select the first elements of each piece; then of those of all pieces of a row.
+    Select {
+        /// Elements of a piece.
+        piece: usize,
+    },
+    /// All tasks sort a row together, digit by digit.
+    Digits,
+}
+
+impl SortPlan {
+    /// For the first `count` elements of each row.
+    pub fn new(rows: Rows, count: usize) -> Self {
+        if count <= MOST_SELECTED && count * SELECTED_OF <= rows.extent {
+            Self::Select { piece: PIECE.max(count * SELECTED_OF) }
+        } else if rows.extent <= SHORT_ROW {
+            Self::Whole
+        } else {
+            Self::Digits
+        }
+    }
+
+    /// Bytes of scratch: of a selection, what was selected of each piece if there are several; of a sort, a
+    /// row twice with its indices, and how often each piece has each digit.
+    pub fn workspace(self, rows: Rows, count: usize) -> usize {
+        match self {
+            Self::Whole => 0,
+            Self::Select { piece } => match rows.extent.div_ceil(piece) {
+                0 | 1 => 0,
+                pieces => 8 * rows.rows * pieces * count,
+            },
+            Self::Digits => 16 * rows.extent + 4 * DIGITS * rows.pieces(),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The pass of a precision: which values between kernels have 16 bits.
+//!
+//! In: the kernels of a graph. Out: the same kernels over other dtypes: what reads a narrow value computes in
+//! f32, and what writes it rounds. Narrow are values with an element for each position, of loops and
+//! products, and what attention and moves of elements give. f32 stays what sums give (of rows, of columns, of
+//! gradients), what scatters add to, what guards and updates look at, and all that persists or leaves the
+//! program.
+
+use gradloom_core::collections::SortedSet;
+use gradloom_core::fuse::Fused;
+use gradloom_core::ir::{DType, Graph, OpKind, ValueId};
+use gradloom_core::kernel::{Access, Kernel, Level, Store};
+
+/// Gives values 16 bits.
+pub(super) fn narrow(graph: &Graph, fused: &mut Fused, dtype: DType) {
+    let (mut narrow, mut wide) = (SortedSet::new(), SortedSet::new());
+    for spec in &fused.kernels {
+        let mut fits = vec![false; spec.writes.len()];
+        if !spec.once && !spec.commit {
+            mark(&spec.kernel, &mut fits);
+        }
+        for (write, fits) in spec.writes.iter().zip(fits) {
+            let set = if fits && write.dtype == DType::F32 { &mut narrow } else { &mut wide };
+            set.insert(write.buffer);
+        }
+        let kept = if spec.commit { spec.reads.len() } else { kept_reads(&spec.kernel, &spec.reads) };
+        spec.reads[..kept].iter().for_each(|read| _ = wide.insert(read.buffer));
+    }
+    for value in watched(graph) {
+        if let Some(access) = fused.memory.access.get(&value) {
+            wide.insert(access.buffer);
+        }
+    }
+    let is_narrow = |buffer: ValueId| narrow.contains(&buffer) && !wide.contains(&buffer);
+    let change = |access: &mut Access| {
+        if is_narrow(access.buffer) {
+            access.dtype = dtype;
+        }
+    };
+    for spec in &mut fused.kernels {
+        spec.reads.iter_mut().chain(&mut spec.writes).for_each(change);
+    }
+    let values: Vec<ValueId> = fused.memory.access.keys().copied().collect();
+    for value in values {
+        fused.memory.access.get_mut(&value).into_iter().for_each(change);
+        if let Some(ty) = fused.memory.buffers.get_mut(&value).filter(|_| is_narrow(value)) {
+            ty.dtype = dtype;
+        }
+    }
+}
+
+/// Marks the results of a kernel that may have 16 bits.
+fn mark(kernel: &Kernel, fits: &mut [bool]) {
+    match kernel {
+        Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => {
+            for store in &body.stores {
+                if let Store::Value { level: Level::Element, write, .. } = *store {
+                    fits[write] = body.elements(Level::Element) > 1;
+                }
+            }
+        }
+        Kernel::Group(parts) => {
+            parts.iter().for_each(|part| mark(&part.kernel, &mut fits[part.writes.clone()]));
+        }
+        // The second result is the logarithms of sums.
+        Kernel::Op(OpKind::Attention(_)) => fits[0] = true,
+        Kernel::Op(
+            OpKind::Dot(_)
+            | OpKind::AttentionGrad(_)
+            | OpKind::Gather { .. }
+            | OpKind::Concat { .. }
+            | OpKind::Pad { .. }
+            | OpKind::DynamicSlice { .. }
+            | OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Select
+            | OpKind::Cast { .. },
+        ) => fits.fill(true),
+        Kernel::Op(_) | Kernel::Copy | Kernel::WriteRegion => {}
+    }
+}
+
+/// How many of a kernel's operands, from the first one on, keep their dtype: one whose place the result
+/// takes.
+fn kept_reads(kernel: &Kernel, reads: &[Access]) -> usize {
+    match kernel {
+        Kernel::Op(OpKind::Scatter { .. } | OpKind::DynamicUpdateSlice) => 1,
+        Kernel::Op(OpKind::Custom(_)) | Kernel::WriteRegion => reads.len(),
+        _ => 0,
+    }
+}
+
+/// What is read by others than kernels.
+fn watched(graph: &Graph) -> impl Iterator<Item = ValueId> + '_ {
+    let outputs = graph.outputs.iter().map(|output| output.value);
+    let guards = graph.guards.iter().map(|guard| guard.value);
+    let updates = graph.updates.iter().flat_map(|update| {
+        [update.target, update.value].into_iter().chain(update.region.iter().flatten().copied())
+    });
+    outputs.chain(guards).chain(updates)
+}

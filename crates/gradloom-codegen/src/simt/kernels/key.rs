@@ -1,0 +1,38 @@
+//! Unsigned keys in the order of elements, so that nothing depends on what a compiler assumes about floats.
+
+use super::{Builder, Value};
+use gradloom_core::ir::{CompareOp, DType};
+
+/// The key of a number; zeros have the same. Of a NaN, see [`is_nan`].
+pub(super) fn of_number<'k>(k: &'k Builder, x: Value<'k>) -> Value<'k> {
+    match x.dtype() {
+        DType::F32 => {
+            let bits = x.bitcast(DType::U32);
+            let is_zero = (bits & 0x7fff_ffff).equals(k.u32(0));
+            let is_negative = bits.compare(CompareOp::Ge, k.u32(0x8000_0000));
+            let ordered = is_negative.select(!bits, bits | 0x8000_0000);
+            is_zero.select(k.u32(0x8000_0000), ordered)
+        }
+        DType::I32 => x.bitcast(DType::U32) ^ 0x8000_0000,
+        DType::U32 => x,
+        DType::Bool | DType::F16 | DType::BF16 => {
+            panic!("gradloom has no order of {}; please report this", x.dtype())
+        }
+    }
+}
+
+/// Whether an element is NaN, if it may be.
+pub(super) fn is_nan<'k>(k: &'k Builder, x: Value<'k>) -> Option<Value<'k>> {
+    let magnitude = || x.bitcast(DType::U32) & 0x7fff_ffff;
+    (x.dtype() == DType::F32).then(|| magnitude().compare(CompareOp::Gt, k.u32(0x7f80_0000)))
+}
+
+/// The key of an element in ascending or descending order; a NaN is above all numbers.
+pub(super) fn in_order<'k>(k: &'k Builder, x: Value<'k>, descending: bool) -> Value<'k> {
+    let number = of_number(k, x);
+    let key = match is_nan(k, x) {
+        Some(is_nan) => is_nan.select(k.u32(u32::MAX), number),
+        None => number,
+    };
+    if descending { !key } else { key }
+}

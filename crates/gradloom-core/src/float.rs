@@ -1,0 +1,31 @@
+//! Functions of float64: libm's, so that every platform gives the same bits; in a browser JavaScript's
+//! `Math`, which is there already, and of which the error function alone is missing.
+
+pub(crate) use libm::erf;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use libm::{
+    acos, acosh, asin, asinh, atan, atanh, cos, cosh, exp, expm1, log, log1p, pow, sin, sinh, tan, tanh,
+};
+#[cfg(target_arch = "wasm32")]
+pub(crate) use script::*;
+
+#[cfg(target_arch = "wasm32")]
+mod script {
+    macro_rules! math {
+        ($($name:ident)*) => {
+            mod math {
+                #[link(wasm_import_module = "Math")]
+                unsafe extern "C" {
+                    $(pub(super) safe fn $name(x: f64) -> f64;)*
+                    pub(super) safe fn pow(x: f64, y: f64) -> f64;
+                }
+            }
+            $(pub(crate) fn $name(x: f64) -> f64 { math::$name(x) })*
+            pub(crate) fn pow(x: f64, y: f64) -> f64 {
+                // IEEE 754: JavaScript has NaN here.
+                if x == 1.0 || (x == -1.0 && y.is_infinite()) { 1.0 } else { math::pow(x, y) }
+            }
+        };
+    }
+    math! { acos acosh asin asinh atan atanh cos cosh exp expm1 log log1p sin sinh tan tanh }
+}

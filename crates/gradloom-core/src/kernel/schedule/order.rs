@@ -1,0 +1,95 @@
+//! How rows are shared out whose elements are added up one after the other, or put in order.
+
+use crate::plan::ALIGNMENT;
+use std::ops::Range;
+
+/// How a cumulative reduction is shared out: a workgroup for each piece of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CumulateSchedule {
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements of a row that an invocation takes one after the other.
+    pub each: usize,
+    /// Pieces of a row.
+    pub pieces: usize,
+}
+
+impl CumulateSchedule {
+    /// Bytes of scratch: a word for each piece, if rows have several.
+    pub fn workspace(&self) -> usize {
+        if self.pieces > 1 { 4 * self.rows * self.pieces } else { 0 }
+    }
+}
+
+/// How rows are put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SortSchedule {
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements of a row.
+    pub extent: usize,
+    /// How many of them are wanted.
+    pub count: usize,
+    /// The way to do it.
+    pub method: SortMethod,
+}
+
+/// A way to put rows in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SortMethod {
+    /// Workgroups sort parts of so many elements, and hand on the first of each, until there is one part.
+    Parts(usize),
+    /// Tiles of so many elements are sorted digit by digit, the lowest first.
+    Digits(usize),
+}
+
+/// Values of a digit.
+pub const DIGIT_VALUES: usize = 16;
+
+impl SortSchedule {
+    /// Parts of a row, or its tiles.
+    pub fn parts(&self) -> usize {
+        match self.method {
+            SortMethod::Parts(elements) | SortMethod::Digits(elements) => self.extent.div_ceil(elements),
+        }
+    }
+
+    /// The elements of a row before each round that sorts parts of this many, if that is the method.
+    pub fn rounds(&self) -> Vec<usize> {
+        let SortMethod::Parts(part) = self.method else { return Vec::new() };
+        let mut rounds = vec![self.extent];
+        let mut elements = self.extent;
+        while elements > part {
+            elements = elements.div_ceil(part) * self.count;
+            rounds.push(elements);
+        }
+        rounds
+    }
+
+    /// Parts of the scratch: of [`SortMethod::Parts`], lists of indices that a round writes and the next one
+    /// reads, in turns; of [`SortMethod::Digits`], two lists of keys with their indices, which passes write
+    /// in turns, and how often each tile has each digit.
+    pub fn scratch(&self) -> Vec<Range<usize>> {
+        let words: Vec<usize> = match self.method {
+            SortMethod::Parts(_) => self.rounds().iter().skip(1).take(2).map(|n| self.rows * n).collect(),
+            SortMethod::Digits(_) => {
+                let all = self.rows * self.extent;
+                vec![all, all, all, all, self.rows * DIGIT_VALUES * self.parts()]
+            }
+        };
+        let mut end = 0usize;
+        words
+            .into_iter()
+            .map(|words| {
+                let start = end.next_multiple_of(ALIGNMENT);
+                end = start + 4 * words;
+                start..end
+            })
+            .collect()
+    }
+
+    /// Bytes of scratch.
+    pub fn workspace(&self) -> usize {
+        self.scratch().last().map_or(0, |last| last.end)
+    }
+}

@@ -1,0 +1,86 @@
+//! Layers without parameters that make images smaller, or flat.
+
+use crate::nn::{Module, Visitor};
+use crate::trace::{PerAxis, PoolOptions, Tensor};
+
+macro_rules! pools {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $name {
+            size: Vec<usize>,
+            options: PoolOptions,
+        }
+
+        impl $name {
+            /// With windows of this size, as far apart as they are long.
+            pub fn new(size: impl PerAxis) -> Self {
+                Self { size: size.list(), options: PoolOptions::new() }
+            }
+
+            /// With other distances and paddings.
+            #[must_use]
+            pub fn options(mut self, options: PoolOptions) -> Self {
+                self.options = options;
+                self
+            }
+
+            /// `[batch, channels, height, width]`, smaller.
+            #[track_caller]
+            pub fn forward(&self, x: Tensor) -> Tensor {
+                x.$op(&self.size[..], self.options.clone())
+            }
+        }
+
+        impl Module for $name {
+            fn visit(&self, _: &mut Visitor<'_>) {}
+        }
+    )*};
+}
+pools! {
+    /// The largest element of each window of an image: [`Tensor::max_pool2d`].
+    MaxPool2d max_pool2d;
+    /// The mean of each window of an image: [`Tensor::avg_pool2d`].
+    AvgPool2d avg_pool2d;
+}
+
+/// The mean of each of `size` equal parts of an image: [`Tensor::adaptive_avg_pool2d`].
+#[derive(Clone, Debug)]
+pub struct AdaptiveAvgPool2d {
+    size: Vec<usize>,
+}
+
+impl AdaptiveAvgPool2d {
+    /// With a result of this height and width.
+    pub fn new(size: impl PerAxis) -> Self {
+        Self { size: size.list() }
+    }
+
+    /// `[batch, channels, height, width]`, with another height and width.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        x.adaptive_avg_pool2d(&self.size[..])
+    }
+}
+
+impl Module for AdaptiveAvgPool2d {
+    fn visit(&self, _: &mut Visitor<'_>) {}
+}
+
+/// All axes but the first as one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flatten;
+
+impl Flatten {
+    /// `[batch, A, B, ..] -> [batch, A · B · ..]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor) -> Tensor {
+        let shape = x.shape();
+        let (batch, rest) = shape.split_first().map_or((1, &[][..]), |(batch, rest)| (*batch, rest));
+        x.reshape([batch, rest.iter().product()])
+    }
+}
+
+impl Module for Flatten {
+    fn visit(&self, _: &mut Visitor<'_>) {}
+}

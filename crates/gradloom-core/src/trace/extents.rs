@@ -1,0 +1,96 @@
+//! Extents and ranges as users write them: with numbers that count from the end, or stand for what is left.
+
+use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+use crate::ir::Shape;
+
+/// A number of elements, or a place among them.
+pub trait Extent: Copy {
+    /// The number.
+    fn number(self) -> i128;
+}
+
+macro_rules! numbers {
+    ($($ty:ty),*) => {$(
+        impl Extent for $ty {
+            fn number(self) -> i128 {
+                self as i128
+            }
+        }
+    )*};
+}
+numbers!(usize, isize, i32);
+
+/// The extents of a shape, of which one may be -1: what the others leave.
+pub trait Extents {
+    /// The extents in order.
+    fn list(&self) -> Vec<i128>;
+}
+
+impl<T: Extent> Extents for &[T] {
+    fn list(&self) -> Vec<i128> {
+        self.iter().map(|extent| extent.number()).collect()
+    }
+}
+
+impl<T: Extent, const N: usize> Extents for [T; N] {
+    fn list(&self) -> Vec<i128> {
+        self.as_slice().list()
+    }
+}
+
+impl<T: Extent> Extents for Vec<T> {
+    fn list(&self) -> Vec<i128> {
+        self.as_slice().list()
+    }
+}
+
+impl Extents for Shape {
+    fn list(&self) -> Vec<i128> {
+        (&self[..]).list()
+    }
+}
+
+impl<E: Extents> Extents for &E {
+    fn list(&self) -> Vec<i128> {
+        (*self).list()
+    }
+}
+
+/// A range along an axis; negative numbers count from its end.
+pub trait Span {
+    /// Where it begins, and where it ends: the number of the first element that it does not have.
+    fn bounds(&self) -> [Option<i128>; 2];
+}
+
+fn bounds<T: Extent>(range: &impl RangeBounds<T>) -> [Option<i128>; 2] {
+    let first = match range.start_bound() {
+        Bound::Included(n) => Some(n.number()),
+        Bound::Excluded(n) => Some(n.number() + 1),
+        Bound::Unbounded => None,
+    };
+    let end = match range.end_bound() {
+        // The last element's number is -1, and behind it is the end.
+        Bound::Included(n) => Some(n.number() + 1).filter(|&end| end != 0 || n.number() >= 0),
+        Bound::Excluded(n) => Some(n.number()),
+        Bound::Unbounded => None,
+    };
+    [first, end]
+}
+
+macro_rules! spans {
+    ($($range:ident),*) => {$(
+        impl<T: Extent> Span for $range<T> {
+            fn bounds(&self) -> [Option<i128>; 2] {
+                bounds(self)
+            }
+        }
+    )*};
+}
+spans!(Range, RangeFrom, RangeInclusive, RangeTo, RangeToInclusive);
+
+impl Span for RangeFull {
+    fn bounds(&self) -> [Option<i128>; 2] {
+        [None; 2]
+    }
+}

@@ -1,0 +1,260 @@
+//! Cumulative reductions along rows.
+//!
+//! Long rows are cut into pieces: the totals of all pieces first, then each piece from the total of those
+//! before it. Sums and products of floats are kept in f64, so that a long row loses nothing. Totals and
+//! results are formed in the order of the elements, eight at a time.
+
+use super::{Call, Prepared, Source, Trap};
+use crate::cpu::InstructionSet;
+use crate::cpu::multiversion::multiversion;
+use crate::cpu::work::GRAIN;
+use gradloom_codegen::cpu::{PIECE, Rows};
+use gradloom_core::ir::{DType, ReduceOp};
+use gradloom_core::kernel::Launch;
+
+/// A reduction of elements of one type.
+trait Reduction: Send + Sync + 'static {
+    /// An element.
+    type T: Copy;
+    /// A total of several; at most eight bytes.
+    type Sum: Copy;
+    const IDENTITY: Self::Sum;
+    fn widen(x: Self::T) -> Self::Sum;
+    fn combine(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+    fn narrow(sum: Self::Sum) -> Self::T;
+}
+
+macro_rules! reductions {
+    ($($name:ident $t:ty as $sum:ty: $identity:expr, $combine:expr;)*) => {$(
+        struct $name;
+        impl Reduction for $name {
+            type T = $t;
+            type Sum = $sum;
+            const IDENTITY: $sum = $identity;
+            #[inline(always)]
+            fn widen(x: $t) -> $sum {
+                x.into()
+            }
+            #[inline(always)]
+            fn combine(a: $sum, b: $sum) -> $sum {
+                let combine: fn($sum, $sum) -> $sum = $combine;
+                combine(a, b)
+            }
+            #[inline(always)]
+            fn narrow(sum: $sum) -> $t {
+                sum as $t
+            }
+        }
+    )*};
+}
+
+reductions! {
+    SumF32 f32 as f64: 0.0, |a, b| a + b;
+    ProdF32 f32 as f64: 1.0, |a, b| a * b;
+    // A NaN stays: the first operand is kept unless the other one is beyond it, or is a NaN.
+    MaxF32 f32 as f32: f32::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a };
+    MinF32 f32 as f32: f32::INFINITY, |a, b| if b < a || b.is_nan() { b } else { a };
+    // Sums and products that wrap have the same bits with a sign and without.
+    SumInt u32 as u32: 0, u32::wrapping_add;
+    ProdInt u32 as u32: 1, u32::wrapping_mul;
+    MaxI32 i32 as i32: i32::MIN, |a, b| a.max(b);
+    MinI32 i32 as i32: i32::MAX, |a, b| a.min(b);
+    MaxU32 u32 as u32: 0, |a, b| a.max(b);
+    MinU32 u32 as u32: u32::MAX, |a, b| a.min(b);
+}
+
+/// Elements that follow each other so far apart.
+type From<T> = (*const T, isize);
+/// Their results.
+type To<T> = (*mut T, isize);
+/// What writes the totals of elements, counted on from one.
+type Totals<F> = unsafe fn(From<<F as Reduction>::T>, To<<F as Reduction>::T>, usize, <F as Reduction>::Sum);
+
+/// Elements that are combined before the total joins them, so that one block need not wait for the other.
+const BLOCK: usize = 8;
+
+/// The total of `count` elements that follow each other `stride` apart.
+///
+/// # Safety
+/// They can be read.
+#[inline(always)]
+unsafe fn total_body<F: Reduction>(from: *const F::T, stride: isize, count: usize) -> F::Sum {
+    let mut sum = F::IDENTITY;
+    // SAFETY: `i` is below the count.
+    let at = |i: usize| F::widen(unsafe { *from.offset(i as isize * stride) });
+    let blocks = count / BLOCK;
+    for block in 0..blocks {
+        let x: [F::Sum; BLOCK] = std::array::from_fn(|i| at(block * BLOCK + i));
+        let [a, b, c, d] = std::array::from_fn(|i| F::combine(x[2 * i], x[2 * i + 1]));
+        sum = F::combine(sum, F::combine(F::combine(a, b), F::combine(c, d)));
+    }
+    (blocks * BLOCK..count).fold(sum, |sum, i| F::combine(sum, at(i)))
+}
+
+multiversion! {
+    fn total<F: Reduction>(from: *const F::T, stride: isize, count: usize) -> F::Sum = total_body;
+}
+
+/// The totals of `count` elements up to each one, from a total on.
+///
+/// # Safety
+/// The elements can be read, and the results written.
+#[inline(always)]
+unsafe fn totals_body<F: Reduction>(
+    (from, from_stride): From<F::T>,
+    (to, to_stride): To<F::T>,
+    count: usize,
+    mut sum: F::Sum,
+) {
+    // SAFETY: `i` is below the count.
+    let at = |i: usize| F::widen(unsafe { *from.offset(i as isize * from_stride) });
+    let put = |i: usize, sum: F::Sum| unsafe { *to.offset(i as isize * to_stride) = F::narrow(sum) };
+    let blocks = count / BLOCK;
+    for block in 0..blocks {
+        let start = block * BLOCK;
+        let mut x: [F::Sum; BLOCK] = std::array::from_fn(|i| at(start + i));
+        for i in 1..BLOCK {
+            x[i] = F::combine(x[i - 1], x[i]);
+        }
+        for (i, &x) in x.iter().enumerate() {
+            put(start + i, F::combine(sum, x));
+        }
+        sum = F::combine(sum, x[BLOCK - 1]);
+    }
+    for i in blocks * BLOCK..count {
+        sum = F::combine(sum, at(i));
+        put(i, sum);
+    }
+}
+
+/// [`totals_body`] with strides that the compiler knows where they are one.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn any_totals_body<F: Reduction>(from: From<F::T>, to: To<F::T>, count: usize, sum: F::Sum) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        match (from.1, to.1) {
+            (1, 1) => totals_body::<F>((from.0, 1), (to.0, 1), count, sum),
+            (-1, -1) => totals_body::<F>((from.0, -1), (to.0, -1), count, sum),
+            _ => totals_body::<F>(from, to, count, sum),
+        }
+    }
+}
+
+multiversion! {
+    fn totals<F: Reduction>(
+        from: From<F::T>, to: To<F::T>, count: usize, sum: F::Sum,
+    ) = any_totals_body;
+}
+
+/// Prepares `Cumulate`.
+pub(in crate::cpu) fn prepare(
+    launch: &Launch,
+    op: ReduceOp,
+    reverse: bool,
+    level: InstructionSet,
+) -> Box<dyn Prepared> {
+    macro_rules! kernel {
+        ($F:ty) => {
+            Box::new(Cumulate::<$F> {
+                rows: Rows::of(&launch.reads[0]),
+                source: Source::new(&launch.reads[0]),
+                result: launch.writes[0].layout.offset,
+                reverse,
+                total: total::<$F>(level),
+                totals: totals::<$F>(level),
+            })
+        };
+    }
+    match (op, launch.reads[0].dtype) {
+        (ReduceOp::Sum, DType::F32) => kernel!(SumF32),
+        (ReduceOp::Prod, DType::F32) => kernel!(ProdF32),
+        (ReduceOp::Max, DType::F32) => kernel!(MaxF32),
+        (ReduceOp::Min, DType::F32) => kernel!(MinF32),
+        (ReduceOp::Sum, DType::I32 | DType::U32) => kernel!(SumInt),
+        (ReduceOp::Prod, DType::I32 | DType::U32) => kernel!(ProdInt),
+        (ReduceOp::Max, DType::I32) => kernel!(MaxI32),
+        (ReduceOp::Min, DType::I32) => kernel!(MinI32),
+        (ReduceOp::Max, DType::U32) => kernel!(MaxU32),
+        (ReduceOp::Min, DType::U32) => kernel!(MinU32),
+        (_, dtype @ (DType::Bool | DType::F16 | DType::BF16)) => {
+            panic!("gradloom launched {op:?} on {dtype} elements; please report this")
+        }
+    }
+}
+
+struct Cumulate<F: Reduction> {
+    rows: Rows,
+    source: Source,
+    /// Offset of the result.
+    result: usize,
+    reverse: bool,
+    total: unsafe fn(*const F::T, isize, usize) -> F::Sum,
+    totals: Totals<F>,
+}
+
+impl<F: Reduction> Cumulate<F> {
+    /// The elements of a row from the `start`th of the walk on, and the results.
+    fn from(&self, call: &Call<'_>, row: usize, start: usize) -> (From<F::T>, To<F::T>) {
+        let extent = self.rows.extent;
+        let (at, direction) = if self.reverse { (extent - 1 - start, -1) } else { (start, 1) };
+        let from = self.source.row::<F::T>(call, row).wrapping_add(at * self.source.stride);
+        let to = call.write::<F::T>(0, self.result + row * extent + at);
+        ((from, self.source.stride as isize * direction), (to, direction))
+    }
+}
+
+impl<F: Reduction> Prepared for Cumulate<F> {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        let Rows { rows, extent } = self.rows;
+        let pieces = self.rows.pieces();
+        if pieces <= 1 {
+            let together = (GRAIN / extent.max(1)).max(1);
+            call.pool.run(rows.div_ceil(together), &|task| {
+                for row in task * together..rows.min((task + 1) * together) {
+                    let (from, to) = self.from(call, row, 0);
+                    // SAFETY: the row lies in the operand and in the result, where it is this task's.
+                    unsafe { (self.totals)(from, to, extent, F::IDENTITY) };
+                }
+            });
+            return Ok(());
+        }
+        let sums = Sums(call.scratch.cast::<u64>());
+        let length = |task: usize| PIECE.min(extent - task % pieces * PIECE);
+        call.pool.run(rows * pieces, &|task| {
+            let ((from, stride), _) = self.from(call, task / pieces, task % pieces * PIECE);
+            // SAFETY: the piece lies in the operand; each task has eight bytes of scratch.
+            unsafe { *sums.at::<F::Sum>(task) = (self.total)(from, stride, length(task)) };
+        });
+        for row in 0..rows {
+            let mut sum = F::IDENTITY;
+            for piece in 0..pieces {
+                // SAFETY: the tasks have written them.
+                let own = unsafe { &mut *sums.at::<F::Sum>(row * pieces + piece) };
+                let before = sum;
+                sum = F::combine(sum, *own);
+                *own = before;
+            }
+        }
+        call.pool.run(rows * pieces, &|task| {
+            let (from, to) = self.from(call, task / pieces, task % pieces * PIECE);
+            // SAFETY: the piece lies in the operand and in the result, where it is this task's.
+            unsafe { (self.totals)(from, to, length(task), *sums.at(task)) };
+        });
+        Ok(())
+    }
+}
+
+/// Totals of pieces, each in eight bytes.
+struct Sums(*mut u64);
+
+// SAFETY: a task uses its own one alone, and runs of the pool follow each other.
+unsafe impl Sync for Sums {}
+
+impl Sums {
+    fn at<T>(&self, task: usize) -> *mut T {
+        self.0.wrapping_add(task).cast()
+    }
+}

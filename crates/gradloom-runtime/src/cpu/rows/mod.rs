@@ -1,0 +1,38 @@
+//! Rows taken as a whole: cumulative reductions, and elements in order.
+//!
+//! In: an operand whose last axis has the rows, in any layout. Out: results with contiguous rows. Always
+//! holds: rows are cut into pieces of a fixed length, so that bits do not depend on the number of threads.
+
+mod cumulate;
+mod keys;
+mod select;
+mod sort;
+#[cfg(test)]
+mod tests;
+
+use super::index::Places;
+use super::kernel::{Call, Prepared, Trap};
+use gradloom_core::kernel::Access;
+
+pub(super) use cumulate::prepare as prepare_cumulate;
+pub(super) use sort::prepare as prepare_sort;
+
+/// Where the rows of the only operand are.
+struct Source {
+    offset: usize,
+    places: Places,
+    stride: usize,
+}
+
+impl Source {
+    fn new(access: &Access) -> Self {
+        let layout = &access.layout;
+        let last = layout.shape.rank() - 1;
+        Self { offset: layout.offset, places: Places::new(layout, 0, last), stride: layout.strides[last] }
+    }
+
+    /// The first element of a row.
+    fn row<T>(&self, call: &Call<'_>, row: usize) -> *const T {
+        call.read(0, self.offset + self.places.at(row))
+    }
+}

@@ -1,0 +1,321 @@
+//! The first elements of rows in order, and their indices.
+//!
+//! Elements become numbers with their index ([`super::keys`]). A few of many are selected, piece by piece and
+//! then of what is left; short rows are sorted on a task's stack; of long rows all tasks sort the digits, the
+//! lowest first, as in Knuth, The Art of Computer Programming, volume 3, 5.2.5.
+
+use super::keys::{Element, pack_body, unpacked};
+use super::select::select_body;
+use super::{Call, Prepared, Source, Trap};
+use crate::cpu::InstructionSet;
+use crate::cpu::multiversion::multiversion;
+use crate::cpu::work::GRAIN;
+use gradloom_codegen::cpu::{DIGITS, MOST_SELECTED, PIECE, Rows, SHORT_ROW, SortPlan};
+use gradloom_core::ir::DType;
+use gradloom_core::kernel::Launch;
+
+multiversion! {
+    fn pack<E: Element>(
+        from: (*const E, usize), first: usize, count: usize, flip: u32, to: *mut u64,
+    ) = pack_body;
+}
+
+multiversion! {
+    fn select<E: Element>(
+        from: (*const E, usize), range: [usize; 2], flip: u32, keep: usize, to: *mut u64,
+    ) = select_body;
+}
+
+/// Up to this many numbers are sorted by comparing them.
+const COMPARED: usize = 256;
+
+/// Prepares `Sort`.
+pub(in crate::cpu) fn prepare(
+    launch: &Launch,
+    count: usize,
+    descending: bool,
+    level: InstructionSet,
+) -> Box<dyn Prepared> {
+    fn of<E: Element>(launch: &Launch, count: usize, flip: u32, level: InstructionSet) -> Box<dyn Prepared> {
+        let rows = Rows::of(&launch.reads[0]);
+        Box::new(Sort::<E> {
+            rows,
+            source: Source::new(&launch.reads[0]),
+            count,
+            flip,
+            plan: SortPlan::new(rows, count),
+            results: [0, 1].map(|write| launch.writes[write].layout.offset),
+            pack: pack::<E>(level),
+            select: select::<E>(level),
+        })
+    }
+    let flip = if descending { u32::MAX } else { 0 };
+    match launch.reads[0].dtype {
+        DType::F32 => of::<f32>(launch, count, flip, level),
+        DType::I32 => of::<i32>(launch, count, flip, level),
+        DType::U32 => of::<u32>(launch, count, flip, level),
+        dtype @ (DType::Bool | DType::F16 | DType::BF16) => {
+            panic!("gradloom launched sort on {dtype} elements; please report this")
+        }
+    }
+}
+
+struct Sort<E> {
+    rows: Rows,
+    source: Source,
+    /// Elements of a row that are wanted.
+    count: usize,
+    /// What inverts keys, for descending order.
+    flip: u32,
+    plan: SortPlan,
+    /// Offsets of elements and indices.
+    results: [usize; 2],
+    pack: unsafe fn((*const E, usize), usize, usize, u32, *mut u64),
+    select: unsafe fn((*const E, usize), [usize; 2], u32, usize, *mut u64),
+}
+
+impl<E: Element> Prepared for Sort<E> {
+    fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
+        match self.plan {
+            SortPlan::Whole => self.whole_rows(call),
+            SortPlan::Select { piece } => self.selections(call, piece),
+            SortPlan::Digits => (0..self.rows.rows).for_each(|row| self.by_digits(call, row)),
+        }
+        Ok(())
+    }
+}
+
+impl<E: Element> Sort<E> {
+    fn row(&self, call: &Call<'_>, row: usize) -> (*const E, usize) {
+        (self.source.row(call, row), self.source.stride)
+    }
+
+    /// Writes the results from `first` on of a row.
+    ///
+    /// # Safety
+    /// The numbers are packed elements of the row, and nobody else writes these results.
+    unsafe fn put(&self, call: &Call<'_>, row: usize, first: usize, numbers: &[u64]) {
+        let (from, stride) = self.row(call, row);
+        let start = row * self.count + first;
+        let [values, indices] = self.results;
+        let values = call.write::<E>(0, values + start);
+        let indices = call.write::<i32>(1, indices + start);
+        for (i, &number) in numbers.iter().enumerate() {
+            let (key, index) = unpacked(number);
+            // SAFETY: as promised by the caller; an index is below the row's extent, which fits i32.
+            unsafe {
+                *values.add(i) = E::of_key(key ^ self.flip).unwrap_or_else(|| *from.add(index * stride));
+                *indices.add(i) = index as i32;
+            }
+        }
+    }
+
+    /// Each task sorts some rows on its stack.
+    fn whole_rows(&self, call: &Call<'_>) {
+        let Rows { rows, extent } = self.rows;
+        let together = (GRAIN / 8 / extent).max(1);
+        call.pool.run(rows.div_ceil(together), &|task| {
+            let (mut a, mut b) = ([0; SHORT_ROW], [0; SHORT_ROW]);
+            let (a, b) = (&mut a[..extent], &mut b[..extent]);
+            for row in task * together..rows.min((task + 1) * together) {
+                // SAFETY: the row lies in the operand, and its results are this task's.
+                unsafe {
+                    (self.pack)(self.row(call, row), 0, extent, self.flip, a.as_mut_ptr());
+                    let sorted = sorted(a, b);
+                    self.put(call, row, 0, &sorted[..self.count]);
+                }
+            }
+        });
+    }
+
+    /// Each task selects of a piece of a row; then, each of a row.
+    fn selections(&self, call: &Call<'_>, piece: usize) {
+        let Rows { rows, extent } = self.rows;
+        let (pieces, keep) = (extent.div_ceil(piece), self.count);
+        let together = (GRAIN / extent).max(1);
+        if pieces == 1 {
+            call.pool.run(rows.div_ceil(together), &|task| {
+                let mut found = [0; MOST_SELECTED];
+                for row in task * together..rows.min((task + 1) * together) {
+                    // SAFETY: the row lies in the operand, and its results are this task's.
+                    unsafe {
+                        (self.select)(self.row(call, row), [0, extent], self.flip, keep, found.as_mut_ptr());
+                        found[..keep].sort_unstable();
+                        self.put(call, row, 0, &found[..keep]);
+                    }
+                }
+            });
+            return;
+        }
+        let found = Numbers(call.scratch.cast());
+        call.pool.run(rows * pieces, &|task| {
+            let first = task % pieces * piece;
+            let range = [first, piece.min(extent - first)];
+            // SAFETY: the piece lies in the operand, and each task has its part of the scratch.
+            unsafe {
+                let to = found.list(task * keep, keep).as_mut_ptr();
+                (self.select)(self.row(call, task / pieces), range, self.flip, keep, to);
+            }
+        });
+        call.pool.run(rows, &|row| {
+            // SAFETY: the tasks have written it; the row's results are this task's.
+            unsafe {
+                let all = found.list(row * pieces * keep, pieces * keep);
+                all.select_nth_unstable(keep - 1);
+                all[..keep].sort_unstable();
+                self.put(call, row, 0, &all[..keep]);
+            }
+        });
+    }
+
+    /// All tasks sort a row, digit by digit.
+    fn by_digits(&self, call: &Call<'_>, row: usize) {
+        let (extent, pieces) = (self.rows.extent, self.rows.pieces());
+        let scratch = call.scratch;
+        let mut lists = [0, 8 * extent].map(|start| Numbers(scratch.wrapping_add(start).cast()));
+        let counts = Counts(scratch.wrapping_add(16 * extent).cast());
+        let length = |piece: usize| PIECE.min(extent - piece * PIECE);
+        let from = &lists[0];
+        call.pool.run(pieces, &|piece| {
+            // SAFETY: the piece lies in the operand, and each task has its part of the scratch.
+            unsafe {
+                let to = from.list(piece * PIECE, length(piece)).as_mut_ptr();
+                (self.pack)(self.row(call, row), piece * PIECE, length(piece), self.flip, to);
+            }
+        });
+        for digit in 0..4 {
+            let [from, to] = &lists;
+            call.pool.run(pieces, &|piece| {
+                // SAFETY: tasks have parts of their own.
+                let (numbers, counts) =
+                    unsafe { (from.list(piece * PIECE, length(piece)), counts.of(piece)) };
+                counts.fill(0);
+                numbers.iter().for_each(|&number| counts[digit_of(number, digit)] += 1);
+            });
+            // SAFETY: no task runs.
+            if unsafe { !counts.start(pieces, extent) } {
+                continue;
+            }
+            call.pool.run(pieces, &|piece| {
+                // SAFETY: tasks read parts of their own, and write to places of their own: they have counted
+                // before how many of each digit they have.
+                unsafe {
+                    let numbers = from.list(piece * PIECE, length(piece));
+                    place(numbers, digit, counts.of(piece), to.0);
+                }
+            });
+            lists.swap(0, 1);
+        }
+        let sorted = &lists[0];
+        call.pool.run(self.count.div_ceil(PIECE), &|piece| {
+            let first = piece * PIECE;
+            // SAFETY: the results of the piece are this task's.
+            unsafe { self.put(call, row, first, sorted.list(first, PIECE.min(self.count - first))) };
+        });
+    }
+}
+
+/// Bits 8 `digit` to 8 `digit` + 7 of a number's key.
+#[inline(always)]
+fn digit_of(number: u64, digit: u32) -> usize {
+    (number >> (32 + 8 * digit)) as usize % DIGITS
+}
+
+/// Writes each number to the place that its digit is at, and moves that place on.
+///
+/// # Safety
+/// All places can be written.
+#[inline(always)]
+unsafe fn place(numbers: &[u64], digit: u32, places: &mut [u32], to: *mut u64) {
+    for &number in numbers {
+        let place = &mut places[digit_of(number, digit)];
+        // SAFETY: as promised by the caller.
+        unsafe { *to.add(*place as usize) = number };
+        *place += 1;
+    }
+}
+
+/// A list's numbers in order, in it or in another of its length.
+fn sorted<'l>(list: &'l mut [u64], other: &'l mut [u64]) -> &'l [u64] {
+    if list.len() <= COMPARED {
+        list.sort_unstable();
+        return list;
+    }
+    let mut counts = [[0u32; DIGITS]; 4];
+    for &number in &*list {
+        for (digit, counts) in (0..).zip(&mut counts) {
+            counts[digit_of(number, digit)] += 1;
+        }
+    }
+    let (mut from, mut to) = (list, other);
+    for (digit, counts) in (0..).zip(&mut counts) {
+        if counts.iter().any(|&count| count as usize == from.len()) {
+            continue;
+        }
+        let mut next = 0;
+        for count in counts.iter_mut() {
+            (*count, next) = (next, next + *count);
+        }
+        // SAFETY: the places of all numbers are those of the list, each once.
+        unsafe { place(from, digit, counts, to.as_mut_ptr()) };
+        (from, to) = (to, from);
+    }
+    from
+}
+
+/// Packed numbers in the scratch.
+struct Numbers(*mut u64);
+
+// SAFETY: tasks use parts of their own, and runs of the pool follow each other.
+unsafe impl Sync for Numbers {}
+
+impl Numbers {
+    /// `count` numbers from `start` on.
+    ///
+    /// # Safety
+    /// They lie in the scratch, and nobody else uses them.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn list(&self, start: usize, count: usize) -> &mut [u64] {
+        // SAFETY: as promised by the caller; any bits are a number.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(start), count) }
+    }
+}
+
+/// How often each piece of a row has each digit, or where it puts the next one.
+struct Counts(*mut u32);
+
+// SAFETY: as of [`Numbers`].
+unsafe impl Sync for Counts {}
+
+impl Counts {
+    /// Those of a piece.
+    ///
+    /// # Safety
+    /// Nobody else uses them.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn of(&self, piece: usize) -> &mut [u32] {
+        // SAFETY: as promised by the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(piece * DIGITS), DIGITS) }
+    }
+
+    /// Turns counts into places: all of a digit stand together, piece by piece. False if all numbers have one
+    /// digit.
+    ///
+    /// # Safety
+    /// Nobody else uses the counts.
+    unsafe fn start(&self, pieces: usize, extent: usize) -> bool {
+        let mut next = 0;
+        for digit in 0..DIGITS {
+            let first = next;
+            for piece in 0..pieces {
+                // SAFETY: as promised by the caller.
+                let count = unsafe { &mut self.of(piece)[digit] };
+                (*count, next) = (next, next + *count);
+            }
+            if (next - first) as usize == extent {
+                return false;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,63 @@
+//! Floats of 16 bits that are no usual numbers, and those at the ends of what there is.
+
+use crate::{agree, device, skipped};
+use gradloom_core::fuse::Fusion;
+use gradloom_core::ir::DType;
+use gradloom_runtime::testing::wgpu_limited;
+use gradloom_testing::Leaves;
+
+/// Both signs of: infinity, NaN, the largest numbers, what lies around them, the least ones, ties.
+fn numbers() -> Vec<f64> {
+    let unit = 2f64.powi(-24);
+    let positive = [
+        f64::INFINITY,
+        f64::NAN,
+        0.0,
+        1.0,
+        65504.0,
+        65519.0,
+        65520.0,
+        65536.0,
+        1e9,
+        3.3e38,
+        3.4e38,
+        unit,
+        unit * 0.5,
+        unit * 0.51,
+        unit * 1.5,
+        unit * 1023.5,
+        unit * 1024.0,
+        1e-30,
+        1.0 / 3.0,
+        2049.0,
+        2051.0,
+    ];
+    positive.iter().flat_map(|&x| [x, -x]).map(|x| f64::from(x as f32)).collect()
+}
+
+#[test]
+fn stored_floats_of_16_bits_are_those_of_the_reference() {
+    if skipped() {
+        return;
+    }
+    let numbers = numbers();
+    let n = numbers.len();
+    let without = wgpu_limited(&gradloom_testing::adapter::name(), |limits| limits.f16 = false, Fusion::On);
+    for device in [device(), without.unwrap_or_else(|error| panic!("{error}"))] {
+        for dtype in [DType::F16, DType::BF16] {
+            let lines = format!(
+                "%0: f32[{n}] = input \"x\"\n%1: {dtype}[{n}] = cast %0\n%2: f32[{n}] = cast %1\n\
+                 %3: f32[{n}] = neg %2\n%4: {dtype}[{n}] = cast %3\n\
+                 output \"stored\" %1\noutput \"changed\" %4"
+            );
+            let leaves = Leaves::random(1).with("x", DType::F32, &[n], &numbers);
+            agree(&device, &lines, &leaves, 0.0);
+            let lines = format!(
+                "%0: {dtype}[{n}] = input \"x\"\n%1: f32[{n}] = cast %0\n%2: f32[{n}] = neg %1\n\
+                 output \"read\" %1\noutput \"changed\" %2"
+            );
+            let narrow: Vec<f64> = numbers.iter().map(|&x| dtype.rounded(x)).collect();
+            agree(&device, &lines, &Leaves::random(1).with("x", dtype, &[n], &narrow), 0.0);
+        }
+    }
+}
