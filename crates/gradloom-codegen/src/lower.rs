@@ -38,6 +38,11 @@ pub(crate) trait Target {
     fn packs_windows(&self) -> bool {
         false
     }
+    /// Whether products like this one would rather share a copy of their right operand whose rows, for each
+    /// contracted index, are contiguous.
+    fn shares_rows(&self, _axes: &DotAxes, _reads: &[Access]) -> bool {
+        false
+    }
     /// Into how many parts the rows of a body are cut for its sums of columns; a kernel that follows takes
     /// them together. 1: the kernel gives whole sums.
     fn column_parts(&self, _body: &Body, _reads: &[Access], _writes: &[Access]) -> usize {
@@ -64,7 +69,8 @@ pub(crate) struct Request<'r> {
 
 /// Lowers kernels for a target.
 pub(crate) fn lower(graph: &Graph, fused: Fused, target: &impl Target) -> Lowered {
-    let mut lowering = Lowering { graph, target, lowered: fused.memory, unfinished: Vec::new() };
+    let shared = shared_operands(&fused.kernels, target);
+    let mut lowering = Lowering { graph, target, lowered: fused.memory, unfinished: Vec::new(), shared };
     for spec in fused.kernels {
         lowering.kernel(spec);
     }
@@ -78,6 +84,36 @@ struct Lowering<'g, T> {
     lowered: Lowered,
     /// Sums whose parts were computed.
     unfinished: Vec<Unfinished>,
+    /// Right operands that products share a copy of.
+    shared: Vec<Shared>,
+}
+
+/// The right operand of several products.
+struct Shared {
+    operand: Access,
+    products: usize,
+    /// Its copy, once there is one.
+    copy: Option<Access>,
+}
+
+/// Products that pay for a copy of the right operand that they share.
+const SHARERS: usize = 4;
+
+/// The right operands that so many products share.
+fn shared_operands(kernels: &[KernelSpec], target: &impl Target) -> Vec<Shared> {
+    let mut shared: Vec<Shared> = Vec::new();
+    for spec in kernels {
+        let (Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. }) = &spec.kernel else { continue };
+        if !target.shares_rows(axes, &spec.reads) {
+            continue;
+        }
+        match shared.iter_mut().find(|shared| shared.operand == spec.reads[1]) {
+            Some(known) => known.products += 1,
+            None => shared.push(Shared { operand: spec.reads[1].clone(), products: 1, copy: None }),
+        }
+    }
+    shared.retain(|shared| shared.products >= SHARERS);
+    shared
 }
 
 impl<T: Target> Lowering<'_, T> {
@@ -233,6 +269,9 @@ impl<T: Target> Lowering<'_, T> {
     }
 
     fn fit_dot_operands(&mut self, op: OpId, axes: &DotAxes, reads: &mut [Access]) {
+        if self.target.shares_rows(axes, reads) {
+            self.share_rows(op, axes, &mut reads[1]);
+        }
         let right = &reads[1].layout;
         // A copy of windows that overlap would be larger than what they look at.
         let overlaps = right.shape.elements() > right.end().saturating_sub(right.offset);
@@ -256,6 +295,20 @@ impl<T: Target> Lowering<'_, T> {
             *read = Access { layout: copied_layout(&shape, &order), ..to.clone() };
             last = Some((from, to));
         }
+    }
+
+    /// Takes a copy of a right operand, contracted axes first, if other products do, too.
+    fn share_rows(&mut self, op: OpId, axes: &DotAxes, read: &mut Access) {
+        let Some(index) = self.shared.iter().position(|shared| shared.operand == *read) else { return };
+        let shape = read.layout.shape.clone();
+        let free = DotAxes::free(shape.rank(), &axes.rhs_batch, &axes.rhs_contract);
+        let order = [&axes.rhs_batch[..], &axes.rhs_contract, &free].concat();
+        let copy = self.shared[index].copy.take().unwrap_or_else(|| {
+            let from = Access { layout: read.layout.permute(&order), ..read.clone() };
+            self.copy(op, &from)
+        });
+        *read = Access { layout: copied_layout(&shape, &order), ..copy.clone() };
+        self.shared[index].copy = Some(copy);
     }
 
     /// A contiguous copy.

@@ -147,3 +147,30 @@ fn a_gpu_agrees_with_pytorch() {
     let Some(device) = common::gpu() else { return };
     check("gpu", 1e-5, |graph, leaf| on(&device, graph, leaf));
 }
+
+/// Products of few rows by the transpose of one matrix share a copy of it on the CPU.
+#[test]
+fn products_that_share_an_operand_agree_with_the_reference() {
+    let rows = [5, 7, 12, 48, 49];
+    let mut text = String::from("graph {\n%0: f32[35, 33] = input \"w\"\n");
+    for (i, rows) in rows.iter().enumerate() {
+        let value = 2 * i + 1;
+        text += &format!("%{value}: f32[{rows}, 33] = input \"x{i}\"\n");
+        text += &format!(
+            "%{}: f32[{rows}, 35] = dot %{value}, %0 {{lhs_contract=[1], rhs_contract=[1]}}\n",
+            value + 1
+        );
+    }
+    (0..rows.len()).for_each(|i| text += &format!("output \"y{i}\" %{}\n", 2 * i + 2));
+    let graph = gradloom::ir::parse(&(text + "}")).unwrap();
+    let leaf = |kind: &OpKind| {
+        let OpKind::Input { name, ty } = kind else { return None };
+        let salt = name.len() + usize::from(*name.as_bytes().last()?);
+        let values = (0..ty.shape.elements()).map(|i| (((i + salt) * 37 % 101) as f64 - 50.0) / 64.0);
+        Some(HostTensor::from_f64(ty.clone(), values))
+    };
+    let (got, want) = (on(&Device::cpu(), &graph, &leaf), evaluate(&graph, &leaf).unwrap());
+    for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {
+        common::assert_near(name, &got.to_f64(), &want.to_f64(), 1e-6, 1e-2);
+    }
+}

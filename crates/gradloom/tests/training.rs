@@ -1,6 +1,7 @@
 //! What a training session promises: determinism, atomic steps, memory as planned, numbers that may change.
 
 use gradloom::ErrorKind;
+use gradloom::nn::Lstm;
 use gradloom::prelude::*;
 
 #[derive(Module)]
@@ -415,4 +416,26 @@ fn the_smallest_gpt_trains() {
         .compile(&Device::cpu())
         .unwrap();
     assert!(train.step([&[0, 1], &[1, 2]]).unwrap().loss().unwrap().is_finite());
+}
+
+#[test]
+fn the_gradient_of_a_recurrent_weight_is_one_product() {
+    let plan = |steps: usize| {
+        let train = Trainer::new(Lstm::new(16, 16))
+            .inputs([f32("x", [8, steps, 16])])
+            .loss(|lstm: &Lstm, [x]: [Tensor; 1]| lstm.forward(x).square().mean())
+            .optimizer(Sgd::new(0.1))
+            .compile(&Device::cpu())
+            .unwrap();
+        let count = |name| train.stages().passes.entry_ops().filter(|(_, op)| op.kind.name() == name).count();
+        // Of the inputs, both ways; of each state, both ways but for the first; of both weights.
+        assert_eq!((count("dot"), count("pad")), (2 * steps + 2, 0), "{steps} steps");
+        // The copy that all steps' cotangents of the state share, and that of the inputs.
+        let copies = train.plan().launches.iter().filter(|launch| launch.kernel.name() == "copy").count();
+        assert_eq!(copies, 2, "{steps} steps");
+        train.plan().totals.peak()
+    };
+    // More steps than any search is bounded by. Memory is in proportion to the steps.
+    let (some, many) = (plan(50), plan(200));
+    assert!(many < 5 * some, "{some} and {many} bytes");
 }

@@ -24,7 +24,7 @@ const ROW_BLOCK: usize = 8 * super::STRIP;
 const IN_PLACE_STRIDE: usize = 4096;
 /// Up to so many rows of a task, packing the right operand costs more than it saves in any case, if its rows
 /// are contiguous.
-const IN_PLACE_ROWS: usize = 48;
+pub(super) const IN_PLACE_ROWS: usize = 48;
 /// Elements of the product that one task adds up when sums were split.
 const SUM_CHUNK: usize = 16 * 1024;
 /// Sections of the scratch start on cache lines (of the widest vectors, in floats).

@@ -1,11 +1,15 @@
 //! Lowering for the CPU: what its kernels can do, and the scratch that they need.
 
-use super::{Rows, SortPlan, attention_workspace, cumulate_workspace, dot_workspace, loop_workspace};
+use super::dot_plan::IN_PLACE_ROWS;
+use super::{
+    FEW_ROWS, Rows, SortPlan, attention_workspace, cumulate_workspace, dot_workspace, loop_workspace,
+};
 use crate::lower::{Request, Target};
+use crate::product::DotProblem;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{Graph, OpKind};
-use gradloom_core::kernel::{Body, Kernel, Level, Lowered, Schedule};
+use gradloom_core::ir::{DotAxes, Graph, OpKind};
+use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Schedule};
 
 /// Fuses a graph and lowers it for a CPU with this many threads, which decide about scratch, never about
 /// results.
@@ -57,5 +61,16 @@ impl Target for Cpu {
 
     fn packs_windows(&self) -> bool {
         true
+    }
+
+    /// Few rows are done before a transposed operand is packed.
+    fn shares_rows(&self, axes: &DotAxes, reads: &[Access]) -> bool {
+        DotProblem::new(axes, &reads[0].layout, &reads[1].layout).is_some_and(|problem| {
+            let rhs = problem.rhs;
+            rhs.contract_stride == 1
+                && rhs.free_stride != 1
+                && problem.k > 1
+                && (FEW_ROWS + 1..=IN_PLACE_ROWS).contains(&problem.m)
+        })
     }
 }

@@ -11,6 +11,7 @@ pub mod fold;
 pub mod pipeline;
 pub mod remat;
 pub mod simplify;
+pub mod sums;
 
 mod rewriter;
 

@@ -5,7 +5,7 @@
 //! works and one that finds nothing.
 
 use super::rewriter::same;
-use super::{cse, dce, expand, fold, simplify};
+use super::{cse, dce, expand, fold, simplify, sums};
 use crate::error::Result;
 use crate::grad;
 use crate::ir::Graph;
@@ -27,6 +27,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "expand", run: expand::expand },
     Pass { name: "fold", run: fold::fold },
     Pass { name: "simplify", run: simplify::simplify },
+    Pass { name: "sums", run: sums::sums },
     Pass { name: "cse", run: cse::cse },
     Pass { name: "dce", run: dce::dce },
 ];

@@ -39,17 +39,11 @@ impl Gates {
         None
     }
 
-    /// What the gates of all steps see of the input: `[time, batch, gates · hidden]`. One product does it
-    /// for all steps.
+    /// What the gates of all steps see of the input, and a bias: `[time, batch, gates · hidden]`. One product
+    /// does it for all steps.
     #[track_caller]
-    fn of_input(&self, x: Tensor) -> Tensor {
-        (x.matmul(self.weight_ih) + self.bias_ih).permute([1, 0, 2])
-    }
-
-    /// What the gates of a step see of the state `[batch, hidden]`.
-    #[track_caller]
-    fn of_state(&self, h: Tensor) -> Tensor {
-        h.matmul(self.weight_hh) + self.bias_hh
+    fn of_input(&self, x: Tensor, bias: Tensor) -> Tensor {
+        (x.matmul(self.weight_ih) + bias).permute([1, 0, 2])
     }
 
     /// The outputs `[batch, time, hidden]` of an LSTM, and its last state; from zeros if no state is given.
@@ -57,8 +51,10 @@ impl Gates {
     pub(crate) fn lstm(&self, x: Tensor, state: Option<(Tensor, Tensor)>) -> (Tensor, (Tensor, Tensor)) {
         let Some(hidden) = self.hidden("lstm", x, 4) else { return (x, (x, x)) };
         let state = state.unwrap_or_else(|| (zeros(x, hidden), zeros(x, hidden)));
-        let (last, outputs) = scan(x.shape()[1], state, self.of_input(x), |(h, c), seen| {
-            let all = seen + self.of_state(h);
+        // Both biases are added for all steps at once.
+        let seen = self.of_input(x, self.bias_ih + self.bias_hh);
+        let (last, outputs) = scan(x.shape()[1], state, seen, |(h, c), seen| {
+            let all = seen + h.matmul(self.weight_hh);
             let gate = |i: usize| all.slice(-1, i * hidden..(i + 1) * hidden);
             let c = gate(1).sigmoid() * c + gate(0).sigmoid() * gate(2).tanh();
             let h = gate(3).sigmoid() * c.tanh();
@@ -73,8 +69,8 @@ impl Gates {
     pub(crate) fn gru(&self, x: Tensor, state: Option<Tensor>) -> (Tensor, Tensor) {
         let Some(hidden) = self.hidden("gru", x, 3) else { return (x, x) };
         let state = state.unwrap_or_else(|| zeros(x, hidden));
-        let (last, outputs) = scan(x.shape()[1], state, self.of_input(x), |h, seen| {
-            let own = self.of_state(h);
+        let (last, outputs) = scan(x.shape()[1], state, self.of_input(x, self.bias_ih), |h, seen| {
+            let own = h.matmul(self.weight_hh) + self.bias_hh;
             let gate = |of: Tensor, i: usize| of.slice(-1, i * hidden..(i + 1) * hidden);
             let [reset, keep] = [0, 1].map(|i| (gate(seen, i) + gate(own, i)).sigmoid());
             let new = (gate(seen, 2) + reset * gate(own, 2)).tanh();

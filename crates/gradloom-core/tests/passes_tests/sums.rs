@@ -3,7 +3,7 @@
 use crate::{becomes, count, stays};
 use gradloom_core::grad;
 use gradloom_core::ir::{Builder, DType, Graph, OpKind, Output, ReduceOp, Type, ValueId};
-use gradloom_core::passes::{run, simplify::simplify};
+use gradloom_core::passes::{run, simplify::simplify, sums::sums};
 
 const PARTS: &str = "%0: f32[2, 1] = input \"q\"
     %1: f32[2, 2] = input \"k\"
@@ -20,7 +20,7 @@ fn pads_that_fill_an_axis_are_joined_in_their_order() {
         "%7: f32[2, 6] = add %4, %5\n%8: f32[2, 6] = add %3, %7",
     ] {
         becomes(
-            simplify,
+            sums,
             &format!("{PARTS}\n{sum}\noutput \"y\" %8"),
             "%0: f32[2, 1] = input \"q\"
              %1: f32[2, 2] = input \"k\"
@@ -35,7 +35,7 @@ fn pads_that_fill_an_axis_are_joined_in_their_order() {
 #[test]
 fn one_other_summand_may_be_among_them() {
     becomes(
-        simplify,
+        sums,
         &format!(
             "{PARTS}
              %7: f32[2, 6] = add %3, %6
@@ -55,16 +55,92 @@ fn one_other_summand_may_be_among_them() {
 
 #[test]
 fn pads_that_overlap_or_leave_a_gap_or_are_not_zero_stay() {
-    let overlap = "%7: f32[2, 6] = add %3, %3\n%8: f32[2, 6] = add %4, %5\n%9: f32[2, 6] = add %7, %8";
-    stays(simplify, &format!("{PARTS}\n{overlap}\noutput \"y\" %9"));
-    stays(simplify, &format!("{PARTS}\n%7: f32[2, 6] = add %3, %5\noutput \"y\" %7"));
+    let overlap = "%7: f32[2, 6] = pad %1 {low=[0, 0], high=[0, 4], interior=[0, 0], value=0.0}
+        %8: f32[2, 6] = add %3, %7\n%9: f32[2, 6] = add %8, %5";
+    stays(sums, &format!("{PARTS}\n{overlap}\noutput \"y\" %9"));
+    stays(sums, &format!("{PARTS}\n%7: f32[2, 6] = add %3, %5\noutput \"y\" %7"));
     let ones = "%7: f32[2, 6] = pad %0 {low=[0, 0], high=[0, 5], interior=[0, 0], value=1.0}
         %8: f32[2, 6] = add %7, %4\n%9: f32[2, 6] = add %8, %5";
-    stays(simplify, &format!("{PARTS}\n{ones}\noutput \"y\" %9"));
-    // Two other summands: another order would round otherwise.
-    let two = "%7: f32[2, 6] = add %3, %6\n%8: f32[2, 6] = exp %6\n%9: f32[2, 6] = add %7, %8
-        %10: f32[2, 6] = add %9, %4\n%11: f32[2, 6] = add %10, %5";
-    stays(simplify, &format!("{PARTS}\n{two}\noutput \"y\" %11"));
+    stays(sums, &format!("{PARTS}\n{ones}\noutput \"y\" %9"));
+}
+
+#[test]
+fn several_others_are_added_first_and_parts_may_come_twice() {
+    becomes(
+        sums,
+        &format!(
+            "{PARTS}
+             %7: f32[2, 6] = add %3, %6
+             %8: f32[2, 6] = exp %6
+             %9: f32[2, 6] = add %7, %8
+             %10: f32[2, 6] = add %9, %4
+             %11: f32[2, 6] = add %5, %5
+             %12: f32[2, 6] = add %10, %11
+             %13: f32[2, 6] = add %12, %3
+             %14: f32[2, 6] = add %4, %13
+             output \"y\" %14"
+        ),
+        "%0: f32[2, 1] = input \"q\"
+         %1: f32[2, 2] = input \"k\"
+         %2: f32[2, 3] = input \"v\"
+         %3: f32[2, 6] = input \"other\"
+         %4: f32[2, 6] = exp %3
+         %5: f32[2, 6] = concat %0, %1, %2 {axis=1}
+         %6: f32[2, 6] = concat %0, %1, %2 {axis=1}
+         %7: f32[2, 6] = add %3, %4
+         %8: f32[2, 6] = add %7, %5
+         %9: f32[2, 6] = add %8, %6
+         output \"y\" %9",
+    );
+}
+
+const PRODUCTS: &str = "%0: f32[2, 20] = input \"h0\"
+    %1: f32[2, 30] = input \"g1\"
+    %2: f32[3, 20] = input \"h1\"
+    %3: f32[3, 30] = input \"g2\"
+    %4: f32[20, 30] = input \"other\"
+    %5: f32[20, 30] = dot %2, %3 {lhs_contract=[0], rhs_contract=[0]}
+    %6: f32[20, 30] = dot %0, %1 {lhs_contract=[0], rhs_contract=[0]}";
+
+/// The gradient of a weight of which each step makes use; the last step's term comes first.
+#[test]
+fn products_are_joined_in_the_order_of_the_steps() {
+    for sum in ["add %5, %6\n%8: f32[20, 30] = add %4, %7", "add %4, %5\n%8: f32[20, 30] = add %7, %6"] {
+        becomes(
+            sums,
+            &format!("{PRODUCTS}\n%7: f32[20, 30] = {sum}\noutput \"y\" %8"),
+            "%0: f32[2, 20] = input \"h0\"
+             %1: f32[2, 30] = input \"g1\"
+             %2: f32[3, 20] = input \"h1\"
+             %3: f32[3, 30] = input \"g2\"
+             %4: f32[20, 30] = input \"other\"
+             %5: f32[5, 20] = concat %0, %2 {axis=0}
+             %6: f32[5, 30] = concat %1, %3 {axis=0}
+             %7: f32[20, 30] = dot %5, %6 {lhs_contract=[0], rhs_contract=[0]}
+             %8: f32[20, 30] = add %4, %7
+             output \"y\" %8",
+        );
+    }
+}
+
+#[test]
+fn products_that_are_needed_or_unlike_or_small_stay() {
+    let add = "%7: f32[20, 30] = add %5, %6\noutput \"y\" %7";
+    stays(sums, &format!("{PRODUCTS}\n{add}\noutput \"z\" %5"));
+    // Operands of 25 elements, results of 6.
+    let narrow = PRODUCTS.replace("30]", "2]").replace("20", "3");
+    stays(sums, &format!("{narrow}\n{}", add.replace("[20, 30]", "[3, 2]")));
+    // The same product twice.
+    let twice = PRODUCTS.replace("dot %0, %1", "dot %2, %3");
+    stays(sums, &format!("{twice}\n{add}"));
+    let across =
+        PRODUCTS.replace("f32[3, 20]", "f32[20, 3]").replace("{lhs_contract=[0]", "{lhs_contract=[1]");
+    let across = across.replacen(
+        "%6: f32[20, 30] = dot %0, %1 {lhs_contract=[1]",
+        "%6: f32[20, 30] = dot %0, %1 {lhs_contract=[0]",
+        1,
+    );
+    stays(sums, &format!("{across}\n{add}"));
 }
 
 #[test]
@@ -123,7 +199,7 @@ fn a_sum_as_long_as_the_program_needs_no_stack() {
     }
     lines += &format!("output \"y\" %{}\n}}", count - 1);
     let graph = gradloom_core::ir::parse(&lines).unwrap();
-    let run = move || simplify(&graph).entry_ops().count();
+    let run = move || sums(&simplify(&graph)).entry_ops().count();
     let small = std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap();
     assert_eq!(small.join().unwrap(), count);
 }

@@ -1,8 +1,8 @@
 //! Algebra: ops that need not be computed, or that a cheaper op computes.
 //!
 //! Always holds: a result keeps its bits in float32, up to the payload of a NaN. So `x * 1` goes and `x * 0`
-//! does not (NaN), `x - 0` goes and `x + 0` does not (`-0`), and nothing is reassociated. The two exceptions
-//! are in `sums`: one may give `-0` for `0`, the other adds the same numbers in another order.
+//! does not (NaN), `x - 0` goes and `x + 0` does not (`-0`), and nothing is reassociated but a sum with
+//! updates that are scattered, which are added one by one.
 
 mod arithmetic;
 mod movement;
@@ -30,9 +30,7 @@ pub fn simplify(graph: &Graph) -> Graph {
 fn simplified(b: &mut Builder<'_>, kind: &OpKind, x: &[ValueId]) -> Option<ValueId> {
     match kind {
         OpKind::Unary(op) => arithmetic::unary(b, *op, x[0]),
-        OpKind::Binary(op) => {
-            arithmetic::binary(b, *op, x[0], x[1]).or_else(|| sums::add_of_pads(b, *op, x[0], x[1]))
-        }
+        OpKind::Binary(op) => arithmetic::binary(b, *op, x[0], x[1]),
         OpKind::Select => arithmetic::select(b, x[0], x[1], x[2]),
         OpKind::Cast { dtype } => arithmetic::cast(b, *dtype, x[0]),
         OpKind::Reduce { axes, .. } => movement::reduce(b, axes, x[0]),
@@ -57,7 +55,7 @@ fn definition<'a>(b: &'a Builder<'_>, value: ValueId) -> Option<(&'a OpKind, &'a
 }
 
 /// How often each value is read, by id. A barrier does not read the value that it waits for.
-fn use_counts(graph: &Graph) -> Vec<usize> {
+pub(super) fn use_counts(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.values.len()];
     let read = |op: &Op| if op.kind == OpKind::Barrier { 1 } else { op.operands.len() };
     let operands = graph.ops.iter().flat_map(|(_, op)| &op.operands[..read(op)]);

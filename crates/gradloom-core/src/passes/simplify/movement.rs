@@ -160,10 +160,30 @@ pub(super) fn concat(b: &mut Builder<'_>, axis: usize, x: &[ValueId]) -> Option<
     if let [part] = parts[..] {
         return Some(part);
     }
-    if let Some(whole) = split_of(b, axis, &parts) {
+    if let Some(whole) = split_of(b, axis, &parts).or_else(|| concat_of_stack(b, axis, &parts)) {
         return Some(whole);
     }
     (parts != x).then(|| emit(b, OpKind::Concat { axis }, &parts))
+}
+
+/// A stack, whose parts were given an outer axis: the parts joined along their own outermost axis, and then
+/// reshaped. What else joins them shares that.
+fn concat_of_stack(b: &mut Builder<'_>, axis: usize, parts: &[ValueId]) -> Option<ValueId> {
+    let mut inner = Vec::with_capacity(parts.len());
+    let mut shape = b.shape(parts[0]).to_vec();
+    shape[axis] = 0;
+    for &part in parts {
+        let (OpKind::Reshape { .. }, x) = definition(b, part)? else { return None };
+        inner.push(x[0]);
+        shape[axis] += b.graph.ty(part).shape[axis];
+    }
+    let outermost = shape[..axis].iter().all(|&extent| extent == 1);
+    let rows = |value: ValueId| b.graph.ty(value).shape.get(1..);
+    let alike = rows(inner[0]).is_some() && inner.iter().all(|&x| rows(x) == rows(inner[0]));
+    (outermost && alike).then(|| {
+        let joined = emit(b, OpKind::Concat { axis: 0 }, &inner);
+        emit(b, OpKind::Reshape { shape: shape.into() }, &[joined])
+    })
 }
 
 /// The tensor that was cut into exactly these parts, in this order.

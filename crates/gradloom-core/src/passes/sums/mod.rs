@@ -1,0 +1,110 @@
+//! Sums of many terms, which become one op.
+//!
+//! What is used many times has a gradient of as many terms, each added to those before: of the parts of a
+//! split tensor, of a weight with which every step of a recurrent layer multiplies. Here a sum is seen whole,
+//! so that its length costs nothing. Always holds: at each element the same numbers are added, perhaps in
+//! another order.
+
+mod pads;
+mod products;
+
+use super::rewriter::{Candidate, rebuild};
+use super::simplify::use_counts;
+use crate::ir::{BinaryOp, Builder, Graph, Id, Op, OpKind, ValueId};
+
+/// Joins the terms of the sums of all blocks.
+pub fn sums(graph: &Graph) -> Graph {
+    let old = Old::new(graph);
+    rebuild(
+        graph,
+        |_| true,
+        |builder, op| {
+            if !is_sum(op.kind) || old.is_part[op.old.results[0].index()] {
+                return None;
+            }
+            let mut terms = old.terms(builder, op);
+            let count = terms.len();
+            let mut joined = Vec::new();
+            while let Some(value) =
+                pads::join(builder, &mut terms).or_else(|| products::join(builder, &old, &mut terms))
+            {
+                joined.push(value);
+            }
+            let values = terms.iter().map(|term| term.new).chain(joined);
+            // Nothing was joined if all terms are left.
+            (terms.len() < count)
+                .then(|| values.reduce(|sum, term| builder.add(sum, term)).into_iter().collect())
+        },
+    )
+}
+
+fn is_sum(kind: &OpKind) -> bool {
+    *kind == OpKind::Binary(BinaryOp::Add)
+}
+
+/// The op behind a value that an op has as its result.
+fn definition(graph: &Graph, value: ValueId) -> Option<(&OpKind, &[ValueId])> {
+    graph.defining_op(value).map(|op: &Op| (&op.kind, op.operands.as_slice()))
+}
+
+/// A term of a sum, in the graph before and after.
+#[derive(Clone, Copy)]
+struct Term {
+    old: ValueId,
+    new: ValueId,
+}
+
+/// Takes the terms of these indices, which ascend, out of the list.
+fn take(terms: &mut Vec<Term>, indices: &[usize]) -> Vec<Term> {
+    let taken = indices.iter().map(|&i| terms[i]).collect();
+    for &i in indices.iter().rev() {
+        terms.remove(i);
+    }
+    taken
+}
+
+/// The graph before the pass.
+struct Old<'g> {
+    graph: &'g Graph,
+    /// How often each value is read, by id.
+    uses: Vec<usize>,
+    /// Values that are sums, and that only another sum reads, by id.
+    is_part: Vec<bool>,
+    /// Where each op stands in its block, by id.
+    positions: Vec<usize>,
+}
+
+impl<'g> Old<'g> {
+    fn new(graph: &'g Graph) -> Self {
+        let uses = use_counts(graph);
+        let mut is_part = vec![false; graph.values.len()];
+        for (_, op) in graph.ops.iter().filter(|(_, op)| is_sum(&op.kind)) {
+            for &x in &op.operands {
+                is_part[x.index()] =
+                    uses[x.index()] == 1 && definition(graph, x).is_some_and(|(kind, _)| is_sum(kind));
+            }
+        }
+        let mut positions = vec![0; graph.ops.len()];
+        for (_, block) in graph.blocks.iter() {
+            block.ops.iter().enumerate().for_each(|(position, op)| positions[op.index()] = position);
+        }
+        Self { graph, uses, is_part, positions }
+    }
+
+    /// The terms of a sum that is no part of another, in order.
+    fn terms(&self, b: &Builder<'_>, op: &Candidate<'_>) -> Vec<Term> {
+        let pair = |old: &[ValueId], new: &[ValueId]| [1, 0].map(|i| Term { old: old[i], new: new[i] });
+        // A stack of its own, not recursion: a sum may be as deep as the program is long.
+        let mut open = pair(&op.old.operands, op.operands).to_vec();
+        let mut terms = Vec::new();
+        while let Some(term) = open.pop() {
+            match (definition(self.graph, term.old), definition(b.graph, term.new)) {
+                (Some((_, old)), Some((_, new))) if self.is_part[term.old.index()] => {
+                    open.extend(pair(old, new));
+                }
+                _ => terms.push(term),
+            }
+        }
+        terms
+    }
+}

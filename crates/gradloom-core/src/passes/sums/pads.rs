@@ -1,0 +1,54 @@
+//! Cotangents of the parts of a tensor.
+
+use super::{Term, definition, take};
+use crate::collections::{sort, sort_by_key};
+use crate::ir::{Builder, Number, OpKind, ValueId};
+
+/// Takes terms out of a sum that are padded with zeros along one axis, do not overlap, and together fill it:
+/// `pad(a) + pad(b) + .. = concat(a, b, ..)`.
+///
+/// This is how the cotangents of the parts of a split come together: queries, keys and values of attention,
+/// the steps of a sequence. Where at most one other term is in the sum, its bits stay: at every element, all
+/// terms but two are 0 (and `-0`, to which nothing is added any more, stays `-0`).
+pub(super) fn join(b: &mut Builder<'_>, terms: &mut Vec<Term>) -> Option<ValueId> {
+    let rank = b.graph.ty(terms.first()?.new).shape.rank();
+    let (axis, parts) = (0..rank).find_map(|axis| Some((axis, parts_along(b, axis, terms)?)))?;
+    let values: Vec<_> = parts.iter().map(|part| part.value).collect();
+    let mut indices: Vec<_> = parts.iter().map(|part| part.term).collect();
+    sort(&mut indices);
+    take(terms, &indices);
+    Some(b.op(OpKind::Concat { axis }, &values))
+}
+
+/// A value that is padded with zeros along one axis, and which term it is.
+struct Part {
+    term: usize,
+    value: ValueId,
+    from: usize,
+    to: usize,
+}
+
+/// The terms that are padded along `axis` alone and together fill it exactly, in order.
+fn parts_along(b: &Builder<'_>, axis: usize, terms: &[Term]) -> Option<Vec<Part>> {
+    let mut parts: Vec<Part> =
+        terms.iter().enumerate().filter_map(|(i, term)| part_along(b, axis, i, term.new)).collect();
+    sort_by_key(&mut parts, |part| part.from);
+    let mut reached = 0;
+    parts.retain(|part| {
+        let follows = part.from == reached;
+        reached = if follows { part.to } else { reached };
+        follows
+    });
+    (parts.len() > 1 && reached == b.graph.ty(terms[0].new).shape[axis]).then_some(parts)
+}
+
+fn part_along(b: &Builder<'_>, axis: usize, term: usize, value: ValueId) -> Option<Part> {
+    let (OpKind::Pad { low, high, interior, value: number }, x) = definition(b.graph, value)? else {
+        return None;
+    };
+    let zero = *number == Number::Float(0.0) || *number == Number::Int(0);
+    let elsewhere = (0..low.len()).any(|a| a != axis && (low[a], high[a], interior[a]) != (0, 0, 0));
+    let extent = b.graph.ty(x[0]).shape[axis];
+    let dense = interior[axis] == 0 && extent > 0;
+    (zero && dense && !elsewhere).then(|| Part { term, value: x[0], from: low[axis], to: low[axis] + extent })
+}

@@ -1,0 +1,94 @@
+//! Products whose results are added.
+
+use super::{Old, Term, definition, take};
+use crate::collections::{sort, sort_by_key};
+use crate::ir::{Builder, Definition, DotAxes, Graph, Id, OpKind, ValueId};
+
+/// Takes products out of a sum that differ in their operands alone: `a b + c d + ..` is one product, of
+/// `concat(a, c, ..)` and `concat(b, d, ..)` along an axis that is contracted.
+///
+/// This is the gradient of a weight that several steps share. It is done where all results are larger than
+/// all operands: each of them would be written and read again.
+pub(super) fn join(b: &mut Builder<'_>, old: &Old<'_>, terms: &mut Vec<Term>) -> Option<ValueId> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, term) in terms.iter().enumerate().filter(|(_, term)| old.uses[term.old.index()] == 1) {
+        let Some(alike) = Alike::of(b.graph, term.new) else { continue };
+        match groups.iter_mut().find(|group| group.alike == alike) {
+            Some(group) => group.members.push(index),
+            None => groups.push(Group { alike, members: vec![index] }),
+        }
+    }
+    let Group { alike: Alike { axes, .. }, members } =
+        groups.into_iter().find(|group| group.pays(b.graph, terms))?;
+    let mut products = take(terms, &members);
+    // In the order of the operands that came first, which is that of the steps: what else is made of them is
+    // stacked in this order, too.
+    sort_by_key(&mut products, |term| {
+        operands(old.graph, term.old).into_iter().map(|operand| position(old, operand)).min()
+    });
+    let mut joined = |side: usize, axis: usize| {
+        let parts: Vec<_> = products.iter().map(|term| operands(b.graph, term.new)[side]).collect();
+        b.op(OpKind::Concat { axis }, &parts)
+    };
+    let sides = [joined(0, axes.lhs_contract[0]), joined(1, axes.rhs_contract[0])];
+    Some(b.op(OpKind::Dot(axes), &sides))
+}
+
+/// What products that can be joined have in common: the extents of their operands but for the first axis that
+/// is contracted.
+#[derive(PartialEq)]
+struct Alike {
+    axes: DotAxes,
+    extents: [Vec<usize>; 2],
+}
+
+impl Alike {
+    /// Of a product that contracts an axis.
+    fn of(graph: &Graph, value: ValueId) -> Option<Self> {
+        let (OpKind::Dot(axes), x) = definition(graph, value)? else { return None };
+        let joined = [*axes.lhs_contract.first()?, *axes.rhs_contract.first()?];
+        let extents = [0, 1].map(|side| {
+            let mut extents = graph.ty(x[side]).shape.to_vec();
+            extents[joined[side]] = 0;
+            extents
+        });
+        Some(Self { axes: axes.clone(), extents })
+    }
+}
+
+/// Terms of a sum, by index, that can be joined.
+struct Group {
+    alike: Alike,
+    members: Vec<usize>,
+}
+
+impl Group {
+    fn pays(&self, graph: &Graph, terms: &[Term]) -> bool {
+        let elements = |value: ValueId| graph.ty(value).shape.elements();
+        let of_side = |side: usize| {
+            let mut values: Vec<ValueId> =
+                self.members.iter().map(|&i| operands(graph, terms[i].new)[side]).collect();
+            sort(&mut values);
+            values
+        };
+        let sides = [of_side(0), of_side(1)];
+        // A sum of products with one factor in common is no longer one with it twice.
+        let distinct = sides.iter().all(|values| values.windows(2).all(|pair| pair[0] != pair[1]));
+        let read: usize = sides.iter().flatten().map(|&value| elements(value)).sum();
+        distinct && (self.members.len() - 1) * elements(terms[self.members[0]].new) > read
+    }
+}
+
+/// Both operands of a product.
+fn operands(graph: &Graph, product: ValueId) -> [ValueId; 2] {
+    let (_, x) = definition(graph, product).expect("it is a product");
+    [x[0], x[1]]
+}
+
+/// Where a value is computed.
+fn position(old: &Old<'_>, value: ValueId) -> usize {
+    match old.graph.values[value].definition {
+        Definition::Result(op, _) => old.positions[op.index()],
+        Definition::BlockParam(..) => 0,
+    }
+}
