@@ -24,14 +24,14 @@ pub(crate) enum Target {
     Auto,
 }
 
-/// Type in which matrix products multiply.
+/// What programs compute in on GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Precision {
     /// 32 bits
     #[default]
     F32,
-    /// Operands rounded to 16 bits, sums in 32: on GPUs with cooperative matrices
+    /// 16 bits between kernels and in products, sums in 32: on GPUs that have them
     F16,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct DeviceArguments {
     /// Take the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) adapter: Option<String>,
-    /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
+    /// Type of what GPUs multiply and keep between kernels; the rest is f32 in either case. [default: f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
     /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the

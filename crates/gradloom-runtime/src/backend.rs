@@ -59,9 +59,7 @@ pub(crate) trait Backend: Send + Sync {
         None
     }
     /// What ops are joined into kernels.
-    fn fusion(&self) -> Fusion {
-        Fusion::On
-    }
+    fn fusion(&self) -> Fusion;
     /// Turns kernels into launches of this device, with their schedules.
     fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered>;
     /// The texts of a plan's kernels, over the store that it was made for.

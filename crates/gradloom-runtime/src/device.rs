@@ -107,7 +107,7 @@ impl Device {
     /// As [`Device::wgpu`]; when the adapter lacks what an option needs, naming it.
     #[cfg(feature = "wgpu")]
     pub fn wgpu_with(options: &WgpuOptions) -> Result<Self> {
-        Ok(Self::with(WgpuBackend::new(options, Fusion::On)?))
+        Ok(Self::with(WgpuBackend::new(options, gradloom_codegen::wgsl::FUSION)?))
     }
 
     /// Bytes of compiled kernels that were found in the user's cache; none where the device does not keep

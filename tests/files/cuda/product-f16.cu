@@ -114,7 +114,7 @@ __device__ void store_matrix(float* to, unsigned pitch, Sum c) {
 extern "C" __global__ void __launch_bounds__(128) kernel_0_0(const float4* b0, const float4* b1, const float* b2, float* b3, unsigned* status) {
     __shared__ Half4 a0[1152];
     __shared__ Half4 a1[1152];
-    __shared__ float a2[1024];
+    __shared__ float a2[1280];
     unsigned v7 = (blockIdx.x * 64u);
     unsigned v14 = divide(threadIdx.x, 32u);
     unsigned v18 = remainder_of(threadIdx.x, 16u);
@@ -344,57 +344,58 @@ extern "C" __global__ void __launch_bounds__(128) kernel_0_0(const float4* b0, c
         x19 = multiply(v874, v891, x19);
         __syncthreads();
     }
-    store_matrix(&a2[(v14 * 256u)], 16u, x16);
+    unsigned v897 = (v14 * 320u);
+    store_matrix(&a2[v897], 20u, x16);
     unsigned v899 = (v7 + v145);
     __syncthreads();
     for (unsigned i1 = remainder_of(threadIdx.x, 32u); i1 < 256u; i1 += 32u) {
         unsigned v911 = (v899 + divide(i1, 16u));
         unsigned v914 = (v268 + remainder_of(i1, 16u));
         if ((v911 < 70u)) {
-            float v921 = a2[((v14 * 256u) + i1)];
-            float v934 = b2[v914];
-            b3[((v911 * 64u) + v914)] = (v921 + v934);
+            float v926 = a2[((v897 + (divide(i1, 16u) * 20u)) + remainder_of(i1, 16u))];
+            float v939 = b2[v914];
+            b3[((v911 * 64u) + v914)] = (v926 + v939);
         }
     }
     __syncthreads();
-    store_matrix(&a2[(v14 * 256u)], 16u, x17);
-    unsigned v942 = (v7 + v145);
-    unsigned v945 = (v268 + 16u);
+    store_matrix(&a2[v897], 20u, x17);
+    unsigned v945 = (v7 + v145);
+    unsigned v948 = (v268 + 16u);
     __syncthreads();
     for (unsigned i2 = remainder_of(threadIdx.x, 32u); i2 < 256u; i2 += 32u) {
-        unsigned v955 = (v942 + divide(i2, 16u));
-        unsigned v958 = (v945 + remainder_of(i2, 16u));
-        if ((v955 < 70u)) {
-            float v965 = a2[((v14 * 256u) + i2)];
-            float v978 = b2[v958];
-            b3[((v955 * 64u) + v958)] = (v965 + v978);
+        unsigned v958 = (v945 + divide(i2, 16u));
+        unsigned v961 = (v948 + remainder_of(i2, 16u));
+        if ((v958 < 70u)) {
+            float v973 = a2[((v897 + (divide(i2, 16u) * 20u)) + remainder_of(i2, 16u))];
+            float v986 = b2[v961];
+            b3[((v958 * 64u) + v961)] = (v973 + v986);
         }
     }
     __syncthreads();
-    store_matrix(&a2[(v14 * 256u)], 16u, x18);
-    unsigned v988 = ((v7 + v145) + 16u);
+    store_matrix(&a2[v897], 20u, x18);
+    unsigned v994 = ((v7 + v145) + 16u);
     __syncthreads();
     for (unsigned i3 = remainder_of(threadIdx.x, 32u); i3 < 256u; i3 += 32u) {
-        unsigned v999 = (v988 + divide(i3, 16u));
-        unsigned v1002 = (v268 + remainder_of(i3, 16u));
-        if ((v999 < 70u)) {
-            float v1009 = a2[((v14 * 256u) + i3)];
-            float v1022 = b2[v1002];
-            b3[((v999 * 64u) + v1002)] = (v1009 + v1022);
+        unsigned v1005 = (v994 + divide(i3, 16u));
+        unsigned v1008 = (v268 + remainder_of(i3, 16u));
+        if ((v1005 < 70u)) {
+            float v1020 = a2[((v897 + (divide(i3, 16u) * 20u)) + remainder_of(i3, 16u))];
+            float v1033 = b2[v1008];
+            b3[((v1005 * 64u) + v1008)] = (v1020 + v1033);
         }
     }
     __syncthreads();
-    store_matrix(&a2[(v14 * 256u)], 16u, x19);
-    unsigned v1032 = ((v7 + v145) + 16u);
-    unsigned v1034 = (v268 + 16u);
+    store_matrix(&a2[v897], 20u, x19);
+    unsigned v1041 = ((v7 + v145) + 16u);
+    unsigned v1043 = (v268 + 16u);
     __syncthreads();
     for (unsigned i4 = remainder_of(threadIdx.x, 32u); i4 < 256u; i4 += 32u) {
-        unsigned v1044 = (v1032 + divide(i4, 16u));
-        unsigned v1047 = (v1034 + remainder_of(i4, 16u));
-        if ((v1044 < 70u)) {
-            float v1054 = a2[((v14 * 256u) + i4)];
-            float v1067 = b2[v1047];
-            b3[((v1044 * 64u) + v1047)] = (v1054 + v1067);
+        unsigned v1053 = (v1041 + divide(i4, 16u));
+        unsigned v1056 = (v1043 + remainder_of(i4, 16u));
+        if ((v1053 < 70u)) {
+            float v1068 = a2[((v897 + (divide(i4, 16u) * 20u)) + remainder_of(i4, 16u))];
+            float v1081 = b2[v1056];
+            b3[((v1053 * 64u) + v1056)] = (v1068 + v1081);
         }
     }
     __syncthreads();

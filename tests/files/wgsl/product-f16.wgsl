@@ -20,7 +20,7 @@ enable f16;
 @group(0) @binding(3) var<storage, read_write> b3: array<f32>;
 var<workgroup> a0: array<vec4<f16>, 1152>;
 var<workgroup> a1: array<vec4<f16>, 1152>;
-var<workgroup> a2: array<f32, 1024>;
+var<workgroup> a2: array<f32, 1280>;
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) place: u32) {
     let local = subgroup * 32u + place;
@@ -254,57 +254,58 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(subgroup_id) subgr
         x19 = coopMultiplyAdd(v874, v891, x19);
         workgroupBarrier();
     }
-    coopStoreT(x16, &a2[(v14 * 256u)], 16u);
+    let v897 = (v14 * 320u);
+    coopStoreT(x16, &a2[v897], 20u);
     let v899 = (v7 + v145);
     workgroupBarrier();
     for (var i1 = (local % 32u); i1 < 256u; i1 += 32u) {
         let v911 = (v899 + (i1 / 16u));
         let v914 = (v268 + (i1 % 16u));
         if ((v911 < 70u)) {
-            let v921 = a2[((v14 * 256u) + i1)];
-            let v934 = b2[v914];
-            b3[((v911 * 64u) + v914)] = (v921 + v934);
+            let v926 = a2[((v897 + ((i1 / 16u) * 20u)) + (i1 % 16u))];
+            let v939 = b2[v914];
+            b3[((v911 * 64u) + v914)] = (v926 + v939);
         }
     }
     workgroupBarrier();
-    coopStoreT(x17, &a2[(v14 * 256u)], 16u);
-    let v942 = (v7 + v145);
-    let v945 = (v268 + 16u);
+    coopStoreT(x17, &a2[v897], 20u);
+    let v945 = (v7 + v145);
+    let v948 = (v268 + 16u);
     workgroupBarrier();
     for (var i2 = (local % 32u); i2 < 256u; i2 += 32u) {
-        let v955 = (v942 + (i2 / 16u));
-        let v958 = (v945 + (i2 % 16u));
-        if ((v955 < 70u)) {
-            let v965 = a2[((v14 * 256u) + i2)];
-            let v978 = b2[v958];
-            b3[((v955 * 64u) + v958)] = (v965 + v978);
+        let v958 = (v945 + (i2 / 16u));
+        let v961 = (v948 + (i2 % 16u));
+        if ((v958 < 70u)) {
+            let v973 = a2[((v897 + ((i2 / 16u) * 20u)) + (i2 % 16u))];
+            let v986 = b2[v961];
+            b3[((v958 * 64u) + v961)] = (v973 + v986);
         }
     }
     workgroupBarrier();
-    coopStoreT(x18, &a2[(v14 * 256u)], 16u);
-    let v988 = ((v7 + v145) + 16u);
+    coopStoreT(x18, &a2[v897], 20u);
+    let v994 = ((v7 + v145) + 16u);
     workgroupBarrier();
     for (var i3 = (local % 32u); i3 < 256u; i3 += 32u) {
-        let v999 = (v988 + (i3 / 16u));
-        let v1002 = (v268 + (i3 % 16u));
-        if ((v999 < 70u)) {
-            let v1009 = a2[((v14 * 256u) + i3)];
-            let v1022 = b2[v1002];
-            b3[((v999 * 64u) + v1002)] = (v1009 + v1022);
+        let v1005 = (v994 + (i3 / 16u));
+        let v1008 = (v268 + (i3 % 16u));
+        if ((v1005 < 70u)) {
+            let v1020 = a2[((v897 + ((i3 / 16u) * 20u)) + (i3 % 16u))];
+            let v1033 = b2[v1008];
+            b3[((v1005 * 64u) + v1008)] = (v1020 + v1033);
         }
     }
     workgroupBarrier();
-    coopStoreT(x19, &a2[(v14 * 256u)], 16u);
-    let v1032 = ((v7 + v145) + 16u);
-    let v1034 = (v268 + 16u);
+    coopStoreT(x19, &a2[v897], 20u);
+    let v1041 = ((v7 + v145) + 16u);
+    let v1043 = (v268 + 16u);
     workgroupBarrier();
     for (var i4 = (local % 32u); i4 < 256u; i4 += 32u) {
-        let v1044 = (v1032 + (i4 / 16u));
-        let v1047 = (v1034 + (i4 % 16u));
-        if ((v1044 < 70u)) {
-            let v1054 = a2[((v14 * 256u) + i4)];
-            let v1067 = b2[v1047];
-            b3[((v1044 * 64u) + v1047)] = (v1054 + v1067);
+        let v1053 = (v1041 + (i4 / 16u));
+        let v1056 = (v1043 + (i4 % 16u));
+        if ((v1053 < 70u)) {
+            let v1068 = a2[((v897 + ((i4 / 16u) * 20u)) + (i4 % 16u))];
+            let v1081 = b2[v1056];
+            b3[((v1053 * 64u) + v1056)] = (v1068 + v1081);
         }
     }
     workgroupBarrier();

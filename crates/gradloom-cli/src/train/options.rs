@@ -66,7 +66,7 @@ pub(crate) struct Options {
     /// Take the GPU whose name contains this; `gradloom devices` lists them.
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     pub(crate) adapter: Option<String>,
-    /// Type in which a GPU's matrix products multiply; everything else is f32 in either case. [default: f32]
+    /// Type of what GPUs multiply and keep between kernels; the rest is f32 in either case. [default: f32]
     #[arg(long, value_enum, help_heading = "Training")]
     pub(crate) precision: Option<Precision>,
     /// Measure a few ways to compute each of a GPU's matrix products and kernels of attention, and take the

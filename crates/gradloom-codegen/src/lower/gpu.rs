@@ -12,13 +12,16 @@ use gradloom_core::fuse::{Fused, Fusion, fuse};
 use gradloom_core::ir::{DType, DotAxes, Graph, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Schedule, Store};
 
+/// How ops are fused for GPUs.
+pub const FUSION: Fusion = Fusion::SumsApart;
+
 /// Fuses a graph and lowers it for a device with these limits; `choices` say how its products and attention
 /// are computed.
 ///
 /// # Errors
 /// When a block op is left: passes expand them first.
 pub fn lower(graph: &Graph, limits: &Limits, choices: &Choices) -> Result<Lowered> {
-    Ok(lower_fused(graph, fuse(graph, Fusion::On)?, limits, choices))
+    Ok(lower_fused(graph, fuse(graph, FUSION)?, limits, choices))
 }
 
 /// Lowers kernels for a device with these limits; `choices` say how products and attention are computed.

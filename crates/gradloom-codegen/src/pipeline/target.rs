@@ -6,7 +6,7 @@
 use crate::wgsl::{self, Choices, Context, Cuts, Limits, Owner, Precision};
 use crate::{cpu, cuda, lower};
 use gradloom_core::error::Result;
-use gradloom_core::fuse::Fused;
+use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Launch, Lowered};
 use gradloom_core::plan::Plan;
@@ -79,6 +79,14 @@ impl Target {
             Self::Cpu { .. } => self.clone(),
             Self::Wgsl(known) => Self::Wgsl(gpu(known)),
             Self::Cuda(known) => Self::Cuda(gpu(known)),
+        }
+    }
+
+    /// How ops are joined into kernels.
+    pub fn fusion(&self) -> Fusion {
+        match self {
+            Self::Cpu { .. } => Fusion::On,
+            Self::Wgsl(_) | Self::Cuda(_) => lower::gpu::FUSION,
         }
     }
 

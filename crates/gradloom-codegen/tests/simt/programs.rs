@@ -305,7 +305,7 @@ fn products_in_f16_are_exact_of_whole_numbers() {
         let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
         let limits = Limits::cuda();
         let rule = Choices::by_rule(Precision::F16);
-        let fused = fuse(&graph, Fusion::On).unwrap();
+        let fused = fuse(&graph, Fusion::SumsApart).unwrap();
         let problem = wgsl::problems(&graph, &fused, &limits, &rule).remove(0);
         for choice in candidates(&problem, Precision::F16, &limits) {
             let mut choices = rule.clone();

@@ -11,7 +11,7 @@ mod tuning;
 use check::check;
 use gradloom_codegen::pipeline::{Gpu, Target};
 use gradloom_codegen::wgsl::{self, Choices, Dispatch, Limits, Precision};
-use gradloom_core::fuse::{Fusion, fuse};
+use gradloom_core::fuse::fuse;
 use gradloom_core::ir::{Graph, parse};
 use gradloom_core::plan::{self, Plan, StoreLayout};
 
@@ -45,7 +45,7 @@ fn plan_with(graph: &Graph, limits: &Limits, choices: &Choices) -> Plan {
 fn plan_for(graph: &Graph, target: &Target) -> Plan {
     let mut store = StoreLayout::default();
     store.extend(graph).expect("a new store takes any graph");
-    let lowered = target.lower(graph, fuse(graph, Fusion::On).unwrap_or_else(|error| panic!("{error}")));
+    let lowered = target.lower(graph, fuse(graph, target.fusion()).unwrap_or_else(|error| panic!("{error}")));
     let plan = plan::plan(graph, lowered, &store, None).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     plan::verify_commit(graph, &plan)
         .unwrap_or_else(|error| panic!("{error}\n{graph}{}", plan.report(graph)));

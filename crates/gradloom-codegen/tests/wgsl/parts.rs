@@ -109,7 +109,7 @@ fn a_product_that_is_cut_is_also_named_whole() {
         "%0: f32[4096, 64] = input \"x\"\n%1: f32[4096, 64] = input \"y\"\n\
          %2: f32[64, 64] = dot %0, %1 {lhs_contract=[0], rhs_contract=[0]}\noutput \"a\" %2",
     );
-    let fused = fuse(&graph, Fusion::On).unwrap();
+    let fused = fuse(&graph, Fusion::SumsApart).unwrap();
     let problems = problems(&graph, &fused, &portable(), &Choices::default());
     let terms = problems.iter().map(|problem| match problem {
         Problem::Product(product) => (product.batch_count(), product.k),

@@ -28,7 +28,7 @@ fn problem([batch, heads, key_heads, queries, keys, depth, value_depth]: Extents
 
 /// The problems of attention in a graph.
 fn attention_of(graph: &Graph, limits: &Limits) -> Vec<Problem> {
-    let fused = fuse(graph, Fusion::On).unwrap();
+    let fused = fuse(graph, Fusion::SumsApart).unwrap();
     let all = problems(graph, &fused, limits, &choices(limits)).into_iter();
     all.filter(|problem| matches!(problem, Problem::Attention(..))).collect()
 }

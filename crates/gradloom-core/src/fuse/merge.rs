@@ -7,9 +7,12 @@
 //! 4. Kernels that read the same values and do not need each other become one, so that the values are read
 //!    once.
 //!
+//! With [`Fusion::SumsApart`], sums over rows join products last.
+//!
 //! What stands far apart (in the forward and in the backward pass) is merged only if the former is used by
 //! the latter alone: else everything between would have to wait.
 
+use super::Fusion;
 use super::clusters::{Clusters, Shape};
 use super::facts::Class;
 use super::link::Link;
@@ -22,7 +25,7 @@ const FEW: usize = 8;
 /// Kernels that read a value, among which each looks for one to become one with: those that come before it.
 const SIBLINGS: usize = 64;
 
-pub(super) fn merge(clusters: &mut Clusters<'_, '_>) {
+pub(super) fn merge(clusters: &mut Clusters<'_, '_>, fusion: Fusion) {
     with_producers(clusters, &|clusters, a, b| {
         let map = |c: usize| clusters.get(c).shape == Shape::Loop && is_map(clusters, c);
         map(a) && map(b)
@@ -30,10 +33,15 @@ pub(super) fn merge(clusters: &mut Clusters<'_, '_>) {
     products(clusters);
     with_producers(clusters, &|clusters, a, b| match (clusters.get(a).shape, clusters.get(b).shape) {
         (Shape::Loop, Shape::Loop) => true,
-        (Shape::Dot(_), Shape::Loop) => only_sums_over_rows(clusters, b),
+        (Shape::Dot(_), Shape::Loop) => fusion == Fusion::On && only_sums_over_rows(clusters, b),
         _ => false,
     });
     siblings(clusters);
+    if fusion == Fusion::SumsApart {
+        with_producers(clusters, &|clusters, a, b| {
+            matches!(clusters.get(a).shape, Shape::Dot(_)) && only_sums_over_rows(clusters, b)
+        });
+    }
 }
 
 /// Merges clusters with those that compute their operands, where `wanted`.

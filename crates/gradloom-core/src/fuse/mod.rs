@@ -65,6 +65,9 @@ pub enum Fusion {
     /// Merges ops into as few kernels as the rules find.
     #[default]
     On,
+    /// The same for devices whose products cannot sum over their rows: such a sum rather joins a loop that
+    /// reads what the product computes.
+    SumsApart,
     /// A kernel for each op, to compare with.
     Off,
 }
@@ -79,14 +82,14 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
         return Err(Error::new(ErrorKind::Internal, message));
     }
     let mut memory = Lowered::leaves(graph);
-    let facts = Facts::new(graph, &memory, fusion == Fusion::On);
+    let facts = Facts::new(graph, &memory, fusion != Fusion::Off);
     let mut clusters = clusters::Clusters::new(&facts);
-    if fusion == Fusion::On {
-        merge::merge(&mut clusters);
+    if fusion != Fusion::Off {
+        merge::merge(&mut clusters, fusion);
     }
     let stored = stored::decide(&clusters);
     let mut kernels = emit::emit(&clusters, &stored, &mut memory);
-    if fusion == Fusion::On {
+    if fusion != Fusion::Off {
         let watched = watched(graph).into_iter().map(|value| facts.source(value).value).collect();
         let targets = graph.updates.iter().map(|u| (facts.source(u.value).value, u.target)).collect();
         kernels = group::group(&watched, &targets, kernels);

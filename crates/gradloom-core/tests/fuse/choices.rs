@@ -5,6 +5,7 @@ use super::kernels::{body, kernels, loads};
 use super::{fused, graph};
 use gradloom_core::fuse::Fusion;
 use gradloom_core::ir::Graph;
+use gradloom_core::kernel::Kernel;
 
 /// Three products of `left` and `right` operands by number, as in `dot %3, %4`, over four square leaves.
 fn products(operands: [[usize; 2]; 3]) -> Graph {
@@ -275,4 +276,34 @@ fn what_can_trap_is_not_left_to_the_updates() {
     let kernels = fused(&graph, Fusion::On).kernels;
     let when: Vec<_> = kernels.iter().map(|spec| (spec.kernel.name(), spec.commit)).collect();
     assert_eq!(when, [("gather", false), ("map", true)]);
+}
+
+/// The gradient of a bias, beside a loop that reads the same cotangent.
+#[test]
+fn sums_over_rows_follow_a_product_or_join_a_loop_that_reads_it() {
+    let product = r#"%0: f32[6, 4] = input "x"
+        %1: f32[4, 5] = input "w"
+        %2: f32[6, 5] = dot %0, %1 {lhs_contract=[1], rhs_contract=[0]}
+        %3: f32[5] = sum %2 {axes=[0]}
+        %4: f32[6] = sum %2 {axes=[1]}
+        output "bias" %3
+        output "product" %2"#;
+    let sums_in = |lines: &str, fusion: Fusion| -> Vec<&'static str> {
+        let kernels = fused(&graph(lines), fusion).kernels;
+        let sums = |kernel: &Kernel| match kernel {
+            Kernel::Loop(body) | Kernel::Dot { epilogue: body, .. } => body.has_column_reductions(),
+            _ => false,
+        };
+        kernels.iter().filter(|spec| sums(&spec.kernel)).map(|spec| spec.kernel.name()).collect()
+    };
+    let read = &format!("{product}\noutput \"most\" %4");
+    let product = &product.replace("        %4: f32[6] = sum %2 {axes=[1]}\n", "");
+    for (lines, fusion, found) in [
+        (product, Fusion::On, "dot"),
+        (product, Fusion::SumsApart, "dot"),
+        (read, Fusion::On, "dot"),
+        (read, Fusion::SumsApart, "reduce"),
+    ] {
+        assert_eq!(sums_in(lines, fusion), [found], "{fusion:?}\n{lines}");
+    }
 }

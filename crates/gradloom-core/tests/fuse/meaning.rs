@@ -49,11 +49,11 @@ fn same(got: &Evaluation, want: &Evaluation) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares both ways of making kernels with the graph.
+/// Compares all ways of making kernels with the graph.
 #[track_caller]
 pub(super) fn check(graph: &Graph, seed: u64) {
     let want = evaluate(graph, &|kind| leaf(seed, kind));
-    for fusion in [Fusion::Off, Fusion::On] {
+    for fusion in [Fusion::Off, Fusion::On, Fusion::SumsApart] {
         let kernels = fused(graph, fusion);
         let got = evaluate_fused(graph, &kernels, &|kind| leaf(seed, kind));
         let found = match (&got, &want) {

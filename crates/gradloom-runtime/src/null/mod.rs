@@ -9,7 +9,7 @@ use crate::store::Content;
 use gradloom_codegen::pipeline::{Code, Target};
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::Result;
-use gradloom_core::fuse::Fused;
+use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Lowered};
 use gradloom_core::plan::Plan;
@@ -52,6 +52,10 @@ impl Backend for NullBackend {
 
     fn precision(&self) -> Precision {
         self.target.precision()
+    }
+
+    fn fusion(&self) -> Fusion {
+        self.target.fusion()
     }
 
     fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {

@@ -11,7 +11,7 @@ use crate::webgpu::cuts;
 use gradloom_codegen::pipeline::Code;
 use gradloom_codegen::wgsl::{self, Choices, Context, Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::fuse::Fused;
+use gradloom_core::fuse::{Fused, Fusion};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::Lowered;
 use gradloom_core::plan::{ALIGNMENT, Plan};
@@ -83,6 +83,10 @@ impl Backend for WebBackend {
 
     fn check(&self) -> Result<()> {
         check(&*self.host)
+    }
+
+    fn fusion(&self) -> Fusion {
+        wgsl::FUSION
     }
 
     fn lower(&self, graph: &Graph, fused: Fused, precision: Precision) -> Result<Lowered> {

@@ -51,7 +51,7 @@ fn random_graphs() -> u64 {
 fn devices() -> [Device; 4] {
     let name = gradloom_testing::adapter::name();
     let limited = |limit| {
-        gradloom_runtime::testing::wgpu_limited(&name, limit, Fusion::On)
+        gradloom_runtime::testing::wgpu_limited(&name, limit, Fusion::SumsApart)
             .unwrap_or_else(|error| panic!("{error}"))
     };
     [

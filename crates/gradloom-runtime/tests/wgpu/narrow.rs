@@ -42,7 +42,8 @@ fn stored_floats_of_16_bits_are_those_of_the_reference() {
     }
     let numbers = numbers();
     let n = numbers.len();
-    let without = wgpu_limited(&gradloom_testing::adapter::name(), |limits| limits.f16 = false, Fusion::On);
+    let without =
+        wgpu_limited(&gradloom_testing::adapter::name(), |limits| limits.f16 = false, Fusion::SumsApart);
     for device in [device(), without.unwrap_or_else(|error| panic!("{error}"))] {
         for dtype in [DType::F16, DType::BF16] {
             let lines = format!(

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 fn device(folder: &Path) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { cache: Some(folder.to_path_buf()), ..WgpuOverrides::default() };
-    gradloom_runtime::testing::wgpu_overriding(&name, overrides, Fusion::On).unwrap()
+    gradloom_runtime::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap()
 }
 
 /// What a small program computes.

@@ -27,7 +27,7 @@ impl Model {
 
 fn device(limit: fn(&mut gradloom_codegen::wgsl::Limits)) -> Device {
     let name = gradloom_testing::adapter::name();
-    gradloom::runtime::testing::wgpu_limited(&name, limit, Fusion::On)
+    gradloom::runtime::testing::wgpu_limited(&name, limit, Fusion::SumsApart)
         .unwrap_or_else(|error| panic!("{error}"))
 }
 

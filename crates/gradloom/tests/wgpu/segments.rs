@@ -10,7 +10,7 @@ use gradloom::{Device, ErrorKind, Retention, Session, Train, f32, i32};
 fn small(buffer_bytes: u64) -> Device {
     let name = gradloom_testing::adapter::name();
     let overrides = WgpuOverrides { buffer_bytes: Some(buffer_bytes), ..WgpuOverrides::default() };
-    gradloom::runtime::testing::wgpu_overriding(&name, overrides, Fusion::On).unwrap()
+    gradloom::runtime::testing::wgpu_overriding(&name, overrides, Fusion::SumsApart).unwrap()
 }
 
 /// The model's largest value has 1,536 bytes.

@@ -93,24 +93,28 @@ fn scalar(problem: &DotProblem) -> ProductChoice {
 
 /// Cooperative matrices, where the adapter has them.
 fn cooperative(problem: &DotProblem, limits: &Limits) -> Option<ProductChoice> {
-    let large = CooperativeTile { m: 128, n: 128, k: 32, subgroup_m: 64, subgroup_n: 64, buffers: 1 };
-    // Half again as fast as `large` where the right operand's columns are contiguous.
+    let wide = CooperativeTile { m: 128, n: 128, k: 32, subgroup_m: 64, subgroup_n: 64, buffers: 1 };
+    // Half again as fast as `wide` where the right operand's columns are contiguous.
     let deep = CooperativeTile { m: 128, n: 128, k: 64, subgroup_m: 64, subgroup_n: 32, buffers: 1 };
     let small = CooperativeTile { m: 64, n: 64, k: 64, subgroup_m: 32, subgroup_n: 32, buffers: 1 };
     if problem.m.min(problem.n) < COOPERATIVE {
         return None;
     }
-    let large = if problem.rhs.contract_stride == 1 && fits(Method::Cooperative(deep), limits) {
-        deep
-    } else {
-        large
-    };
+    let large =
+        if problem.rhs.contract_stride == 1 && fits(Method::Cooperative(deep), limits) { deep } else { wide };
     if fits(Method::Cooperative(large), limits) && tiles(problem, 128, 128) >= 512 {
         return Some(ProductChoice { method: Method::Cooperative(large), parts: 1 });
     }
-    let parts = if tiles(problem, 64, 64) < 64 && problem.k >= 1024 { 4 } else { 1 };
-    let method = Method::Cooperative(small);
-    fits(method, limits).then_some(ProductChoice { method, parts })
+    // Short sums in one wave of workgroups, and long ones of few results.
+    let count = tiles(problem, 128, 128);
+    let (tile, parts) = match problem.k {
+        ..=512 if (64..=132).contains(&count) => (deep, 1),
+        4096.. if count <= 32 => (wide, 8),
+        1024.. if tiles(problem, 64, 64) < 64 => (small, 4),
+        _ => (small, 1),
+    };
+    let choice = |tile, parts| ProductChoice { method: Method::Cooperative(tile), parts };
+    [choice(tile, parts), choice(small, 1)].into_iter().find(|choice| fits(choice.method, limits))
 }
 
 /// Tiles through workgroup memory: as large as leaves enough workgroups to fill a large device.

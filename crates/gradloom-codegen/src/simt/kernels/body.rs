@@ -139,12 +139,16 @@ impl<'k, 'b> Nodes<'k, 'b> {
     /// Computes and stores the results of level `Element` at a position: all of them are computed before the
     /// first is stored, as a result may lie where an operand does.
     pub(super) fn store_elements(&mut self, position: Position<'k>) {
-        let stores = stores_of(self.body, Level::Element);
-        for &(node, _) in &stores {
-            self.compute(node, position);
-        }
-        for (node, write) in stores {
+        self.compute_elements(position);
+        for (node, write) in stores_of(self.body, Level::Element) {
             self.store(node, write, Level::Element, position);
+        }
+    }
+
+    /// Computes the results of level `Element` at a position.
+    pub(super) fn compute_elements(&mut self, position: Position<'k>) {
+        for (node, _) in stores_of(self.body, Level::Element) {
+            self.compute(node, position);
         }
     }
 

@@ -84,11 +84,14 @@ impl CooperativeTile {
         (self.m / self.subgroup_m) * (self.n / self.subgroup_n)
     }
 
-    /// Bytes of workgroup memory: padded tiles of `f16`, and 16 x 16 results for each subgroup.
+    /// Distance between rows of results in workgroup memory, in `f32`: padded, which keeps banks apart.
+    pub const RESULT_PITCH: u32 = 16 + 4;
+
+    /// Bytes of workgroup memory: padded tiles of `f16`, and 16 rows of results for each subgroup.
     pub fn workgroup_memory(&self) -> u32 {
         // A tile is padded along the axis whose neighbours are stored together, whichever that is.
         let padded = |free: u32| ((free * (self.k + 8)).max(self.k * (free + 8))) * 2;
-        self.buffers * (padded(self.m) + padded(self.n)) + self.subgroups() * 16 * 16 * 4
+        self.buffers * (padded(self.m) + padded(self.n)) + self.subgroups() * 16 * Self::RESULT_PITCH * 4
     }
 
     /// Whether the tile is well formed.

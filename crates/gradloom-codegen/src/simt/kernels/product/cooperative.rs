@@ -15,6 +15,13 @@ use crate::simt::{Builder, Kernel, MatrixUse, Value};
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::CooperativeTile;
 
+/// Elements of workgroup memory for a subgroup's matrix of results.
+const RESULTS: u32 = 16 * CooperativeTile::RESULT_PITCH;
+
+/// Results of an invocation that are computed before the first of them is stored, at most: a device does not
+/// move what an epilogue reads before a store that might change it.
+const AT_ONCE: u32 = 4;
+
 /// A side of the product, and where the subgroup's part of its tile begins.
 struct Half<'k> {
     which: MatrixUse,
@@ -80,42 +87,56 @@ impl Product<'_> {
                 }
             });
         }
-        let array = k.shared(DType::F32, tile.subgroups() * 256);
+        let array = k.shared(DType::F32, tile.subgroups() * RESULTS);
+        let start = subgroup * RESULTS;
         for (i, sums) in (0..).zip(&sums) {
             for (j, sum) in (0..).zip(sums) {
-                k.store_matrix(array, subgroup * 256, 16, sum.get());
+                k.store_matrix(array, start, CooperativeTile::RESULT_PITCH, sum.get());
                 let row = own.first_row + left.first + 16 * i;
                 let column = own.first_column + right.first + 16 * j;
                 let at = At { batch: own.batch, part: own.part, row, column };
-                self.matrix_results(&k, tile, (array, subgroup), at);
+                self.matrix_results(&k, tile, (array, start), at);
             }
         }
         k.finish()
     }
 
-    /// What happens to the 16 x 16 results of each subgroup.
+    /// What happens to the 16 x 16 results of each subgroup, which stand in an array from `start` on.
     fn matrix_results<'k>(
         &self,
         k: &'k Builder,
         tile: &CooperativeTile,
-        (array, subgroup): (u32, Value<'k>),
+        (array, start): (u32, Value<'k>),
         first: At<'k>,
     ) {
         let (lanes, size, problem) = (self.lanes(), self.schedule.subgroup, self.problem);
         let inside = |tile: u32, extent: usize, at: Value<'k>| {
             (!extent.is_multiple_of(tile as usize)).then(|| at.below(narrow(extent)))
         };
+        let value = |place: Value<'k>| {
+            let from = start + (place / 16) * CooperativeTile::RESULT_PITCH + place % 16;
+            let at = |lane: u32| k.element(array, from + lane);
+            if lanes == 4 { k.vector(&[0, 1, 2, 3].map(at)) } else { at(0) }
+        };
+        let at =
+            |place: Value<'k>| At { row: first.row + place / 16, column: first.column + place % 16, ..first };
         k.barrier();
-        let lane = k.local() % size;
-        k.count(lane * lanes, k.u32(256), k.u32(size * lanes), |place| {
-            let (row, column) = (first.row + place / 16, first.column + place % 16);
-            let conditions = [inside(tile.m, problem.m, row), inside(tile.n, problem.n, column)];
-            k.guard(conditions, || {
-                let at = |lane: u32| k.element(array, subgroup * 256 + place + lane);
-                let value = if lanes == 4 { k.vector(&[0, 1, 2, 3].map(at)) } else { at(0) };
-                self.put(k, At { row, column, ..first }, value);
+        let place = (k.local() % size) * lanes;
+        let step = size * lanes;
+        let together = step * (256 / step).min(AT_ONCE);
+        let is_whole = problem.m.is_multiple_of(tile.m as usize) && problem.n.is_multiple_of(tile.n as usize);
+        if is_whole && 256 % together == 0 {
+            k.count(place, k.u32(256), k.u32(together), |place| {
+                let places = (0..together / step).map(|turn| place + turn * step);
+                self.put_all(k, &places.map(|place| (at(place), value(place))).collect::<Vec<_>>());
             });
-        });
+        } else {
+            k.count(place, k.u32(256), k.u32(step), |place| {
+                let at = at(place);
+                let conditions = [inside(tile.m, problem.m, at.row), inside(tile.n, problem.n, at.column)];
+                k.guard(conditions, || self.put(k, at, value(place)));
+            });
+        }
         k.barrier();
     }
 }

@@ -98,15 +98,22 @@ impl Product<'_> {
     /// What happens to a sum, or to four neighbours of a row as a vector: a part of it waits, a whole one is
     /// finished.
     fn put<'k>(&self, k: &'k Builder, at: At<'k>, value: Value<'k>) {
+        self.put_all(k, &[(at, value)]);
+    }
+
+    /// The same for several.
+    fn put_all<'k>(&self, k: &'k Builder, sums: &[(At<'k>, Value<'k>)]) {
         if self.parts() == 1 {
-            return self.finish(k, at, value);
+            return self.finish(k, sums);
         }
-        let place = at.part * narrow(self.problem.results()) + self.index(at);
-        let (ty, item) = match self.lanes() {
-            4 => (ValueType::Vector(4), place / 4),
-            _ => (DType::F32.into(), place),
-        };
-        k.store(self.scratch(k, ty), item, value);
+        for &(at, value) in sums {
+            let place = at.part * narrow(self.problem.results()) + self.index(at);
+            let (ty, item) = match self.lanes() {
+                4 => (ValueType::Vector(4), place / 4),
+                _ => (DType::F32.into(), place),
+            };
+            k.store(self.scratch(k, ty), item, value);
+        }
     }
 
     /// Where a result stands among all of them.
@@ -114,21 +121,26 @@ impl Product<'_> {
         (at.batch * narrow(self.problem.m) + at.row) * narrow(self.problem.n) + at.column
     }
 
-    /// What follows from a whole sum.
-    fn finish<'k>(&self, k: &'k Builder, at: At<'k>, value: Value<'k>) {
-        let number = self.index(at);
-        k.guard([self.views.gate(k)], || match self.epilogue {
-            None => {
+    /// What follows from whole sums: all that an epilogue reads is read before anything is stored.
+    fn finish<'k>(&self, k: &'k Builder, sums: &[(At<'k>, Value<'k>)]) {
+        k.guard([self.views.gate(k)], || {
+            let Some(body) = self.epilogue else {
                 let view = &self.views.writes[0];
-                k.store(k.buffer(Role::Result(0), view.dtype), index_at(k, view.layout, number), value);
-            }
-            Some(body) => {
+                let result = k.buffer(Role::Result(0), view.dtype);
+                let store = |&(at, value)| k.store(result, index_at(k, view.layout, self.index(at)), value);
+                return sums.iter().for_each(store);
+            };
+            let position = |at: At<'k>| {
                 let row = at.batch * narrow(self.problem.m) + at.row;
-                let position = Position { row, column: at.column, number: Some(number), owned: None };
-                let mut nodes = Nodes::new(k, body, Operands::Views(self.views)).with_product(value);
-                Level::ALL.into_iter().for_each(|level| nodes.check(level, position));
-                nodes.store_elements(position);
+                Position { row, column: at.column, number: Some(self.index(at)), owned: None }
+            };
+            let nodes = |value| Nodes::new(k, body, Operands::Views(self.views)).with_product(value);
+            let mut all: Vec<_> = sums.iter().map(|&(at, value)| (position(at), nodes(value))).collect();
+            for (position, nodes) in &mut all {
+                Level::ALL.into_iter().for_each(|level| nodes.check(level, *position));
+                nodes.compute_elements(*position);
             }
+            all.iter_mut().for_each(|(position, nodes)| nodes.store_elements(*position));
         });
     }
 }

@@ -82,7 +82,8 @@ impl Product<'_> {
                     let column = columns.position(j);
                     k.guard([columns.inside(&k, column)], || {
                         let value = k.element(results, i * columns.each + j);
-                        self.finish(&k, At { batch: own.batch, part: own.part, row, column }, value);
+                        let at = At { batch: own.batch, part: own.part, row, column };
+                        self.finish(&k, &[(at, value)]);
                     });
                 });
             });

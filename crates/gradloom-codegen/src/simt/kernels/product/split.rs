@@ -19,7 +19,7 @@ impl Product<'_> {
             let (m, n) = (narrow(self.problem.m), narrow(self.problem.n));
             let (row, column) = ((place / n) % m, place % n);
             let batch = place / narrow(self.problem.m * self.problem.n);
-            self.finish(&k, At { batch, part: k.u32(0), row, column }, sum);
+            self.finish(&k, &[(At { batch, part: k.u32(0), row, column }, sum)]);
         });
         k.finish()
     }
