@@ -3,6 +3,7 @@
 use super::case::Bench;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Memory below which the system cannot even start the program: its code, the libraries and the first stack.
 /// A build for debugging has some 40 MiB of them.
@@ -23,8 +24,11 @@ pub(crate) struct Limit {
     pub(crate) user: Option<u32>,
 }
 
-/// A user without processes.
-const OTHER_USER: u32 = 54_321;
+/// A user without processes, another one each time: two that run at once would count for each other.
+fn other_user() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    20_000 + std::process::id() % 400 * 100 + NEXT.fetch_add(1, Ordering::Relaxed) % 100
+}
 
 /// The limits that a command is tried under.
 pub(crate) fn all(bench: &Bench) -> Vec<Limit> {
@@ -50,9 +54,9 @@ pub(crate) fn processes(bench: &Bench, value: u64) -> Option<Limit> {
     // SAFETY: it only tells a number.
     let is_root = unsafe { libc::geteuid() } == 0;
     // Another user's processes are not known, so that only 1 is sure to be too few.
-    let limit = Limit { name: "processes", value, user: is_root.then_some(OTHER_USER) };
-    let possible = if is_root { bench.can_become(OTHER_USER) } else { value == 1 };
-    possible.then_some(limit)
+    let user = is_root.then(other_user);
+    let possible = user.map_or(value == 1, |user| bench.can_become(user));
+    possible.then_some(Limit { name: "processes", value, user })
 }
 
 impl Limit {
