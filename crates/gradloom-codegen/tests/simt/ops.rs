@@ -352,7 +352,8 @@ fn rows_in_order() {
                 for dtype in ["f32", "i32"] {
                     let lines = format!(
                         "%0: {dtype}[{rows}, {extent}] = input \"{dtype}\"\n\
-                         %1: {dtype}[{rows}, {count}], %2: i32[{rows}, {count}] = sort %0 {{count={count}{order}}}"
+                         %1: {dtype}[{rows}, {count}], %2: i32[{rows}, {count}] = sort %0 \
+                         {{count={count}{order}}}"
                     );
                     let leaves = leaves().with("f32", DType::F32, &shape, &floats);
                     agrees(&lines, &leaves.with("i32", DType::I32, &shape, &integers));

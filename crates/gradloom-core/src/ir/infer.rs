@@ -473,7 +473,8 @@ fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {
         let (ty, batch) = (t[position], q.shape[0]);
         if ty.dtype != DType::I32 || ty.shape.rank() > 1 || ty.shape.rank() == 1 && ty.shape[0] != batch {
             return fail(format!(
-                "attention: query_offset and key_length are one i32, or one for each of {batch} sequences, got {ty}"
+                "attention: query_offset and key_length are one i32, or one for each of {batch} sequences, \
+                 got {ty}"
             ));
         }
     }

@@ -141,8 +141,8 @@ impl Tensor {
         if !fits || k[1] == 0 || !q[1].is_multiple_of(k[1]) || options.block_table.is_some() {
             return wrong(
                 format!("`attention` of {q} over keys {k} and values {v} with its scores kept"),
-                "q, k and v are [batch, heads, length, depth], with a multiple of k's heads in q, and without \
-                 a block table",
+                "q, k and v are [batch, heads, length, depth], with a multiple of k's heads in q, and \
+                 without a block table",
             );
         }
         // Query heads that share a key head stand one behind the other.

@@ -112,7 +112,7 @@ impl Term {
         Some((self.axis(self.letters[second]), second))
     }
 
-    /// Sums over letters that nobody wants.
+    /// Sums over the axes of letters that are not wanted.
     #[track_caller]
     fn reduced(self, wanted: &dyn Fn(char) -> bool) -> Self {
         let gone: Vec<isize> =

@@ -93,7 +93,7 @@ impl<E: Element> Sort<E> {
     /// Writes the results from `first` on of a row.
     ///
     /// # Safety
-    /// The numbers are packed elements of the row, and nobody else writes these results.
+    /// The numbers are packed elements of the row; no other thread writes these results meanwhile.
     unsafe fn put(&self, call: &Call<'_>, row: usize, first: usize, numbers: &[u64]) {
         let (from, stride) = self.row(call, row);
         let start = row * self.count + first;
@@ -273,7 +273,7 @@ impl Numbers {
     /// `count` numbers from `start` on.
     ///
     /// # Safety
-    /// They lie in the scratch, and nobody else uses them.
+    /// They lie within the scratch, and no other reference to them is alive.
     #[allow(clippy::mut_from_ref)]
     unsafe fn list(&self, start: usize, count: usize) -> &mut [u64] {
         // SAFETY: as promised by the caller; any bits are a number.
@@ -291,7 +291,7 @@ impl Counts {
     /// Those of a piece.
     ///
     /// # Safety
-    /// Nobody else uses them.
+    /// No other reference to them is alive.
     #[allow(clippy::mut_from_ref)]
     unsafe fn of(&self, piece: usize) -> &mut [u32] {
         // SAFETY: as promised by the caller.
@@ -302,7 +302,7 @@ impl Counts {
     /// digit.
     ///
     /// # Safety
-    /// Nobody else uses the counts.
+    /// No other reference to the counts is alive.
     unsafe fn start(&self, pieces: usize, extent: usize) -> bool {
         let mut next = 0;
         for digit in 0..DIGITS {
