@@ -7,7 +7,7 @@
 //! program.
 
 use gradloom_core::collections::SortedSet;
-use gradloom_core::fuse::Fused;
+use gradloom_core::fuse::{Fused, watched};
 use gradloom_core::ir::{DType, Graph, OpKind, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Level, Store};
 
@@ -88,14 +88,4 @@ fn kept_reads(kernel: &Kernel, reads: &[Access]) -> usize {
         Kernel::Op(OpKind::Custom(_)) | Kernel::WriteRegion => reads.len(),
         _ => 0,
     }
-}
-
-/// What is read by others than kernels.
-fn watched(graph: &Graph) -> impl Iterator<Item = ValueId> + '_ {
-    let outputs = graph.outputs.iter().map(|output| output.value);
-    let guards = graph.guards.iter().map(|guard| guard.value);
-    let updates = graph.updates.iter().flat_map(|update| {
-        [update.target, update.value].into_iter().chain(update.region.iter().flatten().copied())
-    });
-    outputs.chain(guards).chain(updates)
 }

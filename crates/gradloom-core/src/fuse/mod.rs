@@ -102,7 +102,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
 }
 
 /// Values that something outside of the kernels reads.
-fn watched(graph: &Graph) -> Vec<ValueId> {
+pub fn watched(graph: &Graph) -> Vec<ValueId> {
     let mut values: Vec<ValueId> = graph.outputs.iter().map(|o| o.value).collect();
     values.extend(graph.guards.iter().map(|g| g.value));
     for update in &graph.updates {

@@ -19,6 +19,11 @@ pub use pipeline::{PIPELINE, Pass, PassReport, now, run};
 
 use crate::ir::{Graph, Literal, Number, OpKind, ValueId};
 
+/// The kind and operands of the op behind a value.
+fn definition(graph: &Graph, value: ValueId) -> Option<(&OpKind, &[ValueId])> {
+    graph.defining_op(value).map(|op| (&op.kind, op.operands.as_slice()))
+}
+
 /// The number that every element of a value has, if the value is a constant of one number.
 fn splat_of(graph: &Graph, value: ValueId) -> Option<Number> {
     match &graph.defining_op(value)?.kind {

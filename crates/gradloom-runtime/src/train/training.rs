@@ -173,14 +173,24 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.slots.len() - 1
     }
 
+    /// Brings numbers up to date with the next step: the rates, one that is changed, and what is derived.
+    fn derive(&self, numbers: &mut Hyperparameters, changed: Option<(&str, f64)>) -> Result<()> {
+        self.optimizer.set_rates(numbers, self.attempted);
+        set_number(numbers, "lr", self.lr());
+        if let Some((name, value)) = changed {
+            set_number(numbers, name, value);
+        }
+        self.optimizer.derive(numbers)?;
+        self.settings.derive(numbers)
+    }
+
     /// Brings the per-step scalars up to date.
     fn set_scalars(&mut self) -> Result<()> {
-        self.optimizer.set_rates(&mut self.numbers, self.attempted);
-        if let Some(schedule) = &self.schedule {
-            set_number(&mut self.numbers, "lr", schedule.at(self.attempted));
-        }
-        self.optimizer.derive(&mut self.numbers)?;
-        self.settings.derive(&mut self.numbers)?;
+        // In place: a step allocates nothing for them.
+        let mut numbers = std::mem::take(&mut self.numbers);
+        let derived = self.derive(&mut numbers, None);
+        self.numbers = numbers;
+        derived?;
         self.program.set_scalars(scalars(&self.numbers, random_key(self.session.seed(), self.attempted)))
     }
 
@@ -194,10 +204,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         let data = data.feed();
         check_all(&self.inputs, &data)?;
         let mut numbers = self.numbers.clone();
-        self.optimizer.set_rates(&mut numbers, self.attempted);
-        set_number(&mut numbers, "lr", self.lr());
-        self.optimizer.derive(&mut numbers)?;
-        self.settings.derive(&mut numbers)?;
+        self.derive(&mut numbers, None)?;
         let fed: Vec<(&str, &[u8])> =
             self.inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
         let key = random_key(self.session.seed(), self.attempted);
@@ -253,11 +260,7 @@ impl<M: Module, const N: usize> Train<M, N> {
                 .note(format!("it has: {}", known.join(", "))));
         }
         let mut numbers = self.numbers.clone();
-        self.optimizer.set_rates(&mut numbers, self.attempted);
-        set_number(&mut numbers, "lr", self.lr());
-        set_number(&mut numbers, name, value);
-        self.settings.derive(&mut numbers)?;
-        self.optimizer.derive(&mut numbers)?;
+        self.derive(&mut numbers, Some((name, value)))?;
         self.numbers = numbers;
         if name == "lr" {
             self.set_lr(value);
@@ -338,7 +341,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         f: impl FnOnce(&M, [Tensor; K]) -> R,
     ) -> Result<Infer<K, R>> {
         let entries = self.store().entries();
-        if !entries.iter().any(|entry| entry.name.strip_prefix(AVERAGE_PREFIX).is_some()) {
+        if !entries.iter().any(|entry| entry.name.starts_with(AVERAGE_PREFIX)) {
             return Err(Error::new(ErrorKind::Trace, "no running mean of the parameters is kept")
                 .help("have the trainer keep it with `.average(0.999)`"));
         }

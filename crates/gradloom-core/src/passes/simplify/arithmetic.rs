@@ -1,12 +1,12 @@
 //! Elementwise identities.
 
-use super::super::splat_of;
-use super::{definition, emit};
+use super::super::{definition, splat_of};
+use super::emit;
 use crate::ir::{BinaryOp, Builder, DType, Number, OpKind, UnaryOp, ValueId};
 
 pub(super) fn unary(b: &mut Builder<'_>, op: UnaryOp, x: ValueId) -> Option<ValueId> {
     use UnaryOp::{Abs, Detach, Floor, Neg, Not, Sign};
-    let inner = match definition(b, x) {
+    let inner = match definition(b.graph, x) {
         Some((OpKind::Unary(inner), operands)) => Some((*inner, operands[0])),
         _ => None,
     };
@@ -98,7 +98,7 @@ fn exact_reciprocal(number: f64) -> Option<f64> {
 
 /// The operand of a negation.
 fn negated(b: &Builder<'_>, value: ValueId) -> Option<ValueId> {
-    match definition(b, value)? {
+    match definition(b.graph, value)? {
         (OpKind::Unary(UnaryOp::Neg), x) => Some(x[0]),
         _ => None,
     }
@@ -111,7 +111,7 @@ pub(super) fn select(b: &mut Builder<'_>, condition: ValueId, yes: ValueId, no: 
     if let Some(Number::Bool(holds)) = splat_of(b.graph, condition) {
         return Some(if holds { yes } else { no });
     }
-    match definition(b, condition)? {
+    match definition(b.graph, condition)? {
         (OpKind::Unary(UnaryOp::Not), x) => {
             let opposite = x[0];
             Some(emit(b, OpKind::Select, &[opposite, no, yes]))

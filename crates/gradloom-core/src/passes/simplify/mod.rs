@@ -49,11 +49,6 @@ fn emit(b: &mut Builder<'_>, kind: OpKind, operands: &[ValueId]) -> ValueId {
     simplified(b, &kind, operands).unwrap_or_else(|| b.op(kind, operands))
 }
 
-/// The kind and operands of the op behind a value.
-fn definition<'a>(b: &'a Builder<'_>, value: ValueId) -> Option<(&'a OpKind, &'a [ValueId])> {
-    b.graph.defining_op(value).map(|op: &Op| (&op.kind, op.operands.as_slice()))
-}
-
 /// How often each value is read, by id. A barrier does not read the value that it waits for.
 pub(super) fn use_counts(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.values.len()];

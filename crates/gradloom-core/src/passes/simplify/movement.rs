@@ -1,7 +1,8 @@
 //! Views and data movement: identities, and two in a row as one.
 
+use super::super::definition;
 use super::super::rewriter::Candidate;
-use super::{definition, emit};
+use super::emit;
 use crate::ir::{Builder, DotAxes, Id, OpKind, Shape, ValueId};
 
 /// A reduction over nothing, or over axes of one element, only drops axes.
@@ -15,7 +16,7 @@ pub(super) fn reshape(b: &mut Builder<'_>, shape: &Shape, x: ValueId) -> Option<
     if b.graph.ty(x).shape == *shape {
         return Some(x);
     }
-    match definition(b, x)? {
+    match definition(b.graph, x)? {
         (OpKind::Reshape { .. }, inner) => {
             let inner = inner[0];
             Some(emit(b, OpKind::Reshape { shape: shape.clone() }, &[inner]))
@@ -34,7 +35,7 @@ pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option
         let shape = perm.iter().map(|&axis| shape[axis]).collect::<Vec<_>>().into();
         return Some(emit(b, OpKind::Reshape { shape }, &[x]));
     }
-    match definition(b, x)? {
+    match definition(b.graph, x)? {
         (OpKind::Permute { perm: first }, inner) => {
             let (perm, inner) = (perm.iter().map(|&axis| first[axis]).collect(), inner[0]);
             Some(emit(b, OpKind::Permute { perm }, &[inner]))
@@ -47,7 +48,7 @@ pub(super) fn permute(b: &mut Builder<'_>, perm: &[usize], x: ValueId) -> Option
 /// gradient of a table that is an output layer, too, is added to the table's other gradient, row by row.)
 pub(super) fn transposed_dot(b: &mut Builder<'_>, uses: &[usize], op: &Candidate<'_>) -> Option<ValueId> {
     let OpKind::Permute { perm } = op.kind else { return None };
-    let (OpKind::Dot(axes), x) = definition(b, op.operands[0])? else { return None };
+    let (OpKind::Dot(axes), x) = definition(b.graph, op.operands[0])? else { return None };
     if uses[op.old.operands[0].index()] != 1 {
         return None;
     }
@@ -74,7 +75,7 @@ pub(super) fn broadcast(b: &mut Builder<'_>, shape: &Shape, x: ValueId) -> Optio
     if b.graph.ty(x).shape == *shape {
         return Some(x);
     }
-    match definition(b, x)? {
+    match definition(b.graph, x)? {
         (OpKind::Broadcast { .. }, inner) => {
             let inner = inner[0];
             Some(emit(b, OpKind::Broadcast { shape: shape.clone() }, &[inner]))
@@ -89,7 +90,7 @@ pub(super) fn slice(b: &mut Builder<'_>, [start, limit, step]: [&[usize]; 3], x:
     if (0..shape.rank()).all(whole) {
         return Some(x);
     }
-    match definition(b, x)? {
+    match definition(b.graph, x)? {
         // Element i of the outer slice is element start + i · step of the inner one.
         (OpKind::Slice { start: start1, step: step1, .. }, inner) => {
             let inner = inner[0];
@@ -144,7 +145,7 @@ pub(super) fn concat(b: &mut Builder<'_>, axis: usize, x: &[ValueId]) -> Option<
     // Nested ones are joined at once, and what is empty adds nothing.
     let mut parts = Vec::with_capacity(x.len());
     for &value in x {
-        match definition(b, value) {
+        match definition(b.graph, value) {
             Some((OpKind::Concat { axis: inner }, values))
                 if *inner == axis && parts.len() + values.len() <= MOST_PARTS =>
             {
@@ -173,7 +174,7 @@ fn concat_of_stack(b: &mut Builder<'_>, axis: usize, parts: &[ValueId]) -> Optio
     let mut shape = b.shape(parts[0]).to_vec();
     shape[axis] = 0;
     for &part in parts {
-        let (OpKind::Reshape { .. }, x) = definition(b, part)? else { return None };
+        let (OpKind::Reshape { .. }, x) = definition(b.graph, part)? else { return None };
         inner.push(x[0]);
         shape[axis] += b.graph.ty(part).shape[axis];
     }
@@ -191,7 +192,7 @@ fn split_of(b: &Builder<'_>, axis: usize, parts: &[ValueId]) -> Option<ValueId> 
     let mut whole = None;
     let mut reached = 0;
     for &part in parts {
-        let (OpKind::Slice { start, limit, step }, x) = definition(b, part)? else { return None };
+        let (OpKind::Slice { start, limit, step }, x) = definition(b.graph, part)? else { return None };
         let shape = &b.graph.ty(x[0]).shape;
         let full = |a: usize| start[a] == 0 && limit[a] == shape[a];
         let fits = (0..shape.rank()).all(|a| step[a] == 1 && (a == axis || full(a)));

@@ -1,8 +1,7 @@
 //! Sums with the cotangent of a gathered tensor.
 
 use super::super::rewriter::Candidate;
-use super::super::splat_of;
-use super::definition;
+use super::super::{definition, splat_of};
 use crate::ir::{BinaryOp, Builder, Id, Number, OpKind, ScatterOp, ValueId};
 
 /// `scatter_add(0, index, updates) + x`: `scatter_add(x, index, updates)`, unless the former is needed by
@@ -15,7 +14,8 @@ pub(super) fn add_to_scattered(b: &mut Builder<'_>, uses: &[usize], op: &Candida
         return None;
     }
     for (from, to) in [(0, 1), (1, 0)] {
-        let Some((kind @ OpKind::Scatter { op: ScatterOp::Add, .. }, x)) = definition(b, op.operands[from])
+        let Some((kind @ OpKind::Scatter { op: ScatterOp::Add, .. }, x)) =
+            definition(b.graph, op.operands[from])
         else {
             continue;
         };

@@ -8,9 +8,10 @@
 mod pads;
 mod products;
 
+use super::definition;
 use super::rewriter::{Candidate, rebuild};
 use super::simplify::use_counts;
-use crate::ir::{BinaryOp, Builder, Graph, Id, Op, OpKind, ValueId};
+use crate::ir::{BinaryOp, Builder, Graph, Id, OpKind, ValueId};
 
 /// Joins the terms of the sums of all blocks.
 pub fn sums(graph: &Graph) -> Graph {
@@ -40,11 +41,6 @@ pub fn sums(graph: &Graph) -> Graph {
 
 fn is_sum(kind: &OpKind) -> bool {
     *kind == OpKind::Binary(BinaryOp::Add)
-}
-
-/// The op behind a value that an op has as its result.
-fn definition(graph: &Graph, value: ValueId) -> Option<(&OpKind, &[ValueId])> {
-    graph.defining_op(value).map(|op: &Op| (&op.kind, op.operands.as_slice()))
 }
 
 /// A term of a sum, in the graph before and after.

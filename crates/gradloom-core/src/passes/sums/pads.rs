@@ -1,6 +1,7 @@
 //! Cotangents of the parts of a tensor.
 
-use super::{Term, definition, take};
+use super::super::definition;
+use super::{Term, take};
 use crate::collections::{sort, sort_by_key};
 use crate::ir::{Builder, Number, OpKind, ValueId};
 

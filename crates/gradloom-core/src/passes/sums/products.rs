@@ -1,14 +1,15 @@
 //! Products whose results are added.
 
-use super::{Old, Term, definition, take};
+use super::super::definition;
+use super::{Old, Term, take};
 use crate::collections::{sort, sort_by_key};
 use crate::ir::{Builder, Definition, DotAxes, Graph, Id, OpKind, ValueId};
 
 /// Takes products out of a sum that differ in their operands alone: `a b + c d + ..` is one product, of
 /// `concat(a, c, ..)` and `concat(b, d, ..)` along an axis that is contracted.
 ///
-/// This is the gradient of a weight that several steps share. It is done where all results are larger than
-/// all operands: each of them would be written and read again.
+/// This is the gradient of a weight that several steps share. It is done where the results that are saved have
+/// more elements than the operands that are joined: each of them would be written and read again.
 pub(super) fn join(b: &mut Builder<'_>, old: &Old<'_>, terms: &mut Vec<Term>) -> Option<ValueId> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, term) in terms.iter().enumerate().filter(|(_, term)| old.uses[term.old.index()] == 1) {
@@ -72,7 +73,7 @@ impl Group {
             values
         };
         let sides = [of_side(0), of_side(1)];
-        // A sum of products with one factor in common is no longer one with it twice.
+        // Of products with a factor in common, the other factors had better be added.
         let distinct = sides.iter().all(|values| values.windows(2).all(|pair| pair[0] != pair[1]));
         let read: usize = sides.iter().flatten().map(|&value| elements(value)).sum();
         distinct && (self.members.len() - 1) * elements(terms[self.members[0]].new) > read
