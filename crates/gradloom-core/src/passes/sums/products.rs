@@ -8,8 +8,8 @@ use crate::ir::{Builder, Definition, DotAxes, Graph, Id, OpKind, ValueId};
 /// Takes products out of a sum that differ in their operands alone: `a b + c d + ..` is one product, of
 /// `concat(a, c, ..)` and `concat(b, d, ..)` along an axis that is contracted.
 ///
-/// This is the gradient of a weight that several steps share. It is done where the results that are saved have
-/// more elements than the operands that are joined: each of them would be written and read again.
+/// This is the gradient of a weight that several steps share. It is done where the results that are saved
+/// have more elements than the operands that are joined: each of them would be written and read again.
 pub(super) fn join(b: &mut Builder<'_>, old: &Old<'_>, terms: &mut Vec<Term>) -> Option<ValueId> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, term) in terms.iter().enumerate().filter(|(_, term)| old.uses[term.old.index()] == 1) {
