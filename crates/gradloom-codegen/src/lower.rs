@@ -11,7 +11,7 @@ mod reduce;
 
 use crate::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::fuse::{Fused, KernelSpec};
-use gradloom_core::ir::{DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
+use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpId, OpKind, Shape, Type};
 use gradloom_core::kernel::{
     Access, Body, Kernel, Launch, Level, Lowered, NodeKind, Part, Phase, Schedule, Store,
 };
@@ -34,6 +34,11 @@ pub(crate) trait Target {
     /// Whether the target's products can do what follows from them themselves; otherwise a loop of its own
     /// does.
     fn takes_epilogue(&self, epilogue: &Body) -> bool;
+    /// Whether a user's op has kernels for the target, which index through views; its operands on the host are
+    /// row-major.
+    fn has_kernels(&self, _op: &dyn CustomOp) -> bool {
+        false
+    }
     /// Whether products read windows that overlap, as right operands, without a copy.
     fn packs_windows(&self) -> bool {
         false
@@ -232,7 +237,7 @@ impl<T: Target> Lowering<'_, T> {
             Kernel::Op(OpKind::Dot(axes)) | Kernel::Dot { axes, .. } => {
                 self.fit_dot_operands(op, axes, reads)
             }
-            Kernel::Op(OpKind::Custom(_)) => {
+            Kernel::Op(OpKind::Custom(id)) if !self.target.has_kernels(&*self.graph.customs[*id]) => {
                 for read in reads.iter_mut().filter(|read| !read.layout.is_contiguous()) {
                     *read = self.copy(op, read);
                 }

@@ -162,8 +162,10 @@ pub struct Work {
     pub dispatches: usize,
     /// Compute passes of a step.
     pub passes: usize,
-    /// Submissions of a step.
+    /// Submissions of a step: one, and one more for each op that the host runs in between.
     pub submits: usize,
+    /// Users' ops that the host runs in the middle of a step, as they have no kernels for the device.
+    pub host_ops: usize,
     /// Number of times that results were copied to the host so far.
     pub readbacks: usize,
     /// Bytes that the device gave beyond the plan: the step's status, tables of grouped kernels.

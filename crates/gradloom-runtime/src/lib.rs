@@ -11,6 +11,7 @@ mod faults;
 mod feed;
 #[cfg(all(test, unix, not(miri)))]
 mod guarded;
+mod host_op;
 mod memory;
 mod null;
 mod outputs;

@@ -5,6 +5,8 @@
 //! The facade: what a program that trains or runs models needs. The compiler's stages are in [`ir`],
 //! [`trace`], [`grad`], [`optim`], [`passes`], [`fuse`] and [`plan`]; `ARCHITECTURE.md` gives an overview.
 
+pub mod custom;
+
 #[doc(inline)]
 pub use gradloom_core::{error, fuse, grad, ir, kernel, nn, optim, passes, plan, reference, trace, verify};
 #[doc(inline)]

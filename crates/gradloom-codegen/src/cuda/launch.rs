@@ -4,13 +4,15 @@
 //! parameter is an address: of a buffer, or, where one kernel runs many parts, of the first of their buffers.
 
 use super::print::print;
+use crate::limits::Limits;
 use crate::narrow::narrow;
 use crate::product::reads_vectors;
 use crate::schedule::group;
+use crate::simt::custom::{self, on_host};
 use crate::simt::kernels::{self, Table, View, Views};
 use crate::simt::{Kernel, Role};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::DType;
+use gradloom_core::ir::{DType, Graph};
 use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region};
 
@@ -46,12 +48,15 @@ pub enum Parameter {
     Table(Vec<u32>),
 }
 
-/// The kernels of a plan's launch.
+/// The kernels of a plan's launch; none of one that the host runs.
 ///
 /// # Errors
 /// When an op has no kernel for GPUs.
-pub fn kernels(launch: &Launch, number: usize, plan: &Plan) -> Result<Vec<CudaKernel>> {
-    let Schedule::Group(schedule) = &launch.schedule else { return alone(launch, number, 0, plan) };
+pub fn kernels(launch: &Launch, number: usize, plan: &Plan, graph: &Graph) -> Result<Vec<CudaKernel>> {
+    if on_host(launch, graph).is_some() {
+        return Ok(Vec::new());
+    }
+    let Schedule::Group(schedule) = &launch.schedule else { return alone(launch, number, 0, plan, graph) };
     let parts = match &launch.kernel {
         LaunchKernel::Group(parts) => parts.clone(),
         _ => vec![Part::whole(launch)],
@@ -87,7 +92,7 @@ pub fn kernels(launch: &Launch, number: usize, plan: &Plan) -> Result<Vec<CudaKe
         match batch[..] {
             [only] if !group::is_columns(&parts[only], launch) => {
                 let part = &parts[only];
-                made.extend(alone(&part.alone(launch), number, part.workspace.start, plan)?);
+                made.extend(alone(&part.alone(launch), number, part.workspace.start, plan, graph)?);
             }
             _ => {
                 let members: Vec<&Part> = batch.iter().map(|&i| &parts[i]).collect();
@@ -99,7 +104,13 @@ pub fn kernels(launch: &Launch, number: usize, plan: &Plan) -> Result<Vec<CudaKe
 }
 
 /// The kernels of a launch that is no group, whose scratch starts at a byte.
-fn alone(launch: &Launch, number: usize, scratch: usize, plan: &Plan) -> Result<Vec<CudaKernel>> {
+fn alone(
+    launch: &Launch,
+    number: usize,
+    scratch: usize,
+    plan: &Plan,
+    graph: &Graph,
+) -> Result<Vec<CudaKernel>> {
     let vectors = reads_vectors(&launch.kernel, &launch.schedule, &launch.reads);
     let view = |(i, access)| view(access, vectors.get(i).copied().unwrap_or(false));
     let views = Views {
@@ -111,7 +122,9 @@ fn alone(launch: &Launch, number: usize, scratch: usize, plan: &Plan) -> Result<
         }),
     };
     let label = launch.kernel.title();
-    let Some(kernels) = kernels::kernels(&launch.kernel, &launch.schedule, &views, &label) else {
+    let custom = custom::kernels(launch, graph, &views, &Limits::cuda())?;
+    let known = || kernels::kernels(&launch.kernel, &launch.schedule, &views, &label);
+    let Some(kernels) = custom.or_else(known) else {
         return Err(Error::new(ErrorKind::Device, format!("`{}` has no GPU kernel", launch.kernel.name()))
             .help("use the CPU"));
     };

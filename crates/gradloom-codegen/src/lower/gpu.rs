@@ -7,9 +7,10 @@ use crate::product::{DotProblem, fold_batch};
 use crate::schedule::precision::Precision;
 use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
+use crate::simt::custom;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{DType, DotAxes, Graph, OpKind};
+use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Schedule, Store};
 
 /// How ops are fused for GPUs.
@@ -65,8 +66,13 @@ struct Gpu<'l> {
 
 impl Target for Gpu<'_> {
     fn schedule(&self, request: Request<'_>) -> (Schedule, usize) {
-        let Request { kernel, reads, writes, .. } = request;
-        let schedule = schedule(kernel, reads, writes, self.limits, self.choices);
+        let Request { graph, kernel, reads, writes, .. } = request;
+        let schedule = match kernel {
+            Kernel::Op(OpKind::Custom(_)) => {
+                Schedule::Custom(custom::scratch(kernel, graph, reads, writes, self.limits))
+            }
+            _ => schedule(kernel, reads, writes, self.limits, self.choices),
+        };
         let workspace = schedule.workspace(kernel);
         (schedule, workspace)
     }
@@ -75,6 +81,10 @@ impl Target for Gpu<'_> {
         let mut schedule = group::schedule(self.limits);
         schedule.workspace = group::workspace(parts, reads, writes, &schedule);
         (Schedule::Group(schedule), schedule.workspace)
+    }
+
+    fn has_kernels(&self, op: &dyn CustomOp) -> bool {
+        op.gpu().is_some()
     }
 
     fn may_replace(&self, _: &Kernel, level: Level) -> bool {

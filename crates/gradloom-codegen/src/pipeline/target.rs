@@ -134,7 +134,7 @@ impl Target {
             }
             Self::Cuda(_) => {
                 for (is_hoisted, number, launch) in launches(plan) {
-                    let made = cuda::kernels(launch, number, plan)?;
+                    let made = cuda::kernels(launch, number, plan, graph)?;
                     texts.extend(made.iter().map(|made| text(number, is_hoisted, &made.label, &made.source)));
                 }
             }

@@ -9,6 +9,7 @@
 //! in pieces) is decided when the kernel is printed.
 
 mod builder;
+pub mod custom;
 mod index;
 mod ir;
 pub mod kernels;

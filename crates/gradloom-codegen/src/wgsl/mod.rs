@@ -126,7 +126,9 @@ fn bound(launch: &Launch, number: usize, context: &Context<'_>, together: bool) 
     let source = || ShaderBuilder::new(&operands, limits, gated, number);
     let label = launch.kernel.title();
     let views = operands.views(gated);
-    if let Some(kernels) = simt::kernels::kernels(&launch.kernel, &launch.schedule, &views, &label) {
+    let custom = simt::custom::kernels(launch, graph, &views, limits)?;
+    let known = || simt::kernels::kernels(&launch.kernel, &launch.schedule, &views, &label);
+    if let Some(kernels) = custom.or_else(known) {
         let dispatches = kernels.iter().map(|kernel| print::print(kernel, source())).collect();
         return Ok(Shaders { operands, dispatches });
     }

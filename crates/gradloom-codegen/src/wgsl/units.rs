@@ -6,6 +6,7 @@
 use super::dispatch::{Bound, Context, Dispatch, Shaders};
 use super::operands::Operands;
 use super::{guards, shaders};
+use crate::simt::custom::on_host;
 use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, Kernel, Launch};
@@ -61,13 +62,17 @@ pub struct Shader<'a> {
     pub dispatch: &'a Dispatch,
 }
 
-/// The shaders of a plan: those that run once, then a step's in order, with the guards between its phases.
+/// The shaders of a plan: those that run once, then a step's in order, with the guards between its phases. A
+/// launch that the host runs has none.
 ///
 /// # Errors
 /// When a kernel cannot run on an adapter with these limits.
 pub fn units(context: &Context<'_>) -> Result<Vec<Unit>> {
     let plan = context.plan;
     let of = |owner: fn(usize) -> Owner, number: usize, launch: &Launch| -> Result<Vec<Unit>> {
+        if on_host(launch, context.graph).is_some() {
+            return Ok(Vec::new());
+        }
         let shaders = shaders(launch, number, context)?;
         Ok(shaders.into_iter().map(|shaders| Unit { owner: owner(number), shaders }).collect())
     };

@@ -1,6 +1,7 @@
 //! Kernels of the common GPU language against the float64 reference, on a simulated grid.
 
 mod attention;
+mod custom;
 mod interpreter;
 mod nvrtc;
 mod ops;

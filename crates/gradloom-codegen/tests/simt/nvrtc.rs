@@ -1,6 +1,6 @@
 //! NVIDIA's runtime compiler takes the CUDA C of every kernel, for sm_80 and sm_90a.
 
-use super::ops;
+use super::{custom, ops};
 use gradloom_codegen::cuda;
 use gradloom_testing::nvrtc;
 
@@ -10,11 +10,12 @@ fn nvidias_compiler_takes_every_kernel() {
     let wrong = "extern \"C\" __global__ void f(float* x) { x[0] = y; }";
     assert!(library.compile(wrong, "sm_80").unwrap_err().contains("undefined"));
     let kernels = ops::every_kernel();
-    let texts: Vec<String> = kernels
+    let mut texts: Vec<String> = kernels
         .iter()
         .enumerate()
         .map(|(i, kernel)| cuda::print(kernel, &format!("kernel_{i}"), i))
         .collect();
+    texts.extend(custom::cuda_texts());
     // One text for all: making a compiler's program takes longer than compiling a kernel.
     library.check(texts.iter().map(String::as_str));
     assert!(texts.len() > 60, "{} kernels", texts.len());

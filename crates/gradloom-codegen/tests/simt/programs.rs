@@ -5,7 +5,7 @@
 use super::interpreter::{Machine, bits, tensor};
 use gradloom_codegen::schedule::group;
 use gradloom_codegen::simt::kernels::{self, Table, View, Views};
-use gradloom_codegen::simt::{Kernel, verify};
+use gradloom_codegen::simt::{Kernel, custom, verify};
 use gradloom_codegen::wgsl::tuning::candidates;
 use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
 use gradloom_core::collections::IdMap;
@@ -33,6 +33,7 @@ fn devices() -> [(&'static str, Limits); 4] {
 
 /// A program in memory.
 struct Memory<'g> {
+    graph: &'g Graph,
     limits: &'g Limits,
     /// Words of each buffer, where they were written.
     buffers: IdMap<ValueId, Vec<Option<u32>>>,
@@ -108,12 +109,14 @@ impl Memory<'_> {
             Schedule::Cumulate(_) => "cumulate",
             Schedule::Sort(_) => "sort",
             Schedule::Attention(_) => "attention",
+            Schedule::Custom(_) => "custom",
         };
         *self.kinds.entry(kind).or_default() += 1;
         // As a target would declare them: in vectors where a product can use them.
         let vectors = !self.limits.scalar && matches!(schedule, Schedule::Product(_));
         let views = views(&launch.reads, &launch.writes, vectors, launch.phase);
-        let made = kernels::kernels(&launch.kernel, schedule, &views, "test");
+        let custom = custom::kernels(launch, self.graph, &views, self.limits).unwrap();
+        let made = custom.or_else(|| kernels::kernels(&launch.kernel, schedule, &views, "test"));
         let made = made.unwrap_or_else(|| panic!("no kernel for {}", launch.kernel.name()));
         let operands = launch.reads.iter().map(|access| self.words(access)).collect();
         let results: Vec<_> = launch.writes.iter().map(|access| vec![access.buffer]).collect();
@@ -212,7 +215,7 @@ fn evaluation(
     let lowered = wgsl::lower(graph, limits, choices).unwrap_or_else(|error| panic!("{error}"));
     let values =
         evaluate_values(graph, &|kind: &OpKind| leaves.value(kind)).unwrap_or_else(|error| panic!("{error}"));
-    let mut memory = Memory { limits, buffers: IdMap::new(), kinds: BTreeMap::new() };
+    let mut memory = Memory { graph, limits, buffers: IdMap::new(), kinds: BTreeMap::new() };
     for (buffer, ty) in lowered.buffers.iter() {
         memory.buffers.insert(*buffer, vec![None; ty.elements()]);
     }
@@ -245,7 +248,7 @@ fn evaluation(
 
 /// Checks a program on every device; gives how often each kind of kernel ran.
 #[track_caller]
-fn agrees(graph: &Graph, leaves: &Leaves) -> BTreeMap<&'static str, usize> {
+pub(super) fn agrees(graph: &Graph, leaves: &Leaves) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
     let Ok(want) = evaluate(graph, &|kind| leaves.value(kind)) else { return kinds };
     for (name, limits) in devices() {

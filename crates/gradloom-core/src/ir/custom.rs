@@ -2,7 +2,9 @@
 
 use super::{Builder, DType, Type, TypeError, ValueId};
 use crate::reference::HostTensor;
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// Row-major elements in the host's memory, to read.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,29 @@ pub enum SliceMut<'a> {
     Bool(&'a mut [u8]),
     /// The bits of floats of this dtype, of 16 bits.
     Half(DType, &'a mut [u16]),
+}
+
+/// How GPUs compute a user's op. The kernel language is a stage behind this crate, which only passes the value
+/// on: it is made and read by `simt::custom` of `gradloom-codegen`.
+#[derive(Clone)]
+pub struct GpuLowering(Arc<dyn Any + Send + Sync>);
+
+impl GpuLowering {
+    /// Wraps the stage's own type.
+    pub fn new(inner: impl Any + Send + Sync) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    /// The stage's own type, if it is this one.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for GpuLowering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GpuLowering")
+    }
 }
 
 /// An op that gradloom does not know: its shape rule, gradient, reference and lowering.
@@ -60,10 +85,16 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
     /// A message for operands that the op refuses.
     fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String>;
 
-    /// Computes the results in the host's memory, for backends that run there. Called from any thread, once a
-    /// step.
+    /// Computes the results in the host's memory: on the CPU, and for GPUs if [`CustomOp::gpu`] gives no
+    /// kernels. Called from any thread, once a step.
     ///
     /// # Errors
     /// A message; the step then fails and changes nothing.
     fn run_on_host(&self, operands: &[Slice<'_>], results: &mut [SliceMut<'_>]) -> Result<(), String>;
+
+    /// Kernels for GPUs. `None`: a step on a GPU stops at the op, copies the operands to the host, calls
+    /// [`CustomOp::run_on_host`], and goes on with what it wrote.
+    fn gpu(&self) -> Option<GpuLowering> {
+        None
+    }
 }

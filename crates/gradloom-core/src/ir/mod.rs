@@ -25,7 +25,7 @@ pub use build::Builder;
 pub(crate) use contraction::product;
 pub use contraction::{AttentionSpec, DotAxes};
 pub use convolution::{ConvSpec, Window};
-pub use custom::{CustomOp, Slice, SliceMut};
+pub use custom::{CustomOp, GpuLowering, Slice, SliceMut};
 pub use elementwise::{BinaryOp, CompareOp, CompositeOp, CostClass, ReduceOp, UnaryOp};
 pub use graph::{Block, Definition, Graph, Guard, Op, Output, TypeError, Update, Value};
 pub use ids::{Arena, BlockId, Id, OpId, OriginId, ValueId};

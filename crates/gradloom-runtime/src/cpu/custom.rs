@@ -4,9 +4,9 @@
 //! Always holds: no result shares bytes with an operand.
 
 use super::kernel::{Call, Prepared, Trap};
-use gradloom_core::ir::{CustomOp, DType, Slice, SliceMut};
+use crate::host_op::run_on_host;
+use gradloom_core::ir::{CustomOp, DType};
 use gradloom_core::kernel::{Access, Launch};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Prepares `Custom`.
@@ -52,55 +52,23 @@ struct Custom {
     writes: Vec<Window>,
 }
 
-/// # Safety
-/// As `std::slice::from_raw_parts`, but any pointer will do for no elements.
-unsafe fn slice<'a, T>(from: *const T, count: usize) -> &'a [T] {
-    let from = if count == 0 { NonNull::dangling().as_ptr() } else { from };
-    // SAFETY: the caller's promise, or a well-aligned pointer for no elements.
-    unsafe { std::slice::from_raw_parts(from, count) }
-}
-
-/// # Safety
-/// As `std::slice::from_raw_parts_mut`, but any pointer will do for no elements.
-unsafe fn slice_mut<'a, T>(to: *mut T, count: usize) -> &'a mut [T] {
-    let to = if count == 0 { NonNull::dangling().as_ptr() } else { to };
-    // SAFETY: the caller's promise, or a well-aligned pointer for no elements.
-    unsafe { std::slice::from_raw_parts_mut(to, count) }
-}
-
 impl Prepared for Custom {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
-        // SAFETY: the launch's windows lie in the call's buffers, and, as `prepare` made sure, results
-        // overlap nothing.
-        let operands: Vec<Slice<'_>> = (self.reads.iter().enumerate())
-            .map(|(i, &Window { dtype, offset, elements })| unsafe {
-                match dtype {
-                    DType::F32 => Slice::F32(slice(call.read(i, offset), elements)),
-                    DType::I32 => Slice::I32(slice(call.read(i, offset), elements)),
-                    DType::U32 => Slice::U32(slice(call.read(i, offset), elements)),
-                    DType::Bool => Slice::Bool(slice(call.read(i, offset), elements)),
-                    DType::F16 | DType::BF16 => Slice::Half(dtype, slice(call.read(i, offset), elements)),
-                }
-            })
-            .collect();
-        // SAFETY: as above; a program fills its memory once when it is loaded, so the elements are
-        // initialised.
-        let mut results: Vec<SliceMut<'_>> = (self.writes.iter().enumerate())
-            .map(|(i, &Window { dtype, offset, elements })| unsafe {
-                match dtype {
-                    DType::F32 => SliceMut::F32(slice_mut(call.write(i, offset), elements)),
-                    DType::I32 => SliceMut::I32(slice_mut(call.write(i, offset), elements)),
-                    DType::U32 => SliceMut::U32(slice_mut(call.write(i, offset), elements)),
-                    DType::Bool => SliceMut::Bool(slice_mut(call.write(i, offset), elements)),
-                    DType::F16 | DType::BF16 => {
-                        SliceMut::Half(dtype, slice_mut(call.write(i, offset), elements))
-                    }
-                }
-            })
-            .collect();
-        (self.op)
-            .run_on_host(&operands, &mut results)
-            .map_err(|message| Trap::new(format!("{}: {message}", self.op.name())))
+        let read =
+            |(i, w): (usize, &Window)| (w.dtype, call.read::<u8>(i, w.offset * w.dtype.bytes()), w.elements);
+        let write =
+            |(i, w): (usize, &Window)| (w.dtype, call.write::<u8>(i, w.offset * w.dtype.bytes()), w.elements);
+        // SAFETY: the launch's windows lie in the call's buffers, which are aligned to their elements; as
+        // `prepare` made sure, results overlap nothing; a program fills its memory once when it is loaded, so
+        // the elements are initialised.
+        let done = unsafe {
+            run_on_host(
+                &*self.op,
+                self.reads.iter().enumerate().map(read),
+                self.writes.iter().enumerate().map(write),
+            )
+        };
+        done.map_err(Trap::new)
     }
 }
 
@@ -108,7 +76,7 @@ impl Prepared for Custom {
 mod tests {
     use super::*;
     use crate::cpu::testing::{Case, Random, Tensor};
-    use gradloom_core::ir::{OpKind, Shape, Type, TypeError};
+    use gradloom_core::ir::{OpKind, Shape, Slice, SliceMut, Type, TypeError};
     use gradloom_core::reference::HostTensor;
 
     /// `a` where the bool is true, else the integer; fails on a negative integer.

@@ -98,6 +98,7 @@ impl WebProgram {
             dispatches: steps.len(),
             passes: usize::from(pause > 0) + usize::from(pause < steps.len()),
             submits: 1,
+            host_ops: 0,
             readbacks: 0,
             extra_bytes: 0,
         };

@@ -112,7 +112,6 @@ impl Results {
 
     /// The message of a trap, with the place in the user's source.
     fn trapped(&self, launch: &Launch, position: usize, index: i32, bound: usize) -> Error {
-        let op = &self.graph.ops[launch.op];
         let window = |window: &Access, whole: &Access| {
             let (window, whole) = (&window.layout.shape, &whole.layout.shape);
             format!(
@@ -136,7 +135,12 @@ impl Results {
                 )
             }
         };
-        let error = Error::new(ErrorKind::Trap, message);
+        self.at(launch, Error::new(ErrorKind::Trap, message))
+    }
+
+    /// An error of a launch, with the place in the user's source.
+    pub(crate) fn at(&self, launch: &Launch, error: Error) -> Error {
+        let op = &self.graph.ops[launch.op];
         match self.graph.origin(op) {
             Some(origin) => error.at(origin.clone(), op.kind.name()),
             None => error.note(format!("in `{}`", op.kind.name())),

@@ -4,6 +4,7 @@
 //! ([`units`]), pipelines, bindings, and one run of what never changes.
 
 use super::gpu::Gpu;
+use super::host_launch::host_launches;
 use super::memory::on_device;
 use super::pending::Stagings;
 use super::pipelines::{Pipeline, refused};
@@ -75,6 +76,7 @@ impl WgpuProgram {
             gpu: Arc::clone(gpu),
             plan: Arc::clone(plan),
             memory,
+            host: host_launches(graph, plan, &steps),
             pause: pause(plan, &parts),
             steps,
             scalars: vec![0; plan.scalar_bytes()],

@@ -1,7 +1,8 @@
 //! A program on a GPU: buffers as planned, shaders compiled, everything bound. A step encodes one pass and
-//! submits it.
+//! submits it; where the host runs a user's op in between, it submits what came before first.
 
 use super::gpu::Gpu;
+use super::host_launch::HostLaunch;
 use super::memory::on_device;
 use super::pending::{PendingStep, Stagings};
 use super::pipelines::Pipeline;
@@ -11,7 +12,7 @@ use crate::elements::{Elements, zeroed};
 use crate::profile::{LaunchSpan, Profile};
 use crate::webgpu::{Regions, STATUS_BYTES, STEP_BYTES, gather};
 use gradloom_codegen::wgsl::Owner;
-use gradloom_core::error::Result;
+use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::{Plan, Region, Role};
 use std::collections::VecDeque;
@@ -37,6 +38,8 @@ pub(super) struct WgpuProgram {
     pub(super) memory: Regions,
     /// The step's dispatches, in order.
     pub(super) steps: Vec<Ready>,
+    /// What the host runs between them, in order.
+    pub(super) host: Vec<HostLaunch>,
     /// Those from here on are run in a pass of their own, after the results were copied.
     pub(super) pause: usize,
     /// The per-step block, which is written as a whole.
@@ -86,6 +89,15 @@ pub(super) fn encode(
 }
 
 impl WgpuProgram {
+    /// See [`HostLaunch::run`].
+    pub(super) fn run_on_host(&self, host: &HostLaunch, encoder: CommandEncoder) -> Result<CommandEncoder> {
+        let failed = |error: Error| match error.kind() {
+            ErrorKind::Trap => self.stagings.results().at(&self.plan.launches[host.launch], error),
+            _ => error,
+        };
+        host.run(&self.gpu, &self.memory, encoder).map_err(failed)
+    }
+
     fn extra_bytes(&self) -> usize {
         STATUS_BYTES + self.table_bytes
     }
@@ -108,11 +120,17 @@ impl Queued for WgpuProgram {
             self.gpu.queue.write_buffer(&on_device(arena).buffer, start as u64, &self.scalars);
         }
         let status = &on_device(self.memory.status()).buffer;
-        let staging = self.stagings.take()?;
         let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.clear_buffer(status, 0, Some(STEP_BYTES));
         let timestamps = self.timestamps.as_ref();
-        encode(&mut encoder, &self.steps[..self.pause], 0, timestamps);
+        let mut first = 0;
+        for host in &self.host {
+            encode(&mut encoder, &self.steps[first..host.before], first, timestamps);
+            encoder = self.run_on_host(host, encoder)?;
+            first = host.before;
+        }
+        encode(&mut encoder, &self.steps[first..self.pause], first, timestamps);
+        let staging = self.stagings.take()?;
         for copy in self.stagings.results().copies(&self.memory) {
             let (from, to, bytes) = (&on_device(copy.memory).buffer, copy.to as u64, copy.bytes as u64);
             encoder.copy_buffer_to_buffer(from, copy.start as u64, &staging, to, bytes);
@@ -141,11 +159,14 @@ impl Queued for WgpuProgram {
     }
 
     fn work(&self) -> Work {
-        let passes = [&self.steps[..self.pause], &self.steps[self.pause..]];
+        let cuts = self.host.iter().map(|host| host.before).chain([self.pause, self.steps.len()]);
+        let mut first = 0;
+        let passes = cuts.filter(|&end| std::mem::replace(&mut first, end) < end).count();
         Work {
             dispatches: self.steps.len(),
-            passes: passes.into_iter().filter(|pass| !pass.is_empty()).count(),
-            submits: 1,
+            passes,
+            submits: 1 + self.host.len(),
+            host_ops: self.host.len(),
             readbacks: self.stagings.readbacks(),
             extra_bytes: self.extra_bytes(),
         }

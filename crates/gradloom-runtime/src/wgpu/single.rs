@@ -36,6 +36,9 @@ impl WgpuProgram {
         let steps = first.map_or(&[][..], |first| &self.steps[first..]);
         let count = steps.iter().take_while(|step| step.owner == Owner::Launch(launch)).count();
         encode(&mut encoder, &steps[..count], 0, None);
+        if let Some(host) = self.host.iter().find(|host| host.launch == launch) {
+            encoder = self.run_on_host(host, encoder)?;
+        }
         encoder.copy_buffer_to_buffer(status, 0, &staging, 0, STATUS_BYTES as u64);
         let submission = self.gpu.submit(encoder)?;
         let (status, _) = Download::new(staging, submission).read(&self.gpu, Status::new)?;

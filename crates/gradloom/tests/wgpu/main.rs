@@ -2,6 +2,7 @@
 //! store.
 
 mod awaiting;
+mod custom;
 mod debug_run;
 mod failures;
 mod limits;

@@ -30,7 +30,7 @@ use super::ir::{Kernel, Role};
 use super::{Builder, Value, index_at};
 use crate::product::{DotProblem, fold_batch};
 use gradloom_core::ir::{DType, DotAxes, OpKind};
-use gradloom_core::kernel::{self, Body, Layout, Schedule};
+use gradloom_core::kernel::{self, Access, Body, Layout, Schedule};
 
 /// Invocations of a workgroup.
 pub(crate) const WORKGROUP: u32 = 256;
@@ -44,6 +44,13 @@ pub struct View<'a> {
     pub layout: &'a Layout,
     /// Whether four neighbours, from a multiple of four on, may be loaded at once.
     pub has_vectors: bool,
+}
+
+impl<'a> View<'a> {
+    /// Of what a launch reads or writes.
+    pub fn of(access: &'a Access, has_vectors: bool) -> Self {
+        Self { dtype: access.dtype, layout: &access.layout, has_vectors }
+    }
 }
 
 /// What a kernel reads and writes, and what it is made for.
@@ -108,7 +115,7 @@ pub fn kernels(
         OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Select | OpKind::Cast { .. } => {
             elementwise::elementwise(views, op, label)
         }
-        // A user's op: it has a kernel for the CPU alone.
+        // A user's op, which knows its kernels itself: see [`super::custom`].
         OpKind::Custom(_) => return None,
         // Lowered to loops.
         OpKind::Reduce { .. } => return None,

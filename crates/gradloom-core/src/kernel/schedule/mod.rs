@@ -44,6 +44,8 @@ pub enum Schedule {
     Cumulate(CumulateSchedule),
     /// Rows in order.
     Sort(SortSchedule),
+    /// A user's op, with the bytes of scratch that its kernels ask for.
+    Custom(usize),
 }
 
 impl Schedule {
@@ -58,6 +60,7 @@ impl Schedule {
             (_, Self::Sort(sort)) => sort.workspace(),
             (_, Self::Product(product)) => product.workspace,
             (_, Self::Group(group)) => group.workspace,
+            (_, Self::Custom(bytes)) => *bytes,
             (_, Self::Whole | Self::Rows(_) | Self::Axes | Self::Attention(_)) => 0,
         }
     }

@@ -1,0 +1,395 @@
+//! Kernels of users' ops, in the kernel language.
+//!
+//! In: a function that writes the kernels of an op ([`gpu_lowering`]), and a launch of it. Out: verified
+//! kernels, and the bytes of scratch that they share. Always holds: whatever the function wrote, kernels access
+//! nothing outside of the op's operands, results and scratch: a load beyond the end reads the last element, a
+//! store there does nothing.
+
+use super::builder::{Builder, Value, Variable};
+use super::ir::{Kernel, Role, Space, ValueType};
+use super::kernels::{View, Views, WORKGROUP};
+use super::{index_at, verify};
+use crate::limits::Limits;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{CustomOp, DType, GpuLowering, Graph, OpKind, Shape};
+use gradloom_core::kernel::{self, Access, Launch, Layout};
+use gradloom_core::plan::ALIGNMENT;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+type Write = Box<dyn Fn(&CustomLaunch<'_>) + Send + Sync>;
+
+/// What [`CustomOp::gpu`] returns: `write` is called for each launch of the op, and gives it its kernels, which
+/// run one after the other on every kind of GPU. Each is to write every element of the results that are its
+/// own.
+///
+/// ```
+/// use gradloom_codegen::simt::custom::gpu_lowering;
+///
+/// let square = gpu_lowering(|op| {
+///     let (x, y) = (op.operand(0), op.result(0));
+///     op.each(y.elements(), |k, i| {
+///         let value = k.load(x, i);
+///         k.store(y, i, value * value);
+///     });
+/// });
+/// ```
+pub fn gpu_lowering(write: impl Fn(&CustomLaunch<'_>) + Send + Sync + 'static) -> GpuLowering {
+    GpuLowering::new(Box::new(write) as Write)
+}
+
+/// A launch of a user's op, whose kernels are being written.
+pub struct CustomLaunch<'a> {
+    views: &'a Views<'a>,
+    limits: &'a Limits,
+    kernels: RefCell<Vec<Kernel>>,
+    /// Bytes of scratch so far.
+    scratch: Cell<usize>,
+    /// The first mistake.
+    mistake: RefCell<Option<String>>,
+}
+
+/// An operand, a result, or scratch of a launch. Elements are numbered row-major, from 0.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomBuffer<'a> {
+    role: Role,
+    dtype: DType,
+    /// Where its elements lie; scratch is contiguous.
+    layout: Option<&'a Layout>,
+    elements: usize,
+}
+
+/// What one invocation of a kernel does: expressions, statements and accesses, in order.
+///
+/// Values are [`Value`]s, whose operators take two of one dtype, or a u32 and a number;
+/// [`Value::unary`], [`Value::binary`] and [`Value::compare`] take the elementwise functions of graphs. Floats
+/// of 16 bits are f32 once they are loaded.
+#[derive(Clone, Copy)]
+pub struct Invocation<'k> {
+    k: &'k Builder,
+    mistake: &'k RefCell<Option<String>>,
+}
+
+/// An array of an invocation, or of a workgroup together. It has no values at first.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomArray {
+    number: u32,
+    elements: u32,
+}
+
+impl<'a> CustomLaunch<'a> {
+    /// An operand of the op.
+    pub fn operand(&self, number: usize) -> CustomBuffer<'a> {
+        self.buffer(Role::Operand(number), self.views.reads.get(number), "operand")
+    }
+
+    /// A result of the op.
+    pub fn result(&self, number: usize) -> CustomBuffer<'a> {
+        self.buffer(Role::Result(number), self.views.writes.get(number), "result")
+    }
+
+    fn buffer(&self, role: Role, view: Option<&View<'a>>, what: &str) -> CustomBuffer<'a> {
+        match view {
+            Some(View { dtype, layout, .. }) => {
+                let elements = layout.shape.elements();
+                CustomBuffer { role, dtype: *dtype, layout: Some(layout), elements }
+            }
+            None => {
+                note(&self.mistake, || format!("{role:?}: the op has no such {what}"));
+                CustomBuffer { role, dtype: DType::F32, layout: None, elements: 0 }
+            }
+        }
+    }
+
+    /// Memory that the kernels of this launch share: what one writes, those after it read. It has no values at
+    /// first.
+    pub fn scratch(&self, dtype: DType, elements: usize) -> CustomBuffer<'a> {
+        if dtype == DType::Bool || dtype.is_narrow() {
+            note(&self.mistake, || format!("scratch of {dtype}: it has elements of 32 bits"));
+        }
+        let (start, bytes) = (self.scratch.get(), elements.saturating_mul(4));
+        self.scratch.set(start.saturating_add(bytes).next_multiple_of(ALIGNMENT));
+        CustomBuffer { role: Role::Workspace { start, bytes }, dtype, layout: None, elements }
+    }
+
+    /// What the device allows a kernel.
+    pub fn limits(&self) -> &'a Limits {
+        self.limits
+    }
+
+    /// Adds a kernel in which an invocation does `f` at each position below `elements`.
+    pub fn each(&self, elements: usize, f: impl for<'k> FnOnce(Invocation<'k>, Value<'k>)) {
+        let workgroup = WORKGROUP.min(self.limits.invocations);
+        let Ok(count) = u32::try_from(elements) else {
+            return note(&self.mistake, || format!("{elements} positions are more than 32 bits count"));
+        };
+        self.kernel(workgroup, elements.div_ceil(workgroup as usize), |k| {
+            let position = k.group() * workgroup + k.local();
+            k.when(position.below(count), || f(k, position));
+        });
+    }
+
+    /// Adds a kernel that `groups` workgroups of `workgroup` invocations run; of no groups, it is left out.
+    pub fn kernel(&self, workgroup: u32, groups: usize, f: impl for<'k> FnOnce(Invocation<'k>)) {
+        let most = self.limits.invocations;
+        if workgroup == 0 || workgroup > most {
+            return note(&self.mistake, || format!("a workgroup of {workgroup}: the device has 1 to {most}"));
+        }
+        if groups.checked_mul(workgroup as usize).is_none_or(|all| all > u32::MAX as usize) {
+            return note(&self.mistake, || format!("{groups} workgroups are more than 32 bits count"));
+        }
+        let number = self.kernels.borrow().len();
+        let k = Builder::new(&format!("custom {number}"), workgroup, groups);
+        f(Invocation { k: &k, mistake: &self.mistake });
+        if groups > 0 {
+            self.kernels.borrow_mut().push(k.finish());
+        }
+    }
+}
+
+impl<'a> CustomBuffer<'a> {
+    /// Number of its elements.
+    pub fn elements(self) -> usize {
+        self.elements
+    }
+
+    /// Its extents; none of scratch.
+    pub fn shape(self) -> Option<&'a Shape> {
+        self.layout.map(|layout| &layout.shape)
+    }
+
+    /// The dtype of its elements in memory.
+    pub fn dtype(self) -> DType {
+        self.dtype
+    }
+}
+
+fn note(mistake: &RefCell<Option<String>>, what: impl FnOnce() -> String) {
+    mistake.borrow_mut().get_or_insert_with(what);
+}
+
+impl<'k> Invocation<'k> {
+    /// A u32.
+    pub fn u32(self, number: u32) -> Value<'k> {
+        self.k.u32(number)
+    }
+
+    /// An i32.
+    pub fn i32(self, number: i32) -> Value<'k> {
+        self.k.i32(number)
+    }
+
+    /// A f32.
+    pub fn f32(self, number: f32) -> Value<'k> {
+        self.k.f32(number)
+    }
+
+    /// True or false.
+    pub fn bool(self, is: bool) -> Value<'k> {
+        self.k.bool(is)
+    }
+
+    /// Number of the workgroup, u32.
+    pub fn group(self) -> Value<'k> {
+        self.k.group()
+    }
+
+    /// Number of the invocation in its workgroup, u32.
+    pub fn local(self) -> Value<'k> {
+        self.k.local()
+    }
+
+    /// The element at a position, u32.
+    pub fn load(self, from: CustomBuffer<'_>, position: Value<'k>) -> Value<'k> {
+        match self.within(position, from.elements) {
+            Some(position) => {
+                let index = from.layout.map_or(position, |layout| index_at(self.k, layout, position));
+                self.k.load(self.k.buffer(from.role, from.dtype), index)
+            }
+            None => self.k.bits(from.dtype.wide(), 0),
+        }
+    }
+
+    /// Writes the element at a position, u32.
+    pub fn store(self, to: CustomBuffer<'_>, position: Value<'k>, value: Value<'k>) {
+        if matches!(to.role, Role::Operand(_)) {
+            return note(self.mistake, || "a store to an operand: kernels write results and scratch".into());
+        }
+        let (wide, got) = (ValueType::Scalar(to.dtype.wide()), value.ty());
+        if got != wide {
+            return note(self.mistake, || format!("a store of {got} where elements are {wide}: cast it"));
+        }
+        if let Some(within) = self.within(position, to.elements) {
+            self.k.when(position.equals(within), || {
+                let index = to.layout.map_or(within, |layout| index_at(self.k, layout, within));
+                self.k.store(self.k.buffer(to.role, to.dtype), index, value);
+            });
+        }
+    }
+
+    /// The nearest position below a number of elements; `None` if there are none.
+    fn within(self, position: Value<'k>, elements: usize) -> Option<Value<'k>> {
+        if position.ty() != ValueType::Scalar(DType::U32) {
+            note(self.mistake, || format!("a position of {}: positions are u32, cast it", position.ty()));
+            return None;
+        }
+        let last = u32::try_from(elements.checked_sub(1)?).ok()?;
+        Some(position.min(self.k.u32(last)))
+    }
+
+    /// Memory that the invocations of a workgroup share.
+    pub fn shared(self, dtype: DType, elements: u32) -> CustomArray {
+        CustomArray { number: self.k.shared(dtype, elements.max(1)), elements: elements.max(1) }
+    }
+
+    /// Memory of the invocation's own.
+    pub fn private(self, dtype: DType, elements: u32) -> CustomArray {
+        CustomArray { number: self.k.private(dtype, elements.max(1)), elements: elements.max(1) }
+    }
+
+    /// The element of an array at an index, u32.
+    pub fn get(self, array: CustomArray, index: Value<'k>) -> Value<'k> {
+        let index = self.within(index, array.elements as usize).unwrap_or_else(|| self.k.u32(0));
+        self.k.element(array.number, index)
+    }
+
+    /// Writes the element of an array at an index, u32.
+    pub fn set(self, array: CustomArray, index: Value<'k>, value: Value<'k>) {
+        if let Some(within) = self.within(index, array.elements as usize) {
+            self.k.when(index.equals(within), || self.k.set_element(array.number, within, value));
+        }
+    }
+
+    /// A variable with its first value.
+    pub fn var(self, first: Value<'k>) -> Variable<'k> {
+        self.k.var(first)
+    }
+
+    /// What `then` does, where a condition holds.
+    pub fn when(self, condition: Value<'k>, then: impl FnOnce()) {
+        self.k.when(condition, then);
+    }
+
+    /// What `body` does with a u32 counter that starts at `start`, grows by 1, and stays below `end`.
+    pub fn count(self, start: Value<'k>, end: Value<'k>, body: impl FnOnce(Value<'k>)) {
+        self.k.count(start, end, self.k.u32(1), body);
+    }
+
+    /// All invocations of the workgroup meet here, and see what the others have written to shared memory. It
+    /// must stand where all of them arrive.
+    pub fn barrier(self) {
+        self.k.barrier();
+    }
+
+    /// Makes the step fail where an index, i32, is outside of `0..extent`; gives the nearest that is inside, as
+    /// u32. `position` is said in the message.
+    pub fn check_index(self, index: Value<'k>, extent: u32, position: Value<'k>) -> Value<'k> {
+        self.k.check_index(index, extent, position)
+    }
+}
+
+/// The user's op of a launch.
+fn op_of<'g>(kernel: &kernel::Kernel, graph: &'g Graph) -> Option<&'g Arc<dyn CustomOp>> {
+    match kernel {
+        kernel::Kernel::Op(OpKind::Custom(id)) => Some(&graph.customs[*id]),
+        _ => None,
+    }
+}
+
+/// The user's op of a launch, if it has no kernels for GPUs.
+pub fn on_host<'g>(launch: &Launch, graph: &'g Graph) -> Option<&'g Arc<dyn CustomOp>> {
+    op_of(&launch.kernel, graph).filter(|op| op.gpu().is_none())
+}
+
+/// The kernels of a user's op with kernels for GPUs; `None` of anything else.
+///
+/// # Errors
+/// What is wrong with the kernels, at the op in the user's source.
+pub fn kernels(
+    launch: &Launch,
+    graph: &Graph,
+    views: &Views<'_>,
+    limits: &Limits,
+) -> Result<Option<Vec<Kernel>>> {
+    let Some(op) = op_of(&launch.kernel, graph) else { return Ok(None) };
+    let Some(lowering) = op.gpu() else { return Ok(None) };
+    let made = written(&lowering, views, limits).and_then(|(kernels, scratch)| {
+        if scratch > launch.workspace {
+            return Err("its function asks for other scratch at each call".to_string());
+        }
+        Ok(Some(kernels))
+    });
+    made.map_err(|what| {
+        let message = format!("the GPU kernels of the custom op `{}` are not valid: {what}", op.name());
+        let error = Error::new(ErrorKind::Plan, message)
+            .help("mend `CustomOp::gpu`, or return `None` there, to run the op on the host");
+        let asking = &graph.ops[launch.op];
+        match graph.origin(asking) {
+            Some(origin) => error.at(origin.clone(), asking.kind.name()),
+            None => error,
+        }
+    })
+}
+
+/// Bytes of scratch that the kernels of a user's op share; 0 of anything else, and of kernels that are not
+/// valid, which is said when they are emitted.
+pub(crate) fn scratch(
+    kernel: &kernel::Kernel,
+    graph: &Graph,
+    reads: &[Access],
+    writes: &[Access],
+    limits: &Limits,
+) -> usize {
+    let view = |access| View::of(access, false);
+    let views = Views {
+        reads: reads.iter().map(view).collect(),
+        writes: writes.iter().map(view).collect(),
+        gated: false,
+        in_place: false,
+    };
+    let lowering = op_of(kernel, graph).and_then(|op| op.gpu());
+    lowering.and_then(|lowering| written(&lowering, &views, limits).ok()).map_or(0, |(_, scratch)| scratch)
+}
+
+/// The kernels that a user's function writes, with the bytes of scratch.
+fn written(
+    lowering: &GpuLowering,
+    views: &Views<'_>,
+    limits: &Limits,
+) -> std::result::Result<(Vec<Kernel>, usize), String> {
+    let write: &Write = lowering.get().ok_or("`gpu` is to return what `gpu_lowering` made")?;
+    let launch = CustomLaunch {
+        views,
+        limits,
+        kernels: RefCell::default(),
+        scratch: Cell::new(0),
+        mistake: RefCell::default(),
+    };
+    write(&launch);
+    if let Some(mistake) = launch.mistake.into_inner() {
+        return Err(mistake);
+    }
+    let kernels = launch.kernels.into_inner();
+    for kernel in &kernels {
+        check(kernel, limits).map_err(|what| format!("{what}\n{kernel}"))?;
+    }
+    Ok((kernels, launch.scratch.get()))
+}
+
+/// Checks what a kernel asks of the device.
+fn check(kernel: &Kernel, limits: &Limits) -> std::result::Result<(), String> {
+    verify(kernel)?;
+    let shared = kernel.arrays.iter().filter(|array| array.space == Space::Workgroup);
+    let bytes = shared.fold(0u32, |bytes, array| bytes.saturating_add(array.elements.saturating_mul(4)));
+    if bytes > limits.workgroup_memory {
+        let most = limits.workgroup_memory;
+        return Err(format!("a workgroup shares {bytes} bytes, the device has {most}"));
+    }
+    if kernel.subgroup.is_some() && kernel.subgroup != limits.subgroup {
+        return Err(format!(
+            "it exchanges values in subgroups of {:?}, the device has {:?}",
+            kernel.subgroup, limits.subgroup
+        ));
+    }
+    Ok(())
+}
