@@ -241,6 +241,16 @@ fn movement() {
     for lines in MOVEMENT {
         agrees(lines, &leaves());
     }
+    // More operands than one kernel joins.
+    let operands = ["%0, %2, %1, %1"; 9].join(", ");
+    let elements = 9 * 302;
+    agrees(
+        &format!(
+            "%0: f32[300] = input \"a\"\n%1: f32[1] = input \"b\"\n%2: f32[0] = input \"c\"\n\
+             %3: f32[{elements}] = concat {operands} {{axis=0}}"
+        ),
+        &leaves(),
+    );
 }
 
 #[test]

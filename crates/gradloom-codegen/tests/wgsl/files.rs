@@ -77,7 +77,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "concat",
-            "One kernel for each operand.",
+            "Each operand has workgroups of its own.",
             "%0: f32[3, 5] = input \"x\"\n%1: f32[3, 40] = input \"y\"\n%2: f32[3, 45] = concat %0, %1 {axis=1}\n\
              output \"z\" %2",
         ),

@@ -3,9 +3,10 @@
 use super::super::ir::{Kernel, Role};
 use super::super::{index_at, index_of};
 use super::each::each;
-use super::{Builder, Value, Views};
+use super::{Builder, Value, Views, WORKGROUP};
 use crate::narrow::narrow;
 use gradloom_core::ir::{DType, Number, Shape};
+use gradloom_core::kernel::Layout;
 
 /// The read's elements to the write, in the order of their layouts' axes.
 pub(super) fn copy(views: &Views<'_>, label: &str) -> Vec<Kernel> {
@@ -14,25 +15,46 @@ pub(super) fn copy(views: &Views<'_>, label: &str) -> Vec<Kernel> {
     })
 }
 
-/// Operands joined along an axis: one kernel for each.
+/// Operands that one kernel joins, at most: with the result, as many as desktop GPUs bind.
+const JOINED: usize = 15;
+
+/// Operands joined along an axis. Each has workgroups of its own in a kernel that several share.
 pub(super) fn concat(views: &Views<'_>, axis: usize) -> Vec<Kernel> {
     let write = &views.writes[0];
     let mut from = 0;
-    let mut kernels = Vec::new();
+    let mut parts = Vec::new();
     for (i, read) in views.reads.iter().enumerate() {
         let shape = &read.layout.shape;
         let mut start = vec![0; shape.rank()];
         let mut limit = write.layout.shape.to_vec();
         (start[axis], limit[axis]) = (from, from + shape[axis]);
         from = limit[axis];
-        let window = write.layout.slice(&start, &limit, &vec![1; shape.rank()]);
-        kernels.extend(each(&format!("concat: operand {i}"), views, shape.elements(), |k, position| {
-            let to = k.buffer(Role::Result(0), write.dtype);
-            let value = views.load(k, i, position);
-            k.store(to, index_at(k, &window, position), value);
-        }));
+        if shape.elements() > 0 {
+            parts.push((i, shape.elements(), write.layout.slice(&start, &limit, &vec![1; shape.rank()])));
+        }
     }
-    kernels
+    let groups = |elements: usize| elements.div_ceil(WORKGROUP as usize);
+    let joined = |parts: &[(usize, usize, Layout)]| {
+        let all = parts.iter().map(|&(_, elements, _)| groups(elements)).sum();
+        let k = Builder::new("concat", WORKGROUP, all);
+        let mut first = 0;
+        for (i, elements, window) in parts {
+            let (start, end) = (narrow(first), narrow(first + groups(*elements)));
+            first += groups(*elements);
+            let position = (k.group() - start) * WORKGROUP + k.local();
+            let behind = (start > 0).then(|| !k.group().below(start));
+            let before = (first < all).then(|| k.group().below(end));
+            let inside =
+                (!elements.is_multiple_of(WORKGROUP as usize)).then(|| position.below(narrow(*elements)));
+            k.guard([views.gate(&k), behind, before, inside], || {
+                let to = k.buffer(Role::Result(0), write.dtype);
+                let value = views.load(&k, *i, position);
+                k.store(to, index_at(&k, window, position), value);
+            });
+        }
+        k.finish()
+    };
+    parts.chunks(JOINED).map(joined).collect()
 }
 
 /// The operand with elements of `value` around and between its own.
