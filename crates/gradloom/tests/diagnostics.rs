@@ -66,6 +66,26 @@ N |     let text = answer(|layer, x| (x + layer.forward(x)).mean());
 }
 
 #[test]
+fn an_operator_with_a_parameter_on_the_left() {
+    let text = answer(|layer, x| (&layer.weight * x).mean());
+    assert_eq!(
+        text,
+        "\
+error: `*` of [64, 32] and [8, 64]: axis -1 has 32 elements on the left and 64 on the right
+--> crates/gradloom/tests/diagnostics.rs
+  |
+N |     let text = answer(|layer, x| (&layer.weight * x).mean());
+  |                                                 ^
+  |
+  = help: shapes broadcast from the right: extents must be equal or 1"
+    );
+    let text = answer(|_, x| (x - -&Param::new([64], Init::Zeros)).mean());
+    assert!(text.contains("(x - -&Param::new([64], Init::Zeros))"), "{text}");
+    let text = answer(|layer, x| layer.forward(x).mean() + (&layer.weight / 0.0).mean());
+    assert!(text.contains("f32[64, 32] / 0: a division by zero"), "{text}");
+}
+
+#[test]
 fn an_error_inside_a_layer_points_to_its_call() {
     let text = answer(|layer, x| layer.forward(x.transpose(0, 1)).mean());
     assert_eq!(

@@ -102,3 +102,47 @@ fn shapes_and_ranges_from_the_end() {
     // The values, too: the last two columns.
     check("slice", &[&[3, 5]], |x| x[0].slice(-1, -2..));
 }
+
+/// Operators with parameters and states on either side are those of their tensors.
+#[test]
+fn parameters_and_states_beside_operators() {
+    #[derive(Module)]
+    struct Model {
+        a: Param,
+        b: Param,
+        c: State,
+    }
+    let param = |values: [f32; 3]| Param::new([3], Init::Values(values.into()));
+    let model =
+        Model { a: param([2.0, -3.0, 5.0]), b: param([0.5, 4.0, -1.0]), c: State::new([3], DType::F32, 3.0) };
+    let results = |m: &Model, x: Tensor| {
+        let (a, b, c) = (m.a.tensor(), m.b.tensor(), m.c.tensor());
+        [
+            (&m.a + x, a + x),
+            (&m.a - x, a - x),
+            (&m.a * x, a * x),
+            (&m.a / x, a / x),
+            (&m.a % x, a % x),
+            (&m.a - &x, a - x),
+            (&m.a - &m.b, a - b),
+            (&m.a / &m.c, a / c),
+            (&m.c - &m.a, c - a),
+            (&m.c * x, c * x),
+            (&m.a + 1.0, a + 1.0),
+            (&m.a - 1, a - 1),
+            (&m.a / 2.0_f32, a / 2.0),
+            ((2.0 * &m.a).square(), (2.0 * a).square()),
+            ((1.0 - &m.c) * &m.a, (1.0 - c) * a),
+            (-&m.b, -b),
+            (-&m.c, -c),
+        ]
+    };
+    let session = Session::new(model, &Device::cpu(), 1).unwrap();
+    let flat = |m: &Model, x: Tensor| {
+        let (got, want): (Vec<_>, Vec<_>) = results(m, x).into_iter().unzip();
+        (stack(0, &got), stack(0, &want))
+    };
+    let mut both = session.infer([f32("x", [3])], |m, [x]| flat(m, x)).unwrap();
+    let (got, want) = both.run([&[1.5, -2.0, 0.25][..]]).unwrap();
+    assert_eq!(got, want);
+}
