@@ -146,3 +146,45 @@ fn parameters_and_states_beside_operators() {
     let (got, want) = both.run([&[1.5, -2.0, 0.25][..]]).unwrap();
     assert_eq!(got, want);
 }
+
+/// The gradient of a log-probability is how likely it is that its class is emitted at its time, negative: at
+/// each time that counts these sum to 1. Impossible classes and sequences have none, and nothing is NaN.
+#[test]
+fn the_gradient_of_ctc_counts_what_is_emitted() {
+    const TIMES: usize = 6;
+    const CLASSES: usize = 4;
+    let inputs =
+        [f32("logs", [TIMES, 3, CLASSES]), i32("targets", [3, 2]), i32("times", [3]), i32("labels", [3])];
+    let session = Session::new((), &Device::cpu(), 1).unwrap();
+    let mut loss = session
+        .infer(inputs, |(), [logs, targets, times, labels]| {
+            let rows = logs.ctc_loss_rows(targets, times, labels, CtcOptions::new());
+            // An infinite loss times 0 is NaN, and must not reach the others.
+            let finite = rows.is_finite().select(rows, 0.0).sum();
+            (rows, gradients(finite, [logs])[0])
+        })
+        .unwrap();
+    let mut logs = data(TIMES * 3 * CLASSES, 3);
+    let at = |time: usize, row: usize, class: usize| (time * 3 + row) * CLASSES + class;
+    // Sequence 0 has the label 2 at its third time or later; 1 is shorter; 2 has no time for its labels.
+    logs[at(0, 0, 2)] = f32::NEG_INFINITY;
+    logs[at(1, 0, 2)] = f32::NEG_INFINITY;
+    let mut run = |labels: [i32; 3]| {
+        let (targets, times) = ([1, 2, 3, 3, 1, 1], [6, 4, 2]);
+        loss.run((&logs[..], &targets[..], &times[..], &labels[..]))
+    };
+    let (rows, gradient) = run([2, 2, 2]).unwrap();
+    assert!(rows[0].is_finite() && rows[1].is_finite() && rows[2] == f32::INFINITY, "{rows:?}");
+    for time in 0..TIMES {
+        for (row, times) in [6, 4, 0].into_iter().enumerate() {
+            let emitted: f32 = (0..CLASSES).map(|class| -gradient[at(time, row, class)]).sum();
+            let want = if time < times { 1.0 } else { 0.0 };
+            assert!((emitted - want).abs() < 1e-5, "time {time} of sequence {row}: {emitted}");
+        }
+    }
+    assert!(gradient.iter().all(|x| (-1.00001..=0.0).contains(x)), "{gradient:?}");
+    assert_eq!([gradient[at(0, 0, 2)], gradient[at(1, 0, 2)]], [0.0; 2]);
+    // More labels than there are.
+    let error = run([2, 3, 2]).unwrap_err();
+    assert_eq!(error.kind(), gradloom::ErrorKind::Trap, "{error}");
+}
