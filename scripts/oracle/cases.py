@@ -349,6 +349,32 @@ def convolutions():
     case("adaptive_max_pool2d", lambda x: F.adaptive_max_pool2d(x, (2, 3)), x)
 
 
+def ctc():
+    def loss(x, targets, times, labels, **options):
+        return F.ctc_loss(x.log_softmax(-1), targets, times, labels, **options)
+
+    x, targets = normal(7, 3, 5, scale=2), integers(1, 5, 3, 3)
+    targets[0] = torch.tensor([2, 2, 4])
+    times, labels = torch.tensor([7, 6, 4]), torch.tensor([3, 2, 1])
+    case("ctc_loss", loss, x, targets, times, labels)
+    case("ctc_loss/sum", lambda *x: loss(*x, reduction="sum"), x, targets, times, labels)
+    case("ctc_loss/none", lambda *x: loss(*x, reduction="none"), x, targets, times, labels)
+    case("ctc_loss/blank", lambda *x: loss(*x, blank=4), x, targets - 1, times, labels)
+    case("ctc_loss/no_labels", loss, x, targets, times, torch.tensor([0, 3, 0]))
+    # The padding is no class.
+    repeated = torch.tensor([[3, 3, 3], [1, 1, -1], [2, -7, 99]])
+    case("ctc_loss/repeated", loss, x, repeated, torch.tensor([5, 7, 1]), labels)
+    # Three equal labels need five times.
+    few = torch.tensor([4, 3, 0])
+    case("ctc_loss/zero_infinity", lambda *x: loss(*x, zero_infinity=True), x, repeated, few, torch.tensor([3, 1, 0]))
+    case("ctc_loss/infinite", lambda x, *y: loss(x.detach(), *y, reduction="none"), x, repeated, few, torch.tensor([3, 1, 0]))
+    never = floats(x.log_softmax(-1))
+    never[:, 0, 3] = -math.inf
+    never[2:5, 1, 1] = -math.inf
+    case("ctc_loss/never", lambda x, *y: F.ctc_loss(x.detach(), *y, reduction="none"), never, repeated, times, labels)
+    case("ctc_loss/long", loss, normal(40, 2, 6, scale=3), integers(1, 6, 2, 15), torch.tensor([40, 33]), torch.tensor([15, 11]))
+
+
 elementwise()
 binary()
 reductions()
@@ -359,5 +385,6 @@ products()
 losses()
 norms()
 convolutions()
+ctc()
 write("cases.safetensors", TENSORS, {"pytorch": torch.__version__})
 print(sum(name.endswith("/y") for name in TENSORS), "cases")

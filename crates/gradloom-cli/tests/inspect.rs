@@ -33,6 +33,29 @@ fn nothing_is_allocated_to_look_at_a_large_model() {
     assert!(summary.contains("1,557,611,200 parameters"), "{summary}");
 }
 
+/// Of a type that the target lacks, `inspect` says so.
+#[test]
+fn kernels_of_16_bits_are_shown_without_a_gpu() {
+    let workspace = Workspace::new();
+    for (target, precision, word) in
+        [("cuda", "bf16", "bf16_bits("), ("cuda", "f16", "f16_bits("), ("wgsl", "f16", "enable f16")]
+    {
+        let show = |stage: &str| {
+            let command = "inspect tiny --batch 2";
+            workspace
+                .succeed(&format!("{command} --target {target} --precision {precision} --stage {stage}"))
+                .stdout
+        };
+        assert!(show("plan").contains(&format!(" {precision}[")), "{target}, {precision}");
+        assert!(show("emit").contains(word), "{target}, {precision}");
+    }
+    for (target, precision) in [("cpu", "f16"), ("cpu", "bf16"), ("wgsl", "bf16")] {
+        let refused = workspace.run(&format!("inspect tiny --target {target} --precision {precision}"));
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("use --target cuda"), "{refused:?}");
+    }
+}
+
 #[test]
 fn a_run_can_be_inspected() {
     let workspace = Workspace::new();

@@ -1,6 +1,8 @@
 //! What an adapter allows, as far as shaders and their dispatch depend on it.
 
 use crate::narrow::narrow;
+use crate::schedule::precision::Precision;
+use gradloom_core::ir::DType;
 
 /// Invocations of a workgroup, at most, where a kernel needs no other number.
 const WORKGROUP: u32 = 256;
@@ -8,6 +10,9 @@ const WORKGROUP: u32 = 256;
 /// Whether there are devices that say the size of their subgroups: the browser's backend asks for none yet,
 /// so a page's module has no code for them.
 const SUBGROUPS_ARE_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
+
+/// Whether there are devices with bf16: WebGPU has no such type.
+const BF16_IS_POSSIBLE: bool = cfg!(not(target_family = "wasm"));
 
 /// Limits and features of a device. Shaders are made for them, so they are part of a pipeline's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +31,9 @@ pub struct Limits {
     pub subgroup: Option<u32>,
     /// Whether shaders may use f16.
     pub f16: bool,
-    /// Whether products of 16 x 16 f16 matrices with f32 sums are there.
+    /// Whether kernels may use bf16.
+    pub bf16: bool,
+    /// Whether products of 16 x 16 matrices with f32 sums are there, of the floats of 16 bits that there are.
     pub cooperative: bool,
     /// Whether the device computes on a CPU: workgroup memory and barriers cost more than they save there.
     pub software: bool,
@@ -52,6 +59,7 @@ impl Limits {
             workgroups: 65_535,
             subgroup: None,
             f16: false,
+            bf16: false,
             cooperative: false,
             software: false,
             scalar: false,
@@ -80,9 +88,20 @@ impl Limits {
             workgroups: i32::MAX.cast_unsigned(),
             subgroup: Some(32),
             f16: true,
+            bf16: true,
             cooperative: true,
             software: false,
             scalar: false,
+        }
+    }
+
+    /// The floats of 16 bits of a precision, where the device has them: of values between kernels, and of the
+    /// operands of matrix instructions.
+    pub fn half(&self, precision: Precision) -> Option<DType> {
+        match precision {
+            Precision::F16 if self.f16 => Some(DType::F16),
+            Precision::Bf16 if BF16_IS_POSSIBLE && self.bf16 => Some(DType::BF16),
+            _ => None,
         }
     }
 

@@ -74,7 +74,7 @@ const NOT_HERE: [&str; 13] = [
 ];
 
 /// What may be left out in TypeScript, as Rust has no default arguments: op, parameter, value.
-const DEFAULTS: [(&str, &str, &str); 48] = [
+const DEFAULTS: [(&str, &str, &str); 50] = [
     ("arg_top_k", "axis", "-1"),
     ("argsort", "axis", "-1"),
     ("argsort_descending", "axis", "-1"),
@@ -92,6 +92,8 @@ const DEFAULTS: [(&str, &str, &str); 48] = [
     ("cosine_embedding_loss", "margin", "0"),
     ("cosine_similarity", "axis", "-1"),
     ("cross_entropy_with", "options", "{}"),
+    ("ctc_loss", "options", "{}"),
+    ("ctc_loss_rows", "options", "{}"),
     ("elu", "alpha", "1"),
     ("glu", "axis", "-1"),
     ("hard_shrink", "lambda", "0.5"),

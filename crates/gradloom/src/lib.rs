@@ -19,9 +19,9 @@ pub use gradloom_core::optim::{
     Adafactor, Adagrad, Adam, AdamW, Groups, Lion, Muon, Plateau, RmsProp, Schedule, Sgd,
 };
 pub use gradloom_core::trace::{
-    AttentionOptions, ConvOptions, CrossEntropyOptions, Input, Operand, PoolOptions, Tensor, bernoulli, bf16,
-    checkpoint, concat, einsum, eye, f16, f32, full, gradients, i32, iota, linspace, meshgrid, permutation,
-    randn, scan, stack, u32, uniform,
+    AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions, Input, Operand, PoolOptions, Tensor,
+    bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32, full, gradients, i32, iota, linspace,
+    meshgrid, permutation, randn, scan, stack, u32, uniform,
 };
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
@@ -34,9 +34,9 @@ pub mod prelude {
     pub use crate::nn::layers::*;
     pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
     pub use crate::{
-        Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, Device,
-        Error, Groups, Lion, Muon, Plateau, PoolOptions, Precision, Result, RmsProp, Schedule, Session, Sgd,
-        Tensor, Train, Trainer, bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32, full, gradients,
-        i32, iota, linspace, meshgrid, permutation, randn, scan, stack, u32, uniform,
+        Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions,
+        DType, Device, Error, Groups, Lion, Muon, Plateau, PoolOptions, Precision, Result, RmsProp, Schedule,
+        Session, Sgd, Tensor, Train, Trainer, bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32,
+        full, gradients, i32, iota, linspace, meshgrid, permutation, randn, scan, stack, u32, uniform,
     };
 }

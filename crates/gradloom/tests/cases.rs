@@ -311,6 +311,29 @@ fn losses(cases: &mut Cases) {
     cases.add("rms_norm", |x| x[0].rms_norm(x[1], 1e-6));
 }
 
+fn ctc(cases: &mut Cases) {
+    type Change = fn(CtcOptions) -> CtcOptions;
+    let mut add = |name: &str, change: Change, finish: fn(Tensor) -> Tensor| {
+        cases.add(name, move |x| {
+            let logs = x[0].log_softmax(-1);
+            finish(logs.ctc_loss_rows(x[1], x[2], x[3], change(CtcOptions::new())))
+        });
+    };
+    add("ctc_loss/sum", |o| o, |rows| rows.sum());
+    add("ctc_loss/none", |o| o, |rows| rows);
+    add("ctc_loss/infinite", |o| o, |rows| rows);
+    cases.add("ctc_loss/never", |x| x[0].detach().ctc_loss_rows(x[1], x[2], x[3], CtcOptions::new()));
+    let mut add = |name: &str, change: Change| {
+        cases.add(name, move |x| x[0].log_softmax(-1).ctc_loss(x[1], x[2], x[3], change(CtcOptions::new())));
+    };
+    add("ctc_loss", |o| o);
+    add("ctc_loss/blank", |o| o.blank(4));
+    add("ctc_loss/no_labels", |o| o);
+    add("ctc_loss/repeated", |o| o);
+    add("ctc_loss/zero_infinity", CtcOptions::zero_infinity);
+    add("ctc_loss/long", |o| o);
+}
+
 fn convolutions(cases: &mut Cases) {
     let options = ConvOptions::new;
     cases.add("conv2d/plain", move |x| x[0].conv2d(x[1], options()));
@@ -367,6 +390,7 @@ fn all() -> Cases {
     products(&mut cases);
     losses(&mut cases);
     convolutions(&mut cases);
+    ctc(&mut cases);
     cases
 }
 

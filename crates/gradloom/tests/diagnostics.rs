@@ -66,6 +66,26 @@ N |     let text = answer(|layer, x| (x + layer.forward(x)).mean());
 }
 
 #[test]
+fn an_operator_with_a_parameter_on_the_left() {
+    let text = answer(|layer, x| (&layer.weight * x).mean());
+    assert_eq!(
+        text,
+        "\
+error: `*` of [64, 32] and [8, 64]: axis -1 has 32 elements on the left and 64 on the right
+--> crates/gradloom/tests/diagnostics.rs
+  |
+N |     let text = answer(|layer, x| (&layer.weight * x).mean());
+  |                                                 ^
+  |
+  = help: shapes broadcast from the right: extents must be equal or 1"
+    );
+    let text = answer(|_, x| (x - -&Param::new([64], Init::Zeros)).mean());
+    assert!(text.contains("(x - -&Param::new([64], Init::Zeros))"), "{text}");
+    let text = answer(|layer, x| layer.forward(x).mean() + (&layer.weight / 0.0).mean());
+    assert!(text.contains("f32[64, 32] / 0: a division by zero"), "{text}");
+}
+
+#[test]
 fn an_error_inside_a_layer_points_to_its_call() {
     let text = answer(|layer, x| layer.forward(x.transpose(0, 1)).mean());
     assert_eq!(
@@ -470,4 +490,27 @@ N |     let text = state_answer(|_, _| stray.tensor());
     let odd = Odd { optim: (State::new([1], DType::F32, 0.0), State::new([1], DType::F32, 0.0)) };
     let error = Session::new(odd, &Device::null(), 0).unwrap_err();
     assert_eq!(error.message(), "the state `optim.0` is called like a state of the optimizer");
+}
+
+#[test]
+fn a_ctc_loss_that_does_not_fit() {
+    let answer = |labels: usize, blank: i32| {
+        let inputs = [f32("x", [8, 2, 5]), i32("y", [2, labels]), i32("n", [2])];
+        let session = Session::new((), &Device::null(), 1).unwrap();
+        let loss = |x: Tensor, y: Tensor, n: Tensor| {
+            let y = if labels == 1 { y.transpose(0, 1) } else { y };
+            x.ctc_loss(y, n, n, CtcOptions::new().blank(blank))
+        };
+        session.infer(inputs, |(), [x, y, n]| loss(x, y, n)).err().map(|error| error.to_string())
+    };
+    assert_eq!(answer(3, 4), None);
+    let text = answer(3, 5).unwrap();
+    assert!(text.contains("`ctc_loss` with the blank 5 of [8, 2, 5]"), "{text}");
+    assert!(text.contains("= help: it is a class, from 0 to 4"), "{text}");
+    let text = answer(1, 0).unwrap();
+    assert!(
+        text.contains("`ctc_loss` of [8, 2, 5] with targets i32[1, 2], lengths i32[2] and i32[2]"),
+        "{text}"
+    );
+    assert!(text.contains("targets i32[batch, labels]"), "{text}");
 }

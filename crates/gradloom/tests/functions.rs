@@ -102,3 +102,89 @@ fn shapes_and_ranges_from_the_end() {
     // The values, too: the last two columns.
     check("slice", &[&[3, 5]], |x| x[0].slice(-1, -2..));
 }
+
+/// Operators with parameters and states on either side are those of their tensors.
+#[test]
+fn parameters_and_states_beside_operators() {
+    #[derive(Module)]
+    struct Model {
+        a: Param,
+        b: Param,
+        c: State,
+    }
+    let param = |values: [f32; 3]| Param::new([3], Init::Values(values.into()));
+    let model =
+        Model { a: param([2.0, -3.0, 5.0]), b: param([0.5, 4.0, -1.0]), c: State::new([3], DType::F32, 3.0) };
+    let results = |m: &Model, x: Tensor| {
+        let (a, b, c) = (m.a.tensor(), m.b.tensor(), m.c.tensor());
+        [
+            (&m.a + x, a + x),
+            (&m.a - x, a - x),
+            (&m.a * x, a * x),
+            (&m.a / x, a / x),
+            (&m.a % x, a % x),
+            (&m.a - &x, a - x),
+            (&m.a - &m.b, a - b),
+            (&m.a / &m.c, a / c),
+            (&m.c - &m.a, c - a),
+            (&m.c * x, c * x),
+            (&m.a + 1.0, a + 1.0),
+            (&m.a - 1, a - 1),
+            (&m.a / 2.0_f32, a / 2.0),
+            ((2.0 * &m.a).square(), (2.0 * a).square()),
+            ((1.0 - &m.c) * &m.a, (1.0 - c) * a),
+            (-&m.b, -b),
+            (-&m.c, -c),
+        ]
+    };
+    let session = Session::new(model, &Device::cpu(), 1).unwrap();
+    let flat = |m: &Model, x: Tensor| {
+        let (got, want): (Vec<_>, Vec<_>) = results(m, x).into_iter().unzip();
+        (stack(0, &got), stack(0, &want))
+    };
+    let mut both = session.infer([f32("x", [3])], |m, [x]| flat(m, x)).unwrap();
+    let (got, want) = both.run([&[1.5, -2.0, 0.25][..]]).unwrap();
+    assert_eq!(got, want);
+}
+
+/// The gradient of a log-probability is how likely it is that its class is emitted at its time, negative: at
+/// each time that counts these sum to 1. Impossible classes and sequences have none, and nothing is NaN.
+#[test]
+fn the_gradient_of_ctc_counts_what_is_emitted() {
+    const TIMES: usize = 6;
+    const CLASSES: usize = 4;
+    let inputs =
+        [f32("logs", [TIMES, 3, CLASSES]), i32("targets", [3, 2]), i32("times", [3]), i32("labels", [3])];
+    let session = Session::new((), &Device::cpu(), 1).unwrap();
+    let mut loss = session
+        .infer(inputs, |(), [logs, targets, times, labels]| {
+            let rows = logs.ctc_loss_rows(targets, times, labels, CtcOptions::new());
+            // An infinite loss times 0 is NaN, and must not reach the others.
+            let finite = rows.is_finite().select(rows, 0.0).sum();
+            (rows, gradients(finite, [logs])[0])
+        })
+        .unwrap();
+    let mut logs = data(TIMES * 3 * CLASSES, 3);
+    let at = |time: usize, row: usize, class: usize| (time * 3 + row) * CLASSES + class;
+    // Sequence 0 has the label 2 at its third time or later; 1 is shorter; 2 has no time for its labels.
+    logs[at(0, 0, 2)] = f32::NEG_INFINITY;
+    logs[at(1, 0, 2)] = f32::NEG_INFINITY;
+    let mut run = |labels: [i32; 3]| {
+        let (targets, times) = ([1, 2, 3, 3, 1, 1], [6, 4, 2]);
+        loss.run((&logs[..], &targets[..], &times[..], &labels[..]))
+    };
+    let (rows, gradient) = run([2, 2, 2]).unwrap();
+    assert!(rows[0].is_finite() && rows[1].is_finite() && rows[2] == f32::INFINITY, "{rows:?}");
+    for time in 0..TIMES {
+        for (row, times) in [6, 4, 0].into_iter().enumerate() {
+            let emitted: f32 = (0..CLASSES).map(|class| -gradient[at(time, row, class)]).sum();
+            let want = if time < times { 1.0 } else { 0.0 };
+            assert!((emitted - want).abs() < 1e-5, "time {time} of sequence {row}: {emitted}");
+        }
+    }
+    assert!(gradient.iter().all(|x| (-1.00001..=0.0).contains(x)), "{gradient:?}");
+    assert_eq!([gradient[at(0, 0, 2)], gradient[at(1, 0, 2)]], [0.0; 2]);
+    // More labels than there are.
+    let error = run([2, 3, 2]).unwrap_err();
+    assert_eq!(error.kind(), gradloom::ErrorKind::Trap, "{error}");
+}

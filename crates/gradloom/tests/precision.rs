@@ -158,6 +158,23 @@ fn a_plan_for_a_gpu_with_f16_has_narrow_values() {
     }
 }
 
+/// CUDA has bf16, too; it has the range of f32, so that no loss is scaled.
+#[test]
+fn a_plan_for_cuda_has_values_of_the_precision() {
+    let narrow = |precision: Precision, dtype: DType| {
+        let device = Device::null_for(Target::Cuda(Gpu::new(Limits::cuda())));
+        let train = net(precision, &device, 1);
+        assert_eq!(train.loss_scale().unwrap().is_some(), precision == Precision::F16);
+        train.plan().buffers.iter().filter(|buffer| buffer.ty.dtype == dtype).count()
+    };
+    for (precision, own, other) in
+        [(Precision::F16, DType::F16, DType::BF16), (Precision::Bf16, DType::BF16, DType::F16)]
+    {
+        assert!(narrow(precision, own) > 3, "{precision:?}");
+        assert_eq!(narrow(precision, other), 0, "{precision:?}");
+    }
+}
+
 /// On an adapter whose values between kernels are f16, gradients overflow at 65,504.
 #[cfg(feature = "wgpu")]
 #[test]

@@ -92,9 +92,15 @@ template <bool BY_ROWS> struct Load<Right, BY_ROWS> {
                  pair<!BY_ROWS>(items, pitch, group + 8u, term), pair<!BY_ROWS>(items, pitch, group + 8u, term + 8u)}};
     }
 };
-template <class M, bool BY_ROWS> __device__ M load_matrix(const Half4* items, unsigned pitch) {
+template <class M, bool BY_ROWS, class Four> __device__ M load_matrix(const Four* items, unsigned pitch) {
     unsigned lane = threadIdx.x % 32u;
     return Load<M, BY_ROWS>::matrix((const unsigned short*)items, pitch, lane / 4u, lane % 4u * 2u);
+}
+__device__ void store_matrix(float* to, unsigned pitch, Sum c) {
+    unsigned row = threadIdx.x % 32u / 4u, column = threadIdx.x % 4u * 2u;
+    for (int i = 0; i < 8; i++) {
+        to[(row + (i & 2) * 4) * pitch + column + (i & 1) + (i & 4) * 2] = c.r[i];
+    }
 }
 __device__ Sum multiply(Left a, Right b, Sum c) {
     for (int half = 0; half < 2; half++) {
@@ -104,12 +110,6 @@ __device__ Sum multiply(Left a, Right b, Sum c) {
             : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[2 * half]), "r"(b.r[2 * half + 1]));
     }
     return c;
-}
-__device__ void store_matrix(float* to, unsigned pitch, Sum c) {
-    unsigned row = threadIdx.x % 32u / 4u, column = threadIdx.x % 4u * 2u;
-    for (int i = 0; i < 8; i++) {
-        to[(row + (i & 2) * 4) * pitch + column + (i & 1) + (i & 4) * 2] = c.r[i];
-    }
 }
 extern "C" __global__ void __launch_bounds__(128) kernel_0_0(const float4* b0, const float4* b1, const float* b2, float* b3, unsigned* status) {
     __shared__ Half4 a0[1152];

@@ -11,9 +11,9 @@ use crate::run::{STATE, Saved};
 use crate::train::options::Options;
 use crate::train::settings::Settings;
 use gradloom::Device;
-use gradloom::runtime::Limits;
 use gradloom::runtime::pipeline::{Gpu, Target, Text};
 use gradloom::runtime::regular_file::{self, Refusal};
+use gradloom::runtime::{Limits, Precision};
 use gradloom_models::gpt2::Preset;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// What to compile for; the device need not be there.
     #[arg(long = "target", value_name = "TARGET", value_enum, default_value_t = For::Cpu)]
     target_device: For,
+    /// Type of what a GPU multiplies and keeps between kernels; the rest is f32 in either case.
+    #[arg(long, value_enum, default_value_t = In::F32)]
+    precision: In,
     /// Print what this stage of the compiler makes, as text.
     #[arg(long, value_enum)]
     stage: Option<Stage>,
@@ -66,12 +69,37 @@ enum For {
     Cuda,
 }
 
+/// What a program computes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum In {
+    /// 32 bits
+    F32,
+    /// 16 bits between a GPU's kernels and in products, sums in 32
+    F16,
+    /// The same with the range of f32: for CUDA
+    Bf16,
+}
+
 impl For {
-    fn target(self) -> Target {
-        match self {
-            Self::Cpu => Target::Cpu { threads: 1 },
-            Self::Wgsl => Target::Wgsl(Gpu::new(Limits::desktop())),
-            Self::Cuda => Target::Cuda(Gpu::new(Limits::cuda())),
+    /// # Errors
+    /// When such a device has no such type.
+    fn target(self, precision: In) -> Result<Target> {
+        let of = match precision {
+            In::F32 => Precision::F32,
+            In::F16 => Precision::F16,
+            In::Bf16 => Precision::Bf16,
+        };
+        let wgsl = Limits { f16: of == Precision::F16, ..Limits::desktop() };
+        match (self, precision) {
+            (Self::Cpu, In::F32) => Ok(Target::Cpu { threads: 1 }),
+            (Self::Cpu, _) => {
+                Err(Failure::usage("--precision: the CPU computes in f32").help("use --target cuda or wgsl"))
+            }
+            (Self::Wgsl, In::Bf16) => {
+                Err(Failure::usage("--precision bf16: WebGPU has no such type").help("use --target cuda"))
+            }
+            (Self::Wgsl, _) => Ok(Target::Wgsl(Gpu::in_precision(wgsl, of))),
+            (Self::Cuda, _) => Ok(Target::Cuda(Gpu::in_precision(Limits::cuda(), of))),
         }
     }
 }
@@ -103,6 +131,8 @@ Examples:
   gradloom inspect tiny --stage passes    the graph that is turned into kernels
   gradloom inspect small --target cuda --stage emit
                                           the kernels for NVIDIA GPUs, as CUDA C
+  gradloom inspect gpt2 --target cuda --precision bf16
+                                          the same step with values of 16 bits
   gradloom inspect small --verify         is what the CPU computes right?
   gradloom inspect gpt2 --format html --output plan.html
                                           kernels and memory over time, as a page";
@@ -114,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.verify && arguments.stage.is_none() {
         return verify::run(&settings);
     }
-    let target = arguments.target_device.target();
+    let target = arguments.target_device.target(arguments.precision)?;
     let train = model::compile(&settings, &Device::null_for(target.clone()))?;
     let text = match arguments.format {
         Format::Text => text(arguments.stage, &target, &settings, &train)?,

@@ -3,6 +3,30 @@
 use crate::simt::helpers;
 use gradloom_core::collections::SortedSet;
 
+/// The product of matrices of a type; two of the instruction's make one of 16 columns.
+macro_rules! multiply {
+    ($name:literal, $type:literal) => {
+        concat!(
+            "__device__ Sum ",
+            $name,
+            "(Left a, Right b, Sum c) {
+    for (int half = 0; half < 2; half++) {
+        float* r = c.r + 4 * half;
+        asm(\"mma.sync.aligned.m16n8k16.row.col.f32.",
+            $type,
+            ".",
+            $type,
+            ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"
+            : \"+f\"(r[0]), \"+f\"(r[1]), \"+f\"(r[2]), \"+f\"(r[3])
+            : \"r\"(a.r[0]), \"r\"(a.r[1]), \"r\"(a.r[2]), \"r\"(a.r[3]), \"r\"(b.r[2 * half]), \"r\"(b.r[2 * half + 1]));
+    }
+    return c;
+}
+"
+        )
+    };
+}
+
 /// The functions that a kernel uses.
 pub(super) type Functions = SortedSet<Function>;
 
@@ -66,7 +90,10 @@ __device__ float remainder_of(float a, float b) {
         Bf16 "from_bf16" [] = BF16;
         Vectors "mul_add" [] = VECTORS;
         Half "to_half" [] = HALF;
-        Matrix "multiply" [] = MATRIX;
+        Bfloat "to_bfloat" [] = BFLOAT;
+        Matrix "load_matrix" [] = MATRIX;
+        Multiply "multiply" [] = multiply!("multiply", "f16");
+        MultiplyBf16 "multiply_bf16" [] = multiply!("multiply_bf16", "bf16");
         // What was read, once all have read it.
         Meet "meet" [] = "template <class T> __device__ T meet(T value) {
     __syncthreads();
@@ -140,8 +167,26 @@ __device__ float4 to_vector(Half4 a) {
 }
 ";
 
+/// The same for bf16, whose bits are the upper ones of an f32.
+const BFLOAT: &str = "struct __align__(8) Bfloat4 {
+    unsigned low, high;
+};
+__device__ unsigned bfloats(float low, float high) {
+    unsigned both;
+    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(high), \"f\"(low));
+    return both;
+}
+__device__ Bfloat4 to_bfloat(float4 a) {
+    return {bfloats(a.x, a.y), bfloats(a.z, a.w)};
+}
+__device__ float4 to_vector(Bfloat4 a) {
+    return make_float4(__uint_as_float(a.low << 16), __uint_as_float(a.low & 0xffff0000u),
+                       __uint_as_float(a.high << 16), __uint_as_float(a.high & 0xffff0000u));
+}
+";
+
 /// PTX ISA, section "Matrix fragments for mma.m16n8k16 with floating point type": which invocation of a warp
-/// has which element. Two such products make one of 16 columns.
+/// has which element, of f16 and of bf16 alike.
 const MATRIX: &str = "struct Left {
     unsigned r[4];
 };
@@ -170,18 +215,9 @@ template <bool BY_ROWS> struct Load<Right, BY_ROWS> {
                  pair<!BY_ROWS>(items, pitch, group + 8u, term), pair<!BY_ROWS>(items, pitch, group + 8u, term + 8u)}};
     }
 };
-template <class M, bool BY_ROWS> __device__ M load_matrix(const Half4* items, unsigned pitch) {
+template <class M, bool BY_ROWS, class Four> __device__ M load_matrix(const Four* items, unsigned pitch) {
     unsigned lane = threadIdx.x % 32u;
     return Load<M, BY_ROWS>::matrix((const unsigned short*)items, pitch, lane / 4u, lane % 4u * 2u);
-}
-__device__ Sum multiply(Left a, Right b, Sum c) {
-    for (int half = 0; half < 2; half++) {
-        float* r = c.r + 4 * half;
-        asm(\"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"
-            : \"+f\"(r[0]), \"+f\"(r[1]), \"+f\"(r[2]), \"+f\"(r[3])
-            : \"r\"(a.r[0]), \"r\"(a.r[1]), \"r\"(a.r[2]), \"r\"(a.r[3]), \"r\"(b.r[2 * half]), \"r\"(b.r[2 * half + 1]));
-    }
-    return c;
 }
 __device__ void store_matrix(float* to, unsigned pitch, Sum c) {
     unsigned row = threadIdx.x % 32u / 4u, column = threadIdx.x % 4u * 2u;

@@ -12,7 +12,7 @@ use crate::simt::custom::{self, on_host};
 use crate::simt::kernels::{self, Table, View, Views};
 use crate::simt::{Kernel, Role};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{DType, Graph};
+use gradloom_core::ir::Graph;
 use gradloom_core::kernel::{Access, GroupSchedule, Kernel as LaunchKernel, Launch, Part, Phase, Schedule};
 use gradloom_core::plan::{Plan, Region};
 
@@ -186,11 +186,7 @@ fn together(
 }
 
 fn view(access: &Access, has_vectors: bool) -> View<'_> {
-    View {
-        dtype: access.dtype,
-        layout: &access.layout,
-        has_vectors: has_vectors && access.dtype != DType::BF16,
-    }
+    View { dtype: access.dtype, layout: &access.layout, has_vectors }
 }
 
 /// Where an access's buffer begins.

@@ -125,8 +125,9 @@ impl Printer<'_> {
             ValueType::Scalar(DType::BF16) => _ = self.function(Function::Bf16),
             ValueType::Scalar(_) => {}
             ValueType::Vector(_) => _ = self.function(Function::Vectors),
-            ValueType::Half4 => _ = self.function(Function::Half),
-            ValueType::Matrix(_) => _ = self.function(Function::Matrix),
+            ValueType::Half4(DType::BF16) => _ = self.function(Function::Bfloat),
+            ValueType::Half4(_) => _ = self.function(Function::Half),
+            ValueType::Matrix(..) => _ = self.function(Function::Matrix),
         }
     }
 
@@ -200,7 +201,10 @@ impl Printer<'_> {
             Expr::Splat(_) => format!("splat({})", x[0]),
             Expr::Component(_, number) => format!("{}.{}", x[0], ["x", "y", "z", "w"][*number as usize]),
             Expr::ElementPart(array, ..) => format!("(&a{array}[{}].x)[{}]", x[0], x[1]),
-            Expr::ToHalf(_) => format!("to_half({})", x[0]),
+            Expr::ToHalf(_) => match self.kernel.ty(id) {
+                ValueType::Half4(DType::BF16) => format!("to_bfloat({})", x[0]),
+                _ => format!("to_half({})", x[0]),
+            },
             Expr::Broadcast(array, _) => {
                 format!("(__syncthreads(), {}(a{array}[{}]))", self.function(Function::Meet), x[0])
             }
@@ -209,7 +213,13 @@ impl Printer<'_> {
                 let which = type_name(self.kernel.ty(id));
                 format!("load_matrix<{which}, {by_rows}>(&a{array}[{}], {pitch}u)", x[0])
             }
-            Expr::MatrixMulAdd(_) => format!("multiply({}, {}, {})", x[0], x[1], x[2]),
+            Expr::MatrixMulAdd([left, ..]) => {
+                let multiply = match self.kernel.ty(*left) {
+                    ValueType::Matrix(_, DType::BF16) => Function::MultiplyBf16,
+                    _ => Function::Multiply,
+                };
+                format!("{}({}, {}, {})", self.function(multiply), x[0], x[1], x[2])
+            }
             Expr::Bitcast(_) => match (of[0], dtype) {
                 (DType::F32, _) => format!("({})__float_as_int({})", type_name(dtype), x[0]),
                 (_, DType::F32) => format!("__int_as_float((int)({}))", x[0]),
@@ -250,10 +260,11 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
         ValueType::Scalar(DType::Bool) => "bool",
         ValueType::Vector(2) => "float2",
         ValueType::Vector(_) => "float4",
-        ValueType::Half4 => "Half4",
-        ValueType::Matrix(MatrixUse::Left) => "Left",
-        ValueType::Matrix(MatrixUse::Right) => "Right",
-        ValueType::Matrix(MatrixUse::Sum) => "Sum",
+        ValueType::Half4(DType::BF16) => "Bfloat4",
+        ValueType::Half4(_) => "Half4",
+        ValueType::Matrix(MatrixUse::Left, _) => "Left",
+        ValueType::Matrix(MatrixUse::Right, _) => "Right",
+        ValueType::Matrix(MatrixUse::Sum, _) => "Sum",
     }
 }
 

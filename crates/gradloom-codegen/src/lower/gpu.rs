@@ -4,13 +4,12 @@ use super::narrow::narrow;
 use super::{Request, Target, as_body};
 use crate::limits::Limits;
 use crate::product::{DotProblem, fold_batch};
-use crate::schedule::precision::Precision;
 use crate::schedule::tuning::{Choices, Problem, problems as problems_in};
 use crate::schedule::{group, rows, schedule};
 use crate::simt::custom;
 use gradloom_core::error::Result;
 use gradloom_core::fuse::{Fused, Fusion, fuse};
-use gradloom_core::ir::{CustomOp, DType, DotAxes, Graph, OpKind};
+use gradloom_core::ir::{CustomOp, DotAxes, Graph, OpKind};
 use gradloom_core::kernel::{Access, Body, Kernel, Level, Lowered, Part, Schedule, Store};
 
 /// How ops are fused for GPUs.
@@ -51,8 +50,8 @@ fn lowered(graph: &Graph, mut fused: Fused, target: &Gpu<'_>) -> Lowered {
             spec.kernel = Kernel::Loop(as_body(*op, axes, &mut spec.reads[0]));
         }
     }
-    if target.choices.precision() == Precision::F16 && target.limits.f16 {
-        narrow(graph, &mut fused, DType::F16);
+    if let Some(half) = target.limits.half(target.choices.precision()) {
+        narrow(graph, &mut fused, half);
     }
     crate::lower::lower(graph, fused, target)
 }

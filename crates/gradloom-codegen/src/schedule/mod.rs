@@ -19,7 +19,7 @@ use tuning::Choices;
 
 use crate::limits::Limits;
 use crate::product::problem_of;
-use gradloom_core::ir::OpKind;
+use gradloom_core::ir::{DType, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Schedule};
 
 /// From this extent on, a workgroup goes through each axis together.
@@ -34,8 +34,10 @@ pub fn schedule(
     choices: &Choices,
 ) -> Schedule {
     let choose = |kernel, problem: &_| choices.attention(kernel, problem, limits);
+    // Without matrix instructions, nothing is rounded.
+    let half = limits.half(choices.precision()).unwrap_or(DType::F16);
     if let Kernel::Op(op) = kernel
-        && let Some(schedule) = attention::schedule(op, reads, limits, choose)
+        && let Some(schedule) = attention::schedule(op, reads, half, limits, choose)
     {
         return Schedule::Attention(schedule);
     }
@@ -46,7 +48,7 @@ pub fn schedule(
         Kernel::Op(OpKind::Dot(_)) | Kernel::Dot { .. } => {
             let problem = problem_of(kernel, reads).expect("it is a product");
             let choice = choices.product(&problem, limits);
-            Schedule::Product(product::schedule(&problem, choice, limits))
+            Schedule::Product(product::schedule(&problem, choice, half, limits))
         }
         Kernel::Loop(body) if body.has_row_reductions() || body.has_column_reductions() => {
             Schedule::Rows(rows(body, limits))

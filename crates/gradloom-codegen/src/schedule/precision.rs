@@ -13,7 +13,7 @@ pub enum Precision {
     /// fewer bits, and below 3.0e-8 zero: so a loss is scaled, see
     /// [`loss_scale`](gradloom_core::optim::loss_scale).
     F16,
-    /// The same in `bf16`: 8 significant bits with the range of `f32`, without a scale. WebGPU has no such
-    /// type.
+    /// The same in `bf16`: 8 significant bits with the range of `f32`, without a scale. CUDA has the type;
+    /// WebGPU does not, and computes in `f32`.
     Bf16,
 }

@@ -210,7 +210,7 @@ impl Builder {
 
     /// A matrix of zeros, to add products to.
     pub fn matrix_zero(&self) -> Value<'_> {
-        self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum))
+        self.expr(Expr::MatrixZero, ValueType::Matrix(MatrixUse::Sum, DType::F32))
     }
 
     /// A matrix from an array of [`ValueType::Half4`]: its first item, how many of them lie between its rows
@@ -222,7 +222,12 @@ impl Builder {
         index: Value<'k>,
         (pitch, by_rows): (u32, bool),
     ) -> Value<'k> {
-        self.expr(Expr::MatrixLoad { array, index: index.id, pitch, by_rows }, ValueType::Matrix(which))
+        let dtype = match self.type_of_array(array) {
+            ValueType::Half4(dtype) => dtype,
+            other => panic!("gradloom loads a matrix of {other}; please report this"),
+        };
+        let ty = ValueType::Matrix(which, dtype);
+        self.expr(Expr::MatrixLoad { array, index: index.id, pitch, by_rows }, ty)
     }
 
     /// Writes a matrix by rows into an array, with so many elements from row to row.
@@ -517,20 +522,21 @@ impl<'k> Value<'k> {
         if dtype.is_narrow() { wide.cast(dtype).cast(DType::F32) } else { wide }
     }
 
-    /// Four f16 as f32.
+    /// Four floats of 16 bits as f32.
     pub fn to_vector(self) -> Self {
         match self.ty() {
-            ValueType::Half4 => self.k.expr(Expr::Cast(self.id), ValueType::Vector(4)),
+            ValueType::Half4(_) => self.k.expr(Expr::Cast(self.id), ValueType::Vector(4)),
             _ => self,
         }
     }
 
-    /// A vector of four, rounded to f16.
-    pub fn to_half(self) -> Self {
-        if self.ty() == ValueType::Half4 {
+    /// A vector of four, rounded to a dtype of 16 bits.
+    pub fn to_half(self, dtype: DType) -> Self {
+        let ty = ValueType::Half4(dtype);
+        if self.ty() == ty {
             return self;
         }
-        self.k.expr(Expr::ToHalf(self.id), ValueType::Half4)
+        self.k.expr(Expr::ToHalf(self.to_vector().id), ty)
     }
 
     /// The upper half of a product of two u32.

@@ -25,18 +25,25 @@ pub enum ValueType {
     Scalar(DType),
     /// So many f32: 2 or 4.
     Vector(u32),
-    /// Four f16.
-    Half4,
-    /// 16 x 16 numbers, which a subgroup has together.
-    Matrix(MatrixUse),
+    /// Four floats of this dtype, which has 16 bits.
+    Half4(DType),
+    /// 16 x 16 numbers of a dtype, which a subgroup has together.
+    Matrix(MatrixUse, DType),
+}
+
+impl ValueType {
+    /// Four elements as memory has them, of a float dtype.
+    pub fn four(dtype: DType) -> Self {
+        if dtype.is_narrow() { Self::Half4(dtype) } else { Self::Vector(4) }
+    }
 }
 
 /// What a matrix is in a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatrixUse {
-    /// The left operand, of f16.
+    /// The left operand, of floats of 16 bits.
     Left,
-    /// The right operand, of f16.
+    /// The right operand, of floats of 16 bits.
     Right,
     /// The sum, of f32.
     Sum,
@@ -93,7 +100,7 @@ pub enum Expr {
     Splat(ExprId),
     /// An element of a vector.
     Component(ExprId, u32),
-    /// A vector of four, rounded to f16.
+    /// A vector of four, rounded to floats of 16 bits.
     ToHalf(ExprId),
     /// A number of another dtype, as graphs convert it.
     Cast(ExprId),
@@ -332,7 +339,7 @@ impl Kernel {
     pub fn dtype(&self, id: ExprId) -> DType {
         match self.ty(id) {
             ValueType::Scalar(dtype) => dtype,
-            ValueType::Vector(_) | ValueType::Half4 | ValueType::Matrix(_) => DType::F32,
+            ValueType::Vector(_) | ValueType::Half4(_) | ValueType::Matrix(..) => DType::F32,
         }
     }
 }

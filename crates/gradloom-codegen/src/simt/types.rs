@@ -9,10 +9,10 @@ impl fmt::Display for ValueType {
         match self {
             Self::Scalar(dtype) => write!(f, "{dtype}"),
             Self::Vector(elements) => write!(f, "f32x{elements}"),
-            Self::Half4 => f.write_str("f16x4"),
-            Self::Matrix(MatrixUse::Left) => f.write_str("left matrix"),
-            Self::Matrix(MatrixUse::Right) => f.write_str("right matrix"),
-            Self::Matrix(MatrixUse::Sum) => f.write_str("sum matrix"),
+            Self::Half4(dtype) => write!(f, "{dtype}x4"),
+            Self::Matrix(MatrixUse::Left, dtype) => write!(f, "left {dtype} matrix"),
+            Self::Matrix(MatrixUse::Right, dtype) => write!(f, "right {dtype} matrix"),
+            Self::Matrix(MatrixUse::Sum, dtype) => write!(f, "sum {dtype} matrix"),
         }
     }
 }
@@ -23,6 +23,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
     const F32: ValueType = ValueType::Scalar(DType::F32);
     const U32: ValueType = ValueType::Scalar(DType::U32);
     const BOOL: ValueType = ValueType::Scalar(DType::Bool);
+    const SUM: ValueType = ValueType::Matrix(MatrixUse::Sum, DType::F32);
     let of = |id: ExprId| kernel.ty(id);
     let dtype = |id: ExprId| if let ValueType::Scalar(dtype) = of(id) { Some(dtype) } else { None };
     let all = |ids: &[ExprId], ty: ValueType| ids.iter().all(|&id| of(id) == ty);
@@ -50,7 +51,7 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             let takes = match of(a) {
                 ValueType::Scalar(dtype) => op.accepts(dtype) || matches!(op, BinaryOp::Shl | BinaryOp::Shr),
                 ValueType::Vector(_) => matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul),
-                ValueType::Half4 | ValueType::Matrix(_) => false,
+                ValueType::Half4(_) | ValueType::Matrix(..) => false,
             };
             (of(a) == of(b) && takes).then(|| of(a))
         }
@@ -69,8 +70,11 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             ValueType::Vector(elements) if number < elements => Some(F32),
             _ => None,
         },
-        Expr::ToHalf(a) => all(&[a], ValueType::Vector(4)).then_some(ValueType::Half4),
-        Expr::Cast(a) if said == ValueType::Vector(4) => (of(a) == ValueType::Half4).then_some(said),
+        Expr::ToHalf(a) => {
+            let is_half = matches!(said, ValueType::Half4(dtype) if dtype.is_narrow());
+            (is_half && all(&[a], ValueType::Vector(4))).then_some(said)
+        }
+        Expr::Cast(a) if said == ValueType::Vector(4) => matches!(of(a), ValueType::Half4(_)).then_some(said),
         Expr::Cast(a) => {
             let from = dtype(a)?;
             // A float of 16 bits comes from memory or goes there, by way of f32.
@@ -88,17 +92,18 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             let size = kernel.subgroup.filter(|size| size.is_power_of_two())?;
             (bits < size && kernel.workgroup.is_multiple_of(size) && dtype(a)? != DType::Bool).then(|| of(a))
         }
-        Expr::MatrixZero => Some(ValueType::Matrix(MatrixUse::Sum)),
+        Expr::MatrixZero => Some(SUM),
         Expr::MatrixLoad { array: number, index, .. } => {
             let Array { space, ty, .. } = array(number)?;
-            let fits = *ty == ValueType::Half4 && *space == Space::Workgroup && of(index) == U32;
-            let operand = matches!(said, ValueType::Matrix(MatrixUse::Left | MatrixUse::Right));
-            (fits && operand && kernel.subgroup.is_some()).then_some(said)
+            let ValueType::Matrix(MatrixUse::Left | MatrixUse::Right, dtype) = said else { return None };
+            let fits = *ty == ValueType::Half4(dtype) && *space == Space::Workgroup && of(index) == U32;
+            (fits && kernel.subgroup.is_some()).then_some(said)
         }
         Expr::MatrixMulAdd([a, b, c]) => {
-            let uses = [of(a), of(b), of(c)];
-            let right = [MatrixUse::Left, MatrixUse::Right, MatrixUse::Sum].map(ValueType::Matrix);
-            (uses == right).then_some(right[2])
+            let ValueType::Matrix(_, half) = of(a) else { return None };
+            let [left, right] =
+                [MatrixUse::Left, MatrixUse::Right].map(|which| ValueType::Matrix(which, half));
+            ([of(a), of(b), of(c)] == [left, right, SUM]).then_some(SUM)
         }
     }
 }

@@ -113,7 +113,7 @@ impl Scope<'_> {
                     return Err("a matrix is stored where it cannot be".into());
                 }
                 wants(*index, DType::U32)?;
-                takes(*value, ValueType::Matrix(MatrixUse::Sum))
+                takes(*value, ValueType::Matrix(MatrixUse::Sum, DType::F32))
             }
             Stmt::If(condition, block) => {
                 wants(*condition, DType::Bool)?;
@@ -189,7 +189,7 @@ impl Uniformity {
         let collective = kernel
             .exprs
             .iter()
-            .map(|(expr, ty)| expr.is_collective() || matches!(ty, ValueType::Matrix(_)))
+            .map(|(expr, ty)| expr.is_collective() || matches!(ty, ValueType::Matrix(..)))
             .collect();
         let mut uniformity = Self { values: Vec::new(), variables, loops, collective };
         loop {

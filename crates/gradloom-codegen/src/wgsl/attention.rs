@@ -47,7 +47,7 @@ pub(super) fn alone(kernel: Kernel, problem: &Problem, choice: &Choice, limits: 
             qkv.to_vec()
         }
     };
-    let schedule = schedule_with(*problem, vec![(kernel, *choice)], limits);
+    let schedule = schedule_with(*problem, vec![(kernel, *choice)], DType::F16, limits);
     let first = reads.len();
     let results = match kernel {
         Kernel::Forward => vec![Bound::Operand(first), Bound::Operand(first + 1)],

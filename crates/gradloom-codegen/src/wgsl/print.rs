@@ -26,7 +26,7 @@ pub(crate) fn print(kernel: &Kernel, mut source: ShaderBuilder<'_>) -> Dispatch 
     }
     let types = kernel.arrays.iter().map(|array| array.ty).chain(kernel.variables.iter().copied());
     for ty in types {
-        if matches!(ty, ValueType::Matrix(_)) {
+        if matches!(ty, ValueType::Matrix(..)) {
             source.enable("wgpu_cooperative_matrix");
         }
     }
@@ -172,7 +172,7 @@ impl Printer<'_> {
             Expr::Load(buffer, index) => {
                 let index = self.text(source, *index);
                 match &self.memory[*buffer as usize] {
-                    Memory::Operand(operand) if matches!(ty, ValueType::Vector(4) | ValueType::Half4) => {
+                    Memory::Operand(operand) if matches!(ty, ValueType::Vector(4) | ValueType::Half4(_)) => {
                         source.load_vector(operand, &index)
                     }
                     Memory::Operand(operand) => source.load(operand, &index),
@@ -259,10 +259,11 @@ fn name_of(ty: ValueType) -> &'static str {
         ValueType::Scalar(dtype) => type_name(dtype),
         ValueType::Vector(2) => "vec2<f32>",
         ValueType::Vector(_) => "vec4<f32>",
-        ValueType::Half4 => "vec4<f16>",
-        ValueType::Matrix(MatrixUse::Left) => "coop_mat16x16<f16, A>",
-        ValueType::Matrix(MatrixUse::Right) => "coop_mat16x16<f16, B>",
-        ValueType::Matrix(MatrixUse::Sum) => "coop_mat16x16<f32, C>",
+        // Of bf16 it declares no vectors.
+        ValueType::Half4(_) => "vec4<f16>",
+        ValueType::Matrix(MatrixUse::Left, _) => "coop_mat16x16<f16, A>",
+        ValueType::Matrix(MatrixUse::Right, _) => "coop_mat16x16<f16, B>",
+        ValueType::Matrix(MatrixUse::Sum, _) => "coop_mat16x16<f32, C>",
     }
 }
 

@@ -18,19 +18,19 @@ type Extents = [usize; 7];
 const GPU: [usize; 2] = [64, 64];
 const CPU: [usize; 2] = [8, 0];
 
-/// How kernels are computed, all in the same way.
-type How = (Choice, [usize; 2]);
+/// How kernels are computed, all in the same way, and what matrix instructions round to.
+type How = (Choice, [usize; 2], DType);
 
 fn block(rows_each: usize, columns_each: usize, row_threads: usize, column_threads: usize) -> How {
-    (Choice::Block(Tile { rows_each, columns_each, row_threads, column_threads }), GPU)
+    (Choice::Block(Tile { rows_each, columns_each, row_threads, column_threads }), GPU, DType::F16)
 }
 
-fn matrices(columns: usize) -> How {
-    (Choice::Matrices(Matrices { subgroup: 32, columns }), GPU)
+fn matrices(columns: usize, half: DType) -> How {
+    (Choice::Matrices(Matrices { subgroup: 32, columns }), GPU, half)
 }
 
 fn own(rows: usize, of: [usize; 2]) -> How {
-    (Choice::Own { rows }, of)
+    (Choice::Own { rows }, of, DType::F16)
 }
 
 /// Blocks of both widths of columns, and rows of either kind of device.
@@ -129,7 +129,7 @@ struct Made {
 }
 
 #[track_caller]
-fn made(graph: &Graph, gradient: bool, (choice, own): How, scattered: bool, gated: bool) -> Made {
+fn made(graph: &Graph, gradient: bool, (choice, own, half): How, scattered: bool, gated: bool) -> Made {
     let (op, spec) = attention_of(graph, gradient);
     let layouts = |values: &[ValueId]| -> Vec<Layout> {
         values.iter().map(|&value| layout(&graph.ty(value).shape, scattered)).collect()
@@ -155,6 +155,7 @@ fn made(graph: &Graph, gradient: bool, (choice, own): How, scattered: bool, gate
     let schedule = AttentionSchedule {
         problem: Problem::new(&spec, [shape(0), shape(1), shape(2)], table),
         kernels: kinds.iter().map(|&kernel| (kernel, choice)).collect(),
+        half,
         workgroup: own[0],
         together_from: own[1],
     };
@@ -214,8 +215,11 @@ fn agrees(lines: &str, leaves: &Leaves, gradient: bool, how: How, scattered: boo
         let largest = expected.iter().filter(|x| x.is_finite()).fold(1.0_f64, |a, b| a.max(b.abs()));
         for (i, (at, want)) in places.into_iter().zip(expected).enumerate() {
             let got = f64::from(f32::from_bits(words[at].expect("all is written")));
-            let tolerance =
-                if matches!(how.0, Choice::Matrices(_)) { TOLERANCE_OF_HALVES } else { TOLERANCE };
+            let tolerance = match how {
+                (Choice::Matrices(_), _, DType::BF16) => 8.0 * TOLERANCE_OF_HALVES,
+                (Choice::Matrices(_), ..) => TOLERANCE_OF_HALVES,
+                _ => TOLERANCE,
+            };
             let is_close = got == want || (got - want).abs() <= tolerance * largest;
             assert!(is_close, "{result}[{i}] is {got}, expected {want}, by {how:?}, of\n{lines}");
         }
@@ -229,7 +233,7 @@ fn agrees(lines: &str, leaves: &Leaves, gradient: bool, how: How, scattered: boo
 /// values add less. A key too many or too few, or another element, changes results by parts of a hundred.
 const TOLERANCE: f64 = 2e-5;
 /// Operands, weights and slopes have 11 bits, and some 16 terms of a score have sums below 17: that is off by
-/// 17 / sqrt(16) * 2^-11 = 2e-3, as roundings go either way.
+/// 17 / sqrt(16) * 2^-11 = 2e-3, as roundings go either way. Of bf16 they have 8 bits.
 const TOLERANCE_OF_HALVES: f64 = 6e-3;
 
 /// Checks attention and its gradient in some ways.
@@ -254,11 +258,22 @@ fn every_mask_in_every_way() {
 
 #[test]
 fn matrices_of_every_mask() {
-    let ways = [matrices(32), matrices(16)];
+    for half in [DType::F16, DType::BF16] {
+        matrices_of_every_mask_in(half);
+    }
+}
+
+fn matrices_of_every_mask_in(half: DType) {
+    let ways = [matrices(32, half), matrices(16, half)];
     agree_by(&ways, [1, 2, 1, 70, 100, 16, 32], "", [0, 0]);
     agree_by(&ways, [1, 1, 1, 130, 130, 32, 16], ", causal", [0, 0]);
     agree_by(&ways, [2, 1, 1, 20, 70, 16, 16], ", causal, query_offset, key_length", [40, 63]);
-    agree_by(&[matrices(64), matrices(16)], [1, 1, 1, 3, 5, 64, 64], ", causal, query_offset", [-2, 0]);
+    agree_by(
+        &[matrices(64, half), matrices(16, half)],
+        [1, 1, 1, 3, 5, 64, 64],
+        ", causal, query_offset",
+        [-2, 0],
+    );
 }
 
 #[test]
@@ -419,7 +434,9 @@ pub(super) fn every_kernel() -> Vec<simt::Kernel> {
         {
             let problem = made(&graph, gradient, own(1, of), false, true).schedule.problem;
             let choice = choose(kernel, &problem, false, &limits);
-            all.push(made(&graph, gradient, (choice, of), true, true).kernels.swap_remove(number));
+            all.push(
+                made(&graph, gradient, (choice, of, DType::F16), true, true).kernels.swap_remove(number),
+            );
         }
     }
     for how in [block(2, 4, 4, 4), own(1, GPU)] {

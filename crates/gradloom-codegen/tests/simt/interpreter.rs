@@ -6,9 +6,7 @@
 //! invocations reach. Invocations of a workgroup run in lockstep; scalar functions are those of the float64
 //! reference, rounded to float32.
 
-use gradloom_codegen::simt::{
-    Array, Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType,
-};
+use gradloom_codegen::simt::{Array, Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt, ValueType};
 use gradloom_core::ir::{BinaryOp, Builder, CompareOp, DType, Graph, OpKind, Output, Type};
 use gradloom_core::reference::{HostTensor, evaluate};
 
@@ -370,7 +368,8 @@ impl Workgroup<'_> {
                 each(&|lane| operands[0][lane * width + *number as usize])
             }
             Expr::ToHalf(_) => {
-                operands[0].iter().map(|&bits| to_half(f32::from_bits(bits)).to_bits()).collect()
+                let ValueType::Half4(half) = kernel.ty(id) else { return Err("a half of no type".into()) };
+                operands[0].iter().map(|&bits| to_half(f32::from_bits(bits), half).to_bits()).collect()
             }
             Expr::MulAdd(_) => floats(&operands, |x| x[0].mul_add(x[1], x[2])),
             Expr::NativeMax(..) => floats(&operands, |x| x[0].max(x[1])),
@@ -399,7 +398,7 @@ impl Workgroup<'_> {
             }
             Expr::Binary(op, ..) => scalar(OpKind::Binary(*op)),
             Expr::Compare(op, ..) => scalar(OpKind::Compare(*op)),
-            // Four f16 as f32.
+            // Four floats of 16 bits as f32.
             Expr::Cast(_) if matches!(self.kernel.ty(id), ValueType::Vector(_)) => operands[0].clone(),
             Expr::Cast(_) => scalar(OpKind::Cast { dtype }),
         })
@@ -411,8 +410,8 @@ fn words(ty: ValueType) -> usize {
     match ty {
         ValueType::Scalar(_) => 1,
         ValueType::Vector(elements) => elements as usize,
-        ValueType::Half4 => 4,
-        ValueType::Matrix(MatrixUse::Left | MatrixUse::Right | MatrixUse::Sum) => 256,
+        ValueType::Half4(_) => 4,
+        ValueType::Matrix(..) => 256,
     }
 }
 
@@ -443,8 +442,13 @@ fn floats(operands: &[Vec<u32>], f: impl Fn(&[f32]) -> f32) -> Vec<u32> {
     (0..operands[0].len()).map(word).collect()
 }
 
-/// The nearest f16, ties to even.
-fn to_half(x: f32) -> f32 {
+/// The nearest float of 16 bits, ties to even.
+fn to_half(x: f32, dtype: DType) -> f32 {
+    if dtype == DType::BF16 {
+        let bits = x.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
+        return if x.is_nan() { x } else { f32::from_bits(rounded) };
+    }
     // Digits behind the tenth, or behind the one of 2^-24 where there is no more.
     let exponent = (x.abs().to_bits() >> 23).max(113) as i32 - 127;
     let unit = 2f64.powi(exponent - 10);

@@ -10,10 +10,12 @@ use gradloom_codegen::wgsl::tuning::candidates;
 use gradloom_codegen::wgsl::{self, Choices, Limits, Precision};
 use gradloom_core::collections::IdMap;
 use gradloom_core::fuse::{Fusion, fuse};
-use gradloom_core::ir::{DType, Graph, OpKind, ValueId, parse};
+use gradloom_core::ir::{DType, Graph, OpKind, Output, Type, ValueId, parse};
 use gradloom_core::kernel::{self, Access, Launch, Layout, Method, Part, Phase, Schedule};
+use gradloom_core::nn::Param;
 use gradloom_core::passes;
 use gradloom_core::reference::{Evaluation, HostTensor, evaluate, evaluate_values};
+use gradloom_core::trace::{AttentionOptions, Input, Tensor, full, gradients, trace};
 use gradloom_testing::Leaves;
 use gradloom_testing::float32::{Found, compare};
 use gradloom_testing::training_step;
@@ -279,10 +281,16 @@ fn training_steps() {
     }
 }
 
-/// Every way to multiply in f16, of operands in every order of axes whose extents no tile divides. Their
+/// Every way to multiply in 16 bits, of operands in every order of axes whose extents no tile divides. Their
 /// elements are small whole numbers, so that nothing is rounded.
 #[test]
-fn products_in_f16_are_exact_of_whole_numbers() {
+fn products_in_16_bits_are_exact_of_whole_numbers() {
+    for precision in [Precision::F16, Precision::Bf16] {
+        exact_products(precision);
+    }
+}
+
+fn exact_products(precision: Precision) {
     let (m, n, k) = (70, 66, 40);
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for (left, right, axes) in [
@@ -307,16 +315,79 @@ fn products_in_f16_are_exact_of_whole_numbers() {
         );
         let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
         let limits = Limits::cuda();
-        let rule = Choices::by_rule(Precision::F16);
+        let rule = Choices::by_rule(precision);
         let fused = fuse(&graph, Fusion::SumsApart).unwrap();
         let problem = wgsl::problems(&graph, &fused, &limits, &rule).remove(0);
-        for choice in candidates(&problem, Precision::F16, &limits) {
+        for choice in candidates(&problem, precision, &limits) {
             let mut choices = rule.clone();
             choices.insert(problem.clone(), choice);
             let (got, ran) = evaluation(&graph, &leaves, (&limits, &choices), &want);
-            assert_eq!(got.outputs, want.outputs, "{choice:?} of {left:?} and {right:?}");
+            assert_eq!(got.outputs, want.outputs, "{precision:?}: {choice:?} of {left:?} and {right:?}");
             ran.into_iter().for_each(|(kind, count)| *kinds.entry(kind).or_default() += count);
         }
     }
     assert!(kinds["matrices"] >= 16 && kinds["product"] >= 16, "{kinds:?}");
+}
+
+/// A block of a transformer with its gradients: attention, a norm, an activation, products of every kind.
+fn block() -> Graph {
+    const WIDTH: usize = 32;
+    let shapes: [&[usize]; 5] =
+        [&[64, WIDTH], &[WIDTH, 3 * WIDTH], &[WIDTH, WIDTH], &[WIDTH, 64], &[64, WIDTH]];
+    let input =
+        |(i, shape): (usize, &&[usize])| Input { name: i.to_string(), ty: Type::new(DType::F32, *shape) };
+    let inputs: Vec<Input> = shapes.iter().enumerate().map(input).collect();
+    let results = |all: &[Tensor]| {
+        let [x, qkv, mix, up, down] = all.try_into().expect("five tensors");
+        let small = |w: Tensor| w * 0.2;
+        let heads = |i: isize| {
+            let (from, to) = (i * WIDTH as isize, (i + 1) * WIDTH as isize);
+            x.matmul(small(qkv)).slice(1, from..to).reshape([1, 64, 2, 16]).permute(&[0, 2, 1, 3])
+        };
+        let mixed = heads(0).attention(heads(1), heads(2), AttentionOptions::causal());
+        let mixed = mixed.permute(&[0, 2, 1, 3]).reshape([64, WIDTH]).matmul(small(mix));
+        let normal = (x + mixed).layer_norm(full(DType::F32, [WIDTH], 1.0), 1e-5);
+        let y = normal.matmul(small(up)).gelu().matmul(small(down)) + normal;
+        let loss = y.square().mean();
+        [vec![loss, y], gradients(loss, [x, qkv, mix, up, down]).to_vec()].concat()
+    };
+    let traced = trace(&Vec::<Param>::new(), &inputs, false, results, |results| results);
+    let mut traced = traced.unwrap_or_else(|error| panic!("{error}"));
+    let outputs = traced.results.iter().enumerate();
+    traced.graph.outputs = outputs.map(|(i, &value)| Output { name: i.to_string(), value }).collect();
+    passes::run(traced.graph).0
+}
+
+/// What leaves a program whose values between kernels have 16 bits is as far from float64 as a few roundings
+/// are, and no nearer.
+#[test]
+fn values_between_kernels_are_rounded_in_each_precision() {
+    let graph = block();
+    let leaves = Leaves::random(3);
+    let want = evaluate(&graph, &|kind| leaves.value(kind)).unwrap();
+    let limits = Limits::cuda();
+    // The largest share of a number that is lost when it is rounded. On the longest way, from a loss to the
+    // gradient of the first weights, there are some 20 roundings, which go either way.
+    for (precision, unit, dtype) in
+        [(Precision::F16, 2f64.powi(-11), DType::F16), (Precision::Bf16, 2f64.powi(-8), DType::BF16)]
+    {
+        let choices = Choices::by_rule(precision);
+        let lowered = wgsl::lower(&graph, &limits, &choices).unwrap();
+        let narrow = lowered.buffers.values().filter(|ty| ty.dtype == dtype).count();
+        assert!(narrow > 10, "{precision:?}: {narrow} values of 16 bits");
+        let (got, kinds) = evaluation(&graph, &leaves, (&limits, &choices), &want);
+        assert!(kinds["matrices"] > 5 && kinds["attention"] == 2, "{kinds:?}");
+        for ((name, got), (_, want)) in got.outputs.iter().zip(&want.outputs) {
+            let (got, want) = (got.to_f64(), want.to_f64());
+            let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+            let off = norm(&mut got.iter().zip(&want).map(|(got, want)| got - want))
+                / norm(&mut want.iter().copied());
+            println!("{precision:?}: output {name} is off by {:.2} roundings", off / unit);
+            assert!(off < 4.0 * unit, "{precision:?}: output {name} is off by {:.2} roundings", off / unit);
+            assert!(
+                name == "0" || off > unit / 20.0,
+                "{precision:?}: output {name} is not rounded: {off:.1e}"
+            );
+        }
+    }
 }

@@ -15,6 +15,36 @@ pub struct ParamId(u64);
 ///
 /// Using one parameter in two places ties the weights. A `Param` is not `Clone`, because a derived `Clone` of
 /// a model would untie or share silently: say [`Param::tie`] to share.
+///
+/// In a trace `&Param` stands in arithmetic, on either side, as the tensor that it is:
+///
+/// ```
+/// use gradloom_core::nn::{Init, Module, Param, Visitor};
+/// use gradloom_core::trace::{Tensor, f32, trace};
+///
+/// struct Affine {
+///     scale: Param,
+///     shift: Param,
+/// }
+///
+/// impl Affine {
+///     fn forward(&self, x: Tensor) -> Tensor {
+///         &self.scale * x + &self.shift
+///     }
+/// }
+/// # impl Module for Affine {
+/// #     fn visit(&self, v: &mut Visitor<'_>) {
+/// #         v.field("scale", &self.scale);
+/// #         v.field("shift", &self.shift);
+/// #     }
+/// # }
+///
+/// let affine = Affine { scale: Param::new([3], Init::Ones), shift: Param::new([3], Init::Zeros) };
+/// let penalty = |m: &Affine| (&m.scale - 1.0).square().mean() + (-&m.shift / 2.0).abs().mean();
+/// let loss = |x: Tensor| affine.forward(x).mean() + penalty(&affine);
+/// trace(&affine, &[f32("x", [8, 3])], true, |inputs| loss(inputs[0]), |loss| vec![loss])?;
+/// # gradloom_core::error::Result::Ok(())
+/// ```
 #[derive(Debug)]
 pub struct Param {
     shared: Arc<Shared>,

@@ -1,4 +1,7 @@
-//! What stands on the right of an operator: tensors, parameters, states, numbers.
+//! What stands beside an operator: tensors, parameters, states, numbers.
+//!
+//! On the right is any [`Operand`]. On the left is a tensor, `&Param`, `&State`, `f64` or `i32`: with `f32` as
+//! well, the type of `2.0` in `(2.0 * x).square()` would not be known.
 
 use super::Tensor;
 use super::tensor::{emit, fail, full};
@@ -161,6 +164,34 @@ macro_rules! operators {
                 binary(BinaryOp::$trait, $sign, number(f64::from(self), right), right)
             }
         }
+        impl<R: Operand> $trait<R> for &Param {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self, right: R) -> Tensor {
+                binary(BinaryOp::$trait, $sign, self.tensor(), right)
+            }
+        }
+        impl<R: Operand> $trait<R> for &State {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self, right: R) -> Tensor {
+                binary(BinaryOp::$trait, $sign, self.tensor(), right)
+            }
+        }
+        impl $trait<&Param> for f64 {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self, right: &Param) -> Tensor {
+                binary(BinaryOp::$trait, $sign, number(self, right.tensor()), right)
+            }
+        }
+        impl $trait<&State> for f64 {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self, right: &State) -> Tensor {
+                binary(BinaryOp::$trait, $sign, number(self, right.tensor()), right)
+            }
+        }
     )*};
 }
 operators!(Add add "+", Sub sub "-", Mul mul "*", Div div "/", Rem rem "%");
@@ -170,5 +201,21 @@ impl Neg for Tensor {
     #[track_caller]
     fn neg(self) -> Tensor {
         emit(OpKind::Unary(UnaryOp::Neg), &[self], "-")
+    }
+}
+
+impl Neg for &Param {
+    type Output = Tensor;
+    #[track_caller]
+    fn neg(self) -> Tensor {
+        -self.tensor()
+    }
+}
+
+impl Neg for &State {
+    type Output = Tensor;
+    #[track_caller]
+    fn neg(self) -> Tensor {
+        -self.tensor()
     }
 }

@@ -97,6 +97,7 @@ fn limits(adapter: &Adapter) -> wgsl::Limits {
         workgroups: limits.max_compute_workgroups_per_dimension,
         subgroup: one_size.then_some(info.subgroup_max_size),
         f16: features.contains(Features::SHADER_F16),
+        bf16: false,
         cooperative: features.contains(Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
             && adapter.cooperative_matrix_properties().iter().any(|matrix| {
                 (matrix.m_size, matrix.n_size, matrix.k_size) == (16, 16, 16)

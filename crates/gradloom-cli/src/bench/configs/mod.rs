@@ -120,13 +120,16 @@ mod tests {
         let mut all = BTreeSet::new();
         // The LSTM is thousands of launches of kernels that the others have, too.
         for config in CONFIGS.iter().filter(|config| config.name != "lstm") {
-            for precision in [Precision::F32, Precision::F16] {
+            for precision in [Precision::F32, Precision::F16, Precision::Bf16] {
                 let made = kernels(config, precision);
                 assert!(made.len() > 5, "{}: {} kernels", config.name, made.len());
                 all.extend(made);
             }
         }
-        assert!(all.iter().any(|text| text.contains("mma.sync")), "products in f16 use matrix instructions");
+        for dtype in ["f16", "bf16"] {
+            let multiplies = |text: &String| text.contains(&format!("f32.{dtype}.{dtype}.f32"));
+            assert!(all.iter().any(multiplies), "products in {dtype} use matrix instructions");
+        }
         if let Some(library) = library {
             // Functions of C linkage have names of their own.
             let named = |(i, text): (usize, &String)| text.replacen(" kernel(", &format!(" kernel_{i}("), 1);

@@ -18,7 +18,7 @@ pub use record::{from_line, to_line};
 
 use super::product::HAS_MATRICES;
 use crate::limits::Limits;
-use gradloom_core::ir::{AttentionSpec, OpKind};
+use gradloom_core::ir::{AttentionSpec, DType, OpKind};
 use gradloom_core::kernel::{self, Access, AttentionSchedule, MATRIX};
 
 /// Invocations of a workgroup in which each has rows of its own; and as many rows of one head fill it.
@@ -50,23 +50,25 @@ fn problem_of(spec: &AttentionSpec, reads: &[Access]) -> Problem {
 pub(crate) fn schedule(
     op: &OpKind,
     reads: &[Access],
+    half: DType,
     limits: &Limits,
     choose: impl Fn(Kernel, &Problem) -> Choice,
 ) -> Option<AttentionSchedule> {
     let (spec, kernels) = kernels_of(op)?;
     let problem = problem_of(spec, reads);
     let choice = |&kernel: &Kernel| (kernel, choose(kernel, &problem));
-    Some(schedule_with(problem, kernels.iter().map(choice).collect(), limits))
+    Some(schedule_with(problem, kernels.iter().map(choice).collect(), half, limits))
 }
 
-/// The schedule of kernels with these choices.
+/// The schedule of kernels with these choices; `half` is what matrix instructions round to.
 pub(crate) fn schedule_with(
     problem: Problem,
     kernels: Vec<(Kernel, Choice)>,
+    half: DType,
     limits: &Limits,
 ) -> AttentionSchedule {
     let (workgroup, together_from) = if limits.software { (VECTOR, 0) } else { (OWN, OWN) };
-    AttentionSchedule { problem, kernels, workgroup, together_from }
+    AttentionSchedule { problem, kernels, half, workgroup, together_from }
 }
 
 /// The kernels of a launch that can be measured.
@@ -108,7 +110,7 @@ fn matrices_fit(kernel: Kernel, problem: &Problem, matrices: &Matrices, limits: 
 }
 
 /// Whether a kernel can be computed so on an adapter with these limits; `half` says that operands may be
-/// rounded to f16.
+/// rounded to 16 bits.
 pub fn suits(choice: &Choice, kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> bool {
     match choice {
         Choice::Block(tile) => {

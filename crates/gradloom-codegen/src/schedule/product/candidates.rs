@@ -59,7 +59,7 @@ const ENOUGH: usize = 32;
 
 /// Choices for a product on an adapter with these limits, what the rule chooses first.
 pub fn candidates(problem: &DotProblem, precision: Precision, limits: &Limits) -> Vec<ProductChoice> {
-    let rule = choose(problem, precision == Precision::F16, limits).without_empty_parts(problem.k);
+    let rule = choose(problem, limits.half(precision).is_some(), limits).without_empty_parts(problem.k);
     let mut methods: Vec<Method> = match limits.software {
         true => SOFTWARE.map(|tile| Method::Portable(for_device(tile, limits))).to_vec(),
         false => STAGED.map(Method::Portable).to_vec(),

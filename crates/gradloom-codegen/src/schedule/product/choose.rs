@@ -14,8 +14,8 @@ const fn staged([m, n, k, thread_m, thread_n]: [u32; 5]) -> Tile {
 /// empty.
 const COOPERATIVE: usize = 32;
 
-/// How to compute a product on an adapter with these limits; `half` says that the operands are `f16`, or may
-/// be rounded to it.
+/// How to compute a product on an adapter with these limits; `half` says that the operands have 16 bits, or
+/// may be rounded to them.
 ///
 /// The numbers in the rules were measured on an H100 with the products of two GPT training steps
 /// (`docs/webgpu-experiments.md`); the choice for each of them is within a fifth of the best of many.

@@ -16,6 +16,7 @@ pub use record::{from_line, to_line};
 use crate::limits::Limits;
 use crate::product::DotProblem;
 use crate::schedule::precision::Precision;
+use gradloom_core::ir::DType;
 use gradloom_core::kernel::{Method, ProductChoice, ProductSchedule, Staging};
 
 /// Whether there are adapters with matrix instructions: the extension is wgpu's own, no browser has it. A
@@ -47,7 +48,7 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
     let allowed = match choice.method {
         // Sums in parts are vectors of four columns.
         Method::Portable(tile) => choice.parts == 1 || tile.thread_n.is_multiple_of(4),
-        Method::Cooperative(_) => precision == Precision::F16,
+        Method::Cooperative(_) => limits.half(precision).is_some(),
     };
     // A problem may come from a file.
     let extents = problem.batch.iter().map(|axis| axis.extent).chain([problem.m, problem.n]);
@@ -57,16 +58,22 @@ pub fn suits(choice: &ProductChoice, problem: &DotProblem, precision: Precision,
     allowed && fits(choice.method, limits) && (1..=64).contains(&choice.parts) && scratch
 }
 
-/// The schedule of a product by a choice.
+/// The schedule of a product by a choice; `half` is what matrix instructions round to.
 ///
 /// # Panics
 /// If the choice does not fit the limits.
-pub(crate) fn schedule(problem: &DotProblem, choice: ProductChoice, limits: &Limits) -> ProductSchedule {
+pub(crate) fn schedule(
+    problem: &DotProblem,
+    choice: ProductChoice,
+    half: DType,
+    limits: &Limits,
+) -> ProductSchedule {
     assert!(fits(choice.method, limits), "{choice:?} does not fit {limits:?}");
     let choice = choice.without_empty_parts(problem.k);
     let parts = choice.parts as usize;
     ProductSchedule {
         choice,
+        half,
         workspace: if parts > 1 { 4 * problem.results() * parts } else { 0 },
         subgroup: limits.subgroup.unwrap_or(1),
         adding: limits.invocations.min(if limits.software { 64 } else { 128 }),

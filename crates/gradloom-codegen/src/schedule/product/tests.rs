@@ -11,6 +11,7 @@ fn everything() -> Limits {
         invocations: 1024,
         workgroup_memory: 48 << 10,
         subgroup: Some(32),
+        f16: true,
         cooperative: true,
         ..Limits::default()
     }
@@ -137,7 +138,7 @@ fn parts_without_terms_are_left_out() {
     let schedule_of = |parts| {
         let choice = ProductChoice { method: Method::Portable(STAGED), parts };
         assert_eq!(shaders(&problem, &choice, &everything()).len(), if parts > 1 { 2 } else { 1 });
-        schedule(&problem, choice, &everything())
+        schedule(&problem, choice, DType::F16, &everything())
     };
     // Four staged tiles of 16 terms make no more than four parts.
     assert_eq!((schedule_of(7).choice.parts, schedule_of(7).workspace), (4, 4 * 4 * 32 * 32));
@@ -211,7 +212,7 @@ fn a_choice_has_no_more_parts_than_have_terms() {
         let problem = problem(1, extents, [true, false]);
         for precision in [Precision::F32, Precision::F16] {
             let choice = Choices::by_rule(precision).product(&problem, &everything());
-            assert_eq!(schedule(&problem, choice, &everything()).choice, choice, "{extents:?}");
+            assert_eq!(schedule(&problem, choice, DType::F16, &everything()).choice, choice, "{extents:?}");
         }
     }
 }

@@ -67,7 +67,7 @@ impl Choices {
     pub fn product(&self, problem: &DotProblem, limits: &Limits) -> ProductChoice {
         let choice = match self.measured_for(&Problem::Product(problem.clone())) {
             Some(Choice::Product(choice)) => *choice,
-            _ => schedule::choose(problem, self.precision == Precision::F16, limits),
+            _ => schedule::choose(problem, limits.half(self.precision).is_some(), limits),
         };
         choice.without_empty_parts(problem.k)
     }
@@ -81,7 +81,7 @@ impl Choices {
     ) -> attention::Choice {
         match self.measured_for(&Problem::Attention(kernel, *problem)) {
             Some(Choice::Attention(choice)) => *choice,
-            _ => attention::choose(kernel, problem, self.precision == Precision::F16, limits),
+            _ => attention::choose(kernel, problem, limits.half(self.precision).is_some(), limits),
         }
     }
 }

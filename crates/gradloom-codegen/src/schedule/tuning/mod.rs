@@ -54,6 +54,7 @@ impl Problem {
         match (self, precision) {
             // Some choices round the operands to 11 bits.
             (_, Precision::F16) => 2e-2,
+            // Devices that are measured have no bf16.
             (_, Precision::F32 | Precision::Bf16) => 2e-4,
         }
     }
@@ -83,7 +84,7 @@ impl Choice {
                 schedule::suits(choice, problem, precision, limits)
             }
             (Problem::Attention(kernel, problem), Choice::Attention(choice)) => {
-                attention::suits(choice, *kernel, problem, precision == Precision::F16, limits)
+                attention::suits(choice, *kernel, problem, limits.half(precision).is_some(), limits)
             }
             _ => false,
         }
@@ -97,7 +98,7 @@ pub fn candidates(problem: &Problem, precision: Precision, limits: &Limits) -> V
             schedule::candidates(problem, precision, limits).into_iter().map(Choice::Product).collect()
         }
         Problem::Attention(kernel, problem) => {
-            let half = precision == Precision::F16;
+            let half = limits.half(precision).is_some();
             attention::candidates(*kernel, problem, half, limits).into_iter().map(Choice::Attention).collect()
         }
     }

@@ -1,6 +1,6 @@
 //! How attention and its gradient are shared out.
 
-use crate::ir::AttentionSpec;
+use crate::ir::{AttentionSpec, DType};
 
 /// A kernel of attention or of its gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -184,7 +184,7 @@ impl AttentionTile {
 /// Rows and columns of a matrix that a subgroup multiplies.
 pub const MATRIX: usize = 16;
 
-/// A block of 64 rows that four subgroups have, by matrices of f16: each a strip of 16.
+/// A block of 64 rows that four subgroups have, by matrices of floats of 16 bits: each a strip of 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionMatrices {
     /// Invocations of a subgroup.
@@ -214,7 +214,7 @@ impl AttentionMatrices {
     pub fn bytes(&self, kernel: AttentionKernel, problem: &AttentionProblem) -> usize {
         let blocks = 8 * Self::ROWS * (Self::pitch(problem.depth) + Self::pitch(problem.value_depth));
         let kinds = if kernel == AttentionKernel::Forward { 1 } else { 2 };
-        // Of f32, and as much of f16.
+        // Of f32, and as many of 16 bits.
         let scores = (4 + 2) * kinds * Self::ROWS * self.columns;
         blocks + scores + if problem.spec.query_offset || problem.spec.key_length { 16 } else { 0 }
     }
@@ -225,7 +225,7 @@ impl AttentionMatrices {
 pub enum AttentionChoice {
     /// A workgroup has a block of them, which meets blocks of the others in workgroup memory.
     Block(AttentionTile),
-    /// The same by matrix instructions, of operands that are rounded to f16.
+    /// The same by matrix instructions, of operands that are rounded to 16 bits.
     Matrices(AttentionMatrices),
     /// An invocation has so many of its own: more than one only on devices that compute on a CPU.
     Own {
@@ -241,6 +241,8 @@ pub struct AttentionSchedule {
     pub problem: AttentionProblem,
     /// The kernels in order, each with its choice.
     pub kernels: Vec<(AttentionKernel, AttentionChoice)>,
+    /// What matrix instructions round the operands to: floats of 16 bits.
+    pub half: DType,
     /// Invocations of a workgroup in which each has rows of its own.
     pub workgroup: usize,
     /// From this number of rows on, such a workgroup has rows of one head. One of fewer rows may have several

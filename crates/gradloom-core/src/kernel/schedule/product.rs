@@ -1,5 +1,7 @@
 //! How a matrix product is cut into tiles.
 
+use crate::ir::DType;
+
 /// How the threads of a workgroup get the operands' elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Staging {
@@ -87,7 +89,7 @@ impl CooperativeTile {
     /// Distance between rows of results in workgroup memory, in `f32`: padded, which keeps banks apart.
     pub const RESULT_PITCH: u32 = 16 + 4;
 
-    /// Bytes of workgroup memory: padded tiles of `f16`, and 16 rows of results for each subgroup.
+    /// Bytes of workgroup memory: padded tiles of 16 bits, and 16 rows of results for each subgroup.
     pub fn workgroup_memory(&self) -> u32 {
         // A tile is padded along the axis whose neighbours are stored together, whichever that is.
         let padded = |free: u32| ((free * (self.k + 8)).max(self.k * (free + 8))) * 2;
@@ -108,7 +110,7 @@ impl CooperativeTile {
 pub enum Method {
     /// Scalars and vectors: everywhere.
     Portable(Tile),
-    /// Matrix instructions, `f16` operands and sums in `f32`.
+    /// Matrix instructions, operands of 16 bits and sums in `f32`.
     Cooperative(CooperativeTile),
 }
 
@@ -151,6 +153,8 @@ impl ProductChoice {
 pub struct ProductSchedule {
     /// Its tiles, and the parts of its sums, none of which is empty.
     pub choice: ProductChoice,
+    /// What matrix instructions round the operands to: floats of 16 bits.
+    pub half: DType,
     /// Invocations of a subgroup, where subgroups compute matrices.
     pub subgroup: u32,
     /// Invocations of a workgroup of the kernel that adds up parts.

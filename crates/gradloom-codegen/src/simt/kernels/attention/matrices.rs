@@ -1,4 +1,4 @@
-//! Attention and its gradient by matrix instructions: operands rounded to f16, sums in f32.
+//! Attention and its gradient by matrix instructions: operands rounded to 16 bits, sums in f32.
 //!
 //! A workgroup has a block of rows, of which each subgroup has a strip of 16, and goes through blocks of the
 //! others. Which invocation holds which element of a matrix is not known, so scores go through workgroup
@@ -24,11 +24,12 @@ const FOURS: u32 = SIDE / 4;
 /// Vectors that an invocation has on their way at the same time.
 const AHEAD: usize = 8;
 
-/// Rows of an operand in workgroup memory, as f16; zeros behind the last.
+/// Rows of an operand in workgroup memory, as floats of 16 bits; zeros behind the last.
 struct HalfBlock<'k> {
     k: &'k Builder,
     array: u32,
     width: usize,
+    half: DType,
 }
 
 /// Where an invocation stands.
@@ -46,9 +47,10 @@ struct Place<'k> {
 /// Scores of the strips, and what becomes of them.
 struct Scores<'k> {
     k: &'k Builder,
-    /// Arrays of f32 and of f16.
+    /// Arrays of f32 and of floats of 16 bits.
     sums: u32,
     halves: u32,
+    half: DType,
     /// Matrices of a subgroup.
     count: u32,
 }
@@ -57,9 +59,9 @@ struct Scores<'k> {
 type Filled<'a, 'k, 'b> = (&'a HalfBlock<'k>, Rows<'k, 'b>, &'a dyn Fn(Value<'k>) -> Value<'k>);
 
 impl<'k> HalfBlock<'k> {
-    fn new(k: &'k Builder, width: usize) -> Self {
+    fn new(k: &'k Builder, width: usize, half: DType) -> Self {
         let items = AttentionMatrices::ROWS * AttentionMatrices::pitch(width);
-        Self { k, array: k.shared(ValueType::Half4, narrow(items)), width }
+        Self { k, array: k.shared(ValueType::Half4(half), narrow(items)), width, half }
     }
 
     fn pitch(&self) -> u32 {
@@ -101,13 +103,13 @@ impl<'k> HalfBlock<'k> {
         let k = self.k;
         let (vectors, total) = (narrow(self.width / 4), AttentionMatrices::ROWS * self.width / 4);
         let last = k.u32(narrow(window.count) - 1);
-        let zero = k.f32(0.0).splat().to_half();
+        let zero = k.f32(0.0).splat().to_half(self.half);
         let turns: Vec<usize> = (0..total / threads).collect();
         for turns in turns.chunks(AHEAD) {
             let load = |&turn: &usize| {
                 let at = k.local() + narrow(turn * threads);
                 let row = window.first + at / vectors;
-                let value = operand.halves(start(row.min(last)), at % vectors * 4);
+                let value = operand.halves(start(row.min(last)), at % vectors * 4, self.half);
                 (at / vectors * self.pitch() + at % vectors, row.less(window.end).select(value, zero))
             };
             let loaded: Vec<_> = turns.iter().map(load).collect();
@@ -141,11 +143,12 @@ impl<'k> Place<'k> {
 
 impl<'k> Scores<'k> {
     /// So many of each strip, for each of a phase's columns of matrices.
-    fn new(k: &'k Builder, choice: AttentionMatrices, kinds: usize) -> Self {
+    fn new(k: &'k Builder, choice: AttentionMatrices, half: DType, kinds: usize) -> Self {
         let count = narrow(kinds * choice.columns / MATRIX);
         let all = count * narrow(AttentionMatrices::STRIPS);
         let sums = k.shared(DType::F32, all * SIDE * SIDE);
-        Self { k, sums, halves: k.shared(ValueType::Half4, all * SIDE * FOURS), count }
+        let halves = k.shared(ValueType::Half4(half), all * SIDE * FOURS);
+        Self { k, sums, halves, half, count }
     }
 
     fn first(&self, place: &Place<'k>, matrix: u32) -> Value<'k> {
@@ -165,7 +168,11 @@ impl<'k> Scores<'k> {
     /// Writes what became of them.
     fn set(&self, place: &Place<'k>, matrix: u32, which: u32, four: [Value<'k>; 4]) {
         let row = self.first(place, matrix) + place.lane / FOURS + which * (SIDE / 2);
-        self.k.set_element(self.halves, row * FOURS + place.lane % FOURS, self.k.vector(&four).to_half());
+        self.k.set_element(
+            self.halves,
+            row * FOURS + place.lane % FOURS,
+            self.k.vector(&four).to_half(self.half),
+        );
     }
 
     /// The same as a left operand.
@@ -275,9 +282,9 @@ impl<'k> Attention<'k, '_> {
         let [q, all_keys, all_values] = self.queries_keys_values();
         let (limits, end) = self.limits_of(&place, &own);
         self.check_table_of(&own, place.threads());
-        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width));
+        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let [keys, values] = &blocks;
-        let scores = Scores::new(k, choice, 1);
+        let scores = Scores::new(k, choice, self.half, 1);
         let queries_end = k.u32(narrow(problem.queries));
         let window = Window { first: own.first, end: queries_end, count: problem.queries };
         self.fill_blocks(place.threads(), &window, &[(keys, q, &|row| q.start(own.of, row))]);
@@ -383,9 +390,9 @@ impl<'k> Attention<'k, '_> {
         let [q, all_keys, all_values] = self.queries_keys_values();
         let [_, log_sum, cotangent] = self.output_and_cotangent();
         let (limits, end) = self.limits_of(&place, &own);
-        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width));
+        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let [keys, values] = &blocks;
-        let scores = Scores::new(k, choice, 2);
+        let scores = Scores::new(k, choice, self.half, 2);
         let queries_end = k.u32(narrow(problem.queries));
         let window = Window { first: own.first, end: queries_end, count: problem.queries };
         let filled: [Filled<'_, 'k, '_>; 2] = [
@@ -471,9 +478,9 @@ impl<'k> Attention<'k, '_> {
         let own = Own { of, first, bounds: self.shared_bounds(of[0]) };
         let [q, all_keys, all_values] = self.queries_keys_values();
         let [_, log_sum, cotangent] = self.output_and_cotangent();
-        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width));
+        let blocks = [problem.depth, problem.value_depth].map(|width| HalfBlock::new(k, width, self.half));
         let [queries, slopes] = &blocks;
-        let scores = Scores::new(k, choice, 2);
+        let scores = Scores::new(k, choice, self.half, 2);
         let window = Window { first, end: k.u32(narrow(problem.keys)), count: problem.keys };
         let filled: [Filled<'_, 'k, '_>; 2] = [
             (queries, all_keys, &|key| all_keys.start(of, key)),

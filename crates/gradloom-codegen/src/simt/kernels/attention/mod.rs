@@ -55,7 +55,7 @@ fn one(
             return None;
         }
         let k = Builder::new(kernel.label(), narrow(workgroup), groups);
-        write(&Attention { k: &k, views, problem });
+        write(&Attention { k: &k, views, problem, half: schedule.half });
         Some(k.finish())
     };
     match choice {
@@ -92,6 +92,8 @@ struct Attention<'k, 'b> {
     k: &'k Builder,
     views: &'b Views<'b>,
     problem: &'b AttentionProblem,
+    /// What matrix instructions round the operands to.
+    half: DType,
 }
 
 /// A sequence and a head, which name a matrix of rows.

@@ -21,9 +21,8 @@ pub(super) struct Rows<'k, 'b> {
 
 impl<'k, 'b> Rows<'k, 'b> {
     pub(super) fn new(k: &'k Builder, role: Role, view: &View<'b>) -> Self {
-        let four = if view.dtype == DType::F16 { ValueType::Half4 } else { ValueType::Vector(4) };
         let has_fours = view.has_vectors && rows_are_fours(view.layout);
-        let fours = has_fours.then(|| k.buffer(role, four));
+        let fours = has_fours.then(|| k.buffer(role, ValueType::four(view.dtype)));
         Self { k, buffer: k.buffer(role, view.dtype), layout: view.layout, fours }
     }
 
@@ -52,13 +51,13 @@ impl<'k, 'b> Rows<'k, 'b> {
         self.k.load(self.buffer, index)
     }
 
-    /// Four neighbours of the row that starts there, from a column on, rounded to f16.
-    pub(super) fn halves(self, start: Value<'k>, column: Value<'k>) -> Value<'k> {
+    /// Four neighbours of the row that starts there, from a column on, rounded to a dtype of 16 bits.
+    pub(super) fn halves(self, start: Value<'k>, column: Value<'k>, half: DType) -> Value<'k> {
         let k = self.k;
         if let Some(fours) = self.fours {
-            return k.load(fours, (start + column) / 4).to_half();
+            return k.load(fours, (start + column) / 4).to_half(half);
         }
-        k.vector(&[0, 1, 2, 3].map(|i| self.load(start, column + i))).to_half()
+        k.vector(&[0, 1, 2, 3].map(|i| self.load(start, column + i))).to_half(half)
     }
 
     /// Writes an element of the row that starts there.

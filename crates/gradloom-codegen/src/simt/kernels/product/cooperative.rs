@@ -1,6 +1,6 @@
-//! The product of matrix instructions: `f16` operands, sums in `f32`.
+//! The product of matrix instructions: operands of 16 bits, sums in `f32`.
 //!
-//! Tiles go through workgroup memory as vectors of four `f16` (of integers NVIDIA's compiler loads no
+//! Tiles go through workgroup memory as vectors of four such floats (of integers NVIDIA's compiler loads no
 //! matrix). A matrix is loaded from such vectors by rows or by columns, so all layouts of the operands are
 //! read as they are. Results leave through workgroup memory too, 16 x 16 at a time, because which invocation
 //! holds which element of a matrix is not known.
@@ -54,8 +54,14 @@ impl Product<'_> {
         k.uses_subgroups(size);
         let own = grid.tile(&k, self.problem);
         let [lhs, rhs] = TiledOperand::both(&k, self, &own);
-        let shape =
-            |extent| Shape { extent, depth: tile.k, half: true, strip: 1, threads, buffers: tile.buffers };
+        let shape = |extent| Shape {
+            extent,
+            depth: tile.k,
+            half: Some(self.schedule.half),
+            strip: 1,
+            threads,
+            buffers: tile.buffers,
+        };
         let subgroup = k.local() / size;
         let across = tile.n / tile.subgroup_n;
         let left = Half {

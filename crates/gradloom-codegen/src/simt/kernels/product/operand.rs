@@ -63,9 +63,9 @@ impl<'k> TiledOperand<'k> {
         self.stored_four(index).to_vector()
     }
 
-    /// The same as they are stored: f32, or f16.
+    /// The same as they are stored: f32, or floats of 16 bits.
     pub(super) fn stored_four(&self, index: Value<'k>) -> Value<'k> {
-        let four = if self.dtype == DType::F16 { ValueType::Half4 } else { ValueType::Vector(4) };
+        let four = ValueType::four(self.dtype);
         self.k.load(self.k.buffer(Role::Operand(self.read), four), index / 4)
     }
 }

@@ -72,10 +72,9 @@ impl<'k> Reader<'k> {
         (staging, depth, threads): (Staging, u32, u32),
     ) -> Self {
         let from = match staging {
-            Staging::Workgroup(buffers) => From::Tile(Staged::new(
-                operand,
-                Shape { extent, depth, half: false, strip, threads, buffers },
-            )),
+            Staging::Workgroup(buffers) => {
+                From::Tile(Staged::new(operand, Shape { extent, depth, half: None, strip, threads, buffers }))
+            }
             Staging::Registers | Staging::Scalars => From::Registers(Vec::new()),
         };
         let mut reader =

@@ -8,6 +8,7 @@ use super::operand::TiledOperand;
 use crate::narrow::narrow;
 use crate::product::Along;
 use crate::simt::{Builder, Value, ValueType, Variable};
+use gradloom_core::ir::DType;
 
 /// What a tile is like.
 #[derive(Clone, Copy)]
@@ -16,8 +17,8 @@ pub(super) struct Shape {
     pub(super) extent: u32,
     /// Terms.
     pub(super) depth: u32,
-    /// Whether it holds f16.
-    pub(super) half: bool,
+    /// The floats of 16 bits that it holds, unless it holds f32.
+    pub(super) half: Option<DType>,
     /// Rows that a thread reads together; they are stored this far apart from each other, so that
     /// neighbouring threads read neighbours.
     pub(super) strip: u32,
@@ -90,7 +91,7 @@ pub(super) fn pipeline<'k>(
 impl Shape {
     /// Distance between rows along the contiguous axis in workgroup memory, in items.
     fn pitch(&self, along: Along) -> u32 {
-        match (along, self.half) {
+        match (along, self.half.is_some()) {
             (Along::Contract, false) => self.depth / 4 + 1,
             // Reads of vectors from one such row never meet in a bank.
             (Along::Free, false) => self.extent / 4,
@@ -104,8 +105,13 @@ impl Shape {
         self.extent * self.depth / 4
     }
 
+    /// An item of what it holds.
+    fn rounded<'k>(&self, four: Value<'k>) -> Value<'k> {
+        self.half.map_or_else(|| four.to_vector(), |half| four.to_half(half))
+    }
+
     fn item(&self) -> ValueType {
-        if self.half { ValueType::Half4 } else { ValueType::Vector(4) }
+        ValueType::four(self.half.unwrap_or(DType::F32))
     }
 }
 
@@ -152,7 +158,7 @@ impl<'k> Staged<'k> {
             free: self.operand.first + free,
             term,
             slot: line * self.pitch() + along,
-            next: k.var(if self.shape.half { zero.to_half() } else { zero }),
+            next: k.var(self.shape.rounded(zero)),
             active: ((round + 1) * threads > self.shape.items()).then(|| number.below(self.shape.items())),
         }
     }
@@ -175,7 +181,7 @@ impl<'k> Staged<'k> {
     /// The item of a round, zero where there are no terms; rows and columns beyond the operand repeat its
     /// last ones.
     fn value(&self, round: &Round<'k>, term: Value<'k>) -> Value<'k> {
-        let (k, half) = (self.operand.k, self.shape.half);
+        let k = self.operand.k;
         let contract = narrow(self.operand.side.contract);
         let has_edge = !self.operand.side.contract.is_multiple_of(self.shape.depth as usize);
         let is_contract = self.operand.side.along == Along::Contract;
@@ -186,7 +192,7 @@ impl<'k> Staged<'k> {
             }
             false => value,
         };
-        let rounded = |four: Value<'k>| if half { four.to_half() } else { four.to_vector() };
+        let rounded = |four: Value<'k>| self.shape.rounded(four);
         if self.operand.has_fours {
             let zero = rounded(k.f32(0.0).splat());
             return inside(rounded(self.operand.stored_four(self.index(round, term, 0, 4))), 0, zero);

@@ -1,0 +1,136 @@
+//! Connectionist temporal classification: the loss of a sequence of labels whose places in time are not known.
+//! Graves, Fernández, Gomez, Schmidhuber, 2006.
+//!
+//! In: log-probabilities of classes at each time, sequences of labels. Out: the negative logarithm of the
+//! probability of all alignments. Always holds: what is computed is finite where the log-probabilities are
+//! finite or `-inf`, and so are the gradients.
+
+use super::tensor::{fail_with_help, has_floats, placeholder};
+use super::{Tensor, iota, scan};
+use crate::ir::{DType, Type};
+
+/// What [`Tensor::ctc_loss`] can vary.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CtcOptions {
+    blank: i32,
+    zero_infinity: bool,
+}
+
+impl CtcOptions {
+    /// Class 0 is the blank, and a sequence that cannot be aligned has an infinite loss.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The class that stands for no label.
+    pub fn blank(mut self, class: i32) -> Self {
+        self.blank = class;
+        self
+    }
+
+    /// Gives sequences that cannot be aligned a loss of 0: those with more labels, and blanks between equal
+    /// ones, than times.
+    pub fn zero_infinity(mut self) -> Self {
+        self.zero_infinity = true;
+        self
+    }
+}
+
+/// Stands for the logarithm of 0. Differences of such numbers are finite, and what a sequence adds to one is
+/// less than a half of it.
+const NEVER: f64 = -1e30;
+
+impl Tensor {
+    /// Mean loss of sequences of labels without places in time, each divided by its number of labels (at
+    /// least 1): PyTorch's `ctc_loss`, for batches with padded targets.
+    ///
+    /// Takes log-probabilities `[times, batch, classes]`, as of `log_softmax`, labels i32 `[batch, most
+    /// labels]`, and how many times and labels of each sequence count, both i32 `[batch]`: what is behind
+    /// them is padding. More labels than there are fail the step; more times than there are are all of them.
+    /// The gradient is that of these log-probabilities. PyTorch's is that of the logits behind
+    /// `log_softmax`; from there on, both are the same. A sequence that cannot be aligned has an infinite
+    /// loss, see [`CtcOptions::zero_infinity`], and no gradient.
+    #[track_caller]
+    pub fn ctc_loss(
+        self,
+        targets: Tensor,
+        input_lengths: Tensor,
+        target_lengths: Tensor,
+        options: CtcOptions,
+    ) -> Tensor {
+        let losses = self.ctc_loss_rows(targets, input_lengths, target_lengths, options);
+        (losses / target_lengths.maximum(1).cast(self.dtype())).mean()
+    }
+
+    /// The loss of each sequence, `[batch]`, not divided by anything. See [`Tensor::ctc_loss`].
+    #[track_caller]
+    pub fn ctc_loss_rows(
+        self,
+        targets: Tensor,
+        input_lengths: Tensor,
+        target_lengths: Tensor,
+        options: CtcOptions,
+    ) -> Tensor {
+        let (shape, dtype, labels) = (self.shape(), self.dtype(), targets.shape());
+        let batch = shape.get(1).copied().unwrap_or(1);
+        let most = labels.last().copied().unwrap_or(0);
+        let fits = |x: Tensor, shape: &[usize]| x.ty() == Type::new(DType::I32, shape);
+        if !has_floats("ctc_loss", self) {
+            return placeholder(DType::F32, [batch]);
+        }
+        if shape.rank() != 3
+            || !fits(targets, &[batch, most])
+            || !fits(input_lengths, &[batch])
+            || !fits(target_lengths, &[batch])
+        {
+            let (inputs, numbers) = (input_lengths.ty(), target_lengths.ty());
+            let message = format!(
+                "`ctc_loss` of {shape} with targets {}, lengths {inputs} and {numbers}",
+                targets.ty()
+            );
+            let help = "log-probabilities are [times, batch, classes], targets i32[batch, labels], both \
+                        lengths i32[batch]";
+            fail_with_help("ctc_loss", message, help);
+            return placeholder(dtype, [batch]);
+        }
+        let [times, _, classes] = self.dims();
+        let CtcOptions { blank, zero_infinity } = options;
+        if !usize::try_from(blank).is_ok_and(|blank| blank < classes) {
+            let message = format!("`ctc_loss` with the blank {blank} of {shape}");
+            fail_with_help("ctc_loss", message, &format!("it is a class, from 0 to {}", classes.max(1) - 1));
+            return placeholder(dtype, [batch]);
+        }
+        // What may be emitted in this order: a blank, a label, a blank, .. and a blank at the end. Padding
+        // may be any number, so it is not used as one.
+        let none = f64::from(blank);
+        let counts = iota(DType::I32, [batch, most], 1).lt(target_lengths.unsqueeze(1));
+        let places = counts.select(targets, blank).unsqueeze(2).pad(2, 1, 0, none);
+        let width = 2 * most + 1;
+        let places = places.reshape([batch, width - 1]).pad(1, 0, 1, none);
+        // A blank may be left out between labels that differ: from two places before.
+        let before = places.pad(1, 2, 0, none).slice(1, 0..width as isize);
+        let skip = places.eq(before).select(NEVER, 0.0);
+        let index = places.broadcast_to([times, batch, width]);
+        let logs = self.cast(DType::F32).take_along_axis(index, -1).maximum(NEVER);
+        let runs = iota(DType::I32, [times, batch, 1], 0).lt(input_lengths.unsqueeze(1));
+        // Log-probabilities of what was emitted so far, by the place of the last one, behind two places that
+        // there are not. Before the first time it is the first blank, from where only it and the first label
+        // can be reached.
+        let first = iota(DType::I32, [batch, width + 2], 1).eq(2).select(0.0, NEVER);
+        let (last, ()) = scan(times, first, (logs, runs), |paths, (logs, runs)| {
+            let from = |back: isize| paths.slice(1, 2 - back..width as isize + 2 - back);
+            let next = log_add(log_add(from(0), from(1)), from(2) + skip) + logs;
+            (runs.select(next, from(0)).pad(1, 2, 0, NEVER), ())
+        });
+        let end = target_lengths * 2;
+        let total = log_add(last.take_last(end + 2), last.take_last(end + 1));
+        let infinite = if zero_infinity { 0.0 } else { f64::INFINITY };
+        total.le(NEVER / 2.0).select(infinite, -total).cast(dtype)
+    }
+}
+
+/// `log(e^a + e^b)` of finite numbers. Of equals, each has half of the gradient.
+#[track_caller]
+fn log_add(a: Tensor, b: Tensor) -> Tensor {
+    a.maximum(b) + (-(a - b).abs()).exp().log1p()
+}
