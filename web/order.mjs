@@ -1,6 +1,6 @@
 // An order of a module's functions in which those that share code are near each other: gzip finds what is
-// repeated within its window of 32 kB only. In: a module with names. Out: the module with the functions' places
-// as names, for `wasm-opt --reorder-functions-by-name`. The same module gives the same order.
+// repeated within its window of 32 kB only. In: a module. Out: the module with the functions' places as names,
+// for `wasm-opt --reorder-functions-by-name`. The same module gives the same order.
 
 // Bytes of a sequence that is looked for: as much as an instruction or two with their operands.
 const SEQUENCE = 6;
@@ -70,8 +70,8 @@ function importedFunctions(bytes) {
 }
 
 /**
- * Places of functions: next to come is always the one whose sequences are, for the largest part, in the window
- * already.
+ * Places of functions: next to come is always the one whose sequences are, for the largest part, in the
+ * window already.
  */
 function places(functions) {
   const ids = new Map();

@@ -100,8 +100,8 @@ fn own_sources() -> &'static str {
     file!().strip_suffix("trace/scope.rs").expect("the name of this file")
 }
 
-/// Whether a text contains another. `str::contains` has a search in linear time for long ones, which would be a
-/// part of the browser's module for this.
+/// Whether a text contains another. `str::contains` has a search in linear time for long ones, which would
+/// be a part of the browser's module for this.
 fn contains(text: &str, part: &[u8]) -> bool {
     text.as_bytes().windows(part.len()).any(|window| window == part)
 }
