@@ -4,23 +4,29 @@
 // Options: --wasm FOLDER, --without-wasm (face and types only), --no-opt (skips wasm-opt, for quick turns).
 
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
+import { withPlaces } from './order.mjs';
 
 // Bytes, after gzip -9, of what a visitor with WebGPU loads.
 const BUDGET = 450_000;
-// What gzip likes best: LLVM has made the code small already, and further rewriting makes it irregular;
-// functions of one generic stand beside each other. Names are taken away last, as the order needs them.
-const PASSES = ['-O1', '--rse', '--vacuum', '--optimize-level=2', '--shrink-level=2', '--optimize-instructions', '--vacuum',
-  '--duplicate-function-elimination', '--reorder-functions-by-name', '--strip-debug', '--strip-producers', '--strip-target-features'];
+// What gzip likes best: LLVM has made the code small already, and further rewriting makes it irregular.
+const LEVELS = ['--optimize-level=2', '--shrink-level=2'];
+const SHRINK = ['-O1', '--rse', '--vacuum', ...LEVELS, '--optimize-instructions', '--vacuum', '--duplicate-function-elimination',
+  '--strip-debug', '--strip-producers', '--strip-target-features'];
+// Of the functions, by the places that order.mjs gives as names.
+const ORDER = [...LEVELS, '--reorder-functions-by-name', '--strip-debug'];
+const FEATURES = ['bulk-memory', 'mutable-globals', 'nontrapping-float-to-int', 'sign-ext', 'simd', 'multivalue', 'reference-types'];
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
 const args = process.argv.slice(2);
 const option = (name) => (args.includes(name) ? args[args.indexOf(name) + 1] : undefined);
 const wasm = option('--wasm') ?? join(process.env.CARGO_TARGET_DIR ?? at('../target'), 'web');
 const node = (...words) => execFileSync(process.execPath, words, { cwd: at('.'), stdio: 'inherit' });
+const wasmOpt = (passes, from, to) =>
+  node('node_modules/binaryen/bin/wasm-opt', ...FEATURES.map((name) => `--enable-${name}`), ...passes, from, '-o', to);
 
 node('generate.mjs');
 rmSync(at('dist'), { recursive: true, force: true });
@@ -42,9 +48,10 @@ if (!args.includes('--without-wasm')) {
     if (args.includes('--no-opt')) {
       copyFileSync(from, at(`dist/${name}`));
     } else {
-      const features = ['bulk-memory', 'mutable-globals', 'nontrapping-float-to-int', 'sign-ext', 'simd', 'multivalue', 'reference-types'];
-      node('node_modules/binaryen/bin/wasm-opt', ...features.map((name) => `--enable-${name}`), ...PASSES,
-        from, '-o', at(`dist/${name}`));
+      const to = at(`dist/${name}`);
+      wasmOpt(SHRINK, from, to);
+      writeFileSync(to, withPlaces(readFileSync(to)));
+      wasmOpt(ORDER, to, to);
     }
   }
 }

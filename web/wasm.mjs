@@ -1,7 +1,7 @@
 // Builds the wasm modules. In: crates/gradloom-web. Out: target/web/gradloom.wasm,
 // target/web/gradloom-cpu.wasm, and src/generated: ops.ts, the op table, which the crate's build script reads
 // from the Rust methods of `Tensor`, and training.ts, the schedules, initial values and optimizers, which it
-// reads from their Rust types.
+// reads from their Rust types. Tells if something large has come in from std.
 // Options: --without-cpu.
 
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -14,6 +14,14 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const at = (name) => fileURLToPath(new URL(name, import.meta.url));
 const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target');
 const TRIPLE = 'wasm32-unknown-unknown';
+
+// Names in std of what takes kilobytes, and what does without.
+const LARGE = {
+  flt2dec: 'print floats by `gradloom_core::decimal::Decimal`',
+  is_printable: 'write quotes around a text instead of `{:?}`, and do not cut it by `[a..b]`',
+  StrSearcher: 'look for single characters, or among bytes',
+  u128_div_rem: 'divide numbers of 64 bits',
+};
 
 /** Builds the crate and gives what cargo says of it: the module, and the build script's folder. */
 function cargo(targetDir, features, flags) {
@@ -45,6 +53,10 @@ mkdirSync(at('src/generated'), { recursive: true });
 
 const gpu = cargo(target, [], []);
 copyFileSync(gpu.wasm, join(folder, 'gradloom.wasm'));
+const names = readFileSync(gpu.wasm, 'latin1');
+for (const [part, instead] of Object.entries(LARGE)) {
+  if (names.includes(part)) console.warn(`the module has std's \`${part}\`, which is large: ${instead}`);
+}
 // Left alone if it is the same, so that nothing is built again for it.
 for (const name of ['ops.ts', 'training.ts']) {
   const [text, table] = [readFileSync(join(gpu.tables, name), 'utf8'), at(`src/generated/${name}`)];

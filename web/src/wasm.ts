@@ -144,6 +144,13 @@ export class Core {
     });
     const host = {
       panic: (ptr: number, len: number) => { core!.#panic = core!.string(ptr, len); },
+      remainder: (x: number, y: number) => x % y,
+      // The least digits that give the number back, or the f32 that it is.
+      decimal: (size: number, single: number, ptr: number, room: number) => {
+        let text = size.toExponential();
+        if (single) for (let digits = 0; Math.fround(+(text = size.toExponential(digits))) !== size; digits++);
+        return utf8.encodeInto(text, core!.bytes(ptr, room)).written;
+      },
     };
     const imports = { host, Math, gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
     const instance = await WebAssembly.instantiate(module, imports as unknown as WebAssembly.Imports);

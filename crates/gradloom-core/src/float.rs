@@ -9,8 +9,23 @@ pub(crate) use libm::{
 #[cfg(target_arch = "wasm32")]
 pub(crate) use script::*;
 
+/// What is left of `x` after a division by `y` that is rounded towards zero.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn rem(x: f64, y: f64) -> f64 {
+    x % y
+}
+
 #[cfg(target_arch = "wasm32")]
 mod script {
+    #[link(wasm_import_module = "host")]
+    unsafe extern "C" {
+        safe fn remainder(x: f64, y: f64) -> f64;
+    }
+
+    pub(crate) fn rem(x: f64, y: f64) -> f64 {
+        remainder(x, y)
+    }
+
     macro_rules! math {
         ($($name:ident)*) => {
             mod math {

@@ -3,6 +3,7 @@
 extern crate self as gradloom;
 
 pub mod collections;
+pub mod decimal;
 pub mod error;
 pub(crate) mod float;
 pub mod fuse;

@@ -1,6 +1,7 @@
 //! Arguments of a command: numbers in order, of which each op takes what it needs.
 
 use crate::commands::Commands;
+use gradloom_core::decimal::Decimal;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Shape};
 use gradloom_core::trace::{Operand, Tensor};
@@ -64,7 +65,10 @@ impl<'a> Arguments<'a> {
     pub(crate) fn integer(&mut self) -> Result<i64> {
         let number = self.number()?;
         if number.fract() != 0.0 || number.abs() > 9_007_199_254_740_991.0 {
-            return Err(Error::new(ErrorKind::Trace, format!("{number} is not a whole number")));
+            return Err(Error::new(
+                ErrorKind::Trace,
+                format!("{} is not a whole number", Decimal::from(number)),
+            ));
         }
         Ok(number as i64)
     }

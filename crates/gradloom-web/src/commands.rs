@@ -8,6 +8,7 @@
 use crate::arguments::Arguments;
 use crate::model::Model;
 use crate::optimizer;
+use gradloom_core::decimal::Decimal;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Origin, Type};
 use gradloom_core::nn::Param;
@@ -135,7 +136,7 @@ impl Commands {
                 // Elements cross as f32, which has every whole number up to 2^24.
                 let inexact = |element: &&f32| element.fract() != 0.0 || element.abs() > 16_777_216.0;
                 if let Some(element) = data.iter().find(inexact).filter(|_| !dtype.is_float()) {
-                    let message = format!("{element} in a constant of dtype {dtype}");
+                    let message = format!("{} in a constant of dtype {dtype}", Decimal::from(*element));
                     return Err(Error::new(ErrorKind::Trace, message)
                         .help("whole numbers up to 16777216 can be constants; pass others as an input"));
                 }

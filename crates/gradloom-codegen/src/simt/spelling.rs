@@ -92,9 +92,12 @@ pub(crate) fn binary(op: BinaryOp, dtype: DType) -> Spelling {
 
 /// The expression with its operands, and the name of the function that it calls, if any.
 pub(crate) fn fill(template: &'static str, operands: &[&str]) -> (String, Option<&'static str>) {
-    let mut text = template.to_string();
-    for (name, operand) in ["{a}", "{b}"].into_iter().zip(operands) {
-        text = text.replace(name, operand);
+    let mut parts = template.split('{');
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (name, rest) = part.split_once('}').expect("a brace is closed");
+        text += operands[usize::from(name == "b")];
+        text += rest;
     }
     let called = template.split_once('(').map(|(name, _)| name).filter(|name| !name.is_empty());
     (text, called)

@@ -1,6 +1,7 @@
 //! The text form of a kernel, for people and for tests.
 
 use super::ir::{Array, Block, Expr, ExprId, Fault, Kernel, Role, Space, Stmt};
+use gradloom_core::decimal::Decimal;
 use gradloom_core::ir::DType;
 use std::fmt;
 
@@ -85,7 +86,9 @@ impl Kernel {
         let text = |id: &ExprId| self.text(*id, named);
         match self.expr(id) {
             Expr::Literal(bits) => match self.dtype(id) {
-                DType::F32 | DType::F16 | DType::BF16 => format!("{:?}", f32::from_bits(*bits)),
+                DType::F32 | DType::F16 | DType::BF16 => {
+                    format!("{:?}", Decimal::from(f32::from_bits(*bits)))
+                }
                 DType::I32 => format!("{}i", bits.cast_signed()),
                 DType::U32 => bits.to_string(),
                 DType::Bool => (*bits != 0).to_string(),

@@ -6,6 +6,7 @@
 use super::functions::Function;
 use super::shader_builder::{ShaderBuilder, type_name};
 use crate::simt::spelling::{self, Spelling};
+use gradloom_core::decimal::Decimal;
 use gradloom_core::ir::{CompareOp, DType, Number};
 
 impl ShaderBuilder<'_> {
@@ -27,7 +28,8 @@ impl ShaderBuilder<'_> {
                     return format!("{from_bits}({:#x}u)", value.to_bits());
                 }
                 // `--` is no negation of a negation.
-                if value.is_sign_negative() { format!("({value:?}f)") } else { format!("{value:?}f") }
+                let text = Decimal::from(value);
+                if value.is_sign_negative() { format!("({text:?}f)") } else { format!("{text:?}f") }
             }
             DType::I32 if value == f64::from(i32::MIN) => "(-2147483647i - 1i)".to_string(),
             DType::I32 if value < 0.0 => format!("({}i)", value as i32),

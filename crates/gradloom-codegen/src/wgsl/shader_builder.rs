@@ -63,10 +63,11 @@ impl<'a> ShaderBuilder<'a> {
     fn add_line(&mut self, text: &dyn Display) {
         let start = self.body.len();
         write!(self.body, "{text}").expect(TEXT);
-        if self.body[start..].starts_with('}') {
+        let line = &self.body.as_bytes()[start..];
+        if line.starts_with(b"}") {
             self.indent -= 1;
         }
-        let opens = self.body[start..].ends_with('{');
+        let opens = line.ends_with(b"{");
         self.body.insert_str(start, &"    ".repeat(self.indent));
         self.body.push('\n');
         if opens {
@@ -413,9 +414,7 @@ fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: b
 
 /// Whether a text has a name as a whole word.
 fn mentions(text: &str, name: &str) -> bool {
-    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.match_indices(name)
-        .any(|(at, _)| !text[..at].ends_with(part) && !text[at + name.len()..].starts_with(part))
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|word| word == name)
 }
 
 const TEXT: &str = "a string takes all text";

@@ -111,7 +111,7 @@ pub struct Graph {
 }
 
 /// Operands that do not fit an op. The message names the op and the types; `help` says what would fit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct TypeError {
     /// The problem.
     pub message: String,
@@ -139,6 +139,13 @@ impl fmt::Display for TypeError {
             Some(help) => write!(f, " ({help})"),
             None => Ok(()),
         }
+    }
+}
+
+/// What it says, for a panic's message.
+impl fmt::Debug for TypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -67,15 +67,12 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         OpKind::Input { ty, .. } | OpKind::Param { ty, .. } => one(ty.clone()),
         OpKind::State { ty, init, .. } => {
             if !init.fits(ty.dtype) {
-                return fail(format!(
-                    "the initial value {init:?} does not fit a state of dtype {}",
-                    ty.dtype
-                ));
+                return fail(format!("the initial value {init} does not fit a state of dtype {}", ty.dtype));
             }
             one(ty.clone())
         }
         OpKind::Scalar { name, dtype } if dtype.bytes() < 4 => {
-            Err(TypeError::new(format!("the scalar {name:?} is {dtype}: the per-step block holds numbers"))
+            Err(TypeError::new(format!("the scalar \"{name}\" is {dtype}: the per-step block holds numbers"))
                 .help("declare it as u32 and compare it with 0, or make it an input"))
         }
         OpKind::Scalar { dtype, .. } => one(Type::scalar(*dtype)),
@@ -216,7 +213,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
                 return fail(format!("pad needs an amount for each of the {rank} axes of {}", t[0].shape));
             }
             if !value.fits(t[0].dtype) {
-                return fail(format!("pad: {value:?} is not a {} element", t[0].dtype));
+                return fail(format!("pad: {value} is not a {} element", t[0].dtype));
             }
             let extent = |a: usize| {
                 let n = t[0].shape[a];
@@ -297,7 +294,7 @@ fn constant(ty: &Type, data: &Literal) -> Result<()> {
     };
     match bad {
         Some(Number::Int(v)) => fail(format!("{v} does not fit a constant of dtype {}", ty.dtype)),
-        Some(n) => fail(format!("{n:?} is not a {} element", ty.dtype)),
+        Some(n) => fail(format!("{n} is not a {} element", ty.dtype)),
         None => Ok(()),
     }
 }

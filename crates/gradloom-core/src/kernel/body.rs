@@ -7,6 +7,7 @@
 //!
 //! Always holds (checked by [`Body::check`]): operands of a node precede it, and levels and dtypes agree.
 
+use crate::decimal::Decimal;
 use crate::ir::{BinaryOp, CompareOp, DType, Number, ReduceOp, UnaryOp};
 use std::fmt;
 
@@ -306,7 +307,7 @@ impl fmt::Display for Body {
             };
             write!(f, "  {} = ", NodeId::new(i))?;
             match &node.kind {
-                NodeKind::Constant(number) => write!(f, "{}", number.as_f64())?,
+                NodeKind::Constant(number) => write!(f, "{}", Decimal::from(number.as_f64()))?,
                 NodeKind::Load(read) => write!(f, "load r{read}")?,
                 NodeKind::Column => f.write_str("column")?,
                 NodeKind::Repeat(_) => f.write_str("repeat")?,
@@ -317,7 +318,10 @@ impl fmt::Display for Body {
                 NodeKind::Select(_) => f.write_str("select")?,
                 NodeKind::Cast(_) => f.write_str("cast")?,
                 NodeKind::CheckIndex { extent, .. } => write!(f, "check_index below {extent}")?,
-                NodeKind::Reduce(op, _) => write!(f, "reduce_{}", op.name().trim_start_matches("reduce_"))?,
+                NodeKind::Reduce(op, _) => {
+                    let name = op.name();
+                    write!(f, "reduce_{}", name.strip_prefix("reduce_").unwrap_or(name))?;
+                }
             }
             for operand in node.kind.operands() {
                 write!(f, " {operand}")?;

@@ -12,16 +12,17 @@ impl Pattern {
     pub fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == name };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        let Some(mut name) = name.strip_prefix(first).and_then(|name| name.strip_suffix(last)) else {
+        let Some(name) = name.strip_prefix(first).and_then(|name| name.strip_suffix(last)) else {
             return false;
         };
+        let mut name = name.as_bytes();
         // The earliest place of each part leaves the most room for the others.
-        middle.split('*').all(|part| match name.find(part) {
-            Some(at) => {
+        middle.split('*').all(|part| {
+            let at = (0..=name.len()).find(|&at| name[at..].starts_with(part.as_bytes()));
+            if let Some(at) = at {
                 name = &name[at + part.len()..];
-                true
             }
-            None => false,
+            at.is_some()
         })
     }
 

@@ -63,8 +63,10 @@ pub use settings::{AVERAGE_PREFIX, Settings};
 pub use sgd::Sgd;
 
 use crate::collections::SortedMap;
+use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BinaryOp, Builder, DType, Graph, Guard, Number, OpKind, Output, Type, Update, ValueId};
+use std::fmt;
 
 /// Prefix of the names of all optimizer states; a reset fills them with their initial values.
 pub const STATE_PREFIX: &str = "optim.";
@@ -90,7 +92,7 @@ pub struct Trainable {
 }
 
 /// A rule that turns gradients into new parameters.
-pub trait Optimizer: std::fmt::Debug + Send + Sync + 'static {
+pub trait Optimizer: Send + Sync + 'static {
     /// Learning rate by attempted step.
     fn schedule(&self) -> &Schedule;
 
@@ -119,6 +121,17 @@ pub trait Optimizer: std::fmt::Debug + Send + Sync + 'static {
 
     /// Adds the ops that compute a parameter's next value, and its states' updates.
     fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId;
+}
+
+/// By its numbers. The trait does not ask for `Debug`: the texts of all optimizers would then be part of every
+/// program that has one.
+impl fmt::Debug for dyn Optimizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Optimizer")
+            .field("schedule", self.schedule())
+            .field("numbers", &self.hyperparameters())
+            .finish()
+    }
 }
 
 /// The values and the builder for one parameter's update.
@@ -380,6 +393,6 @@ fn check(numbers: &Hyperparameters, name: &str, ok: fn(f64) -> bool, range: &str
     if ok(value) && (value as f32).is_finite() {
         return Ok(value);
     }
-    Err(Error::new(ErrorKind::Feed, format!("the optimizer's `{name}` is {value}"))
+    Err(Error::new(ErrorKind::Feed, format!("the optimizer's `{name}` is {}", Decimal::from(value)))
         .help(format!("`{name}` must be {range}")))
 }

@@ -3,6 +3,7 @@
 
 use super::{ALIGNMENT, MOST_BYTES};
 use crate::collections::SortedMap;
+use crate::decimal::Decimal;
 use crate::ir::{Graph, Number, OpKind, Type};
 
 /// One parameter or state.
@@ -88,7 +89,7 @@ impl StoreLayout {
 
 fn described(init: Option<Number>) -> String {
     match init {
-        Some(number) => format!(" (a state that starts as {})", number.as_f64()),
+        Some(number) => format!(" (a state that starts as {})", Decimal::from(number.as_f64())),
         None => " (a parameter)".to_string(),
     }
 }

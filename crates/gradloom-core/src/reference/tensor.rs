@@ -61,7 +61,7 @@ impl HostTensor {
             return Err(format!("a tensor of type {} has {} elements", self.ty, self.len()));
         }
         match (0..self.len()).map(|i| self.get(i)).find(|n| !n.fits(self.ty.dtype)) {
-            Some(number) => Err(format!("a tensor of type {} has the element {number:?}", self.ty)),
+            Some(number) => Err(format!("a tensor of type {} has the element {number}", self.ty)),
             None => Ok(()),
         }
     }

@@ -151,10 +151,8 @@ type Refusal = (String, &'static str);
 /// The operands with their letters, and those of the result.
 fn parse(spec: &str, operands: &[Tensor]) -> Result<(Vec<Term>, Vec<char>), Refusal> {
     let text: String = spec.chars().filter(|c| !c.is_whitespace()).collect();
-    let (inputs, result) = match text.split_once("->") {
-        Some((inputs, result)) => (inputs, Some(result)),
-        None => (&text[..], None),
-    };
+    let arrow = text.split_once('-').and_then(|(inputs, rest)| Some((inputs, rest.strip_prefix('>')?)));
+    let (inputs, result) = arrow.map_or((&text[..], None), |(inputs, result)| (inputs, Some(result)));
     let lists: Vec<Vec<char>> = inputs.split(',').map(|list| list.chars().collect()).collect();
     if let Some(other) = lists.iter().flatten().find(|c| !c.is_ascii_alphabetic()) {
         return Err((format!("`{other}` is no letter"), "write it as \"ij,jk->ik\""));

@@ -6,15 +6,15 @@ use crate::ir::Shape;
 
 /// A number of elements, or a place among them.
 pub trait Extent: Copy {
-    /// The number.
-    fn number(self) -> i128;
+    /// The number; those that are too large are the largest.
+    fn number(self) -> i64;
 }
 
 macro_rules! numbers {
     ($($ty:ty),*) => {$(
         impl Extent for $ty {
-            fn number(self) -> i128 {
-                self as i128
+            fn number(self) -> i64 {
+                self.try_into().unwrap_or(i64::MAX)
             }
         }
     )*};
@@ -24,35 +24,35 @@ numbers!(usize, isize, i32);
 /// The extents of a shape, of which one may be -1: what the others leave.
 pub trait Extents {
     /// The extents in order.
-    fn list(&self) -> Vec<i128>;
+    fn list(&self) -> Vec<i64>;
 }
 
 impl<T: Extent> Extents for &[T] {
-    fn list(&self) -> Vec<i128> {
+    fn list(&self) -> Vec<i64> {
         self.iter().map(|extent| extent.number()).collect()
     }
 }
 
 impl<T: Extent, const N: usize> Extents for [T; N] {
-    fn list(&self) -> Vec<i128> {
+    fn list(&self) -> Vec<i64> {
         self.as_slice().list()
     }
 }
 
 impl<T: Extent> Extents for Vec<T> {
-    fn list(&self) -> Vec<i128> {
+    fn list(&self) -> Vec<i64> {
         self.as_slice().list()
     }
 }
 
 impl Extents for Shape {
-    fn list(&self) -> Vec<i128> {
+    fn list(&self) -> Vec<i64> {
         (&self[..]).list()
     }
 }
 
 impl<E: Extents> Extents for &E {
-    fn list(&self) -> Vec<i128> {
+    fn list(&self) -> Vec<i64> {
         (*self).list()
     }
 }
@@ -60,18 +60,18 @@ impl<E: Extents> Extents for &E {
 /// A range along an axis; negative numbers count from its end.
 pub trait Span {
     /// Where it begins, and where it ends: the number of the first element that it does not have.
-    fn bounds(&self) -> [Option<i128>; 2];
+    fn bounds(&self) -> [Option<i64>; 2];
 }
 
-fn bounds<T: Extent>(range: &impl RangeBounds<T>) -> [Option<i128>; 2] {
+fn bounds<T: Extent>(range: &impl RangeBounds<T>) -> [Option<i64>; 2] {
     let first = match range.start_bound() {
         Bound::Included(n) => Some(n.number()),
-        Bound::Excluded(n) => Some(n.number() + 1),
+        Bound::Excluded(n) => Some(n.number().saturating_add(1)),
         Bound::Unbounded => None,
     };
     let end = match range.end_bound() {
         // The last element's number is -1, and behind it is the end.
-        Bound::Included(n) => Some(n.number() + 1).filter(|&end| end != 0 || n.number() >= 0),
+        Bound::Included(n) => Some(n.number().saturating_add(1)).filter(|&end| end != 0 || n.number() >= 0),
         Bound::Excluded(n) => Some(n.number()),
         Bound::Unbounded => None,
     };
@@ -81,7 +81,7 @@ fn bounds<T: Extent>(range: &impl RangeBounds<T>) -> [Option<i128>; 2] {
 macro_rules! spans {
     ($($range:ident),*) => {$(
         impl<T: Extent> Span for $range<T> {
-            fn bounds(&self) -> [Option<i128>; 2] {
+            fn bounds(&self) -> [Option<i64>; 2] {
                 bounds(self)
             }
         }
@@ -90,7 +90,7 @@ macro_rules! spans {
 spans!(Range, RangeFrom, RangeInclusive, RangeTo, RangeToInclusive);
 
 impl Span for RangeFull {
-    fn bounds(&self) -> [Option<i128>; 2] {
+    fn bounds(&self) -> [Option<i64>; 2] {
         [None; 2]
     }
 }

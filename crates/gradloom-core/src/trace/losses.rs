@@ -3,6 +3,7 @@
 
 use super::tensor::{fail_with_help, full};
 use super::{Operand, Tensor};
+use crate::decimal::Decimal;
 use crate::ir::{DType, Shape};
 
 /// What [`Tensor::cross_entropy_with`] can vary.
@@ -55,6 +56,7 @@ impl Tensor {
             return self;
         }
         if !(0.0..=1.0).contains(&smoothing) {
+            let smoothing = Decimal::from(smoothing);
             let message = format!("`cross_entropy_with`: the label smoothing is {smoothing}");
             fail_with_help("cross_entropy_with", message, "it is a part, from 0 to 1");
             return self;

@@ -5,6 +5,7 @@
 
 use super::Tensor;
 use super::tensor::{emit, fail, full};
+use crate::decimal::Decimal;
 use crate::ir::{BinaryOp, DType, OpKind, Shape, UnaryOp};
 use crate::nn::{Param, State};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
@@ -73,7 +74,7 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     if !dtype.is_float() && value.fract() != 0.0 {
         fail(
             "",
-            format!("{value} beside a tensor of {dtype}: the fraction would be lost"),
+            format!("{} beside a tensor of {dtype}: the fraction would be lost", Decimal::from(value)),
             Some("convert the tensor with .cast(DType::F32)".into()),
         );
         return full(dtype, Shape::scalar(), 0.0);
@@ -81,7 +82,7 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     if dtype == DType::Bool && value != 0.0 && value != 1.0 {
         fail(
             "",
-            format!("{value} beside a tensor of bool"),
+            format!("{} beside a tensor of bool", Decimal::from(value)),
             Some("bools are 0 and 1; convert the tensor with .cast(..)".into()),
         );
         return full(dtype, Shape::scalar(), 0.0);

@@ -5,6 +5,7 @@ use super::reduce::resolve_axis;
 use super::scope::with_scope;
 use super::tensor::{fail, fail_with_help, full, has_floats};
 use super::{Tensor, is_training};
+use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, Type};
 use std::f64::consts::TAU;
@@ -38,7 +39,7 @@ fn bits(shape: Shape, token: &str) -> Tensor {
 #[track_caller]
 pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
     if !(0.0..=1.0).contains(&p) {
-        fail("bernoulli", format!("the probability {p} is not in 0..=1"), None);
+        fail("bernoulli", format!("the probability {} is not in 0..=1", Decimal::from(p)), None);
     }
     uniform(shape).lt(p)
 }
@@ -89,7 +90,7 @@ impl Tensor {
     #[track_caller]
     pub fn dropout(self, p: f64) -> Tensor {
         if !(0.0..=1.0).contains(&p) {
-            fail("dropout", format!("the probability {p} is not in 0..=1"), None);
+            fail("dropout", format!("the probability {} is not in 0..=1", Decimal::from(p)), None);
             return self;
         }
         if p == 0.0 || !is_training() {

@@ -2,6 +2,7 @@
 
 use super::tensor::{constant, fail_with_help, has_floats};
 use super::{Tensor, concat};
+use crate::decimal::Decimal;
 use crate::float;
 use crate::ir::{DType, Type};
 
@@ -73,7 +74,7 @@ impl Tensor {
         }
         if !(base > 0.0 && base.is_finite()) {
             let help = "the base is finite and above 0; 10000 is usual";
-            fail_with_help(token, format!("`{token}`: the base is {base}"), help);
+            fail_with_help(token, format!("`{token}`: the base is {}", Decimal::from(base)), help);
             return None;
         }
         let half = depth / 2;

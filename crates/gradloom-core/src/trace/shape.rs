@@ -1,6 +1,7 @@
 //! Views and data movement.
 
 use super::Tensor;
+use super::extents::Extent;
 use super::reduce::resolve_axis;
 use super::tensor::{emit, fail, placeholder};
 use super::{Extents, Span};
@@ -15,10 +16,10 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn in_extents(self, extents: &[i128]) -> Tensor {
-        let given = || extents.iter().map(i128::to_string).collect::<Vec<_>>().join(", ");
-        let known = extents.iter().filter(|&&extent| extent >= 0).fold(1i128, |a, &b| a.saturating_mul(b));
-        let elements = self.shape().elements() as i128;
+    fn in_extents(self, extents: &[i64]) -> Tensor {
+        let given = || extents.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        let known = extents.iter().filter(|&&extent| extent >= 0).fold(1i64, |a, &b| a.saturating_mul(b));
+        let elements = self.shape().elements().number();
         let open = extents.iter().filter(|&&extent| extent == -1).count();
         if open > 1 || extents.iter().any(|&extent| extent < -1) {
             let message = format!("`reshape` to [{}]", given());
@@ -30,7 +31,7 @@ impl Tensor {
             fail("reshape", message, Some(format!("the other extents have {known} elements together")));
             return self;
         }
-        let extent = |&extent: &i128| if extent == -1 { elements / known } else { extent };
+        let extent = |&extent: &i64| if extent == -1 { elements / known } else { extent };
         let extents: Vec<usize> =
             extents.iter().map(|n| usize::try_from(extent(n)).unwrap_or(usize::MAX)).collect();
         self.in_shape(extents.into())
@@ -153,11 +154,11 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn sliced(self, axis: isize, [first, end]: [Option<i128>; 2], step: usize) -> Tensor {
+    fn sliced(self, axis: isize, [first, end]: [Option<i64>; 2], step: usize) -> Tensor {
         let shape = self.shape();
         let Some(axis) = resolve_axis("slice", axis, &shape) else { return self };
-        let extent = shape[axis] as i128;
-        let from_front = |place: i128| {
+        let extent = shape[axis].number();
+        let from_front = |place: i64| {
             let place = if place < 0 { place + extent } else { place };
             (place >= 0).then(|| usize::try_from(place).unwrap_or(usize::MAX))
         };

@@ -6,6 +6,7 @@
 use super::reduce::Axes;
 use super::tensor::{fail_with_help, has_floats};
 use super::{Tensor, iota};
+use crate::decimal::Decimal;
 use crate::ir::{DType, Shape};
 
 /// Declares the three forms of a reduction from the one that keeps its axes. Methods may take numbers more.
@@ -86,7 +87,7 @@ impl Tensor {
         if p.is_nan() || p < 0.0 {
             fail_with_help(
                 "norm",
-                format!("`norm` of order {p}"),
+                format!("`norm` of order {}", Decimal::from(p)),
                 "the order is a number from 0 to infinity",
             );
             return self;

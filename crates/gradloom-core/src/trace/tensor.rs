@@ -1,6 +1,7 @@
 //! The tensor handle and how an operation enters the graph.
 
 use super::scope::with_scope;
+use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Literal, Number, OpKind, Origin, Shape, Type, ValueId};
 use std::marker::PhantomData;
@@ -252,7 +253,7 @@ pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     let ty = Type::new(dtype, shape);
     let exact = dtype.is_float() || (value.fract() == 0.0 && Number::of(dtype, value).fits(dtype));
     if !exact {
-        fail("full", format!("{value} is not a number of dtype {dtype}"), None);
+        fail("full", format!("{} is not a number of dtype {dtype}", Decimal::from(value)), None);
         return placeholder(dtype, ty.shape);
     }
     emit(OpKind::Constant { data: Literal::Splat(Number::of(dtype, value)), ty }, &[], "full")

@@ -9,14 +9,14 @@ pub(super) fn check(graph: &Graph, homes: &Homes) -> Result<(), VerifyError> {
     let mut names = SortedSet::new();
     for output in &graph.outputs {
         if !names.insert(output.name.as_str()) {
-            return Err(VerifyError::new(format!("two outputs are named {:?}", output.name)));
+            return Err(VerifyError::new(format!("two outputs are named \"{}\"", output.name)));
         }
-        commit.ty(output.value, || format!("output {:?}", output.name))?;
+        commit.ty(output.value, || format!("output \"{}\"", output.name))?;
     }
     for guard in &graph.guards {
-        let ty = commit.ty(guard.value, || format!("guard {:?}", guard.name))?;
+        let ty = commit.ty(guard.value, || format!("guard \"{}\"", guard.name))?;
         if ty.dtype != DType::F32 {
-            return Err(commit.error(guard.value, format!("guard {:?} is {ty}, not f32", guard.name)));
+            return Err(commit.error(guard.value, format!("guard \"{}\" is {ty}, not f32", guard.name)));
         }
     }
     // Whether the updates of a target seen so far are of regions.
@@ -27,11 +27,11 @@ pub(super) fn check(graph: &Graph, homes: &Homes) -> Result<(), VerifyError> {
         match regional.insert(update.target, is_regional) {
             Some(true) if is_regional => {}
             Some(earlier) if earlier != is_regional => {
-                let message = format!("{name:?} is updated as a whole and also by regions");
+                let message = format!("\"{name}\" is updated as a whole and also by regions");
                 return Err(commit.error(update.target, message));
             }
             Some(_) => {
-                return Err(commit.error(update.target, format!("{name:?} is updated as a whole twice")));
+                return Err(commit.error(update.target, format!("\"{name}\" is updated as a whole twice")));
             }
             None => {}
         }
@@ -83,7 +83,7 @@ impl<'g> Commit<'g> {
         let (Some(OpKind::Param { name, .. }) | Some(OpKind::State { name, .. })) = leaf else {
             return Err(self.error(update.target, "an update's target is no parameter or state".to_string()));
         };
-        let what = || format!("the update of {name:?}");
+        let what = || format!("the update of \"{name}\"");
         let value = self.ty(update.value, what)?;
         let Some(starts) = &update.region else {
             if value != target {

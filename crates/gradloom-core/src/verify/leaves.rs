@@ -22,7 +22,7 @@ pub(super) fn check(graph: &Graph) -> Result<(), VerifyError> {
                 scalars.insert(name, first);
                 if first != *dtype {
                     return fail(format!(
-                        "the scalar {name:?} is {first} in one place and {dtype} in another"
+                        "the scalar \"{name}\" is {first} in one place and {dtype} in another"
                     ));
                 }
                 continue;
@@ -30,7 +30,7 @@ pub(super) fn check(graph: &Graph) -> Result<(), VerifyError> {
             _ => continue,
         };
         if !names.insert(name.as_str()) {
-            return fail(format!("two {what} are named {name:?}"));
+            return fail(format!("two {what} are named \"{name}\""));
         }
     }
     Ok(())

@@ -41,11 +41,11 @@ fn values_must_have_the_type_of_the_leaf() {
     );
     assert_eq!(
         give(ty(), HostData::Int(vec![0, -1])).unwrap_err(),
-        "the input \"x\": a tensor of type u32[2] has the element Int(-1)"
+        "the input \"x\": a tensor of type u32[2] has the element -1"
     );
     assert_eq!(
         give(ty(), HostData::Float(vec![0.0, 1.0])).unwrap_err(),
-        "the input \"x\": a tensor of type u32[2] has the element Float(0.0)"
+        "the input \"x\": a tensor of type u32[2] has the element 0.0"
     );
 }
 

@@ -137,7 +137,7 @@ table! {
         Rem {
             name: "rem",
             cost: CostClass::Loop,
-            float: |a, b| a % b,
+            float: float::rem,
             int: i64::checked_rem,
             gradients: Some([
                 |_, g, _, _| g,

@@ -1,5 +1,6 @@
 //! Numbers and the data of constants, without loss.
 
+use crate::decimal::Decimal;
 use crate::ir::{Literal, Number, Type};
 use std::fmt::{self, Write};
 
@@ -18,11 +19,17 @@ const PER_LINE: usize = 8;
 /// The shortest decimal number that parses back to the same bits.
 pub(super) fn float(v: f64) -> String {
     if !v.is_nan() {
-        format!("{v:?}")
+        format!("{:?}", Decimal::from(v))
     } else if v.to_bits() == f64::NAN.to_bits() {
         "nan".to_string()
     } else {
         format!("nan({:#x})", v.to_bits())
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&number(*self))
     }
 }
 

@@ -1,0 +1,130 @@
+//! Floats as decimal text, as std writes them.
+//!
+//! In: a float. Out: the shortest digits that give it back, laid out like `{}` and `{:?}` of the float. In a
+//! browser the digits are JavaScript's: std's code for them would be 7 kB of the compressed module. So what
+//! is compiled for browsers prints floats by this type alone. Of two texts that are equally short the script
+//! may take another one than std; both give the float back.
+
+use std::fmt::{self, Write};
+
+/// A float that is printed.
+#[derive(Clone, Copy)]
+pub struct Decimal {
+    value: f64,
+    /// Whether so many digits are enough that the `f32` is given back.
+    single: bool,
+}
+
+impl From<f64> for Decimal {
+    fn from(value: f64) -> Self {
+        Self { value, single: false }
+    }
+}
+
+impl From<f32> for Decimal {
+    fn from(value: f32) -> Self {
+        Self { value: value.into(), single: true }
+    }
+}
+
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, false)
+    }
+}
+
+impl fmt::Debug for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, true)
+    }
+}
+
+impl Decimal {
+    /// The digits of the float's size and what 10 is raised to: `1.25e-3`.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn scientific(self) -> String {
+        let size = self.value.abs();
+        if self.single { format!("{:e}", size as f32) } else { format!("{size:e}") }
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn scientific(self) -> String {
+        #[link(wasm_import_module = "host")]
+        unsafe extern "C" {
+            fn decimal(size: f64, single: bool, text: *mut u8, room: usize) -> usize;
+        }
+        // A sign, 17 digits and a point, and an exponent with its sign.
+        let mut text = vec![0; 32];
+        // SAFETY: the script writes no more than there is room for.
+        let length = unsafe { decimal(self.value.abs(), self.single, text.as_mut_ptr(), text.len()) };
+        text.truncate(length);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn write(self, f: &mut fmt::Formatter<'_>, exact: bool) -> fmt::Result {
+        if self.value.is_nan() {
+            return f.write_str("NaN");
+        }
+        if self.value.is_sign_negative() {
+            f.write_char('-')?;
+        }
+        if self.value.is_infinite() {
+            return f.write_str("inf");
+        }
+        lay_out(&self.scientific(), exact, f)
+    }
+}
+
+/// A number in scientific notation as std's `{}` writes it, or else its `{:?}`: that has a point always, and
+/// leaves numbers in scientific notation that are far from 1.
+fn lay_out(scientific: &str, debug: bool, f: &mut impl Write) -> fmt::Result {
+    let (size, power) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let power = power.parse::<i32>().unwrap_or(0);
+    if debug && !(-4..16).contains(&power) {
+        return write!(f, "{size}e{power}");
+    }
+    let digits: Vec<char> = size.chars().filter(|&c| c != '.').collect();
+    let last = (power + 1 - digits.len() as i32).min(if debug { -1 } else { 0 });
+    for place in (last..=power.max(0)).rev() {
+        if place == -1 {
+            f.write_char('.')?;
+        }
+        f.write_char(*digits.get((power - place) as usize).unwrap_or(&'0'))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_as_std_has_it<T: Copy + fmt::Display + fmt::Debug + Into<Decimal>>(x: T) {
+        let decimal: Decimal = x.into();
+        assert_eq!(decimal.to_string(), x.to_string());
+        assert_eq!(format!("{decimal:?}"), format!("{x:?}"));
+    }
+
+    #[test]
+    fn floats_are_printed_as_by_std() {
+        // Bits that look random, with all exponents.
+        for i in 0..20_000_u64 {
+            let bits = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            is_as_std_has_it(f64::from_bits(bits));
+            is_as_std_has_it(f32::from_bits((bits >> 32) as u32));
+        }
+        for thousandths in -20_000..20_000 {
+            is_as_std_has_it(f64::from(thousandths) / 1e3);
+        }
+    }
+
+    #[test]
+    fn bounds_of_the_notations() {
+        for x in [0.0, 1.0, 1e-4, 9.99e-5, 1e15, 9.99e15, 1e16, 1e300, f64::MIN_POSITIVE, f64::INFINITY] {
+            for x in [x, -x] {
+                is_as_std_has_it(x);
+                is_as_std_has_it(x as f32);
+            }
+        }
+        is_as_std_has_it(f64::NAN);
+    }
+}

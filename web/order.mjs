@@ -1,0 +1,137 @@
+// An order of a module's functions in which those that share code are near each other: gzip finds what is
+// repeated within its window of 32 kB only. In: a module. Out: the module with the functions' places as names,
+// for `wasm-opt --reorder-functions-by-name`. The same module gives the same order.
+
+// Bytes of a sequence that is looked for: as much as an instruction or two with their operands.
+const SEQUENCE = 6;
+// Bytes of code before a function in which its sequences are looked for.
+const WINDOW = 30_000;
+// A sequence that more functions have is near everywhere.
+const COMMON = 5_000;
+
+const [CUSTOM, IMPORT, CODE] = [0, 2, 10];
+
+/** Reads numbers and names of the binary format, from `at` on. */
+class Reader {
+  constructor(bytes, at = 0) {
+    Object.assign(this, { bytes, at });
+  }
+  byte() {
+    return this.bytes[this.at++];
+  }
+  number() {
+    let [value, scale] = [0, 1];
+    for (;;) {
+      const byte = this.byte();
+      value += (byte & 127) * scale;
+      if (byte < 128) return value;
+      scale *= 128;
+    }
+  }
+  block() {
+    const length = this.number();
+    this.at += length;
+    return this.bytes.subarray(this.at - length, this.at);
+  }
+  list(item) {
+    return Array.from({ length: this.number() }, item);
+  }
+}
+
+function number(value) {
+  const bytes = [];
+  for (; value >= 128; value = Math.floor(value / 128)) bytes.push((value & 127) | 128);
+  return Buffer.from([...bytes, value]);
+}
+
+const block = (...parts) => {
+  const bytes = Buffer.concat(parts);
+  return Buffer.concat([number(bytes.length), bytes]);
+};
+
+function sections(module) {
+  const reader = new Reader(module, 8);
+  const all = [];
+  while (reader.at < module.length) all.push({ id: reader.byte(), bytes: reader.block() });
+  return all;
+}
+
+/** How many of the imports are functions: those have the first indices. */
+function importedFunctions(bytes) {
+  const reader = new Reader(bytes);
+  const kinds = reader.list(() => {
+    reader.block();
+    reader.block();
+    const kind = reader.byte();
+    if (kind !== 0) throw new Error('the module imports only functions');
+    return reader.number();
+  });
+  return kinds.length;
+}
+
+/**
+ * Places of functions: next to come is always the one whose sequences are, for the largest part, in the
+ * window already.
+ */
+function places(functions) {
+  const ids = new Map();
+  const owners = [];
+  const sequences = functions.map((code, index) => {
+    const own = new Set();
+    for (let at = 0; at + SEQUENCE <= code.length; at++) {
+      const text = code.toString('latin1', at, at + SEQUENCE);
+      if (!ids.has(text)) ids.set(text, owners.push([]) - 1);
+      own.add(ids.get(text));
+    }
+    for (const id of own) owners[id].push(index);
+    return own;
+  });
+  const telling = sequences.map((own) => [...own].filter((id) => owners[id].length > 1 && owners[id].length <= COMMON));
+
+  const times = new Uint32Array(owners.length);
+  const shared = new Uint32Array(functions.length);
+  const enter = (id) => {
+    if (times[id]++ === 0) for (const index of owners[id]) shared[index]++;
+  };
+  const leave = (id) => {
+    if (--times[id] === 0) for (const index of owners[id]) shared[index]--;
+  };
+  const left = new Set(functions.keys());
+  const order = [];
+  let [first, bytes] = [0, 0];
+  while (left.size > 0) {
+    let [next, most] = [-1, -1];
+    for (const index of left) {
+      // So that the smallest functions are no better than those that are all in the window.
+      const part = shared[index] / (sequences[index].size + 1);
+      if (part > most) [next, most] = [index, part];
+    }
+    left.delete(next);
+    order.push(next);
+    bytes += functions[next].length;
+    telling[next].forEach(enter);
+    for (; bytes - functions[order[first]].length > WINDOW; first++) {
+      bytes -= functions[order[first]].length;
+      telling[order[first]].forEach(leave);
+    }
+  }
+  const place = [];
+  order.forEach((index, at) => (place[index] = at));
+  return place;
+}
+
+/** The module, with a section of names that has the functions' places. */
+export function withPlaces(module) {
+  const all = sections(module);
+  const isNames = ({ id, bytes }) => id === CUSTOM && new Reader(bytes).block().toString() === 'name';
+  const imports = all.find(({ id }) => id === IMPORT);
+  const imported = imports === undefined ? 0 : importedFunctions(imports.bytes);
+  const code = new Reader(all.find(({ id }) => id === CODE).bytes);
+  const place = places(code.list(() => code.block()));
+  // Names are compared as texts.
+  const name = (at) => block(Buffer.from(String(at).padStart(8, '0')));
+  const names = Buffer.concat([number(place.length), ...place.flatMap((at, index) => [number(imported + index), name(at)])]);
+  const section = Buffer.concat([block(Buffer.from('name')), Buffer.from([1]), block(names)]);
+  const kept = [...all.filter((section) => !isNames(section)), { id: CUSTOM, bytes: section }];
+  return Buffer.concat([module.subarray(0, 8), ...kept.flatMap(({ id, bytes }) => [Buffer.from([id]), block(bytes)])]);
+}
