@@ -18,8 +18,8 @@ pub use gradloom_core::optim::{
 };
 pub use gradloom_core::trace::{
     AttentionOptions, ConvOptions, CrossEntropyOptions, Input, Operand, PoolOptions, Tensor, bernoulli, bf16,
-    checkpoint, concat, einsum, eye, f16, f32, full, gradients, i32, iota, linspace, meshgrid, permutation,
-    randn, scan, stack, u32, uniform,
+    checkpoint, concat, einsum, eye, f16, f32, full, gradients, i32, i64, iota, linspace, meshgrid,
+    permutation, randn, scan, stack, u8, u32, uniform,
 };
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
@@ -35,6 +35,6 @@ pub mod prelude {
         Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, Device,
         Error, Groups, Lion, Muon, Plateau, PoolOptions, Precision, Result, RmsProp, Schedule, Session, Sgd,
         Tensor, Train, Trainer, bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32, full, gradients,
-        i32, iota, linspace, meshgrid, permutation, randn, scan, stack, u32, uniform,
+        i32, i64, iota, linspace, meshgrid, permutation, randn, scan, stack, u8, u32, uniform,
     };
 }

@@ -150,7 +150,7 @@ fn run_body(
             NodeKind::Binary(op, [a, b]) => elementwise::binary(*op, &x(*a), &x(*b))?,
             NodeKind::Compare(op, [a, b]) => elementwise::compare(*op, &x(*a), &x(*b)),
             NodeKind::Select([c, a, b]) => elementwise::select(&x(*c), &x(*a), &x(*b)),
-            NodeKind::Cast(a) => elementwise::cast(&x(*a), node.dtype),
+            NodeKind::Cast(a) => elementwise::cast(&x(*a), node.dtype)?,
             NodeKind::Repeat(a) => x(*a),
             NodeKind::CheckIndex { index, extent } => {
                 let index = x(*index);

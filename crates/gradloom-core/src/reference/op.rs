@@ -54,6 +54,7 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::Windows { .. }
         | OpKind::Pad { .. }
         | OpKind::Concat { .. }
+        | OpKind::Words
         | OpKind::DynamicSlice { .. }
         | OpKind::DynamicUpdateSlice
         | OpKind::Gather { .. }
@@ -89,7 +90,7 @@ pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<
         OpKind::Binary(op) => elementwise::binary(*op, x[0], x[1]).and_then(one),
         OpKind::Compare(op) => one(elementwise::compare(*op, x[0], x[1])),
         OpKind::Select => one(elementwise::select(x[0], x[1], x[2])),
-        OpKind::Cast { dtype } => one(elementwise::cast(x[0], *dtype)),
+        OpKind::Cast { dtype } => elementwise::cast(x[0], *dtype).and_then(one),
         OpKind::Reduce { op, axes } => one(reduce::reduce(*op, axes, x[0], ty(0))),
         OpKind::ArgReduce { op, axis } => one(reduce::arg_reduce(*op, *axis, x[0], ty(0))),
         OpKind::Reshape { .. } => one(HostTensor { ty: ty(0).clone(), data: x[0].data.clone() }),
@@ -101,6 +102,7 @@ pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<
             one(movement::pad(x[0], low, interior, *value, ty(0)))
         }
         OpKind::Concat { axis } => one(movement::concat(x, *axis, ty(0))),
+        OpKind::Words => one(movement::words(x[0], ty(0))),
         OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
         OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
         OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),

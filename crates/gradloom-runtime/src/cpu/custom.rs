@@ -79,6 +79,8 @@ impl Prepared for Custom {
                     DType::I32 => Slice::I32(slice(call.read(i, offset), elements)),
                     DType::U32 => Slice::U32(slice(call.read(i, offset), elements)),
                     DType::Bool => Slice::Bool(slice(call.read(i, offset), elements)),
+                    DType::U8 => Slice::U8(slice(call.read(i, offset), elements)),
+                    DType::I64 => unreachable!("inference refuses them"),
                     DType::F16 | DType::BF16 => Slice::Half(dtype, slice(call.read(i, offset), elements)),
                 }
             })
@@ -92,6 +94,8 @@ impl Prepared for Custom {
                     DType::I32 => SliceMut::I32(slice_mut(call.write(i, offset), elements)),
                     DType::U32 => SliceMut::U32(slice_mut(call.write(i, offset), elements)),
                     DType::Bool => SliceMut::Bool(slice_mut(call.write(i, offset), elements)),
+                    DType::U8 => SliceMut::U8(slice_mut(call.write(i, offset), elements)),
+                    DType::I64 => unreachable!("inference refuses them"),
                     DType::F16 | DType::BF16 => {
                         SliceMut::Half(dtype, slice_mut(call.write(i, offset), elements))
                     }

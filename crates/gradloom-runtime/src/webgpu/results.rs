@@ -8,7 +8,7 @@ use super::status::{FailureLog, STATUS_BYTES};
 use crate::backend::{Failure, Finished};
 use crate::elements::{Elements, each_position, output};
 use crate::memory::Memory;
-use crate::program::Outcome;
+use crate::program::{Outcome, out_of_i32};
 use gradloom_codegen::wgsl::{self, Status, Verdict};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
@@ -136,7 +136,12 @@ impl Results {
                 )
             }
         };
-        let error = Error::new(ErrorKind::Trap, message);
+        let error = match self.graph.checks_i64(op) {
+            true => {
+                out_of_i32(&format!("{:?}", coordinates(&indices(&launch.kernel, launch, bound), position)))
+            }
+            false => Error::new(ErrorKind::Trap, message),
+        };
         match self.graph.origin(op) {
             Some(origin) => error.at(origin.clone(), op.kind.name()),
             None => error.note(format!("in `{}`", op.kind.name())),
