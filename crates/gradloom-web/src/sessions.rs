@@ -101,10 +101,6 @@ impl Compiled {
             Kind::Forward(forward) => forward.program(),
         }
     }
-
-    fn plan(&self) -> &Plan {
-        self.program().plan()
-    }
 }
 
 impl Sessions {

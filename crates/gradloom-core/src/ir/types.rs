@@ -30,6 +30,10 @@ impl DType {
     pub const ALL: [DType; 8] =
         [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I64];
 
+    /// Those that kernels see: numbers of 64 bits are two of 32 there.
+    pub const IN_KERNELS: [DType; 7] =
+        [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8];
+
     /// Those that ops compute on; the others are for memory: see [`DType::is_for_memory`].
     pub const COMPUTED: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
 

@@ -22,6 +22,8 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
         OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
         OpKind::Barrier => one(x[0].clone()),
+        // A constant of i64 would be one that no kernel sees.
+        OpKind::Words => one(movement::words(x[0], ty(0))),
         OpKind::Cumulate { op, reverse } => one(rows::cumulate(*op, *reverse, x[0])),
         OpKind::Sort { descending, .. } => Ok(rows::sort(*descending, x[0], [ty(0), ty(1)])),
         OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
@@ -54,7 +56,6 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::Windows { .. }
         | OpKind::Pad { .. }
         | OpKind::Concat { .. }
-        | OpKind::Words
         | OpKind::DynamicSlice { .. }
         | OpKind::DynamicUpdateSlice
         | OpKind::Gather { .. }
@@ -66,6 +67,7 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::Constant { .. }
         | OpKind::Iota { .. }
         | OpKind::RandomBits { .. }
+        | OpKind::Words
         | OpKind::Barrier
         | OpKind::Cumulate { .. }
         | OpKind::Sort { .. }
@@ -102,7 +104,6 @@ pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<
             one(movement::pad(x[0], low, interior, *value, ty(0)))
         }
         OpKind::Concat { axis } => one(movement::concat(x, *axis, ty(0))),
-        OpKind::Words => one(movement::words(x[0], ty(0))),
         OpKind::DynamicSlice { .. } => movement::dynamic_slice(x[0], &x[1..], ty(0)).and_then(one),
         OpKind::DynamicUpdateSlice => movement::dynamic_update_slice(x[0], x[1], &x[2..]).and_then(one),
         OpKind::Gather { batch } => index::gather(x[0], x[1], *batch, ty(0)).and_then(one),

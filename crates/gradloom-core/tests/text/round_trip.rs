@@ -68,6 +68,7 @@ fn variant(kind: &OpKind) -> usize {
         OpKind::Conv(_) => 33,
         OpKind::Cumulate { .. } => 34,
         OpKind::Sort { .. } => 35,
+        OpKind::Words => 36,
     }
 }
 
@@ -76,7 +77,7 @@ fn the_sample_has_every_op() {
     use gradloom_core::ir::{BinaryOp, CompareOp, CompositeOp, ReduceOp, UnaryOp};
     let graph = parse_with(EVERY_OP, &customs()).unwrap();
     let variants: HashSet<usize> = graph.ops.iter().map(|(_, op)| variant(&op.kind)).collect();
-    assert_eq!(variants, (0..36).collect());
+    assert_eq!(variants, (0..37).collect());
     let names: HashSet<&str> = graph.ops.iter().map(|(_, op)| op.kind.name()).collect();
     let all = UnaryOp::ALL.iter().map(|op| op.name());
     let all = all.chain(CompositeOp::ALL.iter().map(|op| op.name()));

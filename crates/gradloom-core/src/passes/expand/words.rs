@@ -1,7 +1,8 @@
 //! Numbers of 64 bits as pairs of words: no kernel has them.
 //!
 //! In: an op that moves i64, or converts to or from it. Out: ops on i32 with one more axis, the last, of the
-//! low and the high word. Always holds: what is left of i64 are leaves, and views of words as i64 and back.
+//! low and the high word. Always holds: what is left of i64 are leaves, views of words as i64 and back, and
+//! operands of blocks, until those are inlined.
 
 use crate::ir::{BinaryOp, Builder, DType, Graph, Literal, Number, OpKind, Shape, Type, ValueId, words_of};
 
@@ -17,7 +18,7 @@ pub(super) fn expand(b: &mut Builder<'_>, kind: &OpKind, operands: &[ValueId]) -
         (OpKind::Words, &[x]) => return of_words(b, x),
         (OpKind::Cast { dtype: DType::I32 }, &[x]) if is_i64(b, x) => return Some(checked(b, x)),
         (OpKind::Cast { dtype: DType::I64 }, &[x]) => return Some(extended(b, x)),
-        (OpKind::Barrier, _) => return None,
+        (OpKind::Barrier | OpKind::Repeat { .. } | OpKind::Checkpoint { .. }, _) => return None,
         _ if !operands.iter().any(|&x| is_i64(b, x)) => return None,
         _ => {}
     }
