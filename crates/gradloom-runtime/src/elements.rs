@@ -221,6 +221,24 @@ mod tests {
     }
 
     #[test]
+    fn other_integers_are_numbers_where_they_are_exact() {
+        let of = |bytes: &[u8]| {
+            let mut elements = Elements::default();
+            elements.make_room(bytes.len(), &"a test").unwrap();
+            elements.push(bytes);
+            elements
+        };
+        assert_eq!(of(&[0, 255, 7]).take_f32(DType::U8, &"a test").unwrap(), [0.0, 255.0, 7.0]);
+        let wide = [i64::MIN, -1, 1 << 40].map(i64::to_ne_bytes).concat();
+        let numbers = of(&wide).take_f32(DType::I64, &"a test").unwrap();
+        assert_eq!(numbers, [-(2.0_f32.powi(63)), -1.0, 2.0_f32.powi(40)]);
+        for inexact in [i64::MAX, (1 << 24) + 1] {
+            let error = of(&inexact.to_ne_bytes()).to_f32(DType::I64, &"a test").unwrap_err();
+            assert_eq!(error.message(), format!("the integer {inexact} is not an f32"));
+        }
+    }
+
+    #[test]
     fn bools_and_copies() {
         let mut bools = Elements::default();
         bools.make_room(3, &"a test").unwrap();
