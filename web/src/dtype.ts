@@ -1,17 +1,17 @@
 // Dtypes: their names, numbers in the wasm interface, and the typed array that holds each. Bools are bytes, 0
-// or 1. Floats of 16 bits are f32 in arrays of the user, and 16 bits wherever they are stored or sent.
+// or 1. Ops compute with u8 and i64 as i32. Floats of 16 bits are f32 in arrays of the user, and 16 bits wherever they are stored or sent.
 
 /** The type of a tensor's elements. */
-export type Dtype = 'f32' | 'i32' | 'u32' | 'bool' | 'f16' | 'bf16';
+export type Dtype = 'f32' | 'i32' | 'u32' | 'bool' | 'f16' | 'bf16' | 'u8' | 'i64';
 
 /** The elements of a tensor, row-major. */
-export type Data = Float32Array | Int32Array | Uint32Array | Uint8Array;
+export type Data = Float32Array | Int32Array | Uint32Array | Uint8Array | BigInt64Array;
 
 /** Elements as they are stored: of floats of 16 bits, the bits. */
 export type Stored = Data | Uint16Array;
 
 /** Dtypes in the order of their numbers. */
-export const DTYPES: readonly Dtype[] = ['f32', 'i32', 'u32', 'bool', 'f16', 'bf16'];
+export const DTYPES: readonly Dtype[] = ['f32', 'i32', 'u32', 'bool', 'f16', 'bf16', 'u8', 'i64'];
 
 /** A dtype's number. */
 export function dtypeCode(dtype: Dtype): number {
@@ -24,7 +24,8 @@ export function arrayOf(dtype: Dtype) {
     case 'f32': case 'f16': case 'bf16': return Float32Array;
     case 'i32': return Int32Array;
     case 'u32': return Uint32Array;
-    case 'bool': return Uint8Array;
+    case 'bool': case 'u8': return Uint8Array;
+    case 'i64': return BigInt64Array;
   }
 }
 
@@ -45,7 +46,7 @@ export function dataOf(dtype: Dtype, buffer: ArrayBuffer, at: number, bytes: num
 /** A copy of elements as they are stored: rounded to the nearest, ties to even. */
 export function storedOf(dtype: Dtype, data: Data): Stored {
   if (isPlain(dtype)) return data.slice();
-  const words = new Uint32Array(Float32Array.from(data).buffer);
+  const words = new Uint32Array(Float32Array.from(data as Float32Array).buffer);
   return Uint16Array.from(words, dtype === 'f16' ? toHalf : toBrain);
 }
 

@@ -18,7 +18,8 @@ export type InputDecls = Readonly<Record<string, InputDecl>>;
 export type InputData<D extends InputDecl> =
   D extends { readonly dtype: 'i32' } ? Int32Array
   : D extends { readonly dtype: 'u32' } ? Uint32Array
-  : D extends { readonly dtype: 'bool' } ? Uint8Array
+  : D extends { readonly dtype: 'bool' | 'u8' } ? Uint8Array
+  : D extends { readonly dtype: 'i64' } ? BigInt64Array
   : Float32Array;
 
 /** What `step` and `run` take. */

@@ -4,3 +4,8 @@
 pub(crate) fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("launches that 32 bits cannot count are refused")
 }
+
+/// An i64 in a kernel, which none is made for.
+pub(crate) fn has_words() -> ! {
+    panic!("gradloom made a kernel of i64, which are words in memory; please report this")
+}

@@ -19,6 +19,8 @@ impl Fixture {
             ("h.0.weight", Type::new(DType::F32, [2, 3]), (0..24).collect()),
             ("applied_step", Type::scalar(DType::I32), vec![7, 0, 0, 0]),
             ("flags", Type::new(DType::Bool, [3]), vec![1, 0, 1]),
+            ("image", Type::new(DType::U8, [5]), vec![0, 255, 128, 127, 1]),
+            ("ids", Type::new(DType::I64, [2]), [i64::MIN, (1 << 32) + 1].map(i64::to_le_bytes).concat()),
             ("empty", Type::new(DType::F32, [0, 5]), vec![]),
             ("another_empty", Type::new(DType::F32, [0]), vec![]),
         ];

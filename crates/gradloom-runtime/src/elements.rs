@@ -67,9 +67,9 @@ impl Elements {
     /// `what` is for the message.
     ///
     /// # Errors
-    /// When an integer is not an f32, or smaller elements, which become larger, have no memory for that.
+    /// When an integer is not an f32, or elements of another size have no memory for a copy.
     pub(crate) fn take_f32(&mut self, dtype: DType, what: &dyn Display) -> Result<Vec<f32>> {
-        if dtype.bytes() < 4 {
+        if dtype.bytes() != 4 {
             return std::mem::take(self).to_f32(dtype, what);
         }
         let Self { mut memory, bytes } = std::mem::take(self);
@@ -91,11 +91,17 @@ impl Elements {
         let elements = self.len() / dtype.bytes();
         let mut numbers = Vec::new();
         numbers.try_reserve_exact(elements).map_err(|_| no_memory(elements.saturating_mul(4), what))?;
-        if dtype == DType::Bool {
+        if dtype.bytes() == 1 {
             numbers.extend(self.iter().map(|&byte| f32::from(byte)));
             return Ok(numbers);
         }
-        if dtype.is_narrow() {
+        if dtype == DType::I64 {
+            for bytes in self.as_chunks().0 {
+                numbers.push(exact(i64::from_ne_bytes(*bytes))?);
+            }
+            return Ok(numbers);
+        }
+        if dtype.bytes() == 2 {
             let number = |pair: &[u8]| dtype.of_narrow_bits(u16::from_ne_bytes([pair[0], pair[1]]));
             numbers.extend(self.chunks_exact(2).map(number));
             return Ok(numbers);
@@ -126,10 +132,15 @@ fn number(dtype: DType, bytes: [u8; 4]) -> Result<f32> {
     let integer = match dtype {
         DType::I32 => i64::from(i32::from_ne_bytes(bytes)),
         DType::U32 => i64::from(u32::from_ne_bytes(bytes)),
-        DType::F32 | DType::Bool | DType::F16 | DType::BF16 => return Ok(f32::from_ne_bytes(bytes)),
+        _ => return Ok(f32::from_ne_bytes(bytes)),
     };
+    exact(integer)
+}
+
+fn exact(integer: i64) -> Result<f32> {
     let float = integer as f32;
-    if float as i64 == integer {
+    // 2^63, which saturates, is no i64.
+    if float as i128 == i128::from(integer) {
         return Ok(float);
     }
     Err(Error::new(ErrorKind::Feed, format!("the integer {integer} is not an f32"))
@@ -207,6 +218,24 @@ mod tests {
         assert_eq!((numbers.as_ptr().cast(), &numbers[..]), (address, &[3.0, -1.0][..]));
         let error = elements(&[3, u32::MAX]).take_f32(DType::U32, &"a test").unwrap_err();
         assert_eq!(error.message(), "the integer 4294967295 is not an f32");
+    }
+
+    #[test]
+    fn other_integers_are_numbers_where_they_are_exact() {
+        let of = |bytes: &[u8]| {
+            let mut elements = Elements::default();
+            elements.make_room(bytes.len(), &"a test").unwrap();
+            elements.push(bytes);
+            elements
+        };
+        assert_eq!(of(&[0, 255, 7]).take_f32(DType::U8, &"a test").unwrap(), [0.0, 255.0, 7.0]);
+        let wide = [i64::MIN, -1, 1 << 40].map(i64::to_ne_bytes).concat();
+        let numbers = of(&wide).take_f32(DType::I64, &"a test").unwrap();
+        assert_eq!(numbers, [-(2.0_f32.powi(63)), -1.0, 2.0_f32.powi(40)]);
+        for inexact in [i64::MAX, (1 << 24) + 1] {
+            let error = of(&inexact.to_ne_bytes()).to_f32(DType::I64, &"a test").unwrap_err();
+            assert_eq!(error.message(), format!("the integer {inexact} is not an f32"));
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub enum Data<'a> {
     U32(&'a [u32]),
     F16(&'a [half::f16]),
     BF16(&'a [half::bf16]),
+    U8(&'a [u8]),
+    I64(&'a [i64]),
 }
 
 impl<'a> Data<'a> {
@@ -25,6 +27,8 @@ impl<'a> Data<'a> {
             DType::U32 => Data::U32(elements_of(bytes)?),
             DType::F16 => Data::F16(elements_of(bytes)?),
             DType::BF16 => Data::BF16(elements_of(bytes)?),
+            DType::U8 => Data::U8(bytes),
+            DType::I64 => Data::I64(elements_of(bytes)?),
             DType::Bool => return None,
         })
     }
@@ -38,6 +42,8 @@ impl Data<'_> {
             Data::U32(_) => DType::U32,
             Data::F16(_) => DType::F16,
             Data::BF16(_) => DType::BF16,
+            Data::U8(_) => DType::U8,
+            Data::I64(_) => DType::I64,
         }
     }
 
@@ -48,6 +54,8 @@ impl Data<'_> {
             Data::U32(v) => v.len(),
             Data::F16(v) => v.len(),
             Data::BF16(v) => v.len(),
+            Data::U8(v) => v.len(),
+            Data::I64(v) => v.len(),
         }
     }
 
@@ -59,6 +67,8 @@ impl Data<'_> {
             Data::U32(v) => bytes_of(v),
             Data::F16(v) => bytes_of(v),
             Data::BF16(v) => bytes_of(v),
+            Data::U8(v) => v,
+            Data::I64(v) => bytes_of(v),
         }
     }
 
@@ -108,6 +118,7 @@ pub(crate) trait Number {}
 impl Number for f32 {}
 impl Number for i32 {}
 impl Number for u32 {}
+impl Number for i64 {}
 impl Number for half::f16 {}
 impl Number for half::bf16 {}
 
@@ -141,7 +152,7 @@ macro_rules! data {
         }
     )*};
 }
-data!(f32 => F32, i32 => I32, u32 => U32, half::f16 => F16, half::bf16 => BF16);
+data!(f32 => F32, i32 => I32, u32 => U32, half::f16 => F16, half::bf16 => BF16, u8 => U8, i64 => I64);
 
 /// Data for `N` inputs: an array, or a tuple where dtypes differ.
 #[diagnostic::on_unimplemented(
@@ -179,14 +190,15 @@ mod tests {
 
     #[test]
     fn bytes_are_elements_where_they_are_whole_and_aligned() {
-        let words = [1.0f32, -2.5, 3.0, f32::INFINITY];
+        let words = [0x3ff0_0000_0000_0001_i64, -7];
         let bytes = bytes_of(&words);
-        for dtype in [DType::F32, DType::I32, DType::U32, DType::F16, DType::BF16] {
+        for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::Bool) {
             let data = Data::of_bytes(dtype, bytes).unwrap();
             assert_eq!((data.dtype(), data.len(), data.bytes()), (dtype, 16 / dtype.bytes(), bytes));
             assert_eq!(Data::of_bytes(dtype, &bytes[16..]).unwrap().len(), 0);
-            assert!(Data::of_bytes(dtype, &bytes[1..]).is_none(), "not aligned");
-            assert!(Data::of_bytes(dtype, &bytes[..15]).is_none(), "ends within an element");
+            let whole = dtype == DType::U8;
+            assert_eq!(Data::of_bytes(dtype, &bytes[1..]).is_some(), whole, "not aligned");
+            assert_eq!(Data::of_bytes(dtype, &bytes[..15]).is_some(), whole, "ends within an element");
         }
         assert!(Data::of_bytes(DType::Bool, bytes).is_none());
     }

@@ -42,6 +42,8 @@ pub(crate) unsafe fn run_on_host(
                 DType::I32 => Slice::I32(slice(from.cast(), elements)),
                 DType::U32 => Slice::U32(slice(from.cast(), elements)),
                 DType::Bool => Slice::Bool(slice(from, elements)),
+                DType::U8 => Slice::U8(slice(from, elements)),
+                DType::I64 => unreachable!("inference refuses them"),
                 DType::F16 | DType::BF16 => Slice::Half(dtype, slice(from.cast(), elements)),
             }
         })
@@ -54,6 +56,8 @@ pub(crate) unsafe fn run_on_host(
                 DType::I32 => SliceMut::I32(slice_mut(to.cast(), elements)),
                 DType::U32 => SliceMut::U32(slice_mut(to.cast(), elements)),
                 DType::Bool => SliceMut::Bool(slice_mut(to, elements)),
+                DType::U8 => SliceMut::U8(slice_mut(to, elements)),
+                DType::I64 => unreachable!("inference refuses them"),
                 DType::F16 | DType::BF16 => SliceMut::Half(dtype, slice_mut(to.cast(), elements)),
             }
         })

@@ -55,7 +55,7 @@ impl Port {
             (DType::I32, n) => (n.as_f64() as i32).to_ne_bytes(),
             (DType::U32, n) => (n.as_f64() as u32).to_ne_bytes(),
             // The verifier refuses them.
-            (dtype @ (DType::Bool | DType::F16 | DType::BF16), _) => {
+            (dtype @ (DType::Bool | DType::F16 | DType::BF16 | DType::U8 | DType::I64), _) => {
                 let message = format!("the scalar `{}` is {dtype}: scalars have 32 bits", self.name);
                 return Err(Error::new(ErrorKind::Internal, message));
             }
@@ -160,6 +160,11 @@ impl Program {
     /// The launches of the program, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The name and the type of each output, in the order of the plan, where an i64 is two words.
+    pub fn outputs(&self) -> impl Iterator<Item = (&str, &Type)> {
+        self.graph.outputs.iter().map(|output| (output.name.as_str(), self.graph.ty(output.value)))
     }
 
     /// What the stages of its compilation made, after the passes.
@@ -309,6 +314,12 @@ fn run_now(
     Ok(Outcome::Committed)
 }
 
+/// The trap of an i64 that becomes i32.
+pub(crate) fn out_of_i32(place: &str) -> Error {
+    Error::new(ErrorKind::Trap, format!("the i64 at position {place} is not in i32's range"))
+        .help("i64 is computed with, and used as an index, as i32: keep it below 2^31")
+}
+
 /// Reads the elements of each access into the room that was made for them.
 fn read_all(program: &dyn Immediate, list: &[(String, Access)], into: &mut [Elements]) -> Result<()> {
     list.iter().zip(into).try_for_each(|((_, access), elements)| program.read(access, elements))
@@ -353,8 +364,8 @@ pub fn run_once(graph: Graph, device: &Device, inputs: &[Vec<f32>]) -> Result<Ve
     }
     let mut results = Vec::new();
     program.run(&mut results)?;
-    let outputs = program.plan.outputs.iter().zip(&mut results);
-    outputs.map(|((name, access), elements)| elements.take_f32(access.dtype, &output(name))).collect()
+    let outputs = program.outputs().zip(&mut results);
+    outputs.map(|((name, ty), elements)| elements.take_f32(ty.dtype, &output(name))).collect()
 }
 
 /// The scalars that key random numbers in the given run. The key has its low 32 bits: a run of four billion

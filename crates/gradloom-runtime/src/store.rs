@@ -490,6 +490,12 @@ pub(crate) fn element(dtype: DType, value: Number) -> Vec<u8> {
         DType::U32 => (value.as_f64() as u32).to_le_bytes().to_vec(),
         DType::F16 | DType::BF16 => dtype.narrow_bits(value.as_f64() as f32).to_le_bytes().to_vec(),
         DType::Bool => vec![u8::from(value.as_f64() != 0.0)],
+        DType::U8 => vec![value.as_f64() as u8],
+        // Not all of them are floats.
+        DType::I64 => match value {
+            Number::Int(value) => value.to_le_bytes().to_vec(),
+            value => (value.as_f64() as i64).to_le_bytes().to_vec(),
+        },
     }
 }
 

@@ -71,7 +71,7 @@ impl Leaves {
             DType::F32 | DType::F16 | DType::BF16 => {
                 (0..ty.elements()).map(|_| f64::from(random.uniform(-2.0, 2.0) as f32)).collect()
             }
-            DType::I32 | DType::U32 | DType::Bool => {
+            DType::I32 | DType::U32 | DType::Bool | DType::U8 | DType::I64 => {
                 (0..ty.elements()).map(|_| random.below(2) as f64).collect()
             }
         };

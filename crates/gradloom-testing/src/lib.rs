@@ -6,6 +6,7 @@
 pub mod adapter;
 pub mod chains;
 pub mod compare;
+pub mod data;
 pub mod deep;
 pub mod float32;
 pub mod generate;

@@ -178,5 +178,4 @@ impl<'a> Arguments<'a> {
 }
 
 /// Types by their numbers.
-pub(crate) const DTYPES: [DType; 6] =
-    [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16];
+pub(crate) const DTYPES: [DType; 8] = DType::ALL;

@@ -101,10 +101,6 @@ impl Compiled {
             Kind::Forward(forward) => forward.program(),
         }
     }
-
-    fn plan(&self) -> &Plan {
-        self.program().plan()
-    }
 }
 
 impl Sessions {
@@ -316,11 +312,11 @@ impl Sessions {
             outcome = queued.step.result();
         }
         outcome?;
-        let plan = self.programs.get(queued.program).ok_or_else(|| misuse("the program is gone"))?.plan();
-        let outputs = queued.step.outputs().zip(&plan.outputs).map(|((name, dtype, bytes), (_, access))| {
-            let ty = gradloom_core::ir::Type::new(dtype, access.layout.shape.clone());
+        let program =
+            self.programs.get(queued.program).ok_or_else(|| misuse("the program is gone"))?.program();
+        let outputs = queued.step.outputs().zip(program.outputs()).map(|((name, _, bytes), (_, ty))| {
             let rest = [("at", Json::Number(bytes.as_ptr() as usize)), ("bytes", Json::Number(bytes.len()))];
-            report::value(name, &ty, rest)
+            report::value(name, ty, rest)
         });
         Ok(Json::List(outputs.collect()).to_string())
     }

@@ -20,8 +20,8 @@ pub use gradloom_core::optim::{
 };
 pub use gradloom_core::trace::{
     AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions, Input, Operand, PoolOptions, Tensor,
-    bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32, full, gradients, i32, iota, linspace,
-    meshgrid, permutation, randn, scan, stack, u32, uniform,
+    bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32, full, gradients, i32, i64, iota, linspace,
+    meshgrid, permutation, randn, scan, stack, u8, u32, uniform,
 };
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
@@ -37,6 +37,7 @@ pub mod prelude {
         Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions,
         DType, Device, Error, Groups, Lion, Muon, Plateau, PoolOptions, Precision, Result, RmsProp, Schedule,
         Session, Sgd, Tensor, Train, Trainer, bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32,
-        full, gradients, i32, iota, linspace, meshgrid, permutation, randn, scan, stack, u32, uniform,
+        full, gradients, i32, i64, iota, linspace, meshgrid, permutation, randn, scan, stack, u8, u32,
+        uniform,
     };
 }

@@ -38,8 +38,13 @@ test('numbers that are too large, too small, or none', () => {
 });
 
 test('others are copied', () => {
-  const given = Int32Array.of(1, -2);
-  const stored = storedOf('i32', given);
-  assert.deepEqual(stored, given);
-  assert.notEqual(stored.buffer, given.buffer);
+  const all = [
+    ['i32', Int32Array.of(1, -2)], ['u8', Uint8Array.of(0, 255, 7)], ['i64', BigInt64Array.of(-(2n ** 63n), 2n ** 63n - 1n)],
+  ];
+  for (const [dtype, given] of all) {
+    const stored = storedOf(dtype, given);
+    assert.deepEqual(stored, given);
+    assert.notEqual(stored.buffer, given.buffer);
+    assert.deepEqual(dataOf(dtype, given.buffer, 0, given.byteLength), given);
+  }
 });

@@ -108,6 +108,7 @@ fn decoded(ty: &Type, bytes: &[u8]) -> HostTensor {
         (DType::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
         (DType::I32, &[a, b, c, d]) => f64::from(i32::from_le_bytes([a, b, c, d])),
         (DType::U32, &[a, b, c, d]) => f64::from(u32::from_le_bytes([a, b, c, d])),
+        (DType::I64, &[a, b, c, d, e, f, g, h]) => i64::from_le_bytes([a, b, c, d, e, f, g, h]) as f64,
         _ => f64::from(b[0]),
     };
     HostTensor::from_f64(ty.clone(), words.map(number))

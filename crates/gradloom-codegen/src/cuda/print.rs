@@ -1,6 +1,7 @@
 //! A kernel as CUDA C.
 
 use super::functions::{Function, Functions};
+use crate::narrow::has_words;
 use crate::simt::spelling::{self, Spelling};
 use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Space, Stmt, ValueType};
 use gradloom_core::ir::{CompareOp, DType};
@@ -179,7 +180,9 @@ impl Printer<'_> {
             Expr::Select(..) => format!("({} ? {} : {})", x[0], x[1], x[2]),
             Expr::Cast(_) if self.kernel.ty(id) == ValueType::Vector(4) => format!("to_vector({})", x[0]),
             Expr::Cast(_) => match (of[0], dtype) {
-                (DType::F16 | DType::BF16, _) => x[0].clone(),
+                (DType::F16 | DType::BF16 | DType::U8, _) => x[0].clone(),
+                // It stays an int.
+                (_, DType::U8) => format!("({} & 255)", x[0]),
                 // It stays a float.
                 (_, DType::F16) => format!("from_f16(f16_bits({}))", x[0]),
                 (_, DType::BF16) => format!("from_bf16(bf16_bits({}))", x[0]),
@@ -245,9 +248,10 @@ fn literal(bits: u32, dtype: DType) -> String {
             _ => format!("__int_as_float({bits:#x})"),
         },
         DType::I32 if bits == 1 << 31 => "(-2147483647 - 1)".to_string(),
-        DType::I32 => format!("({})", bits.cast_signed()),
+        DType::I32 | DType::U8 => format!("({})", bits.cast_signed()),
         DType::U32 => format!("{bits}u"),
         DType::Bool => (bits != 0).to_string(),
+        DType::I64 => has_words(),
     }
 }
 
@@ -255,7 +259,8 @@ fn literal(bits: u32, dtype: DType) -> String {
 fn type_name(ty: impl Into<ValueType>) -> &'static str {
     match ty.into() {
         ValueType::Scalar(DType::F32 | DType::F16 | DType::BF16) => "float",
-        ValueType::Scalar(DType::I32) => "int",
+        ValueType::Scalar(DType::I32 | DType::U8) => "int",
+        ValueType::Scalar(DType::I64) => has_words(),
         ValueType::Scalar(DType::U32) => "unsigned",
         ValueType::Scalar(DType::Bool) => "bool",
         ValueType::Vector(2) => "float2",
@@ -268,10 +273,10 @@ fn type_name(ty: impl Into<ValueType>) -> &'static str {
     }
 }
 
-/// The type of an element in memory: bools are bytes.
+/// The type of an element in memory: bools and u8 are bytes.
 fn stored_name(ty: ValueType) -> &'static str {
     match ty {
-        ValueType::Scalar(DType::Bool) => "unsigned char",
+        ValueType::Scalar(DType::Bool | DType::U8) => "unsigned char",
         ValueType::Scalar(DType::F16 | DType::BF16) => "unsigned short",
         _ => type_name(ty),
     }

@@ -144,8 +144,8 @@ fn fits(body: &Body, reads: &[Access], writes: &[Access]) -> bool {
         _ => true,
     });
     let contiguous = writes.iter().all(|write| write.layout.is_contiguous());
-    // Bools are parts of words, which takes atomics to write.
-    let words = writes.iter().all(|write| write.dtype != DType::Bool);
+    // Bytes are parts of words, which takes atomics to write.
+    let words = writes.iter().all(|write| write.dtype.bytes() > 1);
     nodes && contiguous && words && body.rows * body.columns > 0
 }
 

@@ -126,7 +126,7 @@ impl Builder {
         self.bits(DType::Bool, is.into())
     }
 
-    /// A number of a graph; of a float of 16 bits as f32.
+    /// A number of a graph; of a float of 16 bits as f32, of u8 as i32.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -136,7 +136,8 @@ impl Builder {
         let number = number.as_f64();
         match dtype {
             DType::F32 | DType::F16 | DType::BF16 => self.f32(number as f32),
-            DType::I32 => self.i32(number as i32),
+            DType::I32 | DType::U8 => self.i32(number as i32),
+            DType::I64 => crate::narrow::has_words(),
             DType::U32 => self.u32(number as u32),
             DType::Bool => self.bool(number != 0.0),
         }
@@ -162,12 +163,12 @@ impl Builder {
         self.expr(Expr::Committed, DType::Bool)
     }
 
-    /// The element of a buffer at an index; a float of 16 bits becomes f32.
+    /// The element of a buffer at an index; a float of 16 bits becomes f32, a u8 i32.
     pub fn load<'k>(&'k self, buffer: Memory, index: Value<'k>) -> Value<'k> {
         let ty = self.type_of_buffer(buffer);
         let value = self.expr(Expr::Load(buffer, index.id), ty);
         match ty {
-            ValueType::Scalar(dtype) => value.cast(dtype.wide()),
+            ValueType::Scalar(dtype) => value.cast(dtype.computed()),
             _ => value,
         }
     }
@@ -176,10 +177,10 @@ impl Builder {
         self.state.borrow().kernel.buffers[buffer as usize].ty
     }
 
-    /// Writes an element of a buffer; f32 is rounded if that has 16 bits.
+    /// Writes an element of a buffer; f32 is rounded if that has 16 bits, of i32 a u8 takes the low bits.
     pub fn store(&self, buffer: Memory, index: Value<'_>, value: Value<'_>) {
         let value = match self.type_of_buffer(buffer) {
-            ValueType::Scalar(dtype) if dtype.is_narrow() => value.cast(dtype),
+            ValueType::Scalar(dtype) if dtype.is_for_memory() => value.cast(dtype),
             _ => value,
         };
         self.push(Stmt::Store(buffer, index.id, value.id));
@@ -516,10 +517,10 @@ impl<'k> Value<'k> {
         self.k.expr(Expr::Component(self.id, number), DType::F32)
     }
 
-    /// The number as another dtype of graphs: what has 16 bits is rounded, and stays f32.
+    /// The number as another dtype of graphs: what has 16 bits is rounded, and stays f32; a u8 stays i32.
     pub fn converted(self, dtype: DType) -> Self {
-        let wide = self.cast(dtype.wide());
-        if dtype.is_narrow() { wide.cast(dtype).cast(DType::F32) } else { wide }
+        let computed = self.cast(dtype.computed());
+        if dtype.is_for_memory() { computed.cast(dtype).cast(computed.dtype()) } else { computed }
     }
 
     /// Four floats of 16 bits as f32.

@@ -104,7 +104,7 @@ impl<'a> CustomLaunch<'a> {
     /// Memory that the kernels of this launch share: what one writes, those after it read. It has no values at
     /// first.
     pub fn scratch(&self, dtype: DType, elements: usize) -> CustomBuffer<'a> {
-        if dtype == DType::Bool || dtype.is_narrow() {
+        if dtype == DType::Bool || dtype.is_for_memory() {
             note(&self.mistake, || format!("scratch of {dtype}: it has elements of 32 bits"));
         }
         let (start, bytes) = (self.scratch.get(), elements.saturating_mul(4));
@@ -206,7 +206,7 @@ impl<'k> Invocation<'k> {
                 let index = from.layout.map_or(position, |layout| index_at(self.k, layout, position));
                 self.k.load(self.k.buffer(from.role, from.dtype), index)
             }
-            None => self.k.bits(from.dtype.wide(), 0),
+            None => self.k.bits(from.dtype.computed(), 0),
         }
     }
 
@@ -215,7 +215,7 @@ impl<'k> Invocation<'k> {
         if matches!(to.role, Role::Operand(_)) {
             return note(self.mistake, || "a store to an operand: kernels write results and scratch".into());
         }
-        let (wide, got) = (ValueType::Scalar(to.dtype.wide()), value.ty());
+        let (wide, got) = (ValueType::Scalar(to.dtype.computed()), value.ty());
         if got != wide {
             return note(self.mistake, || format!("a store of {got} where elements are {wide}: cast it"));
         }

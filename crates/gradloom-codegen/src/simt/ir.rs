@@ -34,7 +34,7 @@ pub enum ValueType {
 impl ValueType {
     /// Four elements as memory has them, of a float dtype.
     pub fn four(dtype: DType) -> Self {
-        if dtype.is_narrow() { Self::Half4(dtype) } else { Self::Vector(4) }
+        if dtype.is_for_memory() { Self::Half4(dtype) } else { Self::Vector(4) }
     }
 }
 

@@ -89,7 +89,8 @@ impl Kernel {
                 DType::F32 | DType::F16 | DType::BF16 => {
                     format!("{:?}", Decimal::from(f32::from_bits(*bits)))
                 }
-                DType::I32 => format!("{}i", bits.cast_signed()),
+                DType::I32 | DType::U8 => format!("{}i", bits.cast_signed()),
+                DType::I64 => crate::narrow::has_words(),
                 DType::U32 => bits.to_string(),
                 DType::Bool => (*bits != 0).to_string(),
             },

@@ -71,16 +71,15 @@ pub(super) fn type_of(kernel: &Kernel, expr: &Expr, said: ValueType) -> Option<V
             _ => None,
         },
         Expr::ToHalf(a) => {
-            let is_half = matches!(said, ValueType::Half4(dtype) if dtype.is_narrow());
+            let is_half = matches!(said, ValueType::Half4(DType::F16 | DType::BF16));
             (is_half && all(&[a], ValueType::Vector(4))).then_some(said)
         }
         Expr::Cast(a) if said == ValueType::Vector(4) => matches!(of(a), ValueType::Half4(_)).then_some(said),
         Expr::Cast(a) => {
             let from = dtype(a)?;
-            // A float of 16 bits comes from memory or goes there, by way of f32.
-            let is_direct = |narrow: DType, other: DType| !narrow.is_narrow() || other == DType::F32;
+            // What is for memory comes from there or goes there, by way of what it is computed in.
             match said {
-                ValueType::Scalar(to) => (is_direct(from, to) && is_direct(to, from)).then_some(said),
+                ValueType::Scalar(to) => from.casts_to(to).then_some(said),
                 _ => None,
             }
         }

@@ -5,6 +5,7 @@
 
 use super::functions::Function;
 use super::shader_builder::{ShaderBuilder, type_name};
+use crate::narrow::has_words;
 use crate::simt::spelling::{self, Spelling};
 use gradloom_core::decimal::Decimal;
 use gradloom_core::ir::{CompareOp, DType, Number};
@@ -31,9 +32,10 @@ impl ShaderBuilder<'_> {
                 let text = Decimal::from(value);
                 if value.is_sign_negative() { format!("({text:?}f)") } else { format!("{text:?}f") }
             }
+            DType::I64 => has_words(),
             DType::I32 if value == f64::from(i32::MIN) => "(-2147483647i - 1i)".to_string(),
             DType::I32 if value < 0.0 => format!("({}i)", value as i32),
-            DType::I32 => format!("{}i", value as i32),
+            DType::I32 | DType::U8 => format!("{}i", value as i32),
             DType::U32 => format!("{}u", value as u32),
             DType::Bool => (value != 0.0).to_string(),
         }
@@ -68,7 +70,9 @@ impl ShaderBuilder<'_> {
     /// A conversion.
     pub(crate) fn cast(&mut self, from: DType, to: DType, a: &str) -> String {
         match (from, to) {
-            _ if from == to || from.is_narrow() => a.to_string(),
+            _ if from == to || from.is_for_memory() => a.to_string(),
+            // It stays i32.
+            (_, DType::U8) => format!("({a} & 255i)"),
             // It stays f32.
             (_, DType::F16) if self.limits.f16 => format!("f32(f16({a}))"),
             (_, DType::F16) => format!("{}({a})", self.function(Function::ToF16)),

@@ -8,6 +8,7 @@ use super::dispatch::Dispatch;
 use super::functions::Function;
 use super::operands::Operand;
 use super::shader_builder::{ShaderBuilder, type_name};
+use crate::narrow::has_words;
 use crate::simt::spelling;
 use crate::simt::{Block, Expr, ExprId, Fault, Kernel, MatrixUse, Role, Space, Stmt, ValueType};
 use gradloom_core::ir::{DType, Number};
@@ -271,7 +272,8 @@ fn name_of(ty: ValueType) -> &'static str {
 fn number(bits: u32, dtype: DType) -> Number {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => Number::Float(f32::from_bits(bits).into()),
-        DType::I32 => Number::Int(bits.cast_signed().into()),
+        DType::I32 | DType::U8 => Number::Int(bits.cast_signed().into()),
+        DType::I64 => has_words(),
         DType::U32 => Number::Int(bits.into()),
         DType::Bool => Number::Bool(bits != 0),
     }

@@ -8,7 +8,7 @@ use super::functions::Function;
 use super::operands::{Binding, Element, NONE, Operand, Operands};
 use super::status::STATUS_WORDS;
 use crate::limits::Limits;
-use crate::narrow::narrow;
+use crate::narrow::{has_words, narrow};
 use gradloom_core::collections::SortedSet;
 use gradloom_core::ir::DType;
 use gradloom_core::kernel::Layout;
@@ -331,6 +331,7 @@ impl Operands {
             return match operand.dtype {
                 DType::F16 => format!("unpack2x16float({bits}).x"),
                 DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
+                DType::U8 => format!("i32{bits}"),
                 _ => format!("({bits} != 0u)"),
             };
         }
@@ -440,7 +441,8 @@ fn vector_name(dtype: DType) -> &'static str {
 pub(crate) fn type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "f32",
-        DType::I32 => "i32",
+        DType::I32 | DType::U8 => "i32",
+        DType::I64 => has_words(),
         DType::U32 => "u32",
         DType::Bool => "bool",
     }
@@ -450,7 +452,8 @@ pub(crate) fn type_name(dtype: DType) -> &'static str {
 pub(crate) fn zero(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "0.0",
-        DType::I32 => "0i",
+        DType::I32 | DType::U8 => "0i",
+        DType::I64 => has_words(),
         DType::U32 => "0u",
         DType::Bool => "false",
     }

@@ -485,7 +485,7 @@ pub(super) fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor 
     let number = |&bits: &u32| match dtype {
         // Values of 16 bits are kept as f32.
         DType::F32 | DType::F16 | DType::BF16 => f64::from(f32::from_bits(bits)),
-        DType::I32 => f64::from(bits.cast_signed()),
+        DType::I32 | DType::U8 | DType::I64 => f64::from(bits.cast_signed()),
         DType::U32 | DType::Bool => f64::from(bits),
     };
     HostTensor::from_f64(Type::new(dtype, shape), bits.iter().map(number))
@@ -495,7 +495,7 @@ pub(super) fn tensor(dtype: DType, shape: &[usize], bits: &[u32]) -> HostTensor 
 pub(super) fn bits(tensor: &HostTensor) -> Vec<u32> {
     let bits = |number: f64| match tensor.ty.dtype {
         DType::F32 | DType::F16 | DType::BF16 => (number as f32).to_bits(),
-        DType::I32 => (number as i32).cast_unsigned(),
+        DType::I32 | DType::U8 | DType::I64 => (number as i32).cast_unsigned(),
         DType::U32 | DType::Bool => number as u32,
     };
     tensor.to_f64().into_iter().map(bits).collect()

@@ -123,7 +123,7 @@ pub(super) fn every_kernel() -> Vec<simt::Kernel> {
         }
     }
     texts.push("%0: u32[] = input \"a\"\n%1: u32[5] = random_bits %0, %0, %0 {site=9}".into());
-    for dtype in DType::ALL {
+    for dtype in DType::IN_KERNELS {
         for op in UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
             let name = op.name();
             texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: {dtype}[9] = {name} %0"));
@@ -132,15 +132,13 @@ pub(super) fn every_kernel() -> Vec<simt::Kernel> {
             let name = op.name();
             texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: {dtype}[9] = {name} %0, %0"));
         }
-        for op in ["eq", "ne", "lt", "le", "gt", "ge"].into_iter().filter(|_| !dtype.is_narrow()) {
+        for op in ["eq", "ne", "lt", "le", "gt", "ge"].into_iter().filter(|_| !dtype.is_for_memory()) {
             texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: bool[9] = {op} %0, %0"));
         }
-        let is_direct =
-            |narrow: DType, other: DType| !narrow.is_narrow() || [narrow, DType::F32].contains(&other);
-        for to in DType::ALL.into_iter().filter(|&to| is_direct(dtype, to) && is_direct(to, dtype)) {
+        for to in DType::IN_KERNELS.into_iter().filter(|&to| dtype.casts_to(to)) {
             texts.push(format!("%0: {dtype}[9] = input \"a\"\n%1: {to}[9] = cast %0"));
         }
-        if dtype.is_narrow() {
+        if dtype.is_for_memory() {
             continue;
         }
         if dtype != DType::Bool {

@@ -27,18 +27,14 @@ pub(super) fn emit(clusters: &Clusters<'_, '_>, stored: &[bool], memory: &mut Lo
 }
 
 /// A value's window into the memory of the value behind its views.
-pub(super) fn access(source: &ViewSource, memory: &Lowered, dtype: DType) -> Access {
-    let buffer = memory.access[&source.value].buffer;
+pub(super) fn access(source: &ViewSource, memory: &Lowered) -> Access {
+    let Access { buffer, dtype, .. } = memory.access[&source.value];
     Access { buffer, dtype, layout: source.layout.clone() }
 }
 
 fn opaque(facts: &Facts<'_>, node: usize, memory: &mut Lowered) -> KernelSpec {
     let op = facts.op(node);
-    let reads = op
-        .operands
-        .iter()
-        .map(|&operand| access(facts.source(operand), memory, facts.graph.ty(operand).dtype))
-        .collect();
+    let reads = op.operands.iter().map(|&operand| access(facts.source(operand), memory)).collect();
     let writes = op.results.iter().map(|&result| own(facts, result, memory)).collect();
     KernelSpec {
         op: facts.nodes[node].op,
@@ -84,11 +80,8 @@ fn fused(facts: &Facts<'_>, cluster: &Cluster, stored: &[bool], memory: &mut Low
     let mut op = facts.nodes[first].op;
     if let Some(product) = product {
         let dot = facts.op(product);
-        builder.reads = dot
-            .operands
-            .iter()
-            .map(|&operand| access(facts.source(operand), builder.memory, DType::F32))
-            .collect();
+        builder.reads =
+            dot.operands.iter().map(|&operand| access(facts.source(operand), builder.memory)).collect();
         op = facts.nodes[product].op;
     }
     for (write, &node) in left.iter().enumerate() {
@@ -323,7 +316,7 @@ impl<'a> Builder<'a, '_> {
             }
             assert!(self.stored[source.value.index()], "fusion forgot to store {}", source.value);
         }
-        OperandSource::Read(source, ty.dtype)
+        OperandSource::Read(source, self.memory.access[&source.value].dtype)
     }
 
     fn domain(&self) -> Domain {
@@ -334,7 +327,7 @@ impl<'a> Builder<'a, '_> {
     }
 
     fn load(&mut self, source: &ViewSource, dtype: DType) -> NodeId {
-        let Access { buffer, layout, .. } = access(source, self.memory, dtype);
+        let Access { buffer, layout, .. } = access(source, self.memory);
         let (level, layout) = self.level_of(layout);
         let same = |known: &&(ValueId, Layout, Level, NodeId)| {
             (known.0, known.2) == (buffer, level) && known.1 == layout

@@ -7,8 +7,8 @@
 use super::link::Link;
 use crate::collections::IdMap;
 use crate::ir::{
-    BinaryOp, CostClass, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp, Shape,
-    UnaryOp, ValueId, inverse_permutation,
+    BinaryOp, CostClass, DType, Definition, DotAxes, Graph, Id, Literal, Number, Op, OpId, OpKind, ReduceOp,
+    Shape, UnaryOp, ValueId, inverse_permutation,
 };
 use crate::kernel::{Layout, Lowered};
 
@@ -162,7 +162,8 @@ impl<'g> Facts<'g> {
                 OpKind::Windows { step, dilation, .. } => {
                     Some(x.layout.windows(&self.graph.ty(result).shape, step, dilation))
                 }
-                OpKind::Unary(UnaryOp::Detach) | OpKind::Barrier => Some(x.layout.clone()),
+                // What has 64 bits is two words in memory.
+                OpKind::Unary(UnaryOp::Detach) | OpKind::Barrier | OpKind::Words => Some(x.layout.clone()),
                 _ => None,
             };
             let Some(layout) = layout else { return false };
@@ -315,7 +316,13 @@ impl<'g> Facts<'g> {
     }
 
     fn link(&self, source: &ViewSource) -> Link {
-        Link::of(&source.layout, self.graph.ty(source.value).elements())
+        Link::of(&source.layout, self.elements(source.value))
+    }
+
+    /// Elements of a value as kernels see them: an i64 is two words.
+    pub(super) fn elements(&self, value: ValueId) -> usize {
+        let ty = self.graph.ty(value);
+        ty.elements() * if ty.dtype == DType::I64 { 2 } else { 1 }
     }
 
     /// The node that computes a value; none for leaves.

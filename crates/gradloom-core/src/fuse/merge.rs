@@ -99,7 +99,7 @@ fn products(clusters: &mut Clusters<'_, '_>) {
 fn siblings(clusters: &mut Clusters<'_, '_>) {
     let values: Vec<ValueId> = clusters.facts.graph.values.iter().map(|(value, _)| value).collect();
     for value in values {
-        let elements = clusters.facts.graph.ty(value).elements();
+        let elements = clusters.facts.elements(value);
         let mut users: Vec<usize> = Vec::new();
         let mut known = SortedSet::new();
         for used in clusters.facts.uses_of_value(value) {

@@ -28,7 +28,7 @@ mod print;
 mod stored;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::{Graph, OpId, ValueId};
+use crate::ir::{DType, Graph, Op, OpId, OpKind, ValueId};
 use crate::kernel::{Access, Kernel, Lowered};
 pub use clusters::MOST_OPS;
 use facts::Facts;
@@ -81,6 +81,14 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
         let message = format!("{} was not expanded before fusion", op.kind.name());
         return Err(Error::new(ErrorKind::Internal, message));
     }
+    // They are seen as words.
+    let has_i64 =
+        |op: &Op| op.operands.iter().chain(&op.results).any(|&value| graph.ty(value).dtype == DType::I64);
+    let stays = |kind: &OpKind| kind.is_external_leaf() || matches!(kind, OpKind::Words | OpKind::Barrier);
+    if let Some((_, op)) = graph.entry_ops().find(|(_, op)| has_i64(op) && !stays(&op.kind)) {
+        let message = format!("{} of i64 was not expanded before fusion", op.kind.name());
+        return Err(Error::new(ErrorKind::Internal, message));
+    }
     let mut memory = Lowered::leaves(graph);
     let facts = Facts::new(graph, &memory, fusion != Fusion::Off);
     let mut clusters = clusters::Clusters::new(&facts);
@@ -95,7 +103,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Result<Fused> {
         kernels = group::group(&watched, &targets, kernels);
     }
     for value in watched(graph) {
-        let found = emit::access(facts.source(value), &memory, graph.ty(value).dtype);
+        let found = emit::access(facts.source(value), &memory);
         memory.access.get_or_insert_with(value, || found);
     }
     Ok(Fused { kernels, memory })

@@ -224,7 +224,7 @@ impl Search<'_, '_> {
             if leaf && self.commit && !self.facts.nodes[node].commit {
                 return None;
             }
-            let elements = self.facts.graph.ty(source.value).elements();
+            let elements = self.facts.elements(source.value);
             let link = Link::of(&source.layout, elements);
             let computed = self.facts.node_of(source.value).is_some() && !self.stored[source.value.index()];
             if computed && !lines_up(self.facts, source.value, link, self.domain) {

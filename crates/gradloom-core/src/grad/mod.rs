@@ -136,7 +136,7 @@ fn propagate(
 /// The type of a value's cotangent: of floats of 16 bits it is f32, so that small ones and long sums keep
 /// their bits.
 fn cotangent_type(ty: &Type) -> Type {
-    Type::new(ty.dtype.wide(), ty.shape.clone())
+    Type::new(ty.dtype.computed(), ty.shape.clone())
 }
 
 fn check_scalar(graph: &Graph, value: ValueId, what: &str) -> Result<()> {

@@ -13,6 +13,7 @@ pub enum Slice<'a> {
     F32(&'a [f32]),
     I32(&'a [i32]),
     U32(&'a [u32]),
+    U8(&'a [u8]),
     /// One byte an element: 0 or 1.
     Bool(&'a [u8]),
     /// The bits of floats of this dtype, of 16 bits.
@@ -26,6 +27,7 @@ pub enum SliceMut<'a> {
     F32(&'a mut [f32]),
     I32(&'a mut [i32]),
     U32(&'a mut [u32]),
+    U8(&'a mut [u8]),
     /// One byte an element: 0 or 1.
     Bool(&'a mut [u8]),
     /// The bits of floats of this dtype, of 16 bits.

@@ -3,7 +3,9 @@
 //! Always holds (see `verify`): ops of a block come after the ops whose results they use; every value has one
 //! definition; blocks are closed, that is, use no value from outside; leaves stand in the entry block.
 
-use super::{Arena, BlockId, CustomOp, OpId, OpKind, Origin, OriginId, Origins, Type, ValueId, infer};
+use super::{
+    Arena, BinaryOp, BlockId, CustomOp, DType, OpId, OpKind, Origin, OriginId, Origins, Type, ValueId, infer,
+};
 use crate::verify::{check_extents, check_type};
 use std::fmt;
 use std::sync::Arc;
@@ -267,10 +269,22 @@ impl Graph {
         }
     }
 
+    /// Whether an op is the check of i64s that become i32, as [`crate::passes`] writes it: a gather whose
+    /// indices say whether the high words are the signs of the low ones.
+    pub fn checks_i64(&self, op: &Op) -> bool {
+        let of = |value: ValueId| self.defining_op(value).map(|op| (&op.kind, &op.operands));
+        let is_sign = |&value: &ValueId| matches!(of(value), Some((OpKind::Binary(BinaryOp::Shr), _)));
+        match (&op.kind, op.operands.get(1).and_then(|&index| of(index))) {
+            (OpKind::Gather { .. }, Some((OpKind::Binary(BinaryOp::Xor), words))) => {
+                words.iter().any(is_sign)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether running the op can fail on the values of its operands: an index out of range, an integer
     /// division by zero, a user's code.
     pub fn can_trap(&self, op: &Op) -> bool {
-        use super::BinaryOp;
         match &op.kind {
             OpKind::Gather { .. }
             | OpKind::Scatter { .. }
@@ -278,6 +292,7 @@ impl Graph {
             | OpKind::DynamicUpdateSlice
             | OpKind::Custom(_) => true,
             OpKind::Attention(spec) | OpKind::AttentionGrad(spec) => spec.block_table || spec.key_length,
+            OpKind::Cast { dtype } => *dtype != DType::I64 && self.ty(op.operands[0]).dtype == DType::I64,
             OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) => self.ty(op.results[0]).dtype.is_integer(),
             _ => false,
         }

@@ -24,7 +24,12 @@ pub fn infer(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<Vec<T
             return fail(format!("custom op {id} is not registered"));
         };
         let owned: Vec<Type> = types.into_iter().cloned().collect();
-        return custom.infer(&owned);
+        let results = custom.infer(&owned)?;
+        if owned.iter().chain(&results).any(|ty| ty.dtype == DType::I64) {
+            let message = format!("the custom op {:?} does not take or give i64 elements", custom.name());
+            return Err(TypeError::new(message).help("convert with .cast(DType::I32)"));
+        }
+        return Ok(results);
     }
     if let Some(expected) = arity(kind).filter(|&expected| types.len() != expected) {
         return fail(format!("{} takes {expected} operands, got {}", kind.name(), types.len()));
@@ -58,9 +63,11 @@ fn arity(kind: &OpKind) -> Option<usize> {
 
 fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
     let name = kind.name();
-    if let Some(narrow) = t.iter().find(|ty| ty.dtype.is_narrow() && !kind.moves_elements()) {
-        return Err(TypeError::new(format!("{name} does not take {} elements", narrow.dtype))
-            .help("convert with .cast(DType::F32)"));
+    if let Some(dtype) = t.iter().map(|ty| ty.dtype).find(|dtype| dtype.is_for_memory())
+        && !kind.moves_elements()
+    {
+        return Err(TypeError::new(format!("{name} does not take {dtype} elements"))
+            .help(format!("convert with .cast(DType::{:?})", dtype.computed())));
     }
     let one = |ty: Type| Ok(vec![ty]);
     match kind {
@@ -71,7 +78,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             }
             one(ty.clone())
         }
-        OpKind::Scalar { name, dtype } if dtype.bytes() < 4 => {
+        OpKind::Scalar { name, dtype } if dtype.bytes() != 4 => {
             Err(TypeError::new(format!("the scalar \"{name}\" is {dtype}: the per-step block holds numbers"))
                 .help("declare it as u32 and compare it with 0, or make it an input"))
         }
@@ -82,7 +89,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         }
         OpKind::Iota { ty, axis } => {
             axis_in_range(name, *axis, ty)?;
-            if ty.dtype == DType::Bool || ty.dtype.is_narrow() {
+            if ty.dtype == DType::Bool || ty.dtype.is_for_memory() {
                 return fail("iota counts in numbers of 32 bits");
             }
             one(ty.clone())
@@ -133,12 +140,10 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             }
             one(t[1].clone())
         }
-        OpKind::Cast { dtype }
-            if [t[0].dtype, *dtype].iter().all(|of| *of != DType::F32)
-                && t[0].dtype != *dtype
-                && (t[0].dtype.is_narrow() || dtype.is_narrow()) =>
-        {
-            fail(format!("cast of {} to {dtype}: floats of 16 bits are converted by way of f32", t[0].dtype))
+        OpKind::Cast { dtype } if !t[0].dtype.casts_to(*dtype) => {
+            let of = t[0].dtype;
+            let way = if of.is_for_memory() { of.computed() } else { dtype.computed() };
+            fail(format!("cast of {of} to {dtype}: it is converted by way of {way}"))
         }
         OpKind::Cast { dtype } => one(Type::new(*dtype, t[0].shape.clone())),
         OpKind::Reduce { axes, .. } => {
@@ -222,6 +227,11 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
             one(Type::new(t[0].dtype, (0..rank).map(extent).collect::<Vec<_>>()))
         }
         OpKind::Concat { axis } => concat(t, *axis).and_then(one),
+        OpKind::Words => match (t[0].dtype, &t[0].shape[..]) {
+            (DType::I64, _) => one(t[0].in_words()),
+            (DType::I32, [extents @ .., 2]) => one(Type::new(DType::I64, extents)),
+            _ => fail(format!("words takes i64 elements, or i32 with a last axis of two, not {}", t[0])),
+        },
         OpKind::DynamicSlice { sizes } => {
             if t.is_empty() {
                 return fail("dynamic_slice takes a tensor and a start for each axis");
@@ -406,7 +416,7 @@ fn window_fits(name: &str, x: &Type, sizes: &[usize]) -> Result<()> {
 fn indexed(name: &str, x: &Type, index: &Type, batch: usize) -> Result<Shape> {
     if index.dtype != DType::I32 {
         return Err(TypeError::new(format!("{name}: indices are {}, not i32", index.dtype))
-            .help("declare the input with i32(..), or convert with .cast(DType::I32)"));
+            .help("declare the input with i32(..) or i64(..), or convert with .cast(DType::I32)"));
     }
     if x.shape.rank() <= batch || index.shape.rank() < batch || x.shape[..batch] != index.shape[..batch] {
         return fail(format!("{name} with {batch} batch axes: {} and {} do not agree", x.shape, index.shape));

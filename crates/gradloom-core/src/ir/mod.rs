@@ -31,6 +31,7 @@ pub use graph::{Block, Definition, Graph, Guard, Op, Output, TypeError, Update, 
 pub use ids::{Arena, BlockId, Id, OpId, OriginId, ValueId};
 pub(crate) use infer::cast_help;
 pub use infer::infer;
+pub(crate) use number::words_of;
 pub use number::{Literal, Number};
 pub use op::{ArgReduceOp, OpKind, ScatterOp};
 pub use origin::{Origin, Origins};

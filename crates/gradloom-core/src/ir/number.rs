@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub enum Number {
     /// A number of a float value; backends round it to its dtype.
     Float(f64),
-    /// A number of an `i32` or `u32` value.
+    /// A number of an integer value.
     Int(i64),
     /// A number of a `bool` value.
     Bool(bool),
@@ -19,7 +19,7 @@ impl Number {
     pub fn of(dtype: DType, value: f64) -> Number {
         match dtype {
             DType::F32 | DType::F16 | DType::BF16 => Number::Float(value),
-            DType::I32 | DType::U32 => Number::Int(value as i64),
+            DType::I32 | DType::U32 | DType::U8 | DType::I64 => Number::Int(value as i64),
             DType::Bool => Number::Bool(value != 0.0),
         }
     }
@@ -40,6 +40,8 @@ impl Number {
             Number::Int(v) => match dtype {
                 DType::I32 => i32::try_from(v).is_ok(),
                 DType::U32 => u32::try_from(v).is_ok(),
+                DType::U8 => u8::try_from(v).is_ok(),
+                DType::I64 => true,
                 _ => false,
             },
             Number::Bool(_) => dtype == DType::Bool,
@@ -53,6 +55,12 @@ impl Number {
             Number::Bool(v) => (2, u64::from(v)),
         }
     }
+}
+
+/// The low and the high 32 bits of an i64, as i32.
+pub(crate) fn words_of(number: Number) -> [Number; 2] {
+    let Number::Int(bits) = number else { unreachable!("an i64 is an integer") };
+    [bits, bits >> 32].map(|word| Number::Int(i64::from(word as i32)))
 }
 
 /// Bitwise: `-0.0` differs from `0.0`, and a NaN equals itself.

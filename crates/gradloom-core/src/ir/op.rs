@@ -95,6 +95,9 @@ pub enum OpKind {
     Pad { low: Vec<usize>, high: Vec<usize>, interior: Vec<usize>, value: Number },
     /// (x0, x1, ..) -> joined along `axis`.
     Concat { axis: usize },
+    /// (x i64 `[S..]`) -> its words, i32 `[S.., 2]`, the low one first; or i32 `[S.., 2]` -> i64 `[S..]`. The
+    /// passes make it: no kernel has numbers of 64 bits.
+    Words,
     /// (x, one i32 scalar start for each axis) -> a window of extents `sizes`. Out of range is an index trap:
     /// the step fails.
     DynamicSlice { sizes: Vec<usize> },
@@ -140,7 +143,7 @@ pub enum OpKind {
 
 impl OpKind {
     /// Whether the op computes nothing: results have elements of operands as they are, or converted. Such ops
-    /// take elements of every dtype, others none of 16 bits.
+    /// take elements of every dtype, others none that are [for memory](DType::is_for_memory).
     pub fn moves_elements(&self) -> bool {
         matches!(
             self,
@@ -153,6 +156,7 @@ impl OpKind {
                 | OpKind::Windows { .. }
                 | OpKind::Concat { .. }
                 | OpKind::Pad { .. }
+                | OpKind::Words
                 | OpKind::Gather { .. }
                 | OpKind::Scatter { op: ScatterOp::Set, .. }
                 | OpKind::DynamicSlice { .. }
@@ -195,6 +199,7 @@ impl OpKind {
             OpKind::Windows { .. } => "windows",
             OpKind::Pad { .. } => "pad",
             OpKind::Concat { .. } => "concat",
+            OpKind::Words => "words",
             OpKind::DynamicSlice { .. } => "dynamic_slice",
             OpKind::DynamicUpdateSlice => "dynamic_update_slice",
             OpKind::Dot(_) => "dot",
@@ -236,6 +241,7 @@ impl OpKind {
                 OpKind::Pad { low: list(), high: list(), interior: list(), value }
             }
             "concat" => OpKind::Concat { axis: 0 },
+            "words" => OpKind::Words,
             "dynamic_slice" => OpKind::DynamicSlice { sizes: ty()?.shape.to_vec() },
             "dynamic_update_slice" => OpKind::DynamicUpdateSlice,
             "dot" => OpKind::Dot(DotAxes::default()),
@@ -274,6 +280,7 @@ impl OpKind {
             | OpKind::Cast { .. }
             | OpKind::Reshape { .. }
             | OpKind::Broadcast { .. }
+            | OpKind::Words
             | OpKind::DynamicSlice { .. }
             | OpKind::DynamicUpdateSlice
             | OpKind::Checkpoint { .. }
@@ -371,6 +378,7 @@ impl OpKind {
             | OpKind::Windows { .. }
             | OpKind::Pad { .. }
             | OpKind::Concat { .. }
+            | OpKind::Words
             | OpKind::DynamicSlice { .. }
             | OpKind::DynamicUpdateSlice
             | OpKind::Gather { .. }
@@ -398,6 +406,7 @@ impl OpKind {
                 | OpKind::Broadcast { .. }
                 | OpKind::Slice { .. }
                 | OpKind::Windows { .. }
+                | OpKind::Words
                 | OpKind::Barrier
         )
     }

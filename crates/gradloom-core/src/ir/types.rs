@@ -15,25 +15,35 @@ pub enum DType {
     U32,
     /// Truth value, stored as one byte: 0 or 1.
     Bool,
-    /// IEEE 754 binary16; see [`DType::is_narrow`].
+    /// IEEE 754 binary16; see [`DType::is_for_memory`].
     F16,
-    /// The upper half of a binary32, rounded to the nearest, ties to even; see [`DType::is_narrow`].
+    /// The upper half of a binary32, rounded to the nearest, ties to even; see [`DType::is_for_memory`].
     BF16,
+    /// Unsigned, 8 bits; see [`DType::is_for_memory`].
+    U8,
+    /// Two's complement, 64 bits; see [`DType::is_for_memory`]. Kernels see two words, the low one first.
+    I64,
 }
 
 impl DType {
     /// Every element type.
-    pub const ALL: [DType; 6] = [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16];
+    pub const ALL: [DType; 8] =
+        [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I64];
 
-    /// Those that ops compute on; the others are for memory: see [`DType::is_narrow`].
+    /// Those that kernels see: numbers of 64 bits are two of 32 there.
+    pub const IN_KERNELS: [DType; 7] =
+        [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F16, DType::BF16, DType::U8];
+
+    /// Those that ops compute on; the others are for memory: see [`DType::is_for_memory`].
     pub const COMPUTED: [DType; 4] = [DType::F32, DType::I32, DType::U32, DType::Bool];
 
     /// Bytes per element.
     pub fn bytes(self) -> usize {
         match self {
+            DType::I64 => 8,
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F16 | DType::BF16 => 2,
-            DType::Bool => 1,
+            DType::Bool | DType::U8 => 1,
         }
     }
 
@@ -42,16 +52,30 @@ impl DType {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)
     }
 
-    /// Whether this is a float of 16 bits. It is what lies in memory: each op on such values computes in f32,
-    /// or wider, and rounds its result.
-    pub fn is_narrow(self) -> bool {
-        matches!(self, DType::F16 | DType::BF16)
+    /// Whether this is what lies in memory, and is moved and converted, while ops compute in another dtype.
+    /// In a trace, an op on floats of 16 bits computes in f32 and rounds its result; one on u8 or i64
+    /// computes in i32, and has a result of i32.
+    pub fn is_for_memory(self) -> bool {
+        self.computed() != self
     }
 
     /// The dtype in which ops compute on values of this one.
     #[must_use]
-    pub fn wide(self) -> DType {
-        if self.is_narrow() { DType::F32 } else { self }
+    pub fn computed(self) -> DType {
+        match self {
+            DType::F16 | DType::BF16 => DType::F32,
+            DType::U8 | DType::I64 => DType::I32,
+            _ => self,
+        }
+    }
+
+    /// Whether a cast is one step; others are by way of what each of the two is computed in. A u32 becomes
+    /// i64 at once: its numbers are not all of i32.
+    pub fn casts_to(self, other: DType) -> bool {
+        let steps = |memory: DType, other: DType| {
+            !memory.is_for_memory() || other == memory || other == memory.computed()
+        };
+        steps(self, other) && steps(other, self) || (self, other) == (DType::U32, DType::I64)
     }
 
     /// A float rounded to this dtype, a narrow one, ties to even; beyond its range an infinity.
@@ -78,7 +102,7 @@ impl DType {
 
     /// Whether this is a signed or unsigned integer.
     pub fn is_integer(self) -> bool {
-        matches!(self, DType::I32 | DType::U32)
+        matches!(self, DType::I32 | DType::U32 | DType::U8 | DType::I64)
     }
 
     /// The least and the greatest number, for floats the infinities.
@@ -89,11 +113,13 @@ impl DType {
             }
             DType::I32 => (Number::Int(i64::from(i32::MIN)), Number::Int(i64::from(i32::MAX))),
             DType::U32 => (Number::Int(0), Number::Int(i64::from(u32::MAX))),
+            DType::U8 => (Number::Int(0), Number::Int(i64::from(u8::MAX))),
+            DType::I64 => (Number::Int(i64::MIN), Number::Int(i64::MAX)),
             DType::Bool => (Number::Bool(false), Number::Bool(true)),
         }
     }
 
-    /// The name in the text form: `f32`, `i32`, `u32`, `bool`, `f16`, `bf16`.
+    /// The name in the text form: `f32`, `i32`, `u32`, `bool`, `f16`, `bf16`, `u8`, `i64`.
     pub fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -102,6 +128,8 @@ impl DType {
             DType::Bool => "bool",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
+            DType::U8 => "u8",
+            DType::I64 => "i64",
         }
     }
 }
@@ -229,6 +257,16 @@ impl Type {
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.elements()
+    }
+
+    /// The type of the same bytes for kernels, which have no integers of 64 bits: an i64 is two words, along
+    /// one more axis. Of other dtypes it is the type itself.
+    #[must_use]
+    pub fn in_words(&self) -> Self {
+        match self.dtype {
+            DType::I64 => Self::new(DType::I32, [&self.shape[..], &[2]].concat()),
+            _ => self.clone(),
+        }
     }
 
     /// Bytes that the elements take, without padding.

@@ -288,7 +288,8 @@ impl Body {
             (NodeKind::Reduce(..) | NodeKind::Repeat(_), _) | (_, None) => true,
             (_, Some(highest)) => node.level == highest,
         };
-        if right && level {
+        // They are words in memory.
+        if right && level && node.dtype != DType::I64 {
             Ok(())
         } else {
             Err(format!("{name} ({:?}) does not fit its operands", node.kind))

@@ -28,7 +28,7 @@ impl Lowered {
         };
         for (_, op) in graph.entry_ops() {
             let Some(&value) = op.results.first() else { continue };
-            let ty = graph.ty(value);
+            let ty = &graph.ty(value).in_words();
             match &op.kind {
                 OpKind::Constant { data: crate::ir::Literal::Splat(_), .. } => {
                     let one = Type::new(ty.dtype, [1]);

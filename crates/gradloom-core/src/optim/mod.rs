@@ -367,7 +367,7 @@ pub fn attach(
     for (parameter, gradient) in parameters.iter().zip(gradients) {
         // Of 16 bits, it is rounded once.
         let (leaf, dtype) = (parameter.value, state.builder.ty(parameter.value).dtype);
-        let value = state.builder.cast(leaf, dtype.wide());
+        let value = state.builder.cast(leaf, dtype.computed());
         let parameter = Trainable { gradient, value, ..parameter.clone() };
         let updated = optimizer.update(&mut state, &parameter);
         let updated = state.unless_overflown(updated, value);

@@ -5,10 +5,12 @@ use super::{HostData, HostTensor};
 use crate::error::Result;
 use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, Type, UnaryOp};
 
-/// The low 32 bits of `value`, read as `dtype`.
+/// The low bits of `value`, as many as a `dtype` has, read as one.
 pub(super) fn wrap(dtype: DType, value: i64) -> i64 {
     match dtype {
         DType::U32 => i64::from(value as u32),
+        DType::U8 => i64::from(value as u8),
+        DType::I64 => value,
         _ => i64::from(value as i32),
     }
 }
@@ -81,13 +83,21 @@ pub(super) fn select(condition: &HostTensor, a: &HostTensor, b: &HostTensor) -> 
 }
 
 /// Converts the elements to another dtype.
-pub(super) fn cast(x: &HostTensor, dtype: DType) -> HostTensor {
+///
+/// # Errors
+/// When an i64 is out of the range of that dtype, an integer.
+pub(super) fn cast(x: &HostTensor, dtype: DType) -> Result<HostTensor> {
+    if x.ty.dtype == DType::I64
+        && let Some(i) = (0..x.len()).find(|&i| wrap(dtype, x.integer(i)) != x.integer(i))
+    {
+        return Err(trap(format!("the i64 {} at element {i} is not in {dtype}'s range", x.integer(i))));
+    }
     let data = match dtype {
         DType::F32 => HostData::Float(x.to_f64()),
         DType::F16 | DType::BF16 => {
             HostData::Float(x.to_f64().into_iter().map(|v| dtype.rounded(v)).collect())
         }
-        DType::I32 | DType::U32 => HostData::Int(match &x.data {
+        DType::I32 | DType::U32 | DType::U8 | DType::I64 => HostData::Int(match &x.data {
             // Rust's `as` rounds towards zero, saturates, and makes 0 of NaN, as the IR does.
             HostData::Float(v) if dtype == DType::I32 => v.iter().map(|&v| i64::from(v as i32)).collect(),
             HostData::Float(v) => v.iter().map(|&v| i64::from(v as u32)).collect(),
@@ -96,5 +106,5 @@ pub(super) fn cast(x: &HostTensor, dtype: DType) -> HostTensor {
         }),
         DType::Bool => HostData::Bool(x.to_f64().into_iter().map(|v| v != 0.0).collect()),
     };
-    tensor(&Type::new(dtype, x.ty.shape.clone()), data)
+    Ok(tensor(&Type::new(dtype, x.ty.shape.clone()), data))
 }

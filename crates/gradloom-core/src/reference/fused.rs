@@ -22,7 +22,10 @@ pub fn evaluate_fused(graph: &Graph, fused: &Fused, leaves: &Leaves<'_>) -> Resu
         let Some(&value) = op.results.first() else { continue };
         let Some(ty) = fused.memory.buffers.get(&value) else { continue };
         let content = match &op.kind {
-            kind if kind.is_external_leaf() => leaf_value(kind, graph.ty(value), leaves)?,
+            kind if kind.is_external_leaf() => {
+                let content = leaf_value(kind, graph.ty(value), leaves)?;
+                if content.ty == *ty { content } else { movement::words(&content, ty) }
+            }
             OpKind::Constant { data, .. } => HostTensor::from_literal(ty, data),
             OpKind::Iota { .. } => HostTensor::from_f64(ty.clone(), (0..ty.elements()).map(|i| i as f64)),
             _ => continue,
@@ -35,7 +38,9 @@ pub fn evaluate_fused(graph: &Graph, fused: &Fused, leaves: &Leaves<'_>) -> Resu
     let mut values: Memory = IdMap::new();
     for (&value, access) in fused.memory.access.iter() {
         if machine.buffers.contains_key(&access.buffer) {
-            values.insert(value, machine.read(access)?);
+            let (content, ty) = (machine.read(access)?, graph.ty(value));
+            let of_words = ty.dtype == DType::I64;
+            values.insert(value, if of_words { movement::words(&content, ty) } else { content });
         }
     }
     finish(graph, values)
@@ -150,7 +155,7 @@ fn run_body(
             NodeKind::Binary(op, [a, b]) => elementwise::binary(*op, &x(*a), &x(*b))?,
             NodeKind::Compare(op, [a, b]) => elementwise::compare(*op, &x(*a), &x(*b)),
             NodeKind::Select([c, a, b]) => elementwise::select(&x(*c), &x(*a), &x(*b)),
-            NodeKind::Cast(a) => elementwise::cast(&x(*a), node.dtype),
+            NodeKind::Cast(a) => elementwise::cast(&x(*a), node.dtype)?,
             NodeKind::Repeat(a) => x(*a),
             NodeKind::CheckIndex { index, extent } => {
                 let index = x(*index);

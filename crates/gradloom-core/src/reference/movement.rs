@@ -1,10 +1,10 @@
 //! Views and data movement: permute, broadcast, slice, pad, concat, and windows at dynamic starts.
 
-use super::HostTensor;
 use super::error::trap;
 use super::indices::{each_index, position};
+use super::{HostData, HostTensor};
 use crate::error::Result;
-use crate::ir::{Number, Type};
+use crate::ir::{DType, Number, Type, words_of};
 
 /// The tensor of type `ty` whose element at an index is that of `x` at `base` plus the index times `strides`.
 pub(super) fn strided(x: &HostTensor, ty: &Type, base: usize, strides: &[usize]) -> HostTensor {
@@ -72,6 +72,17 @@ pub(super) fn concat(parts: &[&HostTensor], axis: usize, ty: &Type) -> HostTenso
         start += part.ty.shape[axis];
     }
     HostTensor::from_numbers(ty.clone(), elements)
+}
+
+/// Numbers of 64 bits as words of 32, the low one first, or the other way around.
+pub(super) fn words(x: &HostTensor, ty: &Type) -> HostTensor {
+    let numbers: Vec<i64> = match ty.dtype {
+        DType::I64 => {
+            (0..ty.elements()).map(|i| x.integer(2 * i) & 0xffff_ffff | x.integer(2 * i + 1) << 32).collect()
+        }
+        _ => return HostTensor::from_numbers(ty.clone(), (0..x.len()).flat_map(|i| words_of(x.get(i)))),
+    };
+    HostTensor { ty: ty.clone(), data: HostData::Int(numbers) }
 }
 
 /// Start of a window of extents `sizes` in a tensor of extents `whole`, checked to lie inside.

@@ -22,6 +22,8 @@ pub(crate) fn apply(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<Vec<Hos
         OpKind::Iota { ty, axis } => one(iota(ty, *axis)),
         OpKind::RandomBits { site, .. } => one(random_bits(x, *site, ty(0))),
         OpKind::Barrier => one(x[0].clone()),
+        // A constant of i64 would be one that no kernel sees.
+        OpKind::Words => one(movement::words(x[0], ty(0))),
         OpKind::Cumulate { op, reverse } => one(rows::cumulate(*op, *reverse, x[0])),
         OpKind::Sort { descending, .. } => Ok(rows::sort(*descending, x[0], [ty(0), ty(1)])),
         OpKind::Dot(axes) => one(matmul::dot(axes, x[0], x[1], ty(0))),
@@ -65,6 +67,7 @@ pub(crate) fn is_simple(kind: &OpKind) -> bool {
         | OpKind::Constant { .. }
         | OpKind::Iota { .. }
         | OpKind::RandomBits { .. }
+        | OpKind::Words
         | OpKind::Barrier
         | OpKind::Cumulate { .. }
         | OpKind::Sort { .. }
@@ -89,7 +92,7 @@ pub(crate) fn apply_simple(graph: &Graph, op: &Op, x: &[&HostTensor]) -> Result<
         OpKind::Binary(op) => elementwise::binary(*op, x[0], x[1]).and_then(one),
         OpKind::Compare(op) => one(elementwise::compare(*op, x[0], x[1])),
         OpKind::Select => one(elementwise::select(x[0], x[1], x[2])),
-        OpKind::Cast { dtype } => one(elementwise::cast(x[0], *dtype)),
+        OpKind::Cast { dtype } => elementwise::cast(x[0], *dtype).and_then(one),
         OpKind::Reduce { op, axes } => one(reduce::reduce(*op, axes, x[0], ty(0))),
         OpKind::ArgReduce { op, axis } => one(reduce::arg_reduce(*op, *axis, x[0], ty(0))),
         OpKind::Reshape { .. } => one(HostTensor { ty: ty(0).clone(), data: x[0].data.clone() }),

@@ -7,7 +7,7 @@ use crate::ir::{DType, Literal, Number, Type};
 pub enum HostData {
     /// Values of floats, unrounded but by conversions to 16 bits.
     Float(Vec<f64>),
-    /// `i32` and `u32` values, always in the dtype's range.
+    /// Integers, always in the dtype's range.
     Int(Vec<i64>),
     /// Truth values.
     Bool(Vec<bool>),
@@ -44,7 +44,7 @@ impl HostTensor {
     fn collect(ty: Type, numbers: &mut dyn Iterator<Item = Number>) -> Self {
         let data = match ty.dtype {
             DType::F32 | DType::F16 | DType::BF16 => HostData::Float(numbers.map(Number::as_f64).collect()),
-            DType::I32 | DType::U32 => HostData::Int(
+            DType::I32 | DType::U32 | DType::U8 | DType::I64 => HostData::Int(
                 numbers.map(|n| if let Number::Int(v) = n { v } else { n.as_f64() as i64 }).collect(),
             ),
             DType::Bool => HostData::Bool(numbers.map(|n| n.as_f64() != 0.0).collect()),

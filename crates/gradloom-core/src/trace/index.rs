@@ -1,4 +1,5 @@
-//! Indexing with tensors. An index out of range is a trap: the step fails with an error and changes nothing.
+//! Indexing with tensors: an i32, or u8 or i64, which become i32 on the way. An index out of range is a
+//! trap: the step fails with an error and changes nothing.
 
 use super::Tensor;
 use super::reduce::resolve_axis;
@@ -33,6 +34,7 @@ impl Tensor {
     /// PyTorch's `take_along_dim` and NumPy's `take_along_axis`, without broadcasting.
     #[track_caller]
     pub fn take_along_axis(self, index: Tensor, axis: isize) -> Tensor {
+        let index = index.counted();
         let (ty, picks) = (self.ty(), index.ty());
         let Some(at) = resolve_axis("take_along_axis", axis, &ty.shape) else { return self };
         let same_rank = picks.shape.rank() == ty.shape.rank();
@@ -53,6 +55,7 @@ impl Tensor {
     /// PyTorch's `index_select`.
     #[track_caller]
     pub fn index_select(self, axis: isize, index: Tensor) -> Tensor {
+        let index = index.counted();
         let (shape, picks) = (self.shape(), index.ty());
         let Some(at) = resolve_axis("index_select", axis, &shape) else { return self };
         if picks.shape.rank() != 1 || picks.dtype != DType::I32 {
@@ -83,6 +86,7 @@ impl Tensor {
 
     #[track_caller]
     fn scattered(self, op: ScatterOp, token: &str, [index, updates]: [Tensor; 2], axis: isize) -> Tensor {
+        let index = index.counted();
         let (ty, picks, put) = (self.ty(), index.ty(), updates.ty());
         let Some(at) = resolve_axis(token, axis, &ty.shape) else { return self };
         let fits = picks.dtype == DType::I32
@@ -117,7 +121,11 @@ impl Tensor {
     /// `[I..]` names; the last of those that name one row stays.
     #[track_caller]
     pub fn scatter_rows(self, index: Tensor, updates: Tensor) -> Tensor {
-        emit(OpKind::Scatter { op: ScatterOp::Set, batch: 0 }, &[self, index, updates], "scatter_rows")
+        emit(
+            OpKind::Scatter { op: ScatterOp::Set, batch: 0 },
+            &[self, index.counted(), updates],
+            "scatter_rows",
+        )
     }
 
     /// The window of extents `sizes` that starts at the given i32 scalars, one for each axis.

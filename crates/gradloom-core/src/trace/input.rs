@@ -35,6 +35,17 @@ pub fn bf16<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::BF16, shape)
 }
 
+/// An input of uint8 elements, as images and text have: ops that compute take them as int32.
+pub fn u8<const R: usize>(name: &str, shape: [usize; R]) -> Input {
+    input(name, DType::U8, shape)
+}
+
+/// An input of int64 elements, as PyTorch has token ids and class labels: ops that compute or index take
+/// them as int32.
+pub fn i64<const R: usize>(name: &str, shape: [usize; R]) -> Input {
+    input(name, DType::I64, shape)
+}
+
 /// An input of uint32 elements.
 pub fn u32<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::U32, shape)

@@ -20,6 +20,7 @@ impl Tensor {
     /// Cross-entropy of each row, in nats: `[B..]`. See [`Tensor::cross_entropy`].
     #[track_caller]
     pub fn cross_entropy_rows(self, targets: Tensor) -> Tensor {
+        let targets = targets.counted();
         let (shape, wanted) = (self.shape(), targets.ty());
         let lead = Shape::from(&shape[..shape.rank().saturating_sub(1)]);
         let fits = shape.rank() > 0

@@ -46,6 +46,7 @@ impl Tensor {
     /// if all targets are ignored.
     #[track_caller]
     pub fn cross_entropy_with(self, targets: Tensor, options: CrossEntropyOptions) -> Tensor {
+        let targets = targets.counted();
         let (logits, wanted) = (self.shape(), targets.ty());
         let CrossEntropyOptions { label_smoothing: smoothing, ignore_index, weights } = options;
         let lead = Shape::from(&logits[..logits.rank().saturating_sub(1)]);

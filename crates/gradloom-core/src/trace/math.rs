@@ -110,7 +110,8 @@ macro_rules! compare {
     ($($(#[$doc:meta])* $method:ident => $op:ident;)*) => {
         impl Tensor {
             $($(#[$doc])* #[track_caller] pub fn $method(self, right: impl Operand) -> Tensor {
-                match unify(stringify!($method), self, right.tensor(self)) {
+                let left = self.counted();
+                match unify(stringify!($method), left, right.tensor(left).counted()) {
                     Some((a, b)) => emit(OpKind::Compare(CompareOp::$op), &[a, b], stringify!($method)),
                     None => super::tensor::placeholder(DType::Bool, self.shape()),
                 }
@@ -162,20 +163,21 @@ impl Tensor {
     }
 
     /// The elements as another dtype. Float to integer rounds towards zero and saturates (NaN gives 0),
-    /// integer to integer wraps, to bool is `x != 0`.
+    /// integer to integer wraps, to bool is `x != 0`. Floats become i64 by way of i32, and i64 becomes any
+    /// other dtype so; an i64 out of i32's range is a trap: the step fails and changes nothing.
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Tensor {
         let of = self.dtype();
         if of == dtype {
             return self;
         }
-        // Floats of 16 bits are converted by way of f32.
-        let is_direct = |narrow: DType, other: DType| !narrow.is_narrow() || other == DType::F32;
-        let from = match is_direct(of, dtype) && is_direct(dtype, of) {
-            true => self,
-            false => self.cast(DType::F32),
+        let from = match dtype {
+            _ if of.casts_to(dtype) => self,
+            _ if of.is_for_memory() => self.cast(of.computed()).cast(dtype),
+            DType::U8 if of.is_float() => self.cast(DType::I32).maximum(0).minimum(255),
+            _ => self.cast(dtype.computed()),
         };
-        emit(OpKind::Cast { dtype }, &[from], "cast")
+        if from.dtype() == dtype { from } else { emit(OpKind::Cast { dtype }, &[from], "cast") }
     }
 
     /// `x * x`.
@@ -188,10 +190,11 @@ impl Tensor {
     /// At a bound that is a number the gradient is 0; a bound that is a tensor takes half of it: PyTorch's.
     #[track_caller]
     pub fn clamp(self, low: impl Operand, high: impl Operand) -> Tensor {
+        let x = self.counted();
         let raised = match low.number() {
-            Some(f64::NEG_INFINITY) => self,
-            Some(_) => self.le(low).select(low, self),
-            None => self.maximum(low),
+            Some(f64::NEG_INFINITY) => x,
+            Some(_) => x.le(low).select(low, x),
+            None => x.maximum(low),
         };
         match high.number() {
             Some(f64::INFINITY) => raised,
@@ -227,8 +230,9 @@ impl Tensor {
     /// `remainder`, of floats and integers. The operator `%` has the sign of the dividend.
     #[track_caller]
     pub fn remainder(self, divisor: impl Operand) -> Tensor {
-        let divisor = divisor.tensor(self);
-        let rest = self % divisor;
+        let x = self.counted();
+        let divisor = divisor.tensor(x).counted();
+        let rest = x % divisor;
         let zero = number(0.0, rest);
         let moves = rest.ne(zero).logical_and(rest.lt(zero).ne(divisor.lt(zero)));
         moves.select(rest + divisor, rest)

@@ -131,7 +131,8 @@ pub(super) fn binary(op: BinaryOp, token: &str, a: Tensor, b: impl Operand) -> T
         fail(token, format!("{} {token} 0: a division by zero", a.ty()), Some(help.into()));
         return a;
     }
-    binary_of_tensors(op, token, a, b.tensor(a))
+    let a = a.counted();
+    binary_of_tensors(op, token, a, b.tensor(a).counted())
 }
 
 #[track_caller]
@@ -155,14 +156,14 @@ macro_rules! operators {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, right: Tensor) -> Tensor {
-                binary(BinaryOp::$trait, $sign, number(self, right), right)
+                binary(BinaryOp::$trait, $sign, number(self, right.counted()), right)
             }
         }
         impl $trait<Tensor> for i32 {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, right: Tensor) -> Tensor {
-                binary(BinaryOp::$trait, $sign, number(f64::from(self), right), right)
+                binary(BinaryOp::$trait, $sign, number(f64::from(self), right.counted()), right)
             }
         }
         impl<R: Operand> $trait<R> for &Param {

@@ -31,6 +31,7 @@ impl Tensor {
     /// fails the step.
     #[track_caller]
     pub fn rope_at(self, positions: Tensor, context: usize, base: f64) -> Tensor {
+        let positions = positions.counted();
         let (shape, at) = (self.shape(), positions.ty());
         let fits = at.dtype == DType::I32
             && match (&shape[..], &at.shape[..]) {

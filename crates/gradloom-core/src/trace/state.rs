@@ -76,7 +76,7 @@ impl Scope {
         if found != *wanted {
             let message = format!("the state is {wanted}, `set` gives it {found}");
             let help = match found.shape == wanted.shape {
-                true => cast_help(found.dtype, wanted.dtype),
+                true => cast_help(wanted.dtype, found.dtype),
                 false => {
                     "a state keeps its dtype and shape; a part of it is set with `update_at`".to_string()
                 }

@@ -105,9 +105,24 @@ impl Tensor {
         self
     }
 
+    /// Whether the elements are u8 or i64, which no op computes with.
+    #[track_caller]
+    fn is_data(self) -> bool {
+        matches!(self.dtype(), DType::U8 | DType::I64)
+    }
+
+    /// The tensor as ops compute with it, or use it as an index: u8 and i64 become i32.
+    #[track_caller]
+    pub(super) fn counted(self) -> Tensor {
+        if self.is_data() { self.cast(DType::I32) } else { self }
+    }
+
     /// The same elements; no gradient flows through.
     #[track_caller]
     pub fn detach(self) -> Tensor {
+        if self.is_data() {
+            return self;
+        }
         emit(OpKind::Unary(crate::ir::UnaryOp::Detach), &[self], "detach")
     }
 }
@@ -167,6 +182,12 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     for operand in operands {
         operand.assert_in_trace();
     }
+    let counted = counted_from(&kind);
+    if operands[counted.min(operands.len())..].iter().any(|t| t.is_data()) {
+        let mut operands = operands.to_vec();
+        operands[counted..].iter_mut().for_each(|t| *t = t.counted());
+        return emit_all(kind, &operands, token, results);
+    }
     if let Some(dtype) = narrow_of(&kind, operands) {
         let wide: Vec<Tensor> = operands.iter().map(|&t| widened(t)).collect();
         let rounded = |t: Tensor| if t.dtype() == DType::F32 { t.cast(dtype) } else { t };
@@ -199,13 +220,24 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     })
 }
 
+/// The first operand that an op computes with, or uses as an index: from there on, u8 and i64 become i32.
+fn counted_from(kind: &OpKind) -> usize {
+    match kind {
+        OpKind::Gather { .. } | OpKind::DynamicSlice { .. } => 1,
+        // Behind the index are updates, which have the first operand's dtype.
+        OpKind::DynamicUpdateSlice => 2,
+        kind if kind.moves_elements() => usize::MAX,
+        _ => 0,
+    }
+}
+
 /// The dtype of 16 bits that all floats among the operands have, of an op that computes in f32.
 fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
     if kind.moves_elements() {
         return None;
     }
     let mut floats = operands.iter().map(|t| t.dtype()).filter(|dtype| dtype.is_float());
-    let first = floats.next().filter(|dtype| dtype.is_narrow())?;
+    let first = floats.next().filter(|dtype| dtype.is_for_memory())?;
     // Of several dtypes, the shape rule says so.
     floats.all(|dtype| dtype == first).then_some(first)
 }
@@ -215,7 +247,7 @@ fn narrow_of(kind: &OpKind, operands: &[Tensor]) -> Option<DType> {
 /// also behind views.
 #[track_caller]
 fn widened(t: Tensor) -> Tensor {
-    if !t.dtype().is_narrow() {
+    if !t.dtype().is_for_memory() {
         return t;
     }
     let caller = Origin::caller();
@@ -251,12 +283,13 @@ pub(super) fn emit(kind: OpKind, operands: &[Tensor], token: &str) -> Tensor {
 #[track_caller]
 pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     let ty = Type::new(dtype, shape);
-    let exact = dtype.is_float() || (value.fract() == 0.0 && Number::of(dtype, value).fits(dtype));
+    let number = Number::of(dtype, value);
+    let exact = dtype.is_float() || (number.as_f64() == value && number.fits(dtype));
     if !exact {
         fail("full", format!("{} is not a number of dtype {dtype}", Decimal::from(value)), None);
         return placeholder(dtype, ty.shape);
     }
-    emit(OpKind::Constant { data: Literal::Splat(Number::of(dtype, value)), ty }, &[], "full")
+    emit(OpKind::Constant { data: Literal::Splat(number), ty }, &[], "full")
 }
 
 /// A constant f32 tensor with these elements, row-major.

@@ -37,9 +37,10 @@ fn shape_fits(extents: &[usize], bytes: usize) -> bool {
 
 /// Whether the axes of a value are few, and its bytes can be counted.
 pub(crate) fn check_type(ty: &Type) -> Result<(), String> {
-    let rank = ty.shape.rank();
-    if rank > MAX_RANK {
-        return Err(format!("a value has {rank} axes; {MAX_RANK} are the most"));
+    // The words of an i64 are one more axis.
+    let (rank, most) = (ty.shape.rank(), MAX_RANK - usize::from(ty.dtype == DType::I64));
+    if rank > most {
+        return Err(format!("a value has {rank} axes; {most} are the most"));
     }
     if shape_fits(&ty.shape, ty.dtype.bytes()) {
         return Ok(());
@@ -57,8 +58,10 @@ pub(crate) fn check_extents(graph: &Graph, kind: &OpKind, operands: &[ValueId]) 
         | OpKind::Constant { ty, .. }
         | OpKind::Iota { ty, .. } => check_type(ty),
         OpKind::RandomBits { shape, .. } | OpKind::Reshape { shape } | OpKind::Broadcast { shape } => {
-            // The widest dtype: the operand's is not known to be sound yet.
-            check_type(&Type::new(DType::F32, shape.clone()))
+            // The widest dtype of those that kernels see, or wider.
+            let dtype = operands.first().map_or(DType::F32, |&x| graph.ty(x).dtype);
+            let dtype = if dtype == DType::I64 { dtype } else { DType::F32 };
+            check_type(&Type::new(dtype, shape.clone()))
         }
         OpKind::Slice { step, .. } => {
             let Some(&x) = operands.first() else { return Ok(()) };

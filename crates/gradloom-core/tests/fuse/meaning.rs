@@ -23,7 +23,9 @@ fn leaf(seed: u64, kind: &OpKind) -> Option<HostTensor> {
     let values: Vec<f64> = match ty.dtype {
         DType::F32 | DType::F16 | DType::BF16 => (0..count).map(|_| random.uniform(-2.0, 2.0)).collect(),
         // Small, so that they can index.
-        DType::I32 | DType::U32 | DType::Bool => (0..count).map(|_| random.below(2) as f64).collect(),
+        DType::I32 | DType::U32 | DType::Bool | DType::U8 | DType::I64 => {
+            (0..count).map(|_| random.below(2) as f64).collect()
+        }
     };
     Some(HostTensor::from_f64(ty, values))
 }

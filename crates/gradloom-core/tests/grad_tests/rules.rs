@@ -184,9 +184,10 @@ fn position(kind: &OpKind) -> usize {
         OpKind::Conv(_) => 33,
         OpKind::Cumulate { .. } => 34,
         OpKind::Sort { .. } => 35,
+        OpKind::Words => 36,
     }
 }
-const VARIANTS: usize = 36;
+const VARIANTS: usize = 37;
 
 #[test]
 fn every_primitive_is_tested_or_listed_as_not_differentiable() {

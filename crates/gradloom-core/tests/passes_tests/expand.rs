@@ -1,9 +1,10 @@
-//! Inlining of blocks: handles from before stay valid.
+//! Inlining of blocks: handles from before stay valid. Numbers of 64 bits as words.
 
 use crate::meaning::{Leaf, assert_alike};
 use crate::{becomes, graph};
 use gradloom_core::grad::expand_blocks;
-use gradloom_core::ir::Graph;
+use gradloom_core::ir::{DType, Graph, OpKind};
+use gradloom_core::passes;
 use gradloom_core::verify::verify;
 
 fn expanded(graph: &Graph) -> Graph {
@@ -117,4 +118,61 @@ fn all_definitions_agree_after_expansion() {
 fn expansion_twice_changes_nothing() {
     let once = expanded(&graph(SHARED));
     assert_eq!(expanded(&once).to_string(), once.to_string());
+}
+
+#[test]
+fn casts_of_i64_are_those_of_its_words() {
+    let words = |graph: &Graph| passes::run(graph.clone()).0;
+    becomes(
+        words,
+        "%0: i64[3] = input \"x\"
+         %1: i32[3] = cast %0
+         %2: u32[3] = input \"y\"
+         %3: i64[3] = cast %2
+         output \"narrow\" %1
+         output \"wide\" %3",
+        "%0: i64[3] = input \"x\"
+         %1: i32[3, 2] = words %0
+         %2: i32[3, 1] = slice %1 {start=[0, 0], limit=[3, 1], step=[1, 1]}
+         %3: i32[3, 1] = slice %1 {start=[0, 1], limit=[3, 2], step=[1, 1]}
+         %4: i32[3] = reshape %2
+         %5: i32[3] = reshape %3
+         %6: i32[3] = constant 31
+         %7: i32[3] = shr %4, %6
+         %8: i32[3] = xor %5, %7
+         %9: i32[3] = gather %2, %8 {batch=1}
+         %10: u32[3] = input \"y\"
+         %11: i32[3] = cast %10
+         %12: i32[3, 1] = reshape %11
+         %13: i32[3, 1] = constant 0
+         %14: i32[3, 2] = concat %12, %13 {axis=1}
+         %15: i64[3] = words %14
+         output \"narrow\" %9
+         output \"wide\" %15",
+    );
+}
+
+#[test]
+fn what_is_left_of_i64_are_leaves_and_views() {
+    let before = graph(
+        "%0: i64[4, 3] = input \"x\"
+         %1: i64[4, 3] = state \"s\" {init=-5}
+         %2: i64[4, 3] = constant 4294967297
+         %3: bool[4, 3] = constant true
+         %4: i64[4, 3] = select %3, %2, %0
+         %5: i64[3, 4] = permute %4 {perm=[1, 0]}
+         %6: i64[6, 4] = pad %5 {low=[1, 0], high=[2, 0], interior=[0, 0], value=-2}
+         %7: i32[] = constant 1
+         %8: i64[1, 3] = slice %0 {start=[3, 0], limit=[4, 3], step=[1, 1]}
+         output \"y\" %6
+         update %1[%7, %7] <- %8",
+    );
+    let (after, _) = passes::run(before);
+    verify(&after).unwrap();
+    for (_, op) in after.ops.iter() {
+        let has_i64 = op.operands.iter().chain(&op.results).any(|&v| after.ty(v).dtype == DType::I64);
+        let stays = op.kind.is_external_leaf() || op.kind == OpKind::Words;
+        assert!(!has_i64 || stays, "{}\n{after}", op.kind.name());
+    }
+    assert!(after.updates.iter().all(|update| update.region.is_none()));
 }

@@ -33,7 +33,9 @@ impl Leaf {
             DType::F32 | DType::F16 | DType::BF16 => {
                 (0..elements).map(|_| random.uniform(-2.0, 2.0)).collect()
             }
-            DType::I32 | DType::U32 | DType::Bool => (0..elements).map(|_| random.below(2) as f64).collect(),
+            DType::I32 | DType::U32 | DType::Bool | DType::U8 | DType::I64 => {
+                (0..elements).map(|_| random.below(2) as f64).collect()
+            }
         };
         Some(HostTensor::from_f64(ty, values))
     }

@@ -139,6 +139,11 @@ fn literals() {
         "line 2, column 22: expected a number of dtype i32, found `2147483648`"
     );
     assert_eq!(of("u32[]", "-1"), "line 2, column 22: expected a number of dtype u32, found `-1`");
+    assert_eq!(of("u8[]", "256"), "line 2, column 21: expected a number of dtype u8, found `256`");
+    assert_eq!(
+        of("i64[]", "9223372036854775808"),
+        "line 2, column 22: expected a number of dtype i64, found `9223372036854775808`"
+    );
     assert_eq!(of("bool[]", "1"), "line 2, column 23: expected a number of dtype bool, found `1`");
     assert_eq!(
         of("f32[3]", "[1.0, 2.0]"),
@@ -147,6 +152,10 @@ fn literals() {
     assert_eq!(
         of("i32[1]", "hex32 \"1\""),
         "line 2, column 29: expected groups of 8 hexadecimal digits for i32 elements, found \"1\""
+    );
+    assert_eq!(
+        of("u8[1]", "hex32 \"00000100\""),
+        "line 2, column 28: expected groups of 8 hexadecimal digits for u8 elements, found \"00000100\""
     );
     assert_eq!(
         of("bool[1]", "hex32 \"00000002\""),

@@ -46,5 +46,7 @@ fn safetensors_dtype(dtype: gradloom_core::ir::DType) -> safetensors::Dtype {
         DType::Bool => safetensors::Dtype::BOOL,
         DType::F16 => safetensors::Dtype::F16,
         DType::BF16 => safetensors::Dtype::BF16,
+        DType::U8 => safetensors::Dtype::U8,
+        DType::I64 => safetensors::Dtype::I64,
     }
 }

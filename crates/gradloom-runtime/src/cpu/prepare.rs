@@ -78,6 +78,7 @@ pub fn prepare_with(launch: &Launch, graph: &Graph, loops: Loops) -> Box<dyn Pre
         | OpKind::Composite(_)
         | OpKind::Conv(_)
         | OpKind::Windows { .. }
+        | OpKind::Words
         | OpKind::Barrier => {
             panic!("gradloom launched {}, which has no kernel; please report this", kind.name())
         }

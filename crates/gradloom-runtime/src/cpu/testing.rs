@@ -37,10 +37,11 @@ fn element(random: &mut Random, dtype: DType) -> u32 {
     let special = random.below(20) == 0;
     match dtype {
         DType::Bool => random.bits() & 1,
+        DType::U8 => random.bits() & 0xff,
         _ if special => random.bits(),
         DType::F32 => (4.0 * random.float()).to_bits(),
         DType::F16 | DType::BF16 => dtype.narrow_bits(4.0 * random.float()).into(),
-        DType::I32 | DType::U32 => {
+        DType::I32 | DType::U32 | DType::I64 => {
             (random.below(19) as u32).wrapping_sub(if dtype == DType::I32 { 9 } else { 0 })
         }
     }
@@ -206,7 +207,7 @@ fn value(dtype: DType, bits: u32) -> f64 {
         DType::F32 => f32::from_bits(bits).into(),
         DType::F16 | DType::BF16 => dtype.of_narrow_bits(bits as u16).into(),
         DType::I32 => (bits as i32).into(),
-        DType::U32 | DType::Bool => bits.into(),
+        DType::U32 | DType::Bool | DType::U8 | DType::I64 => bits.into(),
     }
 }
 

@@ -8,7 +8,7 @@ use super::evaluate::{bytes, tensor};
 use super::{Loaded, Program, fits, verify_plan};
 use crate::elements::Elements;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{Graph, Number, Type, ValueId};
+use gradloom_core::ir::{DType, Graph, Number, Type, ValueId};
 use gradloom_core::kernel::{Access, Kernel, Layout};
 use gradloom_core::plan::{self, Buffer, Plan};
 use gradloom_core::reference::HostTensor;
@@ -184,7 +184,7 @@ impl DebugRun {
         let mut elements = Elements::default();
         elements.make_room(ty.bytes(), &format_args!("{value} on the host"))?;
         self.loaded.resident().read(&Access { buffer: value, dtype: ty.dtype, layout }, &mut elements)?;
-        Ok(tensor(ty, &elements))
+        Ok(tensor(self.seen_as(value, ty), &elements))
     }
 
     /// An output by name, as the whole run would give it.
@@ -193,16 +193,17 @@ impl DebugRun {
     /// When there is no output of that name, or as [`DebugRun::read`].
     pub fn output(&self, name: &str) -> Result<HostTensor> {
         let outputs = &self.plan.outputs;
-        let Some((_, access)) = outputs.iter().find(|(known, _)| known == name) else {
+        let Some(number) = outputs.iter().position(|(known, _)| known == name) else {
             let names: Vec<&str> = outputs.iter().map(|(known, _)| known.as_str()).collect();
             return Err(Error::new(ErrorKind::Feed, format!("the program has no output `{name}`"))
                 .note(format!("it has: {}", names.join(", "))));
         };
+        let access = &outputs[number].1;
         self.present(access.buffer)?;
         let mut elements = Elements::default();
         elements.make_room(fits::host_bytes(access), &crate::elements::output(name))?;
         self.loaded.resident().read(access, &mut elements)?;
-        Ok(tensor(Type::new(access.dtype, access.layout.shape.clone()), &elements))
+        Ok(tensor(self.graph.ty(self.graph.outputs[number].value).clone(), &elements))
     }
 
     /// Replaces the elements of a value that owns bytes, whether it was there or not, to see what follows
@@ -212,7 +213,7 @@ impl DebugRun {
     /// When the value has no bytes of its own, or they are of another type.
     pub fn write(&mut self, value: ValueId, elements: &HostTensor) -> Result<()> {
         let buffer = self.buffer(value)?;
-        let ty = &self.plan.buffers[buffer].ty;
+        let ty = &self.seen_as(value, self.plan.buffers[buffer].ty.clone());
         let wrong = |message| Error::new(ErrorKind::Feed, format!("{value}: {message}"));
         if elements.ty != *ty {
             return Err(wrong(format!("its bytes are {ty}, not {}", elements.ty)));
@@ -220,11 +221,21 @@ impl DebugRun {
         elements.check().map_err(wrong)?;
         self.take(buffer);
         self.contents[buffer] = Content::Present;
-        let mut placed = vec![0.0; elements.len()];
+        let (given, size) = (bytes(elements), ty.dtype.bytes());
+        let mut placed = vec![0; given.len()];
         let positions = positions(&self.layout(value, &elements.ty));
-        positions.into_iter().zip(elements.to_f64()).for_each(|(at, element)| placed[at] = element);
-        self.loaded.resident_mut().write(buffer, &bytes(&HostTensor::from_f64(elements.ty.clone(), placed)));
+        positions
+            .into_iter()
+            .zip(given.chunks(size))
+            .for_each(|(at, element)| placed[at * size..][..size].copy_from_slice(element));
+        self.loaded.resident_mut().write(buffer, &placed);
         Ok(())
+    }
+
+    /// The type of a value whose bytes are of another one: an i64, which has words in memory.
+    fn seen_as(&self, value: ValueId, ty: Type) -> Type {
+        let known = self.graph.values.iter().find(|(known, _)| *known == value);
+        known.map(|(_, known)| &known.ty).filter(|ty| ty.dtype == DType::I64).cloned().unwrap_or(ty)
     }
 
     /// In which order a value's elements stand in its bytes: as the launch that computes it writes them.

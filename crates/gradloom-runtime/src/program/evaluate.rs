@@ -6,10 +6,10 @@ use crate::device::Device;
 use crate::elements::Elements;
 use crate::store::{Store, element};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{DType, Graph, OpKind, Type};
+use gradloom_core::ir::{DType, Graph, OpKind, Type, ValueId};
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
-use gradloom_core::reference::{Evaluation, HostTensor, Leaves};
+use gradloom_core::reference::{Evaluation, HostData, HostTensor, Leaves};
 
 impl Program {
     /// Compiles a graph over a store of its own, for [`Program::evaluate`]. `leaves` gives the value of each
@@ -74,14 +74,16 @@ impl Program {
             Outcome::Committed => None,
             Outcome::NotFinite { guard } => Some(guard),
         };
-        let named = |list: &[(String, Access)], values: &[Elements]| {
-            let tensors = list.iter().zip(values).map(|((name, access), bytes)| {
-                (name.clone(), tensor(Type::new(access.dtype, access.layout.shape.clone()), bytes))
+        let named = |list: &[(String, Access)], of: &[ValueId], values: &[Elements]| {
+            let tensors = list.iter().zip(of).zip(values).map(|(((name, _), value), bytes)| {
+                (name.clone(), tensor(self.graph().ty(*value).clone(), bytes))
             });
             tensors.collect()
         };
-        let outputs = named(&self.plan().outputs, &outputs);
-        let guards = named(&self.plan().guards, &guards);
+        let outputs_of: Vec<ValueId> = self.graph().outputs.iter().map(|output| output.value).collect();
+        let guards_of: Vec<ValueId> = self.graph().guards.iter().map(|guard| guard.value).collect();
+        let outputs = named(&self.plan().outputs, &outputs_of, &outputs);
+        let guards = named(&self.plan().guards, &guards_of, &guards);
         Ok(Evaluation { outputs, guards, not_finite, next: self.next_values()? })
     }
 
@@ -135,6 +137,10 @@ pub(super) fn tensor(ty: Type, bytes: &[u8]) -> HostTensor {
             let pairs = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]));
             HostTensor::from_f64(ty, pairs.map(|bits| f64::from(dtype.of_narrow_bits(bits))))
         }
-        DType::Bool => HostTensor::from_f64(ty, bytes.iter().map(|&b| f64::from(b))),
+        DType::Bool | DType::U8 => HostTensor::from_f64(ty, bytes.iter().map(|&b| f64::from(b))),
+        DType::I64 => {
+            let numbers = bytes.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes));
+            HostTensor { ty, data: HostData::Int(numbers.collect()) }
+        }
     }
 }

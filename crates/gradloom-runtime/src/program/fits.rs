@@ -4,7 +4,6 @@
 //! is allocated.
 
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::DType;
 use gradloom_core::kernel::Access;
 use gradloom_core::plan::Plan;
 
@@ -18,7 +17,7 @@ pub(super) fn host_bytes(access: &Access) -> usize {
 /// memory.
 fn handed_out_bytes(access: &Access) -> usize {
     let copied = host_bytes(access);
-    if access.dtype == DType::Bool { copied.saturating_mul(5) } else { copied }
+    if access.dtype.bytes() == 1 { copied.saturating_mul(5) } else { copied }
 }
 
 /// Refuses a plan that cannot be run within `limit` bytes of the host's memory.

@@ -135,11 +135,10 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
                 ));
             }
         }
-        let plan = self.program.plan();
         let mut values = Vec::with_capacity(self.outputs.len());
-        for ((name, access), elements) in plan.outputs.iter().zip(&mut self.outputs) {
+        for ((name, ty), elements) in self.program.outputs().zip(&mut self.outputs) {
             if is_result(name) {
-                values.push(elements.take_f32(access.dtype, &output(name))?);
+                values.push(elements.take_f32(ty.dtype, &output(name))?);
             }
         }
         Ok(R::read(&mut values.into_iter()))
@@ -164,10 +163,9 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// # Errors
     /// When nothing was captured under the name, or nothing has run.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
-        let outputs = &self.program.plan().outputs;
-        let position = outputs.iter().position(|(known, _)| known == name && !is_result(name));
-        match position.and_then(|i| Some((i, self.outputs.get(i)?))) {
-            Some((i, elements)) => elements.to_f32(outputs[i].1.dtype, &output(name)),
+        let mut outputs = self.program.outputs().zip(&self.outputs);
+        match outputs.find(|((known, _), _)| *known == name && !is_result(name)) {
+            Some(((_, ty), elements)) => elements.to_f32(ty.dtype, &output(name)),
             None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))),
         }
     }

@@ -93,8 +93,7 @@ pub struct Step {
 impl Step {
     /// Queues a run of a program, or runs it, where there is no queue.
     pub(super) fn queued(program: &mut Program, step: u64, failures: &Arc<Failures>) -> Result<Self> {
-        let names =
-            program.plan().outputs.iter().map(|(name, access)| (name.clone(), access.dtype)).collect();
+        let names = program.outputs().map(|(name, ty)| (name.to_string(), ty.dtype)).collect();
         let mut slot = Slot { step, run: step, names, failures: Arc::clone(failures), ..Slot::default() };
         match program.submit()? {
             Some(pending) => {

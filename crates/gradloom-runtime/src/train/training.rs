@@ -69,7 +69,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         let mut numbers = optimizer.hyperparameters();
         numbers.extend(settings.numbers());
         let names: Arc<[(String, DType)]> =
-            program.plan().outputs.iter().map(|(n, a)| (n.clone(), a.dtype)).collect();
+            program.outputs().map(|(name, ty)| (name.to_string(), ty.dtype)).collect();
         let failures = Arc::new(Failures::default());
         let slots = (0..SLOTS).map(|_| slot(&names, &failures)).collect();
         Self {

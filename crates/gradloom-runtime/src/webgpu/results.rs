@@ -8,7 +8,7 @@ use super::status::{FailureLog, STATUS_BYTES};
 use crate::backend::{Failure, Finished};
 use crate::elements::{Elements, each_position, output};
 use crate::memory::Memory;
-use crate::program::Outcome;
+use crate::program::{Outcome, out_of_i32};
 use gradloom_codegen::wgsl::{self, Status, Verdict};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
@@ -135,7 +135,14 @@ impl Results {
                 )
             }
         };
-        self.at(launch, Error::new(ErrorKind::Trap, message))
+        let op = &self.graph.ops[launch.op];
+        let error = match self.graph.checks_i64(op) {
+            true => {
+                out_of_i32(&format!("{:?}", coordinates(&indices(&launch.kernel, launch, bound), position)))
+            }
+            false => Error::new(ErrorKind::Trap, message),
+        };
+        self.at(launch, error)
     }
 
     /// An error of a launch, with the place in the user's source.

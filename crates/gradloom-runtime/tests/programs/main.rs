@@ -1,6 +1,7 @@
 //! Programs from graphs to results on the CPU, against the float64 reference and against themselves.
 
 mod aborted;
+mod data;
 mod dtypes;
 mod hoisted;
 mod placement;

@@ -2,6 +2,7 @@
 
 mod angles;
 mod attention;
+mod data;
 mod index;
 mod narrow;
 mod pipeline_cache;

@@ -58,6 +58,7 @@ pub const NOT_DIFFERENTIABLE: &[&str] = &[
     "xor",
     "shl",
     "shr",
+    "words",
     "eq",
     "ne",
     "lt",
@@ -149,6 +150,7 @@ pub fn samples(graph: &mut Graph) -> Vec<OpKind> {
         OpKind::ArgReduce { op: ArgReduceOp::ArgMax, axis: 0 },
         OpKind::ArgReduce { op: ArgReduceOp::ArgMin, axis: 0 },
         OpKind::AttentionGrad(PLAIN_ATTENTION),
+        OpKind::Words,
     ];
     kinds.extend(UnaryOp::ALL.iter().map(|&op| OpKind::Unary(op)));
     kinds.extend(BinaryOp::ALL.iter().map(|&op| OpKind::Binary(op)));

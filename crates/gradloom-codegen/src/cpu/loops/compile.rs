@@ -55,7 +55,9 @@ impl Program {
         if reduces && 4 * body.columns * program.registers.max(1) > WHOLE_ROW_BYTES {
             program = Compiler::compile(body, launch, machine, false);
         }
-        if machine.has_machine_code {
+        // Its bytes are truth values.
+        let has_u8 = body.nodes.iter().any(|node| node.dtype == DType::U8);
+        if machine.has_machine_code && !has_u8 {
             if !is_bound_by_memory(&program) {
                 program.large_results.clear();
             }

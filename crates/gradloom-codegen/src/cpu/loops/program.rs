@@ -292,8 +292,9 @@ pub fn bits(number: Number, dtype: DType) -> u32 {
     match (dtype, number) {
         (DType::F32, number) => (number.as_f64() as f32).to_bits(),
         (DType::F16 | DType::BF16, number) => dtype.narrow_bits(number.as_f64() as f32).into(),
-        (DType::I32 | DType::U32, Number::Int(value)) => value as u32,
-        (DType::I32 | DType::U32, number) => number.as_f64() as i64 as u32,
+        (DType::I32 | DType::U32 | DType::U8, Number::Int(value)) => value as u32,
+        (DType::I64, _) => crate::narrow::has_words(),
+        (DType::I32 | DType::U32 | DType::U8, number) => number.as_f64() as i64 as u32,
         (DType::Bool, number) => u32::from(number.as_f64() != 0.0),
     }
 }

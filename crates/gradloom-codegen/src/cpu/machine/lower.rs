@@ -88,7 +88,7 @@ impl Builder {
             DType::F32 => Lane::Float,
             DType::I32 => Lane::Signed,
             DType::U32 => Lane::Unsigned,
-            DType::F16 | DType::BF16 => no_lines(op.name(), dtype),
+            DType::F16 | DType::BF16 | DType::U8 | DType::I64 => no_lines(op.name(), dtype),
             DType::Bool => {
                 let none = self.mask(MaskOp::Xor, a, a);
                 let mut is = |op, a, b| self.mask(op, a, b);
@@ -113,12 +113,12 @@ impl Builder {
     }
 
     fn cast(&mut self, from: DType, to: DType, a: VectorOperand) -> VectorOperand {
-        use DType::{BF16, Bool, F16, F32, I32, U32};
+        use DType::{BF16, Bool, F16, F32, I32, I64, U8, U32};
         let zero = self.bits(0);
         match (from, to) {
             (F32, F32) | (I32 | U32, I32 | U32) | (Bool, Bool) => a,
             // These are conversions of memory.
-            (F16 | BF16, _) | (_, F16 | BF16) => no_lines("cast", to),
+            (F16 | BF16 | U8 | I64, _) | (_, F16 | BF16 | U8 | I64) => no_lines("cast", to),
             (F32, I32) => {
                 let (high, most) = (self.float(2_147_483_648.0), self.bits(i32::MAX.cast_unsigned()));
                 let inside = self.one(UnaryInst::SignedOfFloat, a);

@@ -15,7 +15,7 @@ pub(super) fn of_number<'k>(k: &'k Builder, x: Value<'k>) -> Value<'k> {
         }
         DType::I32 => x.bitcast(DType::U32) ^ 0x8000_0000,
         DType::U32 => x,
-        DType::Bool | DType::F16 | DType::BF16 => {
+        DType::Bool | DType::F16 | DType::BF16 | DType::U8 | DType::I64 => {
             panic!("gradloom has no order of {}; please report this", x.dtype())
         }
     }

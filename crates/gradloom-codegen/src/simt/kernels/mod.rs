@@ -135,6 +135,7 @@ pub fn kernels(
         | OpKind::Composite(_)
         | OpKind::Conv(_)
         | OpKind::Windows { .. }
+        | OpKind::Words
         | OpKind::Barrier => return None,
     })
 }

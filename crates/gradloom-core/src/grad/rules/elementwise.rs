@@ -66,7 +66,7 @@ pub(super) fn cast(to: DType) -> Option<Rule<'static>> {
         return None;
     }
     first(|b, s| {
-        let dtype = b.graph.ty(s.x(0)).dtype.wide();
+        let dtype = b.graph.ty(s.x(0)).dtype.computed();
         b.cast(s.g(), dtype)
     })
 }

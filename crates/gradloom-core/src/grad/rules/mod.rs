@@ -96,6 +96,8 @@ pub(super) fn rule(kind: &OpKind) -> Option<Rule<'_>> {
         OpKind::Binary(op) => elementwise::binary(*op),
         // Its result is not a number.
         OpKind::Compare(_) => None,
+        // Its operands are integers.
+        OpKind::Words => None,
         OpKind::Select => elementwise::select(),
         OpKind::Cast { dtype } => elementwise::cast(*dtype),
 

@@ -10,7 +10,7 @@ use crate::ir::{DType, Literal, Number};
 pub(super) fn to_number(text: &str, dtype: DType) -> std::result::Result<Number, String> {
     let parsed = match dtype {
         DType::F32 | DType::F16 | DType::BF16 => to_float(text).map(Number::Float),
-        DType::I32 | DType::U32 => text.parse().ok().map(Number::Int),
+        DType::I32 | DType::U32 | DType::U8 | DType::I64 => text.parse().ok().map(Number::Int),
         DType::Bool => text.parse().ok().map(Number::Bool),
     };
     match parsed.filter(|number| number.fits(dtype)) {
@@ -89,7 +89,10 @@ fn from_digits(group: &str, digits: usize, dtype: DType) -> Option<Number> {
             Some(Number::Float(f64::from(f32::from_bits(bits))))
         }
         (DType::I32, Ok(bits)) if digits == 8 => Some(Number::Int(i64::from(bits as i32))),
-        (DType::U32, Ok(bits)) if digits == 8 => Some(Number::Int(i64::from(bits))),
+        (DType::U32 | DType::U8, Ok(bits)) if digits == 8 => {
+            Some(Number::Int(i64::from(bits))).filter(|number| number.fits(dtype))
+        }
+        (DType::I64, _) if digits == 16 => Some(Number::Int(bits.cast_signed())),
         (DType::Bool, Ok(bits @ (0 | 1))) if digits == 8 => Some(Number::Bool(bits == 1)),
         _ => None,
     }

@@ -1,13 +1,13 @@
 //! Numbers and the data of constants, without loss.
 
 use crate::decimal::Decimal;
-use crate::ir::{Literal, Number, Type};
+use crate::ir::{DType, Literal, Number, Type};
 use std::fmt::{self, Write};
 
 /// Marks the data of a large constant as groups of 8 hexadecimal digits: the bits of an `f32`, `i32` or
 /// `u32`.
 pub(in crate::ir) const DIGITS_32: &str = "hex32";
-/// Marks groups of 16 digits: the bits of float64 numbers, for data that float32 cannot hold.
+/// Marks groups of 16 digits: the bits of `i64`, or of float64 numbers, for data that float32 cannot hold.
 pub(in crate::ir) const DIGITS_64: &str = "hex64";
 
 /// Constants of up to this many elements are written as a list.
@@ -55,7 +55,10 @@ pub(super) fn write_literal(f: &mut impl Write, ty: &Type, data: &Literal, elide
         return write!(f, "[.. {} elements]", values.len());
     }
     let is_f32 = |v: f64| !v.is_nan() && f64::from(v as f32).to_bits() == v.to_bits();
-    let wide = ty.dtype.is_float() && !values.iter().all(|v| is_f32(v.as_f64()));
+    let wide = match ty.dtype {
+        DType::I64 => true,
+        dtype => dtype.is_float() && !values.iter().all(|v| is_f32(v.as_f64())),
+    };
     f.write_str(if wide { DIGITS_64 } else { DIGITS_32 })?;
     for line in values.chunks(PER_LINE) {
         f.write_str("\n      \"")?;
@@ -65,6 +68,7 @@ pub(super) fn write_literal(f: &mut impl Write, ty: &Type, data: &Literal, elide
             }
             match *value {
                 Number::Float(v) if wide => write!(f, "{:016x}", v.to_bits())?,
+                Number::Int(v) if wide => write!(f, "{v:016x}")?,
                 Number::Float(v) => write!(f, "{:08x}", (v as f32).to_bits())?,
                 Number::Int(v) => write!(f, "{:08x}", v as u32)?,
                 Number::Bool(v) => write!(f, "{:08x}", u32::from(v))?,

@@ -1,24 +1,32 @@
-//! Replaces ops that no device computes by those that they are made of: composite functions, convolutions.
+//! Replaces ops that no device computes by those that they are made of: composite functions, convolutions,
+//! numbers of 64 bits.
 
 mod convolution;
+mod words;
 
 use super::rewriter::rebuild;
-use crate::ir::{Graph, OpKind};
+use crate::ir::{DType, Graph, OpKind};
 pub(crate) use convolution::padded;
 
 /// The graph without ops that are made of others.
 pub fn expand(graph: &Graph) -> Graph {
     let expands = |kind: &OpKind| matches!(kind, OpKind::Composite(_) | OpKind::Conv(_));
-    if !graph.ops.iter().any(|(_, op)| expands(&op.kind)) {
+    let has_i64 = graph.values.iter().any(|(_, value)| value.ty.dtype == DType::I64);
+    if !has_i64 && !graph.ops.iter().any(|(_, op)| expands(&op.kind)) {
         return graph.clone();
     }
-    rebuild(
+    let mut expanded = rebuild(
         graph,
         |_| true,
         |builder, candidate| match (candidate.kind, candidate.operands) {
             (OpKind::Composite(op), &[x]) => Some(vec![op.expand(builder, x)]),
             (OpKind::Conv(spec), &[x, weights]) => Some(vec![convolution::expand(builder, spec, x, weights)]),
+            (kind, operands) if has_i64 => words::expand(builder, kind, operands).map(|x| vec![x]),
             _ => None,
         },
-    )
+    );
+    if has_i64 {
+        words::expand_updates(&mut expanded);
+    }
+    expanded
 }

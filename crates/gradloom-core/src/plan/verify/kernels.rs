@@ -47,7 +47,7 @@ pub(super) fn check(
 
 /// Whether an operand or result has elements of a node's dtype, or of 16 bits that stand for them.
 fn holds(access: &Access, dtype: DType) -> bool {
-    access.dtype == dtype || access.dtype.is_narrow() && dtype == DType::F32
+    access.dtype == dtype || access.dtype.is_float() && dtype == DType::F32
 }
 
 fn check_body(body: &Body, reads: &[Access], writes: &[Access]) -> Result<(), String> {

@@ -12,7 +12,7 @@ use gradloom_codegen::cpu::lanes::BinaryInst::{
 use gradloom_codegen::cpu::lanes::UnaryInst::{self, AbsInt};
 use gradloom_codegen::cpu::lanes::{Lane, Lanes, MaskOp, Scalar};
 use gradloom_codegen::cpu_functions;
-use gradloom_core::ir::DType::{self, BF16, Bool, F16, F32, I32, U32};
+use gradloom_core::ir::DType::{self, BF16, Bool, F16, F32, I32, I64, U8, U32};
 use gradloom_core::ir::half;
 use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 
@@ -23,7 +23,7 @@ use gradloom_core::ir::{BinaryOp, CompareOp, UnaryOp};
 pub(in crate::cpu) fn function(op: MapOp, level: InstructionSet) -> MapFn {
     match op {
         // How loops copy.
-        MapOp::Unary(UnaryOp::Detach, dtype @ (F16 | BF16)) => cast(dtype, dtype, level),
+        MapOp::Unary(UnaryOp::Detach, dtype @ (F16 | BF16 | U8)) => cast(dtype, dtype, level),
         MapOp::Unary(op, dtype) => unary(op, dtype, level),
         MapOp::Binary(op, dtype) => binary(op, dtype, level),
         MapOp::Pair { first, second, reversed } => {
@@ -185,7 +185,7 @@ pub(in crate::cpu) fn compare(op: CompareOp, dtype: DType, level: InstructionSet
         DType::I32 => of!(i32),
         DType::U32 => of!(u32),
         DType::Bool => of!(u8),
-        DType::F16 | DType::BF16 => refused(op.name(), dtype),
+        F16 | BF16 | U8 | I64 => refused(op.name(), dtype),
     }
 }
 
@@ -198,7 +198,8 @@ pub(in crate::cpu) fn select(dtype: DType, level: InstructionSet) -> MapFn {
         DType::F16 | DType::BF16 => {
             function!(level, (c: u8, a: u16, b: u16) -> u16 { if c != 0 { a } else { b } })
         }
-        DType::Bool => function!(level, (c: u8, a: u8, b: u8) -> u8 { if c != 0 { a } else { b } }),
+        Bool | U8 => function!(level, (c: u8, a: u8, b: u8) -> u8 { if c != 0 { a } else { b } }),
+        I64 => refused("select", dtype),
     }
 }
 
@@ -226,12 +227,14 @@ pub(in crate::cpu) fn cast(from: DType, to: DType, level: InstructionSet) -> Map
         (I32 | U32, Bool) => function!(level, (a: u32) -> u8 { u8::from(a != 0) }),
         (Bool, F32) => function!(level, (a: u8) -> f32 { f32::from(a) }),
         (Bool, I32 | U32) => function!(level, (a: u8) -> u32 { u32::from(a) }),
-        (Bool, Bool) => function!(level, (a: u8) -> u8 { a }),
+        (Bool, Bool) | (U8, U8) => function!(level, (a: u8) -> u8 { a }),
         (F16, F16) | (BF16, BF16) => function!(level, (a: u16) -> u16 { a }),
         (F16, F32) => function!(level, (a: u16) -> f32 { half::from_f16(a) }),
         (F32, F16) => function!(level, (a: f32) -> u16 { half::to_f16(a) }),
         (BF16, F32) => function!(level, (a: u16) -> f32 { half::from_bf16(a) }),
         (F32, BF16) => function!(level, (a: f32) -> u16 { half::to_bf16(a) }),
-        (F16 | BF16, _) | (_, F16 | BF16) => refused("cast", from),
+        (U8, I32) => function!(level, (a: u8) -> u32 { u32::from(a) }),
+        (I32, U8) => function!(level, (a: u32) -> u8 { a as u8 }),
+        (F16 | BF16 | U8 | I64, _) | (_, F16 | BF16 | U8 | I64) => refused("cast", from),
     }
 }

@@ -94,7 +94,7 @@ impl Prepared for Scatter {
                         self.combine(call, batch, &rows, &columns, |a: f32, b: f32| a + b);
                     }
                     (ScatterOp::Add, _) => self.combine(call, batch, &rows, &columns, u32::wrapping_add),
-                    (ScatterOp::Set, DType::Bool) => {
+                    (ScatterOp::Set, DType::Bool | DType::U8) => {
                         self.combine(call, batch, &rows, &columns, |_: u8, b: u8| b);
                     }
                     (ScatterOp::Set, DType::F16 | DType::BF16) => {

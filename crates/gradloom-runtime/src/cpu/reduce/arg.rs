@@ -31,7 +31,7 @@ pub(in crate::cpu) fn prepare_arg(
         (ArgReduceOp::ArgMin, DType::F32) => kernel!(MinF32),
         (ArgReduceOp::ArgMin, DType::I32) => kernel!(MinI32),
         (ArgReduceOp::ArgMin, DType::U32) => kernel!(MinU32),
-        (_, dtype @ (DType::Bool | DType::F16 | DType::BF16)) => {
+        (_, dtype @ (DType::Bool | DType::F16 | DType::BF16 | DType::U8 | DType::I64)) => {
             panic!("gradloom launched {op:?} on {dtype} elements; please report this")
         }
     }

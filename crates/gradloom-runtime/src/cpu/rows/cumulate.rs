@@ -179,7 +179,7 @@ pub(in crate::cpu) fn prepare(
         (ReduceOp::Min, DType::I32) => kernel!(MinI32),
         (ReduceOp::Max, DType::U32) => kernel!(MaxU32),
         (ReduceOp::Min, DType::U32) => kernel!(MinU32),
-        (_, dtype @ (DType::Bool | DType::F16 | DType::BF16)) => {
+        (_, dtype @ (DType::Bool | DType::F16 | DType::BF16 | DType::U8 | DType::I64)) => {
             panic!("gradloom launched {op:?} on {dtype} elements; please report this")
         }
     }

@@ -54,7 +54,7 @@ pub(in crate::cpu) fn prepare(
         DType::F32 => of::<f32>(launch, count, flip, level),
         DType::I32 => of::<i32>(launch, count, flip, level),
         DType::U32 => of::<u32>(launch, count, flip, level),
-        dtype @ (DType::Bool | DType::F16 | DType::BF16) => {
+        dtype @ (DType::Bool | DType::F16 | DType::BF16 | DType::U8 | DType::I64) => {
             panic!("gradloom launched sort on {dtype} elements; please report this")
         }
     }

@@ -77,6 +77,8 @@ fn element(body: &Body, node: &Node, values: &[Vec<f64>], reads: &[Vec<f64>], i:
             DType::U32 if body.node(*a).dtype == DType::I32 => f64::from(get(*a) as i32 as u32),
             DType::U32 => f64::from(get(*a) as u32),
             DType::Bool => f64::from(u8::from(get(*a) != 0.0)),
+            DType::U8 => f64::from(get(*a) as i64 as u8),
+            DType::I64 => unreachable!("kernels see words"),
         },
         NodeKind::CheckIndex { index, .. } => get(*index),
         NodeKind::Reduce(op, a) => {
@@ -106,7 +108,7 @@ fn one(op: MapOp, dtype: DType, operands: &[f64]) -> f64 {
         DType::F32 => f64::from(f32::from_bits(result)),
         DType::F16 | DType::BF16 => dtype.of_narrow_bits(result as u16).into(),
         DType::I32 => f64::from(result.cast_signed()),
-        DType::U32 | DType::Bool => f64::from(result),
+        DType::U32 | DType::Bool | DType::U8 | DType::I64 => f64::from(result),
     }
 }
 
