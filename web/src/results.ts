@@ -80,7 +80,7 @@ export function failed(thrown: unknown): { kind: 'aborted' } | { kind: 'failed';
 
 /** The result of a training step. */
 export function stepResult(outputs: readonly Sent[], captures: readonly string[]): StepResult {
-  const first = (name: string) => outputs.find((output) => output.name === name)?.data[0];
+  const first = (name: string) => outputs.find((output) => output.name === name)?.data[0] as number | undefined;
   const norm = first('gradient_norm');
   return {
     kind: 'completed', loss: first('loss') ?? NaN, gradientNorm: norm ?? null, applied: Number.isFinite(norm),

@@ -139,8 +139,8 @@ fn number(dtype: DType, bytes: [u8; 4]) -> Result<f32> {
 
 fn exact(integer: i64) -> Result<f32> {
     let float = integer as f32;
-    // 2^63, which saturates, is no i64.
-    if float as i128 == i128::from(integer) {
+    // 2^63, which would saturate, is no i64.
+    if float < 9_223_372_036_854_775_808.0 && float as i64 == integer {
         return Ok(float);
     }
     Err(Error::new(ErrorKind::Feed, format!("the integer {integer} is not an f32"))

@@ -13,7 +13,6 @@ use gradloom_codegen::wgsl::{Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::json::{Json, text};
 use gradloom_core::optim::of_all_batches;
-use gradloom_core::plan::Plan;
 use gradloom_core::trace::Input;
 use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, StorePlace, Train, Trainer, WebHost};
 use std::sync::Arc;

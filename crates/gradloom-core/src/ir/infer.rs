@@ -26,7 +26,7 @@ pub fn infer(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<Vec<T
         let owned: Vec<Type> = types.into_iter().cloned().collect();
         let results = custom.infer(&owned)?;
         if owned.iter().chain(&results).any(|ty| ty.dtype == DType::I64) {
-            let message = format!("the custom op {:?} does not take or give i64 elements", custom.name());
+            let message = format!("the custom op `{}` does not take or give i64 elements", custom.name());
             return Err(TypeError::new(message).help("convert with .cast(DType::I32)"));
         }
         return Ok(results);

@@ -106,15 +106,20 @@ binary! {
     shift_right => Shr;
 }
 
+#[track_caller]
+fn compare(op: CompareOp, token: &str, left: Tensor, right: Tensor) -> Tensor {
+    match unify(token, left, right.counted()) {
+        Some((a, b)) => emit(OpKind::Compare(op), &[a, b], token),
+        None => super::tensor::placeholder(DType::Bool, left.shape()),
+    }
+}
+
 macro_rules! compare {
     ($($(#[$doc:meta])* $method:ident => $op:ident;)*) => {
         impl Tensor {
             $($(#[$doc])* #[track_caller] pub fn $method(self, right: impl Operand) -> Tensor {
                 let left = self.counted();
-                match unify(stringify!($method), left, right.tensor(left).counted()) {
-                    Some((a, b)) => emit(OpKind::Compare(CompareOp::$op), &[a, b], stringify!($method)),
-                    None => super::tensor::placeholder(DType::Bool, self.shape()),
-                }
+                compare(CompareOp::$op, stringify!($method), left, right.tensor(left))
             })*
         }
     };

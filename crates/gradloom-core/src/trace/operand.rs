@@ -132,12 +132,12 @@ pub(super) fn binary(op: BinaryOp, token: &str, a: Tensor, b: impl Operand) -> T
         return a;
     }
     let a = a.counted();
-    binary_of_tensors(op, token, a, b.tensor(a).counted())
+    binary_of_tensors(op, token, a, b.tensor(a))
 }
 
 #[track_caller]
 fn binary_of_tensors(op: BinaryOp, token: &str, a: Tensor, b: Tensor) -> Tensor {
-    match unify(token, a, b) {
+    match unify(token, a, b.counted()) {
         Some((a, b)) => emit(OpKind::Binary(op), &[a, b], token),
         None => a,
     }

@@ -21,14 +21,17 @@ fn wrapped(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::I32 => f64::from(value as i32),
         DType::U32 => f64::from(value as u32),
-        DType::Bool | DType::F32 | DType::F16 | DType::BF16 => unreachable!("{dtype} does not wrap"),
+        DType::U8 => f64::from(value as u8),
+        DType::Bool | DType::F32 | DType::F16 | DType::BF16 | DType::I64 => {
+            unreachable!("{dtype} does not wrap")
+        }
     }
 }
 
 fn unary_reference(op: UnaryOp, dtype: DType, x: f64) -> f64 {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => op.float(x),
-        DType::I32 | DType::U32 => wrapped(dtype, op.int(x as i64)),
+        DType::I32 | DType::U32 | DType::U8 | DType::I64 => wrapped(dtype, op.int(x as i64)),
         DType::Bool => f64::from(u8::from(op.bool(x != 0.0))),
     }
 }
@@ -36,7 +39,9 @@ fn unary_reference(op: UnaryOp, dtype: DType, x: f64) -> f64 {
 fn binary_reference(op: BinaryOp, dtype: DType, a: f64, b: f64) -> f64 {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => op.float(a, b),
-        DType::I32 | DType::U32 => wrapped(dtype, op.int(a as i64, b as i64).expect("no divisor is 0")),
+        DType::I32 | DType::U32 | DType::U8 | DType::I64 => {
+            wrapped(dtype, op.int(a as i64, b as i64).expect("no divisor is 0"))
+        }
         DType::Bool => f64::from(u8::from(op.bool(a != 0.0, b != 0.0))),
     }
 }
