@@ -123,7 +123,6 @@ fn parameters_and_states_beside_operators() {
             (&m.a * x, a * x),
             (&m.a / x, a / x),
             (&m.a % x, a % x),
-            (&m.a - &x, a - x),
             (&m.a - &m.b, a - b),
             (&m.a / &m.c, a / c),
             (&m.c - &m.a, c - a),

@@ -342,10 +342,10 @@ fn block() -> Graph {
         let small = |w: Tensor| w * 0.2;
         let heads = |i: isize| {
             let (from, to) = (i * WIDTH as isize, (i + 1) * WIDTH as isize);
-            x.matmul(small(qkv)).slice(1, from..to).reshape([1, 64, 2, 16]).permute(&[0, 2, 1, 3])
+            x.matmul(small(qkv)).slice(1, from..to).reshape([1, 64, 2, 16]).permute([0, 2, 1, 3])
         };
         let mixed = heads(0).attention(heads(1), heads(2), AttentionOptions::causal());
-        let mixed = mixed.permute(&[0, 2, 1, 3]).reshape([64, WIDTH]).matmul(small(mix));
+        let mixed = mixed.permute([0, 2, 1, 3]).reshape([64, WIDTH]).matmul(small(mix));
         let normal = (x + mixed).layer_norm(full(DType::F32, [WIDTH], 1.0), 1e-5);
         let y = normal.matmul(small(up)).gelu().matmul(small(down)) + normal;
         let loss = y.square().mean();

@@ -1,5 +1,5 @@
-//! Connectionist temporal classification: the loss of a sequence of labels whose places in time are not known.
-//! Graves, Fernández, Gomez, Schmidhuber, 2006.
+//! Connectionist temporal classification: the loss of a sequence of labels whose places in time are not
+//! known. Graves, Fernández, Gomez, Schmidhuber, 2006.
 //!
 //! In: log-probabilities of classes at each time, sequences of labels. Out: the negative logarithm of the
 //! probability of all alignments. Always holds: what is computed is finite where the log-probabilities are

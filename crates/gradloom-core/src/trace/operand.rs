@@ -1,7 +1,7 @@
 //! What stands beside an operator: tensors, parameters, states, numbers.
 //!
-//! On the right is any [`Operand`]. On the left is a tensor, `&Param`, `&State`, `f64` or `i32`: with `f32` as
-//! well, the type of `2.0` in `(2.0 * x).square()` would not be known.
+//! On the right is any [`Operand`]. On the left is a tensor, `&Param`, `&State`, `f64` or `i32`: with `f32`
+//! as well, the type of `2.0` in `(2.0 * x).square()` would not be known.
 
 use super::Tensor;
 use super::tensor::{emit, fail, full};

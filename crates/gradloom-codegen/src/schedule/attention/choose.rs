@@ -21,7 +21,8 @@ const MANY: usize = 256;
 /// Keys (or queries) that one invocation goes through faster than a workgroup shares them.
 const FEW: usize = 16;
 
-/// How to compute a kernel on an adapter with these limits; `half` says that operands may be rounded to 16 bits.
+/// How to compute a kernel on an adapter with these limits; `half` says that operands may be rounded to 16
+/// bits.
 pub fn choose(kernel: Kernel, problem: &Problem, half: bool, limits: &Limits) -> Choice {
     let by_matrices = [32, 16].map(|columns| Choice::Matrices(Matrices { subgroup: 32, columns }));
     if half
