@@ -34,8 +34,8 @@ pub(crate) trait Target {
     /// Whether the target's products can do what follows from them themselves; otherwise a loop of its own
     /// does.
     fn takes_epilogue(&self, epilogue: &Body) -> bool;
-    /// Whether a user's op has kernels for the target, which index through views; its operands on the host are
-    /// row-major.
+    /// Whether a user's op has kernels for the target, which index through views; its operands on the host
+    /// are row-major.
     fn has_kernels(&self, _op: &dyn CustomOp) -> bool {
         false
     }

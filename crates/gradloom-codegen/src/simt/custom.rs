@@ -1,9 +1,9 @@
 //! Kernels of users' ops, in the kernel language.
 //!
 //! In: a function that writes the kernels of an op ([`gpu_lowering`]), and a launch of it. Out: verified
-//! kernels, and the bytes of scratch that they share. Always holds: whatever the function wrote, kernels access
-//! nothing outside of the op's operands, results and scratch: a load beyond the end reads the last element, a
-//! store there does nothing.
+//! kernels, and the bytes of scratch that they share. Always holds: whatever the function wrote, kernels
+//! access nothing outside of the op's operands, results and scratch: a load beyond the end reads the last
+//! element, a store there does nothing.
 
 use super::builder::{Builder, Value, Variable};
 use super::ir::{Kernel, Role, Space, ValueType};
@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 type Write = Box<dyn Fn(&CustomLaunch<'_>) + Send + Sync>;
 
-/// What [`CustomOp::gpu`] returns: `write` is called for each launch of the op, and gives it its kernels, which
-/// run one after the other on every kind of GPU. Each is to write every element of the results that are its
-/// own.
+/// What [`CustomOp::gpu`] returns: `write` is called for each launch of the op, and gives it its kernels,
+/// which run one after the other on every kind of GPU. Each is to write every element of the results that are
+/// its own.
 ///
 /// ```
 /// use gradloom_codegen::simt::custom::gpu_lowering;
@@ -61,9 +61,9 @@ pub struct CustomBuffer<'a> {
 
 /// What one invocation of a kernel does: expressions, statements and accesses, in order.
 ///
-/// Values are [`Value`]s, whose operators take two of one dtype, or a u32 and a number;
-/// [`Value::unary`], [`Value::binary`] and [`Value::compare`] take the elementwise functions of graphs. Floats
-/// of 16 bits are f32 once they are loaded.
+/// Values are [`Value`]s, whose operators take two of one dtype, or a u32 and a number; [`Value::unary`],
+/// [`Value::binary`] and [`Value::compare`] take the elementwise functions of graphs. Floats of 16 bits are
+/// f32 once they are loaded.
 #[derive(Clone, Copy)]
 pub struct Invocation<'k> {
     k: &'k Builder,
@@ -101,8 +101,8 @@ impl<'a> CustomLaunch<'a> {
         }
     }
 
-    /// Memory that the kernels of this launch share: what one writes, those after it read. It has no values at
-    /// first.
+    /// Memory that the kernels of this launch share: what one writes, those after it read. It has no values
+    /// at first.
     pub fn scratch(&self, dtype: DType, elements: usize) -> CustomBuffer<'a> {
         if dtype == DType::Bool || dtype.is_for_memory() {
             note(&self.mistake, || format!("scratch of {dtype}: it has elements of 32 bits"));
@@ -281,8 +281,8 @@ impl<'k> Invocation<'k> {
         self.k.barrier();
     }
 
-    /// Makes the step fail where an index, i32, is outside of `0..extent`; gives the nearest that is inside, as
-    /// u32. `position` is said in the message.
+    /// Makes the step fail where an index, i32, is outside of `0..extent`; gives the nearest that is inside,
+    /// as u32. `position` is said in the message.
     pub fn check_index(self, index: Value<'k>, extent: u32, position: Value<'k>) -> Value<'k> {
         self.k.check_index(index, extent, position)
     }

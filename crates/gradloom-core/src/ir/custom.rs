@@ -34,8 +34,8 @@ pub enum SliceMut<'a> {
     Half(DType, &'a mut [u16]),
 }
 
-/// How GPUs compute a user's op. The kernel language is a stage behind this crate, which only passes the value
-/// on: it is made and read by `simt::custom` of `gradloom-codegen`.
+/// How GPUs compute a user's op. The kernel language is a stage behind this crate, which only passes the
+/// value on: it is made and read by `simt::custom` of `gradloom-codegen`.
 #[derive(Clone)]
 pub struct GpuLowering(Arc<dyn Any + Send + Sync>);
 

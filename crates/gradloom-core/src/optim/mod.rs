@@ -123,8 +123,8 @@ pub trait Optimizer: Send + Sync + 'static {
     fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId;
 }
 
-/// By its numbers. The trait does not ask for `Debug`: the texts of all optimizers would then be part of every
-/// program that has one.
+/// By its numbers. The trait does not ask for `Debug`: the texts of all optimizers would then be part of
+/// every program that has one.
 impl fmt::Debug for dyn Optimizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Optimizer")

@@ -1,8 +1,9 @@
 //! Launches that the host runs in the middle of a step: users' ops without kernels for GPUs.
 //!
-//! In: the commands of a step up to such a launch. Out: its results on the device, for the commands that follow.
-//! The step is cut there: the commands so far are submitted, and the host waits for the operands. Always holds:
-//! an op is not called once its step has trapped, and one that fails ends the step before its commit.
+//! In: the commands of a step up to such a launch. Out: its results on the device, for the commands that
+//! follow. The step is cut there: the commands so far are submitted, and the host waits for the operands.
+//! Always holds: an op is not called once its step has trapped, and one that fails ends the step before its
+//! commit.
 
 use super::download::Download;
 use super::gpu::Gpu;
@@ -90,7 +91,8 @@ pub(super) fn host_launches(graph: &Graph, plan: &Plan, steps: &[Ready]) -> Vec<
 }
 
 impl HostLaunch {
-    /// Submits the commands so far, runs the op on what they left, and gives an encoder for those that follow.
+    /// Submits the commands so far, runs the op on what they left, and gives an encoder for those that
+    /// follow.
     ///
     /// # Errors
     /// The op's own, as a trap; a lost device; missing memory.
