@@ -61,7 +61,7 @@ impl Decimal {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    fn write(self, f: &mut fmt::Formatter<'_>, exact: bool) -> fmt::Result {
+    fn write(self, f: &mut fmt::Formatter<'_>, debug: bool) -> fmt::Result {
         if self.value.is_nan() {
             return f.write_str("NaN");
         }
@@ -71,7 +71,12 @@ impl Decimal {
         if self.value.is_infinite() {
             return f.write_str("inf");
         }
-        lay_out(&self.scientific(), exact, f)
+        let size = self.value.abs();
+        // Most are whole, and small enough that each digit is one of the shortest ones: no need for the script.
+        if size.fract() == 0.0 && size < if self.single { 1e7 } else { 1e15 } {
+            return write!(f, "{}{}", size as u64, if debug { ".0" } else { "" });
+        }
+        lay_out(&self.scientific(), debug, f)
     }
 }
 
@@ -112,14 +117,29 @@ mod tests {
             is_as_std_has_it(f64::from_bits(bits));
             is_as_std_has_it(f32::from_bits((bits >> 32) as u32));
         }
-        for thousandths in -20_000..20_000 {
-            is_as_std_has_it(f64::from(thousandths) / 1e3);
+        for i in -20_000..20_000_i32 {
+            is_as_std_has_it(f64::from(i) / 1e3);
+            is_as_std_has_it(i as f32);
         }
     }
 
     #[test]
     fn bounds_of_the_notations() {
-        for x in [0.0, 1.0, 1e-4, 9.99e-5, 1e15, 9.99e15, 1e16, 1e300, f64::MIN_POSITIVE, f64::INFINITY] {
+        for x in [
+            0.0,
+            1.0,
+            1e-4,
+            9.99e-5,
+            1e15,
+            9.99e15,
+            1e16,
+            9_999_999.0,
+            1e7,
+            999_999_999_999_999.0,
+            1e300,
+            f64::MIN_POSITIVE,
+            f64::INFINITY,
+        ] {
             for x in [x, -x] {
                 is_as_std_has_it(x);
                 is_as_std_has_it(x as f32);

@@ -415,7 +415,14 @@ fn accessors(name: &str, binding: &Binding, limits: &Limits, gets: bool, sets: b
 
 /// Whether a text has a name as a whole word.
 fn mentions(text: &str, name: &str) -> bool {
-    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|word| word == name)
+    let part = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_';
+    let (text, name) = (text.as_bytes(), name.as_bytes());
+    (0..text.len()).any(|at| {
+        text[at] == name[0]
+            && text[at..].starts_with(name)
+            && !text[..at].last().is_some_and(part)
+            && !text[at + name.len()..].first().is_some_and(part)
+    })
 }
 
 const TEXT: &str = "a string takes all text";
