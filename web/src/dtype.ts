@@ -1,5 +1,6 @@
 // Dtypes: their names, numbers in the wasm interface, and the typed array that holds each. Bools are bytes, 0
-// or 1. Ops compute with u8 and i64 as i32. Floats of 16 bits are f32 in arrays of the user, and 16 bits wherever they are stored or sent.
+// or 1. Ops compute with u8 and i64 as i32. Floats of 16 bits are f32 in arrays of the user, and 16 bits
+// wherever they are stored or sent.
 
 /** The type of a tensor's elements. */
 export type Dtype = 'f32' | 'i32' | 'u32' | 'bool' | 'f16' | 'bf16' | 'u8' | 'i64';

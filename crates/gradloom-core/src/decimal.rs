@@ -72,7 +72,8 @@ impl Decimal {
             return f.write_str("inf");
         }
         let size = self.value.abs();
-        // Most are whole, and small enough that each digit is one of the shortest ones: no need for the script.
+        // Most are whole, and small enough that each digit is one of the shortest ones: no need for the
+        // script.
         if size.fract() == 0.0 && size < if self.single { 1e7 } else { 1e15 } {
             return write!(f, "{}{}", size as u64, if debug { ".0" } else { "" });
         }

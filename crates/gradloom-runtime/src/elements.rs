@@ -144,7 +144,7 @@ fn exact(integer: i64) -> Result<f32> {
         return Ok(float);
     }
     Err(Error::new(ErrorKind::Feed, format!("the integer {integer} is not an f32"))
-        .help("convert it in the model with .cast(..)"))
+        .help("convert it in the model with .cast(..), or read its bytes by `Step::outputs`"))
 }
 
 fn no_memory(bytes: usize, what: &dyn Display) -> Error {

@@ -208,3 +208,39 @@ fn what_is_refused_says_what_to_do() {
     let error = session().infer([u8("x", [4])], |_, [x]| x).unwrap().run([&[1i32, 2, 3, 4]]).unwrap_err();
     assert_eq!(error.message(), "the input `x` is u8[4], got i32 elements");
 }
+
+#[derive(Module)]
+struct Bytes {
+    bytes: State,
+}
+
+#[test]
+fn a_number_on_the_left_of_a_state_counts_with_it() {
+    let session = Session::new(Bytes { bytes: State::new([2], U8, 250.0) }, &Device::cpu(), 1).unwrap();
+    let mut sums = session.infer([], |m, []| [1000.0 + &m.bytes, -1.0 * &m.bytes]).unwrap();
+    assert_eq!(sums.run([] as [&[f32]; 0]).unwrap(), [vec![1250.0; 2], vec![-250.0; 2]]);
+}
+
+#[test]
+fn labels_and_lengths_of_ctc_are_of_any_integers() {
+    let logs: Vec<f32> = (0..4 * 2 * 3).map(|i| -1.0 - (i % 5) as f32 * 0.3).collect();
+    let mut losses = session()
+        .infer([f32("x", [4, 2, 3]), i64("l", [2, 2]), u8("n", [2]), i32("k", [2])], |_, [x, l, n, k]| {
+            let same = [l, n, k].map(|t| t.cast(I32));
+            let options = CtcOptions::default();
+            [x.ctc_loss(l, n, k, options), x.ctc_loss(same[0], same[1], same[2], options)]
+        })
+        .unwrap();
+    let [mixed, same] =
+        losses.run((&logs, &[1i64, 2, 2, 1], &[4u8, 3], &[2, 1])).unwrap().map(|loss| loss[0].to_bits());
+    assert_eq!(mixed, same);
+}
+
+#[test]
+fn a_gather_of_a_users_own_is_not_taken_for_a_check() {
+    let mut rows = session()
+        .infer([f32("x", [4, 1]), i32("i", [2])], |_, [x, i]| x.gather_rows(i.logical_xor(i.shift_right(1))))
+        .unwrap();
+    let error = rows.run((&[0f32; 4], &[2, 9])).unwrap_err().to_string();
+    assert!(error.contains("index 13 at position [1]"), "{error}");
+}

@@ -17,6 +17,12 @@ use gradloom_core::plan::ALIGNMENT;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+/// Bytes of scratch of an op, at most: kernels count its elements in 32 bits.
+const MOST_SCRATCH: usize = 1 << 31;
+
+/// Bytes of arrays of an invocation's own, at most: more would lie in slow memory, and compilers take long.
+const MOST_PRIVATE: u32 = 16 << 10;
+
 type Write = Box<dyn Fn(&CustomLaunch<'_>) + Send + Sync>;
 
 /// What [`CustomOp::gpu`] returns: `write` is called for each launch of the op, and gives it its kernels,
@@ -45,6 +51,8 @@ pub struct CustomLaunch<'a> {
     kernels: RefCell<Vec<Kernel>>,
     /// Bytes of scratch so far.
     scratch: Cell<usize>,
+    /// Whether a kernel is being written: its values are no other kernel's.
+    is_open: Cell<bool>,
     /// The first mistake.
     mistake: RefCell<Option<String>>,
 }
@@ -71,8 +79,10 @@ pub struct Invocation<'k> {
 }
 
 /// An array of an invocation, or of a workgroup together. It has no values at first.
-#[derive(Clone, Copy, Debug)]
-pub struct CustomArray {
+#[derive(Clone, Copy)]
+pub struct CustomArray<'k> {
+    /// The kernel that has it.
+    k: &'k Builder,
     number: u32,
     elements: u32,
 }
@@ -95,7 +105,7 @@ impl<'a> CustomLaunch<'a> {
                 CustomBuffer { role, dtype: *dtype, layout: Some(layout), elements }
             }
             None => {
-                note(&self.mistake, || format!("{role:?}: the op has no such {what}"));
+                note(&self.mistake, || format!("the op has no such {what}: {role:?}"));
                 CustomBuffer { role, dtype: DType::F32, layout: None, elements: 0 }
             }
         }
@@ -107,8 +117,14 @@ impl<'a> CustomLaunch<'a> {
         if dtype == DType::Bool || dtype.is_for_memory() {
             note(&self.mistake, || format!("scratch of {dtype}: it has elements of 32 bits"));
         }
-        let (start, bytes) = (self.scratch.get(), elements.saturating_mul(4));
-        self.scratch.set(start.saturating_add(bytes).next_multiple_of(ALIGNMENT));
+        let start = self.scratch.get();
+        let fits = elements.checked_mul(4).filter(|&bytes| bytes.saturating_add(start) <= MOST_SCRATCH);
+        let bytes = fits.unwrap_or_else(|| {
+            note(&self.mistake, || format!("{elements} elements of scratch: 32 bits cannot count them"));
+            0
+        });
+        let elements = bytes / 4;
+        self.scratch.set((start + bytes).next_multiple_of(ALIGNMENT));
         CustomBuffer { role: Role::Workspace { start, bytes }, dtype, layout: None, elements }
     }
 
@@ -138,9 +154,13 @@ impl<'a> CustomLaunch<'a> {
         if groups.checked_mul(workgroup as usize).is_none_or(|all| all > u32::MAX as usize) {
             return note(&self.mistake, || format!("{groups} workgroups are more than 32 bits count"));
         }
+        if self.is_open.replace(true) {
+            return note(&self.mistake, || "a kernel inside of another: write one after the other".into());
+        }
         let number = self.kernels.borrow().len();
         let k = Builder::new(&format!("custom {number}"), workgroup, groups);
         f(Invocation { k: &k, mistake: &self.mistake });
+        self.is_open.set(false);
         if groups > 0 {
             self.kernels.borrow_mut().push(k.finish());
         }
@@ -161,6 +181,13 @@ impl<'a> CustomBuffer<'a> {
     /// The dtype of its elements in memory.
     pub fn dtype(self) -> DType {
         self.dtype
+    }
+}
+
+impl CustomArray<'_> {
+    /// Its lifetime keeps it within its kernel.
+    fn check(self, k: &Builder) {
+        assert!(std::ptr::eq(self.k, k), "an array of another kernel; please report this");
     }
 }
 
@@ -238,23 +265,27 @@ impl<'k> Invocation<'k> {
     }
 
     /// Memory that the invocations of a workgroup share.
-    pub fn shared(self, dtype: DType, elements: u32) -> CustomArray {
-        CustomArray { number: self.k.shared(dtype, elements.max(1)), elements: elements.max(1) }
+    pub fn shared(self, dtype: DType, elements: u32) -> CustomArray<'k> {
+        let elements = elements.max(1);
+        CustomArray { k: self.k, number: self.k.shared(dtype, elements), elements }
     }
 
     /// Memory of the invocation's own.
-    pub fn private(self, dtype: DType, elements: u32) -> CustomArray {
-        CustomArray { number: self.k.private(dtype, elements.max(1)), elements: elements.max(1) }
+    pub fn private(self, dtype: DType, elements: u32) -> CustomArray<'k> {
+        let elements = elements.max(1);
+        CustomArray { k: self.k, number: self.k.private(dtype, elements), elements }
     }
 
     /// The element of an array at an index, u32.
-    pub fn get(self, array: CustomArray, index: Value<'k>) -> Value<'k> {
+    pub fn get(self, array: CustomArray<'k>, index: Value<'k>) -> Value<'k> {
+        array.check(self.k);
         let index = self.within(index, array.elements as usize).unwrap_or_else(|| self.k.u32(0));
         self.k.element(array.number, index)
     }
 
     /// Writes the element of an array at an index, u32.
-    pub fn set(self, array: CustomArray, index: Value<'k>, value: Value<'k>) {
+    pub fn set(self, array: CustomArray<'k>, index: Value<'k>, value: Value<'k>) {
+        array.check(self.k);
         if let Some(within) = self.within(index, array.elements as usize) {
             self.k.when(index.equals(within), || self.k.set_element(array.number, within, value));
         }
@@ -282,7 +313,7 @@ impl<'k> Invocation<'k> {
     }
 
     /// Makes the step fail where an index, i32, is outside of `0..extent`; gives the nearest that is inside,
-    /// as u32. `position` is said in the message.
+    /// as u32, or 0. `position` is said in the message.
     pub fn check_index(self, index: Value<'k>, extent: u32, position: Value<'k>) -> Value<'k> {
         self.k.check_index(index, extent, position)
     }
@@ -363,6 +394,7 @@ fn written(
         limits,
         kernels: RefCell::default(),
         scratch: Cell::new(0),
+        is_open: Cell::new(false),
         mistake: RefCell::default(),
     };
     write(&launch);
@@ -379,11 +411,17 @@ fn written(
 /// Checks what a kernel asks of the device.
 fn check(kernel: &Kernel, limits: &Limits) -> std::result::Result<(), String> {
     verify(kernel)?;
-    let shared = kernel.arrays.iter().filter(|array| array.space == Space::Workgroup);
-    let bytes = shared.fold(0u32, |bytes, array| bytes.saturating_add(array.elements.saturating_mul(4)));
-    if bytes > limits.workgroup_memory {
+    let bytes = |space: Space| {
+        let arrays = kernel.arrays.iter().filter(|array| array.space == space);
+        arrays.fold(0u32, |bytes, array| bytes.saturating_add(array.elements.saturating_mul(4)))
+    };
+    let (shared, private) = (bytes(Space::Workgroup), bytes(Space::Invocation));
+    if shared > limits.workgroup_memory {
         let most = limits.workgroup_memory;
-        return Err(format!("a workgroup shares {bytes} bytes, the device has {most}"));
+        return Err(format!("a workgroup shares {shared} bytes, the device has {most}"));
+    }
+    if private > MOST_PRIVATE {
+        return Err(format!("an invocation has arrays of {private} bytes, {MOST_PRIVATE} are allowed"));
     }
     if kernel.subgroup.is_some() && kernel.subgroup != limits.subgroup {
         return Err(format!(

@@ -75,7 +75,7 @@ pub(super) fn checked(shaders: Shaders, launch: &Launch, context: &Context<'_>) 
     }
     let message = match smaller {
         Some(large) => format!(
-            "a kernel writes bools into {} bytes, the adapter allows bindings of {binding_bytes}",
+            "a kernel writes elements of less than 32 bits into {} bytes, the adapter allows bindings of {binding_bytes}",
             large.range.len()
         ),
         None => format!(

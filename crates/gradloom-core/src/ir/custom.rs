@@ -59,7 +59,8 @@ impl fmt::Debug for GpuLowering {
 
 /// An op that gradloom does not know: its shape rule, gradient, reference and lowering.
 pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
-    /// Name in the text form (letters, digits, `_` and `.`). Two ops with one name must compute the same.
+    /// Name in messages and in the text form: letters, digits, `_` and `.`. A text finds its ops by name, so
+    /// those of one graph that is to be written and read again need different ones.
     fn name(&self) -> &str;
 
     /// Types of the results.
@@ -88,7 +89,8 @@ pub trait CustomOp: fmt::Debug + Send + Sync + 'static {
     fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, String>;
 
     /// Computes the results in the host's memory: on the CPU, and for GPUs if [`CustomOp::gpu`] gives no
-    /// kernels. Called from any thread, once a step.
+    /// kernels. Called from any thread, in each step once for each place where the compiled step has the op:
+    /// a block of `scan` has as many as it has turns, and recomputation may add some. So it keeps no state.
     ///
     /// # Errors
     /// A message; the step then fails and changes nothing.

@@ -275,8 +275,9 @@ impl Graph {
         let of = |value: ValueId| self.defining_op(value).map(|op| (&op.kind, &op.operands));
         let is_sign = |&value: &ValueId| matches!(of(value), Some((OpKind::Binary(BinaryOp::Shr), _)));
         match (&op.kind, op.operands.get(1).and_then(|&index| of(index))) {
-            (OpKind::Gather { .. }, Some((OpKind::Binary(BinaryOp::Xor), words))) => {
-                words.iter().any(is_sign)
+            (OpKind::Gather { batch }, Some((OpKind::Binary(BinaryOp::Xor), words))) => {
+                // One row for each index.
+                self.ty(op.operands[0]).shape[*batch..] == [1] && words.iter().any(is_sign)
             }
             _ => false,
         }

@@ -23,6 +23,11 @@ pub fn infer(graph: &Graph, kind: &OpKind, operands: &[ValueId]) -> Result<Vec<T
         let Some(custom) = graph.customs.get(*id) else {
             return fail(format!("custom op {id} is not registered"));
         };
+        let name = custom.name();
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.') {
+            return Err(TypeError::new(format!("a custom op has the name \"{name}\""))
+                .help("a name has letters, digits, `_` and `.`"));
+        }
         let owned: Vec<Type> = types.into_iter().cloned().collect();
         let results = custom.infer(&owned)?;
         if owned.iter().chain(&results).any(|ty| ty.dtype == DType::I64) {

@@ -44,12 +44,12 @@ impl Tensor {
     /// Mean loss of sequences of labels without places in time, each divided by its number of labels (at
     /// least 1): PyTorch's `ctc_loss`, for batches with padded targets.
     ///
-    /// Takes log-probabilities `[times, batch, classes]`, as of `log_softmax`, labels i32 `[batch, most
-    /// labels]`, and how many times and labels of each sequence count, both i32 `[batch]`: what is behind
-    /// them is padding. More labels than there are fail the step; more times than there are are all of them.
-    /// The gradient is that of these log-probabilities. PyTorch's is that of the logits behind
-    /// `log_softmax`; from there on, both are the same. A sequence that cannot be aligned has an infinite
-    /// loss, see [`CtcOptions::zero_infinity`], and no gradient.
+    /// Takes log-probabilities `[times, batch, classes]`, as of `log_softmax`, labels `[batch, most labels]`,
+    /// none of which is the blank, and how many times and labels of each sequence count, both `[batch]`: what
+    /// is behind them is padding. These three are i32, i64 or u8. More labels than there are fail the step;
+    /// more times than there are are all of them. The gradient is that of these log-probabilities. PyTorch's
+    /// is that of the logits behind `log_softmax`; from there on, both are the same. A sequence that cannot
+    /// be aligned has an infinite loss, see [`CtcOptions::zero_infinity`], and no gradient.
     #[track_caller]
     pub fn ctc_loss(
         self,
@@ -58,6 +58,7 @@ impl Tensor {
         target_lengths: Tensor,
         options: CtcOptions,
     ) -> Tensor {
+        let target_lengths = target_lengths.counted();
         let losses = self.ctc_loss_rows(targets, input_lengths, target_lengths, options);
         (losses / target_lengths.maximum(1).cast(self.dtype())).mean()
     }
@@ -71,6 +72,8 @@ impl Tensor {
         target_lengths: Tensor,
         options: CtcOptions,
     ) -> Tensor {
+        let [targets, input_lengths, target_lengths] =
+            [targets, input_lengths, target_lengths].map(|numbers| numbers.counted());
         let (shape, dtype, labels) = (self.shape(), self.dtype(), targets.shape());
         let batch = shape.get(1).copied().unwrap_or(1);
         let most = labels.last().copied().unwrap_or(0);
@@ -88,8 +91,8 @@ impl Tensor {
                 "`ctc_loss` of {shape} with targets {}, lengths {inputs} and {numbers}",
                 targets.ty()
             );
-            let help = "log-probabilities are [times, batch, classes], targets i32[batch, labels], both \
-                        lengths i32[batch]";
+            let help = "log-probabilities are [times, batch, classes], targets [batch, labels], both lengths \
+                        [batch], of i32, i64 or u8";
             fail_with_help("ctc_loss", message, help);
             return placeholder(dtype, [batch]);
         }

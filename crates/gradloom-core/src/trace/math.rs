@@ -236,8 +236,9 @@ impl Tensor {
     #[track_caller]
     pub fn remainder(self, divisor: impl Operand) -> Tensor {
         let x = self.counted();
-        let divisor = divisor.tensor(x).counted();
+        // The operator sees whether the divisor is the number 0.
         let rest = x % divisor;
+        let divisor = divisor.tensor(x).counted();
         let zero = number(0.0, rest);
         let moves = rest.ne(zero).logical_and(rest.lt(zero).ne(divisor.lt(zero)));
         moves.select(rest + divisor, rest)

@@ -184,14 +184,14 @@ macro_rules! operators {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, right: &Param) -> Tensor {
-                binary(BinaryOp::$trait, $sign, number(self, right.tensor()), right)
+                binary(BinaryOp::$trait, $sign, number(self, right.tensor().counted()), right)
             }
         }
         impl $trait<&State> for f64 {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, right: &State) -> Tensor {
-                binary(BinaryOp::$trait, $sign, number(self, right.tensor()), right)
+                binary(BinaryOp::$trait, $sign, number(self, right.tensor().counted()), right)
             }
         }
     )*};

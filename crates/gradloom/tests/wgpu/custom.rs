@@ -352,7 +352,7 @@ fn kernels_that_are_not_valid_are_errors_that_say_why() {
         return;
     }
     type Kernel = fn(&CustomLaunch<'_>);
-    let wrong: [(Kernel, &str); 10] = [
+    let wrong: [(Kernel, &str); 13] = [
         (|op| op.each(4, |k, i| k.store(op.result(0), i, i)), "a store of u32 where elements are f32"),
         (|op| op.each(4, |k, i| k.store(op.operand(0), i, k.f32(0.0))), "a store to an operand"),
         (|op| op.each(4, |k, i| k.store(op.result(1), i, k.f32(0.0))), "the op has no such result"),
@@ -361,6 +361,19 @@ fn kernels_that_are_not_valid_are_errors_that_say_why() {
         (|op| op.kernel(100_000, 1, |_| {}), "a workgroup of 100000"),
         (|op| op.kernel(64, usize::MAX, |_| {}), "more than 32 bits count"),
         (|op| op.kernel(64, 1, |k| k.when(k.local().below(3), || k.barrier())), "barrier"),
+        (
+            |op| op.kernel(64, 1, |a| op.kernel(64, 1, |b| b.store(op.result(0), a.local(), b.f32(0.0)))),
+            "a kernel inside of another",
+        ),
+        (|op| _ = op.scratch(DType::F32, usize::MAX), "32 bits cannot count them"),
+        (
+            |op| {
+                op.kernel(64, 1, |k| {
+                    k.private(DType::F32, u32::MAX);
+                });
+            },
+            "an invocation has arrays of",
+        ),
         (
             |op| {
                 op.kernel(64, 1, |k| {
