@@ -48,8 +48,8 @@ pub struct DotProblem {
     pub rhs: MatrixView,
 }
 
-/// Where the elements of an operand are whose indices take several strides: extents with strides, outermost
-/// first.
+/// Where the elements of an operand are whose indices take several strides, as those of a convolution's
+/// windows do: extents with strides, outermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteppedView {
     /// Of the free index.
@@ -111,7 +111,7 @@ impl DotProblem {
         })
     }
 
-    /// The problem with a right operand in any layout, which is packed on the way, and where its elements
+    /// The problem with a right operand in any layout, which is not copied first, and where its elements
     /// are; none if the left one must be copied first. Strides of the right view are those of its innermost
     /// axes.
     pub fn packing(axes: &DotAxes, lhs: &Layout, rhs: &Layout) -> Option<(Self, SteppedView)> {

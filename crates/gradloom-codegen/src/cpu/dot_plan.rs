@@ -25,6 +25,8 @@ const IN_PLACE_STRIDE: usize = 4096;
 /// Up to so many rows of a task, packing the right operand costs more than it saves in any case, if its rows
 /// are contiguous.
 pub(super) const IN_PLACE_ROWS: usize = 48;
+/// Rows whose products with an element take as long as packing it where its neighbours are scattered.
+const ROWS_PER_PACKED: usize = 16;
 /// Elements of the product that one task adds up when sums were split.
 const SUM_CHUNK: usize = 16 * 1024;
 /// Sections of the scratch start on cache lines (of the widest vectors, in floats).
@@ -43,7 +45,8 @@ pub struct DotPlan {
     pub direct: Option<usize>,
     /// Whether the right operand is packed. The left one never is: its elements are read one at a time.
     pub packs_right: bool,
-    /// Where the right operand's elements are, if its indices take several strides; it is packed then.
+    /// Where the right operand's elements are, if its indices take several strides. In place, its columns
+    /// are then read in runs of neighbours.
     pub stepped: Option<SteppedView>,
     /// Whether the epilogue is more than to write the product down.
     pub has_epilogue: bool,
@@ -77,9 +80,10 @@ impl DotPlan {
         };
         let schedule = DotSchedule::new(&problem, epilogue.is_none_or(by_position));
         let [_, rows, _, _] = schedule.largest_task();
-        let right_in_place = match problem.rhs.free_stride {
-            1 => rows <= IN_PLACE_ROWS || problem.rhs.contract_stride <= IN_PLACE_STRIDE,
-            _ => {
+        let right_in_place = match (&stepped, problem.rhs.free_stride) {
+            (Some(steps), _) => has_long_runs(steps, rows),
+            (None, 1) => rows <= IN_PLACE_ROWS || problem.rhs.contract_stride <= IN_PLACE_STRIDE,
+            (None, _) => {
                 problem.m <= FEW_ROWS && problem.rhs.contract_stride == 1 && problem.lhs.contract_stride == 1
             }
         };
@@ -92,7 +96,7 @@ impl DotPlan {
             }
         };
         Some(Self {
-            packs_right: !right_in_place || stepped.is_some(),
+            packs_right: !right_in_place,
             stepped,
             direct,
             has_epilogue: epilogue.is_some_and(|body| direct.is_none() || !is_identity(body)),
@@ -235,6 +239,14 @@ pub fn dot_workspace(
 ) -> usize {
     let plan = DotPlan::new(kernel, reads, writes, may_alias);
     plan.expect("the operands of a product were copied to fit").workspace(threads)
+}
+
+/// Whether columns lie in runs of neighbours that fill most of the widest vectors: what stays empty costs less
+/// than packing them for so many rows.
+fn has_long_runs(steps: &SteppedView, rows: usize) -> bool {
+    let Some(&(run, 1)) = steps.free.last() else { return false };
+    let empty = run.next_multiple_of(LINE) - run;
+    empty < run && empty * rows <= ROWS_PER_PACKED * run
 }
 
 /// A result that can hold the raw product until the epilogue overwrites it: of the right type and size, and

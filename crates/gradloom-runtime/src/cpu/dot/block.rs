@@ -6,7 +6,7 @@
 
 use crate::cpu::matrix::few::{add_rows, dots};
 use crate::cpu::matrix::pack::{pack_rows, pack_stepped, pack_transposed};
-use crate::cpu::matrix::tile::{Columns, Rows, Target, panel};
+use crate::cpu::matrix::tile::{Columns, Rows, Steps, Target, panel};
 use gradloom_codegen::cpu::FEW_ROWS;
 use gradloom_codegen::product::{MatrixView, SteppedView};
 use pulp::{Simd, WithSimd};
@@ -43,6 +43,8 @@ pub(super) struct Stepped<'a> {
     pub(super) steps: &'a SteppedView,
     pub(super) column: usize,
     pub(super) depth: usize,
+    /// Where each of the block's contracted indices is, from the start, if the operand is read in place.
+    pub(super) row_offsets: Option<&'a [usize]>,
 }
 
 /// The target of a product.
@@ -95,7 +97,7 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<'_, F> {
     /// nothing else may touch the scratch and the product.
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, simd: S) {
-        if self.rows <= FEW_ROWS && self.packed_right.is_none() {
+        if self.rows <= FEW_ROWS && self.packed_right.is_none() && self.stepped.is_none() {
             // SAFETY: as promised by the caller.
             return unsafe { self.few_rows(simd) };
         }
@@ -171,7 +173,7 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<'_, F> {
     /// As [`Block::multiply`].
     #[inline(always)]
     unsafe fn pack_right<S: Simd>(&self, simd: S, depth: &Range<usize>, to: *mut f32) {
-        if let Some(Stepped { start, steps, column, depth: first }) = self.stepped {
+        if let Some(Stepped { start, steps, column, depth: first, .. }) = self.stepped {
             let contract = |p| SteppedView::offset(&steps.contract, first + depth.start + p);
             let free = |j| SteppedView::offset(&steps.free, column + j);
             // SAFETY: as promised by the caller.
@@ -211,21 +213,22 @@ impl<F: FnMut(Range<usize>, *const f32)> Block<'_, F> {
         let padded = self.columns.next_multiple_of(S::F32_LANES);
         let mut column = 0;
         while column < self.columns {
-            let count = (self.columns - column).min(panel_width);
-            let columns = match self.packed_right {
-                Some(packed) => Columns {
-                    start: packed.wrapping_add(column * depth.len()),
-                    step: (padded - column).min(panel_width),
-                    count,
-                    far: self.far,
-                },
-                None => Columns {
-                    start: self.right.at(column, depth.start),
-                    step: self.right.contract_stride,
-                    count,
-                    far: self.far,
-                },
+            let mut count = (self.columns - column).min(panel_width);
+            let (start, steps) = match (self.packed_right, &self.stepped) {
+                (Some(packed), _) => (
+                    packed.wrapping_add(column * depth.len()).cast_const(),
+                    Steps::Equal((padded - column).min(panel_width)),
+                ),
+                (None, Some(Stepped { start, steps, column: first, row_offsets: Some(offsets), .. })) => {
+                    let free = first + column;
+                    let run = steps.free.last().map_or(1, |axis| axis.0);
+                    count = count.min(run - free % run);
+                    let start = start.wrapping_add(SteppedView::offset(&steps.free, free));
+                    (start, Steps::Table(&offsets[depth.clone()]))
+                }
+                (None, _) => (self.right.at(column, depth.start), Steps::Equal(self.right.contract_stride)),
             };
+            let columns = Columns { start, steps, count, far: self.far };
             let target = Target {
                 start: product.wrapping_add(column),
                 row_stride: self.product.row_stride,

@@ -18,6 +18,7 @@ use super::{Call, InstructionSet, Loops, Prepared, Trap};
 use block::{Block, MatrixOperand, Product, Stepped};
 use epilogue::Epilogue;
 use gradloom_codegen::cpu::{DotPlan, DotTask};
+use gradloom_codegen::product::SteppedView;
 use gradloom_core::ir::DotAxes;
 use gradloom_core::kernel::{Body, Launch};
 use pulp::Arch;
@@ -60,6 +61,8 @@ struct Dot {
     /// operand, raw product.
     shared: usize,
     sections: [usize; 2],
+    /// Where the rows of a right operand are that is read in place though its indices take several strides.
+    row_offsets: Vec<usize>,
     arch: Arch,
 }
 
@@ -77,7 +80,13 @@ impl Dot {
             .filter(|_| plan.has_epilogue)
             .map(|body| Epilogue::new(body, launch, &plan, InstructionSet::detect(), loops));
         let (shared, sections) = (shared / size_of::<f32>(), plan.sections());
-        Self { plan, epilogue, direct, threads, shared, sections, arch }
+        let row_offsets = match &plan.stepped {
+            Some(steps) if !plan.packs_right => {
+                (0..plan.problem.k).map(|p| SteppedView::offset(&steps.contract, p)).collect()
+            }
+            _ => Vec::new(),
+        };
+        Self { plan, epilogue, direct, threads, shared, sections, row_offsets, arch }
     }
 }
 
@@ -205,6 +214,7 @@ impl Dot {
                 steps,
                 column: columns.start,
                 depth: task.depth.start,
+                row_offsets: self.row_offsets.get(task.depth.clone()),
             }),
             finish: |rows: Range<usize>, from| match transposed {
                 // The one row is the epilogue's column.

@@ -44,7 +44,8 @@ pub(in crate::cpu) unsafe fn pack_rows<S: Simd>(
 }
 
 /// Packs elements that are at `start + row(i) + column(j)`, rows as contracted indices. Neighbours in a row
-/// that are neighbours in memory are copied together.
+/// that are neighbours in memory are copied together; where there are few of these, neighbours in a column
+/// are.
 ///
 /// # Safety
 /// These must be elements for i below `rows` and j below `columns`; `to` must have room for `rows` times the
@@ -77,8 +78,17 @@ pub(in crate::cpu) unsafe fn pack_stepped<S: Simd>(
                     _ => (runs[found], found) = ((j, 1, at), found + 1),
                 }
             }
-            for (i, &offset) in offsets[..count].iter().enumerate() {
-                let (from, to) = (start.wrapping_add(offset), to.wrapping_add(i * width));
+            let short = found * BLOCK > used;
+            let mut i = 0;
+            while i < count {
+                let (from, to) = (start.wrapping_add(offsets[i]), to.wrapping_add(i * width));
+                if short && i + BLOCK <= count && (1..BLOCK).all(|r| offsets[i + r] == offsets[i] + r) {
+                    // SAFETY: as promised by the caller.
+                    unsafe { pack_square_rows(from, &at[..used], to, width) };
+                    i += BLOCK;
+                    continue;
+                }
+                i += 1;
                 for &(j, length, at) in &runs[..found] {
                     let (from, to) = (from.wrapping_add(at), to.wrapping_add(j));
                     // SAFETY: as promised by the caller.
@@ -102,6 +112,28 @@ pub(in crate::cpu) unsafe fn pack_stepped<S: Simd>(
             }
         }
         first += count;
+    }
+}
+
+/// Packs [`BLOCK`] rows that are neighbours in memory, where columns are not.
+///
+/// # Safety
+/// There must be `BLOCK` elements at each of the columns, and `BLOCK` rows to write, `width` apart, which is no
+/// less than there are columns.
+#[inline(always)]
+unsafe fn pack_square_rows(from: *const f32, columns: &[usize], to: *mut f32, width: usize) {
+    let (squares, rest) = columns.as_chunks::<BLOCK>();
+    // SAFETY: as promised by the caller.
+    unsafe {
+        for (j, at) in squares.iter().enumerate() {
+            transpose(at.map(|at| from.add(at)), to.add(j * BLOCK), width);
+        }
+        for (j, &at) in (squares.len() * BLOCK..).zip(rest) {
+            (0..BLOCK).for_each(|i| *to.add(i * width + j) = *from.add(at + i));
+        }
+        for j in columns.len()..width {
+            (0..BLOCK).for_each(|i| *to.add(i * width + j) = 0.0);
+        }
     }
 }
 

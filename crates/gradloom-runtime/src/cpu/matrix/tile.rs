@@ -126,6 +126,7 @@ unsafe fn columns<S: Simd, const R: usize>(
             left: Rows { start: left, ..rows },
             right,
             right_step: width * lanes,
+            table: std::ptr::null(),
             far: false,
             target: target.start.wrapping_add(row * target.row_stride + column),
             row_stride: target.row_stride,
@@ -137,10 +138,10 @@ unsafe fn columns<S: Simd, const R: usize>(
         // SAFETY: as promised by the caller.
         unsafe {
             match (width, whole) {
-                (2, true) => tile.run::<S, R, 2, false>(simd),
-                (2, false) => tile.run::<S, R, 2, true>(simd),
-                (_, true) => tile.run::<S, R, 1, false>(simd),
-                (_, false) => tile.run::<S, R, 1, true>(simd),
+                (2, true) => tile.run::<S, R, 2, false, false>(simd),
+                (2, false) => tile.run::<S, R, 2, true, false>(simd),
+                (_, true) => tile.run::<S, R, 1, false, false>(simd),
+                (_, false) => tile.run::<S, R, 1, true, false>(simd),
             }
         }
         vector += width;
@@ -149,39 +150,61 @@ unsafe fn columns<S: Simd, const R: usize>(
 
 /// A right operand for [`panel`]: up to two vectors of columns, for each contracted index.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Columns {
+pub(in crate::cpu) struct Columns<'a> {
     pub(in crate::cpu) start: *const f32,
-    /// Distance between contracted indices.
-    pub(in crate::cpu) step: usize,
+    pub(in crate::cpu) steps: Steps<'a>,
     pub(in crate::cpu) count: usize,
     /// Whether operands may have to come from beyond the second-level cache, and should be asked for early.
     pub(in crate::cpu) far: bool,
+}
+
+/// Where a right operand's contracted indices are.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) enum Steps<'a> {
+    /// At equal distances.
+    Equal(usize),
+    /// At these distances from the first column's start.
+    Table(&'a [usize]),
 }
 
 /// `target = rows · columns`, for `count` rows: the panel of columns stays in the first-level cache.
 ///
 /// # Safety
 /// The operands must lead to `count` rows, `depth` contracted indices and `columns.count` columns, of which
-/// there must be no more than two vectors hold, and nothing else may touch the target's rows and columns.
+/// there must be no more than two vectors hold, and nothing else may touch the target's rows and columns. A
+/// table of steps must have `depth` entries.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn panel<S: Simd>(
     simd: S,
     count: usize,
     depth: usize,
     rows: Rows,
-    columns: Columns,
+    columns: Columns<'_>,
     target: Target,
 ) {
     let lanes = S::F32_LANES;
     let width = columns.count.div_ceil(lanes);
     let last = columns.count - (width - 1) * lanes;
+    let table = matches!(columns.steps, Steps::Table(_));
     // SAFETY: as promised by the caller.
     unsafe {
-        match (width, last == lanes) {
-            (2, true) => panel_of::<S, 2, false>(simd, count, depth, rows, columns, target, last),
-            (2, false) => panel_of::<S, 2, true>(simd, count, depth, rows, columns, target, last),
-            (_, true) => panel_of::<S, 1, false>(simd, count, depth, rows, columns, target, last),
-            (_, false) => panel_of::<S, 1, true>(simd, count, depth, rows, columns, target, last),
+        match (width, last == lanes, table) {
+            (2, true, false) => {
+                panel_of::<S, 2, false, false>(simd, count, depth, rows, columns, target, last)
+            }
+            (2, false, false) => {
+                panel_of::<S, 2, true, false>(simd, count, depth, rows, columns, target, last)
+            }
+            (_, true, false) => {
+                panel_of::<S, 1, false, false>(simd, count, depth, rows, columns, target, last)
+            }
+            (_, false, false) => {
+                panel_of::<S, 1, true, false>(simd, count, depth, rows, columns, target, last)
+            }
+            (2, true, true) => panel_of::<S, 2, false, true>(simd, count, depth, rows, columns, target, last),
+            (2, false, true) => panel_of::<S, 2, true, true>(simd, count, depth, rows, columns, target, last),
+            (_, true, true) => panel_of::<S, 1, false, true>(simd, count, depth, rows, columns, target, last),
+            (_, false, true) => panel_of::<S, 1, true, true>(simd, count, depth, rows, columns, target, last),
         }
     }
 }
@@ -191,20 +214,25 @@ pub(in crate::cpu) unsafe fn panel<S: Simd>(
 /// # Safety
 /// As [`panel`].
 #[inline(always)]
-unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool>(
+unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool, const TABLE: bool>(
     simd: S,
     count: usize,
     depth: usize,
     rows: Rows,
-    columns: Columns,
+    columns: Columns<'_>,
     target: Target,
     last: usize,
 ) {
+    let (right_step, table) = match columns.steps {
+        Steps::Equal(step) => (step, [].as_slice()),
+        Steps::Table(offsets) => (0, offsets),
+    };
     let tile = |row: usize| Tile {
         depth,
         left: rows.at(row, 0),
         right: columns.start,
-        right_step: columns.step,
+        right_step,
+        table: table.as_ptr(),
         far: columns.far,
         target: target.row(row),
         row_stride: target.row_stride,
@@ -217,27 +245,27 @@ unsafe fn panel_of<S: Simd, const V: usize, const MASKED: bool>(
         while row < count {
             row += match count - row {
                 STRIP.. if S::REGISTER_COUNT >= 32 => {
-                    tile(row).run::<S, STRIP, V, MASKED>(simd);
+                    tile(row).run::<S, STRIP, V, MASKED, TABLE>(simd);
                     STRIP
                 }
                 8.. if S::REGISTER_COUNT >= 32 => {
-                    tile(row).run::<S, 8, V, MASKED>(simd);
+                    tile(row).run::<S, 8, V, MASKED, TABLE>(simd);
                     8
                 }
                 6.. if S::REGISTER_COUNT < 32 => {
-                    tile(row).run::<S, 6, V, MASKED>(simd);
+                    tile(row).run::<S, 6, V, MASKED, TABLE>(simd);
                     6
                 }
                 4.. => {
-                    tile(row).run::<S, 4, V, MASKED>(simd);
+                    tile(row).run::<S, 4, V, MASKED, TABLE>(simd);
                     4
                 }
                 2.. => {
-                    tile(row).run::<S, 2, V, MASKED>(simd);
+                    tile(row).run::<S, 2, V, MASKED, TABLE>(simd);
                     2
                 }
                 _ => {
-                    tile(row).run::<S, 1, V, MASKED>(simd);
+                    tile(row).run::<S, 1, V, MASKED, TABLE>(simd);
                     1
                 }
             };
@@ -249,8 +277,9 @@ struct Tile {
     depth: usize,
     left: Rows,
     right: *const f32,
-    /// Distance between contracted indices of the right operand.
+    /// Distance between contracted indices of the right operand, or where each is from the start.
     right_step: usize,
+    table: *const usize,
     /// Whether operands may have to come from beyond the second-level cache.
     far: bool,
     target: *mut f32,
@@ -278,12 +307,16 @@ impl Tile {
         }
     }
 
-    /// `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are read and written.
+    /// `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are read and written; with
+    /// `TABLE`, the right operand's contracted indices are where the table says.
     ///
     /// # Safety
     /// As [`multiply`].
     #[inline(always)]
-    unsafe fn run<S: Simd, const R: usize, const V: usize, const MASKED: bool>(&self, simd: S) {
+    unsafe fn run<S: Simd, const R: usize, const V: usize, const MASKED: bool, const TABLE: bool>(
+        &self,
+        simd: S,
+    ) {
         let lanes = S::F32_LANES;
         let mask = simd.mask_between_m32s(0, self.last.min(lanes) as u32);
         let mut sums = [[simd.splat_f32s(0.0); V]; R];
@@ -293,8 +326,11 @@ impl Tile {
                 self.prefetch::<V>(lanes, p, left, right);
             }
             // SAFETY: the panel has `V` vectors (the last of them `last` lanes) for each contracted index,
-            // the left operand `R` rows.
+            // the left operand `R` rows, a table an entry for each contracted index.
             unsafe {
+                if TABLE {
+                    right = self.right.wrapping_add(*self.table.add(p));
+                }
                 let mut vectors = [simd.splat_f32s(0.0); V];
                 for v in 0..V {
                     let from = right.add(v * lanes);
@@ -311,7 +347,9 @@ impl Tile {
                 }
             }
             left = left.wrapping_add(self.left.step);
-            right = right.wrapping_add(self.right_step);
+            if !TABLE {
+                right = right.wrapping_add(self.right_step);
+            }
         }
         for r in 0..R {
             for v in 0..V {

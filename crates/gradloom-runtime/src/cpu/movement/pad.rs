@@ -45,15 +45,14 @@ struct Pad {
 impl Prepared for Pad {
     fn run(&self, call: &Call<'_>) -> Result<(), Trap> {
         call.pool.run(self.filled.div_ceil(work::GRAIN), &|task| {
-            let range = task * work::GRAIN..((task + 1) * work::GRAIN).min(self.filled);
-            for position in range {
-                // SAFETY: the result is contiguous and has `filled` elements; tasks write disjoint ranges.
-                unsafe {
-                    match self.element_bytes {
-                        1 => call.write::<u8>(0, self.write_offset).add(position).write(self.pattern as u8),
-                        2 => call.write::<u16>(0, self.write_offset).add(position).write(self.pattern as u16),
-                        _ => call.write::<u32>(0, self.write_offset).add(position).write(self.pattern),
-                    }
+            let start = task * work::GRAIN;
+            let count = work::GRAIN.min(self.filled - start);
+            // SAFETY: the result is contiguous and has `filled` elements; tasks write disjoint ranges.
+            unsafe {
+                match self.element_bytes {
+                    1 => fill(call.write(0, self.write_offset + start), count, self.pattern as u8),
+                    2 => fill(call.write(0, self.write_offset + start), count, self.pattern as u16),
+                    _ => fill(call.write(0, self.write_offset + start), count, self.pattern),
                 }
             }
         });
@@ -61,4 +60,13 @@ impl Prepared for Pad {
         unsafe { self.copy.run(call.pool, call.reads[0], call.writes[0]) };
         Ok(())
     }
+}
+
+/// Writes the same element to `count` places.
+///
+/// # Safety
+/// They must be writable, and nothing else may touch them.
+unsafe fn fill<T: Copy>(start: *mut T, count: usize, element: T) {
+    // SAFETY: as promised by the caller; elements are plain data, of which every pattern is valid.
+    unsafe { std::slice::from_raw_parts_mut(start, count) }.fill(element);
 }

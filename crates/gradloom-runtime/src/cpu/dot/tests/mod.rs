@@ -7,6 +7,7 @@ use crate::cpu::Pool;
 use crate::cpu::testing::{Job, Random, Tensor, assert_near, instruction_sets};
 use gradloom_codegen::product::{DotProblem, copied_layout, dot_copies};
 use gradloom_core::ir::{DType, OpKind, Shape};
+use gradloom_core::kernel::Layout;
 
 /// Most threads that a test runs on.
 const THREADS: usize = 3;
@@ -229,4 +230,54 @@ fn not_a_number_and_infinity_times_zero_spread() {
             assert_eq!(f32::from_bits(bits).is_nan(), i < size, "element {i} of {size}x{size}");
         }
     }
+}
+
+/// The windows of a convolution are the right operand of its result and of its weight's gradient: read in
+/// place where they lie in runs that fill vectors, packed elsewhere.
+#[test]
+fn windows_in_place_and_packed() {
+    let mut random = Random(5);
+    let (mut in_place, mut packed) = (0, 0);
+    // Channels out and in, kernel, result, step.
+    let shapes = [
+        ([32, 5], [3, 3], [8, 32], 1),
+        ([64, 64], [3, 3], [4, 16], 1),
+        ([13, 40], [3, 3], [5, 28], 1),
+        ([7, 3], [1, 5], [3, 45], 1),
+        ([2, 3], [3, 1], [3, 14], 1),
+        ([1, 2], [2, 2], [40, 48], 1),
+        ([40, 6], [3, 3], [9, 7], 1),
+        ([40, 3], [3, 3], [9, 32], 2),
+    ];
+    for ([out, channels], [height, width], [rows, columns], step) in shapes {
+        let (images, stride) = (2, (columns - 1) * step + width + random.below(3));
+        let plane = ((rows - 1) * step + height) * stride;
+        let windows = Layout {
+            offset: random.below(4),
+            shape: [images, channels, height, width, rows, columns].into(),
+            strides: vec![channels * plane, plane, stride, 1, step * stride, step],
+        };
+        let image = Tensor::dense(&mut random, &[windows.end() + 3].into());
+        let windows = Tensor { layout: windows, ..image };
+        let weight = Tensor::dense(&mut random, &[out, channels, height, width].into());
+        let gradient = Tensor::dense(&mut random, &[images, out, rows, columns].into());
+        let gradient = Tensor { layout: gradient.layout.permute(&[1, 0, 2, 3]), ..gradient };
+        let forward =
+            DotAxes { lhs_contract: vec![1, 2, 3], rhs_contract: vec![1, 2, 3], ..DotAxes::default() };
+        let backward =
+            DotAxes { lhs_contract: vec![1, 2, 3], rhs_contract: vec![0, 4, 5], ..DotAxes::default() };
+        let copied = copied(gradient, Some(vec![0, 1, 2, 3]));
+        for (axes, lhs) in [(forward, weight), (backward, copied)] {
+            let expected = expected(&axes, &lhs, &windows);
+            let case = case(&axes, lhs, windows.clone());
+            for arch in instruction_sets() {
+                let kernel = Dot::new(&case.launch(), None, arch, Loops::Native);
+                *if kernel.plan.packs_right { &mut packed } else { &mut in_place } += 1;
+                let result = case.run_on_all_pools(&kernel).unwrap();
+                let what = format!("{out} of {channels}, {rows}x{columns}, step {step}, {arch:?}: {axes:?}");
+                assert_near(&what, &result[0], &expected, 1e-4);
+            }
+        }
+    }
+    assert!(in_place > 0 && packed > 0, "{in_place} in place, {packed} packed");
 }
