@@ -118,8 +118,8 @@ pub(in crate::cpu) unsafe fn pack_stepped<S: Simd>(
 /// Packs [`BLOCK`] rows that are neighbours in memory, where columns are not.
 ///
 /// # Safety
-/// There must be `BLOCK` elements at each of the columns, and `BLOCK` rows to write, `width` apart, which is no
-/// less than there are columns.
+/// There must be `BLOCK` elements at each of the columns, and `BLOCK` rows to write, `width` apart, which is
+/// no less than there are columns.
 #[inline(always)]
 unsafe fn pack_square_rows(from: *const f32, columns: &[usize], to: *mut f32, width: usize) {
     let (squares, rest) = columns.as_chunks::<BLOCK>();

@@ -307,8 +307,8 @@ impl Tile {
         }
     }
 
-    /// `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are read and written; with
-    /// `TABLE`, the right operand's contracted indices are where the table says.
+    /// `R` rows of `V` vectors. With `MASKED`, only `last` lanes of the last vector are read and written;
+    /// with `TABLE`, the right operand's contracted indices are where the table says.
     ///
     /// # Safety
     /// As [`multiply`].
