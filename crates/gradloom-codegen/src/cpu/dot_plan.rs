@@ -241,8 +241,8 @@ pub fn dot_workspace(
     plan.expect("the operands of a product were copied to fit").workspace(threads)
 }
 
-/// Whether columns lie in runs of neighbours that fill most of the widest vectors: what stays empty costs less
-/// than packing them for so many rows.
+/// Whether columns lie in runs of neighbours that fill most of the widest vectors: what stays empty costs
+/// less than packing them for so many rows.
 fn has_long_runs(steps: &SteppedView, rows: usize) -> bool {
     let Some(&(run, 1)) = steps.free.last() else { return false };
     let empty = run.next_multiple_of(LINE) - run;
