@@ -1,7 +1,6 @@
 //! Errors of the command and how they are printed.
 
 use crate::output::tell;
-use gradloom_models::checkpoint::CheckpointError;
 use gradloom_models::data::DataError;
 use gradloom_models::generate::SamplingError;
 use std::process::ExitCode;
@@ -53,14 +52,12 @@ impl From<gradloom::Error> for Failure {
     /// The compiler's errors bring their source line and remedy along; the word that they open with is left
     /// to [`Failure::report`].
     fn from(error: gradloom::Error) -> Self {
+        if error.kind() == gradloom::ErrorKind::File {
+            let help = error.remedies().collect::<Vec<_>>().join("; ");
+            return Self::failed(error.message()).help(help);
+        }
         let rendered = error.to_string();
         Self::failed(rendered.strip_prefix("error: ").unwrap_or(&rendered))
-    }
-}
-
-impl From<CheckpointError> for Failure {
-    fn from(error: CheckpointError) -> Self {
-        Self::failed(error.to_string()).help(error.remedy())
     }
 }
 

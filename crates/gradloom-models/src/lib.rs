@@ -1,5 +1,4 @@
-//! Models for gradloom and what they need around them: GPT-2, small models, text data, generation,
-//! checkpoints.
+//! Models for gradloom and what they need around them: GPT-2, small models, text data and generation.
 //!
 //! - [`addition`]: a small transformer that adds numbers, and problems for it.
 //! - [`gpt2`]: the configuration (with GPT-2's published shapes) and the model.
@@ -8,13 +7,11 @@
 //! - [`mlp`]: a perceptron.
 //! - [`generate`]: the next token from logits, and text as it comes.
 //! - [`kv`]: generation that computes each token once, over cached keys and values.
-//! - [`checkpoint`]: safetensors files that are written whole or not at all and that notice damage.
 
 // The derive macros name the facade crate; here the compiler crate stands in for it.
 extern crate gradloom_core as gradloom;
 
 pub mod addition;
-pub mod checkpoint;
 pub mod data;
 pub mod generate;
 pub mod gpt2;

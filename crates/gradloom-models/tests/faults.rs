@@ -8,9 +8,9 @@ use gradloom_core::nn::State;
 use gradloom_core::optim::AdamW;
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::i32;
-use gradloom_models::checkpoint::{Checkpoint, Entries, TensorBytes, write};
 use gradloom_models::gpt2::{Gpt2, Gpt2Config};
 use gradloom_models::kv::Decoder;
+use gradloom_runtime::files::{Entries, TensorBytes, Weights, write};
 use gradloom_runtime::{Device, Fault, Faults, Session, Store, Train, Trainer};
 use std::path::Path;
 
@@ -158,7 +158,7 @@ fn save(store: &Store, file: &Path) {
 
 fn load(store: &Store, file: &Path) {
     let entries = store.entries();
-    let checkpoint = Checkpoint::open(file).unwrap();
+    let checkpoint = Weights::open(file).unwrap();
     let tensors = checkpoint.exactly(entries.iter().map(|e| (e.name.as_str(), &e.ty))).unwrap();
     store.write_all(&tensors).unwrap();
 }

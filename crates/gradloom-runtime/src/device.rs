@@ -31,6 +31,11 @@ impl Device {
         Ok(Self::cpu())
     }
 
+    /// Whether programs of the two share memory.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.backend, &other.backend)
+    }
+
     /// The CPU, with a thread for each core that the process may use.
     pub fn cpu() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -144,7 +144,7 @@ fn exact(integer: i64) -> Result<f32> {
         return Ok(float);
     }
     Err(Error::new(ErrorKind::Feed, format!("the integer {integer} is not an f32"))
-        .help("convert it in the model with .cast(..), or read its bytes by `Step::outputs`"))
+        .help("read it as it is, with `typed::<i32>(..)` or `get_as`, or convert it with `.cast(..)`"))
 }
 
 fn no_memory(bytes: usize, what: &dyn Display) -> Error {

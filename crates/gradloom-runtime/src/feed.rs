@@ -35,7 +35,7 @@ impl<'a> Data<'a> {
 }
 
 impl Data<'_> {
-    fn dtype(&self) -> DType {
+    pub(crate) fn dtype(&self) -> DType {
         match self {
             Data::F32(_) => DType::F32,
             Data::I32(_) => DType::I32,
@@ -47,7 +47,7 @@ impl Data<'_> {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Data::F32(v) => v.len(),
             Data::I32(v) => v.len(),

@@ -4,11 +4,15 @@
 //! fails before its commit leaves parameters and states as they were.
 
 mod backend;
+#[cfg(not(target_family = "wasm"))]
+pub mod batches;
 pub mod cpu;
 mod device;
 mod elements;
 mod faults;
 mod feed;
+#[cfg(feature = "files")]
+pub mod files;
 #[cfg(all(test, unix, not(miri)))]
 mod guarded;
 mod host_op;
@@ -36,15 +40,19 @@ pub use backend::Work;
 pub use device::Device;
 pub use faults::{Fault, Faults};
 pub use feed::{Data, Feed};
+#[cfg(feature = "files")]
+pub use files::{Load, Weights};
 pub use gradloom_codegen::pipeline;
 pub use gradloom_codegen::wgsl::{Limits, Precision};
-pub use outputs::Outputs;
+pub use outputs::{Element, Outputs, Typed, Value, typed};
 pub use profile::LaunchSpan;
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
 #[cfg(feature = "web")]
 pub use store::StorePlace;
-pub use train::{Infer, Session, Stages, Step, Train, Trainer, differentiate};
+#[cfg(not(target_family = "wasm"))]
+pub use train::{GradientCheck, Mistake};
+pub use train::{Infer, Row, Session, Stages, Step, Summary, Train, Trainer, differentiate};
 #[cfg(feature = "web")]
 pub use web::{WebCopy, WebHost, WebKernel, WebRange};
 #[cfg(feature = "wgpu")]

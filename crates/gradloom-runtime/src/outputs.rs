@@ -1,19 +1,122 @@
 //! The types of results of a forward program.
 
+use crate::elements::{Elements, output};
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::DType;
 use gradloom_core::trace::Tensor;
+use std::marker::PhantomData;
 
-/// Tensors that a closure returns, and the host data that a run gives for them.
+/// Tensors that a closure returns, and the host data that a run gives for them: a `Vec<f32>` for each tensor,
+/// or, for one in [`typed`], a vector of its own type.
 pub trait Outputs {
-    /// Host data: a `Vec<f32>` for each tensor.
+    /// Host data.
     type Read;
     /// The tensors in order.
     fn tensors(self) -> Vec<Tensor>;
     /// The data from the tensors' elements in order.
-    fn read(values: &mut dyn Iterator<Item = Vec<f32>>) -> Self::Read;
+    ///
+    /// # Errors
+    /// When an integer is not an f32, or elements are of another type than was said.
+    fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read>;
 }
 
-fn next(values: &mut dyn Iterator<Item = Vec<f32>>) -> Vec<f32> {
+/// The elements of a result.
+#[derive(Debug)]
+pub struct Value<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) dtype: DType,
+    pub(crate) elements: &'a mut Elements,
+}
+
+/// A tensor whose elements are read as they are: `typed::<i32>(tokens)` as a `Vec<i32>`.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub struct Typed<T>(Tensor, PhantomData<T>);
+
+/// Has a result of a forward program read in its own type, where f32 could not hold it: `i64`, `i32`, `u32`,
+/// `u8`, `bool`, `f16`, `bf16`, `f32`.
+///
+/// ```
+/// use gradloom_core::{nn::Linear, trace::f32};
+/// use gradloom_runtime::{Device, Session, typed};
+///
+/// let session = Session::new(Linear::new(3, 4), &Device::cpu(), 7)?;
+/// let mut program = session.infer([f32("x", [2, 3])], |layer, [x]| {
+///     let logits = layer.forward(x);
+///     (logits, typed::<i32>(logits.argmax(1)), typed::<bool>(logits.is_nan()))
+/// })?;
+/// let (logits, classes, nan) = program.run([&[1.0f32; 6]])?;
+/// assert_eq!((logits.len(), classes.len(), nan), (8, 2, vec![false; 8]));
+/// # gradloom_core::error::Result::Ok(())
+/// ```
+pub fn typed<T: Element>(tensor: Tensor) -> Typed<T> {
+    Typed(tensor, PhantomData)
+}
+
+/// A type of elements that are read.
+pub trait Element: Sized + sealed::FromBytes {
+    /// Its dtype.
+    const DTYPE: DType;
+}
+
+mod sealed {
+    pub trait FromBytes: Sized {
+        /// Elements from their bytes, in the machine's order.
+        fn all(bytes: &[u8]) -> Vec<Self>;
+    }
+}
+
+macro_rules! elements {
+    ($($ty:ty => $dtype:ident),*) => {$(
+        impl Element for $ty {
+            const DTYPE: DType = DType::$dtype;
+        }
+        impl sealed::FromBytes for $ty {
+            fn all(bytes: &[u8]) -> Vec<Self> {
+                bytes.as_chunks().0.iter().map(|bytes| Self::from_ne_bytes(*bytes)).collect()
+            }
+        }
+    )*};
+}
+elements!(
+    f32 => F32, i32 => I32, u32 => U32, u8 => U8, i64 => I64, half::f16 => F16, half::bf16 => BF16
+);
+
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+}
+
+impl sealed::FromBytes for bool {
+    fn all(bytes: &[u8]) -> Vec<Self> {
+        bytes.iter().map(|&byte| byte != 0).collect()
+    }
+}
+
+/// The elements of an output as they are.
+///
+/// # Errors
+/// When they are of another type.
+pub(crate) fn read_as<T: Element>(name: &str, dtype: DType, bytes: &[u8]) -> Result<Vec<T>> {
+    if dtype == T::DTYPE {
+        return Ok(T::all(bytes));
+    }
+    Err(Error::new(ErrorKind::Feed, format!("{} is {dtype}, not {}", output(name), T::DTYPE))
+        .help(format!("read it as {dtype}, or convert it in the model with `.cast(..)`")))
+}
+
+fn next<'a>(values: &mut dyn Iterator<Item = Value<'a>>) -> Value<'a> {
     values.next().expect("one value for each tensor")
+}
+
+impl<T: Element> Outputs for Typed<T> {
+    type Read = Vec<T>;
+    fn tensors(self) -> Vec<Tensor> {
+        vec![self.0]
+    }
+    fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Vec<T>> {
+        let Value { name, dtype, elements } = next(values);
+        read_as(name, dtype, elements)
+    }
 }
 
 /// No outputs: for programs that only update states.
@@ -22,7 +125,9 @@ impl Outputs for () {
     fn tensors(self) -> Vec<Tensor> {
         Vec::new()
     }
-    fn read(_: &mut dyn Iterator<Item = Vec<f32>>) {}
+    fn read(_: &mut dyn Iterator<Item = Value<'_>>) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Outputs for Tensor {
@@ -30,18 +135,20 @@ impl Outputs for Tensor {
     fn tensors(self) -> Vec<Tensor> {
         vec![self]
     }
-    fn read(values: &mut dyn Iterator<Item = Vec<f32>>) -> Vec<f32> {
-        next(values)
+    fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Vec<f32>> {
+        let Value { name, dtype, elements } = next(values);
+        elements.take_f32(dtype, &output(name))
     }
 }
 
-impl<const N: usize> Outputs for [Tensor; N] {
-    type Read = [Vec<f32>; N];
+impl<const N: usize, R: Outputs> Outputs for [R; N] {
+    type Read = [R::Read; N];
     fn tensors(self) -> Vec<Tensor> {
-        self.to_vec()
+        self.into_iter().flat_map(R::tensors).collect()
     }
-    fn read(values: &mut dyn Iterator<Item = Vec<f32>>) -> Self::Read {
-        std::array::from_fn(|_| next(values))
+    fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read> {
+        let all: Vec<_> = (0..N).map(|_| R::read(values)).collect::<Result<_>>()?;
+        Ok(all.try_into().unwrap_or_else(|_| unreachable!("as many as were read")))
     }
 }
 
@@ -50,8 +157,8 @@ impl Outputs for Vec<Tensor> {
     fn tensors(self) -> Vec<Tensor> {
         self
     }
-    fn read(values: &mut dyn Iterator<Item = Vec<f32>>) -> Self::Read {
-        values.collect()
+    fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read> {
+        values.map(|value| value.elements.take_f32(value.dtype, &output(value.name))).collect()
     }
 }
 
@@ -66,10 +173,10 @@ macro_rules! tuples {
                 $(all.extend($name.tensors());)+
                 all
             }
-            fn read(values: &mut dyn Iterator<Item = Vec<f32>>) -> Self::Read {
-                ($($name::read(values),)+)
+            fn read(values: &mut dyn Iterator<Item = Value<'_>>) -> Result<Self::Read> {
+                Ok(($($name::read(values)?,)+))
             }
         }
     )*};
 }
-tuples! { (A B); (A B C); (A B C D); }
+tuples! { (A B); (A B C); (A B C D); (A B C D E); (A B C D E F); }

@@ -6,8 +6,12 @@
 mod debug;
 mod evaluate;
 mod fits;
+#[cfg(not(target_family = "wasm"))]
+mod not_finite;
 
 pub use debug::{DebugRun, Retention};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use evaluate::tensor as host_tensor;
 
 use crate::backend::{Backend, Immediate, Loaded, Pending, Work};
 use crate::device::Device;

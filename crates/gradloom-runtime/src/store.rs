@@ -165,6 +165,21 @@ impl Store {
         content.segment(entry)?.read(entry)
     }
 
+    /// Every entry with its elements, as they are at one moment.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub fn read_all(&self) -> Result<Vec<(StoreEntry, Vec<u8>)>> {
+        let content = self.read_lock();
+        let read = |entry: &StoreEntry| Ok((entry.clone(), content.segment(entry)?.read(entry)?));
+        content.layout.entries().iter().map(read).collect()
+    }
+
+    /// The type of an entry.
+    pub(crate) fn ty(&self, name: &str) -> Result<Type> {
+        Ok(self.read_lock().entry(name)?.ty.clone())
+    }
+
     /// The elements of an entry of floats.
     ///
     /// # Errors

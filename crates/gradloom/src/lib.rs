@@ -11,6 +11,8 @@ pub mod custom;
 pub use gradloom_core::{error, fuse, grad, ir, kernel, nn, optim, passes, plan, reference, trace, verify};
 #[doc(inline)]
 pub use gradloom_runtime as runtime;
+#[doc(inline)]
+pub use gradloom_runtime::{batches, files};
 
 pub use gradloom_core::error::{Error, ErrorKind, Result};
 pub use gradloom_core::ir::DType;
@@ -26,7 +28,8 @@ pub use gradloom_core::trace::{
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
 pub use gradloom_runtime::{
-    Data, DebugRun, Device, Feed, Infer, Outputs, Precision, Retention, Session, Step, Store, Train, Trainer,
+    Data, DebugRun, Device, Element, Feed, GradientCheck, Infer, Load, Outputs, Precision, Retention,
+    Session, Step, Store, Summary, Train, Trainer, Typed, Weights, typed,
 };
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
@@ -35,9 +38,9 @@ pub mod prelude {
     pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
     pub use crate::{
         Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions,
-        DType, Device, Error, Groups, Lion, Muon, Plateau, PoolOptions, Precision, Result, RmsProp, Schedule,
-        Session, Sgd, Tensor, Train, Trainer, bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32,
-        full, gradients, i32, i64, iota, linspace, meshgrid, permutation, randn, scan, stack, u8, u32,
-        uniform,
+        DType, Device, Error, Groups, Lion, Load, Muon, Plateau, PoolOptions, Precision, Result, RmsProp,
+        Schedule, Session, Sgd, Tensor, Train, Trainer, Weights, bernoulli, bf16, checkpoint, concat, einsum,
+        eye, f16, f32, full, gradients, i32, i64, iota, linspace, meshgrid, permutation, randn, scan, stack,
+        typed, u8, u32, uniform,
     };
 }

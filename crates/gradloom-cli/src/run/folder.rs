@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::quoted;
+use gradloom::runtime::files::replace_file;
 use gradloom::runtime::regular_file::{self, Refusal};
-use gradloom_models::checkpoint::replace_file;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};

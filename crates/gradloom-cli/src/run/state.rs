@@ -6,7 +6,7 @@ use crate::train::settings::Settings;
 use gradloom::Store;
 use gradloom::ir::DType;
 use gradloom::plan::StoreEntry;
-use gradloom_models::checkpoint::{Checkpoint, CheckpointError, TensorBytes, write};
+use gradloom::runtime::files::{TensorBytes, Weights, write};
 use std::path::Path;
 
 /// Everything that training changes, as it was after a step.
@@ -20,12 +20,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Copies the store.
     pub(crate) fn of(store: &Store, steps: u64) -> Result<Self> {
-        let mut entries = Vec::new();
-        for entry in store.entries() {
-            let bytes = store.read(&entry.name)?;
-            entries.push((entry, bytes));
-        }
-        Ok(Self { entries, steps })
+        Ok(Self { entries: store.read_all()?, steps })
     }
 
     /// The first parameter or state with an infinite element or one that is not a number.
@@ -62,7 +57,7 @@ impl Snapshot {
 /// A state or model file, read and found sound.
 #[derive(Debug)]
 pub(crate) struct Saved {
-    checkpoint: Checkpoint,
+    checkpoint: Weights,
     pub(crate) settings: Settings,
     /// Steps that were made.
     pub(crate) steps: u64,
@@ -71,14 +66,14 @@ pub(crate) struct Saved {
 impl Saved {
     /// Reads a file and the configuration in it.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let checkpoint = Checkpoint::open(path)?;
-        let settings = match checkpoint.entry("config") {
-            Ok(text) => Settings::parse(text).map_err(|reason| {
-                Failure::failed(format!("{}: its configuration cannot be used: {reason}", path.display()))
-                    .help("use the version of gradloom that wrote it")
-            })?,
-            Err(error) => return Err(foreign(&checkpoint, error)),
-        };
+        let checkpoint = Weights::open(path)?;
+        if !checkpoint.is_verified() {
+            return Err(foreign(&checkpoint));
+        }
+        let settings = Settings::parse(checkpoint.entry("config")?).map_err(|reason| {
+            Failure::failed(format!("{}: its configuration cannot be used: {reason}", path.display()))
+                .help("use the version of gradloom that wrote it")
+        })?;
         let steps = checkpoint.parsed_entry("step")?;
         Ok(Self { checkpoint, settings, steps })
     }
@@ -102,11 +97,11 @@ impl Saved {
 
 /// For a file of another program, tells how its tensors differ from the smallest preset's: that shows what
 /// kind of file it is.
-fn foreign(checkpoint: &Checkpoint, error: CheckpointError) -> Failure {
-    if !matches!(error, CheckpointError::Foreign { .. }) {
-        return error.into();
-    }
+fn foreign(file: &Weights) -> Failure {
     let expected = crate::model::parameter_types(&gradloom_models::gpt2::PRESETS[0].config);
-    let compared = checkpoint.exactly(expected.iter().map(|(name, ty)| (name.as_str(), ty)));
-    compared.err().unwrap_or(error).into()
+    let expected: Vec<_> = expected.iter().map(|(name, ty)| (name.as_str(), ty)).collect();
+    let differences = file.differences(&expected);
+    let differences = if differences.is_empty() { String::new() } else { format!(" ({differences})") };
+    Failure::failed(format!("{}: the file was not written by gradloom{differences}", file.name()))
+        .help("use the folder of a run of `gradloom train`")
 }

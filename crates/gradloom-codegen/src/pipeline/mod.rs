@@ -9,7 +9,7 @@ mod target;
 mod training;
 
 pub use target::{Gpu, Target, Text};
-pub use training::{LOSS, Options, TrainingGraph, differentiate, training};
+pub use training::{LOSS, Options, TrainingGraph, differentiate, optimizer_state, training};
 
 use crate::wgsl::Unit;
 use gradloom_core::error::{Error, ErrorKind, Result};

@@ -3,9 +3,9 @@
 use super::Clock;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::grad;
-use gradloom_core::ir::{Builder, DType, Graph, Guard, Output, Type, ValueId};
+use gradloom_core::ir::{BinaryOp, Builder, DType, Graph, Guard, Op, OpKind, Output, Type, ValueId};
 use gradloom_core::nn::{Param, Pattern};
-use gradloom_core::optim::{self, Optimizer, Settings, Trainable};
+use gradloom_core::optim::{self, Optimizer, STATE_PREFIX, Settings, Trainable};
 use gradloom_core::passes;
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{ParamTable, Traced};
@@ -20,6 +20,13 @@ pub struct Options {
     pub settings: Settings,
     /// Parameters that are not trained.
     pub frozen: Vec<Pattern>,
+    /// Parameters that are trained, if not all are.
+    pub trained: Vec<Pattern>,
+    /// Parameters whose gradients are outputs, `gradient.NAME`.
+    pub shown_gradients: Vec<Pattern>,
+    /// What tells this program's optimizer states from those of others over the same store: see
+    /// [`optimizer_state`].
+    pub name: String,
     /// Whether parameters that the loss does not depend on stay as they are, instead of being an error.
     pub allows_unused: bool,
     /// Micro-batches of a step: see [`optim::accumulate`].
@@ -36,6 +43,9 @@ impl Default for Options {
         Self {
             settings: Settings::default(),
             frozen: Vec::new(),
+            trained: Vec::new(),
+            shown_gradients: Vec::new(),
+            name: String::new(),
             allows_unused: false,
             micro_batches: 1,
             memory_budget: None,
@@ -91,10 +101,12 @@ pub fn training(
         if options.micro_batches != 1 {
             (graph, trainables) = optim::accumulate(&graph, &trainables, options.micro_batches)?;
         }
+        show_gradients(&mut graph, &trainables, &options.shown_gradients)?;
         verified_in_debug(&graph, "grad").map(|()| (graph, trainables, unused))
     })?;
     let optim = clock.stage("optim", || {
-        let made = optim::attach(grad.clone(), &trainables, optimizer, &options.settings)?;
+        let mut made = optim::attach(grad.clone(), &trainables, optimizer, &options.settings)?;
+        rename_states(&mut made, &options.name);
         verified_in_debug(&made, "optim").map(|()| made)
     })?;
     let (passes, reports) = clock.stage("passes", || {
@@ -109,6 +121,44 @@ pub fn training(
         Ok((passes, reports))
     })?;
     Ok(TrainingGraph { trace, grad, optim, passes, unused, reports })
+}
+
+/// The name in the store of an optimizer's state, of a program that has this name, if any.
+pub fn optimizer_state(program: &str, state: &str) -> String {
+    match (program, state.strip_prefix(STATE_PREFIX)) {
+        ("", _) | (_, None) => state.to_string(),
+        // No field of a model has a slash in its name.
+        (program, Some(state)) => format!("{STATE_PREFIX}{program}/{state}"),
+    }
+}
+
+fn rename_states(graph: &mut Graph, program: &str) {
+    let ids: Vec<_> = graph.ops.iter().map(|(id, _)| id).collect();
+    for id in ids {
+        if let OpKind::State { name, .. } = &mut graph.ops[id].kind {
+            *name = optimizer_state(program, name);
+        }
+    }
+}
+
+/// Makes gradients outputs, without the loss scale.
+fn show_gradients(graph: &mut Graph, trainables: &[Trainable], shown: &[Pattern]) -> Result<()> {
+    let names = trainables.iter().map(|trainable| trainable.name.as_str());
+    shown.iter().try_for_each(|pattern| pattern.expect_any(names.clone()))?;
+    for trainable in trainables.iter().filter(|t| shown.iter().any(|pattern| pattern.matches(&t.name))) {
+        let name = format!("gradient.{}", trainable.name);
+        let mut value = trainable.gradient;
+        let is_scale = |op: &Op| matches!(&op.kind, OpKind::State { name, .. } if name == optim::LOSS_SCALE);
+        let scale = graph.entry_ops().find(|(_, op)| is_scale(op)).map(|(_, op)| op.results[0]);
+        if let Some(scale) = scale {
+            let mut builder = Builder::new(graph, None);
+            let shape = builder.shape(value);
+            let scale = builder.broadcast(scale, &shape);
+            value = builder.binary(BinaryOp::Div, value, scale);
+        }
+        graph.outputs.push(Output { name, value });
+    }
+    Ok(())
 }
 
 fn no_loss() -> Error {
@@ -161,9 +211,13 @@ fn differentiate_with(
     options: &Options,
 ) -> Result<(Graph, Vec<Trainable>, Vec<String>)> {
     let names = params.iter().map(|used| used.name.as_str());
-    options.frozen.iter().try_for_each(|pattern| pattern.expect_any(names.clone()))?;
-    let is_frozen =
-        |name: &str, param: &Param| param.is_frozen() || options.frozen.iter().any(|p| p.matches(name));
+    let Options { frozen, trained, .. } = options;
+    frozen.iter().chain(trained).try_for_each(|pattern| pattern.expect_any(names.clone()))?;
+    let is_frozen = |name: &str, param: &Param| {
+        param.is_frozen()
+            || frozen.iter().any(|pattern| pattern.matches(name))
+            || !trained.is_empty() && !trained.iter().any(|pattern| pattern.matches(name))
+    };
     let mut graph = graph.clone();
     let loss = graph.output(LOSS).ok_or_else(no_loss)?;
     let mut wanted: Vec<(&str, ValueId, Option<bool>)> = Vec::new();

@@ -44,6 +44,8 @@ pub enum ErrorKind {
     Feed,
     /// Unknown, missing, repeated or wrong-sized names in a store or a checkpoint.
     Store,
+    /// A file cannot be read or written, is damaged, or has other contents than are wanted.
+    File,
     /// The loss or the gradient norm was infinite or not a number; nothing of the step was committed.
     NotFinite {
         /// The attempted step, counted from 0.

@@ -58,6 +58,7 @@ struct Shared {
     frozen: AtomicBool,
     /// 0: by rank, 1: never, 2: always.
     decay: AtomicU8,
+    transposed_in_torch: AtomicBool,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -85,7 +86,14 @@ impl Param {
             "a parameter of {ty}: only floats are trained; keep others in a `State`"
         );
         let id = ParamId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
-        let shared = Shared { id, ty, init, frozen: AtomicBool::new(false), decay: AtomicU8::new(0) };
+        let shared = Shared {
+            id,
+            ty,
+            init,
+            frozen: AtomicBool::new(false),
+            decay: AtomicU8::new(0),
+            transposed_in_torch: AtomicBool::new(false),
+        };
         Param { shared: Arc::new(shared) }
     }
 
@@ -117,6 +125,18 @@ impl Param {
             0 => None,
             said => Some(said == 2),
         }
+    }
+
+    /// The parameter, a matrix that PyTorch keeps by columns in its files, as those of linear layers.
+    #[must_use]
+    pub fn transposed_in_torch(self) -> Self {
+        self.shared.transposed_in_torch.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Whether [`Param::transposed_in_torch`] was called.
+    pub fn is_transposed_in_torch(&self) -> bool {
+        self.shared.transposed_in_torch.load(Ordering::Relaxed)
     }
 
     /// Identity.

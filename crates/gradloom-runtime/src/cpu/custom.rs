@@ -125,7 +125,7 @@ mod tests {
         let both = good.reads[1].values().into_iter().zip(good.reads[2].values());
         let expected: Vec<f64> = both.map(|(b, c)| if c == 1.0 { 0.5 } else { b }).collect();
         assert_eq!(good.run(prepare).unwrap(), expected);
-        assert_eq!(case(&[]).run(prepare).unwrap(), []);
+        assert!(case(&[]).run(prepare).unwrap().is_empty());
         let trap = case(&[3, u32::MAX]).run(prepare).unwrap_err();
         assert_eq!(trap.message, "choose: element 1 is -1");
     }

@@ -127,7 +127,7 @@ pub(super) fn bytes(tensor: &HostTensor) -> Vec<u8> {
     (0..tensor.len()).flat_map(|i| element(tensor.ty.dtype, tensor.get(i))).collect()
 }
 
-pub(super) fn tensor(ty: Type, bytes: &[u8]) -> HostTensor {
+pub(crate) fn tensor(ty: Type, bytes: &[u8]) -> HostTensor {
     let words = bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
     match ty.dtype {
         DType::F32 => HostTensor::from_f64(ty, words.map(|w| f64::from(f32::from_le_bytes(w)))),

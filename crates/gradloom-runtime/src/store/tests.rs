@@ -101,7 +101,7 @@ fn growth_keeps_addresses_and_contents() {
 fn a_store_of_nothing_but_empty_entries_is_a_store() {
     let store = Store::new(true, usize::MAX);
     grow(&store, "%0: f32[0, 3] = param \"w\"").unwrap();
-    assert_eq!(store.read_f32("w").unwrap(), []);
+    assert!(store.read_f32("w").unwrap().is_empty());
     store.write_all(&[("w", &Type::new(DType::F32, [0, 3]), &[])]).unwrap();
     grow(&store, "%0: f32[2] = param \"v\"\n%1: f32[0] = param \"last\"").unwrap();
     assert_eq!(store.read_f32("v").unwrap(), [0.0, 1.0]);

@@ -1,14 +1,15 @@
 //! Forward programs.
 
+use super::any_batch::{KEPT, batch, check, extent, resized};
 use super::failures::Failures;
 use super::{Session, Step};
 use crate::elements::{Elements, output};
 use crate::feed::{Data, Feed, check_all};
-use crate::outputs::Outputs;
+use crate::outputs::{Element, Outputs, Value, read_as};
 use crate::profile::LaunchSpan;
 use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_graph};
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::Output;
+use gradloom_core::ir::{DType, Output};
 use gradloom_core::nn::Module;
 use gradloom_core::passes;
 use gradloom_core::plan::Plan;
@@ -21,16 +22,37 @@ const DOMAIN: u64 = 0x69_6e66_6572;
 
 /// A forward program over a store: owned, can run on another thread beside training. A run may update states,
 /// which all programs of the session share: one after the other, never half.
-#[derive(Debug)]
 pub struct Infer<const K: usize, R> {
-    inputs: Vec<Input>,
-    program: Program,
+    /// The one in use first.
+    lanes: Vec<Lane>,
+    /// Makes others, where the batch may have any extent, of the declared inputs.
+    recipe: Option<(Recipe, Vec<Input>)>,
     outputs: Vec<Elements>,
     seed: u64,
     runs: u64,
+    results: PhantomData<fn() -> R>,
+}
+
+type Recipe = Box<dyn Fn(&[Input]) -> Result<Program> + Send>;
+
+/// A program for inputs of one size.
+struct Lane {
+    inputs: Vec<Input>,
+    program: Program,
     /// Failures of queued runs that were not read.
     failures: Arc<Failures>,
-    results: PhantomData<fn() -> R>,
+}
+
+impl Lane {
+    fn new(inputs: Vec<Input>, program: Program) -> Self {
+        Self { inputs, program, failures: Arc::default() }
+    }
+}
+
+impl<const K: usize, R> std::fmt::Debug for Infer<K, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Infer").field("program", &self.lanes[0].program).finish_non_exhaustive()
+    }
 }
 
 impl<const K: usize, R> Infer<K, R> {
@@ -38,23 +60,39 @@ impl<const K: usize, R> Infer<K, R> {
     pub(super) fn of_trace<M: Module>(
         session: &Session<M>,
         inputs: Vec<Input>,
-        mut traced: Traced,
+        traced: Traced,
     ) -> Result<Self> {
-        for (i, &value) in traced.results.iter().enumerate() {
-            traced.graph.outputs.insert(i, Output { name: format!("result.{i}"), value });
-        }
-        verify_graph(&traced.graph, "trace")?;
-        let (graph, _) = passes::run(traced.graph);
-        let program = session.load(graph)?;
+        let program = compiled(session, traced)?;
         Ok(Self {
-            inputs,
-            program,
+            lanes: vec![Lane::new(inputs, program)],
+            recipe: None,
             outputs: Vec::new(),
             seed: session.seed(),
             runs: 0,
-            failures: Arc::default(),
             results: PhantomData,
         })
+    }
+
+    /// Puts the lane for the batch of the data first; makes it, if it is new and the batch may have any
+    /// extent.
+    fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
+        let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
+        let Some(extent) = extent(declared, data) else { return Ok(()) };
+        if batch(&self.lanes[0].inputs) == Some(extent) {
+            return Ok(());
+        }
+        let known = self.lanes.iter().position(|lane| batch(&lane.inputs) == Some(extent));
+        let lane = match known {
+            Some(known) => self.lanes.remove(known),
+            None => {
+                let inputs = resized(declared, extent);
+                let program = recipe(&inputs)?;
+                Lane::new(inputs, program)
+            }
+        };
+        self.lanes.insert(0, lane);
+        self.lanes.truncate(KEPT);
+        Ok(())
     }
 
     /// Queues a run on a list of data whose length is not known before the program runs. Its outputs are read
@@ -65,24 +103,26 @@ impl<const K: usize, R> Infer<K, R> {
     /// When there is not data of the declared dtype and size for each input; when the store or the device is
     /// lost.
     pub fn queue(&mut self, data: &[Data<'_>]) -> Result<Step> {
-        check_all(&self.inputs, data)?;
-        for (input, data) in self.inputs.iter().zip(data) {
-            self.program.set_input(&input.name, data.bytes());
+        self.select(data)?;
+        let Lane { inputs, program, failures } = &mut self.lanes[0];
+        check_all(inputs, data)?;
+        for (input, data) in inputs.iter().zip(data) {
+            program.set_input(&input.name, data.bytes());
         }
-        self.program.set_scalars(random_key(self.seed ^ DOMAIN, self.runs))?;
-        let step = Step::queued(&mut self.program, self.runs, &self.failures)?;
+        program.set_scalars(random_key(self.seed ^ DOMAIN, self.runs))?;
+        let step = Step::queued(program, self.runs, failures)?;
         self.runs += 1;
         Ok(step)
     }
 
     /// The launches of a run, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
-        self.program.plan()
+        self.lanes[0].program.plan()
     }
 
     /// The compiled program.
     pub fn program(&self) -> &Program {
-        &self.program
+        &self.lanes[0].program
     }
 }
 
@@ -104,10 +144,21 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         f: impl FnOnce(&M, [Tensor; K]) -> R,
         change: impl FnOnce(Traced) -> Traced,
     ) -> Result<Self> {
-        let model = session.model();
-        let array = |tensors: &[Tensor]| <[Tensor; K]>::try_from(tensors).expect("K inputs were declared");
-        let traced = trace(model, &inputs, false, |x| f(model, array(x)), R::tensors)?;
+        let traced = traced(session.model(), &inputs, f)?;
         Self::of_trace(session, inputs.to_vec(), change(traced))
+    }
+
+    #[track_caller]
+    pub(super) fn of_any_batch<M: Module + Send + Sync + 'static>(
+        session: &Session<M>,
+        inputs: [Input; K],
+        f: impl Fn(&M, [Tensor; K]) -> R + Send + 'static,
+    ) -> Result<Self> {
+        check(&inputs)?;
+        let first = Self::compile(session, inputs.clone(), &f)?;
+        let session = session.clone();
+        let recipe = move |inputs: &[Input]| compiled(&session, traced(session.model(), inputs, &f)?);
+        Ok(Self { recipe: Some((Box::new(recipe), inputs.to_vec())), ..first })
     }
 
     /// Runs the program on the data.
@@ -116,13 +167,15 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// When data does not have the declared dtype or size; a trap, such as an index out of range.
     pub fn run<'a>(&mut self, data: impl Feed<'a, K>) -> Result<R::Read> {
         let data = data.feed();
-        check_all(&self.inputs, &data)?;
-        for (input, data) in self.inputs.iter().zip(&data) {
-            self.program.set_input(&input.name, data.bytes());
+        self.select(&data)?;
+        let Lane { inputs, program, .. } = &mut self.lanes[0];
+        check_all(inputs, &data)?;
+        for (input, data) in inputs.iter().zip(&data) {
+            program.set_input(&input.name, data.bytes());
         }
         let run = self.runs;
-        self.program.set_scalars(random_key(self.seed ^ DOMAIN, run))?;
-        let outcome = self.program.run(&mut self.outputs);
+        program.set_scalars(random_key(self.seed ^ DOMAIN, run))?;
+        let outcome = program.run(&mut self.outputs);
         // As in training: a run that the device failed to do does not count.
         let attempted = outcome.as_ref().map_or_else(|error| error.kind() == ErrorKind::Trap, |_| true);
         self.runs += u64::from(attempted);
@@ -135,13 +188,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
                 ));
             }
         }
-        let mut values = Vec::with_capacity(self.outputs.len());
-        for ((name, ty), elements) in self.program.outputs().zip(&mut self.outputs) {
-            if is_result(name) {
-                values.push(elements.take_f32(ty.dtype, &output(name))?);
-            }
-        }
-        Ok(R::read(&mut values.into_iter()))
+        let outputs = program.outputs().zip(&mut self.outputs).filter(|((name, _), _)| is_result(name));
+        R::read(&mut outputs.map(|((name, ty), elements)| Value { name, dtype: ty.dtype, elements }))
     }
 
     /// Prepares the next run to be run launch by launch, on copies: neither the program nor the store
@@ -151,10 +199,11 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// As [`Train::debug_run`](super::Train::debug_run).
     pub fn debug_run<'a>(&self, data: impl Feed<'a, K>, retention: Retention) -> Result<DebugRun> {
         let data = data.feed();
-        check_all(&self.inputs, &data)?;
+        let Lane { inputs, program, .. } = &self.lanes[0];
+        check_all(inputs, &data)?;
         let fed: Vec<(&str, &[u8])> =
-            self.inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
-        self.program.debug_run(&fed, random_key(self.seed ^ DOMAIN, self.runs), retention)
+            inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
+        program.debug_run(&fed, random_key(self.seed ^ DOMAIN, self.runs), retention)
     }
 
     /// A tensor captured under a name in the last run. What the closure returned is no capture:
@@ -163,21 +212,35 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
     /// # Errors
     /// When nothing was captured under the name, or nothing has run.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
-        let mut outputs = self.program.outputs().zip(&self.outputs);
+        let (dtype, elements) = self.captured(name)?;
+        elements.to_f32(dtype, &output(name))
+    }
+
+    /// Like [`Infer::get`], in the tensor's own type.
+    ///
+    /// # Errors
+    /// As [`Infer::get`], and when it is of another type.
+    pub fn get_as<T: Element>(&self, name: &str) -> Result<Vec<T>> {
+        let (dtype, elements) = self.captured(name)?;
+        read_as(name, dtype, elements)
+    }
+
+    fn captured(&self, name: &str) -> Result<(DType, &Elements)> {
+        let mut outputs = self.lanes[0].program.outputs().zip(&self.outputs);
         match outputs.find(|((known, _), _)| *known == name && !is_result(name)) {
-            Some(((_, ty), elements)) => elements.to_f32(ty.dtype, &output(name)),
+            Some(((_, ty), elements)) => Ok((ty.dtype, elements)),
             None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))),
         }
     }
 
     /// Starts or stops noting when each launch of a run runs; see [`Program::set_profiling`].
     pub fn set_profiling(&mut self, on: bool) {
-        self.program.set_profiling(on);
+        self.lanes[0].program.set_profiling(on);
     }
 
     /// When the launches of the last run ran; see [`Program::spans`].
     pub fn spans(&self) -> &[LaunchSpan] {
-        self.program.spans()
+        self.lanes[0].program.spans()
     }
 }
 
@@ -185,4 +248,24 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
 /// copied.
 fn is_result(name: &str) -> bool {
     name.starts_with("result.")
+}
+
+#[track_caller]
+fn traced<M: Module, const K: usize, R: Outputs>(
+    model: &M,
+    inputs: &[Input],
+    f: impl FnOnce(&M, [Tensor; K]) -> R,
+) -> Result<Traced> {
+    let array = |tensors: &[Tensor]| <[Tensor; K]>::try_from(tensors).expect("K inputs were declared");
+    trace(model, inputs, false, |x| f(model, array(x)), R::tensors)
+}
+
+/// The program of a trace, with its results as outputs.
+fn compiled<M: Module>(session: &Session<M>, mut traced: Traced) -> Result<Program> {
+    for (i, &value) in traced.results.iter().enumerate() {
+        traced.graph.outputs.insert(i, Output { name: format!("result.{i}"), value });
+    }
+    verify_graph(&traced.graph, "trace")?;
+    let (graph, _) = passes::run(traced.graph);
+    session.compile(graph)
 }

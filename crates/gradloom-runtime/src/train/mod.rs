@@ -3,16 +3,24 @@
 //! In: a model, inputs, a loss closure, an optimizer. Out: a [`Train`] whose step runs forward, backward and
 //! optimizer as one program, and [`Infer`]s over the same parameters.
 
+mod any_batch;
+#[cfg(not(target_family = "wasm"))]
+mod check_gradients;
 mod failures;
 mod infer;
+mod lane;
 mod session;
 mod step;
+mod summary;
 mod trainer;
 mod training;
 
+#[cfg(not(target_family = "wasm"))]
+pub use check_gradients::{GradientCheck, Mistake};
 pub use gradloom_codegen::pipeline::{Stages, differentiate};
 pub use infer::Infer;
 pub use session::Session;
 pub use step::Step;
+pub use summary::{Row, Summary};
 pub use trainer::Trainer;
 pub use training::Train;

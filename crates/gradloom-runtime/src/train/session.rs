@@ -1,18 +1,22 @@
 //! A model with its parameters on a device, over which programs are compiled.
 
-use super::Infer;
+use super::summary::Summary;
+use super::{Infer, Trainer};
 use crate::cpu::{InitialKey, fill_initial};
 use crate::device::Device;
+use crate::feed::Data;
 use crate::outputs::Outputs;
 use crate::program::Program;
 use crate::store::{Store, rounded};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::fuse::fuse;
-use gradloom_core::ir::{Graph, Type};
+use gradloom_core::ir::{Graph, OpKind, Type};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::STATE_PREFIX;
 use gradloom_core::plan::{self, Plan};
 use gradloom_core::trace::{Input, ParamTable, Tensor, Traced};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A model, its store, and a device: training, evaluation and generation are programs over one session,
 /// without copies.
@@ -28,13 +32,69 @@ use gradloom_core::trace::{Input, ParamTable, Tensor, Traced};
 /// assert_eq!(forward.run([&[0.0f32; 3]])?, session.store().read_f32("bias")?);
 /// # gradloom_core::error::Result::Ok(())
 /// ```
+///
+/// A session is a handle: clones have the same model and the same parameters. Several training programs can
+/// go on over it side by side, each with its own loss, optimizer and part of the parameters:
+///
+/// ```
+/// use gradloom_core::{nn::Linear, optim::Adam, trace::f32};
+/// use gradloom_runtime::{Device, Session};
+///
+/// let device = Device::cpu();
+/// let session = Session::new([Linear::new(1, 1), Linear::new(1, 1)], &device, 7)?;
+/// let mut first = session
+///     .trainer()
+///     .named("first")
+///     .only("0.*")
+///     .inputs([f32("x", [4, 1])])
+///     .loss(|[first, second], [x]| second.forward(first.forward(x)).square().mean())
+///     .optimizer(Adam::new(0.1))
+///     .compile(&device)?;
+/// let mut second = session
+///     .trainer()
+///     .named("second")
+///     .only("1.*")
+///     .inputs([f32("x", [4, 1])])
+///     .loss(|[first, second], [x]| -second.forward(first.forward(x)).square().mean())
+///     .optimizer(Adam::new(0.01))
+///     .compile(&device)?;
+/// first.step([&[1.0f32; 4]])?;
+/// second.step([&[1.0f32; 4]])?;
+/// # gradloom_core::error::Result::Ok(())
+/// ```
 #[derive(Debug)]
 pub struct Session<M> {
-    model: M,
-    params: ParamTable,
-    seed: u64,
+    model: Arc<M>,
+    params: Arc<ParamTable>,
+    seed: Arc<AtomicU64>,
     device: Device,
     store: Store,
+    /// Names of the training programs that there are.
+    trainers: Arc<Mutex<Vec<Weak<str>>>>,
+}
+
+impl<M> Clone for Session<M> {
+    fn clone(&self) -> Self {
+        Self {
+            model: Arc::clone(&self.model),
+            params: Arc::clone(&self.params),
+            seed: Arc::clone(&self.seed),
+            device: self.device.clone(),
+            store: self.store.clone(),
+            trainers: Arc::clone(&self.trainers),
+        }
+    }
+}
+
+/// A parameter or a state of a model.
+#[cfg(feature = "files")]
+pub(crate) struct ModelEntry {
+    pub(crate) name: String,
+    /// Further names of a parameter that several places share.
+    pub(crate) aliases: Vec<String>,
+    pub(crate) ty: Type,
+    /// Whether PyTorch keeps the matrix by columns.
+    pub(crate) transposed_in_torch: bool,
 }
 
 impl<M: Module> Session<M> {
@@ -44,9 +104,50 @@ impl<M: Module> Session<M> {
     /// # Errors
     /// When two parameters of the model have one name.
     pub fn new(model: M, device: &Device, seed: u64) -> Result<Self> {
-        let params = ParamTable::of(&model)?;
+        let params = Arc::new(ParamTable::of(&model)?);
         let store = Store::of(device);
-        Ok(Self { model, params, seed, device: device.clone(), store })
+        let (model, seed, trainers) = (Arc::new(model), Arc::new(AtomicU64::new(seed)), Arc::default());
+        Ok(Self { model, params, seed, device: device.clone(), store, trainers })
+    }
+
+    /// A trainer over the session's parameters. Where there are several, [`Trainer::named`] tells their
+    /// optimizers' states apart.
+    pub fn trainer(&self) -> Trainer<M> {
+        Trainer::over(self.clone())
+    }
+
+    /// The session, on a device of another precision.
+    pub(super) fn on(&self, device: &Device) -> Self {
+        Self { device: device.clone(), ..self.clone() }
+    }
+
+    /// Takes a name for a training program, which keeps it for as long as it lives.
+    ///
+    /// # Errors
+    /// When another has it.
+    pub(super) fn take_name(&self, name: &str) -> Result<Arc<str>> {
+        if name.contains(['/', '.']) {
+            return Err(Error::new(
+                ErrorKind::Trace,
+                format!("a training program cannot be called `{name}`"),
+            )
+            .help("give it a name without `/` and `.`"));
+        }
+        let mut taken = self.trainers.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.retain(|known| known.strong_count() > 0);
+        if taken.iter().filter_map(Weak::upgrade).any(|known| *known == *name) {
+            let message = match name {
+                "" => "the session has a training program already".to_string(),
+                name => format!("the session has a training program called `{name}` already"),
+            };
+            return Err(Error::new(ErrorKind::Trace, message).help(
+                "give each a name of its own with `.named(..)`, under which its optimizer's states are kept, \
+                 or drop the other one first",
+            ));
+        }
+        let name: Arc<str> = name.into();
+        taken.push(Arc::downgrade(&name));
+        Ok(name)
     }
 
     /// Compiles a forward program over the session's parameters. Dropout does not act in it.
@@ -60,6 +161,23 @@ impl<M: Module> Session<M> {
         f: impl FnOnce(&M, [Tensor; K]) -> R,
     ) -> Result<Infer<K, R>> {
         Infer::compile(self, inputs, f)
+    }
+
+    /// Like [`Session::infer`], with inputs whose first axis, the batch, may have any extent where it is that
+    /// of the first input. A program is compiled for each extent that comes, and the last eight are kept.
+    ///
+    /// # Errors
+    /// As [`Session::infer`], and when the first input has no axis. A later run has the errors of compiling.
+    #[track_caller]
+    pub fn infer_any_batch<const K: usize, R: Outputs>(
+        &self,
+        inputs: [Input; K],
+        f: impl Fn(&M, [Tensor; K]) -> R + Send + 'static,
+    ) -> Result<Infer<K, R>>
+    where
+        M: Send + Sync + 'static,
+    {
+        Infer::of_any_batch(self, inputs, f)
     }
 
     /// Compiles a forward program that was [recorded](gradloom_core::trace::Recording), with the inputs that
@@ -93,8 +211,82 @@ impl<M: Module> Session<M> {
         Ok(())
     }
 
+    /// The elements of a parameter or a state of floats, before a program is compiled too.
+    ///
+    /// # Errors
+    /// As [`Store::read_f32`]; on the null device.
+    pub fn get(&self, name: &str) -> Result<Vec<f32>> {
+        self.materialize()?;
+        self.store.read_f32(name)
+    }
+
+    /// Sets the elements of a parameter or a state, row-major, before a program is compiled too.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the elements are not of its dtype and number; on the null device.
+    pub fn set<'a>(&self, name: &str, elements: impl Into<Data<'a>>) -> Result<()> {
+        self.materialize()?;
+        let elements = elements.into();
+        let ty = self.store.ty(name)?;
+        if elements.dtype() != ty.dtype || elements.len() != ty.elements() {
+            let message = format!(
+                "`{name}` is {ty} with {} elements, got {} of {}",
+                ty.elements(),
+                elements.len(),
+                elements.dtype()
+            );
+            return Err(Error::new(ErrorKind::Store, message).help("pass as many elements of its dtype"));
+        }
+        self.store.write(&[(name, &ty, elements.bytes())])
+    }
+
+    /// Lets parameters and states of the model come into being that no program has needed yet.
+    ///
+    /// # Errors
+    /// Memory.
+    pub fn materialize(&self) -> Result<()> {
+        let mut graph = Graph::new();
+        for used in self.params.iter() {
+            let (name, ty) = (used.name.clone(), used.param.ty());
+            graph.add(OpKind::Param { name, ty }, &[], None).map_err(|error| internal(&error))?;
+        }
+        for used in self.params.states() {
+            let (name, ty) = (used.name.clone(), used.state.ty().clone());
+            let Some(init) = used.state.init() else { continue };
+            graph.add(OpKind::State { name, ty, init }, &[], None).map_err(|error| internal(&error))?;
+        }
+        let backend = &self.device.backend;
+        let initial = |name: &str, ty: &Type, elements: &mut [f32]| self.initial(name, ty, elements);
+        self.store.extend(&graph, &|bytes| backend.allocate(bytes), |_| Ok(()), initial, |(), _| Ok(()))
+    }
+
+    /// The model's parameters and states, with what files need to know of them.
+    #[cfg(feature = "files")]
+    pub(crate) fn model_entries(&self) -> Result<Vec<ModelEntry>> {
+        self.materialize()?;
+        let params = self.params.iter().map(|used| ModelEntry {
+            name: used.name.clone(),
+            aliases: used.aliases.clone(),
+            ty: used.param.ty(),
+            transposed_in_torch: used.param.is_transposed_in_torch(),
+        });
+        let states = self.params.states().map(|used| ModelEntry {
+            name: used.name.clone(),
+            aliases: Vec::new(),
+            ty: used.state.ty().clone(),
+            transposed_in_torch: false,
+        });
+        Ok(params.chain(states).collect())
+    }
+
+    /// Keys random numbers from now on.
+    #[cfg(feature = "files")]
+    pub(crate) fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
+    }
+
     /// Loads a graph over the session's store.
-    pub(super) fn load(&self, graph: Graph) -> Result<Program> {
+    pub(super) fn compile(&self, graph: Graph) -> Result<Program> {
         Program::load(graph, &self.device, &self.store, |name, ty, elements| self.initial(name, ty, elements))
     }
 
@@ -104,7 +296,7 @@ impl<M: Module> Session<M> {
             self.params.iter().enumerate().find(|(_, used)| used.name == name).ok_or_else(|| {
                 Error::new(ErrorKind::Internal, format!("`{name}` is not a parameter of the model"))
             })?;
-        let key = InitialKey { seed: self.seed, parameter: number as u32 };
+        let key = InitialKey { seed: self.seed(), parameter: number as u32 };
         fill_initial(used.param.init(), &ty.shape, key, elements, &self.device.backend.pool())
             .map_err(|message| Error::new(ErrorKind::Trace, format!("parameter `{name}`: {message}")))
     }
@@ -141,6 +333,11 @@ impl<M: Module> Session<M> {
         plan::plan(graph, lowered, &layout, None)
     }
 
+    /// The model's parameters and states with their sizes.
+    pub fn summary(&self) -> Summary {
+        Summary::of(&self.params, |name| self.params.iter().any(|u| u.name == name && !u.param.is_frozen()))
+    }
+
     /// The model.
     pub fn model(&self) -> &M {
         &self.model
@@ -163,6 +360,10 @@ impl<M: Module> Session<M> {
 
     /// The seed of all random numbers.
     pub fn seed(&self) -> u64 {
-        self.seed
+        self.seed.load(Ordering::Relaxed)
     }
+}
+
+fn internal(error: &gradloom_core::ir::TypeError) -> Error {
+    Error::new(ErrorKind::Internal, error.message.clone())
 }

@@ -3,6 +3,7 @@
 use super::failures::{Failures, with_others};
 use crate::backend::Pending;
 use crate::elements::Elements;
+use crate::outputs::{Element, read_as};
 use crate::program::{Outcome, Program};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::DType;
@@ -182,6 +183,20 @@ impl Step {
         self.slot.done();
         self.slot.failures.tell_before(self.slot.run)?;
         self.value(output)
+    }
+
+    /// Like [`Step::get`], in the tensor's own type: `step.get_as::<i32>("tokens")`.
+    ///
+    /// # Errors
+    /// As [`Step::get`], and when it is of another type.
+    pub fn get_as<T: Element>(&self, name: &str) -> Result<Vec<T>> {
+        let output = self.output(name)?;
+        self.slot.done();
+        self.slot.failures.tell_before(self.slot.run)?;
+        match self.slot.done().values.get(output) {
+            Some(elements) => read_as(name, self.slot.names[output].1, elements),
+            None => self.result().map(|()| Vec::new()),
+        }
     }
 
     /// Number of an output.

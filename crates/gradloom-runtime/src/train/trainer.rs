@@ -1,28 +1,46 @@
 //! The builder of a training program.
 
+use super::any_batch::check;
+use super::lane::Lane;
+use super::training::Recipe;
 use super::{Session, Train};
 use crate::device::Device;
-use gradloom_codegen::pipeline::{self, Clock, Options, Stages};
+use gradloom_codegen::pipeline::Options;
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::Graph;
 use gradloom_core::nn::{Module, Pattern};
-use gradloom_core::optim::{Optimizer, of_all_batches};
+use gradloom_core::optim::Optimizer;
 use gradloom_core::trace::{Input, Tensor, Traced, trace};
-use std::sync::Arc;
 
 /// Collects what a training program is made of; [`Trainer::compile`] makes it.
 ///
 /// The loss is traced when it is given; its error, if any, is returned by `compile`.
 #[must_use]
 pub struct Trainer<M, const N: usize = 0> {
-    model: M,
+    subject: Subject<M>,
     inputs: Vec<Input>,
     traced: Option<Result<Traced>>,
+    /// Makes steps for other inputs.
+    recipe: Option<Recipe<M>>,
     optimizer: Option<Box<dyn Optimizer>>,
     options: Options,
     precision: Option<Precision>,
-    seed: u64,
+    seed: Option<u64>,
+}
+
+/// What is trained.
+enum Subject<M> {
+    Model(M),
+    Session(Session<M>),
+}
+
+impl<M: Module> Subject<M> {
+    fn model(&self) -> &M {
+        match self {
+            Self::Model(model) => model,
+            Self::Session(session) => session.model(),
+        }
+    }
 }
 
 /// Without the model, so that models need not be `Debug`.
@@ -41,8 +59,25 @@ impl<M, const N: usize> std::fmt::Debug for Trainer<M, N> {
 impl<M: Module> Trainer<M> {
     /// A trainer of `model`.
     pub fn new(model: M) -> Self {
-        let options = Options::default();
-        Self { model, inputs: Vec::new(), traced: None, optimizer: None, options, precision: None, seed: 0 }
+        Self::of(Subject::Model(model))
+    }
+
+    /// A trainer over a session.
+    pub(super) fn over(session: Session<M>) -> Self {
+        Self::of(Subject::Session(session))
+    }
+
+    fn of(subject: Subject<M>) -> Self {
+        Self {
+            subject,
+            inputs: Vec::new(),
+            traced: None,
+            recipe: None,
+            optimizer: None,
+            options: Options::default(),
+            precision: None,
+            seed: None,
+        }
     }
 
     /// A trainer of a model whose loss was [recorded](gradloom_core::trace::Recording) as the only result,
@@ -54,9 +89,10 @@ impl<M: Module> Trainer<M> {
     /// Declares the data that every step takes, in order.
     pub fn inputs<const N: usize>(self, inputs: [Input; N]) -> Trainer<M, N> {
         Trainer {
-            model: self.model,
+            subject: self.subject,
             inputs: inputs.to_vec(),
             traced: None,
+            recipe: None,
             optimizer: self.optimizer,
             options: self.options,
             precision: self.precision,
@@ -69,9 +105,26 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     /// Traces the loss, an f32 of rank 0: its gradient is what the optimizer follows.
     #[track_caller]
     pub fn loss(mut self, f: impl FnOnce(&M, [Tensor; N]) -> Tensor) -> Self {
-        let model = &self.model;
-        let array = |tensors: &[Tensor]| <[Tensor; N]>::try_from(tensors).expect("N inputs were declared");
-        self.traced = Some(trace(model, &self.inputs, true, |x| f(model, array(x)), |loss| vec![loss]));
+        self.traced = Some(traced(self.subject.model(), &self.inputs, f));
+        self.recipe = None;
+        self
+    }
+
+    /// Like [`Trainer::loss`], with inputs whose first axis, the batch, may have any extent where it is that
+    /// of the first input, as of the last batch of an epoch. The step is compiled for the declared extent now,
+    /// for others when they come; the last eight programs are kept, each with its own memory. The order of
+    /// the data, and so every bit, is as if each were the only one.
+    #[track_caller]
+    pub fn loss_for_any_batch(mut self, f: impl Fn(&M, [Tensor; N]) -> Tensor + Send + 'static) -> Self
+    where
+        M: 'static,
+    {
+        self.traced = Some(traced(self.subject.model(), &self.inputs, &f));
+        self.recipe = Some(Box::new(move |session, optimizer, options, inputs| {
+            let inputs = of_one_batch(inputs, options.micro_batches)?;
+            let traced = traced(session.model(), &inputs, &f)?;
+            Lane::compile(session, inputs, &traced, optimizer, options)
+        }));
         self
     }
 
@@ -114,6 +167,27 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
+    /// Trains the parameters whose names match a pattern, or another one that is given, and keeps the rest as
+    /// it is: `critic.*`.
+    pub fn only(mut self, pattern: impl Into<Pattern>) -> Self {
+        self.options.trained.push(pattern.into());
+        self
+    }
+
+    /// The name of this training program among those over one session, under which the states of its
+    /// optimizer are kept, and saved.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.options.name = name.into();
+        self
+    }
+
+    /// Makes the gradients of the parameters whose names match a pattern readable after each step, as
+    /// `gradient.NAME`: [`Step::get`](super::Step::get). They are those of the loss, before they are clipped.
+    pub fn show_gradients(mut self, pattern: impl Into<Pattern>) -> Self {
+        self.options.shown_gradients.push(pattern.into());
+        self
+    }
+
     /// Keeps parameters that the loss does not depend on as they are, which is an error otherwise.
     /// [`Train::unused_parameters`] has their names.
     pub fn allow_unused(mut self) -> Self {
@@ -152,9 +226,10 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         self
     }
 
-    /// Keys initial parameters, dropout and all other random numbers; 0 unless set.
+    /// Keys initial parameters, dropout and all other random numbers; 0 unless set. A session has
+    /// its own.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
+        self.seed = Some(seed);
         self
     }
 
@@ -171,14 +246,59 @@ impl<M: Module, const N: usize> Trainer<M, N> {
         let traced = self.traced.ok_or_else(|| missing("loss"))??;
         let optimizer = self.optimizer.ok_or_else(|| missing("optimizer"))?;
         let precision = self.precision.unwrap_or(device.precision);
-        let session = Session::new(self.model, &device.in_precision(precision), self.seed)?;
+        let device = device.in_precision(precision);
+        let session = match self.subject {
+            Subject::Model(model) => Session::new(model, &device, self.seed.unwrap_or(0))?,
+            Subject::Session(session) => {
+                if self.seed.is_some() {
+                    return Err(Error::new(
+                        ErrorKind::Trace,
+                        "a trainer over a session has no seed of its own",
+                    )
+                    .help("give the seed to `Session::new`"));
+                }
+                if !session.device().is_same(&device) {
+                    return Err(Error::new(ErrorKind::Device, "the session is on another device")
+                        .help("compile for the device that the session was made with"));
+                }
+                session.on(&device)
+            }
+        };
         let options = Options { scales_loss: precision == Precision::F16, ..self.options };
-        let inputs = of_all_batches(self.inputs, options.micro_batches);
-        let mut clock = Clock::default();
-        let plan = &mut |graph: &Graph| session.plan(graph);
-        let graphs = pipeline::training(&traced, session.params(), &*optimizer, &options, &mut clock, plan)?;
-        let program = session.load(graphs.passes.clone())?;
-        let stages = Stages::new(graphs, Arc::clone(program.stages()), clock);
-        Ok(Train::new(session, inputs, optimizer, options.settings, program, stages))
+        let name = session.take_name(&options.name)?;
+        let lane = Lane::compile(&session, self.inputs.clone(), &traced, &*optimizer, &options)?;
+        if self.recipe.is_some() {
+            check(&self.inputs)?;
+        }
+        Ok(Train::new(session, name, optimizer, options, lane, self.recipe))
     }
+}
+
+/// Traces a loss.
+#[track_caller]
+fn traced<M: Module, const N: usize>(
+    model: &M,
+    inputs: &[Input],
+    f: impl FnOnce(&M, [Tensor; N]) -> Tensor,
+) -> Result<Traced> {
+    let array = |tensors: &[Tensor]| <[Tensor; N]>::try_from(tensors).expect("N inputs were declared");
+    trace(model, inputs, true, |x| f(model, array(x)), |loss| vec![loss])
+}
+
+/// The inputs of one of the micro-batches.
+///
+/// # Errors
+/// When they do not divide into so many.
+fn of_one_batch(mut inputs: Vec<Input>, micro_batches: usize) -> Result<Vec<Input>> {
+    for input in &mut inputs {
+        let mut shape = input.ty.shape.to_vec();
+        let Some(first) = shape.first_mut() else { continue };
+        if !first.is_multiple_of(micro_batches) {
+            let message = format!("a batch of {first} does not divide into {micro_batches} micro-batches");
+            return Err(Error::new(ErrorKind::Feed, message).help("give data for whole micro-batches"));
+        }
+        *first /= micro_batches;
+        input.ty.shape = shape.into();
+    }
+    Ok(inputs)
 }

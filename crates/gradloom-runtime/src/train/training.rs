@@ -1,56 +1,55 @@
 //! A compiled training step.
 
-use super::failures::Failures;
-use super::step::{Done, Slot, Step};
-use super::{Infer, Session};
+use super::any_batch::{KEPT, batch, extent, resized};
+use super::lane::Lane;
+use super::summary::Summary;
+use super::{Infer, Session, Step};
 use crate::device::Device;
 use crate::feed::{Data, Feed, check_all};
 use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
 use crate::program::{DebugRun, Program, Retention, random_key};
 use crate::store::Store;
-use gradloom_codegen::pipeline::Stages;
+use gradloom_codegen::pipeline::{Options, Stages, optimizer_state};
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{DType, Number, OpId, OpKind};
+use gradloom_core::ir::{Graph, Number, OpId, OpKind};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::{
-    APPLIED_STEP, AVERAGE_PREFIX, Hyperparameters, LOSS_SCALE, Optimizer, STATE_PREFIX, Schedule, Settings,
-    set_number,
+    APPLIED_STEP, AVERAGE_PREFIX, Hyperparameters, LOSS_SCALE, Optimizer, STATE_PREFIX, Schedule, set_number,
 };
 use gradloom_core::plan::Plan;
 use gradloom_core::trace::{Input, Tensor};
-use std::sync::{Arc, Mutex, OnceLock};
-
-/// Steps whose results can be unread at once without new memory.
-const SLOTS: usize = 4;
+use std::sync::Arc;
 
 /// A training program over a store.
 pub struct Train<M, const N: usize> {
     session: Session<M>,
-    inputs: Vec<Input>,
+    /// What [`Trainer::named`](super::Trainer::named) said: the session knows that it is taken while this
+    /// lives.
+    name: Arc<str>,
     optimizer: Box<dyn Optimizer>,
-    settings: Settings,
-    program: Program,
-    stages: Stages,
+    options: Options,
+    /// The one in use first.
+    lanes: Vec<Lane>,
+    /// Makes others, where the batch may have any extent, of the declared inputs.
+    recipe: Option<(Recipe<M>, Vec<Input>)>,
     numbers: Hyperparameters,
     /// The schedule that replaces the optimizer's, if one was set.
     schedule: Option<Schedule>,
     attempted: u64,
-    slots: Vec<Arc<Slot>>,
-    /// Steps so far, as the program counts them.
-    runs: u64,
-    /// The last one, on a device that works beside the host.
-    last: Option<Step>,
-    failures: Arc<Failures>,
 }
+
+/// Makes a lane for other inputs than those that were declared.
+pub(super) type Recipe<M> =
+    Box<dyn Fn(&Session<M>, &dyn Optimizer, &Options, Vec<Input>) -> Result<Lane> + Send>;
 
 /// Without the model, so that `unwrap` works for models that are not `Debug`.
 impl<M, const N: usize> std::fmt::Debug for Train<M, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { program, optimizer, attempted, .. } = self;
+        let Self { lanes, optimizer, attempted, .. } = self;
         f.debug_struct("Train")
-            .field("program", program)
+            .field("program", &lanes[0].program)
             .field("optimizer", optimizer)
             .field("attempted", attempted)
             .finish_non_exhaustive()
@@ -60,33 +59,17 @@ impl<M, const N: usize> std::fmt::Debug for Train<M, N> {
 impl<M: Module, const N: usize> Train<M, N> {
     pub(super) fn new(
         session: Session<M>,
-        inputs: Vec<Input>,
+        name: Arc<str>,
         optimizer: Box<dyn Optimizer>,
-        settings: Settings,
-        program: Program,
-        stages: Stages,
+        options: Options,
+        lane: Lane,
+        recipe: Option<Recipe<M>>,
     ) -> Self {
+        let recipe = recipe.map(|recipe| (recipe, lane.inputs.clone()));
         let mut numbers = optimizer.hyperparameters();
-        numbers.extend(settings.numbers());
-        let names: Arc<[(String, DType)]> =
-            program.outputs().map(|(name, ty)| (name.to_string(), ty.dtype)).collect();
-        let failures = Arc::new(Failures::default());
-        let slots = (0..SLOTS).map(|_| slot(&names, &failures)).collect();
-        Self {
-            session,
-            inputs,
-            optimizer,
-            settings,
-            program,
-            stages,
-            numbers,
-            schedule: None,
-            attempted: 0,
-            slots,
-            runs: 0,
-            last: None,
-            failures,
-        }
+        numbers.extend(options.settings.numbers());
+        let lanes = vec![lane];
+        Self { session, name, optimizer, options, lanes, recipe, numbers, schedule: None, attempted: 0 }
     }
 
     /// Runs one step on the data: forward, backward, optimizer. A guard that fails (a loss or gradient norm
@@ -115,39 +98,38 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Errors
     /// As [`Train::step`], and when there is not one for each input.
     pub fn step_with(&mut self, data: &[Data<'_>]) -> Result<Step> {
-        self.failures.tell()?;
-        check_all(&self.inputs, data)?;
-        self.set_scalars()?;
-        for (input, data) in self.inputs.iter().zip(data) {
-            self.program.set_input(&input.name, data.bytes());
-        }
-
-        let step = self.attempted;
-        let index = self.free_slot();
-        let slot = Arc::get_mut(&mut self.slots[index]).expect("a free slot has no other owner");
-        let mut values = slot.done.take().unwrap_or_default().values;
-        // Gives back what the slot's last step was to be read from, which can no longer happen.
-        slot.pending = Mutex::default();
-        slot.step = step;
-        let pending = self.program.submit()?;
-        slot.run = pending.as_ref().map_or(self.runs, |pending| pending.run());
-        self.failures.number(slot.run, step);
-        match pending {
-            Some(pending) => {
-                slot.pending = Mutex::new(Some(pending));
-                self.last = Some(Step { slot: Arc::clone(&self.slots[index]) });
-            }
-            None => {
-                let outcome = self.program.run(&mut values);
-                let done = Done::new(step, outcome, values)?;
-                done.error.iter().for_each(|error| self.failures.add(slot.run, error.clone()));
-                slot.done = OnceLock::from(done);
-            }
-        }
-        let slot = &self.slots[index];
-        self.runs = slot.run + 1;
+        self.select(data)?;
+        self.tell()?;
+        check_all(&self.lanes[0].inputs, data)?;
+        self.update_numbers()?;
+        let scalars = scalars(&self.numbers, random_key(self.session.seed(), self.attempted));
+        let step = self.lanes[0].submit(self.attempted, data, scalars)?;
         self.attempted += 1;
-        Ok(Step { slot: Arc::clone(slot) })
+        Ok(step)
+    }
+
+    /// Puts the lane for the batch of the data first; makes it, if it is new and the batch may have any
+    /// extent.
+    fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
+        let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
+        let Some(extent) = extent(declared, data) else { return Ok(()) };
+        if batch(&self.lanes[0].inputs) == Some(extent) {
+            return Ok(());
+        }
+        // Steps of two programs are numbered apart: what fails in one must be known before the other's.
+        self.lanes[0].wait();
+        let known = self.lanes.iter().position(|lane| batch(&lane.inputs) == Some(extent));
+        let lane = match known {
+            Some(known) => self.lanes.remove(known),
+            None => recipe(&self.session, &*self.optimizer, &self.options, resized(declared, extent))?,
+        };
+        self.lanes.insert(0, lane);
+        self.lanes.truncate(KEPT);
+        Ok(())
+    }
+
+    fn tell(&self) -> Result<()> {
+        self.lanes.iter().rev().try_for_each(|lane| lane.failures.tell())
     }
 
     /// Waits for all steps so far: to be called behind the last one, unless its loss is read. It copies
@@ -157,20 +139,8 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Of the first of them that failed and whose error was not read. It counts as read then: another call
     /// gives the next one.
     pub fn wait(&self) -> Result<()> {
-        if let Some(last) = &self.last {
-            last.slot.done();
-        }
-        self.failures.tell()
-    }
-
-    /// A slot that no [`Step`] holds: an old one, or, if the caller keeps them all, a new one.
-    fn free_slot(&mut self) -> usize {
-        if let Some(free) = self.slots.iter_mut().position(|slot| Arc::get_mut(slot).is_some()) {
-            return free;
-        }
-        let names = Arc::clone(&self.slots[0].names);
-        self.slots.push(slot(&names, &self.failures));
-        self.slots.len() - 1
+        self.lanes[0].wait();
+        self.tell()
     }
 
     /// Brings numbers up to date with the next step: the rates, one that is changed, and what is derived.
@@ -181,17 +151,71 @@ impl<M: Module, const N: usize> Train<M, N> {
             set_number(numbers, name, value);
         }
         self.optimizer.derive(numbers)?;
-        self.settings.derive(numbers)
+        self.options.settings.derive(numbers)
     }
 
-    /// Brings the per-step scalars up to date.
-    fn set_scalars(&mut self) -> Result<()> {
+    /// The numbers that [`Train::set_hyperparameter`] sets, but the learning rate.
+    #[cfg(feature = "files")]
+    pub(crate) fn settable_numbers(&self) -> Hyperparameters {
+        let mut known = self.optimizer.hyperparameters();
+        known.extend(self.options.settings.numbers());
+        let names = known.keys().filter(|name| *name != "lr");
+        names.filter_map(|name| Some((name.clone(), *self.numbers.get(name)?))).collect()
+    }
+
+    /// The numbers after so many attempted steps with some that are set.
+    ///
+    /// # Errors
+    /// When the optimizer has no such number, or it is out of range.
+    #[cfg(feature = "files")]
+    pub(crate) fn derived(
+        &self,
+        given: &[(&str, f64)],
+        attempted: u64,
+        schedule: Option<&Schedule>,
+    ) -> Result<Hyperparameters> {
+        let known = self.settable_numbers();
+        let mut numbers = self.numbers.clone();
+        for &(name, value) in given {
+            if !known.contains_key(name) {
+                return Err(Error::new(ErrorKind::Store, format!("the optimizer has no number `{name}`"))
+                    .help("use the optimizer and the settings that the checkpoint was made with"));
+            }
+            set_number(&mut numbers, name, value);
+        }
+        self.optimizer.set_rates(&mut numbers, attempted);
+        set_number(&mut numbers, "lr", schedule.unwrap_or_else(|| self.optimizer.schedule()).at(attempted));
+        self.optimizer.derive(&mut numbers)?;
+        self.options.settings.derive(&mut numbers)?;
+        Ok(numbers)
+    }
+
+    /// The schedule that replaces the optimizer's.
+    #[cfg(feature = "files")]
+    pub(crate) fn replaced_schedule(&self) -> Option<&Schedule> {
+        self.schedule.as_ref()
+    }
+
+    /// Goes on where another trainer stopped, whose parameters and states are in the store.
+    #[cfg(feature = "files")]
+    pub(crate) fn go_on(
+        &mut self,
+        attempted: u64,
+        seed: u64,
+        numbers: Hyperparameters,
+        schedule: Option<Schedule>,
+    ) {
+        (self.attempted, self.numbers, self.schedule) = (attempted, numbers, schedule);
+        self.session.set_seed(seed);
+    }
+
+    /// Brings the numbers up to date.
+    fn update_numbers(&mut self) -> Result<()> {
         // In place: a step allocates nothing for them.
         let mut numbers = std::mem::take(&mut self.numbers);
         let derived = self.derive(&mut numbers, None);
         self.numbers = numbers;
-        derived?;
-        self.program.set_scalars(scalars(&self.numbers, random_key(self.session.seed(), self.attempted)))
+        derived
     }
 
     /// Prepares the next step to be run launch by launch, on copies: neither the session nor its store
@@ -202,13 +226,45 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// memory for the copies; on the null device.
     pub fn debug_run<'a>(&self, data: impl Feed<'a, N>, retention: Retention) -> Result<DebugRun> {
         let data = data.feed();
-        check_all(&self.inputs, &data)?;
+        let Lane { inputs, program, .. } = &self.lanes[0];
+        check_all(inputs, &data)?;
         let mut numbers = self.numbers.clone();
         self.derive(&mut numbers, None)?;
         let fed: Vec<(&str, &[u8])> =
-            self.inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
+            inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
         let key = random_key(self.session.seed(), self.attempted);
-        self.program.debug_run(&fed, scalars(&numbers, key), retention)
+        program.debug_run(&fed, scalars(&numbers, key), retention)
+    }
+
+    /// Looks for the op that would make the loss or the gradient of the next step on this data not finite:
+    /// the one that gets finite numbers and gives NaN or infinity. The error says its place in the model; there
+    /// is none if all goes well. Runs the step on the CPU, op by op, on copies, with memory for every value.
+    ///
+    /// # Errors
+    /// As [`Train::debug_run`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn find_not_finite<'a>(&self, data: impl Feed<'a, N>) -> Result<Option<Error>> {
+        let data = data.feed();
+        let Lane { inputs, program, .. } = &self.lanes[0];
+        check_all(inputs, &data)?;
+        let mut numbers = self.numbers.clone();
+        self.derive(&mut numbers, None)?;
+        let fed: Vec<(&str, &[u8])> =
+            inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
+        let key = random_key(self.session.seed(), self.attempted);
+        program.find_not_finite(&fed, scalars(&numbers, key))
+    }
+
+    /// What is trained, and what a step takes.
+    pub fn summary(&self) -> Summary {
+        let trained = |name: &str| {
+            let graph = &self.lanes[0].stages.passes;
+            graph.updates.iter().any(|update| {
+                let leaf = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind));
+                leaf == Some(name)
+            })
+        };
+        Summary::of(self.session.params(), trained).with_step(&self.lanes[0].stages.passes, self.plan())
     }
 
     /// Learning rate of the next step.
@@ -237,7 +293,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Parameters that are not trained, as the loss does not depend on them: none, unless
     /// [`Trainer::allow_unused`](super::Trainer::allow_unused) was called.
     pub fn unused_parameters(&self) -> &[String] {
-        &self.stages.unused
+        &self.lanes[0].stages.unused
     }
 
     /// The optimizer's numbers by name: `beta1`, `weight_decay`, `max_norm`, .., and what is derived from
@@ -252,7 +308,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// When the optimizer has no such number, or the value is out of range; nothing changes then.
     pub fn set_hyperparameter(&mut self, name: &str, value: f64) -> Result<()> {
         let mut settable = self.optimizer.hyperparameters();
-        settable.extend(self.settings.numbers());
+        settable.extend(self.options.settings.numbers());
         settable.insert("lr".to_string(), self.lr());
         if !settable.contains_key(name) {
             let known: Vec<&str> = settable.keys().map(String::as_str).collect();
@@ -284,7 +340,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Errors
     /// On the null device, which keeps no states.
     pub fn applied_steps(&self) -> Result<u64> {
-        let bytes = self.store().read(APPLIED_STEP)?;
+        let bytes = self.store().read(&self.state_name(APPLIED_STEP))?;
         Ok(u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])))
     }
 
@@ -297,7 +353,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         if self.session.device().precision() != Precision::F16 {
             return Ok(None);
         }
-        Ok(self.store().read_f32(LOSS_SCALE)?.first().copied())
+        Ok(self.store().read_f32(&self.state_name(LOSS_SCALE))?.first().copied())
     }
 
     /// Clears the optimizer's moments and its step counter together. Parameters stay.
@@ -305,7 +361,24 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Errors
     /// On the null device.
     pub fn reset_optimizer(&mut self) -> Result<()> {
-        self.store().reset_states(STATE_PREFIX)
+        let graph = self.program().graph();
+        let own = |name: &str| {
+            name.starts_with(STATE_PREFIX)
+                && graph
+                    .entry_ops()
+                    .any(|(_, op)| matches!(&op.kind, OpKind::State { name: n, .. } if n == name))
+        };
+        self.store().reset_states_where(own).map(drop)
+    }
+
+    /// The name in the store of one of the optimizer's states.
+    fn state_name(&self, name: &str) -> String {
+        optimizer_state(&self.name, name)
+    }
+
+    /// What [`Trainer::named`](super::Trainer::named) said; empty for nothing.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Sets the model's states under a path to their initial values; see [`Session::reset_states`].
@@ -341,7 +414,8 @@ impl<M: Module, const N: usize> Train<M, N> {
         f: impl FnOnce(&M, [Tensor; K]) -> R,
     ) -> Result<Infer<K, R>> {
         let entries = self.store().entries();
-        if !entries.iter().any(|entry| entry.name.starts_with(AVERAGE_PREFIX)) {
+        let prefix = self.state_name(AVERAGE_PREFIX);
+        if !entries.iter().any(|entry| entry.name.starts_with(&prefix)) {
             return Err(Error::new(ErrorKind::Trace, "no running mean of the parameters is kept")
                 .help("have the trainer keep it with `.average(0.999)`"));
         }
@@ -349,7 +423,7 @@ impl<M: Module, const N: usize> Train<M, N> {
             let ids: Vec<OpId> = traced.graph.ops.iter().map(|(id, _)| id).collect();
             for id in ids {
                 let OpKind::Param { name, ty } = &traced.graph.ops[id].kind else { continue };
-                let name = format!("{AVERAGE_PREFIX}{name}");
+                let name = format!("{prefix}{name}");
                 if entries.iter().any(|entry| entry.name == name) {
                     let kind = OpKind::State { name, ty: ty.clone(), init: Number::Float(0.0) };
                     traced.graph.ops[id].kind = kind;
@@ -376,27 +450,46 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// The launches of a step, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
-        self.program.plan()
+        self.lanes[0].program.plan()
+    }
+
+    /// Writes the parameters and the states of the model to a safetensors file; see [`Session::save`].
+    ///
+    /// # Errors
+    /// As [`Session::save`].
+    #[cfg(feature = "files")]
+    pub fn save(&self, path: impl AsRef<std::path::Path>) -> Result<()> {
+        self.session.save(path)
+    }
+
+    /// Sets the parameters and the states of the model to those in a safetensors file; see
+    /// [`Session::load`].
+    ///
+    /// # Errors
+    /// As [`Session::load`].
+    #[cfg(feature = "files")]
+    pub fn load(&self, path: impl AsRef<std::path::Path>) -> Result<()> {
+        self.session.load(path)
     }
 
     /// The compiled program.
     pub fn program(&self) -> &Program {
-        &self.program
+        &self.lanes[0].program
     }
 
     /// Starts or stops noting when each launch of a step runs; see [`Program::set_profiling`].
     pub fn set_profiling(&mut self, on: bool) {
-        self.program.set_profiling(on);
+        self.lanes[0].program.set_profiling(on);
     }
 
     /// When the launches of the last step ran; see [`Program::spans`].
     pub fn spans(&self) -> &[LaunchSpan] {
-        self.program.spans()
+        self.lanes[0].program.spans()
     }
 
     /// The value of each stage of the compiler.
     pub fn stages(&self) -> &Stages {
-        &self.stages
+        &self.lanes[0].stages
     }
 
     /// The device.
@@ -411,13 +504,9 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// Bytes that the executor asked the system for: store, arena, constants, scratch.
     pub fn allocated_bytes(&self) -> usize {
-        self.program.allocated() + self.store().read_lock().allocated()
+        let programs = self.lanes.iter().map(|lane| lane.program.allocated()).sum::<usize>();
+        programs + self.store().read_lock().allocated()
     }
-}
-
-/// A slot for the outputs of these names.
-fn slot(names: &Arc<[(String, DType)]>, failures: &Arc<Failures>) -> Arc<Slot> {
-    Arc::new(Slot { names: Arc::clone(names), failures: Arc::clone(failures), ..Slot::default() })
 }
 
 /// The value of each per-step scalar: the optimizer's numbers, and the key of random numbers.

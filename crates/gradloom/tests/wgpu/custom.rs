@@ -326,7 +326,7 @@ fn kernels_access_nothing_outside_of_their_op() {
         });
     });
     assert_eq!(result(far.clone(), 7).unwrap(), [4.0, 5.0, 6.0, 6.0, 6.0, 6.0, 6.0]);
-    assert_eq!(result(far, 0).unwrap(), []);
+    assert!(result(far, 0).unwrap().is_empty());
 }
 
 #[test]

@@ -33,12 +33,16 @@ impl Linear {
     pub fn new(inputs: usize, outputs: usize) -> Self {
         let bound = 1.0 / (inputs.max(1) as f64).sqrt();
         let bias = Param::new([outputs], Init::Uniform { low: -bound, high: bound });
-        Self { weight: Param::new([inputs, outputs], Init::FanIn), bias: Some(bias) }
+        Self { weight: Self::weight(inputs, outputs, Init::FanIn), bias: Some(bias) }
     }
 
     /// Without a bias.
     pub fn no_bias(inputs: usize, outputs: usize) -> Self {
-        Self { weight: Param::new([inputs, outputs], Init::FanIn), bias: None }
+        Self { weight: Self::weight(inputs, outputs, Init::FanIn), bias: None }
+    }
+
+    fn weight(inputs: usize, outputs: usize, init: Init) -> Param {
+        Param::new([inputs, outputs], init).transposed_in_torch()
     }
 
     /// The layer with other initial weights, and a bias of zeros if it has one.
@@ -46,7 +50,7 @@ impl Linear {
     pub fn init(self, init: Init) -> Self {
         let &[inputs, outputs] = &self.weight.shape()[..] else { unreachable!("a weight has two axes") };
         Self {
-            weight: Param::new([inputs, outputs], init),
+            weight: Self::weight(inputs, outputs, init),
             bias: self.bias.map(|_| Param::new([outputs], Init::Zeros)),
         }
     }

@@ -25,8 +25,8 @@ macro_rules! layers {
                 let init = || Init::Uniform { low: -bound, high: bound };
                 let width = hidden.saturating_mul($gates);
                 Self {
-                    weight_ih: Param::new([inputs, width], init()),
-                    weight_hh: Param::new([hidden, width], init()),
+                    weight_ih: Param::new([inputs, width], init()).transposed_in_torch(),
+                    weight_hh: Param::new([hidden, width], init()).transposed_in_torch(),
                     bias_ih: Param::new([width], init()),
                     bias_hh: Param::new([width], init()),
                 }

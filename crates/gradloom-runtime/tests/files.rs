@@ -1,7 +1,8 @@
 //! Checkpoints: they come back as they were written, and no damage goes unnoticed.
 
+use gradloom_core::error::{Error, ErrorKind};
 use gradloom_core::ir::{DType, Type};
-use gradloom_models::checkpoint::{Checkpoint, CheckpointError, Entries, TensorBytes, write};
+use gradloom_runtime::files::{Entries, TensorBytes, Weights, write};
 use safetensors::tensor::{SafeTensors, TensorView};
 use std::fs;
 use std::path::PathBuf;
@@ -45,9 +46,11 @@ impl Fixture {
     }
 
     /// What opening and checking the given bytes gives.
-    fn load(&self, bytes: &[u8]) -> Result<(), CheckpointError> {
+    fn load(&self, bytes: &[u8]) -> Result<(), Error> {
         fs::write(self.path(), bytes).unwrap();
-        Checkpoint::open(&self.path())?.exactly(self.expected()).map(drop)
+        let file = Weights::open(self.path())?;
+        file.exactly(self.expected())?;
+        file.entry("step").map(drop)
     }
 }
 
@@ -55,14 +58,14 @@ impl Fixture {
 fn round_trip() {
     let fixture = Fixture::new();
     fixture.write();
-    let checkpoint = Checkpoint::open(&fixture.path()).unwrap();
+    let checkpoint = Weights::open(fixture.path()).unwrap();
     let tensors = checkpoint.exactly(fixture.expected()).unwrap();
     for ((name, ty, bytes), written) in tensors.into_iter().zip(&fixture.tensors) {
         assert_eq!((name, ty, bytes), (written.0, &written.1, written.2.as_slice()));
     }
     assert_eq!(checkpoint.parsed_entry::<u64>("step").unwrap(), 7);
     assert_eq!(checkpoint.entry("config").unwrap(), fixture.entries["config"]);
-    let missing = checkpoint.entry("nothing").unwrap_err().to_string();
+    let missing = checkpoint.entry("nothing").unwrap_err().message().to_string();
     assert!(missing.ends_with("model.safetensors: the metadata entry nothing is missing"), "{missing}");
 }
 
@@ -90,12 +93,11 @@ fn every_truncation_is_noticed() {
     let bytes = fixture.write();
     for length in 0..bytes.len() {
         let error = fixture.load(&bytes[..length]).unwrap_err();
-        let told = matches!(error, CheckpointError::Truncated { .. });
-        assert!(told, "{length} of {} bytes: {error}", bytes.len());
-        assert!(error.to_string().contains("model.safetensors"));
+        let told = error.message().contains("model.safetensors: the file is truncated or damaged");
+        assert!(told && error.kind() == ErrorKind::File, "{length} of {} bytes: {error}", bytes.len());
     }
     let longer = [bytes.as_slice(), b"x"].concat();
-    assert!(matches!(fixture.load(&longer), Err(CheckpointError::Truncated { .. })));
+    assert!(fixture.load(&longer).unwrap_err().message().contains("the file is truncated or damaged"));
 }
 
 #[test]
@@ -118,9 +120,8 @@ fn a_flip_in_the_data_is_told_as_damage() {
     let mut bytes = fixture.write();
     *bytes.last_mut().unwrap() ^= 1;
     let error = fixture.load(&bytes).unwrap_err();
-    assert!(matches!(error, CheckpointError::Checksum { .. }));
-    assert!(error.to_string().ends_with("the file is damaged: its contents do not match their checksum"));
-    assert_eq!(error.remedy(), "restore the file from a copy, or train again");
+    assert!(error.message().ends_with("the file is damaged: its contents do not match their checksum"));
+    assert!(error.remedies().eq(["restore the file from a copy, or train again"]));
 }
 
 #[test]
@@ -134,39 +135,71 @@ fn a_foreign_file_is_told_apart() {
     let views = names.map(|name| (name, view(if name == "a" { vec![1] } else { vec![3, 2] })));
     let bytes = safetensors::serialize(views, None).unwrap();
     let error = fixture.load(&bytes).unwrap_err();
-    assert!(matches!(error, CheckpointError::Foreign { .. }));
-    let text = error.to_string();
-    let expected = "the file was not written by gradloom (missing: applied_step, flags, image and 3 more; \
-                    unknown: a, b, c and 1 more; mis-shaped: h.0.weight is f32[3, 2] and not f32[2, 3])";
-    assert!(text.ends_with(expected), "{text}");
-    assert!(matches!(
-        Checkpoint::open(&fixture.path()).unwrap().entry("step"),
-        Err(CheckpointError::Foreign { .. })
-    ));
+    let expected = "the file is of another model (missing: applied_step, flags, image and 3 more; unknown: a, \
+                    b, c and 1 more; mis-shaped: h.0.weight is f32[3, 2] and not f32[2, 3])";
+    assert!(error.message().ends_with(expected), "{error}");
+    let file = Weights::open(fixture.path()).unwrap();
+    assert!(!file.is_verified());
+    let error = file.entry("step").unwrap_err();
+    assert!(error.message().ends_with("the file was not written by gradloom"), "{error}");
 }
 
 #[test]
 fn another_models_file_is_told_apart() {
     let fixture = Fixture::new();
     fixture.write();
-    let checkpoint = Checkpoint::open(&fixture.path()).unwrap();
+    let checkpoint = Weights::open(fixture.path()).unwrap();
     let ty = Type::new(DType::F32, [2, 4]);
-    let error = checkpoint.exactly([("h.0.weight", &ty)]).unwrap_err();
-    assert!(matches!(&error, CheckpointError::OtherModel { differences, .. }
-        if differences.unknown.len() == 6
-            && differences.mismatched.len() == 1
-            && differences.missing.is_empty()));
+    let differences = checkpoint.differences(&[("h.0.weight", &ty)]);
+    assert_eq!((differences.unknown.len(), differences.mismatched.len()), (6, 1));
+    assert!(differences.missing.is_empty());
+    assert!(checkpoint.exactly([("h.0.weight", &ty)]).unwrap_err().message().contains("of another model"));
 }
 
 #[test]
 fn what_is_no_safetensors_file_is_told() {
     let fixture = Fixture::new();
     let text = "this is prose, and its first eight bytes are no length".repeat(3);
-    assert!(matches!(fixture.load(text.as_bytes()), Err(CheckpointError::Malformed { .. })));
+    assert!(is_malformed(&fixture.load(text.as_bytes())));
     let json = [&13u64.to_le_bytes()[..], b"{\"a\": \"b\" }  "].concat();
-    assert!(matches!(fixture.load(&json), Err(CheckpointError::Malformed { .. })));
-    let missing = Checkpoint::open(&fixture.folder.path().join("none")).unwrap_err();
-    assert!(matches!(missing, CheckpointError::Read { .. }));
+    assert!(is_malformed(&fixture.load(&json)));
+    let missing = Weights::open(fixture.folder.path().join("none")).unwrap_err();
+    assert!(missing.message().contains("none: cannot be read: "), "{missing}");
+    assert!(missing.remedies().eq(["check the path"]));
+}
+
+fn is_malformed(loaded: &Result<(), Error>) -> bool {
+    loaded
+        .as_ref()
+        .is_err_and(|error| error.message().contains("the file is no safetensors file, or its header"))
+}
+
+/// A header that is not sound names the tensor.
+#[test]
+fn a_damaged_header_names_the_tensor() {
+    let fixture = Fixture::new();
+    let entry = |dtype: &str, shape: &str, offsets: &str| {
+        format!(r#""h.1.bias":{{"dtype":{dtype},"shape":{shape},"data_offsets":{offsets}}}"#)
+    };
+    let cases = [
+        (entry(r#""F33""#, "[2]", "[0,8]"), r#"the dtype of `h.1.bias` is "F33""#),
+        (entry(r#""F32""#, "[-2]", "[0,8]"), "the shape of `h.1.bias` is [-2]"),
+        (entry(r#""F32""#, "[2]", "[0]"), "the data_offsets of `h.1.bias` is [0]"),
+        (entry(r#""F32""#, "[3]", "[0,8]"), "`h.1.bias` is F32[3] and lies from 0 to 8"),
+        (entry(r#""F32""#, "[2]", "[8,16]"), "`h.1.bias` lies from 8, and what is before it ends at 0"),
+        (r#""h.1.bias":{"dtype":"F32"}"#.to_string(), "the shape of `h.1.bias` is missing"),
+        (entry(r#""F32""#, "[4294967296,4294967296]", "[0,8]"), "`h.1.bias` is F32[4294967296, 4294967296]"),
+    ];
+    for (entry, expected) in cases {
+        let header = format!("{{{entry}}}");
+        let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 8]].concat();
+        let error = fixture.load(&file).unwrap_err();
+        assert!(error.message().contains(expected), "{error}\n not: {expected}");
+        assert_eq!(
+            Weights::from_bytes(file).unwrap_err().message().split_once(": ").unwrap().0,
+            "the file in memory"
+        );
+    }
 }
 
 /// What stands in a header may be any number: the sum of sizes must not overflow, and nothing is read or
@@ -178,13 +211,13 @@ fn sizes_that_no_file_has_are_refused_at_once() {
         let header = format!(r#"{{"a":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[0,{bytes}]}}}}"#);
         let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
         fs::write(fixture.path(), file).unwrap();
-        assert!(Checkpoint::open(&fixture.path()).is_err());
+        assert!(Weights::open(fixture.path()).is_err());
         fs::write(fixture.path(), bytes.to_le_bytes()).unwrap();
-        assert!(Checkpoint::open(&fixture.path()).is_err());
+        assert!(Weights::open(fixture.path()).is_err());
     }
     // A terabyte of nothing, which takes no place on the disk.
     fs::File::create(fixture.path()).unwrap().set_len(1 << 40).unwrap();
-    assert!(Checkpoint::open(&fixture.path()).is_err());
+    assert!(Weights::open(fixture.path()).is_err());
 }
 
 #[cfg(unix)]
@@ -192,7 +225,7 @@ fn sizes_that_no_file_has_are_refused_at_once() {
 fn a_pipe_is_refused_without_waiting() {
     let fixture = Fixture::new();
     assert!(std::process::Command::new("mkfifo").arg(fixture.path()).status().unwrap().success());
-    let error = Checkpoint::open(&fixture.path()).unwrap_err();
-    assert!(error.to_string().ends_with("cannot be read: it is a named pipe, not a regular file"), "{error}");
-    assert_eq!(error.remedy(), "put a regular file in its place, or name another one");
+    let error = Weights::open(fixture.path()).unwrap_err();
+    assert!(error.message().ends_with("cannot be read: it is a named pipe, not a regular file"), "{error}");
+    assert!(error.remedies().eq(["put a regular file in its place, or name another one"]));
 }

@@ -1,6 +1,6 @@
 //! Writes files atomically.
 
-use gradloom_runtime::regular_file::{self, Refusal};
+use crate::regular_file::{self, Refusal};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};

@@ -1,0 +1,226 @@
+//! Which examples of a data set a step takes, and their data, fetched ahead.
+//!
+//! ```
+//! use gradloom_runtime::batches::{Batches, gather, prefetch};
+//!
+//! let (images, classes) = (vec![0.0f32; 100 * 784], vec![3i32; 100]);
+//! let mut batches = Batches::new(100, 32).shuffled(7);
+//! for _ in 0..2 {
+//!     for batch in batches.epoch() {
+//!         let (x, y) = (gather(&images, 784, &batch), gather(&classes, 1, &batch));
+//!         assert_eq!(x.len(), 784 * y.len());
+//!     }
+//! }
+//! // On a thread of its own, two batches ahead.
+//! let fetched = prefetch(2, (0..3).map(move |_| {
+//!     let batch = batches.next_batch();
+//!     (gather(&images, 784, &batch), gather(&classes, 1, &batch))
+//! }));
+//! assert_eq!(fetched.map(|(_, y)| y.len()).collect::<Vec<_>>(), [32, 32, 32]);
+//! ```
+
+use gradloom_core::philox::philox4x32;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+
+/// The numbers of the examples of each batch, epoch by epoch. The order depends on nothing but the seed and
+/// the epoch: from a [position](Batches::position) that was kept with a checkpoint, the same batches follow.
+#[derive(Clone, Debug)]
+pub struct Batches {
+    examples: usize,
+    batch: usize,
+    seed: Option<u64>,
+    drops_last: bool,
+    epoch: u64,
+    /// Batches of this epoch that were given.
+    given: usize,
+    order: Vec<usize>,
+}
+
+impl Batches {
+    /// Batches of so many of the examples, in order; the last of an epoch has what is left.
+    ///
+    /// # Panics
+    /// When there is no example, or a batch has none.
+    pub fn new(examples: usize, batch: usize) -> Self {
+        assert!(examples > 0 && batch > 0, "batches of {batch} of {examples} examples");
+        let mut batches =
+            Self { examples, batch, seed: None, drops_last: false, epoch: 0, given: 0, order: Vec::new() };
+        batches.arrange();
+        batches
+    }
+
+    /// In another order in each epoch.
+    #[must_use]
+    pub fn shuffled(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self.arrange();
+        self
+    }
+
+    /// Without what is left at the end of an epoch, where it is no whole batch.
+    ///
+    /// # Panics
+    /// When there are fewer examples than a batch has.
+    #[must_use]
+    pub fn drop_last(mut self) -> Self {
+        assert!(self.batch <= self.examples, "no batch of {} in {} examples", self.batch, self.examples);
+        self.drops_last = true;
+        self
+    }
+
+    /// Batches of an epoch.
+    pub fn per_epoch(&self) -> usize {
+        match self.drops_last {
+            true => self.examples / self.batch,
+            false => self.examples.div_ceil(self.batch),
+        }
+    }
+
+    /// Batches that were given since the start, of all epochs.
+    pub fn position(&self) -> u64 {
+        self.epoch * self.per_epoch() as u64 + self.given as u64
+    }
+
+    /// The same batches, as if so many had been given.
+    #[must_use]
+    pub fn at(mut self, position: u64) -> Self {
+        let all = self.per_epoch() as u64;
+        (self.epoch, self.given) = (position / all, (position % all) as usize);
+        self.arrange();
+        self
+    }
+
+    /// The next batch; behind the last one of an epoch, the first of the next.
+    pub fn next_batch(&mut self) -> Vec<usize> {
+        let start = self.given * self.batch;
+        let batch = self.order[start..(start + self.batch).min(self.examples)].to_vec();
+        self.given += 1;
+        if self.given == self.per_epoch() {
+            (self.epoch, self.given) = (self.epoch + 1, 0);
+            self.arrange();
+        }
+        batch
+    }
+
+    /// The batches that are left of this epoch.
+    pub fn epoch(&mut self) -> impl Iterator<Item = Vec<usize>> {
+        let left = self.per_epoch() - self.given;
+        (0..left).map(move |_| self.next_batch())
+    }
+
+    /// Sorts the examples by random numbers of 64 bits, keyed by seed, epoch and example.
+    fn arrange(&mut self) {
+        self.order = (0..self.examples).collect();
+        let Some(seed) = self.seed else { return };
+        let words = |number: u64| [number as u32, (number >> 32) as u32];
+        let ([e0, e1], key) = (words(self.epoch), words(seed));
+        self.order.sort_by_cached_key(|&example| {
+            let [x0, x1] = words(example as u64);
+            let [a, b, ..] = philox4x32([x0, x1, e0, e1], key);
+            (a, b, example)
+        });
+    }
+}
+
+/// The data of some examples, one behind the other; each has `width` elements.
+///
+/// # Panics
+/// When there is no such example.
+pub fn gather<T: Copy>(data: &[T], width: usize, examples: &[usize]) -> Vec<T> {
+    examples.iter().flat_map(|&example| &data[example * width..(example + 1) * width]).copied().collect()
+}
+
+/// What an iterator gives, fetched on a thread of its own, at most so many items ahead. A panic of it comes
+/// out of [`Prefetch::next`].
+pub fn prefetch<I>(ahead: usize, items: I) -> Prefetch<I::Item>
+where
+    I: Iterator + Send + 'static,
+    I::Item: Send + 'static,
+{
+    let (sender, receiver) = sync_channel(ahead);
+    let fetcher = std::thread::spawn(move || {
+        for item in items {
+            // Nobody wants more.
+            if sender.send(item).is_err() {
+                break;
+            }
+        }
+    });
+    Prefetch { receiver, fetcher: Some(fetcher) }
+}
+
+/// Items that are fetched ahead: see [`prefetch`].
+#[derive(Debug)]
+pub struct Prefetch<T> {
+    receiver: Receiver<T>,
+    fetcher: Option<JoinHandle<()>>,
+}
+
+impl<T> Iterator for Prefetch<T> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        let item = self.receiver.recv().ok();
+        if item.is_none()
+            && let Some(Err(panic)) = self.fetcher.take().map(JoinHandle::join)
+        {
+            std::panic::resume_unwind(panic);
+        }
+        item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_has_every_example_once() {
+        for (examples, batch) in [(10, 3), (9, 3), (1, 5), (7, 1)] {
+            let mut batches = Batches::new(examples, batch).shuffled(3);
+            let mut orders = Vec::new();
+            for epoch in 0..3 {
+                let all: Vec<Vec<usize>> = batches.epoch().collect();
+                assert_eq!(all.len(), batches.per_epoch());
+                assert!(all[..all.len() - 1].iter().all(|b| b.len() == batch));
+                let order = all.concat();
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..examples).collect::<Vec<_>>(), "epoch {epoch}");
+                orders.push(order);
+            }
+            assert_eq!(batches.position(), 3 * batches.per_epoch() as u64);
+            assert!(examples < 5 || orders[0] != orders[1]);
+        }
+        let whole: Vec<_> = Batches::new(10, 3).drop_last().epoch().collect();
+        assert_eq!(whole, [[0, 1, 2], [3, 4, 5], [6, 7, 8]]);
+    }
+
+    #[test]
+    fn they_go_on_from_a_position() {
+        let mut whole = Batches::new(11, 4).shuffled(9);
+        let all: Vec<_> = (0..10).map(|_| whole.next_batch()).collect();
+        for position in 0..10 {
+            let mut rest = Batches::new(11, 4).shuffled(9).at(position as u64);
+            assert_eq!(rest.position(), position as u64);
+            assert_eq!((position..10).map(|_| rest.next_batch()).collect::<Vec<_>>(), all[position..]);
+        }
+        assert_ne!(Batches::new(11, 4).shuffled(8).next_batch(), all[0]);
+    }
+
+    #[test]
+    fn items_come_in_order_and_a_panic_comes_out() {
+        assert_eq!(prefetch(2, 0..100).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+        // Dropped before its end, the thread ends, too.
+        assert_eq!(prefetch(1, 0..).next(), Some(0));
+        let panics = prefetch(2, (0..5).map(|i| if i == 3 { panic!("no example {i}") } else { i }));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| panics.count()));
+        assert_eq!(caught.unwrap_err().downcast_ref::<String>().unwrap(), "no example 3");
+    }
+
+    #[test]
+    #[should_panic(expected = "no batch of 4 in 3 examples")]
+    fn a_batch_that_never_comes() {
+        let _ = Batches::new(3, 4).drop_last();
+    }
+}

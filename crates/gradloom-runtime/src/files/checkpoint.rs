@@ -1,0 +1,154 @@
+//! Everything that training changes, in one file.
+
+use super::{Entries, TensorBytes, Weights, write};
+use crate::Train;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::nn::Module;
+use gradloom_core::optim::{Hyperparameters, Schedule};
+use std::path::Path;
+
+/// What entries of trainers begin with: `train.`, then the trainer's name, if it has one, then these.
+const PREFIX: &str = "train.";
+const ATTEMPTED: &str = "attempted_steps";
+const SEED: &str = "seed";
+/// The number that replaces the optimizer's schedule; a schedule that does is `scheduled`.
+const LR: &str = "lr";
+/// A hyperparameter.
+const NUMBER: &str = "number.";
+
+/// What a checkpoint says besides the tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Restored {
+    /// The caller's notes: position in the data, best loss, .., and those of other trainers.
+    pub entries: Entries,
+    /// Steps that were submitted before the checkpoint.
+    pub attempted_steps: u64,
+    /// Whether a schedule was set with [`Train::set_schedule`], which is not in the file: set it again.
+    pub was_scheduled: bool,
+}
+
+/// What a trainer's notes say.
+struct Notes {
+    attempted_steps: u64,
+    seed: u64,
+    numbers: Hyperparameters,
+    schedule: Option<Schedule>,
+    was_scheduled: bool,
+}
+
+impl<M: Module, const N: usize> Train<M, N> {
+    /// Writes everything that training changes to a safetensors file, which replaces an old one at once:
+    /// parameters, states, those of all optimizers, the counters, numbers that were set, what keys random
+    /// numbers; and `entries`, the caller's own notes, such as the position in the data. Training goes on
+    /// from it with the same bits. Waits for the device.
+    ///
+    /// Of several trainings over one session, one writes the file, with the [notes](Train::notes) of the
+    /// others among the entries.
+    ///
+    /// # Errors
+    /// When the file cannot be written: the old one is then untouched; when an entry has the name of one of
+    /// this trainer's notes; on the null device.
+    pub fn save_checkpoint(&self, path: impl AsRef<Path>, entries: &Entries) -> Result<()> {
+        let mut all = self.notes();
+        for (name, text) in entries {
+            if all.insert(name.clone(), text.clone()).is_some() {
+                let message = format!("the entry `{name}` is called like one of the trainer's notes");
+                return Err(Error::new(ErrorKind::File, message).help("give it another name"));
+            }
+        }
+        let content = self.store().read_all()?;
+        let tensors: Vec<_> = content
+            .iter()
+            .map(|(entry, bytes)| TensorBytes { name: &entry.name, ty: &entry.ty, bytes })
+            .collect();
+        write(path.as_ref(), &tensors, &all)
+    }
+
+    /// What a checkpoint says of this trainer beside the tensors: counters, numbers, and the seed.
+    pub fn notes(&self) -> Entries {
+        let mut notes = Entries::new();
+        let mut note = |name: &str, text: String| _ = notes.insert(format!("{}{name}", self.prefix()), text);
+        note(ATTEMPTED, self.attempted_steps().to_string());
+        note(SEED, self.seed().to_string());
+        match self.replaced_schedule() {
+            None => {}
+            Some(Schedule::Constant(lr)) => note(LR, lr.to_string()),
+            Some(_) => note(LR, "scheduled".to_string()),
+        }
+        for (name, value) in self.settable_numbers() {
+            note(&format!("{NUMBER}{name}"), value.to_string());
+        }
+        notes
+    }
+
+    /// Takes over the notes of this trainer from a checkpoint that another one has loaded.
+    ///
+    /// # Errors
+    /// When they are not there, or cannot be understood; nothing changes then.
+    pub fn load_notes(&mut self, entries: &Entries) -> Result<()> {
+        let notes = self.parsed(entries)?;
+        self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.schedule);
+        Ok(())
+    }
+
+    /// Goes on from a checkpoint of this trainer, wherever it was written: all of it, or, with an error,
+    /// nothing.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged; when its tensors are not those of this session's model and
+    /// optimizers; when it is no checkpoint.
+    pub fn load_checkpoint(&mut self, path: impl AsRef<Path>) -> Result<Restored> {
+        self.restore(&Weights::open(path)?)
+    }
+
+    /// Like [`Train::load_checkpoint`], from a file that is open.
+    ///
+    /// # Errors
+    /// As [`Train::load_checkpoint`].
+    pub fn restore(&mut self, checkpoint: &Weights) -> Result<Restored> {
+        let notes = self.parsed(checkpoint.entries()).map_err(|error| {
+            let message = format!("{}: {}", checkpoint.name(), error.message());
+            Error::new(ErrorKind::File, message).help("give a file that `Train::save_checkpoint` wrote")
+        })?;
+        let entries = self.store().entries();
+        let tensors = checkpoint.exactly(entries.iter().map(|entry| (entry.name.as_str(), &entry.ty)))?;
+        self.store().write_all(&tensors)?;
+        self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.schedule);
+        let own = self.notes();
+        let others = checkpoint.entries().iter().filter(|(key, _)| !own.contains_key(*key));
+        Ok(Restored {
+            entries: others.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            attempted_steps: notes.attempted_steps,
+            was_scheduled: notes.was_scheduled,
+        })
+    }
+
+    fn prefix(&self) -> String {
+        if self.name().is_empty() { PREFIX.to_string() } else { format!("{PREFIX}{}.", self.name()) }
+    }
+
+    fn parsed(&self, entries: &Entries) -> Result<Notes> {
+        let prefix = self.prefix();
+        let wrong = |name: &str, what: &str| {
+            Error::new(ErrorKind::Store, format!("the note {prefix}{name} of the checkpoint {what}"))
+                .help("use notes of a checkpoint of this trainer")
+        };
+        let text =
+            |name: &str| entries.get(&format!("{prefix}{name}")).ok_or_else(|| wrong(name, "is missing"));
+        let whole = |name: &str| text(name)?.parse::<u64>().map_err(|_| wrong(name, "is no whole number"));
+        let number = |name: &str| text(name)?.parse::<f64>().map_err(|_| wrong(name, "is no number"));
+        let (attempted_steps, seed) = (whole(ATTEMPTED)?, whole(SEED)?);
+        let lr = entries.get(&format!("{prefix}{LR}"));
+        let was_scheduled = lr.is_some_and(|lr| lr == "scheduled");
+        let schedule =
+            if lr.is_some() && !was_scheduled { Some(Schedule::Constant(number(LR)?)) } else { None };
+        let mut numbers = Vec::new();
+        for key in entries.keys() {
+            if let Some(name) = key.strip_prefix(&prefix).and_then(|key| key.strip_prefix(NUMBER)) {
+                numbers.push((name, number(&format!("{NUMBER}{name}"))?));
+            }
+        }
+        let numbers = self.derived(&numbers, attempted_steps, schedule.as_ref())?;
+        Ok(Notes { attempted_steps, seed, numbers, schedule, was_scheduled })
+    }
+}

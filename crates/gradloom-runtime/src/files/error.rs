@@ -1,0 +1,123 @@
+//! Errors of files. Every message names the file; every error has a remedy.
+
+use crate::regular_file::Refusal;
+use gradloom_core::error::{Error, ErrorKind};
+use std::fmt::{self, Display};
+use std::io;
+
+fn error(file: &str, message: impl Display) -> Error {
+    Error::new(ErrorKind::File, format!("{file}: {message}"))
+}
+
+/// The system would not let the file be read.
+pub(super) fn unreadable(file: &str, source: &io::Error) -> Error {
+    let remedy = match source.kind() {
+        _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::OutOfMemory => {
+            "the file is larger than the memory that there is: use a smaller model, or raise the limit"
+        }
+        _ => "check the permissions and the disk",
+    };
+    error(file, format_args!("cannot be read: {source}")).help(remedy)
+}
+
+/// The system would not let the file be written; what was there before is untouched.
+pub(super) fn unwritable(file: &str, source: &io::Error) -> Error {
+    let remedy = match source.kind() {
+        _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "free some space or raise the limit"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "choose a folder that you may write to"
+        }
+        io::ErrorKind::NotFound => "make the folder first",
+        _ => "check the folder and the disk",
+    };
+    error(file, format_args!("cannot be written: {source}")).help(remedy)
+}
+
+/// The file ends too early or has another size than its header says.
+pub(super) fn truncated(file: &str, reason: impl Display) -> Error {
+    error(file, format_args!("the file is truncated or damaged: {reason}")).help(RESTORE)
+}
+
+/// The file is no safetensors file, or one whose header is damaged.
+pub(super) fn malformed(file: &str, reason: impl Display) -> Error {
+    error(file, format_args!("the file is no safetensors file, or its header is damaged: {reason}"))
+        .help("check that this is the file you meant; if it is, restore it from a copy")
+}
+
+/// The contents are not those that were written.
+pub(super) fn changed(file: &str) -> Error {
+    error(file, "the file is damaged: its contents do not match their checksum").help(RESTORE)
+}
+
+/// A sound safetensors file that gradloom did not write.
+pub(super) fn foreign(file: &str, differences: &Differences) -> Error {
+    error(file, format_args!("the file was not written by gradloom{}", differences.in_brackets()))
+        .help("take its tensors by `load`, which needs none of gradloom's notes")
+}
+
+/// A sound file with other tensors than are wanted.
+pub(super) fn of_another_model(file: &str, differences: &Differences) -> Error {
+    error(file, format_args!("the file is of another model{}", differences.in_brackets()))
+}
+
+/// A note that should be there is missing or cannot be understood.
+pub(super) fn entry(file: &str, key: &str, problem: &str) -> Error {
+    error(file, format_args!("the metadata entry {key} {problem}"))
+        .help("use the configuration that the file was made with")
+}
+
+const RESTORE: &str = "restore the file from a copy, or train again";
+
+/// Tensors that are wanted and not there, there and not wanted, or of another type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Wanted names that the file lacks.
+    pub missing: Vec<String>,
+    /// Names in the file that were not wanted.
+    pub unknown: Vec<String>,
+    /// Name, wanted type, type in the file.
+    pub mismatched: Vec<(String, String, String)>,
+}
+
+impl Differences {
+    /// Whether the tensors are the wanted ones.
+    pub fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.unknown.is_empty() && self.mismatched.is_empty()
+    }
+
+    fn in_brackets(&self) -> String {
+        if self.is_empty() { String::new() } else { format!(" ({self})") }
+    }
+}
+
+impl Display for Differences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mismatched: Vec<String> = self
+            .mismatched
+            .iter()
+            .map(|(name, wanted, found)| format!("{name} is {found} and not {wanted}"))
+            .collect();
+        let parts = [("missing", &self.missing), ("unknown", &self.unknown), ("mis-shaped", &mismatched)];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("{what}: {}", abridged(names)))
+            .collect();
+        f.write_str(&parts.join("; "))
+    }
+}
+
+/// The first names of a list and how many there are more.
+fn abridged(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,124 @@
+//! The header of a safetensors file: eight bytes with its length, then JSON, then the tensors' data.
+
+use super::error::{malformed, truncated, unreadable};
+use gradloom_core::error::Result;
+use memmap2::Mmap;
+use safetensors::tensor::{Metadata, SafeTensorError};
+use std::fs::File;
+use std::io::Read;
+use std::ops::Deref;
+
+/// The largest header that the format allows.
+const LARGEST: u64 = 100_000_000;
+
+/// A file's bytes.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Mapped(Mmap),
+    Owned(Vec<u8>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// Maps a file whose size is what its header says, and gives its header. Of another file, however large, the
+/// header alone is read.
+///
+/// # Errors
+/// When the file cannot be read; when it is cut off or damaged.
+pub(super) fn map(file: &File, name: &str) -> Result<(Bytes, Metadata)> {
+    let failed = |source| unreadable(name, &source);
+    let size = file.metadata().map_err(failed)?.len();
+    let mut head = Vec::new();
+    let reader = file;
+    reader.take(8).read_to_end(&mut head).map_err(failed)?;
+    let length = head.as_slice().try_into().map_or(u64::MAX, u64::from_le_bytes);
+    if length <= LARGEST {
+        reader.take(length).read_to_end(&mut head).map_err(failed)?;
+    }
+    let metadata = parse(&head, size, name)?;
+    // SAFETY: the file is mapped for reading. What another process makes of it meanwhile, these bytes show,
+    // and any bytes are valid; one that cuts the file off ends this process when it is read, as with every
+    // mapped file: gradloom replaces files by renaming, and never does so.
+    let bytes = unsafe { Mmap::map(file) }.map_err(failed)?;
+    if bytes.len() as u64 != size {
+        return Err(truncated(name, "it changes while it is read"));
+    }
+    Ok((Bytes::Mapped(bytes), metadata))
+}
+
+/// The header in the first bytes of a file of `size` bytes: those up to the header's end suffice.
+///
+/// # Errors
+/// When there is no header, it is cut off or damaged, or the file has another size than it says.
+pub(super) fn parse(bytes: &[u8], size: u64, name: &str) -> Result<Metadata> {
+    let Some((length, rest)) = bytes.split_first_chunk() else {
+        return Err(truncated(name, format_args!("it has only {size} bytes")));
+    };
+    let length = u64::from_le_bytes(*length);
+    if length > LARGEST {
+        return Err(malformed(name, SafeTensorError::HeaderTooLarge));
+    }
+    let Some(header) = rest.get(..length as usize) else {
+        return Err(truncated(name, "it ends within its header"));
+    };
+    // The crate's own reader would also add up sizes that overflow.
+    let metadata: Metadata = match serde_json::from_slice(header) {
+        Ok(metadata) => metadata,
+        Err(error) => return Err(malformed(name, reason(header, &error))),
+    };
+    if (metadata.data_len() as u64).checked_add(8 + length) != Some(size) {
+        return Err(truncated(name, format_args!("it has {size} bytes, which is not what its header says")));
+    }
+    Ok(metadata)
+}
+
+/// What is wrong with a header, with the tensor's name where it is one's.
+fn reason(header: &[u8], error: &serde_json::Error) -> String {
+    use serde_json::{Map, Value};
+    let Ok(entries) = serde_json::from_slice::<Map<String, Value>>(header) else { return error.to_string() };
+    let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
+    let numbers = |value: &Value| value.as_array()?.iter().map(number).collect::<Option<Vec<usize>>>();
+    let mut places = Vec::new();
+    for (name, entry) in entries.iter().filter(|(name, _)| *name != "__metadata__") {
+        let wrong = |what: &str| {
+            let value = entry.get(what).map_or("missing".to_string(), Value::to_string);
+            format!("the {what} of `{name}` is {value}")
+        };
+        let dtype = entry.get("dtype").cloned().unwrap_or(Value::Null);
+        let Ok(dtype) = serde_json::from_value::<safetensors::Dtype>(dtype) else { return wrong("dtype") };
+        let Some(shape) = entry.get("shape").and_then(numbers) else { return wrong("shape") };
+        let offsets = entry.get("data_offsets").and_then(numbers);
+        let Some([start, end]) = offsets.as_deref() else { return wrong("data_offsets") };
+        let bits = shape.iter().try_fold(dtype.bitsize(), |bits, &extent| bits.checked_mul(extent));
+        let bytes = bits.filter(|bits| bits.is_multiple_of(8)).map(|bits| bits / 8);
+        if bytes.is_none() || end.checked_sub(*start) != bytes {
+            return format!("`{name}` is {dtype}{shape:?} and lies from {start} to {end}");
+        }
+        places.push((*start, *end, name));
+    }
+    places.sort_unstable();
+    let mut expected = 0;
+    for (start, end, name) in places {
+        if start != expected {
+            return format!("`{name}` lies from {start}, and what is before it ends at {expected}");
+        }
+        expected = end;
+    }
+    error.to_string()
+}
+
+/// The header of bytes that are the whole file.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn of_bytes(bytes: &[u8], name: &str) -> Result<Metadata> {
+    parse(bytes, bytes.len() as u64, name)
+}

@@ -1,0 +1,254 @@
+//! Taking a model's parameters and states from a file.
+
+use super::convert::{converted, fits, transposed};
+use super::error::{Differences, of_another_model};
+use super::{Found, Weights};
+use crate::Session;
+use gradloom_core::error::Result;
+use gradloom_core::ir::Type;
+use gradloom_core::nn::{Module, Pattern};
+use gradloom_core::optim::STATE_PREFIX;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt::{self, Display};
+use std::path::Path;
+
+/// Which tensors of a file are taken, and under which names they are there.
+///
+/// Floats become floats of the parameter's type, whatever their width; integers become integers that can hold
+/// them.
+///
+/// ```
+/// use gradloom_runtime::files::{Load, Source};
+/// // A checkpoint of PyTorch's, whose layers are called otherwise, without its head.
+/// let load = Load::partial().only("encoder.*").torch().from(|name| name.replace("encoder", "backbone"));
+/// ```
+#[must_use]
+#[derive(Default)]
+pub struct Load<'f> {
+    partial: bool,
+    torch: bool,
+    prefix: String,
+    only: Option<Pattern>,
+    source: Option<Box<Naming<'f>>>,
+}
+
+/// Where a file has the parameter of a name.
+type Naming<'f> = dyn Fn(&str) -> Source + 'f;
+
+/// Where a file has a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    name: String,
+    transposed: bool,
+}
+
+impl Source {
+    /// Under this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), transposed: false }
+    }
+
+    /// A matrix, by columns.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self { transposed: true, ..self }
+    }
+}
+
+impl From<&str> for Source {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+impl From<String> for Source {
+    fn from(name: String) -> Self {
+        Self::new(name)
+    }
+}
+
+impl fmt::Debug for Load<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { partial, torch, prefix, only, .. } = self;
+        let mut text = f.debug_struct("Load");
+        text.field("partial", partial).field("torch", torch).field("prefix", prefix).field("only", only);
+        text.finish_non_exhaustive()
+    }
+}
+
+impl<'f> Load<'f> {
+    /// Every parameter and state must be in the file, of its shape, and nothing else may be.
+    pub fn strict() -> Self {
+        Self::default()
+    }
+
+    /// What is in the file and fits is taken; the rest stays as it is, and is reported.
+    pub fn partial() -> Self {
+        Self { partial: true, ..Self::default() }
+    }
+
+    /// The names in the file begin with this: `transformer.`. Other tensors in it are left alone.
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
+    }
+
+    /// Only parameters and states whose names match a pattern are wanted: `encoder.*`. Other tensors in the
+    /// file are left alone.
+    pub fn only(self, pattern: impl Into<Pattern>) -> Self {
+        Self { only: Some(pattern.into()), ..self }
+    }
+
+    /// Where the file has the parameter of a name, without the prefix: another name, or a [`Source`].
+    pub fn from<S: Into<Source>>(self, source: impl Fn(&str) -> S + 'f) -> Self {
+        Self { source: Some(Box::new(move |name| source(name).into())), ..self }
+    }
+
+    /// The file is PyTorch's: weights of linear and recurrent layers are `[out, in]` in it, those of
+    /// recurrent layers are called `weight_ih_l0`, and `num_batches_tracked` is left alone.
+    pub fn torch(self) -> Self {
+        Self { torch: true, ..self }
+    }
+}
+
+/// What was taken from a file, and what was not.
+#[must_use]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// Parameters and states that have the file's values now.
+    pub taken: Vec<String>,
+    /// Those that the file does not have, under the names there.
+    pub missing: Vec<String>,
+    /// Tensors in the file that were not used.
+    pub skipped: Vec<String>,
+    /// Name, own type, and type in the file.
+    pub mismatched: Vec<(String, String, String)>,
+}
+
+impl Display for LoadReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = self.differences();
+        write!(f, "{} taken", self.taken.len())?;
+        if left.is_empty() { Ok(()) } else { write!(f, "; {left}") }
+    }
+}
+
+impl LoadReport {
+    fn differences(&self) -> Differences {
+        Differences {
+            missing: self.missing.clone(),
+            unknown: self.skipped.clone(),
+            mismatched: self.mismatched.clone(),
+        }
+    }
+}
+
+impl<M: Module> Session<M> {
+    /// Sets every parameter and state of the model to what a safetensors file has under its name; nothing
+    /// changes if one is missing, superfluous or of another shape. [`Session::load_with`] takes other files.
+    ///
+    /// # Errors
+    /// As [`Weights::open`], and when the tensors are not those of the model; on the null device.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.load_with(&Weights::open(path)?, &Load::strict()).map(drop)
+    }
+
+    /// Takes parameters and states of the model from files, as `load` says, together. States of training in
+    /// the files are left alone.
+    ///
+    /// # Errors
+    /// When the load is strict and a tensor is missing, superfluous, or does not fit: nothing changes then;
+    /// on the null device.
+    pub fn load_with(&self, weights: &Weights, load: &Load<'_>) -> Result<LoadReport> {
+        let mut report = LoadReport::default();
+        let mut chosen: Vec<(String, Type, Found<'_>, bool)> = Vec::new();
+        let mut used = BTreeSet::new();
+        for entry in self.model_entries()? {
+            if load.only.as_ref().is_some_and(|only| !only.matches(&entry.name)) {
+                continue;
+            }
+            let names = [&entry.name].into_iter().chain(&entry.aliases);
+            let sources: Vec<Source> =
+                names.map(|name| load.source_of(name, entry.transposed_in_torch)).collect();
+            let mut found = None;
+            for source in &sources {
+                if let Some((name, tensor)) = load.find(weights, &source.name) {
+                    found = found.or(Some((tensor, source.transposed)));
+                    used.insert(name);
+                }
+            }
+            let Some((tensor, by_columns)) = found else {
+                report.missing.push(sources[0].name.clone());
+                continue;
+            };
+            let shape = match (by_columns, &entry.ty.shape[..]) {
+                (true, &[rows, columns]) => vec![columns, rows],
+                (_, shape) => shape.to_vec(),
+            };
+            if tensor.shape == shape && fits(tensor.dtype, tensor.bytes, entry.ty.dtype) {
+                report.taken.push(entry.name.clone());
+                chosen.push((entry.name, entry.ty, tensor, by_columns));
+            } else {
+                let wanted = format!("{}{shape:?}", entry.ty.dtype);
+                report.mismatched.push((sources[0].name.clone(), wanted, tensor.to_string()));
+            }
+        }
+        report.skipped = load.skipped(weights, &used);
+        let differences = report.differences();
+        if !load.partial && !differences.is_empty() {
+            return Err(of_another_model(weights.name(), &differences)
+                .help("take what fits with `Load::partial()`, other names with `.from(..)`, a file of PyTorch with `.torch()`"));
+        }
+        let bytes: Vec<Cow<'_, [u8]>> = chosen
+            .iter()
+            .map(|(_, ty, tensor, by_columns)| {
+                let bytes = converted(tensor.dtype, tensor.bytes, ty.dtype);
+                match (by_columns, tensor.shape) {
+                    (true, &[rows, columns]) => {
+                        transposed(&bytes, &Type::new(ty.dtype, [rows, columns])).into()
+                    }
+                    _ => bytes,
+                }
+            })
+            .collect();
+        let all: Vec<_> = chosen
+            .iter()
+            .zip(&bytes)
+            .map(|((name, ty, ..), bytes)| (name.as_str(), ty, &bytes[..]))
+            .collect();
+        self.store().write(&all)?;
+        Ok(report)
+    }
+}
+
+impl Load<'_> {
+    fn source_of(&self, name: &str, transposed_in_torch: bool) -> Source {
+        let source = self.source.as_ref().map_or_else(|| name.into(), |source| source(name));
+        Source {
+            name: format!("{}{}", self.prefix, source.name),
+            transposed: source.transposed != (self.torch && transposed_in_torch),
+        }
+    }
+
+    fn find<'w>(&self, weights: &'w Weights, name: &str) -> Option<(String, Found<'w>)> {
+        let of_layer = self.torch.then(|| format!("{name}_l0"));
+        [Some(name.to_string()), of_layer]
+            .into_iter()
+            .flatten()
+            .find_map(|name| weights.get(&name).map(|tensor| (name, tensor)))
+    }
+
+    /// Tensors that were not used and might have been meant.
+    fn skipped(&self, weights: &Weights, used: &BTreeSet<String>) -> Vec<String> {
+        if self.only.is_some() {
+            return Vec::new();
+        }
+        let left_alone = |name: &str| {
+            !name.starts_with(&self.prefix)
+                || name.starts_with(STATE_PREFIX)
+                || (self.torch && name.ends_with("num_batches_tracked"))
+        };
+        let names = weights.iter().map(|(name, _)| name.to_string());
+        names.filter(|name| !used.contains(name) && !left_alone(name)).collect()
+    }
+}

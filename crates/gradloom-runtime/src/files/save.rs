@@ -1,0 +1,118 @@
+//! Writing tensors to a file.
+
+use super::checksum::Checksum;
+use super::convert::transposed;
+use super::error::unwritable;
+use super::{Entries, METADATA_KEY, replace_file, safetensors_dtype};
+use crate::Session;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Type;
+use gradloom_core::nn::Module;
+use safetensors::tensor::{Metadata, TensorInfo};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+impl<M: Module> Session<M> {
+    /// Writes the parameters and the states of the model to a safetensors file, which replaces an old one at
+    /// once. What belongs to training is not in it: see
+    /// [`Train::save_checkpoint`](crate::Train::save_checkpoint).
+    ///
+    /// # Errors
+    /// When the file cannot be written: the old one is then untouched; on the null device.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.save_in(path.as_ref(), false)
+    }
+
+    /// Like [`Session::save`], with the weights of linear and recurrent layers as PyTorch keeps them: `[out,
+    /// in]`.
+    ///
+    /// # Errors
+    /// As [`Session::save`].
+    pub fn save_for_torch(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.save_in(path.as_ref(), true)
+    }
+
+    fn save_in(&self, path: &Path, torch: bool) -> Result<()> {
+        let mut tensors = Vec::new();
+        for entry in self.model_entries()? {
+            let bytes = self.store().read(&entry.name)?;
+            tensors.push(match torch && entry.transposed_in_torch {
+                true => (entry.name, swapped(&entry.ty), transposed(&bytes, &entry.ty)),
+                false => (entry.name, entry.ty, bytes),
+            });
+        }
+        let tensors: Vec<_> =
+            tensors.iter().map(|(name, ty, bytes)| TensorBytes { name, ty, bytes }).collect();
+        write(path, &tensors, &Entries::new())
+    }
+}
+
+/// The type of a matrix's transpose.
+fn swapped(ty: &Type) -> Type {
+    Type::new(ty.dtype, [ty.shape[1], ty.shape[0]])
+}
+
+/// One tensor to write.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorBytes<'a> {
+    /// Name of the tensor, unique in the file.
+    pub name: &'a str,
+    /// Element type and shape.
+    pub ty: &'a Type,
+    /// Elements, little-endian, row-major.
+    pub bytes: &'a [u8],
+}
+
+/// Writes tensors and entries to a file that replaces the old one at once; see [`super`].
+///
+/// # Errors
+/// The system's; the old file is then untouched.
+///
+/// # Panics
+/// When a tensor's bytes are not as many as its type has, or a name comes twice.
+pub fn write(path: &Path, tensors: &[TensorBytes<'_>], entries: &Entries) -> Result<()> {
+    let mut tensors = tensors.to_vec();
+    // The order of the safetensors crate: wide elements first, so that every tensor is aligned, then by name.
+    tensors.sort_by(|a, b| (b.ty.dtype.bytes(), a.name).cmp(&(a.ty.dtype.bytes(), b.name)));
+    assert!(tensors.windows(2).all(|pair| pair[0].name != pair[1].name), "a tensor's name comes twice");
+    let mut checksum = Checksum::new(entries);
+    let mut infos = Vec::with_capacity(tensors.len());
+    let mut offset = 0;
+    for tensor in &tensors {
+        let end = offset + tensor.bytes.len();
+        assert_eq!(tensor.bytes.len(), tensor.ty.bytes(), "bytes of {}", tensor.name);
+        let dtype = safetensors_dtype(tensor.ty.dtype);
+        checksum.tensor(tensor.name, dtype, &tensor.ty.shape, tensor.bytes);
+        let info = TensorInfo { dtype, shape: tensor.ty.shape.to_vec(), data_offsets: (offset, end) };
+        infos.push((tensor.name.to_string(), info));
+        offset = end;
+    }
+    let name = path.display().to_string();
+    let header = header(&checksum.finish(), entries, infos).map_err(|reason| {
+        Error::new(ErrorKind::Internal, format!("{name}: no header can be made: {reason}"))
+    })?;
+    replace_file(path, |file| {
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(header.as_bytes())?;
+        tensors.iter().try_for_each(|tensor| file.write_all(tensor.bytes))
+    })
+    .map_err(|source: io::Error| unwritable(&name, &source))
+}
+
+/// The JSON header, filled up with spaces so that the data begins at a multiple of 8 bytes.
+fn header(
+    sha256: &str,
+    entries: &Entries,
+    infos: Vec<(String, TensorInfo)>,
+) -> std::result::Result<String, String> {
+    // A map that is sorted, whatever features `serde_json` has.
+    let notes: BTreeMap<&str, serde_json::Value> =
+        [("entries", serde_json::json!(entries)), ("sha256", sha256.into())].into();
+    let notes = serde_json::to_string(&notes).map_err(|error| error.to_string())?;
+    let metadata = [(METADATA_KEY.to_string(), notes)].into_iter().collect();
+    let metadata = Metadata::new(Some(metadata), infos).map_err(|error| error.to_string())?;
+    let mut header = serde_json::to_string(&metadata).map_err(|error| error.to_string())?;
+    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+    Ok(header)
+}

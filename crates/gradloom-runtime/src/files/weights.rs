@@ -1,0 +1,321 @@
+//! Tensors of files, where they lie.
+
+use super::checksum::Checksum;
+use super::error::{self, Differences};
+use super::header::{self, Bytes};
+use super::{Entries, METADATA_KEY, convert, safetensors_dtype};
+use crate::regular_file;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::Type;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+/// The tensors of a safetensors file, or of several that an index joins, mapped into memory: opening reads
+/// the headers alone, unless the file is one of ours, whose checksum is verified.
+///
+/// ```no_run
+/// # use gradloom_runtime::files::Weights;
+/// let weights = Weights::open("model.safetensors")?;
+/// for (name, tensor) in weights.iter() {
+///     println!("{name}: {tensor}");
+/// }
+/// # gradloom_core::error::Result::Ok(())
+/// ```
+#[derive(Debug)]
+pub struct Weights {
+    /// The path, or what else stands for it in messages.
+    name: String,
+    shards: Vec<Shard>,
+    tensors: BTreeMap<String, Place>,
+    /// Of a file that is not one of several.
+    metadata: BTreeMap<String, String>,
+    /// `None` for a file without gradloom's notes.
+    entries: Option<Entries>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    bytes: Bytes,
+    /// Offset of the tensors' data.
+    data: usize,
+}
+
+#[derive(Debug)]
+struct Place {
+    shard: usize,
+    info: TensorInfo,
+}
+
+/// A tensor in a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    pub(super) dtype: safetensors::Dtype,
+    /// Its extents.
+    pub shape: &'a [usize],
+    /// Its elements, little-endian, row-major.
+    pub bytes: &'a [u8],
+}
+
+impl Found<'_> {
+    /// The elements as f32, if they are floats of 16, 32 or 64 bits or integers.
+    ///
+    /// # Errors
+    /// When they are of another type.
+    pub fn to_f32(&self) -> Result<Vec<f32>> {
+        convert::to_f32(self.dtype, self.bytes).ok_or_else(|| {
+            Error::new(ErrorKind::File, format!("tensors of {} are not read as f32", self.dtype))
+                .help("convert it with the program that wrote it, or take its `bytes`")
+        })
+    }
+}
+
+/// Type and shape: `f32[2, 3]`.
+impl std::fmt::Display for Found<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{:?}", self.dtype.to_string().to_lowercase(), self.shape)
+    }
+}
+
+impl Weights {
+    /// Opens a file; an index (`model.safetensors.index.json`, as transformers writes it) with the files that
+    /// it names; or a folder that has either.
+    ///
+    /// While they are in use, the files must not be cut off by another process. To replace one, rename
+    /// another to its name, as [`Session::save`](crate::Session::save) does.
+    ///
+    /// # Errors
+    /// When a file cannot be read, is no safetensors file, or is damaged; when the index does not fit its
+    /// files.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let path = if path.is_dir() { in_folder(path)? } else { path.to_path_buf() };
+        if path.extension().is_some_and(|extension| extension == "json") {
+            return Self::open_index(&path);
+        }
+        let name = path.display().to_string();
+        let file = regular_file::open_to_read(&path).map_err(|source| error::unreadable(&name, &source))?;
+        let (bytes, metadata) = header::map(&file, &name)?;
+        Self::of(name, bytes, &metadata)
+    }
+
+    /// Takes a whole file that is in memory.
+    ///
+    /// # Errors
+    /// As [`Weights::open`].
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Self> {
+        let (name, bytes) = ("the file in memory".to_string(), bytes.into());
+        let metadata = header::of_bytes(&bytes, &name)?;
+        Self::of(name, Bytes::Owned(bytes), &metadata)
+    }
+
+    fn of(name: String, bytes: Bytes, metadata: &Metadata) -> Result<Self> {
+        let mut weights = Self {
+            name,
+            shards: Vec::new(),
+            tensors: BTreeMap::new(),
+            metadata: metadata.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            entries: None,
+        };
+        weights.push(bytes, metadata, |_| true)?;
+        weights.entries = weights.verified_entries()?;
+        Ok(weights)
+    }
+
+    fn open_index(path: &Path) -> Result<Self> {
+        const LARGEST: u64 = 100_000_000;
+        let name = path.display().to_string();
+        let bytes = regular_file::read(path, LARGEST).map_err(|source| error::unreadable(&name, &source))?;
+        let files = index(&bytes).map_err(|reason| {
+            Error::new(ErrorKind::File, format!("{name}: the index cannot be used: {reason}"))
+                .help("an index has `weight_map`: tensors' names with the files beside it that have them")
+        })?;
+        let mut weights = Self {
+            name,
+            shards: Vec::new(),
+            tensors: BTreeMap::new(),
+            metadata: BTreeMap::new(),
+            entries: None,
+        };
+        for (file, names) in files {
+            let shard = path.with_file_name(&file).display().to_string();
+            let opened = regular_file::open_to_read(Path::new(&shard));
+            let opened = opened.map_err(|source| error::unreadable(&shard, &source))?;
+            let (bytes, metadata) = header::map(&opened, &shard)?;
+            weights.push(bytes, &metadata, |tensor| names.contains(tensor))?;
+            if let Some(lost) = names.iter().find(|name| !weights.tensors.contains_key(*name)) {
+                let message =
+                    format!("{shard}: the file has no `{lost}`, which {} says it has", weights.name);
+                return Err(Error::new(ErrorKind::File, message).help("get index and files once more"));
+            }
+        }
+        Ok(weights)
+    }
+
+    /// Adds the wanted tensors of a file.
+    fn push(&mut self, bytes: Bytes, metadata: &Metadata, wanted: impl Fn(&str) -> bool) -> Result<()> {
+        let (shard, data) = (self.shards.len(), bytes.len() - metadata.data_len());
+        self.shards.push(Shard { bytes, data });
+        for (name, info) in metadata.tensors().into_iter().filter(|(name, _)| wanted(name)) {
+            self.tensors.insert(name, Place { shard, info: info.clone() });
+        }
+        Ok(())
+    }
+
+    fn verified_entries(&self) -> Result<Option<Entries>> {
+        let Some(text) = self.metadata.get(METADATA_KEY) else { return Ok(None) };
+        let changed = || error::changed(&self.name);
+        let (sha256, entries) = notes(text).ok_or_else(changed)?;
+        let mut checksum = Checksum::new(&entries);
+        // Files are written in the order of their data; see `write`.
+        let mut tensors: Vec<_> = self.tensors.iter().collect();
+        tensors.sort_by_key(|(name, place)| (place.info.data_offsets, *name));
+        for (name, place) in tensors {
+            checksum.tensor(name, place.info.dtype, &place.info.shape, self.found(place).bytes);
+        }
+        if checksum.finish() == sha256 { Ok(Some(entries)) } else { Err(changed()) }
+    }
+
+    fn found<'a>(&'a self, place: &'a Place) -> Found<'a> {
+        let Shard { bytes, data } = &self.shards[place.shard];
+        let (start, end) = place.info.data_offsets;
+        Found { dtype: place.info.dtype, shape: &place.info.shape, bytes: &bytes[data + start..data + end] }
+    }
+
+    /// The path as it was given; for bytes, what stands for it in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All tensors by name, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Found<'_>)> {
+        self.tensors.iter().map(|(name, place)| (name.as_str(), self.found(place)))
+    }
+
+    /// The tensor of this name.
+    pub fn get(&self, name: &str) -> Option<Found<'_>> {
+        self.tensors.get(name).map(|place| self.found(place))
+    }
+
+    /// The texts in the file's header; of several files, none.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// The writer's notes: gradloom's, or, in a file without them, the texts in its header.
+    pub fn entries(&self) -> &Entries {
+        self.entries.as_ref().unwrap_or(&self.metadata)
+    }
+
+    /// Whether gradloom wrote the file: it is verified then.
+    pub fn is_verified(&self) -> bool {
+        self.entries.is_some()
+    }
+
+    /// A note.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn entry(&self, key: &str) -> Result<&str> {
+        match self.entries().get(key) {
+            Some(text) => Ok(text),
+            None if self.is_verified() => Err(error::entry(&self.name, key, "is missing")),
+            None => Err(error::foreign(&self.name, &Differences::default())),
+        }
+    }
+
+    /// A note as a value.
+    ///
+    /// # Errors
+    /// As [`entry`](Self::entry), and when the text does not parse.
+    pub fn parsed_entry<T: std::str::FromStr>(&self, key: &str) -> Result<T> {
+        self.entry(key)?.parse().map_err(|_| error::entry(&self.name, key, "is not of the right form"))
+    }
+
+    /// The bytes of exactly these tensors, in their order.
+    ///
+    /// # Errors
+    /// When a tensor is missing, unknown, or of another type; the message tells which.
+    pub fn exactly<'a>(
+        &'a self,
+        wanted: impl IntoIterator<Item = (&'a str, &'a Type)>,
+    ) -> Result<Vec<(&'a str, &'a Type, &'a [u8])>> {
+        let wanted: Vec<_> = wanted.into_iter().collect();
+        let differences = self.differences(&wanted);
+        if !differences.is_empty() {
+            return Err(error::of_another_model(&self.name, &differences)
+                .help("use the configuration that the file was made with"));
+        }
+        Ok(wanted.into_iter().map(|(name, ty)| (name, ty, self.found(&self.tensors[name]).bytes)).collect())
+    }
+
+    /// How the file's tensors differ from the wanted ones.
+    pub fn differences(&self, wanted: &[(&str, &Type)]) -> Differences {
+        let mut differences = Differences::default();
+        for &(name, ty) in wanted {
+            match self.get(name) {
+                None => differences.missing.push(name.to_string()),
+                Some(found) if found.dtype != safetensors_dtype(ty.dtype) || found.shape != &ty.shape[..] => {
+                    differences.mismatched.push((name.to_string(), ty.to_string(), found.to_string()));
+                }
+                Some(_) => {}
+            }
+        }
+        let names: BTreeSet<&str> = wanted.iter().map(|(name, _)| *name).collect();
+        let unknown = self.tensors.keys().filter(|name| !names.contains(name.as_str()));
+        differences.unknown = unknown.cloned().collect();
+        differences
+    }
+}
+
+/// The checksum and the entries in gradloom's notes.
+fn notes(text: &str) -> Option<(String, Entries)> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let object = value.as_object().filter(|object| object.len() == 2)?;
+    let entries = object.get("entries")?.as_object()?.iter();
+    let entries = entries.map(|(key, value)| Some((key.clone(), value.as_str()?.to_string())));
+    Some((object.get("sha256")?.as_str()?.to_string(), entries.collect::<Option<_>>()?))
+}
+
+/// The one file in a folder that is meant.
+fn in_folder(folder: &Path) -> Result<PathBuf> {
+    let name = folder.display().to_string();
+    let failed = |source| error::unreadable(&name, &source);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        found.push(entry.map_err(failed)?.path());
+    }
+    let ending = |ending: &str| -> Vec<&PathBuf> {
+        found.iter().filter(|path| path.to_string_lossy().ends_with(ending)).collect()
+    };
+    let (indices, files) = (ending(".safetensors.index.json"), ending(".safetensors"));
+    match (&indices[..], &files[..]) {
+        ([index], _) => Ok((*index).clone()),
+        ([], [file]) => Ok((*file).clone()),
+        _ => {
+            let count = indices.len().max(files.len());
+            Err(Error::new(ErrorKind::File, format!("{name}: the folder has {count} files of weights"))
+                .help("give the path of one, or of an index (.safetensors.index.json) of several"))
+        }
+    }
+}
+
+/// The files that an index names, with their tensors.
+fn index(bytes: &[u8]) -> std::result::Result<BTreeMap<String, BTreeSet<String>>, String> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let map = value.get("weight_map").and_then(Value::as_object).ok_or("it has no `weight_map`")?;
+    let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (tensor, file) in map {
+        let file = file.as_str().ok_or_else(|| format!("`{tensor}` has no file's name"))?;
+        let mut parts = Path::new(file).components();
+        // A file of someone else must not lead to others of the user's.
+        if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+            return Err(format!(
+                "`{tensor}` is in {file:?}, which is not the name of a file beside the index"
+            ));
+        }
+        files.entry(file.to_string()).or_default().insert(tensor.clone());
+    }
+    Ok(files)
+}

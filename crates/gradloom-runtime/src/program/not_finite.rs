@@ -1,0 +1,132 @@
+//! Which op made the first value that is not finite.
+//!
+//! In: a program, its store, and the data of a step. Out: the op that got finite numbers and gave NaN or
+//! infinity, from which the guard's came. Always holds: neither the program nor its store changes.
+
+use super::{DebugRun, Program, Retention};
+use crate::device::Device;
+use crate::store::Store;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::fuse::Fusion;
+use gradloom_core::ir::{Number, OpKind, Type, ValueId};
+
+/// What is wrong with a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    None,
+    Infinity,
+    NaN,
+}
+
+impl Program {
+    /// Runs the step once more on the CPU, op by op, and looks for the op that made the guards not finite;
+    /// `None` if they are finite.
+    pub(crate) fn find_not_finite(
+        &self,
+        inputs: &[(&str, &[u8])],
+        scalar: impl Fn(&str) -> Option<Number>,
+    ) -> Result<Option<Error>> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let device = Device::cpu_with_fusion(threads, Fusion::Off)?;
+        let store = Store::of(&device);
+        // The elements are written below, bit for bit.
+        let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
+        let copy = Self::load(self.graph().clone(), &device, &store, nothing)?;
+        let content = self.store().read_all()?;
+        let mut own = Vec::new();
+        for (entry, bytes) in &content {
+            if store.layout().get(&entry.name).is_some() {
+                own.push((entry.name.as_str(), &entry.ty, &bytes[..]));
+            }
+        }
+        store.write(&own)?;
+        let mut run = copy.debug_run(inputs, scalar, Retention::EveryValue)?;
+        let before_commit = run.plan().first_commit();
+        if let Err(trap) = run.run(0..before_commit) {
+            return Ok(Some(trap));
+        }
+        let guards: Vec<ValueId> = copy.graph().guards.iter().map(|guard| guard.value).collect();
+        let bad = guards.into_iter().find(|&guard| fault(&run, guard) != Fault::None);
+        Ok(bad.map(|guard| blame(&run, guard)))
+    }
+}
+
+/// The worst of a value's elements; that of its operand, for a view.
+fn fault(run: &DebugRun, value: ValueId) -> Fault {
+    match run.read(value) {
+        Ok(tensor) => {
+            let of = |x: f64| match x {
+                x if x.is_nan() => Fault::NaN,
+                x if x.is_infinite() => Fault::Infinity,
+                _ => Fault::None,
+            };
+            tensor.to_f64().into_iter().map(of).max().unwrap_or(Fault::None)
+        }
+        Err(_) => {
+            let operands = run.graph().defining_op(value).map_or(&[][..], |op| &op.operands);
+            operands.first().map_or(Fault::None, |&operand| fault(run, operand))
+        }
+    }
+}
+
+/// Goes back from a value to the op whose operands are finite.
+fn blame(run: &DebugRun, mut value: ValueId) -> Error {
+    let graph = run.graph();
+    loop {
+        let Some(op) = graph.defining_op(value) else {
+            return Error::new(ErrorKind::Internal, format!("{value} is not finite, and nothing made it"));
+        };
+        let is_constant = |v: &ValueId| matches!(graph.defining_op(*v), Some(op) if op.operands.is_empty() && leaf(&op.kind).is_none());
+        let worst = op
+            .operands
+            .iter()
+            .copied()
+            .filter(|v| !is_constant(v))
+            .map(|v| (fault(run, v), v))
+            .max_by_key(|(fault, _)| *fault)
+            .filter(|(fault, _)| *fault != Fault::None);
+        match worst {
+            Some((_, operand)) => value = operand,
+            None => return described(run, value),
+        }
+    }
+}
+
+/// An input, a parameter or a state.
+fn leaf(kind: &OpKind) -> Option<(&'static str, &str)> {
+    match kind {
+        OpKind::Input { name, .. } => Some(("input", name)),
+        OpKind::Param { name, .. } => Some(("parameter", name)),
+        OpKind::State { name, .. } => Some(("state", name)),
+        OpKind::Scalar { name, .. } => Some(("number", name)),
+        _ => None,
+    }
+}
+
+fn described(run: &DebugRun, value: ValueId) -> Error {
+    let graph = run.graph();
+    let what = if fault(run, value) == Fault::NaN { "NaN" } else { "infinity" };
+    let op = graph.defining_op(value).expect("it was found by its op");
+    let kind = ErrorKind::NotFinite { step: 0 };
+    if let Some((which, name)) = leaf(&op.kind) {
+        return Error::new(kind, format!("the {which} `{name}` has {what}"))
+            .help("look at what was fed, loaded or learnt before");
+    }
+    let name = op.kind.name();
+    let mut error = Error::new(kind, format!("`{name}` made {what} from finite numbers"));
+    for &operand in &op.operands {
+        if let Ok(tensor) = run.read(operand) {
+            let values = tensor.to_f64();
+            let (low, high) = values
+                .iter()
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
+            if !values.is_empty() {
+                error = error.note(format!("an operand, {}, is between {low} and {high}", tensor.ty));
+            }
+        }
+    }
+    match graph.origin(op) {
+        Some(origin) => error.at(origin.clone(), name),
+        None => error,
+    }
+}

@@ -1,0 +1,45 @@
+//! Programs whose batch may have any extent: compiled for each that comes, and kept.
+
+use crate::feed::Data;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::trace::Input;
+
+/// Programs that are kept; of more, the one that was not used for the longest time is dropped.
+pub(super) const KEPT: usize = 8;
+
+/// The extent of the batch of inputs.
+pub(super) fn batch(inputs: &[Input]) -> Option<usize> {
+    inputs.first()?.ty.shape.first().copied()
+}
+
+/// The extent of the batch that data has: the first axis of the first input. `None` where it is no whole one.
+pub(super) fn extent(declared: &[Input], data: &[Data<'_>]) -> Option<usize> {
+    let (_, rest) = declared.first()?.ty.shape.split_first()?;
+    let (item, elements) = (rest.iter().product::<usize>(), data.first()?.len());
+    (item > 0 && elements.is_multiple_of(item)).then(|| elements / item)
+}
+
+/// The inputs for a batch of another extent than the declared one: on the first axis of the first input, and
+/// on that of every other input where it has the same extent.
+pub(super) fn resized(declared: &[Input], extent: usize) -> Vec<Input> {
+    let batch = batch(declared);
+    let mut inputs = declared.to_vec();
+    for input in inputs.iter_mut().filter(|input| input.ty.shape.first().copied() == batch) {
+        let mut shape = input.ty.shape.to_vec();
+        if let Some(first) = shape.first_mut() {
+            *first = extent;
+        }
+        input.ty.shape = shape.into();
+    }
+    inputs
+}
+
+/// # Errors
+/// When the first input has no axis that could be the batch's.
+pub(super) fn check(inputs: &[Input]) -> Result<()> {
+    match inputs.first() {
+        Some(first) if first.ty.shape.rank() > 0 => Ok(()),
+        _ => Err(Error::new(ErrorKind::Trace, "the first input has no axis of the batch")
+            .help("declare an input whose first axis is the batch first")),
+    }
+}

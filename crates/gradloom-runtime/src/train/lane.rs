@@ -1,0 +1,116 @@
+//! A training step for inputs of one size.
+//!
+//! In: a traced loss, and what is made of it. Out: a [`Lane`], which runs steps. A [`Train`](super::Train)
+//! has one, or, where the batch may have any extent, one for each that came.
+
+use super::Session;
+use super::failures::Failures;
+use super::step::{Done, Slot, Step};
+use crate::feed::Data;
+use crate::program::Program;
+use gradloom_codegen::pipeline::{self, Clock, Options, Stages};
+use gradloom_core::error::Result;
+use gradloom_core::ir::{DType, Graph, Number};
+use gradloom_core::nn::Module;
+use gradloom_core::optim::{Optimizer, of_all_batches};
+use gradloom_core::trace::{Input, Traced};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Steps whose results can be unread at once without new memory.
+const SLOTS: usize = 4;
+
+/// A program with the results of its last steps.
+pub(super) struct Lane {
+    /// What a step takes: of all micro-batches.
+    pub(super) inputs: Vec<Input>,
+    pub(super) program: Program,
+    pub(super) stages: Stages,
+    pub(super) failures: Arc<Failures>,
+    slots: Vec<Arc<Slot>>,
+    /// Steps so far, as the program counts them.
+    runs: u64,
+    /// The last one, on a device that works beside the host.
+    last: Option<Step>,
+}
+
+impl Lane {
+    /// Compiles a loss that was traced with these inputs.
+    pub(super) fn compile<M: Module>(
+        session: &Session<M>,
+        inputs: Vec<Input>,
+        traced: &Traced,
+        optimizer: &dyn Optimizer,
+        options: &Options,
+    ) -> Result<Self> {
+        let mut clock = Clock::default();
+        let plan = &mut |graph: &Graph| session.plan(graph);
+        let graphs = pipeline::training(traced, session.params(), optimizer, options, &mut clock, plan)?;
+        let program = session.compile(graphs.passes.clone())?;
+        let stages = Stages::new(graphs, Arc::clone(program.stages()), clock);
+        let names: Arc<[(String, DType)]> =
+            program.outputs().map(|(name, ty)| (name.to_string(), ty.dtype)).collect();
+        let failures = Arc::new(Failures::default());
+        let slots = (0..SLOTS).map(|_| slot(&names, &failures)).collect();
+        let inputs = of_all_batches(inputs, options.micro_batches);
+        Ok(Self { inputs, program, stages, failures, slots, runs: 0, last: None })
+    }
+
+    /// Queues a step of this number, or runs it, where there is no queue.
+    pub(super) fn submit(
+        &mut self,
+        step: u64,
+        data: &[Data<'_>],
+        scalars: impl Fn(&str) -> Option<Number>,
+    ) -> Result<Step> {
+        self.program.set_scalars(scalars)?;
+        for (input, data) in self.inputs.iter().zip(data) {
+            self.program.set_input(&input.name, data.bytes());
+        }
+        let index = self.free_slot();
+        let slot = Arc::get_mut(&mut self.slots[index]).expect("a free slot has no other owner");
+        let mut values = slot.done.take().unwrap_or_default().values;
+        // Gives back what the slot's last step was to be read from, which can no longer happen.
+        slot.pending = Mutex::default();
+        slot.step = step;
+        let pending = self.program.submit()?;
+        slot.run = pending.as_ref().map_or(self.runs, |pending| pending.run());
+        self.failures.number(slot.run, step);
+        match pending {
+            Some(pending) => {
+                slot.pending = Mutex::new(Some(pending));
+                self.last = Some(Step { slot: Arc::clone(&self.slots[index]) });
+            }
+            None => {
+                let outcome = self.program.run(&mut values);
+                let done = Done::new(step, outcome, values)?;
+                done.error.iter().for_each(|error| self.failures.add(slot.run, error.clone()));
+                slot.done = OnceLock::from(done);
+            }
+        }
+        let slot = &self.slots[index];
+        self.runs = slot.run + 1;
+        Ok(Step { slot: Arc::clone(slot) })
+    }
+
+    /// Waits for all steps so far.
+    pub(super) fn wait(&self) {
+        if let Some(last) = &self.last {
+            last.slot.done();
+        }
+    }
+
+    /// A slot that no [`Step`] holds: an old one, or, if the caller keeps them all, a new one.
+    fn free_slot(&mut self) -> usize {
+        if let Some(free) = self.slots.iter_mut().position(|slot| Arc::get_mut(slot).is_some()) {
+            return free;
+        }
+        let names = Arc::clone(&self.slots[0].names);
+        self.slots.push(slot(&names, &self.failures));
+        self.slots.len() - 1
+    }
+}
+
+/// A slot for the outputs of these names.
+fn slot(names: &Arc<[(String, DType)]>, failures: &Arc<Failures>) -> Arc<Slot> {
+    Arc::new(Slot { names: Arc::clone(names), failures: Arc::clone(failures), ..Slot::default() })
+}

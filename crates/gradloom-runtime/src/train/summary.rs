@@ -1,0 +1,130 @@
+//! A model's parameters and states as a table.
+
+use gradloom_core::ir::{Graph, Type};
+use gradloom_core::plan::Plan;
+use gradloom_core::trace::ParamTable;
+use std::fmt::{self, Display};
+
+/// A model's parameters and states with their sizes, and what a step takes. `Display` gives a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Parameters in the order of the model's fields, then states.
+    pub rows: Vec<Row>,
+    /// Floating-point operations of a step, if it is of a program.
+    pub flops: Option<u64>,
+    /// Kernels that a step runs.
+    pub launches: Option<usize>,
+    /// Bytes that a step takes for everything: parameters, the optimizer's states, activations, scratch.
+    pub peak: Option<usize>,
+}
+
+/// A parameter or a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its path in the model.
+    pub name: String,
+    /// Its dtype and shape.
+    pub ty: Type,
+    /// Whether it is a parameter.
+    pub is_parameter: bool,
+    /// Whether it is a parameter that is trained.
+    pub is_trained: bool,
+}
+
+impl Summary {
+    pub(super) fn of(params: &ParamTable, is_trained: impl Fn(&str) -> bool) -> Self {
+        let parameters = params.iter().map(|used| Row {
+            name: used.name.clone(),
+            ty: used.param.ty(),
+            is_parameter: true,
+            is_trained: is_trained(&used.name),
+        });
+        let states = params.states().map(|used| Row {
+            name: used.name.clone(),
+            ty: used.state.ty().clone(),
+            is_parameter: false,
+            is_trained: false,
+        });
+        Self { rows: parameters.chain(states).collect(), flops: None, launches: None, peak: None }
+    }
+
+    pub(super) fn with_step(self, graph: &Graph, plan: &Plan) -> Self {
+        let view = plan.view(graph);
+        Self {
+            flops: Some(view.launches().map(|launch| launch.cost().flops).sum()),
+            launches: Some(plan.launches.len()),
+            peak: Some(plan.totals.peak()),
+            ..self
+        }
+    }
+
+    /// Number of elements of all parameters.
+    pub fn parameters(&self) -> usize {
+        self.elements(|row| row.is_parameter)
+    }
+
+    /// Number of elements of the parameters that are trained.
+    pub fn trained(&self) -> usize {
+        self.elements(|row| row.is_trained)
+    }
+
+    fn elements(&self, wanted: impl Fn(&Row) -> bool) -> usize {
+        self.rows.iter().filter(|row| wanted(row)).map(|row| row.ty.elements()).sum()
+    }
+}
+
+impl Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types: Vec<String> = self.rows.iter().map(|row| row.ty.to_string()).collect();
+        let name = self.rows.iter().map(|row| indented(&row.name).chars().count()).max().unwrap_or(0);
+        let ty = types.iter().map(|ty| ty.chars().count()).max().unwrap_or(0);
+        let mut module: Vec<&str> = Vec::new();
+        for (row, text) in self.rows.iter().zip(&types) {
+            let path: Vec<&str> = row.name.split('.').collect();
+            let parents = &path[..path.len() - 1];
+            let shared = parents.iter().zip(&module).take_while(|(a, b)| a == b).count();
+            for depth in shared..parents.len() {
+                let whole = parents[..=depth].join(".");
+                let under =
+                    |row: &Row| row.name.strip_prefix(&whole).is_some_and(|rest| rest.starts_with('.'));
+                let count = thousands(self.elements(|row| row.is_parameter && under(row)));
+                writeln!(f, "{}{}: {count}", "  ".repeat(depth), parents[depth])?;
+            }
+            module = parents.to_vec();
+            let kind = match (row.is_parameter, row.is_trained) {
+                (true, true) => "",
+                (true, false) => "  not trained",
+                (false, _) => "  state",
+            };
+            let (own, count) = (indented(&row.name), thousands(row.ty.elements()));
+            writeln!(f, "{own:name$}  {text:ty$}  {count:>12}{kind}")?;
+        }
+        let bytes = self.rows.iter().filter(|row| row.is_parameter).map(|row| row.ty.bytes()).sum::<usize>();
+        let (all, trained) = (thousands(self.parameters()), thousands(self.trained()));
+        write!(f, "{all} parameters ({} bytes), of which {trained} are trained", thousands(bytes))?;
+        if let (Some(flops), Some(launches), Some(peak)) = (self.flops, self.launches, self.peak) {
+            let flops = thousands(usize::try_from(flops).unwrap_or(usize::MAX));
+            let peak = thousands(peak);
+            write!(f, "\na step: {flops} flops in {launches} launches, {peak} bytes with all that it needs")?;
+        }
+        Ok(())
+    }
+}
+
+/// The last part of a path, behind as many spaces as it has parents.
+fn indented(name: &str) -> String {
+    let depth = name.matches('.').count();
+    format!("{}{}", "  ".repeat(depth), name.rsplit('.').next().unwrap_or(name))
+}
+
+fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
