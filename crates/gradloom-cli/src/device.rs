@@ -111,7 +111,7 @@ impl DeviceArguments {
             })?;
             options = options.tuned(folder.join("tuning"));
         }
-        Ok(Device::wgpu_with(&options)?)
+        Device::wgpu_with(&options).map_err(|error| in_our_words(&error))
     }
 
     #[cfg(not(feature = "wgpu"))]
@@ -119,6 +119,24 @@ impl DeviceArguments {
         Err(Failure::usage("--device wgpu: this build of gradloom has no GPUs")
             .help("install it with `--features wgpu`, or use --device cpu"))
     }
+}
+
+/// The error of a GPU that could not be had, with flags instead of functions.
+#[cfg(feature = "wgpu")]
+fn in_our_words(error: &gradloom::Error) -> Failure {
+    let notes: Vec<&str> = error.notes().collect();
+    let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+    let mut help: Vec<String> = Vec::new();
+    for remedy in error.remedies() {
+        help.push(match remedy {
+            remedy if remedy.contains("Device::cpu") => "--device cpu is fast everywhere".to_string(),
+            remedy => match remedy.split('"').nth(1) {
+                Some(name) => format!("--adapter {name} takes the one that computes on the CPU: to try"),
+                None => remedy.replace("`adapters()`", "`gradloom devices`"),
+            },
+        });
+    }
+    Failure::failed(format!("{}{notes}", error.message())).help(help.join("; or "))
 }
 
 /// The device, if it got all threads that were asked for by number: such a caller counts on them.

@@ -232,6 +232,12 @@ fn a_run_that_diverges_goes_on_from_its_last_good_state() {
     assert_eq!(finished.stderr.trim_end(), expected);
     assert_finite(&workspace, "run");
     assert!(workspace.read("run/model.safetensors") == model, "the model of step 10 was replaced");
+    // Which op it was.
+    let named = workspace.run("train --resume run --steps 20 --lr 1e30 --save-every 1 --debug-nan");
+    let first = named.stderr.lines().next().unwrap_or_default();
+    assert!(first.starts_with("error: `") && first.ends_with(" from finite numbers"), "{}", named.stderr);
+    assert!(named.stderr.contains("gpt2/model.rs:"), "{}", named.stderr);
+    assert!(named.stderr.trim_end().ends_with(expected), "{}", named.stderr);
 
     assert_eq!(
         workspace.succeed("sample run --tokens 20").stdout,

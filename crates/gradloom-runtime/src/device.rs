@@ -99,6 +99,26 @@ impl Device {
         Self::wgpu_with(&WgpuOptions::default().adapter(name).software())
     }
 
+    /// A build without GPUs has none.
+    ///
+    /// # Errors
+    /// Always: it says which feature is missing.
+    #[cfg(not(feature = "wgpu"))]
+    pub fn wgpu() -> Result<Self> {
+        Err(Error::new(ErrorKind::Device, "this build of gradloom has no GPUs: its feature `wgpu` is off").help(
+            "depend on it with `features = [\"wgpu\"]`, or use `Device::cpu()`; `Device::auto()` takes what there is",
+        ))
+    }
+
+    /// As [`Device::wgpu`].
+    ///
+    /// # Errors
+    /// As [`Device::wgpu`].
+    #[cfg(not(feature = "wgpu"))]
+    pub fn wgpu_named(_: &str) -> Result<Self> {
+        Self::wgpu()
+    }
+
     /// A GPU with options: which one, in which type it multiplies, and whether products are measured.
     ///
     /// ```no_run

@@ -28,6 +28,18 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Says, once in a process, what a build without optimisation costs.
+#[cfg(unoptimized)]
+fn warn_once() {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        eprintln!(
+            "gradloom: built without optimisation, training is about 100 times slower. Build with --release, or \
+             put this into Cargo.toml:\n\n[profile.dev.package.\"*\"]\nopt-level = 3\n"
+        );
+    });
+}
+
 /// A program, loaded.
 pub struct Program {
     graph: Arc<Graph>,
@@ -109,6 +121,8 @@ impl Program {
         change: impl FnOnce(Plan) -> Plan,
     ) -> Result<Self> {
         device.backend.check()?;
+        #[cfg(unoptimized)]
+        warn_once();
         let backend = &device.backend;
         verify_graph(&graph, "passes")?;
         let graph = Arc::new(graph);

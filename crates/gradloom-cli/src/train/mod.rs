@@ -35,6 +35,11 @@ pub(crate) struct Arguments {
         ]
     )]
     resume: Option<PathBuf>,
+
+    /// When a loss or a gradient is not finite, run the step once more, op by op, and name the op of the model
+    /// that made the first infinity or NaN. It takes memory for every value of the step.
+    #[arg(long, help_heading = "Training")]
+    debug_nan: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -62,5 +67,5 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         Some(folder) => begin::resume(folder, &options)?,
         None => begin::create(&options)?,
     };
-    steps::train(run)
+    steps::train(run, arguments.debug_nan)
 }

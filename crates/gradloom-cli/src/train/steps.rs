@@ -7,7 +7,7 @@ use super::saving::{Saving, resume_line};
 use crate::failure::Result;
 use crate::format::thousands;
 use crate::model::{self, Writer};
-use crate::output::{printable, program, quoted, say};
+use crate::output::{printable, program, quoted, say, tell};
 use crate::run::Row;
 use gradloom::ErrorKind;
 use gradloom_models::data::Batches;
@@ -16,13 +16,14 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// Makes the steps that are left, then writes what the run leaves behind.
-pub(super) fn train(mut run: Run) -> Result<()> {
+pub(super) fn train(mut run: Run, debug_nan: bool) -> Result<()> {
     let training = &run.settings.training;
     let (steps, tokens) = (training.steps, training.batch * run.settings.model.context);
     let mut course = Course {
         progress: Progress::new(steps, run.steps, tokens),
         saving: Saving::after(run.steps),
         proven: run.steps,
+        debug_nan,
     };
     let result = course.go(&mut run);
     course.progress.finish(run.steps);
@@ -41,6 +42,8 @@ struct Course {
     saving: Saving,
     /// The last step after which the held-out loss was found finite.
     proven: u64,
+    /// Whether the op is looked for that makes a step's loss not finite.
+    debug_nan: bool,
 }
 
 impl Course {
@@ -67,6 +70,15 @@ impl Course {
                 Ok(loss) => loss,
                 Err(error) if matches!(error.kind(), ErrorKind::NotFinite { .. }) => {
                     let what = error.message().split_once(" of step").map_or("the loss", |(what, _)| what);
+                    if self.debug_nan {
+                        run.train.set_attempted_steps(run.steps);
+                        match run.train.find_not_finite((&ids, &targets))? {
+                            Some(found) => tell!("{found}"),
+                            None => tell!(
+                                "on the CPU, op by op, the step is finite: the device computes otherwise"
+                            ),
+                        }
+                    }
                     // The step took no effect, so it does not count among those made.
                     return Err(self.saving.diverged(run, run.steps + 1, what));
                 }

@@ -127,7 +127,7 @@ fn check(offered: wgsl::Limits, precision: Precision, name: &str) -> Result<()> 
     // Rounding operands without such matrices would cost accuracy and gain nothing.
     let message = format!("the GPU `{name}` cannot multiply in f16: it has no {}", lacks.join(", no "));
     Err(Error::new(ErrorKind::Device, message)
-        .help("multiply in f32, or take another adapter; `gradloom devices` lists what each offers"))
+        .help("multiply in f32, or take another adapter; `adapters()` lists what each offers"))
 }
 
 /// Opens the best adapter that fits.
@@ -141,19 +141,26 @@ pub(super) fn open(options: &WgpuOptions) -> Result<Gpu> {
         named || wanted.is_empty() && (options.software || info.device_type != DeviceType::Cpu)
     };
     let Some(adapter) = all.iter().find(fits) else {
-        let names: Vec<String> = all.iter().map(|adapter| adapter.get_info().name).collect();
+        let infos: Vec<_> = all.iter().map(Adapter::get_info).collect();
+        let names: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
+        let software = infos.iter().find(|info| info.device_type == DeviceType::Cpu);
         let message = match wanted.as_str() {
             "" => "there is no GPU that WebGPU can use".to_string(),
             _ => format!("there is no GPU whose name contains `{name}`"),
         };
         let error = Error::new(ErrorKind::Device, message);
-        return Err(match names.is_empty() {
-            true => error
-                .help("install a Vulkan driver (on Linux: the vendor's, or Mesa's), or use `--device cpu`"),
-            false => error
-                .note(format!("there is: {}", names.join(", ")))
-                .help("name one of these, or use `--device cpu`"),
-        });
+        let error = match names.is_empty() {
+            true => error.help("install a Vulkan driver (on Linux: the vendor's, or Mesa's)"),
+            false => error.note(format!("there is: {}", names.join(", "))),
+        };
+        let error = match software {
+            Some(info) => error.help(format!(
+                "`Device::wgpu_named({:?})` takes the one that computes on the CPU: to try, not to be fast",
+                info.name.split(' ').next().unwrap_or_default()
+            )),
+            None => error,
+        };
+        return Err(error.help("`Device::cpu()` is fast everywhere"));
     };
     let mut report = AdapterReport::new(adapter);
     check(report.limits, options.precision, &report.name)?;
@@ -210,7 +217,7 @@ mod tests {
             error,
             "error: the GPU `Some GPU` cannot multiply in f16: it has no cooperative matrices (16 x 16, f16 \
              with sums in f32)\n  |\n  \
-             = help: multiply in f32, or take another adapter; `gradloom devices` lists what each offers"
+             = help: multiply in f32, or take another adapter; `adapters()` lists what each offers"
         );
         let error = text(wgsl::Limits::portable());
         let lacks = "it has no f16 in shaders, no subgroups of one size, no cooperative matrices";
