@@ -7,9 +7,27 @@ use crate::format::count;
 use crate::output::print_line;
 use gradloom::Device;
 
+/// What `gradloom devices` takes.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Print one JSON array.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Lists the devices of this machine and of this build.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let cpu = Device::cpu();
+    if arguments.json {
+        let mut all = vec![serde_json::json!({
+            "device": cpu.name(),
+            "name": cpu.description(),
+            "threads": cpu.threads(),
+            "simd": instruction_sets(),
+        })];
+        all.extend(gpus_as_json());
+        return print_line!("{}", serde_json::Value::from(all));
+    }
     print_line!("{:<6} {}, {}", cpu.name(), cpu.description(), count(cpu.threads(), "thread"))?;
     print_line!("{:<6} compiles and plans, and runs nothing", Device::null().name())?;
     gpus()?;
@@ -47,6 +65,31 @@ fn gpus() -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+#[cfg(feature = "wgpu")]
+fn gpus_as_json() -> Vec<serde_json::Value> {
+    let all = gradloom::adapters().into_iter();
+    all.map(|gpu| {
+        serde_json::json!({
+            "device": "wgpu",
+            "name": gpu.name,
+            "kind": gpu.kind,
+            "backend": gpu.backend,
+            "driver": gpu.driver,
+            "buffer_bytes": gpu.buffer_bytes,
+            "f16": gpu.limits.f16,
+            "subgroups": gpu.limits.subgroup.is_some(),
+            "cooperative_matrices": gpu.limits.cooperative,
+            "timestamps": gpu.timestamps,
+        })
+    })
+    .collect()
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn gpus_as_json() -> Vec<serde_json::Value> {
+    Vec::new()
 }
 
 #[cfg(not(feature = "wgpu"))]

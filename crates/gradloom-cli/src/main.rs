@@ -19,7 +19,7 @@ mod sample;
 mod size;
 mod train;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Train a GPT from scratch, write with it, and see what the compiler made of it.
@@ -50,11 +50,16 @@ enum Command {
     /// Show what the compiler makes of a training step, stage by stage
     Inspect(inspect::Arguments),
     /// List what gradloom can run on
-    Devices,
+    Devices(devices::Arguments),
     /// Time a named training step
     Bench(bench::Arguments),
     /// Show where the time of a named training step goes, kernel by kernel
     Profile(profile::Arguments),
+    /// Print a script that lets a shell complete commands and flags
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 fn main() -> ExitCode {
@@ -67,9 +72,13 @@ fn command() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
-        Command::Devices => devices::run(),
+        Command::Devices(arguments) => devices::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Profile(arguments) => profile::run(&arguments),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "gradloom", &mut std::io::stdout());
+            Ok(())
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

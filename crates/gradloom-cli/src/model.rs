@@ -138,10 +138,7 @@ impl<'s> Writer<'s> {
             let text = stream.push(&bytes);
             if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) }
         })?;
-        let rest = stream.finish();
-        if !rest.is_empty() {
-            let _ = on_text(&rest);
-        }
+        // Half a character, for which there were no tokens left, is no text.
         Ok(())
     }
 }

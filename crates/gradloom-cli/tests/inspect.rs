@@ -101,6 +101,10 @@ fn the_measuring_contract_is_kept() {
 
 #[test]
 fn devices_are_listed() {
+    let json = Workspace::new().succeed("devices --json").stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["device"], "cpu");
+    assert!(json[0]["threads"].as_u64().unwrap() >= 1);
     let listed = Workspace::new().succeed("devices").stdout;
     assert!(listed.starts_with("cpu    ") && listed.contains(" thread"), "{listed}");
     assert!(listed.contains("\nnull   ") && listed.contains("\nSIMD   "), "{listed}");

@@ -95,6 +95,35 @@ fn a_memory_budget_changes_no_number() {
 }
 
 #[test]
+fn prompts_come_from_files_and_pipes_and_texts_as_json() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out run --steps 1"));
+    let plain = workspace.succeed("sample run --prompt gradloom --tokens 20").stdout;
+    workspace.put("prompt.txt", b"gradloom");
+    assert_eq!(workspace.succeed("sample run --prompt-file prompt.txt --tokens 20").stdout, plain);
+    let mut piped = workspace
+        .command("sample run --prompt - --tokens 20")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    piped.stdin.take().unwrap().write_all(b"gradloom").unwrap();
+    assert_eq!(String::from_utf8(piped.wait_with_output().unwrap().stdout).unwrap(), plain);
+    let json = workspace.succeed("sample run --prompt gradloom --tokens 20 --json").stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["prompt"], &json["tokens"]), (&"gradloom".into(), &20.into()));
+    assert_eq!(format!("gradloom{}\n", json["text"].as_str().unwrap()), plain);
+    let missing = workspace.run("sample run --prompt-file none.txt");
+    assert!(
+        missing.stderr.starts_with("error: --prompt-file none.txt: cannot be read: "),
+        "{}",
+        missing.stderr
+    );
+}
+
+#[test]
 fn samples_stream_and_repeat() {
     let workspace = Workspace::new();
     workspace.succeed(&format!("{TRAIN} --out run"));

@@ -416,7 +416,9 @@ fn a_folder_with_a_run_is_not_overwritten() {
 #[test]
 fn helps_are_as_they_were_reviewed() {
     let workspace = Workspace::new();
-    for name in ["", "train", "sample", "inspect", "devices", "bench", "profile"] {
+    let script = Workspace::new().succeed("completions bash").stdout;
+    assert!(script.contains("_gradloom()") && script.contains("--prompt-file"), "{script}");
+    for name in ["", "train", "sample", "inspect", "devices", "bench", "profile", "completions"] {
         let shown = workspace.succeed(&format!("{name} --help")).stdout;
         let file = format!(
             "{}/tests/snapshots/help{}{name}.txt",

@@ -109,7 +109,7 @@ fn bounded(mut case: Case, parameter: &str) -> Case {
 fn the_help_names_all_commands_and_options() {
     let commands = help::commands();
     let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
-    assert_eq!(names, ["train", "sample", "inspect", "devices", "bench", "profile"]);
+    assert_eq!(names, ["train", "sample", "inspect", "devices", "bench", "profile", "completions"]);
     let train: Vec<&str> = commands[0].parameters.iter().map(|parameter| parameter.name.as_str()).collect();
     for option in ["--data", "--heads", "--tune", "--memory-budget", "--config", "--resume"] {
         assert!(train.contains(&option), "{option}");

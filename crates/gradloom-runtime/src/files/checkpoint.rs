@@ -7,13 +7,17 @@ use gradloom_core::nn::Module;
 use gradloom_core::optim::{Hyperparameters, Schedule};
 use std::path::Path;
 
-/// What entries of trainers begin with: `train.`, then the trainer's name, if it has one, then these.
-const PREFIX: &str = "train.";
+// What a checkpoint of the npm package says in the texts of its header has the same names: see
+// `web/src/state.ts`.
+/// What entries of trainers begin with: `gradloom.`, then the trainer's name, if it has one, then these.
+const PREFIX: &str = "gradloom.";
+/// The version of this form.
+const VERSION: &str = "state";
 const ATTEMPTED: &str = "attempted_steps";
 const SEED: &str = "seed";
-/// The number that replaces the optimizer's schedule; a schedule that does is `scheduled`.
+/// The number that replaces the optimizer's schedule; a schedule that does is another text.
 const LR: &str = "lr";
-/// A hyperparameter.
+/// A hyperparameter that was set.
 const NUMBER: &str = "number.";
 
 /// What a checkpoint says besides the tensors.
@@ -68,14 +72,15 @@ impl<M: Module, const N: usize> Train<M, N> {
     pub fn notes(&self) -> Entries {
         let mut notes = Entries::new();
         let mut note = |name: &str, text: String| _ = notes.insert(format!("{}{name}", self.prefix()), text);
+        note(VERSION, "1".to_string());
         note(ATTEMPTED, self.attempted_steps().to_string());
         note(SEED, self.seed().to_string());
         match self.replaced_schedule() {
             None => {}
             Some(Schedule::Constant(lr)) => note(LR, lr.to_string()),
-            Some(_) => note(LR, "scheduled".to_string()),
+            Some(_) => note(LR, "\"scheduled\"".to_string()),
         }
-        for (name, value) in self.settable_numbers() {
+        for (name, value) in self.numbers_set() {
             note(&format!("{NUMBER}{name}"), value.to_string());
         }
         notes
@@ -114,8 +119,10 @@ impl<M: Module, const N: usize> Train<M, N> {
         let tensors = checkpoint.exactly(entries.iter().map(|entry| (entry.name.as_str(), &entry.ty)))?;
         self.store().write_all(&tensors)?;
         self.go_on(notes.attempted_steps, notes.seed, notes.numbers, notes.schedule);
-        let own = self.notes();
-        let others = checkpoint.entries().iter().filter(|(key, _)| !own.contains_key(*key));
+        let is_own = |key: &str| {
+            key.strip_prefix(&self.prefix()).is_some_and(|key| !key.contains('.') || key.starts_with(NUMBER))
+        };
+        let others = checkpoint.entries().iter().filter(|(key, _)| !is_own(key));
         Ok(Restored {
             entries: others.map(|(key, value)| (key.clone(), value.clone())).collect(),
             attempted_steps: notes.attempted_steps,
@@ -137,9 +144,15 @@ impl<M: Module, const N: usize> Train<M, N> {
             |name: &str| entries.get(&format!("{prefix}{name}")).ok_or_else(|| wrong(name, "is missing"));
         let whole = |name: &str| text(name)?.parse::<u64>().map_err(|_| wrong(name, "is no whole number"));
         let number = |name: &str| text(name)?.parse::<f64>().map_err(|_| wrong(name, "is no number"));
+        if whole(VERSION)? != 1 {
+            return Err(
+                wrong(VERSION, "is of another version").help("use the version of gradloom that wrote it")
+            );
+        }
         let (attempted_steps, seed) = (whole(ATTEMPTED)?, whole(SEED)?);
         let lr = entries.get(&format!("{prefix}{LR}"));
-        let was_scheduled = lr.is_some_and(|lr| lr == "scheduled");
+        // An object, or a text in quotes, as JSON has them.
+        let was_scheduled = lr.is_some_and(|lr| lr.starts_with(['{', '"']));
         let schedule =
             if lr.is_some() && !was_scheduled { Some(Schedule::Constant(number(LR)?)) } else { None };
         let mut numbers = Vec::new();

@@ -154,13 +154,22 @@ impl<M: Module, const N: usize> Train<M, N> {
         self.options.settings.derive(numbers)
     }
 
-    /// The numbers that [`Train::set_hyperparameter`] sets, but the learning rate.
+    /// The numbers that the trainer was made with, but the learning rate.
     #[cfg(feature = "files")]
-    pub(crate) fn settable_numbers(&self) -> Hyperparameters {
-        let mut known = self.optimizer.hyperparameters();
-        known.extend(self.options.settings.numbers());
-        let names = known.keys().filter(|name| *name != "lr");
-        names.filter_map(|name| Some((name.clone(), *self.numbers.get(name)?))).collect()
+    fn own_numbers(&self) -> Hyperparameters {
+        let mut numbers = self.optimizer.hyperparameters();
+        numbers.extend(self.options.settings.numbers());
+        numbers.iter().filter(|(name, _)| *name != "lr").map(|(name, value)| (name.clone(), *value)).collect()
+    }
+
+    /// Those of them that [`Train::set_hyperparameter`] has changed.
+    #[cfg(feature = "files")]
+    pub(crate) fn numbers_set(&self) -> Hyperparameters {
+        let own = self.own_numbers();
+        let now = own.iter().filter_map(|(name, value)| {
+            self.numbers.get(name).filter(|now| *now != value).map(|now| (name.clone(), *now))
+        });
+        now.collect()
     }
 
     /// The numbers after so many attempted steps with some that are set.
@@ -174,8 +183,9 @@ impl<M: Module, const N: usize> Train<M, N> {
         attempted: u64,
         schedule: Option<&Schedule>,
     ) -> Result<Hyperparameters> {
-        let known = self.settable_numbers();
+        let known = self.own_numbers();
         let mut numbers = self.numbers.clone();
+        numbers.extend(known.clone());
         for &(name, value) in given {
             if !known.contains_key(name) {
                 return Err(Error::new(ErrorKind::Store, format!("the optimizer has no number `{name}`"))
