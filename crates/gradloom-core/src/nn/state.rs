@@ -146,8 +146,9 @@ impl State {
     #[track_caller]
     pub fn set(&self, value: Tensor) {
         let caller = Origin::caller();
-        value.assert_in_trace();
-        with_scope(|scope| scope.set_state(self, value, caller));
+        if value.is_in_trace() {
+            with_scope(|scope| scope.set_state(self, value, caller));
+        }
     }
 
     /// Sets the window that begins at the given i32 scalars, one for each axis, and is as large as `value`,
@@ -157,8 +158,11 @@ impl State {
     #[track_caller]
     pub fn update_at(&self, starts: &[Tensor], value: Tensor) {
         let caller = Origin::caller();
+        // Not a closure, so that errors stand at the caller's line.
         for tensor in starts.iter().chain([&value]) {
-            tensor.assert_in_trace();
+            if !tensor.is_in_trace() {
+                return;
+            }
         }
         with_scope(|scope| scope.update_state_at(self, starts, value, caller));
     }

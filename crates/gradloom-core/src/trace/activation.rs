@@ -1,7 +1,7 @@
 //! Activation functions, with PyTorch's gradients at their kinks.
 
 use super::tensor::{fail_with_help, has_floats};
-use super::{Operand, Tensor};
+use super::{Operand, Tensor, acting};
 
 /// sqrt(2 / pi), the factor of the tanh form of GELU.
 const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
@@ -10,12 +10,14 @@ impl Tensor {
     /// `max(x, 0)`; the gradient at 0 is 0, and NaN stays NaN.
     #[track_caller]
     pub fn relu(self) -> Tensor {
+        let _called = acting("relu");
         self.le(0.0).select(0.0, self)
     }
 
     /// `min(max(x, 0), 6)`; the gradient at 0 and 6 is 0.
     #[track_caller]
     pub fn relu6(self) -> Tensor {
+        let _called = acting("relu6");
         self.clamp(0.0, 6.0)
     }
 
@@ -23,12 +25,14 @@ impl Tensor {
     /// Gimpel, 2016.
     #[track_caller]
     pub fn gelu(self) -> Tensor {
+        let _called = acting("gelu");
         0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())
     }
 
     /// The tanh form of GELU, as GPT-2 has it: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
     #[track_caller]
     pub fn gelu_tanh(self) -> Tensor {
+        let _called = acting("gelu_tanh");
         let inner = SQRT_2_OVER_PI * (self + 0.044715 * (self * self * self));
         0.5 * self * (1.0 + inner.tanh())
     }
@@ -36,12 +40,14 @@ impl Tensor {
     /// `x · sigmoid(x)`.
     #[track_caller]
     pub fn silu(self) -> Tensor {
+        let _called = acting("silu");
         self * self.sigmoid()
     }
 
     /// `x · tanh(softplus(x))`. Misra, 2019.
     #[track_caller]
     pub fn mish(self) -> Tensor {
+        let _called = acting("mish");
         self * self.softplus().tanh()
     }
 
@@ -49,6 +55,7 @@ impl Tensor {
     /// neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
     #[track_caller]
     pub fn softplus(self) -> Tensor {
+        let _called = acting("softplus");
         if !has_floats("softplus", self) {
             return self;
         }
@@ -58,12 +65,14 @@ impl Tensor {
     /// `log(sigmoid(x))`, which does not underflow.
     #[track_caller]
     pub fn log_sigmoid(self) -> Tensor {
+        let _called = acting("log_sigmoid");
         -(-self).softplus()
     }
 
     /// `x / (1 + |x|)`.
     #[track_caller]
     pub fn softsign(self) -> Tensor {
+        let _called = acting("softsign");
         self / (1.0 + self.abs())
     }
 
@@ -71,6 +80,7 @@ impl Tensor {
     /// Maas, Hannun, Ng, 2013.
     #[track_caller]
     pub fn leaky_relu(self, slope: f64) -> Tensor {
+        let _called = acting("leaky_relu");
         if !has_floats("leaky_relu", self) {
             return self;
         }
@@ -80,18 +90,21 @@ impl Tensor {
     /// `x` where it is above 0, `weight · x` elsewhere; the weight broadcasts. He, Zhang, Ren, Sun, 2015.
     #[track_caller]
     pub fn prelu(self, weight: impl Operand) -> Tensor {
+        let _called = acting("prelu");
         self.gt(0.0).select(self, self * weight.tensor(self))
     }
 
     /// `x` where it is above 0, `alpha · (e^x - 1)` elsewhere. Clevert, Unterthiner, Hochreiter, 2015.
     #[track_caller]
     pub fn elu(self, alpha: f64) -> Tensor {
+        let _called = acting("elu");
         self.gt(0.0).select(self, self.not_above_zero().expm1() * alpha)
     }
 
     /// `x` where it is above 0, `alpha · (e^(x / alpha) - 1)` elsewhere. Barron, 2017.
     #[track_caller]
     pub fn celu(self, alpha: f64) -> Tensor {
+        let _called = acting("celu");
         self.gt(0.0).select(self, (self.not_above_zero() * (1.0 / alpha)).expm1() * alpha)
     }
 
@@ -99,6 +112,7 @@ impl Tensor {
     /// NIPS 2017.
     #[track_caller]
     pub fn selu(self) -> Tensor {
+        let _called = acting("selu");
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
     }
 
@@ -111,30 +125,35 @@ impl Tensor {
     /// `x / 6 + 1/2`, limited to `0..=1`.
     #[track_caller]
     pub fn hard_sigmoid(self) -> Tensor {
+        let _called = acting("hard_sigmoid");
         self.clamp(-3.0, 3.0) * (1.0 / 6.0) + 0.5
     }
 
     /// `x · hard_sigmoid(x)`. Howard et al., 2019.
     #[track_caller]
     pub fn hard_swish(self) -> Tensor {
+        let _called = acting("hard_swish");
         self * self.hard_sigmoid()
     }
 
     /// `x - tanh(x)`.
     #[track_caller]
     pub fn tanh_shrink(self) -> Tensor {
+        let _called = acting("tanh_shrink");
         self - self.tanh()
     }
 
     /// `x` where `|x|` is above `lambda`, 0 elsewhere.
     #[track_caller]
     pub fn hard_shrink(self, lambda: f64) -> Tensor {
+        let _called = acting("hard_shrink");
         self.abs().le(lambda).select(0.0, self)
     }
 
     /// `|x| - lambda` with the sign of `x` where that is above 0, 0 elsewhere.
     #[track_caller]
     pub fn soft_shrink(self, lambda: f64) -> Tensor {
+        let _called = acting("soft_shrink");
         let shrunk = self.gt(0.0).select(self - lambda, self + lambda);
         self.abs().le(lambda).select(0.0, shrunk)
     }
@@ -142,6 +161,7 @@ impl Tensor {
     /// `a · sigmoid(b)` of the first half `a` and the second half `b` of an axis. Dauphin et al., 2017.
     #[track_caller]
     pub fn glu(self, axis: isize) -> Tensor {
+        let _called = acting("glu");
         let shape = self.shape();
         let Some(at) = super::reduce::resolve_axis("glu", axis, &shape) else { return self };
         if !shape[at].is_multiple_of(2) {

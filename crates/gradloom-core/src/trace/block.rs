@@ -51,7 +51,7 @@ impl<A: TensorGroup, B: TensorGroup, C: TensorGroup> TensorGroup for (A, B, C) {
 }
 
 /// The tensors of a group in order, and the group back.
-fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
+pub(super) fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
     let mut all = Vec::new();
     let group = group.map(&mut |t| {
         all.push(t);

@@ -1,7 +1,7 @@
 //! Masks over pairs of positions: a query sees the keys at and before its own position.
 
 use super::tensor::fail_with_help;
-use super::{Tensor, iota};
+use super::{Tensor, acting, iota};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
@@ -9,6 +9,7 @@ impl Tensor {
     /// `[.., T, T]`, of the same shape.
     #[track_caller]
     pub fn where_causal(self, fill: f64) -> Tensor {
+        let _called = acting("where_causal");
         match self.not_after("where_causal") {
             Some(mask) => mask.select(self, fill),
             None => self,
@@ -19,6 +20,7 @@ impl Tensor {
     /// `[.., T, T]`, of the same shape.
     #[track_caller]
     pub fn softmax_causal(self) -> Tensor {
+        let _called = acting("softmax_causal");
         match self.not_after("softmax_causal") {
             // Each row has its own diagonal, which is above this, so that the rest becomes exactly 0.
             Some(mask) => mask.select(self, -3e38).softmax(-1),

@@ -205,7 +205,7 @@ impl Tensor {
         let padded = emit(OpKind::Pad { low, high, interior, value }, &[self], token);
         let cut = emit(OpKind::Slice { start, limit, step: vec![1; axes + 2] }, &[padded], token);
         let spatial: Vec<isize> = (2..axes as isize + 2).collect();
-        let order: Vec<usize> = [0, 2, 1].into_iter().chain(3..axes + 3).collect();
+        let order: Vec<isize> = [0, 2, 1].into_iter().chain(3..axes as isize + 3).collect();
         let apart = weights.flip(&spatial[..]).reshape([&[groups, w[0] / groups, w[1]], &w[2..]].concat());
         let turned = apart.permute(order).reshape([&[groups * w[1], w[0] / groups], &w[2..]].concat());
         let zeros = vec![0; axes];

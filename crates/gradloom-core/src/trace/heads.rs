@@ -1,13 +1,14 @@
 //! Heads of attention: beside each other in a row, or an axis of their own.
 
 use super::tensor::{fail_with_help, placeholder};
-use super::{AttentionOptions, Tensor};
+use super::{AttentionOptions, Tensor, acting};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
     /// `[.., time, width]` to `[.., heads, time, width / heads]`: the columns of a head lie side by side.
     #[track_caller]
     pub fn split_heads(self, heads: usize) -> Tensor {
+        let _called = acting("split_heads");
         let shape = self.shape();
         let [lead @ .., time, width] = &shape[..] else {
             fail_with_help("split_heads", format!("`split_heads` of {shape}"), "it takes [.., time, width]");
@@ -25,6 +26,7 @@ impl Tensor {
     /// `[.., heads, time, depth]` to `[.., time, heads · depth]`, which undoes [`Tensor::split_heads`].
     #[track_caller]
     pub fn merge_heads(self) -> Tensor {
+        let _called = acting("merge_heads");
         let shape = self.shape();
         let [lead @ .., heads, time, depth] = &shape[..] else {
             let help = "it takes [.., heads, time, depth]";
@@ -38,6 +40,7 @@ impl Tensor {
     /// by side: `[batch, time, 3 · width]` gives `[batch, time, width]`. See [`Tensor::attention`].
     #[track_caller]
     pub fn self_attention(self, heads: usize, options: AttentionOptions) -> Tensor {
+        let _called = acting("self_attention");
         let [q, k, v] = self.heads_of_three(heads, "self_attention");
         q.attention(k, v, options).merge_heads()
     }

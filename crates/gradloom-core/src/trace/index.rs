@@ -1,15 +1,19 @@
 //! Indexing with tensors: an i32, or u8 or i64, which become i32 on the way. An index out of range is a
 //! trap: the step fails with an error and changes nothing.
 
-use super::Tensor;
 use super::reduce::resolve_axis;
 use super::tensor::{emit, fail, fail_with_help, placeholder};
+use super::{Tensor, acting};
 use crate::ir::{DType, OpKind, ScatterOp, Shape};
 
 impl Tensor {
     /// Rows by number: `self` `[N, R..]`, `index` i32 `[I..]` gives `[I.., R..]`.
     #[track_caller]
     pub fn gather_rows(self, index: Tensor) -> Tensor {
+        if self.rank() == 0 {
+            fail_with_help("gather_rows", "`gather_rows` of a scalar".into(), "the table is [rows, ..]");
+            return self;
+        }
         emit(OpKind::Gather { batch: 0 }, &[self, index], "gather_rows")
     }
 
@@ -21,7 +25,10 @@ impl Tensor {
             fail(
                 "take_last",
                 format!("`take_last` of {shape}: the index is {wanted}"),
-                (shape.rank() > 0).then(|| format!("it must be {}", Shape::from(&shape[..shape.rank() - 1]))),
+                Some(match shape.rank() {
+                    0 => "it takes one element of each last axis, and a scalar has none".to_string(),
+                    rank => format!("the index must be i32{}", Shape::from(&shape[..rank - 1])),
+                }),
             );
             return placeholder(self.dtype(), wanted);
         }
@@ -34,6 +41,7 @@ impl Tensor {
     /// PyTorch's `take_along_dim` and NumPy's `take_along_axis`, without broadcasting.
     #[track_caller]
     pub fn take_along_axis(self, index: Tensor, axis: isize) -> Tensor {
+        let _called = acting("take_along_axis");
         let index = index.counted();
         let (ty, picks) = (self.ty(), index.ty());
         let Some(at) = resolve_axis("take_along_axis", axis, &ty.shape) else { return self };
@@ -55,6 +63,7 @@ impl Tensor {
     /// PyTorch's `index_select`.
     #[track_caller]
     pub fn index_select(self, axis: isize, index: Tensor) -> Tensor {
+        let _called = acting("index_select");
         let index = index.counted();
         let (shape, picks) = (self.shape(), index.ty());
         let Some(at) = resolve_axis("index_select", axis, &shape) else { return self };
@@ -146,9 +155,15 @@ impl Tensor {
     /// An index outside `0..depth` gives a row of zeros, as it has no position.
     #[track_caller]
     pub fn one_hot(self, depth: usize) -> Tensor {
-        let shape = [&self.shape()[..], &[depth]].concat();
-        let axis = shape.len() - 1;
-        let positions = super::iota(DType::I32, shape, axis);
-        positions.eq(self.unsqueeze(axis)).cast(DType::F32)
+        let (given, index) = (self.ty(), self.counted());
+        if index.dtype() != DType::I32 {
+            let message = format!("`one_hot` of {given}: class numbers are i32, i64 or u8");
+            fail_with_help("one_hot", message, "convert them with .cast(DType::I32)");
+            return placeholder(DType::F32, [&given.shape[..], &[depth]].concat());
+        }
+        let _called = acting("one_hot");
+        let shape = [&given.shape[..], &[depth]].concat();
+        let positions = super::iota(DType::I32, shape, -1);
+        positions.eq(index.unsqueeze(-1)).cast(DType::F32)
     }
 }

@@ -2,7 +2,7 @@
 //! summed otherwise is written with the same functions.
 
 use super::tensor::{fail_with_help, full};
-use super::{Operand, Tensor};
+use super::{Operand, Tensor, acting};
 use crate::decimal::Decimal;
 use crate::ir::{DType, Shape};
 
@@ -46,6 +46,7 @@ impl Tensor {
     /// if all targets are ignored.
     #[track_caller]
     pub fn cross_entropy_with(self, targets: Tensor, options: CrossEntropyOptions) -> Tensor {
+        let _called = acting("cross_entropy_with");
         let targets = targets.counted();
         let (logits, wanted) = (self.shape(), targets.ty());
         let CrossEntropyOptions { label_smoothing: smoothing, ignore_index, weights } = options;
@@ -95,18 +96,21 @@ impl Tensor {
     /// `[B..]`.
     #[track_caller]
     pub fn nll_loss(self, targets: Tensor) -> Tensor {
+        let _called = acting("nll_loss");
         -self.take_last(targets).mean()
     }
 
     /// Mean of `(x - y)²`.
     #[track_caller]
     pub fn mse_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("mse_loss");
         (self - targets).square().mean()
     }
 
     /// Mean of `|x - y|`.
     #[track_caller]
     pub fn l1_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("l1_loss");
         (self - targets).abs().mean()
     }
 
@@ -115,6 +119,7 @@ impl Tensor {
     /// 1964.
     #[track_caller]
     pub fn huber_loss(self, targets: impl Operand, delta: f64) -> Tensor {
+        let _called = acting("huber_loss");
         let error = self - targets;
         let size = error.abs();
         let near = size.lt(delta);
@@ -126,12 +131,14 @@ impl Tensor {
     /// [`Tensor::huber_loss`] divided by its `beta`; 0 gives the mean of `|x - y|`. Girshick, 2015.
     #[track_caller]
     pub fn smooth_l1_loss(self, targets: impl Operand, beta: f64) -> Tensor {
+        let _called = acting("smooth_l1_loss");
         if beta == 0.0 { self.l1_loss(targets) } else { self.huber_loss(targets, beta) * (1.0 / beta) }
     }
 
     /// Mean binary cross-entropy of logits and targets in `0..=1`, in nats; no logit overflows.
     #[track_caller]
     pub fn bce_with_logits(self, targets: impl Operand) -> Tensor {
+        let _called = acting("bce_with_logits");
         let targets = targets.tensor(self);
         // -y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x))
         (self.softplus() - self * targets).mean()
@@ -141,6 +148,7 @@ impl Tensor {
     /// -100, as in PyTorch; [`Tensor::bce_with_logits`] needs no such bound.
     #[track_caller]
     pub fn bce_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("bce_loss");
         let targets = targets.tensor(self);
         let log = |x: Tensor| x.log().clamp(-100.0, f64::INFINITY);
         -(targets * log(self) + (1.0 - targets) * log(1.0 - self)).mean()
@@ -151,6 +159,7 @@ impl Tensor {
     /// Kullback and Leibler, 1951.
     #[track_caller]
     pub fn kl_div_loss(self, targets: Tensor) -> Tensor {
+        let _called = acting("kl_div_loss");
         let positive = targets.gt(0.0);
         let own = targets * positive.select(targets, 1.0).log();
         (own - targets * self).sum_axes(-1).mean()
@@ -160,6 +169,7 @@ impl Tensor {
     /// is -1: `self` and `other` `[B.., width]`, targets of the logits' dtype `[B..]`.
     #[track_caller]
     pub fn cosine_embedding_loss(self, other: Tensor, targets: Tensor, margin: f64) -> Tensor {
+        let _called = acting("cosine_embedding_loss");
         let cosine = self.cosine_similarity(other, -1);
         targets.gt(0.0).select(1.0 - cosine, (cosine - margin).relu()).mean()
     }
@@ -169,6 +179,7 @@ impl Tensor {
     /// as in PyTorch. Schroff, Kalenichenko, Philbin, 2015.
     #[track_caller]
     pub fn triplet_loss(self, positive: Tensor, negative: Tensor, margin: f64) -> Tensor {
+        let _called = acting("triplet_loss");
         let near = (self - positive + 1e-6).norm_axes(-1, 2.0);
         let far = (self - negative + 1e-6).norm_axes(-1, 2.0);
         (near - far + margin).relu().mean()
@@ -177,6 +188,7 @@ impl Tensor {
     /// Mean of `max(0, 1 - x y)`, with targets of -1 and 1.
     #[track_caller]
     pub fn hinge_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("hinge_loss");
         (1.0 - self * targets).relu().mean()
     }
 
@@ -184,6 +196,7 @@ impl Tensor {
     /// that depends on the targets alone: `e^x - y x`.
     #[track_caller]
     pub fn poisson_nll_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("poisson_nll_loss");
         (self.exp() - self * targets).mean()
     }
 
@@ -191,6 +204,7 @@ impl Tensor {
     /// constant: `(log v + (x - y)² / v) / 2`, with variances of at least 1e-6.
     #[track_caller]
     pub fn gaussian_nll_loss(self, targets: impl Operand, variance: Tensor) -> Tensor {
+        let _called = acting("gaussian_nll_loss");
         let variance = variance.clamp(1e-6, f64::INFINITY);
         (0.5 * (variance.log() + (self - targets).square() / variance)).mean()
     }

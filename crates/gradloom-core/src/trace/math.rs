@@ -2,7 +2,7 @@
 
 use super::operand::{binary, number, unify};
 use super::tensor::{emit, full};
-use super::{Operand, Tensor};
+use super::{Operand, Tensor, acting};
 use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, OpKind, Shape, UnaryOp};
 use std::f64::consts::{LOG2_E, LOG10_E};
 
@@ -144,6 +144,7 @@ impl Tensor {
     /// When both branches are numbers, the result is f32.
     #[track_caller]
     pub fn select(self, yes: impl Operand, no: impl Operand) -> Tensor {
+        let _called = acting("select");
         let float = super::full(DType::F32, crate::ir::Shape::scalar(), 0.0);
         // A number takes the dtype of the other branch.
         let probe = yes.tensor(float);
@@ -157,8 +158,8 @@ impl Tensor {
         let Some(shape) = self.shape().broadcast(&yes.shape()) else {
             super::tensor::fail(
                 "select",
-                format!("select: condition {} and branches {} do not broadcast", self.shape(), yes.shape()),
-                None,
+                format!("`select` by {} of {}: the shapes do not broadcast", self.shape(), yes.shape()),
+                Some("condition and branches broadcast together, from the right".into()),
             );
             return yes;
         };
@@ -172,6 +173,7 @@ impl Tensor {
     /// other dtype so; an i64 out of i32's range is a trap: the step fails and changes nothing.
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Tensor {
+        let _called = acting("cast");
         let of = self.dtype();
         if of == dtype {
             return self;
@@ -195,6 +197,7 @@ impl Tensor {
     /// At a bound that is a number the gradient is 0; a bound that is a tensor takes half of it: PyTorch's.
     #[track_caller]
     pub fn clamp(self, low: impl Operand, high: impl Operand) -> Tensor {
+        let _called = acting("clamp");
         let x = self.counted();
         let raised = match low.number() {
             Some(f64::NEG_INFINITY) => x,
@@ -211,12 +214,14 @@ impl Tensor {
     /// The least whole number that is not below `x`; no gradient.
     #[track_caller]
     pub fn ceil(self) -> Tensor {
+        let _called = acting("ceil");
         -(-self).floor()
     }
 
     /// The nearest whole number, the even one of two; no gradient.
     #[track_caller]
     pub fn round(self) -> Tensor {
+        let _called = acting("round");
         let below = self.floor();
         // Exact, so that ties are found.
         let rest = self.detach() - below;
@@ -228,6 +233,7 @@ impl Tensor {
     /// The whole number next to `x` towards 0; no gradient.
     #[track_caller]
     pub fn trunc(self) -> Tensor {
+        let _called = acting("trunc");
         self.lt(0.0).select(self.ceil(), self.floor())
     }
 
@@ -235,6 +241,7 @@ impl Tensor {
     /// `remainder`, of floats and integers. The operator `%` has the sign of the dividend.
     #[track_caller]
     pub fn remainder(self, divisor: impl Operand) -> Tensor {
+        let _called = acting("remainder");
         let x = self.counted();
         // The operator sees whether the divisor is the number 0.
         let rest = x % divisor;
@@ -247,30 +254,35 @@ impl Tensor {
     /// `1 / x`.
     #[track_caller]
     pub fn reciprocal(self) -> Tensor {
+        let _called = acting("reciprocal");
         1.0 / self
     }
 
     /// `2^x`.
     #[track_caller]
     pub fn exp2(self) -> Tensor {
+        let _called = acting("exp2");
         full(self.dtype(), Shape::scalar(), 2.0).pow(self)
     }
 
     /// Logarithm to base 2.
     #[track_caller]
     pub fn log2(self) -> Tensor {
+        let _called = acting("log2");
         self.log() * LOG2_E
     }
 
     /// Logarithm to base 10.
     #[track_caller]
     pub fn log10(self) -> Tensor {
+        let _called = acting("log10");
         self.log() * LOG10_E
     }
 
     /// `sqrt(x² + y²)`, without care for overflow; the gradient at the origin is 0.
     #[track_caller]
     pub fn hypot(self, right: impl Operand) -> Tensor {
+        let _called = acting("hypot");
         (self.square() + right.tensor(self).square()).root_or_zero()
     }
 
@@ -284,30 +296,35 @@ impl Tensor {
     /// `self + weight · (end - self)`.
     #[track_caller]
     pub fn lerp(self, end: impl Operand, weight: impl Operand) -> Tensor {
+        let _called = acting("lerp");
         self + weight.tensor(self) * (end.tensor(self) - self)
     }
 
     /// Where the elements are NaN, as bool.
     #[track_caller]
     pub fn is_nan(self) -> Tensor {
+        let _called = acting("is_nan");
         self.ne(self)
     }
 
     /// Where the elements are infinite, as bool.
     #[track_caller]
     pub fn is_inf(self) -> Tensor {
+        let _called = acting("is_inf");
         self.abs().eq(f64::INFINITY)
     }
 
     /// Where the elements are neither NaN nor infinite, as bool.
     #[track_caller]
     pub fn is_finite(self) -> Tensor {
+        let _called = acting("is_finite");
         self.abs().lt(f64::INFINITY)
     }
 
     /// `value` where the bool `mask` is true, `self` elsewhere; the three broadcast together.
     #[track_caller]
     pub fn masked_fill(self, mask: Tensor, value: impl Operand) -> Tensor {
+        let _called = acting("masked_fill");
         mask.select(value.tensor(self), self)
     }
 }

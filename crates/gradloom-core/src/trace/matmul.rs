@@ -39,7 +39,9 @@ impl Tensor {
             return placeholder(DType::F32, shape(&batch.unwrap_or_default()));
         }
         let Some(batch) = batch else {
-            fail("matmul", format!("`matmul` of {a} and {b}: the leading axes do not broadcast"), None);
+            let help = "before the last two axes, extents are equal or 1, counted from the right";
+            let message = format!("`matmul` of {a} and {b}: the leading axes do not broadcast");
+            fail("matmul", message, Some(help.into()));
             return placeholder(DType::F32, shape(&a[..ra - 2].into()));
         };
         // One right matrix for every left one is a single product with more rows; no batch axis is needed.

@@ -3,8 +3,8 @@
 
 use super::reduce::resolve_axis;
 use super::scope::with_scope;
-use super::tensor::{fail, fail_with_help, full, has_floats};
-use super::{Tensor, is_training};
+use super::tensor::{fail_with_help, full, has_floats};
+use super::{Tensor, acting, is_training};
 use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, Type};
@@ -14,6 +14,7 @@ use std::f64::consts::TAU;
 /// `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the model, element).
 #[track_caller]
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
+    let _called = acting("uniform");
     let bits = bits(shape.into(), "uniform");
     // 24 random bits fill an f32's significand, so that 1.0 cannot come out by rounding.
     bits.shift_right(8).cast(DType::F32) * full(DType::F32, Shape::scalar(), 1.0 / f64::from(1 << 24))
@@ -38,8 +39,10 @@ fn bits(shape: Shape, token: &str) -> Tensor {
 /// are.
 #[track_caller]
 pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
+    let _called = acting("bernoulli");
     if !(0.0..=1.0).contains(&p) {
-        fail("bernoulli", format!("the probability {} is not in 0..=1", Decimal::from(p)), None);
+        let message = format!("`bernoulli` with the probability {}", Decimal::from(p));
+        fail_with_help("bernoulli", message, "it is from 0 to 1");
     }
     uniform(shape).lt(p)
 }
@@ -56,6 +59,7 @@ pub fn permutation(n: usize) -> Tensor {
 /// `1 - u` is at least 2^-24.
 #[track_caller]
 pub fn randn(shape: impl Into<Shape>) -> Tensor {
+    let _called = acting("randn");
     let shape = shape.into();
     let (u, v) = (uniform(shape.clone()), uniform(shape));
     // 1 - u is in (0, 1], where the logarithm is finite and not above 0.
@@ -68,6 +72,7 @@ impl Tensor {
     /// are. The largest of the logits plus Gumbel noise `-ln(-ln u)` wins: Gumbel, 1954. No gradient.
     #[track_caller]
     pub fn categorical(self, axis: isize) -> Tensor {
+        let _called = acting("categorical");
         let shape = self.shape();
         let Some(at) = resolve_axis("categorical", axis, &shape) else { return self };
         if !has_floats("categorical", self) {
@@ -89,8 +94,10 @@ impl Tensor {
     /// `x`. Srivastava et al., JMLR 2014.
     #[track_caller]
     pub fn dropout(self, p: f64) -> Tensor {
+        let _called = acting("dropout");
         if !(0.0..=1.0).contains(&p) {
-            fail("dropout", format!("the probability {} is not in 0..=1", Decimal::from(p)), None);
+            let message = format!("`dropout` with the probability {}", Decimal::from(p));
+            fail_with_help("dropout", message, "it is from 0 to 1, the part that becomes 0");
             return self;
         }
         if p == 0.0 || !is_training() {

@@ -3,13 +3,14 @@
 use super::reduce::resolve_axis;
 use super::statistics::lower_triangle;
 use super::tensor::{constant, emit, fail_with_help, has_floats, indices, placeholder};
-use super::{Axes, Tensor, concat};
+use super::{Axes, Tensor, acting, concat};
 use crate::ir::{DType, OpKind, Shape, Type};
 
 impl Tensor {
     /// `length` elements along an axis, from `start` on.
     #[track_caller]
     pub fn narrow(self, axis: isize, start: usize, length: usize) -> Tensor {
+        let _called = acting("narrow");
         self.slice(axis, start..start.saturating_add(length))
     }
 
@@ -22,6 +23,7 @@ impl Tensor {
     /// The elements of axes in reverse order.
     #[track_caller]
     pub fn flip(self, axes: impl Axes) -> Tensor {
+        let _called = acting("flip");
         let shape = self.shape();
         let mut x = self;
         for axis in axes.list() {
@@ -37,6 +39,7 @@ impl Tensor {
     /// the reverse for a negative shift.
     #[track_caller]
     pub fn roll(self, axis: isize, shift: isize) -> Tensor {
+        let _called = acting("roll");
         let shape = self.shape();
         let Some(at) = resolve_axis("roll", axis, &shape) else { return self };
         let extent = shape[at] as isize;
@@ -51,6 +54,7 @@ impl Tensor {
     /// PyTorch's `repeat`.
     #[track_caller]
     pub fn tile(self, times: &[usize]) -> Tensor {
+        let _called = acting("tile");
         let rank = self.rank().max(times.len());
         let shape = [vec![1; rank - self.rank()], self.shape().to_vec()].concat();
         let times = [vec![1; rank - times.len()], times.to_vec()].concat();
@@ -64,9 +68,10 @@ impl Tensor {
     /// Each element of an axis `times` times in a row.
     #[track_caller]
     pub fn repeat_interleave(self, axis: isize, times: usize) -> Tensor {
+        let _called = acting("repeat_interleave");
         let shape = self.shape();
         let Some(at) = resolve_axis("repeat_interleave", axis, &shape) else { return self };
-        let x = self.unsqueeze(at + 1);
+        let x = self.unsqueeze(at as isize + 1);
         let (mut apart, mut joined) = (x.shape().to_vec(), shape.to_vec());
         apart[at + 1] = times;
         joined[at] = joined[at].saturating_mul(times);
@@ -76,6 +81,7 @@ impl Tensor {
     /// `[.., H, W]` with each element `factor` times in both directions: nearest-neighbour upsampling.
     #[track_caller]
     pub fn upsample_nearest2d(self, factor: usize) -> Tensor {
+        let _called = acting("upsample_nearest2d");
         self.repeat_interleave(-2, factor).repeat_interleave(-1, factor)
     }
 
@@ -83,6 +89,7 @@ impl Tensor {
     /// elements; at the ends the last element counts. PyTorch's `interpolate` with `align_corners=False`.
     #[track_caller]
     pub fn resize_linear(self, axis: isize, size: usize) -> Tensor {
+        let _called = acting("resize_linear");
         let shape = self.shape();
         let Some(at) = resolve_axis("resize_linear", axis, &shape) else { return self };
         if !has_floats("resize_linear", self) {
@@ -110,6 +117,7 @@ impl Tensor {
     /// `[.., H, W]` to `[.., height, width]` by linear interpolation along both axes.
     #[track_caller]
     pub fn resize_bilinear(self, height: usize, width: usize) -> Tensor {
+        let _called = acting("resize_bilinear");
         self.resize_linear(-2, height).resize_linear(-1, width)
     }
 
@@ -117,6 +125,7 @@ impl Tensor {
     /// repeated.
     #[track_caller]
     pub fn pad_reflect(self, axis: isize, low: usize, high: usize) -> Tensor {
+        let _called = acting("pad_reflect");
         self.padded_with("pad_reflect", axis, [low, high], 1, |i, extent| {
             let period = 2 * (extent - 1).max(1);
             let i = i.rem_euclid(period);
@@ -167,6 +176,7 @@ impl Tensor {
     /// windows, and their elements are a new last axis. PyTorch's `unfold`.
     #[track_caller]
     pub fn unfold(self, axis: isize, size: usize, step: usize) -> Tensor {
+        let _called = acting("unfold");
         let shape = self.shape();
         let Some(at) = resolve_axis("unfold", axis, &shape) else { return self };
         if size == 0 || size > shape[at] || step == 0 {
@@ -207,6 +217,7 @@ impl Tensor {
     /// The main diagonal of the last two axes: `[.., n, n]` gives `[.., n]`.
     #[track_caller]
     pub fn diagonal(self) -> Tensor {
+        let _called = acting("diagonal");
         let ty = self.ty();
         match ty.shape[..] {
             [.., rows, columns] if rows == columns => {
@@ -228,6 +239,7 @@ impl Tensor {
     /// gives `[.., n, n]`.
     #[track_caller]
     pub fn diag_embed(self) -> Tensor {
+        let _called = acting("diag_embed");
         let ty = self.ty();
         let Some(&n) = ty.shape.last() else {
             fail_with_help("diag_embed", "`diag_embed` of a scalar".into(), "it takes [.., n]");
@@ -236,19 +248,21 @@ impl Tensor {
         let pairs = Shape::from([n, n]);
         let on = super::iota(DType::I32, pairs.clone(), 0).eq(super::iota(DType::I32, pairs, 1));
         let zero = super::full(ty.dtype, Shape::scalar(), 0.0);
-        on.select(self.unsqueeze(ty.shape.rank()), zero)
+        on.select(self.unsqueeze(-1), zero)
     }
 }
 
 /// The identity matrix `[n, n]`, f32.
 #[track_caller]
 pub fn eye(n: usize) -> Tensor {
+    let _called = acting("eye");
     super::full(DType::F32, [n], 1.0).diag_embed()
 }
 
 /// `count` f32 numbers at equal distances from `start` to `end`, both among them.
 #[track_caller]
 pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
+    let _called = acting("linspace");
     let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
     // From the nearer end, so that both are met exactly.
     let number = |i: usize| {
@@ -262,6 +276,7 @@ pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
 /// varies along its own axis.
 #[track_caller]
 pub fn meshgrid(vectors: &[Tensor]) -> Vec<Tensor> {
+    let _called = acting("meshgrid");
     let extents: Vec<usize> = vectors.iter().map(|vector| vector.shape().elements()).collect();
     let mut grids = Vec::with_capacity(vectors.len());
     for (axis, vector) in vectors.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Recurrent functions, over [`scan`].
 
 use super::tensor::fail_with_help;
-use super::{Tensor, full, scan};
+use super::{Tensor, acting, full, scan};
 
 /// Weights `[inputs, gates · hidden]` and `[hidden, gates · hidden]` and biases `[gates · hidden]` of a
 /// recurrent function, each with its gates side by side.
@@ -94,6 +94,7 @@ impl Tensor {
     /// tanh(c')`. Hochreiter and Schmidhuber, 1997; Gers, Schmidhuber, Cummins, 2000.
     #[track_caller]
     pub fn lstm(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
+        let _called = acting("lstm");
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.lstm(self, None).0
     }
 
@@ -103,6 +104,7 @@ impl Tensor {
     /// σ(z) h`. Cho et al., 2014.
     #[track_caller]
     pub fn gru(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
+        let _called = acting("gru");
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.gru(self, None).0
     }
 }

@@ -1,7 +1,7 @@
 //! Rotary position embedding.
 
 use super::tensor::{constant, fail_with_help, has_floats};
-use super::{Tensor, concat};
+use super::{Tensor, acting, concat};
 use crate::decimal::Decimal;
 use crate::float;
 use crate::ir::{DType, Type};
@@ -18,6 +18,7 @@ impl Tensor {
     /// float64 and become constants of the program.
     #[track_caller]
     pub fn rope(self, base: f64) -> Tensor {
+        let _called = acting("rope");
         let shape = self.shape();
         let time = shape[..].iter().rev().nth(1).copied().unwrap_or(0);
         match self.angles("rope", time, base) {
@@ -31,6 +32,7 @@ impl Tensor {
     /// fails the step.
     #[track_caller]
     pub fn rope_at(self, positions: Tensor, context: usize, base: f64) -> Tensor {
+        let _called = acting("rope_at");
         let positions = positions.counted();
         let (shape, at) = (self.shape(), positions.ty());
         let fits = at.dtype == DType::I32

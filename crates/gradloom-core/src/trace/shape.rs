@@ -1,10 +1,10 @@
 //! Views and data movement.
 
-use super::Tensor;
 use super::extents::Extent;
-use super::reduce::resolve_axis;
+use super::reduce::{resolve_axis, resolve_new_axis};
 use super::tensor::{emit, fail, placeholder};
-use super::{Extents, Span};
+use super::{Axes, Extents, Span, Tensor, acting};
+use crate::decimal::Decimal;
 use crate::ir::{Number, OpKind, Shape};
 
 impl Tensor {
@@ -62,14 +62,37 @@ impl Tensor {
     /// All elements in one axis.
     #[track_caller]
     pub fn flatten(self) -> Tensor {
+        let _called = acting("flatten");
         let elements = self.shape().elements();
         self.reshape([elements])
     }
 
-    /// Axis i of the result is axis `order[i]`.
+    /// Axis i of the result is axis `order[i]`; negative numbers count from the last.
     #[track_caller]
-    pub fn permute(self, order: impl AsRef<[usize]>) -> Tensor {
-        emit(OpKind::Permute { perm: order.as_ref().to_vec() }, &[self], "permute")
+    pub fn permute(self, order: impl Axes) -> Tensor {
+        self.in_axis_order(&order.list())
+    }
+
+    #[track_caller]
+    fn in_axis_order(self, order: &[isize]) -> Tensor {
+        let shape = self.shape();
+        let mut perm = Vec::with_capacity(order.len());
+        for &axis in order {
+            let Some(axis) = resolve_axis("permute", axis, &shape) else { return self };
+            perm.push(axis);
+        }
+        if perm.len() != shape.rank() || (1..perm.len()).any(|i| perm[..i].contains(&perm[i])) {
+            fail(
+                "permute",
+                format!("`permute` of {shape} to the order {order:?}"),
+                Some(format!(
+                    "an order names each of the {} axes once; `.transpose(a, b)` swaps two",
+                    shape.rank()
+                )),
+            );
+            return self;
+        }
+        emit(OpKind::Permute { perm }, &[self], "permute")
     }
 
     /// Swaps two axes; negative numbers count from the last.
@@ -98,7 +121,11 @@ impl Tensor {
             return self;
         }
         if from.shape.broadcast(&shape).as_ref() != Some(&shape) {
-            fail("broadcast_to", format!("cannot broadcast {} to {shape}", from.shape), None);
+            fail(
+                "broadcast_to",
+                format!("`broadcast_to` of {} to {shape}", from.shape),
+                Some("from the right, extents are equal or 1; axes may be added on the left".into()),
+            );
             return placeholder(from.dtype, shape);
         }
         let aligned = [vec![1; shape.rank() - from.shape.rank()], from.shape.to_vec()].concat();
@@ -106,19 +133,13 @@ impl Tensor {
         if x.shape() == shape { x } else { emit(OpKind::Broadcast { shape }, &[x], "broadcast_to") }
     }
 
-    /// A new axis of extent 1 at `axis` (0 to rank).
+    /// A new axis of extent 1 at `axis` of the result; negative numbers count from its last.
     #[track_caller]
-    pub fn unsqueeze(self, axis: usize) -> Tensor {
-        let mut shape = self.shape().to_vec();
-        if axis > shape.len() {
-            fail(
-                "unsqueeze",
-                format!("`unsqueeze`: axis {axis} is out of range for a new axis of {}", Shape::from(shape)),
-                None,
-            );
-            return self;
-        }
-        shape.insert(axis, 1);
+    pub fn unsqueeze(self, axis: isize) -> Tensor {
+        let shape = self.shape();
+        let Some(at) = resolve_new_axis("unsqueeze", axis, &shape) else { return self };
+        let mut shape = shape.to_vec();
+        shape.insert(at, 1);
         self.reshape(shape)
     }
 
@@ -131,7 +152,7 @@ impl Tensor {
             fail(
                 "squeeze",
                 format!("`squeeze`: axis {axis} of {shape} has extent {}, not 1", shape[axis]),
-                None,
+                Some("only an axis of one element can go; take one with `.slice(..)`, or reduce".into()),
             );
             return self;
         }
@@ -143,35 +164,41 @@ impl Tensor {
     /// literal `1..-1` for a mistake.
     #[track_caller]
     pub fn slice(self, axis: isize, range: impl Span) -> Tensor {
-        self.slice_step(axis, range, 1)
+        self.sliced("slice", axis, range.bounds(), 1)
     }
 
     /// Every `step`th element of a range along an axis: the first one alone, if the step leads out of the
     /// range.
     #[track_caller]
     pub fn slice_step(self, axis: isize, range: impl Span, step: usize) -> Tensor {
-        self.sliced(axis, range.bounds(), step)
+        self.sliced("slice_step", axis, range.bounds(), step)
     }
 
     #[track_caller]
-    fn sliced(self, axis: isize, [first, end]: [Option<i64>; 2], step: usize) -> Tensor {
+    fn sliced(self, token: &str, axis: isize, [first, end]: [Option<i64>; 2], step: usize) -> Tensor {
         let shape = self.shape();
-        let Some(axis) = resolve_axis("slice", axis, &shape) else { return self };
+        let Some(axis) = resolve_axis(token, axis, &shape) else { return self };
         let extent = shape[axis].number();
         let from_front = |place: i64| {
             let place = if place < 0 { place + extent } else { place };
             (place >= 0).then(|| usize::try_from(place).unwrap_or(usize::MAX))
         };
-        let [Some(first), Some(end)] = [first.unwrap_or(0), end.unwrap_or(extent)].map(from_front) else {
+        let places = [first.unwrap_or(0), end.unwrap_or(extent)].map(from_front);
+        let [Some(from), Some(to)] = places.map(|place| place.filter(|&place| place <= shape[axis])) else {
             let given = [first, end].map(|n| n.map_or(String::new(), |n| n.to_string()));
-            let message = format!("`slice` {}..{} of axis {axis} of {shape}", given[0], given[1]);
-            fail("slice", message, Some(format!("the axis has {extent} elements")));
+            let message = format!("`{token}` {}..{} of axis {axis} of {shape}", given[0], given[1]);
+            fail(token, message, Some(format!("the axis has {extent} elements")));
             return self;
         };
+        if from > to || step == 0 {
+            let message = format!("`{token}` {from}..{to} by {step} of axis {axis} of {shape}");
+            fail(token, message, Some("a range ends behind its start, and steps by 1 or more".into()));
+            return self;
+        }
         let (mut start, mut limit, mut steps) =
             (vec![0; shape.rank()], shape.to_vec(), vec![1; shape.rank()]);
-        (start[axis], limit[axis], steps[axis]) = (first, end, step);
-        emit(OpKind::Slice { start, limit, step: steps }, &[self], "slice")
+        (start[axis], limit[axis], steps[axis]) = (from, to, step);
+        emit(OpKind::Slice { start, limit, step: steps }, &[self], token)
     }
 
     /// Cuts an axis into equal parts.
@@ -186,7 +213,7 @@ impl Tensor {
                     "`split`: {} elements of axis {at} of {shape} do not divide into {N} parts",
                     shape[at]
                 ),
-                None,
+                Some("`chunk` makes a last part that is shorter, `split_sizes` parts of any extents".into()),
             );
             return [self; N];
         }
@@ -224,9 +251,14 @@ impl Tensor {
     /// be fewer parts. PyTorch's `chunk`.
     #[track_caller]
     pub fn chunk(self, axis: isize, count: usize) -> Vec<Tensor> {
+        let _called = acting("chunk");
         let shape = self.shape();
         let Some(at) = resolve_axis("chunk", axis, &shape) else { return vec![self] };
-        let size = shape[at].div_ceil(count.max(1)).max(1);
+        if count == 0 {
+            fail("chunk", format!("`chunk` of {shape} into 0 parts"), Some("ask for 1 or more".into()));
+            return vec![self];
+        }
+        let size = shape[at].div_ceil(count).max(1);
         let parts = shape[at].div_ceil(size).max(1);
         let sizes: Vec<usize> = (0..parts).map(|i| size.min(shape[at] - i * size)).collect();
         self.split_sizes(axis, &sizes)
@@ -237,10 +269,15 @@ impl Tensor {
     pub fn pad(self, axis: isize, low: usize, high: usize, value: f64) -> Tensor {
         let ty = self.ty();
         let Some(axis) = resolve_axis("pad", axis, &ty.shape) else { return self };
+        let number = Number::of(ty.dtype, value);
+        if !number.fits(ty.dtype) || !(ty.dtype.is_float() || number.as_f64() == value) {
+            let message = format!("`pad` of {ty} with {}", Decimal::from(value));
+            fail("pad", message, Some(format!("what it is padded with is a number of {}", ty.dtype)));
+            return self;
+        }
         let rank = ty.shape.rank();
         let at = |n: usize| (0..rank).map(|a| if a == axis { n } else { 0 }).collect::<Vec<_>>();
-        let kind =
-            OpKind::Pad { low: at(low), high: at(high), interior: at(0), value: Number::of(ty.dtype, value) };
+        let kind = OpKind::Pad { low: at(low), high: at(high), interior: at(0), value: number };
         emit(kind, &[self], "pad")
     }
 }

@@ -5,7 +5,7 @@
 
 use super::reduce::Axes;
 use super::tensor::{fail_with_help, has_floats};
-use super::{Tensor, iota};
+use super::{Tensor, acting, iota};
 use crate::decimal::Decimal;
 use crate::ir::{DType, Shape};
 
@@ -18,6 +18,7 @@ macro_rules! forms {
             /// Over all axes; gives rank 0.
             #[track_caller]
             pub fn $all(self, $($number: f64),*) -> Tensor {
+                let _called = acting(stringify!($all));
                 self.$keep(&self.every_axis()[..], $($number),*).reshape(Shape::scalar())
             }
             $(#[$doc])*
@@ -25,6 +26,7 @@ macro_rules! forms {
             /// Over the given axes, which vanish.
             #[track_caller]
             pub fn $some(self, axes: impl Axes, $($number: f64),*) -> Tensor {
+                let _called = acting(stringify!($some));
                 let axes = axes.list();
                 self.$keep(&axes[..], $($number),*).without_axes(&axes)
             })*
@@ -52,6 +54,7 @@ impl Tensor {
     /// [`Tensor::var`] over the given axes, which stay with extent 1.
     #[track_caller]
     pub fn var_keep(self, axes: impl Axes, correction: f64) -> Tensor {
+        let _called = acting("var_keep");
         if !has_floats("var", self) {
             return self;
         }
@@ -65,12 +68,14 @@ impl Tensor {
     /// [`Tensor::std`] over the given axes, which stay with extent 1.
     #[track_caller]
     pub fn std_keep(self, axes: impl Axes, correction: f64) -> Tensor {
+        let _called = acting("std_keep");
         self.var_keep(axes, correction).root_or_zero()
     }
 
     /// [`Tensor::logsumexp`] over the given axes, which stay with extent 1.
     #[track_caller]
     pub fn logsumexp_keep(self, axes: impl Axes) -> Tensor {
+        let _called = acting("logsumexp_keep");
         let axes = axes.list();
         // The shift cancels, so its gradient is left out. An infinite one would give infinity less infinity.
         let largest = self.max_keep(&axes[..]).detach();
@@ -81,6 +86,7 @@ impl Tensor {
     /// [`Tensor::norm`] over the given axes, which stay with extent 1.
     #[track_caller]
     pub fn norm_keep(self, axes: impl Axes, p: f64) -> Tensor {
+        let _called = acting("norm_keep");
         if !has_floats("norm", self) {
             return self;
         }
@@ -113,18 +119,21 @@ impl Tensor {
     /// [`Tensor::any`] over the given axes, which stay with extent 1.
     #[track_caller]
     pub fn any_keep(self, axes: impl Axes) -> Tensor {
+        let _called = acting("any_keep");
         self.cast(DType::Bool).cast(DType::I32).max_keep(axes).gt(0)
     }
 
     /// [`Tensor::all`] over the given axes, which stay with extent 1.
     #[track_caller]
     pub fn all_keep(self, axes: impl Axes) -> Tensor {
+        let _called = acting("all_keep");
         self.cast(DType::Bool).cast(DType::I32).min_keep(axes).gt(0)
     }
 
     /// `x / max(norm, epsilon)` with the norm of order `p` along an axis.
     #[track_caller]
     pub fn normalize(self, axis: isize, p: f64, epsilon: f64) -> Tensor {
+        let _called = acting("normalize");
         let norm = self.norm_keep(axis, p);
         self / norm.lt(epsilon).select(epsilon, norm)
     }
@@ -133,6 +142,7 @@ impl Tensor {
     /// norms of at least 1e-8.
     #[track_caller]
     pub fn cosine_similarity(self, other: Tensor, axis: isize) -> Tensor {
+        let _called = acting("cosine_similarity");
         (self.normalize(axis, 2.0, 1e-8) * other.normalize(axis, 2.0, 1e-8)).sum_axes(axis)
     }
 
@@ -140,6 +150,7 @@ impl Tensor {
     /// over numbers.
     #[track_caller]
     pub fn argmax_all(self) -> Tensor {
+        let _called = acting("argmax_all");
         self.flatten().argmax(0)
     }
 
@@ -147,12 +158,14 @@ impl Tensor {
     /// over numbers.
     #[track_caller]
     pub fn argmin_all(self) -> Tensor {
+        let _called = acting("argmin_all");
         self.flatten().argmin(0)
     }
 
     /// How many elements are true, or not 0, over the given axes, which vanish: i32.
     #[track_caller]
     pub fn count_nonzero(self, axes: impl Axes) -> Tensor {
+        let _called = acting("count_nonzero");
         self.cast(DType::Bool).cast(DType::I32).sum_axes(axes)
     }
 

@@ -39,21 +39,21 @@ impl Tensor {
         self.generation
     }
 
-    /// Element type and shape.
+    /// Element type and shape. Of a tensor that belongs to another trace, which is an error, f32 of rank 0.
     #[track_caller]
     pub fn ty(self) -> Type {
-        self.assert_in_trace();
-        with_scope(|scope| scope.graph.ty(self.value).clone())
+        let caller = Origin::caller();
+        with_scope(|scope| match scope.belongs(self, caller) {
+            true => scope.graph.ty(self.value).clone(),
+            false => Type::scalar(DType::F32),
+        })
     }
 
-    /// # Panics
-    /// When the handle is of another trace.
+    /// Whether the handle is of the open trace; if not, that is an error at the caller's place.
     #[track_caller]
-    pub(crate) fn assert_in_trace(self) {
-        assert!(
-            with_scope(|scope| scope.generation()) == self.generation,
-            "this tensor belongs to another trace: a tensor must not leave the closure in which it was made"
-        );
+    pub(crate) fn is_in_trace(self) -> bool {
+        let caller = Origin::caller();
+        with_scope(|scope| scope.belongs(self, caller))
     }
 
     /// Shape.
@@ -97,11 +97,12 @@ impl Tensor {
     #[track_caller]
     pub fn capture(self, name: impl Into<String>) -> Tensor {
         let caller = Origin::caller();
-        self.assert_in_trace();
-        with_scope(|scope| {
-            let value = scope.checked(self);
-            scope.capture(name.into(), value, caller);
-        });
+        if self.is_in_trace() {
+            with_scope(|scope| {
+                let value = scope.checked(self);
+                scope.capture(name.into(), value, caller);
+            });
+        }
         self
     }
 
@@ -142,6 +143,7 @@ pub(crate) fn fail_with_help(token: &str, message: String, help: &str) {
 fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
     with_scope(|scope| {
         let origin = scope.origin_of(caller);
+        let (token, message) = scope.as_called(token, message);
         let mut error = Error::new(ErrorKind::Trace, message).at(origin, token);
         if let Some(help) = help {
             error = error.help(help);
@@ -179,9 +181,11 @@ fn placeholder_of(ty: Type) -> Tensor {
 #[track_caller]
 pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: usize) -> Vec<Tensor> {
     let caller = Origin::caller();
+    // Their errors stand at the caller's place.
     for operand in operands {
-        operand.assert_in_trace();
+        operand.is_in_trace();
     }
+    let name = kind.name();
     let counted = counted_from(&kind);
     if operands[counted.min(operands.len())..].iter().any(|t| t.is_data()) {
         let mut operands = operands.to_vec();
@@ -203,7 +207,12 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
             }
             Err(problem) => {
                 let place = scope.graph.origins.get(origin).expect("just interned").clone();
-                let mut error = Error::new(ErrorKind::Trace, problem.message).at(place, token);
+                let message = match problem.message.strip_prefix(&name[..]) {
+                    Some(rest) if rest.starts_with([' ', ':']) => format!("`{token}`{rest}"),
+                    _ => problem.message,
+                };
+                let (token, message) = scope.as_called(token, message);
+                let mut error = Error::new(ErrorKind::Trace, message).at(place, token);
                 if let Some(help) = problem.help {
                     error = error.help(help);
                 }
@@ -286,7 +295,12 @@ pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     let number = Number::of(dtype, value);
     let exact = dtype.is_float() || (number.as_f64() == value && number.fits(dtype));
     if !exact {
-        fail("full", format!("{} is not a number of dtype {dtype}", Decimal::from(value)), None);
+        let message = format!("`full` of {}, which is not a number of {dtype}", Decimal::from(value));
+        let help = match dtype {
+            DType::Bool => "bools are 0 and 1".to_string(),
+            _ => format!("{dtype} has whole numbers from {} to {}", dtype.range().0, dtype.range().1),
+        };
+        fail("full", message, Some(help));
         return placeholder(dtype, ty.shape);
     }
     emit(OpKind::Constant { data: Literal::Splat(number), ty }, &[], "full")
@@ -308,8 +322,8 @@ fn literal_of(elements: &[f32], ty: Type) -> Tensor {
 #[track_caller]
 pub(super) fn constant(elements: &[f64], ty: Type) -> Tensor {
     if ty.elements() != elements.len() {
-        let message = format!("{} elements for a constant {ty} of {}", elements.len(), ty.elements());
-        fail("literal", message, None);
+        let message = format!("`literal` of {} elements as {}", elements.len(), ty.shape);
+        fail("literal", message, Some(format!("this shape has {} elements", ty.elements())));
         return placeholder(DType::F32, ty.shape);
     }
     let data = elements.iter().map(|&element| Number::Float(element)).collect();
@@ -326,6 +340,10 @@ pub(super) fn indices(indices: &[usize]) -> Tensor {
 
 /// The index along `axis`, in a tensor of the given shape: positions, as `iota(DType::I32, [context], 0)`.
 #[track_caller]
-pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: usize) -> Tensor {
-    emit(OpKind::Iota { ty: Type::new(dtype, shape), axis }, &[], "iota")
+pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: isize) -> Tensor {
+    let ty = Type::new(dtype, shape);
+    match super::reduce::resolve_axis("iota", axis, &ty.shape) {
+        Some(axis) => emit(OpKind::Iota { ty, axis }, &[], "iota"),
+        None => placeholder(dtype, ty.shape),
+    }
 }

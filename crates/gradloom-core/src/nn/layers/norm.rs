@@ -2,7 +2,7 @@
 
 use crate::ir::Shape;
 use crate::nn::{Init, Module, Param, Visitor};
-use crate::trace::{Operand, Tensor, fail_with_help, has_floats};
+use crate::trace::{Operand, Tensor, acting, fail_with_help, has_floats};
 
 impl Tensor {
     /// Layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over the last
@@ -10,6 +10,7 @@ impl Tensor {
     /// the number 1. Ba, Kiros, Hinton, 2016.
     #[track_caller]
     pub fn layer_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("layer_norm");
         let weight = weight.tensor(self);
         if !fits("layer_norm", self, weight) {
             return self;
@@ -21,6 +22,7 @@ impl Tensor {
     /// `[.., width]` to the same shape. `weight` is `[width]`, or the number 1. Zhang and Sennrich, 2019.
     #[track_caller]
     pub fn rms_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("rms_norm");
         let weight = weight.tensor(self);
         if !fits("rms_norm", self, weight) {
             return self;

@@ -2,7 +2,7 @@
 
 use crate::ir::{DType, Shape};
 use crate::nn::{Init, Module, Param, State, Visitor};
-use crate::trace::{Operand, Tensor, fail_with_help, has_floats, is_training};
+use crate::trace::{Operand, Tensor, acting, fail_with_help, has_floats, is_training};
 
 impl Tensor {
     /// Group normalisation without a shift: the channels of f32 `[batch, channels, S..]` in `groups` groups,
@@ -10,6 +10,7 @@ impl Tensor {
     /// variance, times `weight` `[channels]`, or the number 1. Wu and He, 2018.
     #[track_caller]
     pub fn group_norm(self, groups: usize, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("group_norm");
         let (shape, weight) = (self.shape(), weight.tensor(self));
         if !has_channels("group_norm", self, weight) {
             return self;
@@ -30,6 +31,7 @@ impl Tensor {
     /// 2016.
     #[track_caller]
     pub fn instance_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("instance_norm");
         let channels = self.shape().get(1).copied().unwrap_or(1);
         self.group_norm(channels.max(1), weight, epsilon)
     }
@@ -40,6 +42,7 @@ impl Tensor {
     /// [`Tensor::channel_variance`]. Ioffe and Szegedy, 2015.
     #[track_caller]
     pub fn batch_norm(self, mean: Tensor, variance: Tensor, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("batch_norm");
         let (shape, weight) = (self.shape(), weight.tensor(self));
         if ![mean, variance, weight].into_iter().all(|given| has_channels("batch_norm", self, given)) {
             return self;
@@ -51,12 +54,14 @@ impl Tensor {
     /// The mean of each channel of `[batch, channels, S..]`: `[channels]`.
     #[track_caller]
     pub fn channel_mean(self) -> Tensor {
+        let _called = acting("channel_mean");
         self.mean_axes(&all_but_channels(self)[..])
     }
 
     /// The population variance of each channel of `[batch, channels, S..]` around its mean: `[channels]`.
     #[track_caller]
     pub fn channel_variance(self, mean: Tensor) -> Tensor {
+        let _called = acting("channel_variance");
         let shape = self.shape();
         if !has_channels("channel_variance", self, mean) {
             return mean;
