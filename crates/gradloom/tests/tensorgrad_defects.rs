@@ -25,11 +25,12 @@ fn refused(f: impl FnOnce(Tensor, Tensor) -> Tensor) -> String {
 fn numbers_beside_integers() {
     let [half, odd] = run(&[0.0, 1.0, 2.0, 7.0, -7.0], |x| {
         let i = x.cast(DType::I32);
-        [(i / 2.0).cast(DType::F32), (i * 3.0 - 1.0).cast(DType::F32)]
+        [(i / 2).cast(DType::F32), (i * 3.0 - 1.0).cast(DType::F32)]
     });
     assert_eq!(half, [0.0, 0.0, 1.0, 3.0, -3.0]);
     assert_eq!(odd, [-1.0, 2.0, 5.0, 20.0, -22.0]);
     assert!(refused(|_, i| i * 0.5).contains("0.5"));
+    assert!(refused(|_, i| i / 2.0).contains("no fractions"));
     assert!(refused(|x, _| x / 0.0).contains("zero") || refused(|x, _| x / 0.0).contains("by 0"));
     assert!(refused(|_, i| i / 0.0).contains('0'));
 }

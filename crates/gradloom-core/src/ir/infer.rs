@@ -108,8 +108,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         }
         OpKind::Unary(op) => {
             if !op.accepts(t[0].dtype) {
-                return Err(TypeError::new(format!("{name} does not take {} elements", t[0].dtype))
-                    .help("convert with .cast(..)"));
+                return refuses(name, t[0].dtype, |dtype| op.accepts(dtype));
             }
             one(t[0].clone())
         }
@@ -123,8 +122,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         OpKind::Binary(op) => {
             same_type(name, t[0], t[1])?;
             if !op.accepts(t[0].dtype) {
-                return Err(TypeError::new(format!("{name} does not take {} elements", t[0].dtype))
-                    .help("convert with .cast(..)"));
+                return refuses(name, t[0].dtype, |dtype| op.accepts(dtype));
             }
             one(t[0].clone())
         }
@@ -134,7 +132,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         }
         OpKind::Select => {
             if t[0].dtype != DType::Bool {
-                return Err(TypeError::new(format!("the condition of select is {}, not bool", t[0].dtype))
+                return Err(TypeError::new(format!("select: the condition is {}, not bool", t[0].dtype))
                     .help("make it with a comparison, such as x.gt(0.0)"));
             }
             same_type(name, t[1], t[2])?;
@@ -336,6 +334,17 @@ fn same_type(name: &str, a: &Type, b: &Type) -> Result<()> {
         return fail(format!("{name} of {} and {}: the shapes differ", a.shape, b.shape));
     }
     Ok(())
+}
+
+/// The refusal of an elementwise op, with the dtypes that it takes.
+fn refuses<T>(name: &str, dtype: DType, takes: impl Fn(DType) -> bool) -> Result<T> {
+    let taken: Vec<DType> = DType::COMPUTED.into_iter().filter(|&dtype| takes(dtype)).collect();
+    let names: Vec<&str> = taken.iter().map(|dtype| dtype.name()).collect();
+    let message = format!("{name} does not take {dtype} elements");
+    Err(TypeError::new(message).help(match &taken[..] {
+        [first, ..] => format!("it takes {}: convert with .cast(DType::{first:?})", names.join(", ")),
+        [] => "it takes no elements at all".to_string(),
+    }))
 }
 
 fn no_bools<T>(name: &str) -> Result<T> {

@@ -5,6 +5,7 @@
 //! method instead. Always holds: the outermost method is named.
 
 use super::scope::{with_scope, with_scope_of};
+use crate::ir::Origin;
 
 /// Ends the method's name. See [`acting`].
 #[derive(Debug)]
@@ -14,12 +15,14 @@ pub(crate) struct Acting {
     generation: Option<u32>,
 }
 
-/// Has the errors of the open trace name the method `name`, until the guard is dropped.
+/// Has the errors of the open trace name the method `name`, until the guard is dropped. What is asked for from
+/// inside a closure of the method, where the caller's place is lost, stands at the method's caller.
 #[track_caller]
 pub(crate) fn acting(name: &'static str) -> Acting {
+    let caller = Origin::caller();
     with_scope(|scope| {
         let generation = scope.acting.is_none().then(|| scope.generation());
-        scope.acting.get_or_insert(name);
+        scope.acting.get_or_insert((name, caller));
         Acting { generation }
     })
 }

@@ -1,7 +1,7 @@
 //! Convolutions over the last axes.
 
-use super::Tensor;
 use super::tensor::{emit, fail_with_help, has_floats, placeholder};
+use super::{Tensor, acting};
 use crate::ir::{ConvSpec, DType, Number, OpKind, Shape};
 
 /// A number for each spatial axis, or one for all.
@@ -124,7 +124,8 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn conv(self, token: &str, axes: usize, weights: Tensor, options: ConvOptions) -> Tensor {
+    fn conv(self, token: &'static str, axes: usize, weights: Tensor, options: ConvOptions) -> Tensor {
+        let _called = acting(token);
         let list = |what: &str, given: &[usize], default| per_axis(token, what, given, axes, default);
         let (Some(stride), Some(low), Some(dilation)) = (
             list("stride", &options.stride, 1),
@@ -154,7 +155,14 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn conv_transpose(self, token: &str, axes: usize, weights: Tensor, options: ConvOptions) -> Tensor {
+    fn conv_transpose(
+        self,
+        token: &'static str,
+        axes: usize,
+        weights: Tensor,
+        options: ConvOptions,
+    ) -> Tensor {
+        let _called = acting(token);
         let list = |what: &str, given: &[usize], default| per_axis(token, what, given, axes, default);
         let (Some(stride), Some(padding), Some(dilation), Some(more)) = (
             list("stride", &options.stride, 1),

@@ -79,6 +79,7 @@ impl Tensor {
 #[track_caller]
 pub fn gradients<G: TensorGroup>(loss: Tensor, wrt: G) -> G {
     let caller = Origin::caller();
+    let _called = acting("gradients");
     let (group, tensors) = super::block::members(wrt);
     for tensor in tensors.iter().chain([&loss]) {
         tensor.is_in_trace();

@@ -1,9 +1,10 @@
 //! Elementwise functions.
 
 use super::operand::{binary, number, unify};
+use super::scope::with_scope;
 use super::tensor::{emit, full};
 use super::{Operand, Tensor, acting};
-use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, OpKind, Shape, UnaryOp};
+use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, Literal, OpKind, Shape, UnaryOp};
 use std::f64::consts::{LOG2_E, LOG10_E};
 
 macro_rules! unary {
@@ -178,6 +179,9 @@ impl Tensor {
         if of == dtype {
             return self;
         }
+        if of == DType::I64 && !self.is_countable() {
+            return super::tensor::placeholder(dtype, self.shape());
+        }
         let from = match dtype {
             _ if of.casts_to(dtype) => self,
             _ if of.is_for_memory() => self.cast(of.computed()).cast(dtype),
@@ -185,6 +189,25 @@ impl Tensor {
             _ => self.cast(dtype.computed()),
         };
         if from.dtype() == dtype { from } else { emit(OpKind::Cast { dtype }, &[from], "cast") }
+    }
+
+    /// Whether a constant of i64 can become i32; if not, that is an error, where data would be a trap.
+    #[track_caller]
+    fn is_countable(self) -> bool {
+        let too_large = with_scope(|scope| {
+            let value = scope.checked(self);
+            let data = match &scope.graph.defining_op(value)?.kind {
+                OpKind::Constant { data: Literal::Splat(number), .. } => std::slice::from_ref(number),
+                OpKind::Constant { data: Literal::Dense(numbers), .. } => &numbers[..],
+                _ => return None,
+            };
+            data.iter().find(|number| !number.fits(DType::I32)).copied()
+        });
+        if let Some(number) = too_large {
+            let message = format!("{number} in a constant of i64, which takes part in ops as i32");
+            super::tensor::fail_with_help("", message, "keep it below 2^31, or use f32");
+        }
+        too_large.is_none()
     }
 
     /// `x * x`.

@@ -87,7 +87,7 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     }
     let written = Decimal::from(value);
     let float = "convert the tensor with .cast(DType::F32)";
-    let (message, help) = match with_scope(|scope| scope.acting) {
+    let (message, help) = match with_scope(|scope| scope.called()) {
         Some(called) => {
             let message =
                 format!("`{called}` of a tensor of {dtype}: {written} is not a number of that dtype");
@@ -96,7 +96,7 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
         None if dtype == DType::Bool => {
             (format!("{written} beside a tensor of bool"), "bools are 0 and 1; convert it with .cast(..)")
         }
-        None if value.fract() != 0.0 => {
+        None if value.is_finite() && value.fract() != 0.0 => {
             (format!("{written} beside a tensor of {dtype}: the fraction would be lost"), float)
         }
         None => (format!("{written} beside a tensor of {dtype}, which has no such number"), float),
@@ -108,14 +108,16 @@ pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
 /// Whether a division of a tensor by a number, or the reverse, would lose what the number says: PyTorch's `/`
 /// of integers gives fractions, and this one gives none. That is an error, unless an integer is written.
 #[track_caller]
-fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand) -> bool {
+fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: bool) -> bool {
     let ty = tensor.ty();
     let Some(value) = number.number().filter(|_| token == "/" && ty.dtype.is_integer()) else { return false };
     // Where all numbers are floats, as in JavaScript, an image that is to be scaled is told by its dtype.
     let loses = number.is_float() || ty.dtype == DType::U8;
     if loses {
         let value = Decimal::from(value);
-        let message = format!("`/` of {ty} and {value}: a division of integers gives no fractions");
+        let (a, b) = (ty.to_string(), value.to_string());
+        let (a, b) = if is_first { (b, a) } else { (a, b) };
+        let message = format!("`/` of {a} and {b}: a division of integers gives no fractions");
         let help = "convert with .cast(DType::F32) before; for whole numbers convert to DType::I32 and write \
                     the number without a fraction";
         fail(token, message, Some(help.into()));
@@ -161,10 +163,10 @@ fn clash(a: &Shape, b: &Shape) -> String {
 pub(super) fn binary(op: BinaryOp, token: &str, a: Tensor, b: impl Operand) -> Tensor {
     if b.number() == Some(0.0) && matches!(op, BinaryOp::Div | BinaryOp::Rem) {
         let help = "a divisor that is a number cannot be 0; infinity is `f64::INFINITY`";
-        fail(token, format!("{} {token} 0: a division by zero", a.ty()), Some(help.into()));
+        fail(token, format!("`{token}` of {} and 0: a division by zero", a.ty()), Some(help.into()));
         return a;
     }
-    if loses_fractions(token, a, b) {
+    if loses_fractions(token, a, b, false) {
         return a;
     }
     let a = a.counted();
@@ -182,7 +184,7 @@ fn binary_of_tensors(op: BinaryOp, token: &str, a: Tensor, b: Tensor) -> Tensor 
 /// A number, and what it stands before.
 #[track_caller]
 fn number_first(op: BinaryOp, token: &str, left: impl Operand, right: Tensor) -> Tensor {
-    if loses_fractions(token, right, left) {
+    if loses_fractions(token, right, left, true) {
         return right;
     }
     binary(op, token, left.tensor(right.counted()), right)

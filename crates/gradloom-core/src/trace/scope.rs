@@ -56,7 +56,9 @@ pub(crate) struct Scope {
     /// Where ops stand that another language asks for.
     foreign: Option<Origin>,
     /// The method that the user called, while it is made of others: see [`super::acting`].
-    pub(super) acting: Option<&'static str>,
+    pub(super) acting: Option<(&'static str, Origin)>,
+    /// The place of the op that is being added, for an error of one of its operands.
+    pub(super) here: Option<Origin>,
     /// The parameter that was asked for last, and where.
     last_param: Option<(ValueId, Origin)>,
     pub(super) frames: Vec<Frame>,
@@ -250,6 +252,7 @@ impl Scope {
             root,
             foreign: None,
             acting: None,
+            here: None,
             last_param: None,
             frames: Vec::new(),
             owners: IdMap::new(),
@@ -290,7 +293,8 @@ impl Scope {
         let belongs = tensor.generation() == self.generation;
         if !belongs {
             let origin = self.origin_of(caller);
-            let error = Error::new(ErrorKind::Trace, OTHER_TRACE).at(origin, self.acting.unwrap_or_default());
+            let error =
+                Error::new(ErrorKind::Trace, OTHER_TRACE).at(origin, self.called().unwrap_or_default());
             self.fail(error.help(OTHER_TRACE_HELP));
         }
         belongs
@@ -322,7 +326,8 @@ impl Scope {
         }
         if depth == 0 {
             let message = "a tensor made inside `checkpoint` or `scan` is used outside of it";
-            let error = Error::new(ErrorKind::Trace, message).at(self.root.clone(), "");
+            let place = self.here.clone().unwrap_or_else(|| self.root.clone());
+            let error = Error::new(ErrorKind::Trace, message).at(place, "");
             self.fail(error.help("return the tensor from the closure"));
             return self.placeholder(self.graph.ty(value).clone());
         }
@@ -380,9 +385,14 @@ impl Scope {
         .filter(|ty| ty.dtype.is_for_memory())
     }
 
+    /// The method that the user called, while it is made of others.
+    pub(super) fn called(&self) -> Option<&'static str> {
+        self.acting.as_ref().map(|(name, _)| *name)
+    }
+
     /// What an op says, and the token under which the caret goes, by the method that the user called.
     pub(super) fn as_called<'t>(&self, token: &'t str, message: String) -> (&'t str, String) {
-        match self.acting {
+        match self.called() {
             Some(called) if called != token && !token.is_empty() => {
                 (called, message.replacen(&format!("`{token}`"), &format!("`{called}`"), 1))
             }
@@ -420,7 +430,11 @@ impl Scope {
         let internal = contains(&caller.file, b"/rustc/")
             || contains(&caller.file, b"library/core/")
             || caller.file.starts_with(own_sources());
-        if internal { self.root.clone() } else { caller }
+        match &self.acting {
+            _ if !internal => caller,
+            Some((_, called_from)) if !called_from.file.starts_with(own_sources()) => called_from.clone(),
+            _ => self.root.clone(),
+        }
     }
 
     pub(crate) fn intern(&mut self, caller: Origin) -> OriginId {

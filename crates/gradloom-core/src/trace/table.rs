@@ -56,6 +56,10 @@ impl ParamTable {
         let params = table.params.iter().map(|used| ("parameter", &used.name));
         let states = table.states.iter().map(|used| ("state", &used.name));
         for (what, name) in params.chain(states) {
+            if name.is_empty() {
+                return Err(Error::new(ErrorKind::Trace, format!("a {what} of the model has no name"))
+                    .help("make it a field of a struct with `#[derive(Module)]`, whose name it takes"));
+            }
             if is_optimizers(name) {
                 return Err(Error::new(
                     ErrorKind::Trace,

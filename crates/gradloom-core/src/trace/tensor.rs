@@ -189,17 +189,30 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
     let counted = counted_from(&kind);
     if operands[counted.min(operands.len())..].iter().any(|t| t.is_data()) {
         let mut operands = operands.to_vec();
-        operands[counted..].iter_mut().for_each(|t| *t = t.counted());
+        // Not a closure, so that the conversion stands at the caller's line.
+        for operand in &mut operands[counted..] {
+            *operand = operand.counted();
+        }
         return emit_all(kind, &operands, token, results);
     }
     if let Some(dtype) = narrow_of(&kind, operands) {
-        let wide: Vec<Tensor> = operands.iter().map(|&t| widened(t)).collect();
-        let rounded = |t: Tensor| if t.dtype() == DType::F32 { t.cast(dtype) } else { t };
-        return emit_all(kind, &wide, token, results).into_iter().map(rounded).collect();
+        let mut wide = operands.to_vec();
+        for operand in &mut wide {
+            *operand = widened(*operand);
+        }
+        let mut results = emit_all(kind, &wide, token, results);
+        for result in &mut results {
+            if result.dtype() == DType::F32 {
+                *result = result.cast(dtype);
+            }
+        }
+        return results;
     }
     with_scope(|scope| {
         let origin = scope.intern(caller);
+        scope.here = scope.graph.origins.get(origin).cloned();
         let values: Vec<ValueId> = operands.iter().map(|&t| scope.checked(t)).collect();
+        scope.here = None;
         match scope.graph.add(kind, &values, Some(origin)) {
             Ok(results) => {
                 scope.own(&results);

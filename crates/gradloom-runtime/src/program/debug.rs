@@ -196,7 +196,7 @@ impl DebugRun {
         let Some(number) = outputs.iter().position(|(known, _)| known == name) else {
             let names: Vec<&str> = outputs.iter().map(|(known, _)| known.as_str()).collect();
             return Err(Error::new(ErrorKind::Feed, format!("the program has no output `{name}`"))
-                .note(format!("it has: {}", names.join(", "))));
+                .help(format!("it has: {}", names.join(", "))));
         };
         let access = &outputs[number].1;
         self.present(access.buffer)?;

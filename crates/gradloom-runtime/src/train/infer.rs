@@ -166,7 +166,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         let mut outputs = self.program.outputs().zip(&self.outputs);
         match outputs.find(|((known, _), _)| *known == name && !is_result(name)) {
             Some(((_, ty), elements)) => elements.to_f32(ty.dtype, &output(name)),
-            None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))),
+            None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))
+                .help(format!("capture a tensor in the closure with `.capture({name:?})`, and run first"))),
         }
     }
 
