@@ -7,7 +7,7 @@ use crate::trace::{AttentionOptions, Tensor, full};
 /// Room for the keys and values of one attention layer, kept between runs and written in place.
 ///
 /// The number of positions that are there is the caller's: all layers of a model share one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyValueCache {
     keys: State,
     values: State,

@@ -15,8 +15,8 @@ pub(crate) struct Acting {
     generation: Option<u32>,
 }
 
-/// Has the errors of the open trace name the method `name`, until the guard is dropped. What is asked for from
-/// inside a closure of the method, where the caller's place is lost, stands at the method's caller.
+/// Has the errors of the open trace name the method `name`, until the guard is dropped. What is asked for
+/// from inside a closure of the method, where the caller's place is lost, stands at the method's caller.
 #[track_caller]
 pub(crate) fn acting(name: &'static str) -> Acting {
     let caller = Origin::caller();

@@ -8,6 +8,11 @@ const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 
 impl Tensor {
     /// `max(x, 0)`; the gradient at 0 is 0, and NaN stays NaN.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-1.0, 2.0], [2]).relu()), [0.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn relu(self) -> Tensor {
         let _called = acting("relu");
@@ -15,6 +20,11 @@ impl Tensor {
     }
 
     /// `min(max(x, 0), 6)`; the gradient at 0 and 6 is 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-1.0, 8.0], [2]).relu6()), [0.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn relu6(self) -> Tensor {
         let _called = acting("relu6");
@@ -23,6 +33,11 @@ impl Tensor {
 
     /// `x · Φ(x)` with the exact normal distribution function: `0.5 x (1 + erf(x / sqrt 2))`. Hendrycks and
     /// Gimpel, 2016.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).gelu()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn gelu(self) -> Tensor {
         let _called = acting("gelu");
@@ -30,6 +45,11 @@ impl Tensor {
     }
 
     /// The tanh form of GELU, as GPT-2 has it: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).gelu_tanh()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn gelu_tanh(self) -> Tensor {
         let _called = acting("gelu_tanh");
@@ -38,6 +58,12 @@ impl Tensor {
     }
 
     /// `x · sigmoid(x)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).silu()), [0.0]);
+    /// ```
+    #[doc(alias = "swish")]
     #[track_caller]
     pub fn silu(self) -> Tensor {
         let _called = acting("silu");
@@ -45,6 +71,11 @@ impl Tensor {
     }
 
     /// `x · tanh(softplus(x))`. Misra, 2019.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).mish()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn mish(self) -> Tensor {
         let _called = acting("mish");
@@ -53,6 +84,11 @@ impl Tensor {
 
     /// `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `max(x, 0) + log(1 + e^-|x|)`, which
     /// neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1000.0], [1]).softplus()), [1000.0]);
+    /// ```
     #[track_caller]
     pub fn softplus(self) -> Tensor {
         let _called = acting("softplus");
@@ -63,6 +99,12 @@ impl Tensor {
     }
 
     /// `log(sigmoid(x))`, which does not underflow.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-1000.0], [1]).log_sigmoid()), [-1000.0]);
+    /// ```
+    #[doc(alias = "logsigmoid")]
     #[track_caller]
     pub fn log_sigmoid(self) -> Tensor {
         let _called = acting("log_sigmoid");
@@ -70,6 +112,11 @@ impl Tensor {
     }
 
     /// `x / (1 + |x|)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).softsign()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn softsign(self) -> Tensor {
         let _called = acting("softsign");
@@ -78,6 +125,11 @@ impl Tensor {
 
     /// `x` where it is above 0, `slope · x` elsewhere, f32; the gradient at 0 is `slope`, as in PyTorch.
     /// Maas, Hannun, Ng, 2013.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-2.0, 2.0], [2]).leaky_relu(0.5)), [-1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn leaky_relu(self, slope: f64) -> Tensor {
         let _called = acting("leaky_relu");
@@ -88,6 +140,11 @@ impl Tensor {
     }
 
     /// `x` where it is above 0, `weight · x` elsewhere; the weight broadcasts. He, Zhang, Ren, Sun, 2015.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-2.0, 2.0], [2]).prelu(0.5)), [-1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn prelu(self, weight: impl Operand) -> Tensor {
         let _called = acting("prelu");
@@ -95,6 +152,12 @@ impl Tensor {
     }
 
     /// `x` where it is above 0, `alpha · (e^x - 1)` elsewhere. Clevert, Unterthiner, Hochreiter, 2015.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0, 2.0], [2]).elu(1.0)), [0.0, 2.0]);
+    /// ```
+    #[doc(alias = "ELU")]
     #[track_caller]
     pub fn elu(self, alpha: f64) -> Tensor {
         let _called = acting("elu");
@@ -102,6 +165,11 @@ impl Tensor {
     }
 
     /// `x` where it is above 0, `alpha · (e^(x / alpha) - 1)` elsewhere. Barron, 2017.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0, 2.0], [2]).celu(1.0)), [0.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn celu(self, alpha: f64) -> Tensor {
         let _called = acting("celu");
@@ -110,6 +178,11 @@ impl Tensor {
 
     /// [`Tensor::elu`] with the alpha and the factor that keep mean 0 and variance 1. Klambauer et al.,
     /// NIPS 2017.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).selu()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn selu(self) -> Tensor {
         let _called = acting("selu");
@@ -123,6 +196,12 @@ impl Tensor {
     }
 
     /// `x / 6 + 1/2`, limited to `0..=1`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-4.0, 0.0, 4.0], [3]).hard_sigmoid()), [0.0, 0.5, 1.0]);
+    /// ```
+    #[doc(alias = "hardsigmoid")]
     #[track_caller]
     pub fn hard_sigmoid(self) -> Tensor {
         let _called = acting("hard_sigmoid");
@@ -130,6 +209,12 @@ impl Tensor {
     }
 
     /// `x · hard_sigmoid(x)`. Howard et al., 2019.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).hard_swish()), [0.0]);
+    /// ```
+    #[doc(alias = "hardswish")]
     #[track_caller]
     pub fn hard_swish(self) -> Tensor {
         let _called = acting("hard_swish");
@@ -137,6 +222,12 @@ impl Tensor {
     }
 
     /// `x - tanh(x)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).tanh_shrink()), [0.0]);
+    /// ```
+    #[doc(alias = "tanhshrink")]
     #[track_caller]
     pub fn tanh_shrink(self) -> Tensor {
         let _called = acting("tanh_shrink");
@@ -144,6 +235,12 @@ impl Tensor {
     }
 
     /// `x` where `|x|` is above `lambda`, 0 elsewhere.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.2, -2.0], [2]).hard_shrink(0.5)), [0.0, -2.0]);
+    /// ```
+    #[doc(alias = "hardshrink")]
     #[track_caller]
     pub fn hard_shrink(self, lambda: f64) -> Tensor {
         let _called = acting("hard_shrink");
@@ -151,6 +248,12 @@ impl Tensor {
     }
 
     /// `|x| - lambda` with the sign of `x` where that is above 0, 0 elsewhere.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.2, -2.0], [2]).soft_shrink(0.5)), [0.0, -1.5]);
+    /// ```
+    #[doc(alias = "softshrink")]
     #[track_caller]
     pub fn soft_shrink(self, lambda: f64) -> Tensor {
         let _called = acting("soft_shrink");
@@ -159,6 +262,11 @@ impl Tensor {
     }
 
     /// `a · sigmoid(b)` of the first half `a` and the second half `b` of an axis. Dauphin et al., 2017.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[4.0, 0.0], [2]).glu(0)), [2.0]);
+    /// ```
     #[track_caller]
     pub fn glu(self, axis: isize) -> Tensor {
         let _called = acting("glu");

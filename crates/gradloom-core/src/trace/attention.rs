@@ -83,6 +83,16 @@ impl Tensor {
     /// softmax(scale · q kᵀ) v: `self` is q `[batch, heads, queries, depth]`, k and v are
     /// `[batch, kv_heads, keys, depth]`; gives `[batch, heads, queries, value depth]`. Query head h reads key
     /// head `h / (heads / kv_heads)`. A query that sees no key gives 0. See [`AttentionSpec`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = full(DType::F32, [1, 1, 2, 1], 3.0);
+    ///     x.attention(x, x, AttentionOptions::causal())
+    /// });
+    /// assert_eq!(y, [3.0, 3.0]);
+    /// ```
+    #[doc(alias = "scaled_dot_product_attention")]
     #[track_caller]
     pub fn attention(self, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor {
         let _called = acting("attention");

@@ -110,6 +110,15 @@ impl Tensor {
     /// Convolution (cross-correlation) over the last axis: `[batch, channels, length]` with weights
     /// `[outputs, channels / groups, size]` gives `[batch, outputs, positions]`, f32, with
     /// `(length + 2 · padding - dilation · (size - 1) - 1) / stride + 1` positions. See [`ConvSpec`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 4]);
+    ///     x.conv1d(full(DType::F32, [1, 1, 2], 1.0), ConvOptions::new())
+    /// });
+    /// assert_eq!(y, [4.0, 5.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn conv1d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv("conv1d", 1, weights, options)
@@ -118,6 +127,15 @@ impl Tensor {
     /// Convolution (cross-correlation) over the last two axes: `[batch, channels, height, width]` with
     /// weights `[outputs, channels / groups, rows, columns]` gives `[batch, outputs, height', width']`, f32.
     /// See [`Tensor::conv1d`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]);
+    ///     x.conv2d(full(DType::F32, [1, 1, 2, 2], 1.0), ConvOptions::new())
+    /// });
+    /// assert_eq!(y, [10.0]);
+    /// ```
     #[track_caller]
     pub fn conv2d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv("conv2d", 2, weights, options)
@@ -142,6 +160,15 @@ impl Tensor {
     /// weights `[channels, outputs / groups, size]` gives `[batch, outputs, positions]`, with
     /// `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1` positions.
     /// PyTorch's `conv_transpose1d`.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 3.0], [1, 1, 2]);
+    ///     x.conv_transpose1d(full(DType::F32, [1, 1, 2], 1.0), ConvOptions::new())
+    /// });
+    /// assert_eq!(y, [1.0, 4.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn conv_transpose1d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv_transpose("conv_transpose1d", 1, weights, options)
@@ -149,6 +176,15 @@ impl Tensor {
 
     /// The transpose of [`Tensor::conv2d`], which it is the gradient of: `[batch, channels, height, width]`
     /// with weights `[channels, outputs / groups, rows, columns]`. See [`Tensor::conv_transpose1d`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = full(DType::F32, [1, 1, 1, 1], 3.0);
+    ///     x.conv_transpose2d(literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]), ConvOptions::new())
+    /// });
+    /// assert_eq!(y, [3.0, 9.0, 6.0, 12.0]);
+    /// ```
     #[track_caller]
     pub fn conv_transpose2d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv_transpose("conv_transpose2d", 2, weights, options)

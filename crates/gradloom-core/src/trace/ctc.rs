@@ -47,9 +47,22 @@ impl Tensor {
     /// Takes log-probabilities `[times, batch, classes]`, as of `log_softmax`, labels `[batch, most labels]`,
     /// and how many times and labels of each sequence count, both `[batch]`: what is behind them is padding.
     /// These three are i32, i64 or u8. More labels than there are fail the step, and so do negative lengths
-    /// and a label that is the blank, which count as class -1; more times than there are are all of them. The gradient is that of these log-probabilities. PyTorch's
-    /// is that of the logits behind `log_softmax`; from there on, both are the same. A sequence that cannot
-    /// be aligned has an infinite loss, see [`CtcOptions::zero_infinity`], and no gradient.
+    /// and a label that is the blank, which count as class -1; more times than there are are all of them. The
+    /// gradient is that of these log-probabilities. PyTorch's is that of the logits behind `log_softmax`;
+    /// from there on, both are the same. A sequence that cannot be aligned has an infinite loss, see
+    /// [`CtcOptions::zero_infinity`], and no gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// // Two times of one sequence: class 1, then the blank.
+    /// let loss = eval(|| {
+    ///     let logs = literal(&[-1000.0, 0.0, 0.0, -1000.0], [2, 1, 2]);
+    ///     let number = |shape: &[usize], n: f64| full(DType::I32, shape.to_vec(), n);
+    ///     logs.ctc_loss(number(&[1, 1], 1.0), number(&[1], 2.0), number(&[1], 1.0), CtcOptions::new())
+    /// });
+    /// assert_eq!(loss, [0.0]);
+    /// ```
+    #[doc(alias = "CTCLoss")]
     #[track_caller]
     pub fn ctc_loss(
         self,

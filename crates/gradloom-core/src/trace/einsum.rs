@@ -7,6 +7,11 @@ use crate::ir::{DotAxes, OpKind, Shape};
 
 impl Tensor {
     /// Sum of the products of two vectors' elements: `[n]` and `[n]` give rank 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).dot(literal(&[3.0, 4.0], [2]))), [11.0]);
+    /// ```
     #[track_caller]
     pub fn dot(self, right: impl Operand) -> Tensor {
         let _called = acting("dot");
@@ -20,6 +25,13 @@ impl Tensor {
     }
 
     /// Products of every element of one vector with every one of another: `[m]` and `[n]` give `[m, n]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0], [2]).outer(literal(&[3.0, 4.0], [2])));
+    /// assert_eq!(y, [3.0, 4.0, 6.0, 8.0]);
+    /// ```
+    #[doc(alias = "ger")]
     #[track_caller]
     pub fn outer(self, right: impl Operand) -> Tensor {
         let _called = acting("outer");
@@ -34,6 +46,15 @@ impl Tensor {
 
     /// Sum of products over pairs of axes, `left[i]` of `self` with `right[i]` of `other`: the other axes of
     /// `self` come first, then those of `other`. NumPy's `tensordot`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]);
+    ///     x.tensordot(literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]), [0, 1], [0, 1])
+    /// });
+    /// assert_eq!(y, [30.0]);
+    /// ```
     #[track_caller]
     pub fn tensordot(self, other: Tensor, left: impl Axes, right: impl Axes) -> Tensor {
         self.contracted(other, &left.list(), &right.list())
@@ -68,6 +89,11 @@ impl Tensor {
 /// result does not name are summed over. Without `->`, the result has the letters that occur once, in
 /// alphabetical order. A letter twice in one operand takes its diagonal. Products are taken from left to
 /// right.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| einsum("ij->ji", &[literal(&[1.0, 2.0, 3.0, 4.0], [2, 2])])), [1.0, 3.0, 2.0, 4.0]);
+/// ```
 #[track_caller]
 pub fn einsum(spec: &str, operands: &[Tensor]) -> Tensor {
     let _called = acting("einsum");

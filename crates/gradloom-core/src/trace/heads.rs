@@ -6,6 +6,11 @@ use crate::ir::{DType, Shape};
 
 impl Tensor {
     /// `[.., time, width]` to `[.., heads, time, width / heads]`: the columns of a head lie side by side.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).split_heads(2)), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn split_heads(self, heads: usize) -> Tensor {
         let _called = acting("split_heads");
@@ -24,6 +29,12 @@ impl Tensor {
     }
 
     /// `[.., heads, time, depth]` to `[.., time, heads · depth]`, which undoes [`Tensor::split_heads`].
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).split_heads(2).merge_heads());
+    /// assert_eq!(y, [1.0, 2.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn merge_heads(self) -> Tensor {
         let _called = acting("merge_heads");
@@ -38,6 +49,13 @@ impl Tensor {
 
     /// Multi-head self-attention of queries, keys and values that lie side by side, each with its heads side
     /// by side: `[batch, time, 3 · width]` gives `[batch, time, width]`. See [`Tensor::attention`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| full(DType::F32, [1, 2, 3], 3.0).self_attention(1, AttentionOptions::full()));
+    /// assert_eq!(y, [3.0, 3.0]);
+    /// ```
+    #[doc(alias = "MultiheadAttention")]
     #[track_caller]
     pub fn self_attention(self, heads: usize, options: AttentionOptions) -> Tensor {
         let _called = acting("self_attention");

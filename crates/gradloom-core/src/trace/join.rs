@@ -6,6 +6,12 @@ use super::{Tensor, acting};
 use crate::ir::{DType, OpKind, Shape, cast_help};
 
 /// Joins tensors along an axis; the other extents agree.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| concat(0, &[literal(&[1.0], [1]), literal(&[2.0, 3.0], [2])])), [1.0, 2.0, 3.0]);
+/// ```
+#[doc(alias = "cat")]
 #[track_caller]
 pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {
@@ -38,6 +44,12 @@ pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
 
 /// Joins tensors of one dtype and shape along a new axis: `stack(1, &[a, b])` of two `[A, B]` gives
 /// `[A, 2, B]`. A negative axis counts from the last one of the result. `torch.stack`, `numpy.stack`.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// let y = eval(|| stack(-1, &[literal(&[1.0, 2.0], [2]), literal(&[3.0, 4.0], [2])]));
+/// assert_eq!(y, [1.0, 3.0, 2.0, 4.0]);
+/// ```
 #[track_caller]
 pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {

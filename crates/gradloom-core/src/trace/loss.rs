@@ -12,6 +12,16 @@ impl Tensor {
     /// Targets are class numbers, i32 `[B..]` (one outside `0..classes` fails the step), or rows of
     /// probabilities, f32 of the logits' shape. A row of probabilities that does not sum to 1 has the
     /// gradient `sum(y)·softmax - y`: a row of zeros gives none, but counts in the mean.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = full(DType::F32, [1, 1], 3.0);
+    ///     x.cross_entropy(literal(&[0.0], [1]).cast(DType::I32))
+    /// });
+    /// assert_eq!(y, [0.0]);
+    /// ```
+    #[doc(alias = "CrossEntropyLoss")]
     #[track_caller]
     pub fn cross_entropy(self, targets: Tensor) -> Tensor {
         let _called = acting("cross_entropy");
@@ -19,6 +29,15 @@ impl Tensor {
     }
 
     /// Cross-entropy of each row, in nats: `[B..]`. See [`Tensor::cross_entropy`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = full(DType::F32, [2, 1], 3.0);
+    ///     x.cross_entropy_rows(literal(&[0.0, 0.0], [2]).cast(DType::I32))
+    /// });
+    /// assert_eq!(y, [0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn cross_entropy_rows(self, targets: Tensor) -> Tensor {
         let _called = acting("cross_entropy_rows");
@@ -73,7 +92,7 @@ impl Tensor {
 /// let all: Vec<_> = gradients(loss, inputs.to_vec());
 /// # (dx + dy + all[0]).sum()
 /// # }, |t| vec![t])?;
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 #[doc(alias = "grad")]
 #[track_caller]

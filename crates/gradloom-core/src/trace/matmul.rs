@@ -8,6 +8,15 @@ impl Tensor {
     /// Matrix product over the last axis of `self` and the second-to-last of `right`, as NumPy's `@`:
     /// `[.., M, K] x [.., K, N] -> [.., M, N]`. Leading axes broadcast; a rank-1 operand is a row on the
     /// left, a column on the right, and its axis vanishes.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).matmul(literal(&[1.0, 10.0], [2])));
+    /// assert_eq!(y, [21.0, 43.0]);
+    /// ```
+    #[doc(alias = "mm")]
+    #[doc(alias = "bmm")]
+    #[doc(alias = "mv")]
     #[track_caller]
     pub fn matmul(self, right: impl Operand) -> Tensor {
         self.matmul_tensor(right.tensor(self))

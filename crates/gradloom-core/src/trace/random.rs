@@ -12,6 +12,12 @@ use std::f64::consts::TAU;
 
 /// Uniform f32 numbers in
 /// `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the model, element).
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| uniform([3]).ge(0.0)), [1.0, 1.0, 1.0]);
+/// ```
+#[doc(alias = "rand")]
 #[track_caller]
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
     let _called = acting("uniform");
@@ -37,6 +43,11 @@ fn bits(shape: Shape, token: &str) -> Tensor {
 
 /// True with probability `p` in `0..=1`, false otherwise, new at every step, keyed as [`uniform`] numbers
 /// are.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| bernoulli([3], 1.0)), [1.0, 1.0, 1.0]);
+/// ```
 #[track_caller]
 pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
     let _called = acting("bernoulli");
@@ -49,6 +60,12 @@ pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
 
 /// The numbers `0..n` as i32 in a random order, new at every step: the order of `n` random u32 numbers. Two
 /// of these are equal with probability 2^-32, and then keep their order.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| permutation(3).sort(0)), [0.0, 1.0, 2.0]);
+/// ```
+#[doc(alias = "randperm")]
 #[track_caller]
 pub fn permutation(n: usize) -> Tensor {
     bits(Shape::from([n]), "permutation").argsort(0)
@@ -57,6 +74,12 @@ pub fn permutation(n: usize) -> Tensor {
 /// Normal f32 numbers with mean 0 and variance 1, new at every step, keyed as [`uniform`] numbers are.
 /// `sqrt(-2 ln(1 - u)) · cos(2π v)` of two uniform numbers: Box and Muller, 1958. None is beyond ±5.77, as
 /// `1 - u` is at least 2^-24.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| randn([3]).is_finite()), [1.0, 1.0, 1.0]);
+/// ```
+#[doc(alias = "normal")]
 #[track_caller]
 pub fn randn(shape: impl Into<Shape>) -> Tensor {
     let _called = acting("randn");
@@ -70,6 +93,12 @@ impl Tensor {
     /// A class drawn along an axis of logits, new at every step: f32 `[.., classes, ..]` gives i32 without
     /// the axis. Class i has the probability `softmax(x)[i]`; a logit of `-inf` is never drawn unless all
     /// are. The largest of the logits plus Gumbel noise `-ln(-ln u)` wins: Gumbel, 1954. No gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0, f32::NEG_INFINITY], [2]).categorical(0)), [0.0]);
+    /// ```
+    #[doc(alias = "multinomial")]
     #[track_caller]
     pub fn categorical(self, axis: isize) -> Tensor {
         let _called = acting("categorical");
@@ -92,6 +121,11 @@ impl Tensor {
 
     /// While a training loss is traced: zero with probability `p` in `0..=1`, else `x / (1 - p)`. Otherwise
     /// `x`. Srivastava et al., JMLR 2014.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).dropout(0.5)), [1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn dropout(self, p: f64) -> Tensor {
         let _called = acting("dropout");

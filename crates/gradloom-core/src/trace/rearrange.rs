@@ -8,6 +8,11 @@ use crate::ir::{DType, OpKind, Shape, Type};
 
 impl Tensor {
     /// `length` elements along an axis, from `start` on.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).narrow(0, 1, 2)), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn narrow(self, axis: isize, start: usize, length: usize) -> Tensor {
         let _called = acting("narrow");
@@ -21,6 +26,11 @@ impl Tensor {
     }
 
     /// The elements of axes in reverse order.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).flip(0)), [3.0, 2.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn flip(self, axes: impl Axes) -> Tensor {
         let _called = acting("flip");
@@ -37,6 +47,11 @@ impl Tensor {
 
     /// The elements of an axis moved `shift` places on; those that leave the end come in at the front, or
     /// the reverse for a negative shift.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).roll(0, 1)), [3.0, 1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn roll(self, axis: isize, shift: isize) -> Tensor {
         let _called = acting("roll");
@@ -52,6 +67,12 @@ impl Tensor {
 
     /// The whole tensor so many times along each axis; missing leading axes are added. NumPy's `tile`,
     /// PyTorch's `repeat`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).tile(&[2])), [1.0, 2.0, 1.0, 2.0]);
+    /// ```
+    #[doc(alias = "repeat")]
     #[track_caller]
     pub fn tile(self, times: &[usize]) -> Tensor {
         let _called = acting("tile");
@@ -66,6 +87,11 @@ impl Tensor {
     }
 
     /// Each element of an axis `times` times in a row.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).repeat_interleave(0, 2)), [1.0, 1.0, 2.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn repeat_interleave(self, axis: isize, times: usize) -> Tensor {
         let _called = acting("repeat_interleave");
@@ -79,6 +105,13 @@ impl Tensor {
     }
 
     /// `[.., H, W]` with each element `factor` times in both directions: nearest-neighbour upsampling.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0], [1, 2]).upsample_nearest2d(2));
+    /// assert_eq!(y, [1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0]);
+    /// ```
+    #[doc(alias = "interpolate")]
     #[track_caller]
     pub fn upsample_nearest2d(self, factor: usize) -> Tensor {
         let _called = acting("upsample_nearest2d");
@@ -87,6 +120,12 @@ impl Tensor {
 
     /// An axis resampled to `size` elements by linear interpolation between the centres of the two nearest
     /// elements; at the ends the last element counts. PyTorch's `interpolate` with `align_corners=False`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).resize_linear(0, 4)), [1.0, 1.5, 2.5, 3.0]);
+    /// ```
+    #[doc(alias = "interpolate")]
     #[track_caller]
     pub fn resize_linear(self, axis: isize, size: usize) -> Tensor {
         let _called = acting("resize_linear");
@@ -115,6 +154,12 @@ impl Tensor {
     }
 
     /// `[.., H, W]` to `[.., height, width]` by linear interpolation along both axes.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [1, 2]).resize_bilinear(1, 4)), [1.0, 1.5, 2.5, 3.0]);
+    /// ```
+    #[doc(alias = "interpolate")]
     #[track_caller]
     pub fn resize_bilinear(self, height: usize, width: usize) -> Tensor {
         let _called = acting("resize_bilinear");
@@ -123,6 +168,12 @@ impl Tensor {
 
     /// `low` elements before and `high` after those of an axis, mirrored at the end elements, which are not
     /// repeated.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).pad_reflect(0, 2, 0)), [3.0, 2.0, 1.0, 2.0, 3.0]);
+    /// ```
+    #[doc(alias = "ReflectionPad")]
     #[track_caller]
     pub fn pad_reflect(self, axis: isize, low: usize, high: usize) -> Tensor {
         let _called = acting("pad_reflect");
@@ -134,12 +185,24 @@ impl Tensor {
     }
 
     /// `low` times the first element before and `high` times the last one after those of an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).pad_replicate(0, 1, 1)), [1.0, 1.0, 2.0, 2.0]);
+    /// ```
+    #[doc(alias = "ReplicationPad")]
     #[track_caller]
     pub fn pad_replicate(self, axis: isize, low: usize, high: usize) -> Tensor {
         self.padded_with("pad_replicate", axis, [low, high], 0, |i, extent| i.clamp(0, extent - 1))
     }
 
     /// `low` elements of the end before and `high` of the start after those of an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).pad_circular(0, 1, 0)), [3.0, 1.0, 2.0, 3.0]);
+    /// ```
+    #[doc(alias = "CircularPad")]
     #[track_caller]
     pub fn pad_circular(self, axis: isize, low: usize, high: usize) -> Tensor {
         self.padded_with("pad_circular", axis, [low, high], 0, |i, extent| i.rem_euclid(extent))
@@ -174,6 +237,12 @@ impl Tensor {
 
     /// Windows of `size` elements along an axis, every `step`: the axis has as many elements as there are
     /// windows, and their elements are a new last axis. PyTorch's `unfold`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).unfold(0, 2, 1)), [1.0, 2.0, 2.0, 3.0]);
+    /// ```
+    #[doc(alias = "windows")]
     #[track_caller]
     pub fn unfold(self, axis: isize, size: usize, step: usize) -> Tensor {
         let _called = acting("unfold");
@@ -191,12 +260,22 @@ impl Tensor {
     }
 
     /// `[.., rows, columns]` with zeros right of a diagonal; 0 is the main one, positive ones are above it.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).tril(0)), [1.0, 0.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn tril(self, diagonal: isize) -> Tensor {
         self.triangle("tril", diagonal, true)
     }
 
     /// `[.., rows, columns]` with zeros left of a diagonal; 0 is the main one, positive ones are above it.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).triu(0)), [1.0, 2.0, 0.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn triu(self, diagonal: isize) -> Tensor {
         self.triangle("triu", diagonal.saturating_sub(1), false)
@@ -215,6 +294,11 @@ impl Tensor {
     }
 
     /// The main diagonal of the last two axes: `[.., n, n]` gives `[.., n]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).diagonal()), [1.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn diagonal(self) -> Tensor {
         let _called = acting("diagonal");
@@ -237,6 +321,11 @@ impl Tensor {
 
     /// A matrix with the elements of the last axis on its main diagonal, and zeros elsewhere: `[.., n]`
     /// gives `[.., n, n]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).diag_embed()), [1.0, 0.0, 0.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn diag_embed(self) -> Tensor {
         let _called = acting("diag_embed");
@@ -253,6 +342,11 @@ impl Tensor {
 }
 
 /// The identity matrix `[n, n]`, f32.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| eye(2)), [1.0, 0.0, 0.0, 1.0]);
+/// ```
 #[track_caller]
 pub fn eye(n: usize) -> Tensor {
     let _called = acting("eye");
@@ -260,6 +354,11 @@ pub fn eye(n: usize) -> Tensor {
 }
 
 /// `count` f32 numbers at equal distances from `start` to `end`, both among them.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| linspace(0.0, 1.0, 3)), [0.0, 0.5, 1.0]);
+/// ```
 #[track_caller]
 pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
     let _called = acting("linspace");
@@ -274,6 +373,12 @@ pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
 
 /// Coordinates of a grid: of vectors of n0, n1, .. elements, as many tensors `[n0, n1, ..]`, each of which
 /// varies along its own axis.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// let y = eval(|| meshgrid(&[literal(&[1.0, 2.0], [2]), literal(&[3.0, 4.0], [2])])[1]);
+/// assert_eq!(y, [3.0, 4.0, 3.0, 4.0]);
+/// ```
 #[track_caller]
 pub fn meshgrid(vectors: &[Tensor]) -> Vec<Tensor> {
     let _called = acting("meshgrid");

@@ -124,12 +124,35 @@ macro_rules! reductions {
 }
 reductions! {
     /// Sum; 0 for no elements.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).sum_axes(0)), [4.0, 6.0]);
+    /// ```
     sum sum_axes sum_keep => Sum;
     /// Product; 1 for no elements.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).prod_axes(-1)), [2.0, 12.0]);
+    /// ```
+    #[doc(alias = "product")]
     prod prod_axes prod_keep => Prod;
     /// Largest element; `-inf` for no elements, NaN if there is one.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).max_keep(1)), [2.0, 4.0]);
+    /// ```
+    #[doc(alias = "amax")]
     max max_axes max_keep => Max;
     /// Smallest element; `inf` for no elements, NaN if there is one.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).min()), [1.0]);
+    /// ```
+    #[doc(alias = "amin")]
     min min_axes min_keep => Min;
 }
 
@@ -146,6 +169,12 @@ impl Tensor {
     }
 
     /// Mean over all elements; NaN for none.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean()), [2.5]);
+    /// ```
+    #[doc(alias = "average")]
     #[track_caller]
     pub fn mean(self) -> Tensor {
         let _called = acting("mean");
@@ -153,6 +182,11 @@ impl Tensor {
     }
 
     /// Mean over the given axes, which vanish.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean_axes(0)), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn mean_axes(self, axes: impl Axes) -> Tensor {
         let _called = acting("mean_axes");
@@ -160,6 +194,11 @@ impl Tensor {
     }
 
     /// Mean over the given axes, which stay with extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean_keep(-1)), [1.5, 3.5]);
+    /// ```
     #[track_caller]
     pub fn mean_keep(self, axes: impl Axes) -> Tensor {
         let _called = acting("mean_keep");
@@ -167,12 +206,22 @@ impl Tensor {
     }
 
     /// Index of the largest element along an axis, as i32; the first one wins a tie, NaN wins over numbers.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmax(-1)), [1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn argmax(self, axis: isize) -> Tensor {
         self.arg_reduce(ArgReduceOp::ArgMax, "argmax", axis)
     }
 
     /// Index of the smallest element along an axis, as i32; the first one wins a tie, NaN wins over numbers.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmin(-1)), [0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn argmin(self, axis: isize) -> Tensor {
         self.arg_reduce(ArgReduceOp::ArgMin, "argmin", axis)
@@ -187,6 +236,11 @@ impl Tensor {
     }
 
     /// `exp(x) / sum(exp(x))` along an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0, 0.0], [2]).softmax(0)), [0.5, 0.5]);
+    /// ```
     #[track_caller]
     pub fn softmax(self, axis: isize) -> Tensor {
         let _called = acting("softmax");
@@ -198,6 +252,11 @@ impl Tensor {
     }
 
     /// `x - log(sum(exp(x)))` along an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[7.0], [1]).log_softmax(0)), [0.0]);
+    /// ```
     #[track_caller]
     pub fn log_softmax(self, axis: isize) -> Tensor {
         let _called = acting("log_softmax");

@@ -156,7 +156,7 @@ pub fn trace<R>(
 /// let wrong = x.matmul(x);
 /// let error = recording.finish(&[wrong]).unwrap_err();
 /// assert_eq!(error.origin().unwrap().to_string(), "model.ts:7:12");
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Recording {

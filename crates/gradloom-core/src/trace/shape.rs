@@ -10,6 +10,13 @@ use crate::ir::{Number, OpKind, Shape};
 impl Tensor {
     /// The same elements, in row-major order, in another shape, of which one extent may be -1: what the
     /// others leave, as `x.reshape([8, -1])`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).reshape([4, -1]).sum_axes(-1));
+    /// assert_eq!(y, [1.0, 2.0, 3.0, 4.0]);
+    /// ```
+    #[doc(alias = "view")]
     #[track_caller]
     pub fn reshape(self, shape: impl Extents) -> Tensor {
         self.in_extents(&shape.list())
@@ -60,6 +67,12 @@ impl Tensor {
     }
 
     /// All elements in one axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).flatten()), [1.0, 2.0, 3.0, 4.0]);
+    /// ```
+    #[doc(alias = "ravel")]
     #[track_caller]
     pub fn flatten(self) -> Tensor {
         let _called = acting("flatten");
@@ -68,6 +81,12 @@ impl Tensor {
     }
 
     /// Axis i of the result is axis `order[i]`; negative numbers count from the last.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).permute([-1, 0])), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
+    #[doc(alias = "movedim")]
     #[track_caller]
     pub fn permute(self, order: impl Axes) -> Tensor {
         self.in_axis_order(&order.list())
@@ -96,6 +115,14 @@ impl Tensor {
     }
 
     /// Swaps two axes; negative numbers count from the last.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).transpose(0, 1)), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
+    #[doc(alias = "swap_axes")]
+    #[doc(alias = "swapaxes")]
+    #[doc(alias = "swapdims")]
     #[track_caller]
     pub fn transpose(self, a: isize, b: isize) -> Tensor {
         let shape = self.shape();
@@ -109,6 +136,12 @@ impl Tensor {
     }
 
     /// Repeats axes of extent 1, and missing leading axes, to `shape`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).broadcast_to([2, 2])), [1.0, 2.0, 1.0, 2.0]);
+    /// ```
+    #[doc(alias = "expand")]
     #[track_caller]
     pub fn broadcast_to(self, shape: impl Into<Shape>) -> Tensor {
         self.repeated_to(shape.into())
@@ -134,6 +167,12 @@ impl Tensor {
     }
 
     /// A new axis of extent 1 at `axis` of the result; negative numbers count from its last.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).unsqueeze(-1).sum_axes(1)), [1.0, 2.0]);
+    /// ```
+    #[doc(alias = "expand_dims")]
     #[track_caller]
     pub fn unsqueeze(self, axis: isize) -> Tensor {
         let shape = self.shape();
@@ -144,6 +183,11 @@ impl Tensor {
     }
 
     /// Removes an axis of extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).unsqueeze(0).squeeze(0)), [1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn squeeze(self, axis: isize) -> Tensor {
         let shape = self.shape();
@@ -162,6 +206,12 @@ impl Tensor {
     /// Elements of a range along an axis, as `x.slice(-1, 0..64)`. Negative numbers count from the end: the
     /// last three are `x.slice(0, -3..)`. Clippy's `reversed_empty_ranges` takes a
     /// literal `1..-1` for a mistake.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [4]).slice(0, -3..)), [2.0, 3.0, 4.0]);
+    /// ```
+    #[doc(alias = "index")]
     #[track_caller]
     pub fn slice(self, axis: isize, range: impl Span) -> Tensor {
         self.sliced("slice", axis, range.bounds(), 1)
@@ -169,6 +219,12 @@ impl Tensor {
 
     /// Every `step`th element of a range along an axis: the first one alone, if the step leads out of the
     /// range.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [4]).slice_step(0, .., 2)), [1.0, 3.0]);
+    /// ```
+    #[doc(alias = "index")]
     #[track_caller]
     pub fn slice_step(self, axis: isize, range: impl Span, step: usize) -> Tensor {
         self.sliced("slice_step", axis, range.bounds(), step)
@@ -202,6 +258,12 @@ impl Tensor {
     }
 
     /// Cuts an axis into equal parts.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [4]).split::<2>(0)[1]), [3.0, 4.0]);
+    /// ```
+    #[doc(alias = "tensor_split")]
     #[track_caller]
     pub fn split<const N: usize>(self, axis: isize) -> [Tensor; N] {
         let shape = self.shape();
@@ -222,6 +284,12 @@ impl Tensor {
     }
 
     /// Cuts an axis into parts of these extents.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).split_sizes(0, &[1, 2])[1]), [2.0, 3.0]);
+    /// ```
+    #[doc(alias = "split")]
     #[track_caller]
     pub fn split_sizes(self, axis: isize, sizes: &[usize]) -> Vec<Tensor> {
         let shape = self.shape();
@@ -249,6 +317,11 @@ impl Tensor {
 
     /// Cuts an axis into `count` parts, all of the same extent but the last, which may be shorter; there may
     /// be fewer parts. PyTorch's `chunk`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).chunk(0, 2)[1]), [3.0]);
+    /// ```
     #[track_caller]
     pub fn chunk(self, axis: isize, count: usize) -> Vec<Tensor> {
         let _called = acting("chunk");
@@ -265,6 +338,11 @@ impl Tensor {
     }
 
     /// `low` elements of `value` before and `high` after, along an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).pad(0, 1, 2, 0.0)), [0.0, 1.0, 2.0, 0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn pad(self, axis: isize, low: usize, high: usize, value: f64) -> Tensor {
         let ty = self.ty();

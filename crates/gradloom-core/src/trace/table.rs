@@ -85,7 +85,7 @@ impl ParamTable {
             return None;
         }
         self.by_id.insert(param.id(), self.params.len());
-        self.params.push(ParamUse { name: path.to_string(), aliases: Vec::new(), param: param.tie() });
+        self.params.push(ParamUse { name: path.to_string(), aliases: Vec::new(), param: param.share() });
         Some(path.to_string())
     }
 
@@ -96,7 +96,7 @@ impl ParamTable {
         }
         let name = state.name().unwrap_or(path).to_string();
         self.state_by_id.insert(state.id(), self.states.len());
-        self.states.push(StateUse { name: name.clone(), state: state.tie() });
+        self.states.push(StateUse { name: name.clone(), state: state.share() });
         Some(name)
     }
 

@@ -40,6 +40,15 @@ impl Tensor {
     }
 
     /// Element type and shape. Of a tensor that belongs to another trace, which is an error, f32 of rank 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// assert_eq!(x.ty().to_string(), "f32[2, 3]");
+    /// # x
+    /// # });
+    /// ```
     #[track_caller]
     pub fn ty(self) -> Type {
         let caller = Origin::caller();
@@ -57,18 +66,47 @@ impl Tensor {
     }
 
     /// Shape.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// assert_eq!(x.shape()[..], [2, 3]);
+    /// # x
+    /// # });
+    /// ```
     #[track_caller]
     pub fn shape(self) -> Shape {
         self.ty().shape
     }
 
     /// Element type.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// assert_eq!(x.dtype(), DType::F32);
+    /// # x
+    /// # });
+    /// ```
     #[track_caller]
     pub fn dtype(self) -> DType {
         self.ty().dtype
     }
 
     /// Number of axes.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// assert_eq!(x.rank(), 2);
+    /// # x
+    /// # });
+    /// ```
+    #[doc(alias = "ndim")]
+    #[doc(alias = "dim")]
     #[track_caller]
     pub fn rank(self) -> usize {
         self.ty().shape.rank()
@@ -76,6 +114,17 @@ impl Tensor {
 
     /// The extents, as `let [batch, time, width] = x.dims();`. A wrong rank is an error of the trace; the
     /// extents are then 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// let [rows, columns] = x.dims();
+    /// assert_eq!((rows, columns), (2, 3));
+    /// # x
+    /// # });
+    /// ```
+    #[doc(alias = "size")]
     #[track_caller]
     pub fn dims<const R: usize>(self) -> [usize; R] {
         let shape = self.shape();
@@ -94,6 +143,14 @@ impl Tensor {
     }
 
     /// Makes the tensor readable after each step, under `name`. Returns it.
+    ///
+    /// ```
+    /// # use gradloom_core::trace::*;
+    /// let loss = |x: Tensor| x.exp().capture("hidden").mean();
+    /// let traced = trace(&(), &[f32("x", [4])], true, |x| loss(x[0]), |loss| vec![loss])?;
+    /// assert_eq!(traced.graph.outputs[0].name, "hidden");
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
     #[track_caller]
     pub fn capture(self, name: impl Into<String>) -> Tensor {
         let caller = Origin::caller();
@@ -119,6 +176,12 @@ impl Tensor {
     }
 
     /// The same elements; no gradient flows through.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).detach()), [1.0]);
+    /// ```
+    #[doc(alias = "stop_gradient")]
     #[track_caller]
     pub fn detach(self) -> Tensor {
         if self.is_data() {
@@ -302,6 +365,13 @@ pub(super) fn emit(kind: OpKind, operands: &[Tensor], token: &str) -> Tensor {
 }
 
 /// A tensor whose elements are all `value`.
+///
+/// ```
+/// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+/// assert_eq!(eval(|| full(DType::F32, [2], 7.0)), [7.0, 7.0]);
+/// ```
+#[doc(alias = "zeros")]
+#[doc(alias = "ones")]
 #[track_caller]
 pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     let ty = Type::new(dtype, shape);
@@ -320,6 +390,12 @@ pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
 }
 
 /// A constant f32 tensor with these elements, row-major.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| literal(&[1.0, 2.0], [2])), [1.0, 2.0]);
+/// ```
+#[doc(alias = "tensor")]
 #[track_caller]
 pub fn literal(elements: &[f32], shape: impl Into<Shape>) -> Tensor {
     literal_of(elements, Type::new(DType::F32, shape))
@@ -352,6 +428,12 @@ pub(super) fn indices(indices: &[usize]) -> Tensor {
 }
 
 /// The index along `axis`, in a tensor of the given shape: positions, as `iota(DType::I32, [context], 0)`.
+///
+/// ```
+/// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+/// assert_eq!(eval(|| iota(DType::I32, [2, 3], -1)), [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
+/// ```
+#[doc(alias = "arange")]
 #[track_caller]
 pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: isize) -> Tensor {
     let ty = Type::new(dtype, shape);

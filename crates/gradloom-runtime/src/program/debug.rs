@@ -46,7 +46,7 @@ pub enum Retention {
 ///         assert!(value.to_f64().iter().all(|x| x.is_finite()), "launch {launch} is the first to go wrong");
 ///     }
 /// }
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 pub struct DebugRun {
     graph: Arc<Graph>,

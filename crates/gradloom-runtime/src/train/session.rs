@@ -12,7 +12,7 @@ use gradloom_core::ir::{Graph, Type};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::STATE_PREFIX;
 use gradloom_core::plan::{self, Plan};
-use gradloom_core::trace::{Input, ParamTable, Tensor, Traced};
+use gradloom_core::trace::{Input, ParamTable, Tensor, Traced, trace};
 
 /// A model, its store, and a device: training, evaluation and generation are programs over one session,
 /// without copies.
@@ -26,7 +26,7 @@ use gradloom_core::trace::{Input, ParamTable, Tensor, Traced};
 /// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
 /// let mut forward = session.infer([f32("x", [1, 3])], |layer, [x]| layer.forward(x))?;
 /// assert_eq!(forward.run([&[0.0f32; 3]])?, session.store().read_f32("bias")?);
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Session<M> {
@@ -60,6 +60,21 @@ impl<M: Module> Session<M> {
         f: impl FnOnce(&M, [Tensor; K]) -> R,
     ) -> Result<Infer<K, R>> {
         Infer::compile(self, inputs, f)
+    }
+
+    /// [`Session::infer`] where the number of inputs is not known before the program runs. A run takes data by
+    /// [`Infer::queue`].
+    ///
+    /// # Errors
+    /// The first error of the closure; memory.
+    #[track_caller]
+    pub fn infer_over(
+        &self,
+        inputs: Vec<Input>,
+        f: impl FnOnce(&M, &[Tensor]) -> Vec<Tensor>,
+    ) -> Result<Infer<0, ()>> {
+        let traced = trace(&self.model, &inputs, false, |x| f(&self.model, x), |results| results)?;
+        Infer::of_trace(self, inputs, traced)
     }
 
     /// Compiles a forward program that was [recorded](gradloom_core::trace::Recording), with the inputs that

@@ -8,6 +8,12 @@ impl Tensor {
     /// Layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over the last
     /// axis, with the population variance: f32 `[.., width]` to the same shape. `weight` is `[width]`, or
     /// the number 1. Ba, Kiros, Hinton, 2016.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).layer_norm(1.0, 0.0)), [-1.0, 1.0]);
+    /// ```
+    #[doc(alias = "LayerNorm")]
     #[track_caller]
     pub fn layer_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("layer_norm");
@@ -20,6 +26,11 @@ impl Tensor {
 
     /// Root-mean-square normalisation: `x / sqrt(mean(x²) + epsilon) · weight` over the last axis: f32
     /// `[.., width]` to the same shape. `weight` is `[width]`, or the number 1. Zhang and Sennrich, 2019.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0, 3.0], [2]).rms_norm(1.0, 0.0)), [1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn rms_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("rms_norm");
@@ -59,7 +70,7 @@ fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
 
 /// Layer normalisation over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the
 /// population variance. Ba, Kiros, Hinton, 2016.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LayerNorm {
     /// Gain, `[width]`, starts at 1.
     pub weight: Param,
@@ -95,7 +106,7 @@ impl Module for LayerNorm {
 
 /// Root-mean-square normalisation over the last axis: `x / sqrt(mean(x²) + epsilon) · weight`. Zhang and
 /// Sennrich, 2019.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RmsNorm {
     /// Gain, `[width]`, starts at 1.
     pub weight: Param,

@@ -8,6 +8,12 @@ impl Tensor {
     /// Group normalisation without a shift: the channels of f32 `[batch, channels, S..]` in `groups` groups,
     /// each `(x - mean) / sqrt(variance + epsilon)` over its channels and all positions, with the population
     /// variance, times `weight` `[channels]`, or the number 1. Wu and He, 2018.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [1, 2]).group_norm(1, 1.0, 0.0)), [-1.0, 1.0]);
+    /// ```
+    #[doc(alias = "GroupNorm")]
     #[track_caller]
     pub fn group_norm(self, groups: usize, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("group_norm");
@@ -29,6 +35,11 @@ impl Tensor {
 
     /// Instance normalisation: [`Tensor::group_norm`] with each channel a group. Ulyanov, Vedaldi, Lempitsky,
     /// 2016.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [1, 1, 2]).instance_norm(1.0, 0.0)), [-1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn instance_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("instance_norm");
@@ -40,6 +51,15 @@ impl Tensor {
     /// `[channels]`: `(x - mean) / sqrt(variance + epsilon) · weight`, with `weight` `[channels]`, or the
     /// number 1. Batch normalisation with the statistics of [`Tensor::channel_mean`] and
     /// [`Tensor::channel_variance`]. Ioffe and Szegedy, 2015.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]);
+    ///     x.batch_norm(literal(&[1.0, 2.0], [2]), literal(&[1.0, 1.0], [2]), 1.0, 0.0)
+    /// });
+    /// assert_eq!(y, [0.0, 0.0, 2.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn batch_norm(self, mean: Tensor, variance: Tensor, weight: impl Operand, epsilon: f64) -> Tensor {
         let _called = acting("batch_norm");
@@ -52,6 +72,11 @@ impl Tensor {
     }
 
     /// The mean of each channel of `[batch, channels, S..]`: `[channels]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).channel_mean()), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn channel_mean(self) -> Tensor {
         let _called = acting("channel_mean");
@@ -59,6 +84,12 @@ impl Tensor {
     }
 
     /// The population variance of each channel of `[batch, channels, S..]` around its mean: `[channels]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let x = || literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]);
+    /// assert_eq!(eval(|| x().channel_variance(x().channel_mean())), [1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn channel_variance(self, mean: Tensor) -> Tensor {
         let _called = acting("channel_variance");
@@ -112,7 +143,7 @@ fn shifted(x: Tensor, bias: &Param) -> Tensor {
 }
 
 /// Group normalisation with a gain and a shift for each channel: [`Tensor::group_norm`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GroupNorm {
     /// Gain, `[channels]`, starts at 1.
     pub weight: Param,
@@ -148,7 +179,7 @@ impl Module for GroupNorm {
 /// Batch normalisation of channels, with a gain and a shift for each. While a training loss is traced, mean
 /// and variance are those of the batch, and the running ones move towards them; elsewhere the running ones
 /// count. Ioffe and Szegedy, 2015.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BatchNorm {
     /// Gain, `[channels]`, starts at 1.
     pub weight: Param,
