@@ -174,9 +174,9 @@ fn noise_is_new_at_every_step_and_seed() {
 /// Dropout kept the same number of elements at every step.
 #[test]
 fn dropout_keeps_a_random_number_of_elements() {
-    let mut train = Trainer::new(Param::new([1024], Init::Ones))
+    let mut train = Trainer::new((Param::new([1024], Init::Ones),))
         .inputs([])
-        .loss(|p, []: [Tensor; 0]| {
+        .loss(|(p,), []: [Tensor; 0]| {
             let kept = p.tensor().dropout(0.1);
             let _ = kept.capture("kept");
             kept.mean() * 0.0

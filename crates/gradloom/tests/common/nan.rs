@@ -3,7 +3,7 @@
 use gradloom::prelude::*;
 
 /// f32 `[2, 4]`; the first row has a NaN.
-pub const INPUT: [f32; 8] = [1.0, f32::NAN, -2.0, 3.0, 4.0, 5.0, -6.0, 7.0];
+pub(crate) const INPUT: [f32; 8] = [1.0, f32::NAN, -2.0, 3.0, 4.0, 5.0, -6.0, 7.0];
 
 type Case = (&'static str, fn(Tensor) -> Tensor, &'static str);
 
@@ -137,12 +137,12 @@ const CASES: &[Case] = &[
 ];
 
 /// Every function of an input.
-pub fn outputs(x: Tensor) -> Vec<Tensor> {
+pub(crate) fn outputs(x: Tensor) -> Vec<Tensor> {
     CASES.iter().map(|(_, f, _)| f(x)).collect()
 }
 
 /// Compares the results of all functions, in order.
-pub fn verify(backend: &str, results: &[Vec<f32>]) {
+pub(crate) fn verify(backend: &str, results: &[Vec<f32>]) {
     assert_eq!(results.len(), CASES.len());
     let mut wrong = Vec::new();
     for ((name, _, expected), got) in CASES.iter().zip(results) {
@@ -158,10 +158,10 @@ pub fn verify(backend: &str, results: &[Vec<f32>]) {
 }
 
 /// Angles, finite and far.
-pub const ANGLES: [f32; 10] = [0.0, 1e-40, 0.5, -3.0, 1e4, -7.3e5, 1e10, -4.2e20, 1e30, f32::MAX];
+pub(crate) const ANGLES: [f32; 10] = [0.0, 1e-40, 0.5, -3.0, 1e4, -7.3e5, 1e10, -4.2e20, 1e30, f32::MAX];
 
 /// Compares sines and cosines of the angles.
-pub fn verify_angles(backend: &str, [sines, cosines]: [Vec<f32>; 2]) {
+pub(crate) fn verify_angles(backend: &str, [sines, cosines]: [Vec<f32>; 2]) {
     for ((&x, &sin), &cos) in ANGLES.iter().zip(&sines).zip(&cosines) {
         let (s, c) = f64::from(x).sin_cos();
         let off = (f64::from(sin) - s).abs().max((f64::from(cos) - c).abs());
