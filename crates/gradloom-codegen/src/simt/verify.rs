@@ -19,7 +19,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
             return Err(format!("v{i} is made of what comes after it"));
         }
         let right = type_of(kernel, expr, *ty).ok_or_else(|| {
-            let what = kernel.excerpt_of(ExprId(i as u32));
+            let what = kernel.excerpt_of(ExprId(u32::try_from(i).expect("numbers are of 32 bits")));
             format!("`{what}` has operands that it cannot take")
         })?;
         if right != *ty {

@@ -283,7 +283,7 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
             }
             Err(problem) => {
                 let place = scope.graph.origins.get(origin).expect("just interned").clone();
-                let message = match problem.message.strip_prefix(&name[..]) {
+                let message = match problem.message.strip_prefix(name) {
                     Some(rest) if rest.starts_with([' ', ':']) => format!("`{token}`{rest}"),
                     _ => problem.message,
                 };

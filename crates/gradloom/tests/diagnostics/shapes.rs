@@ -68,7 +68,8 @@ fn axes() {
 fn views_and_joins() {
     let mut book = Book::new("views.txt");
     book.trace(|g| g.x.slice(1, 0..65));
-    book.trace(|g| g.x.slice(1, 5..3));
+    let (from, to) = (5, 3);
+    book.trace(|g| g.x.slice(1, from..to));
     book.trace(|g| g.x.slice(0, -9..));
     book.trace(|g| g.x.slice_step(0, .., 0));
     book.trace(|g| g.x.narrow(1, 60, 10));
