@@ -23,13 +23,11 @@ pub(crate) fn is_skipped(attributes: &[Attribute]) -> Result<bool> {
     Ok(skipped)
 }
 
-/// The struct itself takes no `#[module(..)]`.
+/// The struct or enum itself, and a variant, take no `#[module(..)]`.
 pub(crate) fn reject_on_item(attributes: &[Attribute]) -> Result<()> {
     match ours(attributes).next() {
         None => Ok(()),
-        Some(attribute) => {
-            Err(Error::new_spanned(attribute, "`#[module(..)]` belongs on a field of the struct"))
-        }
+        Some(attribute) => Err(Error::new_spanned(attribute, "`#[module(..)]` belongs on a field")),
     }
 }
 

@@ -5,64 +5,88 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Field, Fields, Index, Member, Result};
+use syn::{Data, DataEnum, DeriveInput, Error, Field, Fields, Ident, Index, Member, Result, Type};
 
 /// The implementation of `Module`, or all errors that the input has.
 pub(crate) fn module(input: &DeriveInput) -> Result<TokenStream> {
-    let fields = struct_fields(input)?;
-    let visited = visited(input, fields)?;
-
-    let calls = visited.iter().map(|(member, field)| {
-        let name = match member {
-            Member::Named(name) => name.unraw().to_string(),
-            Member::Unnamed(index) => index.index.to_string(),
-        };
-        // A field that is not a module is reported at its type.
-        quote_spanned!(field.ty.span()=> visitor.field(#name, &self.#member);)
-    });
-    let calls = quote!(#(#calls)*);
-    // An unused parameter would be a warning in the user's crate.
-    let visitor = if visited.is_empty() { format_ident!("_visitor") } else { format_ident!("visitor") };
-
+    let mut errors = attributes::reject_on_item(&input.attrs).err();
     let name = &input.ident;
-    let generics = bounds::with_module_bounds(&input.generics, visited.iter().map(|(_, field)| &field.ty));
+    let (body, types) = match &input.data {
+        Data::Struct(data) => {
+            let visited = visited(&data.fields, &mut errors);
+            let calls = visited.iter().map(|(member, field)| call(member, field, quote!(&self.#member)));
+            (quote!(#(#calls)*), visited.iter().map(|(_, field)| &field.ty).collect())
+        }
+        Data::Enum(data) => variants(data, &mut errors),
+        Data::Union(data) => {
+            let token = data.union_token;
+            let message = "`Module` cannot be derived for a union: use a struct or an enum";
+            return Err(Error::new_spanned(quote!(#token #name), message));
+        }
+    };
+    errors.map_or(Ok(()), Err)?;
+
+    // An unused parameter would be a warning in the user's crate.
+    let visitor = if types.is_empty() { format_ident!("_visitor") } else { format_ident!("visitor") };
+    let generics = bounds::with_module_bounds(&input.generics, types.into_iter());
     let (parameters, arguments, conditions) = generics.split_for_impl();
     Ok(quote! {
         #[automatically_derived]
         impl #parameters ::gradloom::nn::Module for #name #arguments #conditions {
             fn visit(&self, #visitor: &mut ::gradloom::nn::Visitor<'_>) {
-                #calls
+                #body
             }
         }
     })
 }
 
-fn struct_fields(input: &DeriveInput) -> Result<&Fields> {
-    let name = &input.ident;
-    let (item, what) = match &input.data {
-        Data::Struct(data) => return Ok(&data.fields),
-        Data::Enum(data) => {
-            let token = data.enum_token;
-            (quote!(#token #name), "an enum")
+/// The match over the variants of an enum, and the types of the fields that it visits. The only field of a
+/// variant without names is visited in the variant's place, as that of `Some` is.
+fn variants<'a>(data: &'a DataEnum, errors: &mut Option<Error>) -> (TokenStream, Vec<&'a Type>) {
+    let mut types = Vec::new();
+    let mut arms = Vec::new();
+    for variant in &data.variants {
+        if let Err(error) = attributes::reject_on_item(&variant.attrs) {
+            add(errors, error);
         }
-        Data::Union(data) => {
-            let token = data.union_token;
-            (quote!(#token #name), "a union")
-        }
-    };
-    let remedy = match input.data {
-        Data::Union(_) => "use a struct",
-        _ => {
-            "implement `gradloom::nn::Module` by hand, with a `match` that visits the fields of each variant"
-        }
-    };
-    Err(Error::new_spanned(item, format!("`Module` cannot be derived for {what}: {remedy}")))
+        let visited = visited(&variant.fields, errors);
+        types.extend(visited.iter().map(|(_, field)| &field.ty));
+        let names: Vec<Ident> = (0..visited.len()).map(|i| format_ident!("field_{i}")).collect();
+        let bound = visited.iter().zip(&names).map(|((member, _), name)| quote!(#member: #name));
+        let is_alone = matches!(&variant.fields, Fields::Unnamed(fields) if fields.unnamed.len() == 1);
+        let calls = visited.iter().zip(&names).map(|((member, field), name)| match is_alone {
+            true => {
+                quote_spanned!(field.ty.span()=> ::gradloom::nn::Module::visit(#name, visitor);)
+            }
+            false => call(member, field, quote!(#name)),
+        });
+        let name = &variant.ident;
+        arms.push(quote!(Self::#name { #(#bound,)* .. } => { #(#calls)* }));
+    }
+    // References always have a value; what an enum without variants stands for has none.
+    let body = if arms.is_empty() { quote!(match *self {}) } else { quote!(match self { #(#arms)* }) };
+    (body, types)
 }
 
-/// The fields without `#[module(skip)]`, and how each is reached from `self`.
-fn visited<'a>(input: &DeriveInput, fields: &'a Fields) -> Result<Vec<(Member, &'a Field)>> {
+/// Visits a field under its name. One that is not a module is reported at its type.
+fn call(member: &Member, field: &Field, value: TokenStream) -> TokenStream {
+    let name = match member {
+        Member::Named(name) => name.unraw().to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
+    };
+    quote_spanned!(field.ty.span()=> visitor.field(#name, #value);)
+}
+
+fn add(errors: &mut Option<Error>, error: Error) {
+    match errors {
+        Some(errors) => errors.combine(error),
+        None => *errors = Some(error),
+    }
+}
+
+/// The fields without `#[module(skip)]`, and how each is reached.
+fn visited<'a>(fields: &'a Fields, errors: &mut Option<Error>) -> Vec<(Member, &'a Field)> {
     let mut visited = Vec::new();
-    let mut errors = attributes::reject_on_item(&input.attrs).err();
     for (index, field) in fields.iter().enumerate() {
         match attributes::is_skipped(&field.attrs) {
             Ok(true) => {}
@@ -73,13 +97,10 @@ fn visited<'a>(input: &DeriveInput, fields: &'a Fields) -> Result<Vec<(Member, &
                 };
                 visited.push((member, field));
             }
-            Err(error) => match &mut errors {
-                Some(errors) => errors.combine(error),
-                None => errors = Some(error),
-            },
+            Err(error) => add(errors, error),
         }
     }
-    errors.map_or(Ok(visited), Err)
+    visited
 }
 
 #[cfg(test)]

@@ -107,6 +107,29 @@ fn fields_are_visited_in_order_under_their_names() {
     assert_eq!(leaves(&Unit), [""; 0]);
 }
 
+#[derive(Module)]
+enum Choice<A> {
+    One(A),
+    Both { first: A, second: Vec<A> },
+    Pair(A, #[module(skip)] &'static str, A),
+    None,
+}
+
+#[derive(Module)]
+enum Never {}
+
+#[test]
+fn the_variant_that_is_there_is_visited() {
+    let layers = (Choice::One(linear()), Choice::Both { first: linear(), second: vec![linear()] });
+    assert_eq!(leaves(&layers.0), ["weight", "bias"]);
+    assert_eq!(leaves(&layers.1), ["first.weight", "first.bias", "second.0.weight", "second.0.bias"]);
+    let pair = Choice::Pair(linear(), "not a module", linear());
+    assert_eq!(leaves(&pair), ["0.weight", "0.bias", "2.weight", "2.bias"]);
+    assert!(matches!(pair, Choice::Pair(_, "not a module", _)));
+    assert_eq!(leaves(&Choice::<Linear>::None), [""; 0]);
+    assert_eq!(leaves(&Vec::<Never>::new()), [""; 0]);
+}
+
 #[test]
 fn a_type_that_holds_itself() {
     let tree = Tree { r#type: Leaf, children: vec![Tree { r#type: Leaf, children: Vec::new() }] };

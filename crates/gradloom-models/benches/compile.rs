@@ -104,9 +104,9 @@ fn chain(device: &Device, length: usize) -> Size {
 
 /// A training step through one long chain.
 fn chain_gradient(device: &Device, length: usize) -> Size {
-    let train = Trainer::new(Param::new([ELEMENTS], Init::Zeros))
+    let train = Trainer::new((Param::new([ELEMENTS], Init::Zeros),))
         .inputs([f32("x", [ELEMENTS])])
-        .loss(|p, [x]| links(x * p.tensor(), length).mean())
+        .loss(|(p,), [x]| links(x * p.tensor(), length).mean())
         .optimizer(AdamW::new(1e-3))
         .compile(device)
         .expect("it compiles");

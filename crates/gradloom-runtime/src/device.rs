@@ -125,7 +125,7 @@ impl Device {
     /// use gradloom_runtime::{Device, Precision, WgpuOptions};
     ///
     /// let device = Device::wgpu_with(&WgpuOptions::default().precision(Precision::F16))?;
-    /// # gradloom_core::error::Result::Ok(())
+    /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
     ///
     /// # Errors

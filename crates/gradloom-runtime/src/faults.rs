@@ -126,7 +126,7 @@ impl Device {
     /// assert_eq!(train.store().read_f32("weight")?, before);
     ///
     /// train.step([&[1.0f32; 12]])?.loss()?;
-    /// # gradloom_core::error::Result::Ok(())
+    /// # Ok::<(), gradloom_core::error::Error>(())
     /// ```
     pub fn with_faults(&self) -> (Self, Faults) {
         let faults = Faults::default();

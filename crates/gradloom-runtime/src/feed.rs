@@ -128,7 +128,11 @@ pub(crate) fn check_all(inputs: &[Input], data: &[Data<'_>]) -> Result<()> {
     if inputs.len() != data.len() {
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         let message = format!("{} inputs were declared, got data for {}", inputs.len(), data.len());
-        return Err(Error::new(ErrorKind::Feed, message).note(format!("the inputs are {}", names.join(", "))));
+        let help = match names.len() {
+            0 => "the program takes no data: pass an empty list".to_string(),
+            _ => format!("pass data for {}, in this order", names.join(", ")),
+        };
+        return Err(Error::new(ErrorKind::Feed, message).help(help));
     }
     inputs.iter().zip(data).try_for_each(|(input, data)| data.check(input))
 }

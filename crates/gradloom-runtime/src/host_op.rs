@@ -34,33 +34,28 @@ pub(crate) unsafe fn run_on_host(
     reads: impl Iterator<Item = (DType, *const u8, usize)>,
     writes: impl Iterator<Item = (DType, *mut u8, usize)>,
 ) -> Result<(), String> {
-    // SAFETY: the caller's promise; a bool is a byte.
-    let operands: Vec<Slice<'_>> = reads
-        .map(|(dtype, from, elements)| unsafe {
-            match dtype {
-                DType::F32 => Slice::F32(slice(from.cast(), elements)),
-                DType::I32 => Slice::I32(slice(from.cast(), elements)),
-                DType::U32 => Slice::U32(slice(from.cast(), elements)),
-                DType::Bool => Slice::Bool(slice(from, elements)),
-                DType::U8 => Slice::U8(slice(from, elements)),
-                DType::I64 => unreachable!("inference refuses them"),
-                DType::F16 | DType::BF16 => Slice::Half(dtype, slice(from.cast(), elements)),
-            }
-        })
-        .collect();
-    // SAFETY: as above.
-    let mut results: Vec<SliceMut<'_>> = writes
-        .map(|(dtype, to, elements)| unsafe {
-            match dtype {
-                DType::F32 => SliceMut::F32(slice_mut(to.cast(), elements)),
-                DType::I32 => SliceMut::I32(slice_mut(to.cast(), elements)),
-                DType::U32 => SliceMut::U32(slice_mut(to.cast(), elements)),
-                DType::Bool => SliceMut::Bool(slice_mut(to, elements)),
-                DType::U8 => SliceMut::U8(slice_mut(to, elements)),
-                DType::I64 => unreachable!("inference refuses them"),
-                DType::F16 | DType::BF16 => SliceMut::Half(dtype, slice_mut(to.cast(), elements)),
-            }
-        })
-        .collect();
+    // A slice of elements by its dtype, which is `Slice` or `SliceMut`, made of an address by `$elements`.
+    macro_rules! by_dtype {
+        ($slice:ident, $elements:ident, $list:ident) => {
+            $list
+                .map(|(dtype, address, count)| {
+                    // SAFETY: the caller's promise; a bool is a byte.
+                    unsafe {
+                        match dtype {
+                            DType::F32 => $slice::F32($elements(address.cast(), count)),
+                            DType::I32 => $slice::I32($elements(address.cast(), count)),
+                            DType::U32 => $slice::U32($elements(address.cast(), count)),
+                            DType::Bool => $slice::Bool($elements(address, count)),
+                            DType::U8 => $slice::U8($elements(address, count)),
+                            DType::I64 => unreachable!("inference refuses them"),
+                            DType::F16 | DType::BF16 => $slice::Half(dtype, $elements(address.cast(), count)),
+                        }
+                    }
+                })
+                .collect()
+        };
+    }
+    let operands: Vec<Slice<'_>> = by_dtype!(Slice, slice, reads);
+    let mut results: Vec<SliceMut<'_>> = by_dtype!(SliceMut, slice_mut, writes);
     op.run_on_host(&operands, &mut results).map_err(|message| format!("{}: {message}", op.name()))
 }

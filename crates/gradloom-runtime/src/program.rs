@@ -332,6 +332,24 @@ fn run_now(
     Ok(Outcome::Committed)
 }
 
+/// A trap, with what to look at.
+pub(crate) fn trap(message: String) -> Error {
+    let help = if message.starts_with("index -1 ") {
+        "indices count from 0; -1 also stands for a label of `ctc_loss` that is the blank, or a negative length"
+    } else if message.starts_with("index ") {
+        "token ids, class numbers and labels count from 0: compare the data with what they index"
+    } else if message.contains("divided by zero") {
+        "give the op another divisor where it is 0, as with `.maximum(1)`"
+    } else if message.contains("window") || message.starts_with("an update") {
+        "a window starts at 0 or later, and ends inside the tensor"
+    } else if message.starts_with("attention") {
+        "offsets and lengths count keys that there are, and block tables blocks of the pool"
+    } else {
+        "this comes from the custom op's `run_on_host`"
+    };
+    Error::new(ErrorKind::Trap, message).help(help)
+}
+
 /// The trap of an i64 that becomes i32.
 pub(crate) fn out_of_i32(place: &str) -> Error {
     Error::new(ErrorKind::Trap, format!("the i64 at position {place} is not in i32's range"))

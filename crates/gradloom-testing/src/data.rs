@@ -1,7 +1,10 @@
 //! Programs that move and convert u8 and i64, with extreme numbers, for every device.
 
-use gradloom_core::ir::{DType, Graph, OpKind};
-use gradloom_core::reference::{HostData, HostTensor};
+use crate::values;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::ir::{DType, Graph, OpKind, parse};
+use gradloom_core::passes;
+use gradloom_core::reference::{Evaluation, HostData, HostTensor, evaluate};
 
 /// A program's lines and the elements of its leaves, all of them integers.
 pub struct Data {
@@ -12,6 +15,11 @@ pub struct Data {
 }
 
 impl Data {
+    fn graph(&self) -> Graph {
+        let lines = &self.lines;
+        parse(&format!("graph {{\n{lines}\n}}")).unwrap_or_else(|error| panic!("{error:?}\n{lines}"))
+    }
+
     /// The value of a leaf; of a state, none: it starts as it says.
     pub fn value(&self, kind: &OpKind) -> Option<HostTensor> {
         let (OpKind::Input { ty, .. } | OpKind::Param { ty, .. }) = kind else { return None };
@@ -150,4 +158,30 @@ pub fn traps() -> Vec<Data> {
     let outside = [1 << 31, -(1 << 31) - 1, 1 << 32, (1 << 32) - 1, i64::MIN, i64::MAX];
     let case = |x: i64| Data { lines: lines.to_string(), leaves: vec![("x", vec![0, -1, 1, 2, 3, x])] };
     outside.map(case).into()
+}
+
+/// Runs all programs that move and convert, after the passes, and compares with the reference.
+///
+/// # Panics
+/// When a program fails, or gives other values than the reference.
+pub fn check_values(run: &mut dyn FnMut(Graph, &Data) -> Result<Evaluation>) {
+    for data in moves().into_iter().chain(casts()) {
+        let want = evaluate(&data.graph(), &|kind| data.value(kind)).unwrap();
+        let got = run(passes::run(data.graph()).0, &data).unwrap();
+        assert!(values(&got).eq(values(&want)), "{got:?}\ninstead of\n{want:?}\n{}", data.lines);
+    }
+}
+
+/// Runs all programs with an i64 out of i32's range, after the passes: a trap there and in the reference.
+///
+/// # Panics
+/// When a program does not end in the trap.
+pub fn check_traps(run: &mut dyn FnMut(Graph, &Data) -> Result<Evaluation>) {
+    for data in traps() {
+        let want = evaluate(&data.graph(), &|kind| data.value(kind)).unwrap_err();
+        assert!(want.message().ends_with("at element 5 is not in i32's range"), "{want}");
+        let error: Error = run(passes::run(data.graph()).0, &data).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Trap);
+        assert_eq!(error.message(), "the i64 at position [1, 2] is not in i32's range");
+    }
 }

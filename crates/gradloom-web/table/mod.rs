@@ -301,7 +301,7 @@ fn entries(tokens: TokenStream) -> Vec<(Vec<String>, Vec<String>)> {
             TokenTree::Ident(ident) if !named => names.push(ident.to_string()),
             TokenTree::Punct(sign) if sign.as_char() == '=' => named = true,
             TokenTree::Punct(sign) if sign.as_char() == ';' => {
-                all.push((std::mem::take(&mut doc), std::mem::take(&mut names)));
+                all.push((without_examples(std::mem::take(&mut doc)), std::mem::take(&mut names)));
                 named = false;
             }
             _ => {}
@@ -318,13 +318,28 @@ fn doc_line(attribute: &TokenStream) -> Option<String> {
 }
 
 pub(crate) fn doc(attributes: &[Attribute]) -> Vec<String> {
-    attributes
-        .iter()
-        .filter_map(|a| {
-            let meta = &a.meta;
-            doc_line(&quote::quote!(#meta))
-        })
-        .collect()
+    let lines = attributes.iter().filter_map(|a| {
+        let meta = &a.meta;
+        doc_line(&quote::quote!(#meta))
+    });
+    without_examples(lines.collect())
+}
+
+/// Documentation without its Rust examples.
+fn without_examples(lines: Vec<String>) -> Vec<String> {
+    let mut is_code = false;
+    let mut kept: Vec<String> = Vec::new();
+    for line in lines {
+        let is_fence = line.starts_with("```");
+        is_code ^= is_fence;
+        if !is_code && !is_fence {
+            kept.push(line);
+        }
+    }
+    while kept.last().is_some_and(String::is_empty) {
+        kept.pop();
+    }
+    kept
 }
 
 fn is(ty: &Type, name: &str) -> bool {

@@ -16,9 +16,9 @@ pub use gradloom_runtime::{batches, files};
 
 pub use gradloom_core::error::{Error, ErrorKind, Result};
 pub use gradloom_core::ir::DType;
-pub use gradloom_core::nn::{Init, Module, Param, State};
+pub use gradloom_core::nn::{Init, Module, Param, State, duplicate};
 pub use gradloom_core::optim::{
-    Adafactor, Adagrad, Adam, AdamW, Groups, Lion, Muon, Plateau, RmsProp, Schedule, Sgd,
+    Adafactor, Adagrad, Adam, AdamW, DecayRule, Groups, Lion, Muon, Plateau, RmsProp, Schedule, Sgd,
 };
 pub use gradloom_core::trace::{
     AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions, Input, Operand, PoolOptions, Tensor,
@@ -39,8 +39,8 @@ pub mod prelude {
     pub use crate::{
         Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions,
         DType, Device, Error, Groups, Lion, Load, Muon, Plateau, PoolOptions, Precision, Result, RmsProp,
-        Schedule, Session, Sgd, Tensor, Train, Trainer, Weights, bernoulli, bf16, checkpoint, concat, einsum,
-        eye, f16, f32, full, gradients, i32, i64, iota, linspace, meshgrid, permutation, randn, scan, stack,
-        typed, u8, u32, uniform,
+        Schedule, Session, Sgd, Tensor, Train, Trainer, Weights, bernoulli, bf16, checkpoint, concat,
+        duplicate, einsum, eye, f16, f32, full, gradients, i32, i64, iota, linspace, meshgrid, permutation,
+        randn, scan, stack, typed, u8, u32, uniform,
     };
 }

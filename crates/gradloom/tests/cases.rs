@@ -259,7 +259,7 @@ fn products(cases: &mut Cases) {
         cases.add(format!("matmul/{name}"), |x| x[0].matmul(x[1]));
     }
     binary!(cases, dot, outer);
-    cases.add("tensordot", |x| x[0].tensordot(x[1], &[2, 0], &[0, 1]));
+    cases.add("tensordot", |x| x[0].tensordot(x[1], [2, 0], [0, 1]));
     for spec in [
         "ij,jk->ik",
         "bqd,bkd->bqk",

@@ -194,17 +194,26 @@ fn what_is_refused_says_what_to_do() {
         assert_eq!((got.0.as_str(), got.1.as_str()), (message, help));
     };
     let floats = "convert the tensor with .cast(DType::F32)";
-    same(refused(|x, _| x.exp()), "exp does not take i32 elements", "convert with .cast(..)");
-    same(refused(|x, _| x.mean()), "`mean` of u8 elements", "convert with .cast(DType::F32)");
+    same(
+        refused(|x, _| x.exp()),
+        "`exp` does not take i32 elements",
+        "it takes f32: convert with .cast(DType::F32)",
+    );
+    same(
+        refused(|x, _| x.mean()),
+        "`mean` of u8[4]: a mean has a fraction",
+        "convert with .cast(DType::F32)",
+    );
     same(refused(|x, _| x + 0.5), "0.5 beside a tensor of i32: the fraction would be lost", floats);
     same(
         refused(|x, y| concat(0, &[x, y])),
-        "concat of u8[4] and i64[4]: the dtypes differ",
+        "`concat` of u8[4] and i64[4]: the dtypes differ",
         "convert one side with .cast(DType::U8)",
     );
-    same(refused(|x, _| x.gt(1).select(x, 256)), "256 is not a number of dtype u8", "");
+    let no_number = "`select` of a tensor of u8: 256 is not a number of that dtype";
+    same(refused(|x, _| x.gt(1).select(x, 256)), no_number, floats);
     let (message, _) = refused(|_, _| iota(U8, [4], 0));
-    assert_eq!(message, "iota counts in numbers of 32 bits");
+    assert_eq!(message, "`iota` of u8");
     let error = session().infer([u8("x", [4])], |_, [x]| x).unwrap().run([&[1i32, 2, 3, 4]]).unwrap_err();
     assert_eq!(error.message(), "the input `x` is u8[4], got i32 elements");
 }

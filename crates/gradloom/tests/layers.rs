@@ -34,6 +34,7 @@ fn layers() -> Vec<(&'static str, Box<dyn Layer>)> {
 }
 
 /// Attention of a text over a part of it.
+#[derive(Clone)]
 struct Cross(MultiHeadAttention);
 
 impl Module for Cross {

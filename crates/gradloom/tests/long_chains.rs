@@ -138,9 +138,9 @@ fn a_hundred_thousand_ops_compile_on_a_small_stack() {
         // Adds alone are what sums of gradients are made of.
         let sum = |x: Tensor| (0..50_000).fold(x, |y, _| y + x);
         session.infer([f32("x", [64])], |(), [x]| sum(x)).unwrap();
-        let train = Trainer::new(gradloom::Param::new([64], gradloom::Init::Zeros))
+        let train = Trainer::new((gradloom::Param::new([64], gradloom::Init::Zeros),))
             .inputs([f32("x", [64])])
-            .loss(|p, [x]| (0..5_000).fold(x * p.tensor(), |y, _| (y + x).tanh()).mean())
+            .loss(|(p,), [x]| (0..5_000).fold(x * p.tensor(), |y, _| (y + x).tanh()).mean())
             .optimizer(Adam::new(1e-3))
             .compile(&Device::null());
         assert!(train.is_ok());

@@ -117,9 +117,9 @@ fn cross_entropy_on_rows_that_do_not_sum_to_one() {
 fn check_optimizer(case: &str, optimizer: impl gradloom::optim::Optimizer) {
     let oracle = Oracle::load(FILE);
     let weight = Param::new([3, 4], Init::Values(oracle.f32("quadratic.w").into()));
-    let mut train = Trainer::new(weight)
+    let mut train = Trainer::new((weight,))
         .inputs([f32("curvature", [3, 4]), f32("slope", [3, 4])])
-        .loss(|w, [curvature, slope]| (0.5 * curvature * w.tensor().square() - slope * w).sum())
+        .loss(|(w,), [curvature, slope]| (0.5 * curvature * w.tensor().square() - slope * w).sum())
         .optimizer(optimizer)
         .compile(&Device::cpu())
         .unwrap();

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Oracle, assert_near, widen};
+use gradloom::ir::ValueId;
+use gradloom::optim::{DecayRule, Hyperparameters, StepBuilder, Trainable};
 use gradloom::prelude::*;
 use std::collections::BTreeSet;
 
@@ -93,4 +95,43 @@ fn fifty_steps_agree_with_pytorch() {
     let wanted: BTreeSet<String> =
         oracle.names().filter(|name| name.contains('/')).map(String::from).collect();
     assert_eq!(*tested, wanted, "what the file has and what was compared");
+}
+
+/// Plain descent by a user, with decay by a rule.
+struct Plain {
+    rate: Schedule,
+    rule: DecayRule,
+}
+
+impl gradloom::optim::Optimizer for Plain {
+    fn schedule(&self) -> &Schedule {
+        &self.rate
+    }
+    fn hyperparameters(&self) -> Hyperparameters {
+        Hyperparameters::from_iter([("weight_decay".to_string(), 0.5)])
+    }
+    fn derive(&self, _: &mut Hyperparameters) -> Result<()> {
+        Ok(())
+    }
+    fn update(&self, step: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {
+        assert_eq!(self.rule.applies(step.builder.graph, parameter), parameter.name != "bias");
+        let gradient = step.with_decay(parameter, self.rule);
+        step.descend(parameter.value, gradient)
+    }
+}
+
+#[test]
+fn a_users_optimizer_decays_by_a_rule() {
+    let mut layer = Linear::new(1, 1).init(Init::Ones);
+    layer.bias = Some(Param::new([1], Init::Ones));
+    let mut train = Trainer::new(layer)
+        .inputs([f32("x", [1, 1])])
+        .loss(|m, [x]| m.forward(x).sum())
+        .optimizer(Plain { rate: Schedule::Constant(0.5), rule: DecayRule::Matrices })
+        .compile(&Device::cpu())
+        .unwrap();
+    train.step([&[2.0f32]]).unwrap().loss().unwrap();
+    // 1 - 0.5 (2 + 0.5 · 1), and 1 - 0.5 · 1 without decay.
+    assert_eq!(train.store().read_f32("weight").unwrap(), [-0.25]);
+    assert_eq!(train.store().read_f32("bias").unwrap(), [0.5]);
 }

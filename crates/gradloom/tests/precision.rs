@@ -64,17 +64,17 @@ fn what_is_compiled_later_computes_in_the_precision_of_the_trainer() {
 }
 
 /// A product whose gradient is infinite on the way when `scale * before` is, and whose value is not.
-fn product(precision: Precision, device: &Device) -> Train<Param, 2> {
-    Trainer::new(Param::new([4], Init::Ones))
+fn product(precision: Precision, device: &Device) -> Train<(Param,), 2> {
+    Trainer::new((Param::new([4], Init::Ones),))
         .inputs([f32("after", [4]), f32("before", [4])])
-        .loss(|w, [after, before]| ((w.tensor() * after) * before).sum())
+        .loss(|(w,), [after, before]| ((w.tensor() * after) * before).sum())
         .optimizer(AdamW::new(0.1))
         .precision(precision)
         .compile(device)
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn step(train: &mut Train<Param, 2>, before: f32) -> Step {
+fn step(train: &mut Train<(Param,), 2>, before: f32) -> Step {
     train.step([&[1e-30f32; 4], &[before; 4]]).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -107,7 +107,7 @@ fn an_overflow_that_no_scale_mends_is_an_error() {
     assert!(matches!(error.kind(), ErrorKind::NotFinite { .. }), "{error}");
     assert_eq!(train.loss_scale().unwrap(), Some(1024.0));
 
-    let step = |train: &mut Train<Param, 2>| {
+    let step = |train: &mut Train<(Param,), 2>| {
         let (after, before) = ([1e-38f32; 4], [3e38f32; 4]);
         train.step([&after, &before]).unwrap().is_applied()
     };

@@ -25,11 +25,12 @@ fn refused(f: impl FnOnce(Tensor, Tensor) -> Tensor) -> String {
 fn numbers_beside_integers() {
     let [half, odd] = run(&[0.0, 1.0, 2.0, 7.0, -7.0], |x| {
         let i = x.cast(DType::I32);
-        [(i / 2.0).cast(DType::F32), (i * 3.0 - 1.0).cast(DType::F32)]
+        [(i / 2).cast(DType::F32), (i * 3.0 - 1.0).cast(DType::F32)]
     });
     assert_eq!(half, [0.0, 0.0, 1.0, 3.0, -3.0]);
     assert_eq!(odd, [-1.0, 2.0, 5.0, 20.0, -22.0]);
     assert!(refused(|_, i| i * 0.5).contains("0.5"));
+    assert!(refused(|_, i| i / 2.0).contains("no fractions"));
     assert!(refused(|x, _| x / 0.0).contains("zero") || refused(|x, _| x / 0.0).contains("by 0"));
     assert!(refused(|_, i| i / 0.0).contains('0'));
 }
@@ -173,9 +174,9 @@ fn noise_is_new_at_every_step_and_seed() {
 /// Dropout kept the same number of elements at every step.
 #[test]
 fn dropout_keeps_a_random_number_of_elements() {
-    let mut train = Trainer::new(Param::new([1024], Init::Ones))
+    let mut train = Trainer::new((Param::new([1024], Init::Ones),))
         .inputs([])
-        .loss(|p, []: [Tensor; 0]| {
+        .loss(|(p,), []: [Tensor; 0]| {
             let kept = p.tensor().dropout(0.1);
             let _ = kept.capture("kept");
             kept.mean() * 0.0

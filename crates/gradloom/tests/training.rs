@@ -205,9 +205,9 @@ fn a_changed_learning_rate_changes_the_decay_with_it() {
 fn large_logits_lose_no_digits() {
     let run = |offset: f32| {
         let logits = [offset, offset - 7.0, offset - 8.0];
-        let mut train = Trainer::new(Param::new([1, 3], Init::Values(logits.into())))
+        let mut train = Trainer::new((Param::new([1, 3], Init::Values(logits.into())),))
             .inputs([i32("class", [1]), f32("row", [1, 3])])
-            .loss(|w, [class, row]| {
+            .loss(|(w,), [class, row]| {
                 let _ = w.tensor().cross_entropy(row).capture("soft");
                 let _ = w.tensor().logsumexp_keep(-1).capture("logsumexp");
                 w.tensor().cross_entropy(class)

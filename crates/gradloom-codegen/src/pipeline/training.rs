@@ -181,8 +181,12 @@ fn with_loss(traced: &Traced) -> Result<Graph> {
     let loss = traced.results[0];
     let ty = graph.ty(loss).clone();
     if ty != Type::scalar(DType::F32) {
-        let mut error = Error::new(ErrorKind::Trace, format!("the loss is {ty}, not f32[]"))
-            .help("reduce it to one number, as with `.mean()`");
+        let help = match ty.shape.rank() {
+            0 if ty.dtype.is_float() => "convert it with .cast(DType::F32)",
+            0 => "integers and bools have no gradient: compute the loss from floats",
+            _ => "reduce it to one number, as with `.mean()`",
+        };
+        let mut error = Error::new(ErrorKind::Trace, format!("the loss is {ty}, not f32[]")).help(help);
         if let Some(origin) = graph.defining_op(loss).and_then(|op| graph.origin(op)) {
             error = error.at(origin.clone(), graph.defining_op(loss).map_or("", |op| op.kind.name()));
         }

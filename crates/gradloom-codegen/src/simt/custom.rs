@@ -403,7 +403,7 @@ fn written(
     }
     let kernels = launch.kernels.into_inner();
     for kernel in &kernels {
-        check(kernel, limits).map_err(|what| format!("{what}\n{kernel}"))?;
+        check(kernel, limits)?;
     }
     Ok((kernels, launch.scratch.get()))
 }

@@ -36,38 +36,11 @@ impl Kernel {
         named: &mut [bool],
     ) -> fmt::Result {
         for statement in &block.0 {
-            let text = |id: &ExprId| self.text(*id, named);
             let indent = "    ".repeat(depth);
-            let line = match statement {
-                Stmt::Let(id) => {
-                    let line =
-                        format!("let v{}: {} = {}", id.index(), self.ty(*id), self.formula(*id, named));
-                    named[id.index()] = true;
-                    line
-                }
-                Stmt::Var(number, first) => {
-                    format!("var x{number}: {} = {}", self.variables[*number as usize], text(first))
-                }
-                Stmt::Assign(number, value) => format!("x{number} = {}", text(value)),
-                Stmt::Store(buffer, index, value) => format!("b{buffer}[{}] = {}", text(index), text(value)),
-                Stmt::SetElement(array, index, value) => {
-                    format!("a{array}[{}] = {}", text(index), text(value))
-                }
-                Stmt::StoreMatrix(array, index, pitch, value) => {
-                    format!("a{array}[{}..; {pitch}] = {}", text(index), text(value))
-                }
-                Stmt::If(condition, _) => format!("if {} {{", text(condition)),
-                Stmt::For(number, [start, end, step], _) => {
-                    format!("for i{number} in {}..{} by {} {{", text(start), text(end), text(step))
-                }
-                Stmt::Barrier => "barrier".to_string(),
-                Stmt::Report(Fault::Index(index, extent), position) => {
-                    format!("report {} outside of 0..{extent} at {}", text(index), text(position))
-                }
-                Stmt::Report(Fault::Divisor(divisor), position) => {
-                    format!("report {} == 0 at {}", text(divisor), text(position))
-                }
-            };
+            let line = self.statement(statement, named);
+            if let Stmt::Let(id) = statement {
+                named[id.index()] = true;
+            }
             writeln!(f, "{indent}{line}")?;
             if let Some(block) = statement.block() {
                 self.block(f, block, depth + 1, named)?;
@@ -75,6 +48,56 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+
+    /// A statement's first line.
+    fn statement(&self, statement: &Stmt, named: &[bool]) -> String {
+        let text = |id: &ExprId| self.text(*id, named);
+        match statement {
+            Stmt::Let(id) => {
+                format!("let v{}: {} = {}", id.index(), self.ty(*id), self.formula(*id, named))
+            }
+            Stmt::Var(number, first) => {
+                format!("var x{number}: {} = {}", self.variables[*number as usize], text(first))
+            }
+            Stmt::Assign(number, value) => format!("x{number} = {}", text(value)),
+            Stmt::Store(buffer, index, value) => format!("b{buffer}[{}] = {}", text(index), text(value)),
+            Stmt::SetElement(array, index, value) => {
+                format!("a{array}[{}] = {}", text(index), text(value))
+            }
+            Stmt::StoreMatrix(array, index, pitch, value) => {
+                format!("a{array}[{}..; {pitch}] = {}", text(index), text(value))
+            }
+            Stmt::If(condition, _) => format!("if {} {{", text(condition)),
+            Stmt::For(number, [start, end, step], _) => {
+                format!("for i{number} in {}..{} by {} {{", text(start), text(end), text(step))
+            }
+            Stmt::Barrier => "barrier".to_string(),
+            Stmt::Report(Fault::Index(index, extent), position) => {
+                format!("report {} outside of 0..{extent} at {}", text(index), text(position))
+            }
+            Stmt::Report(Fault::Divisor(divisor), position) => {
+                format!("report {} == 0 at {}", text(divisor), text(position))
+            }
+        }
+    }
+
+    /// A statement for a message: what it is made of is shown one level deep.
+    pub(super) fn excerpt(&self, statement: &Stmt) -> String {
+        if statement.operands().iter().any(|id| id.index() >= self.exprs.len()) {
+            return format!("{statement:?}");
+        }
+        let mut named = vec![true; self.exprs.len()];
+        statement.operands().into_iter().for_each(|id| named[id.index()] = false);
+        self.statement(statement, &named)
+    }
+
+    /// An expression for a message, with the types of what it is made of.
+    pub(super) fn excerpt_of(&self, id: ExprId) -> String {
+        let operands: Vec<String> =
+            self.expr(id).operands().map(|id| format!("v{}: {}", id.index(), self.ty(id))).collect();
+        let formula = self.formula(id, &vec![true; self.exprs.len()]);
+        if operands.is_empty() { formula } else { format!("{formula} of {}", operands.join(", ")) }
     }
 
     /// The name of an expression, or else what it is.

@@ -18,8 +18,10 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
         if expr.operands().any(|operand| operand.index() >= i) {
             return Err(format!("v{i} is made of what comes after it"));
         }
-        let right =
-            type_of(kernel, expr, *ty).ok_or_else(|| format!("v{i} has operands that it cannot take"))?;
+        let right = type_of(kernel, expr, *ty).ok_or_else(|| {
+            let what = kernel.excerpt_of(ExprId(u32::try_from(i).expect("numbers are of 32 bits")));
+            format!("`{what}` has operands that it cannot take")
+        })?;
         if right != *ty {
             return Err(format!("v{i} is {right} and said to be {ty}"));
         }
@@ -32,7 +34,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
         loops: vec![false; kernel.loops as usize],
     };
     scope.block(&kernel.body)?;
-    Uniformity::of(kernel).block(&kernel.body, true)
+    Uniformity::of(kernel).block(kernel, &kernel.body, true)
 }
 
 /// What is known at a statement.
@@ -51,7 +53,8 @@ impl Scope<'_> {
     fn block(&mut self, block: &Block) -> Result<(), String> {
         let (mut names, mut variables) = (Vec::new(), Vec::new());
         for statement in &block.0 {
-            self.statement(statement).map_err(|what| format!("{what}, in {statement:?}"))?;
+            self.statement(statement)
+                .map_err(|what| format!("{what}, in `{}`", self.kernel.excerpt(statement)))?;
             match statement {
                 Stmt::Let(id) => names.push(id.index()),
                 Stmt::Var(number, _) => variables.push(*number as usize),
@@ -253,14 +256,15 @@ impl Uniformity {
         }
     }
 
-    fn block(&self, block: &Block, control: bool) -> Result<(), String> {
+    fn block(&self, kernel: &Kernel, block: &Block, control: bool) -> Result<(), String> {
         for statement in &block.0 {
             if !control && self.is_met_by_all(statement) {
-                return Err(format!("not all invocations of a workgroup may arrive at {statement:?}"));
+                let line = kernel.excerpt(statement);
+                return Err(format!("not all invocations of a workgroup may arrive at `{line}`"));
             }
             if let Some(block) = statement.block() {
                 let inner = statement.operands().into_iter().all(|id| self.is_uniform(id));
-                self.block(block, control && inner)?;
+                self.block(kernel, block, control && inner)?;
             }
         }
         Ok(())

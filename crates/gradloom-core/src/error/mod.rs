@@ -28,7 +28,7 @@ use crate::ir::Origin;
 use std::fmt;
 
 /// `Result` with gradloom's [`Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The kind of an error, for programs that decide by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -95,7 +95,8 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         OpKind::Iota { ty, axis } => {
             axis_in_range(name, *axis, ty)?;
             if ty.dtype == DType::Bool || ty.dtype.is_for_memory() {
-                return fail("iota counts in numbers of 32 bits");
+                return Err(TypeError::new(format!("iota of {}", ty.dtype))
+                    .help("it counts in f32, i32 or u32; convert the result with .cast(..)"));
             }
             one(ty.clone())
         }
@@ -107,8 +108,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         }
         OpKind::Unary(op) => {
             if !op.accepts(t[0].dtype) {
-                return Err(TypeError::new(format!("{name} does not take {} elements", t[0].dtype))
-                    .help("convert with .cast(..)"));
+                return refuses(name, t[0].dtype, |dtype| op.accepts(dtype));
             }
             one(t[0].clone())
         }
@@ -122,8 +122,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         OpKind::Binary(op) => {
             same_type(name, t[0], t[1])?;
             if !op.accepts(t[0].dtype) {
-                return Err(TypeError::new(format!("{name} does not take {} elements", t[0].dtype))
-                    .help("convert with .cast(..)"));
+                return refuses(name, t[0].dtype, |dtype| op.accepts(dtype));
             }
             one(t[0].clone())
         }
@@ -133,7 +132,7 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         }
         OpKind::Select => {
             if t[0].dtype != DType::Bool {
-                return Err(TypeError::new(format!("the condition of select is {}, not bool", t[0].dtype))
+                return Err(TypeError::new(format!("select: the condition is {}, not bool", t[0].dtype))
                     .help("make it with a comparison, such as x.gt(0.0)"));
             }
             same_type(name, t[1], t[2])?;
@@ -154,21 +153,21 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         OpKind::Reduce { axes, .. } => {
             distinct_axes(name, axes, t[0])?;
             if t[0].dtype == DType::Bool {
-                return Err(TypeError::new(format!("{name} does not take bool elements"))
-                    .help("convert with .cast(DType::F32) or .cast(DType::I32)"));
+                return no_bools(name);
             }
             one(Type::new(t[0].dtype, t[0].shape.without(axes)))
         }
         OpKind::ArgReduce { axis, .. } => {
             axis_in_range(name, *axis, t[0])?;
             if t[0].dtype == DType::Bool {
-                return fail(format!("{name} does not take bool elements"));
+                return no_bools(name);
             }
             if t[0].shape[*axis] == 0 {
-                return fail(format!(
+                return Err(TypeError::new(format!(
                     "{name} over axis {axis} of {}: there is no element to choose",
                     t[0].shape
-                ));
+                ))
+                .help("the axis must have an element"));
             }
             one(Type::new(DType::I32, t[0].shape.without(&[*axis])))
         }
@@ -213,7 +212,8 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         OpKind::Windows { size, step, dilation } => windows(t[0], size, step, dilation).and_then(one),
         OpKind::Conv(spec) => {
             if t.iter().any(|ty| ty.dtype != DType::F32) {
-                return fail(format!("conv takes f32 operands, got {} and {}", t[0], t[1]));
+                return Err(TypeError::new(format!("conv of {} with weights {}", t[0], t[1]))
+                    .help("both are f32: convert with .cast(DType::F32)"));
             }
             one(Type::new(DType::F32, spec.result_shape(&t[0].shape, &t[1].shape)?))
         }
@@ -262,10 +262,11 @@ fn one_or_many(graph: &Graph, kind: &OpKind, t: &[&Type]) -> Result<Vec<Type>> {
         OpKind::Scatter { op, batch } => {
             let rows = indexed(name, t[0], t[1], *batch)?;
             if *t[2] != Type::new(t[0].dtype, rows.clone()) {
-                return fail(format!("{name}: updates are {}, expected {}{rows}", t[2], t[0].dtype));
+                let message = format!("{name} to {} of updates {} at indices {}", t[0], t[2], t[1].shape);
+                return Err(TypeError::new(message).help(format!("the updates are {}{rows}", t[0].dtype)));
             }
             if *op == ScatterOp::Add && t[0].dtype == DType::Bool {
-                return fail("scatter_add does not take bool elements");
+                return no_bools(name);
             }
             one(t[0].clone())
         }
@@ -335,6 +336,22 @@ fn same_type(name: &str, a: &Type, b: &Type) -> Result<()> {
     Ok(())
 }
 
+/// The refusal of an elementwise op, with the dtypes that it takes.
+fn refuses<T>(name: &str, dtype: DType, takes: impl Fn(DType) -> bool) -> Result<T> {
+    let taken: Vec<DType> = DType::COMPUTED.into_iter().filter(|&dtype| takes(dtype)).collect();
+    let names: Vec<&str> = taken.iter().map(|dtype| dtype.name()).collect();
+    let message = format!("{name} does not take {dtype} elements");
+    Err(TypeError::new(message).help(match &taken[..] {
+        [first, ..] => format!("it takes {}: convert with .cast(DType::{first:?})", names.join(", ")),
+        [] => "it takes no elements at all".to_string(),
+    }))
+}
+
+fn no_bools<T>(name: &str) -> Result<T> {
+    Err(TypeError::new(format!("{name} does not take bool elements"))
+        .help("convert with .cast(DType::F32) or .cast(DType::I32)"))
+}
+
 fn axis_in_range(name: &str, axis: usize, ty: &Type) -> Result<()> {
     if axis < ty.shape.rank() {
         return Ok(());
@@ -345,7 +362,7 @@ fn axis_in_range(name: &str, axis: usize, ty: &Type) -> Result<()> {
 /// Extent of the last axis of an operand of numbers.
 fn rows_of_numbers(name: &str, ty: &Type) -> Result<usize> {
     if ty.dtype == DType::Bool {
-        return fail(format!("{name} does not take bool elements"));
+        return no_bools(name);
     }
     match ty.shape.last() {
         Some(&extent) if i32::try_from(extent).is_ok() => Ok(extent),
@@ -402,11 +419,9 @@ fn concat(t: &[&Type], axis: usize) -> Result<Type> {
 
 fn starts(name: &str, x: &Type, starts: &[&Type]) -> Result<()> {
     if starts.len() != x.shape.rank() || starts.iter().any(|s| **s != Type::scalar(DType::I32)) {
-        return fail(format!(
-            "{name} of {} needs {} i32 scalar starts, one for each axis",
-            x.shape,
-            x.shape.rank()
-        ));
+        let given: Vec<String> = starts.iter().map(|ty| ty.to_string()).collect();
+        return Err(TypeError::new(format!("{name} of {} at starts [{}]", x.shape, given.join(", ")))
+            .help("starts are i32 scalars, i32[], one for each axis"));
     }
     Ok(())
 }
@@ -415,7 +430,8 @@ fn window_fits(name: &str, x: &Type, sizes: &[usize]) -> Result<()> {
     if sizes.len() == x.shape.rank() && sizes.iter().zip(x.shape.iter()).all(|(s, n)| s <= n) {
         return Ok(());
     }
-    fail(format!("{name}: a window of {} does not fit into {}", Shape::from(sizes), x.shape))
+    Err(TypeError::new(format!("{name}: a window of {} does not fit into {}", Shape::from(sizes), x.shape))
+        .help("a window has an extent for each axis, none larger than the tensor's"))
 }
 
 fn indexed(name: &str, x: &Type, index: &Type, batch: usize) -> Result<Shape> {
@@ -424,7 +440,8 @@ fn indexed(name: &str, x: &Type, index: &Type, batch: usize) -> Result<Shape> {
             .help("declare the input with i32(..) or i64(..), or convert with .cast(DType::I32)"));
     }
     if x.shape.rank() <= batch || index.shape.rank() < batch || x.shape[..batch] != index.shape[..batch] {
-        return fail(format!("{name} with {batch} batch axes: {} and {} do not agree", x.shape, index.shape));
+        let message = format!("{name} with {batch} batch axes: {} and {} do not agree", x.shape, index.shape);
+        return Err(TypeError::new(message).help("rows are numbered along the first axis after those"));
     }
     Ok([&index.shape[..], &x.shape[batch + 1..]].concat().into())
 }
@@ -475,34 +492,33 @@ fn windows(x: &Type, size: &[usize], step: &[usize], dilation: &[usize]) -> Resu
 
 fn attention(spec: &AttentionSpec, t: &[&Type]) -> Result<Vec<Type>> {
     let (q, k, v) = (t[0], t[1], t[2]);
+    let wrong = |message: String, help: &str| Err(TypeError::new(message).help(help));
+    let of = || format!("attention of q {q}, k {k} and v {v}");
     if [q, k, v].iter().any(|ty| ty.dtype != DType::F32 || ty.shape.rank() != 4) {
-        return fail(format!(
-            "attention takes f32 [batch, heads, length, depth] operands, got {q}, {k} and {v}"
-        ));
+        return wrong(of(), "all three are f32, [batch, heads, length, depth]");
     }
     let [offset, length, table] = spec.extra_positions();
     for position in [offset, length].into_iter().flatten() {
         let (ty, batch) = (t[position], q.shape[0]);
         if ty.dtype != DType::I32 || ty.shape.rank() > 1 || ty.shape.rank() == 1 && ty.shape[0] != batch {
-            return fail(format!(
-                "attention: query_offset and key_length are one i32, or one for each of {batch} sequences, \
-                 got {ty}"
-            ));
+            let help = "query_offset and key_length are one i32, or one for each sequence, [batch]";
+            return wrong(format!("attention of q {} with an offset or length {ty}", q.shape), help);
         }
     }
     if let Some(position) = table {
         let ty = t[position];
         if ty.dtype != DType::I32 || ty.shape.rank() != 2 || ty.shape[0] != q.shape[0] {
-            return fail(format!("attention: the block table must be i32 [batch, blocks], got {ty}"));
+            let help = "the block table is i32, [batch, blocks]";
+            return wrong(format!("attention of q {} with the block table {ty}", q.shape), help);
         }
     } else if q.shape[0] != k.shape[0] {
-        return fail(format!("attention: q {} and k {} differ in batch", q.shape, k.shape));
+        return wrong(of(), "q and k have the same batch");
     }
     if k.shape[..3] != v.shape[..3] {
-        return fail(format!("attention: k {} and v {} differ in batch, heads or length", k.shape, v.shape));
+        return wrong(of(), "k and v have the same batch, heads and length");
     }
     if q.shape[3] != k.shape[3] {
-        return fail(format!("attention: q {} and k {} differ in depth", q.shape, k.shape));
+        return wrong(of(), "q and k have the same depth, the last axis");
     }
     if k.shape[1] == 0 || !q.shape[1].is_multiple_of(k.shape[1]) {
         return Err(TypeError::new(format!(

@@ -4,7 +4,7 @@ use super::{Init, KeyValueCache, Linear, Module, Visitor};
 use crate::trace::{AttentionOptions, Tensor};
 
 /// Causal multi-head self-attention as in GPT-2: one projection to queries, keys and values, one back.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CausalSelfAttention {
     /// `[width, 3·width]`: columns of the queries, the keys, the values; each with its heads side by side.
     pub c_attn: Linear,

@@ -7,7 +7,7 @@ use crate::trace::{AttentionOptions, Tensor, full};
 /// Room for the keys and values of one attention layer, kept between runs and written in place.
 ///
 /// The number of positions that are there is the caller's: all layers of a model share one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyValueCache {
     keys: State,
     values: State,
@@ -66,7 +66,6 @@ impl Module for KeyValueCache {
 /// the logarithms; a part without keys, whose logarithm is `-inf`, has the share 0.
 #[track_caller]
 fn join((first, first_log): (Tensor, Tensor), (second, second_log): (Tensor, Tensor)) -> Tensor {
-    let axis = first_log.rank();
-    let share = |own: Tensor, other: Tensor| (own - other).sigmoid().unsqueeze(axis);
+    let share = |own: Tensor, other: Tensor| (own - other).sigmoid().unsqueeze(-1);
     first * share(first_log, second_log) + second * share(second_log, first_log)
 }

@@ -2,6 +2,7 @@
 
 mod attention;
 mod cache;
+mod duplicate;
 mod init;
 pub mod layers;
 mod module;
@@ -11,6 +12,7 @@ mod state;
 
 pub use attention::CausalSelfAttention;
 pub use cache::KeyValueCache;
+pub use duplicate::duplicate;
 pub use gradloom_derive::Module;
 pub use init::{Init, fans};
 #[doc(inline)]

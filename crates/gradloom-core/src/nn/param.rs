@@ -13,8 +13,9 @@ pub struct ParamId(u64);
 /// A trainable tensor of floats of a model, f32 unless it is said otherwise. It holds no data: the store
 /// does, once a program is compiled.
 ///
-/// Using one parameter in two places ties the weights. A `Param` is not `Clone`, because a derived `Clone` of
-/// a model would untie or share silently: say [`Param::tie`] to share.
+/// Using one parameter in two places ties the weights: say [`Param::tie`] to share. A clone is a new
+/// parameter with the same shape, initial values and settings, so that `vec![layer; 4]` are four layers. One
+/// that is tied is cloned by [`duplicate`](super::duplicate()) alone, which keeps ties.
 ///
 /// In a trace `&Param` stands in arithmetic, on either side, as the tensor that it is:
 ///
@@ -43,7 +44,7 @@ pub struct ParamId(u64);
 /// let penalty = |m: &Affine| (&m.scale - 1.0).square().mean() + (-&m.shift / 2.0).abs().mean();
 /// let loss = |x: Tensor| affine.forward(x).mean() + penalty(&affine);
 /// trace(&affine, &[f32("x", [8, 3])], true, |inputs| loss(inputs[0]), |loss| vec![loss])?;
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Param {
@@ -59,6 +60,8 @@ struct Shared {
     /// 0: by rank, 1: never, 2: always.
     decay: AtomicU8,
     transposed_in_torch: AtomicBool,
+    /// Whether it may stand in several places of a model.
+    tied: AtomicBool,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -93,14 +96,21 @@ impl Param {
             frozen: AtomicBool::new(false),
             decay: AtomicU8::new(0),
             transposed_in_torch: AtomicBool::new(false),
+            tied: AtomicBool::new(false),
         };
         Param { shared: Arc::new(shared) }
+    }
+
+    /// The same parameter, for a list beside the model.
+    pub(crate) fn share(&self) -> Param {
+        Param { shared: Arc::clone(&self.shared) }
     }
 
     /// The same parameter, for a second place in the model.
     #[must_use]
     pub fn tie(&self) -> Param {
-        Param { shared: Arc::clone(&self.shared) }
+        self.shared.tied.store(true, Ordering::Relaxed);
+        self.share()
     }
 
     /// Keeps the parameter as it is: programs compiled from now on do not train it.
@@ -166,6 +176,35 @@ impl Param {
         with_scope(|scope| {
             let value = scope.param(self, caller);
             scope.tensor(value)
+        })
+    }
+}
+
+impl Clone for Param {
+    /// A new parameter with the same shape, initial values and settings.
+    ///
+    /// # Panics
+    /// When the parameter is tied, outside of [`duplicate`](super::duplicate()).
+    fn clone(&self) -> Self {
+        let Shared { ty, init, frozen, decay, tied, transposed_in_torch, .. } = &*self.shared;
+        let is_tied = tied.load(Ordering::Relaxed);
+        let new = || {
+            let made = Param::of_type(ty.clone(), init.clone());
+            made.shared.frozen.store(frozen.load(Ordering::Relaxed), Ordering::Relaxed);
+            made.shared.decay.store(decay.load(Ordering::Relaxed), Ordering::Relaxed);
+            made.shared.tied.store(is_tied, Ordering::Relaxed);
+            let transposed = transposed_in_torch.load(Ordering::Relaxed);
+            made.shared.transposed_in_torch.store(transposed, Ordering::Relaxed);
+            made
+        };
+        super::duplicate::param_in_clone(self.id(), new).unwrap_or_else(|| {
+            assert!(
+                !is_tied,
+                "a parameter of shape {} is tied, and a clone would lose the tie: clone the model with \
+                 `duplicate(&model)`",
+                ty.shape
+            );
+            new()
         })
     }
 }

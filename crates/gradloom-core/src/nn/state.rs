@@ -3,7 +3,7 @@
 use crate::ir::{DType, Number, Origin, Shape, Type};
 use crate::trace::{Tensor, with_scope};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Identity of a state within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,10 +48,12 @@ pub struct StateId(u64);
 /// }
 /// ```
 ///
-/// Like a `Param`, a `State` is not `Clone`: say [`State::tie`] to share.
+/// As with a `Param`, say [`State::tie`] to share; a clone is a new state.
 #[derive(Debug)]
 pub struct State {
     shared: Arc<Shared>,
+    /// Whether it may stand in several places of a model.
+    tied: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -70,7 +72,7 @@ impl State {
     pub fn new<const R: usize>(shape: [usize; R], dtype: DType, init: f64) -> State {
         let id = StateId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
         let shared = Shared { id, name: None, ty: Type::new(dtype, shape), init, in_place: false };
-        State { shared: Arc::new(shared) }
+        State { shared: Arc::new(shared), tied: Arc::default() }
     }
 
     /// The state under a name of its own, as `cache.length`, instead of a path in a model.
@@ -89,13 +91,19 @@ impl State {
     fn with(self, change: impl FnOnce(&mut Shared)) -> State {
         let mut shared = Arc::unwrap_or_clone(self.shared);
         change(&mut shared);
-        State { shared: Arc::new(shared) }
+        State { shared: Arc::new(shared), tied: self.tied }
+    }
+
+    /// The same state, for a list beside the model.
+    pub(crate) fn share(&self) -> State {
+        State { shared: Arc::clone(&self.shared), tied: Arc::clone(&self.tied) }
     }
 
     /// The same state, for a second place.
     #[must_use]
     pub fn tie(&self) -> State {
-        State { shared: Arc::clone(&self.shared) }
+        self.tied.store(true, Ordering::Relaxed);
+        self.share()
     }
 
     /// Identity.
@@ -146,8 +154,9 @@ impl State {
     #[track_caller]
     pub fn set(&self, value: Tensor) {
         let caller = Origin::caller();
-        value.assert_in_trace();
-        with_scope(|scope| scope.set_state(self, value, caller));
+        if value.is_in_trace() {
+            with_scope(|scope| scope.set_state(self, value, caller));
+        }
     }
 
     /// Sets the window that begins at the given i32 scalars, one for each axis, and is as large as `value`,
@@ -157,9 +166,36 @@ impl State {
     #[track_caller]
     pub fn update_at(&self, starts: &[Tensor], value: Tensor) {
         let caller = Origin::caller();
+        // Not a closure, so that errors stand at the caller's line.
         for tensor in starts.iter().chain([&value]) {
-            tensor.assert_in_trace();
+            if !tensor.is_in_trace() {
+                return;
+            }
         }
         with_scope(|scope| scope.update_state_at(self, starts, value, caller));
+    }
+}
+
+impl Clone for State {
+    /// A new state with the same type, initial value and settings, a name of its own among them.
+    ///
+    /// # Panics
+    /// When the state is tied, outside of [`duplicate`](super::duplicate()).
+    fn clone(&self) -> Self {
+        let is_tied = self.tied.load(Ordering::Relaxed);
+        let new = || {
+            let id = StateId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+            let shared = Shared { id, ..(*self.shared).clone() };
+            State { shared: Arc::new(shared), tied: Arc::new(AtomicBool::new(is_tied)) }
+        };
+        super::duplicate::state_in_clone(self.id(), new).unwrap_or_else(|| {
+            assert!(
+                !is_tied,
+                "a state of shape {} is tied, and a clone would lose the tie: clone the model with \
+                 `duplicate(&model)`",
+                self.shape()
+            );
+            new()
+        })
     }
 }

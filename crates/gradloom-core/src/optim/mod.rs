@@ -313,7 +313,8 @@ pub enum DecayRule {
 }
 
 impl DecayRule {
-    pub(crate) fn applies(self, graph: &Graph, parameter: &Trainable) -> bool {
+    /// Whether a parameter decays.
+    pub fn applies(self, graph: &Graph, parameter: &Trainable) -> bool {
         parameter.decay.unwrap_or(match self {
             DecayRule::Matrices => graph.ty(parameter.value).shape.rank() >= 2,
             DecayRule::Everything => true,

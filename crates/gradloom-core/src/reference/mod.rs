@@ -10,6 +10,7 @@ mod convolution;
 mod elementwise;
 mod error;
 mod evaluate;
+mod example;
 mod fused;
 mod index;
 mod indices;
@@ -22,6 +23,7 @@ mod tensor;
 mod update;
 
 pub use evaluate::{EntryValues, Evaluation, Leaves, evaluate, evaluate_values};
+pub use example::eval;
 pub use fused::evaluate_fused;
 pub(crate) use op::{apply_simple, is_simple};
 pub use tensor::{HostData, HostTensor};

@@ -1,54 +1,97 @@
 //! Activation functions, with PyTorch's gradients at their kinks.
 
 use super::tensor::{fail_with_help, has_floats};
-use super::{Operand, Tensor};
+use super::{Operand, Tensor, acting};
 
 /// sqrt(2 / pi), the factor of the tanh form of GELU.
 const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 
 impl Tensor {
     /// `max(x, 0)`; the gradient at 0 is 0, and NaN stays NaN.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-1.0, 2.0], [2]).relu()), [0.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn relu(self) -> Tensor {
+        let _called = acting("relu");
         self.le(0.0).select(0.0, self)
     }
 
     /// `min(max(x, 0), 6)`; the gradient at 0 and 6 is 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-1.0, 8.0], [2]).relu6()), [0.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn relu6(self) -> Tensor {
+        let _called = acting("relu6");
         self.clamp(0.0, 6.0)
     }
 
     /// `x · Φ(x)` with the exact normal distribution function: `0.5 x (1 + erf(x / sqrt 2))`. Hendrycks and
     /// Gimpel, 2016.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).gelu()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn gelu(self) -> Tensor {
+        let _called = acting("gelu");
         0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())
     }
 
     /// The tanh form of GELU, as GPT-2 has it: `0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).gelu_tanh()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn gelu_tanh(self) -> Tensor {
+        let _called = acting("gelu_tanh");
         let inner = SQRT_2_OVER_PI * (self + 0.044715 * (self * self * self));
         0.5 * self * (1.0 + inner.tanh())
     }
 
     /// `x · sigmoid(x)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).silu()), [0.0]);
+    /// ```
+    #[doc(alias = "swish")]
     #[track_caller]
     pub fn silu(self) -> Tensor {
+        let _called = acting("silu");
         self * self.sigmoid()
     }
 
     /// `x · tanh(softplus(x))`. Misra, 2019.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).mish()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn mish(self) -> Tensor {
+        let _called = acting("mish");
         self * self.softplus().tanh()
     }
 
     /// `log(1 + e^x)`, f32; the gradient is `sigmoid(x)`. Computed as `max(x, 0) + log(1 + e^-|x|)`, which
     /// neither overflows for large `x` nor loses digits far below 0. Dugas et al., NIPS 2000.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1000.0], [1]).softplus()), [1000.0]);
+    /// ```
     #[track_caller]
     pub fn softplus(self) -> Tensor {
+        let _called = acting("softplus");
         if !has_floats("softplus", self) {
             return self;
         }
@@ -56,21 +99,40 @@ impl Tensor {
     }
 
     /// `log(sigmoid(x))`, which does not underflow.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-1000.0], [1]).log_sigmoid()), [-1000.0]);
+    /// ```
+    #[doc(alias = "logsigmoid")]
     #[track_caller]
     pub fn log_sigmoid(self) -> Tensor {
+        let _called = acting("log_sigmoid");
         -(-self).softplus()
     }
 
     /// `x / (1 + |x|)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).softsign()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn softsign(self) -> Tensor {
+        let _called = acting("softsign");
         self / (1.0 + self.abs())
     }
 
     /// `x` where it is above 0, `slope · x` elsewhere, f32; the gradient at 0 is `slope`, as in PyTorch.
     /// Maas, Hannun, Ng, 2013.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-2.0, 2.0], [2]).leaky_relu(0.5)), [-1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn leaky_relu(self, slope: f64) -> Tensor {
+        let _called = acting("leaky_relu");
         if !has_floats("leaky_relu", self) {
             return self;
         }
@@ -78,27 +140,52 @@ impl Tensor {
     }
 
     /// `x` where it is above 0, `weight · x` elsewhere; the weight broadcasts. He, Zhang, Ren, Sun, 2015.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-2.0, 2.0], [2]).prelu(0.5)), [-1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn prelu(self, weight: impl Operand) -> Tensor {
+        let _called = acting("prelu");
         self.gt(0.0).select(self, self * weight.tensor(self))
     }
 
     /// `x` where it is above 0, `alpha · (e^x - 1)` elsewhere. Clevert, Unterthiner, Hochreiter, 2015.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0, 2.0], [2]).elu(1.0)), [0.0, 2.0]);
+    /// ```
+    #[doc(alias = "ELU")]
     #[track_caller]
     pub fn elu(self, alpha: f64) -> Tensor {
+        let _called = acting("elu");
         self.gt(0.0).select(self, self.not_above_zero().expm1() * alpha)
     }
 
     /// `x` where it is above 0, `alpha · (e^(x / alpha) - 1)` elsewhere. Barron, 2017.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0, 2.0], [2]).celu(1.0)), [0.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn celu(self, alpha: f64) -> Tensor {
+        let _called = acting("celu");
         self.gt(0.0).select(self, (self.not_above_zero() * (1.0 / alpha)).expm1() * alpha)
     }
 
     /// [`Tensor::elu`] with the alpha and the factor that keep mean 0 and variance 1. Klambauer et al.,
     /// NIPS 2017.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).selu()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn selu(self) -> Tensor {
+        let _called = acting("selu");
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
     }
 
@@ -109,39 +196,80 @@ impl Tensor {
     }
 
     /// `x / 6 + 1/2`, limited to `0..=1`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-4.0, 0.0, 4.0], [3]).hard_sigmoid()), [0.0, 0.5, 1.0]);
+    /// ```
+    #[doc(alias = "hardsigmoid")]
     #[track_caller]
     pub fn hard_sigmoid(self) -> Tensor {
+        let _called = acting("hard_sigmoid");
         self.clamp(-3.0, 3.0) * (1.0 / 6.0) + 0.5
     }
 
     /// `x · hard_sigmoid(x)`. Howard et al., 2019.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).hard_swish()), [0.0]);
+    /// ```
+    #[doc(alias = "hardswish")]
     #[track_caller]
     pub fn hard_swish(self) -> Tensor {
+        let _called = acting("hard_swish");
         self * self.hard_sigmoid()
     }
 
     /// `x - tanh(x)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).tanh_shrink()), [0.0]);
+    /// ```
+    #[doc(alias = "tanhshrink")]
     #[track_caller]
     pub fn tanh_shrink(self) -> Tensor {
+        let _called = acting("tanh_shrink");
         self - self.tanh()
     }
 
     /// `x` where `|x|` is above `lambda`, 0 elsewhere.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.2, -2.0], [2]).hard_shrink(0.5)), [0.0, -2.0]);
+    /// ```
+    #[doc(alias = "hardshrink")]
     #[track_caller]
     pub fn hard_shrink(self, lambda: f64) -> Tensor {
+        let _called = acting("hard_shrink");
         self.abs().le(lambda).select(0.0, self)
     }
 
     /// `|x| - lambda` with the sign of `x` where that is above 0, 0 elsewhere.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.2, -2.0], [2]).soft_shrink(0.5)), [0.0, -1.5]);
+    /// ```
+    #[doc(alias = "softshrink")]
     #[track_caller]
     pub fn soft_shrink(self, lambda: f64) -> Tensor {
+        let _called = acting("soft_shrink");
         let shrunk = self.gt(0.0).select(self - lambda, self + lambda);
         self.abs().le(lambda).select(0.0, shrunk)
     }
 
     /// `a · sigmoid(b)` of the first half `a` and the second half `b` of an axis. Dauphin et al., 2017.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[4.0, 0.0], [2]).glu(0)), [2.0]);
+    /// ```
     #[track_caller]
     pub fn glu(self, axis: isize) -> Tensor {
+        let _called = acting("glu");
         let shape = self.shape();
         let Some(at) = super::reduce::resolve_axis("glu", axis, &shape) else { return self };
         if !shape[at].is_multiple_of(2) {

@@ -1,7 +1,7 @@
 //! Attention, kept whole: targets run it without a matrix of all scores.
 
 use super::tensor::{emit_all, fail, placeholder};
-use super::{Tensor, iota, is_training};
+use super::{Tensor, acting, iota, is_training};
 use crate::ir::{AttentionSpec, DType, OpKind, Shape};
 
 /// What [`Tensor::attention`] can vary.
@@ -83,8 +83,19 @@ impl Tensor {
     /// softmax(scale · q kᵀ) v: `self` is q `[batch, heads, queries, depth]`, k and v are
     /// `[batch, kv_heads, keys, depth]`; gives `[batch, heads, queries, value depth]`. Query head h reads key
     /// head `h / (heads / kv_heads)`. A query that sees no key gives 0. See [`AttentionSpec`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = full(DType::F32, [1, 1, 2, 1], 3.0);
+    ///     x.attention(x, x, AttentionOptions::causal())
+    /// });
+    /// assert_eq!(y, [3.0, 3.0]);
+    /// ```
+    #[doc(alias = "scaled_dot_product_attention")]
     #[track_caller]
     pub fn attention(self, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor {
+        let _called = acting("attention");
         self.attention_with_log_sum(keys, values, options).0
     }
 
@@ -99,6 +110,7 @@ impl Tensor {
         values: Tensor,
         options: AttentionOptions,
     ) -> (Tensor, Tensor) {
+        let _called = acting("attention_with_log_sum");
         let shape = self.shape();
         if shape.rank() != 4 {
             fail(
@@ -204,7 +216,7 @@ impl AttentionOptions {
     #[track_caller]
     fn seen(&self, pairs: [usize; 4]) -> Option<Tensor> {
         let of_each = |x: Tensor| if x.rank() == 0 { x } else { x.reshape([pairs[0], 1, 1, 1]) };
-        let position = |axis: usize| iota(DType::I32, [pairs[2], pairs[3]], axis);
+        let position = |axis: isize| iota(DType::I32, [pairs[2], pairs[3]], axis);
         let key = position(1);
         let query = match self.query_offset {
             Some(offset) => position(0) + of_each(offset),

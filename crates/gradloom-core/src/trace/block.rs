@@ -51,7 +51,7 @@ impl<A: TensorGroup, B: TensorGroup, C: TensorGroup> TensorGroup for (A, B, C) {
 }
 
 /// The tensors of a group in order, and the group back.
-fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
+pub(super) fn members<G: TensorGroup>(group: G) -> (G, Vec<Tensor>) {
     let mut all = Vec::new();
     let group = group.map(&mut |t| {
         all.push(t);
@@ -116,8 +116,9 @@ fn add_op(
 /// let layers: Vec<Linear> = (0..4).map(|_| Linear::new(8, 8)).collect();
 /// let loss = |x| layers.iter().fold(x, |x, layer| checkpoint(|| layer.forward(x).tanh())).mean();
 /// trace(&layers, &[f32("x", [32, 8])], true, |inputs| loss(inputs[0]), |loss| vec![loss])?;
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
+#[doc(alias = "remat")]
 #[track_caller]
 pub fn checkpoint<R: TensorGroup>(f: impl FnOnce() -> R) -> R {
     let caller = Origin::caller();
@@ -148,6 +149,7 @@ fn visible(scope: &mut Scope, value: ValueId) -> ValueId {
 /// Random numbers inside `f`, as for dropout, are new in every repetition.
 ///
 /// A panic of `f` that is caught inside the trace leaves nothing behind, as with [`checkpoint`].
+#[doc(alias = "fori_loop")]
 #[track_caller]
 pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     trip: usize,

@@ -1,14 +1,20 @@
 //! Masks over pairs of positions: a query sees the keys at and before its own position.
 
 use super::tensor::fail_with_help;
-use super::{Tensor, iota};
+use super::{Tensor, acting, iota};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
     /// `x` where the key (last axis) is not after the query (the axis before it), `fill` elsewhere:
     /// `[.., T, T]`, of the same shape.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).where_causal(0.0)), [1.0, 0.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn where_causal(self, fill: f64) -> Tensor {
+        let _called = acting("where_causal");
         match self.not_after("where_causal") {
             Some(mask) => mask.select(self, fill),
             None => self,
@@ -17,8 +23,15 @@ impl Tensor {
 
     /// Softmax over the keys (last axis) that are not after the query (the axis before it), 0 elsewhere: f32
     /// `[.., T, T]`, of the same shape.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// assert_eq!(eval(|| full(DType::F32, [2, 2], 3.0).softmax_causal()), [1.0, 0.0, 0.5, 0.5]);
+    /// ```
+    #[doc(alias = "causal_softmax")]
     #[track_caller]
     pub fn softmax_causal(self) -> Tensor {
+        let _called = acting("softmax_causal");
         match self.not_after("softmax_causal") {
             // Each row has its own diagonal, which is above this, so that the rest becomes exactly 0.
             Some(mask) => mask.select(self, -3e38).softmax(-1),

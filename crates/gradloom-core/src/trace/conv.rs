@@ -1,7 +1,7 @@
 //! Convolutions over the last axes.
 
-use super::Tensor;
 use super::tensor::{emit, fail_with_help, has_floats, placeholder};
+use super::{Tensor, acting};
 use crate::ir::{ConvSpec, DType, Number, OpKind, Shape};
 
 /// A number for each spatial axis, or one for all.
@@ -110,6 +110,15 @@ impl Tensor {
     /// Convolution (cross-correlation) over the last axis: `[batch, channels, length]` with weights
     /// `[outputs, channels / groups, size]` gives `[batch, outputs, positions]`, f32, with
     /// `(length + 2 · padding - dilation · (size - 1) - 1) / stride + 1` positions. See [`ConvSpec`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 4]);
+    ///     x.conv1d(full(DType::F32, [1, 1, 2], 1.0), ConvOptions::new())
+    /// });
+    /// assert_eq!(y, [4.0, 5.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn conv1d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv("conv1d", 1, weights, options)
@@ -118,13 +127,23 @@ impl Tensor {
     /// Convolution (cross-correlation) over the last two axes: `[batch, channels, height, width]` with
     /// weights `[outputs, channels / groups, rows, columns]` gives `[batch, outputs, height', width']`, f32.
     /// See [`Tensor::conv1d`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]);
+    ///     x.conv2d(full(DType::F32, [1, 1, 2, 2], 1.0), ConvOptions::new())
+    /// });
+    /// assert_eq!(y, [10.0]);
+    /// ```
     #[track_caller]
     pub fn conv2d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv("conv2d", 2, weights, options)
     }
 
     #[track_caller]
-    fn conv(self, token: &str, axes: usize, weights: Tensor, options: ConvOptions) -> Tensor {
+    fn conv(self, token: &'static str, axes: usize, weights: Tensor, options: ConvOptions) -> Tensor {
+        let _called = acting(token);
         let list = |what: &str, given: &[usize], default| per_axis(token, what, given, axes, default);
         let (Some(stride), Some(low), Some(dilation)) = (
             list("stride", &options.stride, 1),
@@ -141,6 +160,15 @@ impl Tensor {
     /// weights `[channels, outputs / groups, size]` gives `[batch, outputs, positions]`, with
     /// `(length - 1) · stride - 2 · padding + dilation · (size - 1) + output_padding + 1` positions.
     /// PyTorch's `conv_transpose1d`.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 3.0], [1, 1, 2]);
+    ///     x.conv_transpose1d(full(DType::F32, [1, 1, 2], 1.0), ConvOptions::new())
+    /// });
+    /// assert_eq!(y, [1.0, 4.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn conv_transpose1d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv_transpose("conv_transpose1d", 1, weights, options)
@@ -148,13 +176,29 @@ impl Tensor {
 
     /// The transpose of [`Tensor::conv2d`], which it is the gradient of: `[batch, channels, height, width]`
     /// with weights `[channels, outputs / groups, rows, columns]`. See [`Tensor::conv_transpose1d`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = full(DType::F32, [1, 1, 1, 1], 3.0);
+    ///     x.conv_transpose2d(literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]), ConvOptions::new())
+    /// });
+    /// assert_eq!(y, [3.0, 9.0, 6.0, 12.0]);
+    /// ```
     #[track_caller]
     pub fn conv_transpose2d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv_transpose("conv_transpose2d", 2, weights, options)
     }
 
     #[track_caller]
-    fn conv_transpose(self, token: &str, axes: usize, weights: Tensor, options: ConvOptions) -> Tensor {
+    fn conv_transpose(
+        self,
+        token: &'static str,
+        axes: usize,
+        weights: Tensor,
+        options: ConvOptions,
+    ) -> Tensor {
+        let _called = acting(token);
         let list = |what: &str, given: &[usize], default| per_axis(token, what, given, axes, default);
         let (Some(stride), Some(padding), Some(dilation), Some(more)) = (
             list("stride", &options.stride, 1),
@@ -205,7 +249,7 @@ impl Tensor {
         let padded = emit(OpKind::Pad { low, high, interior, value }, &[self], token);
         let cut = emit(OpKind::Slice { start, limit, step: vec![1; axes + 2] }, &[padded], token);
         let spatial: Vec<isize> = (2..axes as isize + 2).collect();
-        let order: Vec<usize> = [0, 2, 1].into_iter().chain(3..axes + 3).collect();
+        let order: Vec<isize> = [0, 2, 1].into_iter().chain(3..axes as isize + 3).collect();
         let apart = weights.flip(&spatial[..]).reshape([&[groups, w[0] / groups, w[1]], &w[2..]].concat());
         let turned = apart.permute(order).reshape([&[groups * w[1], w[0] / groups], &w[2..]].concat());
         let zeros = vec![0; axes];

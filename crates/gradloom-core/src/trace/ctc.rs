@@ -6,7 +6,7 @@
 //! finite or `-inf`, and so are the gradients.
 
 use super::tensor::{fail_with_help, has_floats, placeholder};
-use super::{Tensor, iota, scan};
+use super::{Tensor, acting, iota, scan};
 use crate::ir::{DType, Type};
 
 /// What [`Tensor::ctc_loss`] can vary.
@@ -45,11 +45,24 @@ impl Tensor {
     /// least 1): PyTorch's `ctc_loss`, for batches with padded targets.
     ///
     /// Takes log-probabilities `[times, batch, classes]`, as of `log_softmax`, labels `[batch, most labels]`,
-    /// none of which is the blank, and how many times and labels of each sequence count, both `[batch]`: what
-    /// is behind them is padding. These three are i32, i64 or u8. More labels than there are fail the step;
-    /// more times than there are are all of them. The gradient is that of these log-probabilities. PyTorch's
-    /// is that of the logits behind `log_softmax`; from there on, both are the same. A sequence that cannot
-    /// be aligned has an infinite loss, see [`CtcOptions::zero_infinity`], and no gradient.
+    /// and how many times and labels of each sequence count, both `[batch]`: what is behind them is padding.
+    /// These three are i32, i64 or u8. More labels than there are fail the step, and so do negative lengths
+    /// and a label that is the blank, which count as class -1; more times than there are are all of them. The
+    /// gradient is that of these log-probabilities. PyTorch's is that of the logits behind `log_softmax`;
+    /// from there on, both are the same. A sequence that cannot be aligned has an infinite loss, see
+    /// [`CtcOptions::zero_infinity`], and no gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// // Two times of one sequence: class 1, then the blank.
+    /// let loss = eval(|| {
+    ///     let logs = literal(&[-1000.0, 0.0, 0.0, -1000.0], [2, 1, 2]);
+    ///     let number = |shape: &[usize], n: f64| full(DType::I32, shape.to_vec(), n);
+    ///     logs.ctc_loss(number(&[1, 1], 1.0), number(&[1], 2.0), number(&[1], 1.0), CtcOptions::new())
+    /// });
+    /// assert_eq!(loss, [0.0]);
+    /// ```
+    #[doc(alias = "CTCLoss")]
     #[track_caller]
     pub fn ctc_loss(
         self,
@@ -58,6 +71,7 @@ impl Tensor {
         target_lengths: Tensor,
         options: CtcOptions,
     ) -> Tensor {
+        let _called = acting("ctc_loss");
         let target_lengths = target_lengths.counted();
         let losses = self.ctc_loss_rows(targets, input_lengths, target_lengths, options);
         (losses / target_lengths.maximum(1).cast(self.dtype())).mean()
@@ -72,6 +86,7 @@ impl Tensor {
         target_lengths: Tensor,
         options: CtcOptions,
     ) -> Tensor {
+        let _called = acting("ctc_loss_rows");
         let [targets, input_lengths, target_lengths] =
             [targets, input_lengths, target_lengths].map(|numbers| numbers.counted());
         let (shape, dtype, labels) = (self.shape(), self.dtype(), targets.shape());
@@ -107,9 +122,12 @@ impl Tensor {
         // may be any number, so it is not used as one.
         let none = f64::from(blank);
         let counts = iota(DType::I32, [batch, most], 1).lt(target_lengths.unsqueeze(1));
+        // An index out of range fails the step.
+        let targets = targets.eq(blank).select(-1, targets);
         let places = counts.select(targets, blank).unsqueeze(2).pad(2, 1, 0, none);
         let width = 2 * most + 1;
         let places = places.reshape([batch, width - 1]).pad(1, 0, 1, none);
+        let places = input_lengths.lt(0).unsqueeze(1).select(-1, places);
         // A blank may be left out between labels that differ: from two places before.
         let before = places.pad(1, 2, 0, none).slice(1, 0..width as isize);
         let skip = places.eq(before).select(NEVER, 0.0);

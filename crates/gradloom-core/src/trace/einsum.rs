@@ -1,13 +1,20 @@
 //! Products of tensors by named axes.
 
-use super::tensor::fail_with_help;
-use super::{Operand, Tensor};
-use crate::ir::{DotAxes, Shape};
+use super::reduce::resolve_axis;
+use super::tensor::{emit, fail_with_help};
+use super::{Axes, Operand, Tensor, acting};
+use crate::ir::{DotAxes, OpKind, Shape};
 
 impl Tensor {
     /// Sum of the products of two vectors' elements: `[n]` and `[n]` give rank 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).dot(literal(&[3.0, 4.0], [2]))), [11.0]);
+    /// ```
     #[track_caller]
     pub fn dot(self, right: impl Operand) -> Tensor {
+        let _called = acting("dot");
         let right = right.tensor(self);
         if self.rank() != 1 || right.rank() != 1 {
             let message = format!("`dot` of {} and {}", self.shape(), right.shape());
@@ -18,8 +25,16 @@ impl Tensor {
     }
 
     /// Products of every element of one vector with every one of another: `[m]` and `[n]` give `[m, n]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0], [2]).outer(literal(&[3.0, 4.0], [2])));
+    /// assert_eq!(y, [3.0, 4.0, 6.0, 8.0]);
+    /// ```
+    #[doc(alias = "ger")]
     #[track_caller]
     pub fn outer(self, right: impl Operand) -> Tensor {
+        let _called = acting("outer");
         let right = right.tensor(self);
         if self.rank() != 1 || right.rank() != 1 {
             let message = format!("`outer` of {} and {}", self.shape(), right.shape());
@@ -31,19 +46,41 @@ impl Tensor {
 
     /// Sum of products over pairs of axes, `left[i]` of `self` with `right[i]` of `other`: the other axes of
     /// `self` come first, then those of `other`. NumPy's `tensordot`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]);
+    ///     x.tensordot(literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]), [0, 1], [0, 1])
+    /// });
+    /// assert_eq!(y, [30.0]);
+    /// ```
     #[track_caller]
-    pub fn tensordot(self, other: Tensor, left: &[usize], right: &[usize]) -> Tensor {
+    pub fn tensordot(self, other: Tensor, left: impl Axes, right: impl Axes) -> Tensor {
+        self.contracted(other, &left.list(), &right.list())
+    }
+
+    #[track_caller]
+    fn contracted(self, other: Tensor, left: &[isize], right: &[isize]) -> Tensor {
         let (a, b) = (self.shape(), other.shape());
+        let mut axes = DotAxes::default();
+        for (list, shape, into) in [(left, &a, &mut axes.lhs_contract), (right, &b, &mut axes.rhs_contract)] {
+            for &axis in list {
+                let Some(at) = resolve_axis("tensordot", axis, shape) else { return self };
+                into.push(at);
+            }
+        }
+        let repeats = |list: &[usize]| (1..list.len()).any(|i| list[..i].contains(&list[i]));
         let pairs = left.len() == right.len()
-            && left.iter().zip(right).all(|(&l, &r)| l < a.rank() && r < b.rank() && a[l] == b[r]);
+            && axes.lhs_contract.iter().zip(&axes.rhs_contract).all(|(&l, &r)| a[l] == b[r])
+            && !repeats(&axes.lhs_contract)
+            && !repeats(&axes.rhs_contract);
         if !pairs {
             let message = format!("`tensordot` of {a} along {left:?} and {b} along {right:?}");
-            fail_with_help("tensordot", message, "the axes come in pairs of the same extent");
+            fail_with_help("tensordot", message, "the axes come in pairs of the same extent, each axis once");
             return self;
         }
-        let axes =
-            DotAxes { lhs_contract: left.to_vec(), rhs_contract: right.to_vec(), ..DotAxes::default() };
-        self.dot_general(other, axes)
+        emit(OpKind::Dot(axes), &[self, other], "tensordot")
     }
 }
 
@@ -52,8 +89,14 @@ impl Tensor {
 /// result does not name are summed over. Without `->`, the result has the letters that occur once, in
 /// alphabetical order. A letter twice in one operand takes its diagonal. Products are taken from left to
 /// right.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| einsum("ij->ji", &[literal(&[1.0, 2.0, 3.0, 4.0], [2, 2])])), [1.0, 3.0, 2.0, 4.0]);
+/// ```
 #[track_caller]
 pub fn einsum(spec: &str, operands: &[Tensor]) -> Tensor {
+    let _called = acting("einsum");
     let parsed = parse(spec, operands);
     let (terms, result) = match parsed {
         Ok(parsed) => parsed,
@@ -73,7 +116,7 @@ pub fn einsum(spec: &str, operands: &[Tensor]) -> Tensor {
         left = left.times(right, &later);
     }
     let left = left.reduced(&|letter| result.contains(&letter));
-    let order: Vec<usize> = result.iter().map(|&letter| left.axis(letter)).collect();
+    let order: Vec<isize> = result.iter().map(|&letter| left.axis(letter) as isize).collect();
     left.tensor.permute(order)
 }
 

@@ -1,13 +1,19 @@
 //! Heads of attention: beside each other in a row, or an axis of their own.
 
 use super::tensor::{fail_with_help, placeholder};
-use super::{AttentionOptions, Tensor};
+use super::{AttentionOptions, Tensor, acting};
 use crate::ir::{DType, Shape};
 
 impl Tensor {
     /// `[.., time, width]` to `[.., heads, time, width / heads]`: the columns of a head lie side by side.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).split_heads(2)), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn split_heads(self, heads: usize) -> Tensor {
+        let _called = acting("split_heads");
         let shape = self.shape();
         let [lead @ .., time, width] = &shape[..] else {
             fail_with_help("split_heads", format!("`split_heads` of {shape}"), "it takes [.., time, width]");
@@ -23,8 +29,15 @@ impl Tensor {
     }
 
     /// `[.., heads, time, depth]` to `[.., time, heads · depth]`, which undoes [`Tensor::split_heads`].
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).split_heads(2).merge_heads());
+    /// assert_eq!(y, [1.0, 2.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn merge_heads(self) -> Tensor {
+        let _called = acting("merge_heads");
         let shape = self.shape();
         let [lead @ .., heads, time, depth] = &shape[..] else {
             let help = "it takes [.., heads, time, depth]";
@@ -36,8 +49,16 @@ impl Tensor {
 
     /// Multi-head self-attention of queries, keys and values that lie side by side, each with its heads side
     /// by side: `[batch, time, 3 · width]` gives `[batch, time, width]`. See [`Tensor::attention`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| full(DType::F32, [1, 2, 3], 3.0).self_attention(1, AttentionOptions::full()));
+    /// assert_eq!(y, [3.0, 3.0]);
+    /// ```
+    #[doc(alias = "MultiheadAttention")]
     #[track_caller]
     pub fn self_attention(self, heads: usize, options: AttentionOptions) -> Tensor {
+        let _called = acting("self_attention");
         let [q, k, v] = self.heads_of_three(heads, "self_attention");
         q.attention(k, v, options).merge_heads()
     }

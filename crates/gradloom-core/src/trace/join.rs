@@ -1,42 +1,64 @@
 //! Several tensors as one.
 
-use super::Tensor;
-use super::reduce::resolve_axis;
+use super::reduce::{resolve_axis, resolve_new_axis};
 use super::tensor::{emit, fail, fail_with_help, placeholder};
-use crate::ir::{DType, OpKind, Shape};
+use super::{Tensor, acting};
+use crate::ir::{DType, OpKind, Shape, cast_help};
 
 /// Joins tensors along an axis; the other extents agree.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| concat(0, &[literal(&[1.0], [1]), literal(&[2.0, 3.0], [2])])), [1.0, 2.0, 3.0]);
+/// ```
+#[doc(alias = "cat")]
 #[track_caller]
 pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {
         fail("concat", "`concat` of no tensors", Some("give at least one".into()));
         return placeholder(DType::F32, Shape::scalar());
     };
-    match resolve_axis("concat", axis, &first.shape()) {
-        Some(axis) => emit(OpKind::Concat { axis }, parts, "concat"),
-        None => *first,
+    let ty = first.ty();
+    let Some(at) = resolve_axis("concat", axis, &ty.shape) else { return *first };
+    // Not closures, so that errors stand at the caller's line.
+    for part in &parts[1..] {
+        let other = part.ty();
+        if other.dtype != ty.dtype {
+            let message = format!("`concat` of {ty} and {other}: the dtypes differ");
+            fail("concat", message, Some(cast_help(ty.dtype, other.dtype)));
+            return *first;
+        }
+        let same = |shape: &Shape| (shape.rank(), shape.without(&[at]));
+        if same(&other.shape) != same(&ty.shape) {
+            let message = format!("`concat` of {} and {} along axis {axis}", ty.shape, other.shape);
+            fail_with_help(
+                "concat",
+                message,
+                "only the extents of this axis may differ; `stack` joins along a new axis",
+            );
+            return *first;
+        }
     }
+    emit(OpKind::Concat { axis: at }, parts, "concat")
 }
 
 /// Joins tensors of one dtype and shape along a new axis: `stack(1, &[a, b])` of two `[A, B]` gives
 /// `[A, 2, B]`. A negative axis counts from the last one of the result. `torch.stack`, `numpy.stack`.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// let y = eval(|| stack(-1, &[literal(&[1.0, 2.0], [2]), literal(&[3.0, 4.0], [2])]));
+/// assert_eq!(y, [1.0, 3.0, 2.0, 4.0]);
+/// ```
 #[track_caller]
 pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {
         fail_with_help("stack", "`stack` of no tensors".into(), "give at least one");
         return placeholder(DType::F32, Shape::scalar());
     };
+    let _called = acting("stack");
     let ty = first.ty();
-    let rank = ty.shape.rank() as isize + 1;
-    let at = if axis < 0 { axis + rank } else { axis };
-    if !(0..rank).contains(&at) {
-        fail_with_help(
-            "stack",
-            format!("`stack`: axis {axis} is out of range for a new axis of {}", ty.shape),
-            &format!("axes of the result are 0 to {}, or -{rank} to -1", rank - 1),
-        );
-        return *first;
-    }
+    let Some(at) = resolve_new_axis("stack", axis, &ty.shape) else { return *first };
     // Not closures, so that errors and ops stand at the caller's line.
     let mut rows = Vec::with_capacity(parts.len());
     for part in parts {
@@ -49,7 +71,7 @@ pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
             );
             return *first;
         }
-        rows.push(part.unsqueeze(at as usize));
+        rows.push(part.unsqueeze(at as isize));
     }
-    concat(at, &rows)
+    concat(at as isize, &rows)
 }

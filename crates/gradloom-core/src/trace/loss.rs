@@ -1,10 +1,10 @@
 //! Losses, and gradients inside a trace.
 
-use super::Tensor;
 use super::scope::with_scope;
 use super::tensor::{fail, placeholder};
+use super::{Tensor, TensorGroup, acting};
 use crate::error::{Error, ErrorKind};
-use crate::ir::{DType, Origin, Shape};
+use crate::ir::{DType, Origin, Shape, ValueId};
 
 impl Tensor {
     /// Mean cross-entropy over rows, in nats: `self` holds logits `[B.., classes]`.
@@ -12,16 +12,37 @@ impl Tensor {
     /// Targets are class numbers, i32 `[B..]` (one outside `0..classes` fails the step), or rows of
     /// probabilities, f32 of the logits' shape. A row of probabilities that does not sum to 1 has the
     /// gradient `sum(y)·softmax - y`: a row of zeros gives none, but counts in the mean.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = full(DType::F32, [1, 1], 3.0);
+    ///     x.cross_entropy(literal(&[0.0], [1]).cast(DType::I32))
+    /// });
+    /// assert_eq!(y, [0.0]);
+    /// ```
+    #[doc(alias = "CrossEntropyLoss")]
     #[track_caller]
     pub fn cross_entropy(self, targets: Tensor) -> Tensor {
+        let _called = acting("cross_entropy");
         self.cross_entropy_rows(targets).mean()
     }
 
     /// Cross-entropy of each row, in nats: `[B..]`. See [`Tensor::cross_entropy`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = full(DType::F32, [2, 1], 3.0);
+    ///     x.cross_entropy_rows(literal(&[0.0, 0.0], [2]).cast(DType::I32))
+    /// });
+    /// assert_eq!(y, [0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn cross_entropy_rows(self, targets: Tensor) -> Tensor {
-        let targets = targets.counted();
-        let (shape, wanted) = (self.shape(), targets.ty());
+        let _called = acting("cross_entropy_rows");
+        let (shape, given, targets) = (self.shape(), targets.ty(), targets.counted());
+        let wanted = targets.ty();
         let lead = Shape::from(&shape[..shape.rank().saturating_sub(1)]);
         let fits = shape.rank() > 0
             && match wanted.dtype {
@@ -31,12 +52,15 @@ impl Tensor {
             };
         if !fits {
             fail(
-                "cross_entropy",
-                format!("`cross_entropy` of logits {shape} with targets {wanted}"),
-                Some(format!(
-                    "targets are i32{lead} (class numbers) or {}{shape} (rows of probabilities)",
-                    self.dtype()
-                )),
+                "cross_entropy_rows",
+                format!("`cross_entropy_rows` of logits {shape} with targets {given}"),
+                Some(match shape.rank() {
+                    0 => "logits are [.., classes]".to_string(),
+                    _ => format!(
+                        "targets are i32{lead} (class numbers) or {}{shape} (rows of probabilities)",
+                        self.dtype()
+                    ),
+                }),
             );
             return placeholder(DType::F32, lead);
         }
@@ -56,13 +80,35 @@ impl Tensor {
 }
 
 /// Gradients of a rank-0 f32 `loss` with respect to tensors of the same trace: inputs, parameters, anything
-/// between. A tensor that the loss does not depend on gets zeros.
+/// between, as an array, a `Vec` or a tuple, which comes back with a gradient for each. A tensor that the loss
+/// does not depend on gets zeros.
+///
+/// ```
+/// # use gradloom_core::trace::{f32, gradients, trace};
+/// # trace(&(), &[f32("x", [4]), f32("y", [4])], true, |inputs| {
+/// let [x, y] = [inputs[0], inputs[1]];
+/// let loss = (x * y).sum();
+/// let [dx, dy] = gradients(loss, [x, y]);
+/// let all: Vec<_> = gradients(loss, inputs.to_vec());
+/// # (dx + dy + all[0]).sum()
+/// # }, |t| vec![t])?;
+/// # Ok::<(), gradloom_core::error::Error>(())
+/// ```
+#[doc(alias = "grad")]
 #[track_caller]
-pub fn gradients<const N: usize>(loss: Tensor, wrt: [Tensor; N]) -> [Tensor; N] {
+pub fn gradients<G: TensorGroup>(loss: Tensor, wrt: G) -> G {
     let caller = Origin::caller();
-    for tensor in wrt.iter().chain([&loss]) {
-        tensor.assert_in_trace();
+    let _called = acting("gradients");
+    let (group, tensors) = super::block::members(wrt);
+    for tensor in tensors.iter().chain([&loss]) {
+        tensor.is_in_trace();
     }
+    let found = gradients_at(loss, &tensors, caller);
+    let mut found = found.into_iter();
+    group.map(&mut |_| found.next().expect("one gradient for each tensor"))
+}
+
+fn gradients_at(loss: Tensor, wrt: &[Tensor], caller: Origin) -> Vec<Tensor> {
     with_scope(|scope| {
         let values: Vec<_> = wrt.iter().map(|&t| scope.checked(t)).collect();
         let loss = scope.checked(loss);
@@ -72,20 +118,22 @@ pub fn gradients<const N: usize>(loss: Tensor, wrt: [Tensor; N]) -> [Tensor; N] 
             let message = format!("`gradients` with respect to a tensor of {}", scope.graph.ty(value));
             Err(Error::new(ErrorKind::Trace, message).help("only f32 tensors have gradients"))
         } else if !scope.frames.is_empty() {
-            Err(Error::new(ErrorKind::Trace, "`gradients` inside `checkpoint` or `scan`"))
+            Err(Error::new(ErrorKind::Trace, "`gradients` inside `checkpoint` or `scan`")
+                .help("return the loss from the closure, and take its gradients outside"))
         } else {
             crate::grad::append(&mut scope.graph, loss, None, &values)
         };
         let found = found.unwrap_or_else(|error| {
             scope.fail(error.at(origin, "gradients"));
-            vec![None; N]
+            vec![None; values.len()]
         });
-        std::array::from_fn(|i| {
-            let value = found[i].unwrap_or_else(|| {
-                let ty = scope.graph.ty(values[i]).clone();
+        let tensor = |(&value, found): (&ValueId, Option<ValueId>)| {
+            let value = found.unwrap_or_else(|| {
+                let ty = scope.graph.ty(value).clone();
                 scope.placeholder(ty)
             });
             scope.tensor(value)
-        })
+        };
+        values.iter().zip(found).map(tensor).collect()
     })
 }

@@ -2,7 +2,7 @@
 //! summed otherwise is written with the same functions.
 
 use super::tensor::{fail_with_help, full};
-use super::{Operand, Tensor};
+use super::{Operand, Tensor, acting};
 use crate::decimal::Decimal;
 use crate::ir::{DType, Shape};
 
@@ -44,8 +44,18 @@ impl Tensor {
     /// Mean cross-entropy of logits `[B.., classes]` and class numbers i32 `[B..]`, in nats, with class
     /// weights, label smoothing and an ignored class number: PyTorch's `cross_entropy` of class numbers. NaN
     /// if all targets are ignored.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let options = CrossEntropyOptions::new().ignore_index(-1);
+    ///     full(DType::F32, [2, 1], 3.0).cross_entropy_with(literal(&[0.0, -1.0], [2]).cast(DType::I32), options)
+    /// });
+    /// assert_eq!(y, [0.0]);
+    /// ```
     #[track_caller]
     pub fn cross_entropy_with(self, targets: Tensor, options: CrossEntropyOptions) -> Tensor {
+        let _called = acting("cross_entropy_with");
         let targets = targets.counted();
         let (logits, wanted) = (self.shape(), targets.ty());
         let CrossEntropyOptions { label_smoothing: smoothing, ignore_index, weights } = options;
@@ -93,28 +103,60 @@ impl Tensor {
 
     /// Mean negative log-likelihood: of logarithms of probabilities `[B.., classes]` and class numbers i32
     /// `[B..]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]);
+    ///     x.nll_loss(literal(&[0.0, 1.0], [2]).cast(DType::I32))
+    /// });
+    /// assert_eq!(y, [-2.5]);
+    /// ```
+    #[doc(alias = "NLLLoss")]
     #[track_caller]
     pub fn nll_loss(self, targets: Tensor) -> Tensor {
+        let _called = acting("nll_loss");
         -self.take_last(targets).mean()
     }
 
     /// Mean of `(x - y)²`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).mse_loss(1.0)), [2.0]);
+    /// ```
+    #[doc(alias = "MSELoss")]
     #[track_caller]
     pub fn mse_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("mse_loss");
         (self - targets).square().mean()
     }
 
     /// Mean of `|x - y|`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).l1_loss(1.0)), [1.0]);
+    /// ```
+    #[doc(alias = "L1Loss")]
     #[track_caller]
     pub fn l1_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("l1_loss");
         (self - targets).abs().mean()
     }
 
     /// Mean of `e² / 2` where `|e|` is below `delta`, else `delta (|e| - delta / 2)`, with `e = x - y`.
     /// Huber,
     /// 1964.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0], [1]).huber_loss(0.0, 1.0)), [2.5]);
+    /// ```
+    #[doc(alias = "HuberLoss")]
     #[track_caller]
     pub fn huber_loss(self, targets: impl Operand, delta: f64) -> Tensor {
+        let _called = acting("huber_loss");
         let error = self - targets;
         let size = error.abs();
         let near = size.lt(delta);
@@ -124,14 +166,28 @@ impl Tensor {
     }
 
     /// [`Tensor::huber_loss`] divided by its `beta`; 0 gives the mean of `|x - y|`. Girshick, 2015.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0], [1]).smooth_l1_loss(0.0, 2.0)), [2.0]);
+    /// ```
     #[track_caller]
     pub fn smooth_l1_loss(self, targets: impl Operand, beta: f64) -> Tensor {
+        let _called = acting("smooth_l1_loss");
         if beta == 0.0 { self.l1_loss(targets) } else { self.huber_loss(targets, beta) * (1.0 / beta) }
     }
 
     /// Mean binary cross-entropy of logits and targets in `0..=1`, in nats; no logit overflows.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1000.0], [1]).bce_with_logits(1.0)), [0.0]);
+    /// ```
+    #[doc(alias = "binary_cross_entropy_with_logits")]
+    #[doc(alias = "BCEWithLogitsLoss")]
     #[track_caller]
     pub fn bce_with_logits(self, targets: impl Operand) -> Tensor {
+        let _called = acting("bce_with_logits");
         let targets = targets.tensor(self);
         // -y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x))
         (self.softplus() - self * targets).mean()
@@ -139,8 +195,16 @@ impl Tensor {
 
     /// Mean binary cross-entropy of probabilities and targets in `0..=1`, in nats. Logarithms are at least
     /// -100, as in PyTorch; [`Tensor::bce_with_logits`] needs no such bound.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).bce_loss(1.0)), [0.0]);
+    /// ```
+    #[doc(alias = "binary_cross_entropy")]
+    #[doc(alias = "BCELoss")]
     #[track_caller]
     pub fn bce_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("bce_loss");
         let targets = targets.tensor(self);
         let log = |x: Tensor| x.log().clamp(-100.0, f64::INFINITY);
         -(targets * log(self) + (1.0 - targets) * log(1.0 - self)).mean()
@@ -149,8 +213,16 @@ impl Tensor {
     /// Mean over rows `[B.., classes]` of the divergence of logarithms of probabilities from target
     /// probabilities, `sum y (log y - x)`; a target of 0 adds nothing. PyTorch's `kl_div` with `batchmean`.
     /// Kullback and Leibler, 1951.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1, 1]).kl_div_loss(literal(&[1.0], [1, 1]))), [0.0]);
+    /// ```
+    #[doc(alias = "kl_div")]
+    #[doc(alias = "KLDivLoss")]
     #[track_caller]
     pub fn kl_div_loss(self, targets: Tensor) -> Tensor {
+        let _called = acting("kl_div_loss");
         let positive = targets.gt(0.0);
         let own = targets * positive.select(targets, 1.0).log();
         (own - targets * self).sum_axes(-1).mean()
@@ -158,8 +230,18 @@ impl Tensor {
 
     /// Mean over rows of `1 - cos(x, y)` where the target is 1, and of `max(0, cos(x, y) - margin)` where it
     /// is -1: `self` and `other` `[B.., width]`, targets of the logits' dtype `[B..]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 0.0], [1, 2]);
+    ///     x.cosine_embedding_loss(literal(&[0.0, 1.0], [1, 2]), literal(&[1.0], [1]), 0.0)
+    /// });
+    /// assert_eq!(y, [1.0]);
+    /// ```
     #[track_caller]
     pub fn cosine_embedding_loss(self, other: Tensor, targets: Tensor, margin: f64) -> Tensor {
+        let _called = acting("cosine_embedding_loss");
         let cosine = self.cosine_similarity(other, -1);
         targets.gt(0.0).select(1.0 - cosine, (cosine - margin).relu()).mean()
     }
@@ -167,30 +249,57 @@ impl Tensor {
     /// Mean over rows of `max(0, |a - p| - |a - n| + margin)`: `self` is the anchor a, with a positive and a
     /// negative example, all `[B.., width]`; distances are Euclid's, of differences to which 1e-6 is added,
     /// as in PyTorch. Schroff, Kalenichenko, Philbin, 2015.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| { let x = literal(&[1.0, 0.0], [1, 2]); x.triplet_loss(x, x, 1.0) }), [1.0]);
+    /// ```
+    #[doc(alias = "triplet_margin_loss")]
     #[track_caller]
     pub fn triplet_loss(self, positive: Tensor, negative: Tensor, margin: f64) -> Tensor {
+        let _called = acting("triplet_loss");
         let near = (self - positive + 1e-6).norm_axes(-1, 2.0);
         let far = (self - negative + 1e-6).norm_axes(-1, 2.0);
         (near - far + margin).relu().mean()
     }
 
     /// Mean of `max(0, 1 - x y)`, with targets of -1 and 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.5], [1]).hinge_loss(1.0)), [0.5]);
+    /// ```
     #[track_caller]
     pub fn hinge_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("hinge_loss");
         (1.0 - self * targets).relu().mean()
     }
 
     /// Mean negative log-likelihood of Poisson counts whose rates have these logarithms, without the term
     /// that depends on the targets alone: `e^x - y x`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).poisson_nll_loss(2.0)), [1.0]);
+    /// ```
+    #[doc(alias = "PoissonNLLLoss")]
     #[track_caller]
     pub fn poisson_nll_loss(self, targets: impl Operand) -> Tensor {
+        let _called = acting("poisson_nll_loss");
         (self.exp() - self * targets).mean()
     }
 
     /// Mean negative log-likelihood of normal numbers with this mean and the given variance, without the
     /// constant: `(log v + (x - y)² / v) / 2`, with variances of at least 1e-6.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).gaussian_nll_loss(3.0, literal(&[1.0], [1]))), [2.0]);
+    /// ```
+    #[doc(alias = "GaussianNLLLoss")]
     #[track_caller]
     pub fn gaussian_nll_loss(self, targets: impl Operand, variance: Tensor) -> Tensor {
+        let _called = acting("gaussian_nll_loss");
         let variance = variance.clamp(1e-6, f64::INFINITY);
         (0.5 * (variance.log() + (self - targets).square() / variance)).mean()
     }

@@ -1,9 +1,10 @@
 //! Elementwise functions.
 
 use super::operand::{binary, number, unify};
+use super::scope::with_scope;
 use super::tensor::{emit, full};
-use super::{Operand, Tensor};
-use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, OpKind, Shape, UnaryOp};
+use super::{Operand, Tensor, acting};
+use crate::ir::{BinaryOp, CompareOp, CompositeOp, DType, Literal, OpKind, Shape, UnaryOp};
 use std::f64::consts::{LOG2_E, LOG10_E};
 
 macro_rules! unary {
@@ -17,34 +18,111 @@ macro_rules! unary {
 }
 unary! {
     /// `|x|`; the gradient at 0 is 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-1.0, 2.0], [2]).abs()), [1.0, 2.0]);
+    /// ```
+    #[doc(alias = "absolute")]
     abs => Abs;
     /// -1, 0 or 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-3.0, 0.0, 2.0], [3]).sign()), [-1.0, 0.0, 1.0]);
+    /// ```
     sign => Sign;
     /// The largest whole number that is not above `x`; no gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.5, -1.5], [2]).floor()), [1.0, -2.0]);
+    /// ```
     floor => Floor;
     /// `e^x`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).exp()), [1.0]);
+    /// ```
     exp => Exp;
     /// `e^x - 1` without cancellation near 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).expm1()), [0.0]);
+    /// ```
     expm1 => Expm1;
     /// Natural logarithm.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).log()), [0.0]);
+    /// ```
     log => Log;
     /// `log(1 + x)` without cancellation near 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).log1p()), [0.0]);
+    /// ```
     log1p => Log1p;
     /// Square root.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[9.0], [1]).sqrt()), [3.0]);
+    /// ```
     sqrt => Sqrt;
     /// `1 / sqrt(x)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[4.0], [1]).rsqrt()), [0.5]);
+    /// ```
     rsqrt => Rsqrt;
     /// Sine of an angle in radians.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).sin()), [0.0]);
+    /// ```
     sin => Sin;
     /// Cosine of an angle in radians.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).cos()), [1.0]);
+    /// ```
     cos => Cos;
     /// Hyperbolic tangent.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).tanh()), [0.0]);
+    /// ```
     tanh => Tanh;
     /// `1 / (1 + e^-x)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).sigmoid()), [0.5]);
+    /// ```
     sigmoid => Sigmoid;
     /// The error function.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).erf()), [0.0]);
+    /// ```
     erf => Erf;
     /// Logical (bool) or bitwise (integers) complement.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0, 1.0], [2]).gt(0.5).logical_not()), [1.0, 0.0]);
+    /// ```
+    #[doc(alias = "bitwise_not")]
     logical_not => Not;
 }
 
@@ -59,22 +137,67 @@ macro_rules! composite {
 }
 composite! {
     /// Tangent of an angle in radians.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).tan()), [0.0]);
+    /// ```
     tan => Tan;
     /// The angle in radians, -π/2 to π/2, whose sine is `x`; NaN outside of `-1..=1`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).asin()), [0.0]);
+    /// ```
     asin => Asin;
     /// The angle in radians, 0 to π, whose cosine is `x`; NaN outside of `-1..=1`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).acos()), [0.0]);
+    /// ```
     acos => Acos;
     /// The angle in radians, -π/2 to π/2, whose tangent is `x`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).atan()), [0.0]);
+    /// ```
     atan => Atan;
     /// Hyperbolic sine.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).sinh()), [0.0]);
+    /// ```
     sinh => Sinh;
     /// Hyperbolic cosine.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).cosh()), [1.0]);
+    /// ```
     cosh => Cosh;
     /// The number whose hyperbolic sine is `x`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).asinh()), [0.0]);
+    /// ```
     asinh => Asinh;
     /// The number, at least 0, whose hyperbolic cosine is `x`; NaN below 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).acosh()), [0.0]);
+    /// ```
     acosh => Acosh;
     /// The number whose hyperbolic tangent is `x`; NaN outside of `-1..=1`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0], [1]).atanh()), [0.0]);
+    /// ```
     atanh => Atanh;
 }
 
@@ -89,20 +212,67 @@ macro_rules! binary {
 }
 binary! {
     /// The smaller of the two; NaN if either is. Ties share the gradient half and half.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 5.0], [2]).minimum(3.0)), [1.0, 3.0]);
+    /// ```
+    #[doc(alias = "min")]
     minimum => Min;
     /// The larger of the two; NaN if either is. Ties share the gradient half and half.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 5.0], [2]).maximum(3.0)), [3.0, 5.0]);
+    /// ```
+    #[doc(alias = "max")]
     maximum => Max;
     /// `self` to the power of `right`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[2.0, 3.0], [2]).pow(2.0)), [4.0, 9.0]);
+    /// ```
     pow => Pow;
     /// Logical (bool) or bitwise (integers) and.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[6.0], [1]).cast(DType::I32).logical_and(3)), [2.0]);
+    /// ```
+    #[doc(alias = "bitwise_and")]
     logical_and => And;
     /// Logical (bool) or bitwise (integers) or.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[6.0], [1]).cast(DType::I32).logical_or(3)), [7.0]);
+    /// ```
+    #[doc(alias = "bitwise_or")]
     logical_or => Or;
     /// Logical (bool) or bitwise (integers) exclusive or.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[6.0], [1]).cast(DType::I32).logical_xor(3)), [5.0]);
+    /// ```
+    #[doc(alias = "bitwise_xor")]
     logical_xor => Xor;
     /// Integers shifted left; the count is taken modulo 32.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0], [1]).cast(DType::I32).shift_left(2)), [12.0]);
+    /// ```
+    #[doc(alias = "bitwise_left_shift")]
     shift_left => Shl;
     /// Integers shifted right: logical for `u32`, arithmetic for `i32`; the count is taken modulo 32.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[12.0], [1]).cast(DType::I32).shift_right(2)), [3.0]);
+    /// ```
+    #[doc(alias = "bitwise_right_shift")]
     shift_right => Shr;
 }
 
@@ -126,24 +296,61 @@ macro_rules! compare {
 }
 compare! {
     /// `self == right`, elementwise, as bool.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).eq(2.0)), [0.0, 1.0, 0.0]);
+    /// ```
     eq => Eq;
     /// `self != right`, elementwise, as bool; true for NaN.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).ne(2.0)), [1.0, 0.0, 1.0]);
+    /// ```
     ne => Ne;
     /// `self < right`, elementwise, as bool.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).lt(2.0)), [1.0, 0.0, 0.0]);
+    /// ```
     lt => Lt;
     /// `self <= right`, elementwise, as bool.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).le(2.0)), [1.0, 1.0, 0.0]);
+    /// ```
     le => Le;
     /// `self > right`, elementwise, as bool.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).gt(2.0)), [0.0, 0.0, 1.0]);
+    /// ```
     gt => Gt;
     /// `self >= right`, elementwise, as bool.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).ge(2.0)), [0.0, 1.0, 1.0]);
+    /// ```
     ge => Ge;
 }
 
 impl Tensor {
     /// `yes` where this bool tensor is true, `no` elsewhere; the three broadcast together.
     /// When both branches are numbers, the result is f32.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, -2.0], [2]).gt(0.0).select(7.0, 0.5)), [7.0, 0.5]);
+    /// ```
+    #[doc(alias = "where")]
     #[track_caller]
     pub fn select(self, yes: impl Operand, no: impl Operand) -> Tensor {
+        let _called = acting("select");
         let float = super::full(DType::F32, crate::ir::Shape::scalar(), 0.0);
         // A number takes the dtype of the other branch.
         let probe = yes.tensor(float);
@@ -157,8 +364,8 @@ impl Tensor {
         let Some(shape) = self.shape().broadcast(&yes.shape()) else {
             super::tensor::fail(
                 "select",
-                format!("select: condition {} and branches {} do not broadcast", self.shape(), yes.shape()),
-                None,
+                format!("`select` by {} of {}: the shapes do not broadcast", self.shape(), yes.shape()),
+                Some("condition and branches broadcast together, from the right".into()),
             );
             return yes;
         };
@@ -170,11 +377,23 @@ impl Tensor {
     /// The elements as another dtype. Float to integer rounds towards zero and saturates (NaN gives 0),
     /// integer to integer wraps, to bool is `x != 0`. Floats become i64 by way of i32, and i64 becomes any
     /// other dtype so; an i64 out of i32's range is a trap: the step fails and changes nothing.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.7, -1.7], [2]).cast(DType::I32)), [1.0, -1.0]);
+    /// ```
+    #[doc(alias = "to")]
+    #[doc(alias = "type")]
+    #[doc(alias = "astype")]
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Tensor {
+        let _called = acting("cast");
         let of = self.dtype();
         if of == dtype {
             return self;
+        }
+        if of == DType::I64 && !self.is_countable() {
+            return super::tensor::placeholder(dtype, self.shape());
         }
         let from = match dtype {
             _ if of.casts_to(dtype) => self,
@@ -185,7 +404,31 @@ impl Tensor {
         if from.dtype() == dtype { from } else { emit(OpKind::Cast { dtype }, &[from], "cast") }
     }
 
+    /// Whether a constant of i64 can become i32; if not, that is an error, where data would be a trap.
+    #[track_caller]
+    fn is_countable(self) -> bool {
+        let too_large = with_scope(|scope| {
+            let value = scope.checked(self);
+            let data = match &scope.graph.defining_op(value)?.kind {
+                OpKind::Constant { data: Literal::Splat(number), .. } => std::slice::from_ref(number),
+                OpKind::Constant { data: Literal::Dense(numbers), .. } => &numbers[..],
+                _ => return None,
+            };
+            data.iter().find(|number| !number.fits(DType::I32)).copied()
+        });
+        if let Some(number) = too_large {
+            let message = format!("{number} in a constant of i64, which takes part in ops as i32");
+            super::tensor::fail_with_help("", message, "keep it below 2^31, or use f32");
+        }
+        too_large.is_none()
+    }
+
     /// `x * x`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0], [1]).square()), [9.0]);
+    /// ```
     #[track_caller]
     pub fn square(self) -> Tensor {
         binary(BinaryOp::Mul, "square", self, self)
@@ -193,8 +436,15 @@ impl Tensor {
 
     /// Elements limited to `low..=high`; NaN stays NaN, and where `low` is above `high` the result is `high`.
     /// At a bound that is a number the gradient is 0; a bound that is a tensor takes half of it: PyTorch's.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-2.0, 0.5, 3.0], [3]).clamp(-1.0, 1.0)), [-1.0, 0.5, 1.0]);
+    /// ```
+    #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(self, low: impl Operand, high: impl Operand) -> Tensor {
+        let _called = acting("clamp");
         let x = self.counted();
         let raised = match low.number() {
             Some(f64::NEG_INFINITY) => x,
@@ -209,14 +459,26 @@ impl Tensor {
     }
 
     /// The least whole number that is not below `x`; no gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.5, -1.5], [2]).ceil()), [2.0, -1.0]);
+    /// ```
     #[track_caller]
     pub fn ceil(self) -> Tensor {
+        let _called = acting("ceil");
         -(-self).floor()
     }
 
     /// The nearest whole number, the even one of two; no gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.5, 1.5, -1.2], [3]).round()), [0.0, 2.0, -1.0]);
+    /// ```
     #[track_caller]
     pub fn round(self) -> Tensor {
+        let _called = acting("round");
         let below = self.floor();
         // Exact, so that ties are found.
         let rest = self.detach() - below;
@@ -226,15 +488,28 @@ impl Tensor {
     }
 
     /// The whole number next to `x` towards 0; no gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.7, -1.7], [2]).trunc()), [1.0, -1.0]);
+    /// ```
+    #[doc(alias = "fix")]
     #[track_caller]
     pub fn trunc(self) -> Tensor {
+        let _called = acting("trunc");
         self.lt(0.0).select(self.ceil(), self.floor())
     }
 
     /// Remainder of a division with the sign of the divisor: `x - y · floor(x / y)`, NumPy's and PyTorch's
     /// `remainder`, of floats and integers. The operator `%` has the sign of the dividend.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[-1.0, 5.0], [2]).remainder(3.0)), [2.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn remainder(self, divisor: impl Operand) -> Tensor {
+        let _called = acting("remainder");
         let x = self.counted();
         // The operator sees whether the divisor is the number 0.
         let rest = x % divisor;
@@ -245,32 +520,62 @@ impl Tensor {
     }
 
     /// `1 / x`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[4.0], [1]).reciprocal()), [0.25]);
+    /// ```
     #[track_caller]
     pub fn reciprocal(self) -> Tensor {
+        let _called = acting("reciprocal");
         1.0 / self
     }
 
     /// `2^x`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0], [1]).exp2()), [8.0]);
+    /// ```
     #[track_caller]
     pub fn exp2(self) -> Tensor {
+        let _called = acting("exp2");
         full(self.dtype(), Shape::scalar(), 2.0).pow(self)
     }
 
     /// Logarithm to base 2.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).log2()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn log2(self) -> Tensor {
+        let _called = acting("log2");
         self.log() * LOG2_E
     }
 
     /// Logarithm to base 10.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).log10()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn log10(self) -> Tensor {
+        let _called = acting("log10");
         self.log() * LOG10_E
     }
 
     /// `sqrt(x² + y²)`, without care for overflow; the gradient at the origin is 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0], [1]).hypot(4.0)), [5.0]);
+    /// ```
     #[track_caller]
     pub fn hypot(self, right: impl Operand) -> Tensor {
+        let _called = acting("hypot");
         (self.square() + right.tensor(self).square()).root_or_zero()
     }
 
@@ -282,32 +587,69 @@ impl Tensor {
     }
 
     /// `self + weight · (end - self)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).lerp(3.0, 0.25)), [1.5]);
+    /// ```
     #[track_caller]
     pub fn lerp(self, end: impl Operand, weight: impl Operand) -> Tensor {
+        let _called = acting("lerp");
         self + weight.tensor(self) * (end.tensor(self) - self)
     }
 
     /// Where the elements are NaN, as bool.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[f32::NAN, 1.0], [2]).is_nan()), [1.0, 0.0]);
+    /// ```
+    #[doc(alias = "isnan")]
     #[track_caller]
     pub fn is_nan(self) -> Tensor {
+        let _called = acting("is_nan");
         self.ne(self)
     }
 
     /// Where the elements are infinite, as bool.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[f32::INFINITY, 1.0], [2]).is_inf()), [1.0, 0.0]);
+    /// ```
+    #[doc(alias = "isinf")]
     #[track_caller]
     pub fn is_inf(self) -> Tensor {
+        let _called = acting("is_inf");
         self.abs().eq(f64::INFINITY)
     }
 
     /// Where the elements are neither NaN nor infinite, as bool.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[f32::NAN, 1.0], [2]).is_finite()), [0.0, 1.0]);
+    /// ```
+    #[doc(alias = "isfinite")]
     #[track_caller]
     pub fn is_finite(self) -> Tensor {
+        let _called = acting("is_finite");
         self.abs().lt(f64::INFINITY)
     }
 
     /// `value` where the bool `mask` is true, `self` elsewhere; the three broadcast together.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, -2.0], [2]);
+    ///     x.masked_fill(x.lt(0.0), 9.0)
+    /// });
+    /// assert_eq!(y, [1.0, 9.0]);
+    /// ```
     #[track_caller]
     pub fn masked_fill(self, mask: Tensor, value: impl Operand) -> Tensor {
+        let _called = acting("masked_fill");
         mask.select(value.tensor(self), self)
     }
 }

@@ -8,6 +8,15 @@ impl Tensor {
     /// Matrix product over the last axis of `self` and the second-to-last of `right`, as NumPy's `@`:
     /// `[.., M, K] x [.., K, N] -> [.., M, N]`. Leading axes broadcast; a rank-1 operand is a row on the
     /// left, a column on the right, and its axis vanishes.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).matmul(literal(&[1.0, 10.0], [2])));
+    /// assert_eq!(y, [21.0, 43.0]);
+    /// ```
+    #[doc(alias = "mm")]
+    #[doc(alias = "bmm")]
+    #[doc(alias = "mv")]
     #[track_caller]
     pub fn matmul(self, right: impl Operand) -> Tensor {
         self.matmul_tensor(right.tensor(self))
@@ -39,7 +48,9 @@ impl Tensor {
             return placeholder(DType::F32, shape(&batch.unwrap_or_default()));
         }
         let Some(batch) = batch else {
-            fail("matmul", format!("`matmul` of {a} and {b}: the leading axes do not broadcast"), None);
+            let help = "before the last two axes, extents are equal or 1, counted from the right";
+            let message = format!("`matmul` of {a} and {b}: the leading axes do not broadcast");
+            fail("matmul", message, Some(help.into()));
             return placeholder(DType::F32, shape(&a[..ra - 2].into()));
         };
         // One right matrix for every left one is a single product with more rows; no batch axis is needed.

@@ -4,6 +4,7 @@
 //! user's source. Always holds: an open trace belongs to one thread; a wrong shape does not panic, the first
 //! error is kept and tracing goes on with a placeholder of a likely type.
 
+mod acting;
 mod activation;
 mod attention;
 mod block;
@@ -37,6 +38,7 @@ mod statistics;
 mod table;
 mod tensor;
 
+pub(crate) use acting::acting;
 pub use attention::AttentionOptions;
 pub use block::{TensorGroup, checkpoint, scan};
 pub use conv::{ConvOptions, PerAxis};

@@ -4,9 +4,10 @@
 //! as well, the type of `2.0` in `(2.0 * x).square()` would not be known.
 
 use super::Tensor;
+use super::scope::with_scope;
 use super::tensor::{emit, fail, full};
 use crate::decimal::Decimal;
-use crate::ir::{BinaryOp, DType, OpKind, Shape, UnaryOp};
+use crate::ir::{BinaryOp, DType, Number, OpKind, Shape, UnaryOp};
 use crate::nn::{Param, State};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
@@ -22,6 +23,11 @@ pub trait Operand: Copy {
     /// The number, if it is one.
     fn number(self) -> Option<f64> {
         None
+    }
+
+    /// Whether it is a number of a type of floats.
+    fn is_float(self) -> bool {
+        false
     }
 }
 
@@ -52,7 +58,7 @@ impl Operand for &State {
 }
 
 macro_rules! number_operand {
-    ($($number:ty),*) => {$(
+    ($($number:ty: $is_float:literal),*) => {$(
         impl Operand for $number {
             #[track_caller]
             fn tensor(self, beside: Tensor) -> Tensor {
@@ -62,32 +68,61 @@ macro_rules! number_operand {
             fn number(self) -> Option<f64> {
                 Some(f64::from(self))
             }
+
+            fn is_float(self) -> bool {
+                $is_float
+            }
         }
     )*};
 }
-number_operand!(f32, f64, i32);
+number_operand!(f32: true, f64: true, i32: false);
 
 /// A number of the dtype of the tensor beside it, rank 0.
 #[track_caller]
 pub(super) fn number(value: f64, beside: Tensor) -> Tensor {
     let dtype = beside.dtype();
-    if !dtype.is_float() && value.fract() != 0.0 {
-        fail(
-            "",
-            format!("{} beside a tensor of {dtype}: the fraction would be lost", Decimal::from(value)),
-            Some("convert the tensor with .cast(DType::F32)".into()),
-        );
-        return full(dtype, Shape::scalar(), 0.0);
+    let number = Number::of(dtype, value);
+    if dtype.is_float() || (number.fits(dtype) && number.as_f64() == value) {
+        return full(dtype, Shape::scalar(), value);
     }
-    if dtype == DType::Bool && value != 0.0 && value != 1.0 {
-        fail(
-            "",
-            format!("{} beside a tensor of bool", Decimal::from(value)),
-            Some("bools are 0 and 1; convert the tensor with .cast(..)".into()),
-        );
-        return full(dtype, Shape::scalar(), 0.0);
+    let written = Decimal::from(value);
+    let float = "convert the tensor with .cast(DType::F32)";
+    let (message, help) = match with_scope(|scope| scope.called()) {
+        Some(called) => {
+            let message =
+                format!("`{called}` of a tensor of {dtype}: {written} is not a number of that dtype");
+            (message, float)
+        }
+        None if dtype == DType::Bool => {
+            (format!("{written} beside a tensor of bool"), "bools are 0 and 1; convert it with .cast(..)")
+        }
+        None if value.is_finite() && value.fract() != 0.0 => {
+            (format!("{written} beside a tensor of {dtype}: the fraction would be lost"), float)
+        }
+        None => (format!("{written} beside a tensor of {dtype}, which has no such number"), float),
+    };
+    fail("", message, Some(help.into()));
+    full(dtype, Shape::scalar(), 0.0)
+}
+
+/// Whether a division of a tensor by a number, or the reverse, would lose what the number says: PyTorch's `/`
+/// of integers gives fractions, and this one gives none. That is an error, unless an integer is written.
+#[track_caller]
+fn loses_fractions(token: &str, tensor: Tensor, number: impl Operand, is_first: bool) -> bool {
+    let ty = tensor.ty();
+    let Some(value) = number.number().filter(|_| token == "/" && ty.dtype.is_integer()) else { return false };
+    // Where all numbers are floats, as in JavaScript, an image that is to be scaled is told by its dtype.
+    let loses = number.is_float() || ty.dtype == DType::U8;
+    if loses {
+        let value = Decimal::from(value);
+        let (a, b) = (ty.to_string(), value.to_string());
+        let (a, b) = if is_first { (b, a) } else { (a, b) };
+        let message = format!("`/` of {a} and {b}: a division of integers gives no fractions");
+        let help = "convert with .cast(DType::F32) before; for whole numbers convert to DType::I32 and write \
+                    the number without a fraction";
+        fail(token, message, Some(help.into()));
     }
-    full(dtype, Shape::scalar(), value)
+    loses
 }
 
 /// Broadcasts two operands to one shape; `None` after an error.
@@ -128,7 +163,10 @@ fn clash(a: &Shape, b: &Shape) -> String {
 pub(super) fn binary(op: BinaryOp, token: &str, a: Tensor, b: impl Operand) -> Tensor {
     if b.number() == Some(0.0) && matches!(op, BinaryOp::Div | BinaryOp::Rem) {
         let help = "a divisor that is a number cannot be 0; infinity is `f64::INFINITY`";
-        fail(token, format!("{} {token} 0: a division by zero", a.ty()), Some(help.into()));
+        fail(token, format!("`{token}` of {} and 0: a division by zero", a.ty()), Some(help.into()));
+        return a;
+    }
+    if loses_fractions(token, a, b, false) {
         return a;
     }
     let a = a.counted();
@@ -143,6 +181,58 @@ fn binary_of_tensors(op: BinaryOp, token: &str, a: Tensor, b: Tensor) -> Tensor 
     }
 }
 
+/// A number, and what it stands before.
+#[track_caller]
+fn number_first(op: BinaryOp, token: &str, left: impl Operand, right: Tensor) -> Tensor {
+    if loses_fractions(token, right, left, true) {
+        return right;
+    }
+    binary(op, token, left.tensor(right.counted()), right)
+}
+
+/// What may stand behind a number.
+trait Right {
+    fn in_trace(self) -> Tensor;
+}
+
+impl Right for Tensor {
+    fn in_trace(self) -> Tensor {
+        self
+    }
+}
+
+impl Right for &Tensor {
+    fn in_trace(self) -> Tensor {
+        *self
+    }
+}
+
+impl Right for &Param {
+    #[track_caller]
+    fn in_trace(self) -> Tensor {
+        self.tensor()
+    }
+}
+
+impl Right for &State {
+    #[track_caller]
+    fn in_trace(self) -> Tensor {
+        self.tensor()
+    }
+}
+
+macro_rules! on_the_left {
+    ($trait:ident $method:ident $sign:literal $number:ident: $($right:ty),*) => {$(
+        impl $trait<$right> for $number {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self, right: $right) -> Tensor {
+                number_first(BinaryOp::$trait, $sign, self, right.in_trace())
+            }
+        }
+    )*};
+}
+
 macro_rules! operators {
     ($($trait:ident $method:ident $sign:literal),*) => {$(
         impl<R: Operand> $trait<R> for Tensor {
@@ -150,20 +240,6 @@ macro_rules! operators {
             #[track_caller]
             fn $method(self, right: R) -> Tensor {
                 binary(BinaryOp::$trait, $sign, self, right)
-            }
-        }
-        impl $trait<Tensor> for f64 {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self, right: Tensor) -> Tensor {
-                binary(BinaryOp::$trait, $sign, number(self, right.counted()), right)
-            }
-        }
-        impl $trait<Tensor> for i32 {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self, right: Tensor) -> Tensor {
-                binary(BinaryOp::$trait, $sign, number(f64::from(self), right.counted()), right)
             }
         }
         impl<R: Operand> $trait<R> for &Param {
@@ -180,20 +256,8 @@ macro_rules! operators {
                 binary(BinaryOp::$trait, $sign, self.tensor(), right)
             }
         }
-        impl $trait<&Param> for f64 {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self, right: &Param) -> Tensor {
-                binary(BinaryOp::$trait, $sign, number(self, right.tensor().counted()), right)
-            }
-        }
-        impl $trait<&State> for f64 {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self, right: &State) -> Tensor {
-                binary(BinaryOp::$trait, $sign, number(self, right.tensor().counted()), right)
-            }
-        }
+        on_the_left!($trait $method $sign f64: Tensor, &Tensor, &Param, &State);
+        on_the_left!($trait $method $sign i32: Tensor, &Tensor, &Param, &State);
     )*};
 }
 operators!(Add add "+", Sub sub "-", Mul mul "*", Div div "/", Rem rem "%");

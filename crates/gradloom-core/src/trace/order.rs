@@ -7,12 +7,22 @@ use crate::ir::{DType, OpKind, ReduceOp};
 
 impl Tensor {
     /// Sums of the elements up to and with each one along an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).cumsum(0)), [1.0, 3.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn cumsum(self, axis: isize) -> Tensor {
         self.cumulate(ReduceOp::Sum, "cumsum", axis)
     }
 
     /// Products of the elements up to and with each one along an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).cumprod(0)), [1.0, 2.0, 6.0]);
+    /// ```
     #[track_caller]
     pub fn cumprod(self, axis: isize) -> Tensor {
         self.cumulate(ReduceOp::Prod, "cumprod", axis)
@@ -20,6 +30,11 @@ impl Tensor {
 
     /// The largest of the elements up to and with each one along an axis; NaN from the first NaN on. The
     /// gradient goes to the last of equals.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0, 2.0], [3]).cummax(0)), [1.0, 3.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn cummax(self, axis: isize) -> Tensor {
         self.cumulate(ReduceOp::Max, "cummax", axis)
@@ -27,6 +42,11 @@ impl Tensor {
 
     /// The smallest of the elements up to and with each one along an axis; NaN from the first NaN on. The
     /// gradient goes to the last of equals.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0, 1.0, 2.0], [3]).cummin(0)), [3.0, 1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn cummin(self, axis: isize) -> Tensor {
         self.cumulate(ReduceOp::Min, "cummin", axis)
@@ -40,12 +60,23 @@ impl Tensor {
     }
 
     /// The elements of an axis from the smallest to the largest. NaN comes behind all numbers.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[2.0, 3.0, 1.0], [3]).sort(0)), [1.0, 2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn sort(self, axis: isize) -> Tensor {
         self.in_order("sort", None, axis, false)[0]
     }
 
     /// The elements of an axis from the largest to the smallest. NaN comes before all numbers.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[2.0, 3.0, 1.0], [3]).sort_descending(0)), [3.0, 2.0, 1.0]);
+    /// ```
+    #[doc(alias = "sort")]
     #[track_caller]
     pub fn sort_descending(self, axis: isize) -> Tensor {
         self.in_order("sort_descending", None, axis, true)[0]
@@ -53,6 +84,11 @@ impl Tensor {
 
     /// The indices, i32, that [`Tensor::sort`] takes the elements from; of equals, the smaller index comes
     /// first.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[2.0, 3.0, 1.0], [3]).argsort(0)), [2.0, 0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn argsort(self, axis: isize) -> Tensor {
         self.in_order("argsort", None, axis, false)[1]
@@ -60,6 +96,12 @@ impl Tensor {
 
     /// The indices, i32, that [`Tensor::sort_descending`] takes the elements from; of equals, the smaller
     /// index comes first.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[2.0, 3.0, 1.0], [3]).argsort_descending(0)), [1.0, 0.0, 2.0]);
+    /// ```
+    #[doc(alias = "argsort")]
     #[track_caller]
     pub fn argsort_descending(self, axis: isize) -> Tensor {
         self.in_order("argsort_descending", None, axis, true)[1]
@@ -67,6 +109,12 @@ impl Tensor {
 
     /// The `k` largest elements of an axis, the largest first, and their indices, i32. NaN is above all
     /// numbers; of equals, the smaller index comes first. For the smallest, negate the elements.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[2.0, 3.0, 1.0], [3]).top_k(2, 0).0), [3.0, 2.0]);
+    /// ```
+    #[doc(alias = "topk")]
     #[track_caller]
     pub fn top_k(self, k: usize, axis: isize) -> (Tensor, Tensor) {
         let [values, indices] = self.in_order("top_k", Some(k), axis, true);
@@ -74,6 +122,11 @@ impl Tensor {
     }
 
     /// The indices of [`Tensor::top_k`] alone.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[2.0, 3.0, 1.0], [3]).arg_top_k(2, 0)), [1.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn arg_top_k(self, k: usize, axis: isize) -> Tensor {
         self.in_order("arg_top_k", Some(k), axis, true)[1]

@@ -36,6 +36,12 @@ impl PoolOptions {
 impl Tensor {
     /// The largest elements of windows along the last axis: f32 `[.., length]` gives `[.., windows]`. Of
     /// equal ones the first gets the gradient; NaN stays NaN.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 4]).max_pool1d(2, PoolOptions::new()));
+    /// assert_eq!(y, [3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn max_pool1d(self, size: usize, options: PoolOptions) -> Tensor {
         self.max_pool("max_pool1d", &[size], 1, options)
@@ -43,6 +49,12 @@ impl Tensor {
 
     /// The largest elements of windows of the last two axes: f32 `[.., height, width]` gives
     /// `[.., height', width']`. Of equal ones the first in row-major order gets the gradient; NaN stays NaN.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]).max_pool2d(2, PoolOptions::new()));
+    /// assert_eq!(y, [4.0]);
+    /// ```
     #[track_caller]
     pub fn max_pool2d(self, size: impl PerAxis, options: PoolOptions) -> Tensor {
         self.max_pool("max_pool2d", &size.list(), 2, options)
@@ -50,6 +62,12 @@ impl Tensor {
 
     /// The means of windows along the last axis, zeros of the padding among them: f32 `[.., length]` gives
     /// `[.., windows]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 4]).avg_pool1d(2, PoolOptions::new()));
+    /// assert_eq!(y, [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn avg_pool1d(self, size: usize, options: PoolOptions) -> Tensor {
         self.avg_pool("avg_pool1d", &[size], 1, options)
@@ -57,6 +75,12 @@ impl Tensor {
 
     /// The means of windows of the last two axes, zeros of the padding among them: f32 `[.., height, width]`
     /// gives `[.., height', width']`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]).avg_pool2d(2, PoolOptions::new()));
+    /// assert_eq!(y, [2.5]);
+    /// ```
     #[track_caller]
     pub fn avg_pool2d(self, size: impl PerAxis, options: PoolOptions) -> Tensor {
         self.avg_pool("avg_pool2d", &size.list(), 2, options)
@@ -111,12 +135,23 @@ impl Tensor {
     /// The means of as many windows as wanted, for each of the last two axes: f32 `[.., height, width]` gives
     /// `[.., size[0], size[1]]`. Window i of n goes from `floor(i · extent / n)` to before
     /// `ceil((i + 1) · extent / n)`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]).adaptive_avg_pool2d(1)), [2.5]);
+    /// ```
+    #[doc(alias = "AdaptiveAvgPool2d")]
     #[track_caller]
     pub fn adaptive_avg_pool2d(self, size: impl PerAxis) -> Tensor {
         self.adaptive("adaptive_avg_pool2d", &size.list(), |window, axis| window.mean_keep(axis))
     }
 
     /// The largest elements of as many windows as wanted. See [`Tensor::adaptive_avg_pool2d`].
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]).adaptive_max_pool2d(1)), [4.0]);
+    /// ```
     #[track_caller]
     pub fn adaptive_max_pool2d(self, size: impl PerAxis) -> Tensor {
         self.adaptive("adaptive_max_pool2d", &size.list(), |window, axis| window.max_keep(axis))

@@ -3,8 +3,8 @@
 
 use super::reduce::resolve_axis;
 use super::scope::with_scope;
-use super::tensor::{fail, fail_with_help, full, has_floats};
-use super::{Tensor, is_training};
+use super::tensor::{fail_with_help, full, has_floats};
+use super::{Tensor, acting, is_training};
 use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind};
 use crate::ir::{DType, Origin, Shape, Type};
@@ -12,8 +12,15 @@ use std::f64::consts::TAU;
 
 /// Uniform f32 numbers in
 /// `[0, 1)`, multiples of 2^-24, keyed by (seed, attempted step, place in the model, element).
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| uniform([3]).ge(0.0)), [1.0, 1.0, 1.0]);
+/// ```
+#[doc(alias = "rand")]
 #[track_caller]
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
+    let _called = acting("uniform");
     let bits = bits(shape.into(), "uniform");
     // 24 random bits fill an f32's significand, so that 1.0 cannot come out by rounding.
     bits.shift_right(8).cast(DType::F32) * full(DType::F32, Shape::scalar(), 1.0 / f64::from(1 << 24))
@@ -36,16 +43,29 @@ fn bits(shape: Shape, token: &str) -> Tensor {
 
 /// True with probability `p` in `0..=1`, false otherwise, new at every step, keyed as [`uniform`] numbers
 /// are.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| bernoulli([3], 1.0)), [1.0, 1.0, 1.0]);
+/// ```
 #[track_caller]
 pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
+    let _called = acting("bernoulli");
     if !(0.0..=1.0).contains(&p) {
-        fail("bernoulli", format!("the probability {} is not in 0..=1", Decimal::from(p)), None);
+        let message = format!("`bernoulli` with the probability {}", Decimal::from(p));
+        fail_with_help("bernoulli", message, "it is from 0 to 1");
     }
     uniform(shape).lt(p)
 }
 
 /// The numbers `0..n` as i32 in a random order, new at every step: the order of `n` random u32 numbers. Two
 /// of these are equal with probability 2^-32, and then keep their order.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| permutation(3).sort(0)), [0.0, 1.0, 2.0]);
+/// ```
+#[doc(alias = "randperm")]
 #[track_caller]
 pub fn permutation(n: usize) -> Tensor {
     bits(Shape::from([n]), "permutation").argsort(0)
@@ -54,8 +74,15 @@ pub fn permutation(n: usize) -> Tensor {
 /// Normal f32 numbers with mean 0 and variance 1, new at every step, keyed as [`uniform`] numbers are.
 /// `sqrt(-2 ln(1 - u)) · cos(2π v)` of two uniform numbers: Box and Muller, 1958. None is beyond ±5.77, as
 /// `1 - u` is at least 2^-24.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| randn([3]).is_finite()), [1.0, 1.0, 1.0]);
+/// ```
+#[doc(alias = "normal")]
 #[track_caller]
 pub fn randn(shape: impl Into<Shape>) -> Tensor {
+    let _called = acting("randn");
     let shape = shape.into();
     let (u, v) = (uniform(shape.clone()), uniform(shape));
     // 1 - u is in (0, 1], where the logarithm is finite and not above 0.
@@ -66,8 +93,15 @@ impl Tensor {
     /// A class drawn along an axis of logits, new at every step: f32 `[.., classes, ..]` gives i32 without
     /// the axis. Class i has the probability `softmax(x)[i]`; a logit of `-inf` is never drawn unless all
     /// are. The largest of the logits plus Gumbel noise `-ln(-ln u)` wins: Gumbel, 1954. No gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0, f32::NEG_INFINITY], [2]).categorical(0)), [0.0]);
+    /// ```
+    #[doc(alias = "multinomial")]
     #[track_caller]
     pub fn categorical(self, axis: isize) -> Tensor {
+        let _called = acting("categorical");
         let shape = self.shape();
         let Some(at) = resolve_axis("categorical", axis, &shape) else { return self };
         if !has_floats("categorical", self) {
@@ -87,10 +121,17 @@ impl Tensor {
 
     /// While a training loss is traced: zero with probability `p` in `0..=1`, else `x / (1 - p)`. Otherwise
     /// `x`. Srivastava et al., JMLR 2014.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).dropout(0.5)), [1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn dropout(self, p: f64) -> Tensor {
+        let _called = acting("dropout");
         if !(0.0..=1.0).contains(&p) {
-            fail("dropout", format!("the probability {} is not in 0..=1", Decimal::from(p)), None);
+            let message = format!("`dropout` with the probability {}", Decimal::from(p));
+            fail_with_help("dropout", message, "it is from 0 to 1, the part that becomes 0");
             return self;
         }
         if p == 0.0 || !is_training() {

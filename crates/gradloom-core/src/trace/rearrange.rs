@@ -3,13 +3,19 @@
 use super::reduce::resolve_axis;
 use super::statistics::lower_triangle;
 use super::tensor::{constant, emit, fail_with_help, has_floats, indices, placeholder};
-use super::{Axes, Tensor, concat};
+use super::{Axes, Tensor, acting, concat};
 use crate::ir::{DType, OpKind, Shape, Type};
 
 impl Tensor {
     /// `length` elements along an axis, from `start` on.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).narrow(0, 1, 2)), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn narrow(self, axis: isize, start: usize, length: usize) -> Tensor {
+        let _called = acting("narrow");
         self.slice(axis, start..start.saturating_add(length))
     }
 
@@ -20,8 +26,14 @@ impl Tensor {
     }
 
     /// The elements of axes in reverse order.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).flip(0)), [3.0, 2.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn flip(self, axes: impl Axes) -> Tensor {
+        let _called = acting("flip");
         let shape = self.shape();
         let mut x = self;
         for axis in axes.list() {
@@ -35,8 +47,14 @@ impl Tensor {
 
     /// The elements of an axis moved `shift` places on; those that leave the end come in at the front, or
     /// the reverse for a negative shift.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).roll(0, 1)), [3.0, 1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn roll(self, axis: isize, shift: isize) -> Tensor {
+        let _called = acting("roll");
         let shape = self.shape();
         let Some(at) = resolve_axis("roll", axis, &shape) else { return self };
         let extent = shape[at] as isize;
@@ -49,8 +67,15 @@ impl Tensor {
 
     /// The whole tensor so many times along each axis; missing leading axes are added. NumPy's `tile`,
     /// PyTorch's `repeat`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).tile(&[2])), [1.0, 2.0, 1.0, 2.0]);
+    /// ```
+    #[doc(alias = "repeat")]
     #[track_caller]
     pub fn tile(self, times: &[usize]) -> Tensor {
+        let _called = acting("tile");
         let rank = self.rank().max(times.len());
         let shape = [vec![1; rank - self.rank()], self.shape().to_vec()].concat();
         let times = [vec![1; rank - times.len()], times.to_vec()].concat();
@@ -62,11 +87,17 @@ impl Tensor {
     }
 
     /// Each element of an axis `times` times in a row.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).repeat_interleave(0, 2)), [1.0, 1.0, 2.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn repeat_interleave(self, axis: isize, times: usize) -> Tensor {
+        let _called = acting("repeat_interleave");
         let shape = self.shape();
         let Some(at) = resolve_axis("repeat_interleave", axis, &shape) else { return self };
-        let x = self.unsqueeze(at + 1);
+        let x = self.unsqueeze(at as isize + 1);
         let (mut apart, mut joined) = (x.shape().to_vec(), shape.to_vec());
         apart[at + 1] = times;
         joined[at] = joined[at].saturating_mul(times);
@@ -74,15 +105,30 @@ impl Tensor {
     }
 
     /// `[.., H, W]` with each element `factor` times in both directions: nearest-neighbour upsampling.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0], [1, 2]).upsample_nearest2d(2));
+    /// assert_eq!(y, [1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0]);
+    /// ```
+    #[doc(alias = "interpolate")]
     #[track_caller]
     pub fn upsample_nearest2d(self, factor: usize) -> Tensor {
+        let _called = acting("upsample_nearest2d");
         self.repeat_interleave(-2, factor).repeat_interleave(-1, factor)
     }
 
     /// An axis resampled to `size` elements by linear interpolation between the centres of the two nearest
     /// elements; at the ends the last element counts. PyTorch's `interpolate` with `align_corners=False`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).resize_linear(0, 4)), [1.0, 1.5, 2.5, 3.0]);
+    /// ```
+    #[doc(alias = "interpolate")]
     #[track_caller]
     pub fn resize_linear(self, axis: isize, size: usize) -> Tensor {
+        let _called = acting("resize_linear");
         let shape = self.shape();
         let Some(at) = resolve_axis("resize_linear", axis, &shape) else { return self };
         if !has_floats("resize_linear", self) {
@@ -108,15 +154,29 @@ impl Tensor {
     }
 
     /// `[.., H, W]` to `[.., height, width]` by linear interpolation along both axes.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [1, 2]).resize_bilinear(1, 4)), [1.0, 1.5, 2.5, 3.0]);
+    /// ```
+    #[doc(alias = "interpolate")]
     #[track_caller]
     pub fn resize_bilinear(self, height: usize, width: usize) -> Tensor {
+        let _called = acting("resize_bilinear");
         self.resize_linear(-2, height).resize_linear(-1, width)
     }
 
     /// `low` elements before and `high` after those of an axis, mirrored at the end elements, which are not
     /// repeated.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).pad_reflect(0, 2, 0)), [3.0, 2.0, 1.0, 2.0, 3.0]);
+    /// ```
+    #[doc(alias = "ReflectionPad")]
     #[track_caller]
     pub fn pad_reflect(self, axis: isize, low: usize, high: usize) -> Tensor {
+        let _called = acting("pad_reflect");
         self.padded_with("pad_reflect", axis, [low, high], 1, |i, extent| {
             let period = 2 * (extent - 1).max(1);
             let i = i.rem_euclid(period);
@@ -125,12 +185,24 @@ impl Tensor {
     }
 
     /// `low` times the first element before and `high` times the last one after those of an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).pad_replicate(0, 1, 1)), [1.0, 1.0, 2.0, 2.0]);
+    /// ```
+    #[doc(alias = "ReplicationPad")]
     #[track_caller]
     pub fn pad_replicate(self, axis: isize, low: usize, high: usize) -> Tensor {
         self.padded_with("pad_replicate", axis, [low, high], 0, |i, extent| i.clamp(0, extent - 1))
     }
 
     /// `low` elements of the end before and `high` of the start after those of an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).pad_circular(0, 1, 0)), [3.0, 1.0, 2.0, 3.0]);
+    /// ```
+    #[doc(alias = "CircularPad")]
     #[track_caller]
     pub fn pad_circular(self, axis: isize, low: usize, high: usize) -> Tensor {
         self.padded_with("pad_circular", axis, [low, high], 0, |i, extent| i.rem_euclid(extent))
@@ -165,8 +237,15 @@ impl Tensor {
 
     /// Windows of `size` elements along an axis, every `step`: the axis has as many elements as there are
     /// windows, and their elements are a new last axis. PyTorch's `unfold`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).unfold(0, 2, 1)), [1.0, 2.0, 2.0, 3.0]);
+    /// ```
+    #[doc(alias = "windows")]
     #[track_caller]
     pub fn unfold(self, axis: isize, size: usize, step: usize) -> Tensor {
+        let _called = acting("unfold");
         let shape = self.shape();
         let Some(at) = resolve_axis("unfold", axis, &shape) else { return self };
         if size == 0 || size > shape[at] || step == 0 {
@@ -181,12 +260,22 @@ impl Tensor {
     }
 
     /// `[.., rows, columns]` with zeros right of a diagonal; 0 is the main one, positive ones are above it.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).tril(0)), [1.0, 0.0, 3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn tril(self, diagonal: isize) -> Tensor {
         self.triangle("tril", diagonal, true)
     }
 
     /// `[.., rows, columns]` with zeros left of a diagonal; 0 is the main one, positive ones are above it.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).triu(0)), [1.0, 2.0, 0.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn triu(self, diagonal: isize) -> Tensor {
         self.triangle("triu", diagonal.saturating_sub(1), false)
@@ -205,8 +294,14 @@ impl Tensor {
     }
 
     /// The main diagonal of the last two axes: `[.., n, n]` gives `[.., n]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).diagonal()), [1.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn diagonal(self) -> Tensor {
+        let _called = acting("diagonal");
         let ty = self.ty();
         match ty.shape[..] {
             [.., rows, columns] if rows == columns => {
@@ -226,8 +321,14 @@ impl Tensor {
 
     /// A matrix with the elements of the last axis on its main diagonal, and zeros elsewhere: `[.., n]`
     /// gives `[.., n, n]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).diag_embed()), [1.0, 0.0, 0.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn diag_embed(self) -> Tensor {
+        let _called = acting("diag_embed");
         let ty = self.ty();
         let Some(&n) = ty.shape.last() else {
             fail_with_help("diag_embed", "`diag_embed` of a scalar".into(), "it takes [.., n]");
@@ -236,19 +337,31 @@ impl Tensor {
         let pairs = Shape::from([n, n]);
         let on = super::iota(DType::I32, pairs.clone(), 0).eq(super::iota(DType::I32, pairs, 1));
         let zero = super::full(ty.dtype, Shape::scalar(), 0.0);
-        on.select(self.unsqueeze(ty.shape.rank()), zero)
+        on.select(self.unsqueeze(-1), zero)
     }
 }
 
 /// The identity matrix `[n, n]`, f32.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| eye(2)), [1.0, 0.0, 0.0, 1.0]);
+/// ```
 #[track_caller]
 pub fn eye(n: usize) -> Tensor {
+    let _called = acting("eye");
     super::full(DType::F32, [n], 1.0).diag_embed()
 }
 
 /// `count` f32 numbers at equal distances from `start` to `end`, both among them.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| linspace(0.0, 1.0, 3)), [0.0, 0.5, 1.0]);
+/// ```
 #[track_caller]
 pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
+    let _called = acting("linspace");
     let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
     // From the nearer end, so that both are met exactly.
     let number = |i: usize| {
@@ -260,8 +373,15 @@ pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
 
 /// Coordinates of a grid: of vectors of n0, n1, .. elements, as many tensors `[n0, n1, ..]`, each of which
 /// varies along its own axis.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// let y = eval(|| meshgrid(&[literal(&[1.0, 2.0], [2]), literal(&[3.0, 4.0], [2])])[1]);
+/// assert_eq!(y, [3.0, 4.0, 3.0, 4.0]);
+/// ```
 #[track_caller]
 pub fn meshgrid(vectors: &[Tensor]) -> Vec<Tensor> {
+    let _called = acting("meshgrid");
     let extents: Vec<usize> = vectors.iter().map(|vector| vector.shape().elements()).collect();
     let mut grids = Vec::with_capacity(vectors.len());
     for (axis, vector) in vectors.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Recurrent functions, over [`scan`].
 
 use super::tensor::fail_with_help;
-use super::{Tensor, full, scan};
+use super::{Tensor, acting, full, scan};
 
 /// Weights `[inputs, gates · hidden]` and `[hidden, gates · hidden]` and biases `[gates · hidden]` of a
 /// recurrent function, each with its gates side by side.
@@ -92,8 +92,20 @@ impl Tensor {
     /// hidden]`, with weights `[inputs, 4 hidden]` and `[hidden, 4 hidden]` and biases `[4 hidden]`. The
     /// gates i, f, g, o stand side by side, as in PyTorch: `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o)
     /// tanh(c')`. Hochreiter and Schmidhuber, 1997; Gers, Schmidhuber, Cummins, 2000.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let zero = |shape: [usize;
+    ///     2]| full(DType::F32, shape, 0.0);
+    ///     let bias = full(DType::F32, [4], 0.0);
+    ///     literal(&[1.0, 2.0], [1, 2, 1]).lstm(zero([1, 4]), zero([1, 4]), bias, bias)
+    /// });
+    /// assert_eq!(y, [0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn lstm(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
+        let _called = acting("lstm");
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.lstm(self, None).0
     }
 
@@ -101,8 +113,20 @@ impl Tensor {
     /// hidden]`, with weights `[inputs, 3 hidden]` and `[hidden, 3 hidden]` and biases `[3 hidden]`. The
     /// gates r, z, n stand side by side, as in PyTorch: `n = tanh(x_n + σ(r) h_n)`, `h' = (1 - σ(z)) n +
     /// σ(z) h`. Cho et al., 2014.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let zero = |shape: [usize;
+    ///     2]| full(DType::F32, shape, 0.0);
+    ///     let bias = full(DType::F32, [3], 0.0);
+    ///     literal(&[1.0, 2.0], [1, 2, 1]).gru(zero([1, 3]), zero([1, 3]), bias, bias)
+    /// });
+    /// assert_eq!(y, [0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn gru(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
+        let _called = acting("gru");
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.gru(self, None).0
     }
 }

@@ -1,7 +1,7 @@
 //! Reductions, and the functions made of them.
 
-use super::Tensor;
-use super::tensor::{emit, fail, full, placeholder};
+use super::tensor::{emit, fail, full, has_floats, placeholder};
+use super::{Tensor, acting};
 use crate::collections::sort;
 use crate::ir::{ArgReduceOp, DType, OpKind, ReduceOp, Shape};
 
@@ -23,9 +23,21 @@ impl<const N: usize> Axes for [isize; N] {
     }
 }
 
-impl Axes for &[isize] {
+impl Axes for Vec<isize> {
+    fn list(&self) -> Vec<isize> {
+        self.clone()
+    }
+}
+
+impl Axes for [isize] {
     fn list(&self) -> Vec<isize> {
         self.to_vec()
+    }
+}
+
+impl<A: Axes + ?Sized> Axes for &A {
+    fn list(&self) -> Vec<isize> {
+        (**self).list()
     }
 }
 
@@ -40,7 +52,27 @@ pub(super) fn resolve_axis(token: &str, axis: isize, shape: &Shape) -> Option<us
     fail(
         token,
         format!("`{token}`: axis {axis} is out of range for {shape} (rank {rank})"),
-        Some(format!("axes are 0 to {}, or -{rank} to -1", rank - 1)),
+        Some(match rank {
+            0 => "a scalar has no axes".to_string(),
+            1 => "the only axis is 0, or -1".to_string(),
+            _ => format!("axes are 0 to {}, or -{rank} to -1", rank - 1),
+        }),
+    );
+    None
+}
+
+/// Where a new axis is in the result, counted from the front, or an error of the trace and `None`.
+#[track_caller]
+pub(super) fn resolve_new_axis(token: &str, axis: isize, shape: &Shape) -> Option<usize> {
+    let rank = shape.rank() as isize + 1;
+    let resolved = if axis < 0 { axis + rank } else { axis };
+    if (0..rank).contains(&resolved) {
+        return Some(resolved as usize);
+    }
+    fail(
+        token,
+        format!("`{token}`: axis {axis} is out of range for a new axis of {shape}"),
+        Some(format!("axes of the result are 0 to {}, or -{rank} to -1", rank - 1)),
     );
     None
 }
@@ -52,7 +84,8 @@ fn reduce(op: ReduceOp, token: &str, x: Tensor, axes: Vec<isize>, keep: bool) ->
     for axis in axes {
         let Some(axis) = resolve_axis(token, axis, &shape) else { return x };
         if resolved.contains(&axis) {
-            fail(token, format!("`{token}`: axis {axis} is given twice"), None);
+            let message = format!("`{token}` of {shape}: axis {axis} is given twice");
+            fail(token, message, Some("name each axis once; -1 is the last one".into()));
             return x;
         }
         resolved.push(axis);
@@ -91,12 +124,35 @@ macro_rules! reductions {
 }
 reductions! {
     /// Sum; 0 for no elements.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).sum_axes(0)), [4.0, 6.0]);
+    /// ```
     sum sum_axes sum_keep => Sum;
     /// Product; 1 for no elements.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).prod_axes(-1)), [2.0, 12.0]);
+    /// ```
+    #[doc(alias = "product")]
     prod prod_axes prod_keep => Prod;
     /// Largest element; `-inf` for no elements, NaN if there is one.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).max_keep(1)), [2.0, 4.0]);
+    /// ```
+    #[doc(alias = "amax")]
     max max_axes max_keep => Max;
     /// Smallest element; `inf` for no elements, NaN if there is one.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).min()), [1.0]);
+    /// ```
+    #[doc(alias = "amin")]
     min min_axes min_keep => Min;
 }
 
@@ -104,11 +160,8 @@ impl Tensor {
     #[track_caller]
     fn divided_by_count(self, sum: Tensor, token: &str) -> Tensor {
         if !self.dtype().is_float() {
-            fail(
-                token,
-                format!("`{token}` of {} elements", self.dtype()),
-                Some("convert with .cast(DType::F32)".into()),
-            );
+            let message = format!("`{token}` of {}: a mean has a fraction", self.ty());
+            fail(token, message, Some("convert with .cast(DType::F32)".into()));
             return placeholder(DType::F32, sum.shape());
         }
         let count = self.shape().elements().checked_div(sum.shape().elements()).unwrap_or(0);
@@ -116,30 +169,59 @@ impl Tensor {
     }
 
     /// Mean over all elements; NaN for none.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean()), [2.5]);
+    /// ```
+    #[doc(alias = "average")]
     #[track_caller]
     pub fn mean(self) -> Tensor {
+        let _called = acting("mean");
         self.divided_by_count(self.sum(), "mean")
     }
 
     /// Mean over the given axes, which vanish.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean_axes(0)), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn mean_axes(self, axes: impl Axes) -> Tensor {
+        let _called = acting("mean_axes");
         self.divided_by_count(self.sum_axes(axes), "mean_axes")
     }
 
     /// Mean over the given axes, which stay with extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean_keep(-1)), [1.5, 3.5]);
+    /// ```
     #[track_caller]
     pub fn mean_keep(self, axes: impl Axes) -> Tensor {
+        let _called = acting("mean_keep");
         self.divided_by_count(self.sum_keep(axes), "mean_keep")
     }
 
     /// Index of the largest element along an axis, as i32; the first one wins a tie, NaN wins over numbers.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmax(-1)), [1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn argmax(self, axis: isize) -> Tensor {
         self.arg_reduce(ArgReduceOp::ArgMax, "argmax", axis)
     }
 
     /// Index of the smallest element along an axis, as i32; the first one wins a tie, NaN wins over numbers.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmin(-1)), [0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn argmin(self, axis: isize) -> Tensor {
         self.arg_reduce(ArgReduceOp::ArgMin, "argmin", axis)
@@ -154,15 +236,33 @@ impl Tensor {
     }
 
     /// `exp(x) / sum(exp(x))` along an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[0.0, 0.0], [2]).softmax(0)), [0.5, 0.5]);
+    /// ```
     #[track_caller]
     pub fn softmax(self, axis: isize) -> Tensor {
+        let _called = acting("softmax");
+        if !has_floats("softmax", self) {
+            return self;
+        }
         let exp = (self - self.max_keep(axis).detach()).exp();
         exp / exp.sum_keep(axis)
     }
 
     /// `x - log(sum(exp(x)))` along an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[7.0], [1]).log_softmax(0)), [0.0]);
+    /// ```
     #[track_caller]
     pub fn log_softmax(self, axis: isize) -> Tensor {
+        let _called = acting("log_softmax");
+        if !has_floats("log_softmax", self) {
+            return self;
+        }
         let shifted = self - self.max_keep(axis).detach();
         shifted - shifted.exp().sum_keep(axis).log()
     }

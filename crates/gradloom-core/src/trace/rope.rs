@@ -1,7 +1,7 @@
 //! Rotary position embedding.
 
 use super::tensor::{constant, fail_with_help, has_floats};
-use super::{Tensor, concat};
+use super::{Tensor, acting, concat};
 use crate::decimal::Decimal;
 use crate::float;
 use crate::ir::{DType, Type};
@@ -16,8 +16,14 @@ impl Tensor {
     /// `θ = t · base^(-2i/D)`: `a cos θ - b sin θ` and `b cos θ + a sin θ`. `base` is usually 10000. Su et
     /// al., "RoFormer", 2021, with halves for pairs as in GPT-NeoX and Llama. The angles are computed in
     /// float64 and become constants of the program.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// assert_eq!(eval(|| full(DType::F32, [1, 2], 3.0).rope(10_000.0)), [3.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn rope(self, base: f64) -> Tensor {
+        let _called = acting("rope");
         let shape = self.shape();
         let time = shape[..].iter().rev().nth(1).copied().unwrap_or(0);
         match self.angles("rope", time, base) {
@@ -29,8 +35,18 @@ impl Tensor {
     /// [`Tensor::rope`] at other positions than 0, 1, ..: `positions` are i32 `[T]`, or `[batch, T]` beside
     /// f32 `[batch, .., T, D]`, below `context`, as in generation with cached keys. A position out of range
     /// fails the step.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = full(DType::F32, [1, 2], 3.0);
+    ///     x.rope_at(literal(&[0.0], [1]).cast(DType::I32), 8, 10_000.0)
+    /// });
+    /// assert_eq!(y, [3.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn rope_at(self, positions: Tensor, context: usize, base: f64) -> Tensor {
+        let _called = acting("rope_at");
         let positions = positions.counted();
         let (shape, at) = (self.shape(), positions.ty());
         let fits = at.dtype == DType::I32

@@ -55,6 +55,12 @@ pub(crate) struct Scope {
     root: Origin,
     /// Where ops stand that another language asks for.
     foreign: Option<Origin>,
+    /// The method that the user called, while it is made of others: see [`super::acting`].
+    pub(super) acting: Option<(&'static str, Origin)>,
+    /// The place of the op that is being added, for an error of one of its operands.
+    pub(super) here: Option<Origin>,
+    /// The parameter that was asked for last, and where.
+    last_param: Option<(ValueId, Origin)>,
     pub(super) frames: Vec<Frame>,
     /// The block of each value that is not in the entry block.
     pub(super) owners: IdMap<ValueId, BlockId>,
@@ -106,6 +112,11 @@ fn contains(text: &str, part: &[u8]) -> bool {
     text.as_bytes().windows(part.len()).any(|window| window == part)
 }
 
+/// What is wrong with a handle that left its trace.
+const OTHER_TRACE: &str = "this tensor belongs to another trace";
+const OTHER_TRACE_HELP: &str = "a tensor lives inside the closure in which it was made: make it anew here, or \
+                                keep its elements in a `Param`, a `State` or an input";
+
 /// Names of outputs that training and forward programs add themselves.
 fn is_reserved(name: &str) -> bool {
     name == "loss" || name == crate::optim::GRADIENT_NORM || name.starts_with("result.")
@@ -145,7 +156,7 @@ pub fn trace<R>(
 /// let wrong = x.matmul(x);
 /// let error = recording.finish(&[wrong]).unwrap_err();
 /// assert_eq!(error.origin().unwrap().to_string(), "model.ts:7:12");
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Recording {
@@ -175,7 +186,13 @@ impl Recording {
             let same = |kind: &OpKind| matches!(kind, OpKind::Input { name, .. } if *name == input.name);
             if scope.graph.entry_ops().any(|(_, op)| same(&op.kind)) {
                 return Err(Error::new(ErrorKind::Trace, format!("two inputs are called `{}`", input.name))
-                    .at(scope.origin_of(scope.root.clone()), "inputs"));
+                    .at(scope.root.clone(), "inputs")
+                    .help("give each input a name of its own"));
+            }
+            if input.name.is_empty() {
+                return Err(Error::new(ErrorKind::Trace, format!("an input of {} has no name", input.ty))
+                    .at(scope.root.clone(), "inputs")
+                    .help("name it where it is declared, as `f32(\"x\", [8, 64])`"));
             }
             let value = scope.add_leaf(OpKind::Input { name: input.name.clone(), ty: input.ty.clone() });
             Ok(scope.tensor(value))
@@ -234,6 +251,9 @@ impl Scope {
             sites: 0,
             root,
             foreign: None,
+            acting: None,
+            here: None,
+            last_param: None,
             frames: Vec::new(),
             owners: IdMap::new(),
         }
@@ -257,14 +277,27 @@ impl Scope {
         Tensor::new(value, self.generation)
     }
 
-    /// The value behind a handle of this trace, usable in the block under construction.
+    /// The value behind a handle, usable in the block under construction; after an error of the caller's
+    /// place, a placeholder for one of another trace.
     pub(super) fn checked(&mut self, tensor: Tensor) -> ValueId {
-        assert_eq!(
-            tensor.generation(),
-            self.generation,
-            "callers check this where they know the user's line"
-        );
+        if tensor.generation() != self.generation {
+            let error = Error::new(ErrorKind::Trace, OTHER_TRACE).at(self.root.clone(), "");
+            self.fail(error.help(OTHER_TRACE_HELP));
+            return self.placeholder(Type::scalar(DType::F32));
+        }
         self.reach(tensor.value(), self.frames.len())
+    }
+
+    /// Whether a handle is of this trace; if not, that is an error at the caller's place.
+    pub(super) fn belongs(&mut self, tensor: Tensor, caller: Origin) -> bool {
+        let belongs = tensor.generation() == self.generation;
+        if !belongs {
+            let origin = self.origin_of(caller);
+            let error =
+                Error::new(ErrorKind::Trace, OTHER_TRACE).at(origin, self.called().unwrap_or_default());
+            self.fail(error.help(OTHER_TRACE_HELP));
+        }
+        belongs
     }
 
     /// The block that new ops go to.
@@ -293,7 +326,8 @@ impl Scope {
         }
         if depth == 0 {
             let message = "a tensor made inside `checkpoint` or `scan` is used outside of it";
-            let error = Error::new(ErrorKind::Trace, message).at(self.root.clone(), "");
+            let place = self.here.clone().unwrap_or_else(|| self.root.clone());
+            let error = Error::new(ErrorKind::Trace, message).at(place, "");
             self.fail(error.help("return the tensor from the closure"));
             return self.placeholder(self.graph.ty(value).clone());
         }
@@ -317,10 +351,53 @@ impl Scope {
         param
     }
 
-    /// Keeps the first error.
-    pub(crate) fn fail(&mut self, error: Error) {
-        if self.error.is_none() {
-            self.error = Some(error);
+    /// Keeps the first error, with what is known about its place: a parameter that is used there, as a
+    /// layer of a `Vec` is not told by its line, and what became i32 there.
+    pub(crate) fn fail(&mut self, mut error: Error) {
+        if self.error.is_some() {
+            return;
+        }
+        if let Some(origin) = error.origin().cloned() {
+            if let Some((param, _)) = self.last_param.as_ref().filter(|(_, at)| *at == origin)
+                && let Some(OpKind::Param { name, ty }) = self.graph.defining_op(*param).map(|op| &op.kind)
+            {
+                error = error.note(format!("the parameter `{name}` here is {ty}"));
+            }
+            if let Some(ty) = self.counted_at(&origin) {
+                error = error.note(format!("the {ty} here takes part as i32, as u8 and i64 do in all ops"));
+            }
+        }
+        self.error = Some(error);
+    }
+
+    /// The type of a tensor of u8 or i64 that became i32 at this place.
+    fn counted_at(&self, origin: &Origin) -> Option<Type> {
+        let block = &self.graph.blocks[self.graph.cursor];
+        let ops = block.ops.iter().rev().map(|&op| &self.graph.ops[op]);
+        // The ops of a call stand behind each other.
+        let mut here = ops.take_while(|op| self.graph.origin(op).is_some_and(|at| at == origin));
+        here.find_map(|op| match op.kind {
+            OpKind::Cast { dtype: DType::I32 } => {
+                Some(self.graph.ty(op.operands[0])).filter(|ty| ty.dtype.computed() == DType::I32).cloned()
+            }
+            _ => None,
+        })
+        .filter(|ty| ty.dtype.is_for_memory())
+    }
+
+    /// The method that the user called, while it is made of others.
+    pub(super) fn called(&self) -> Option<&'static str> {
+        self.acting.as_ref().map(|(name, _)| *name)
+    }
+
+    /// What an op says, and the token under which the caret goes, by the method that the user called.
+    pub(super) fn as_called<'t>(&self, token: &'t str, message: String) -> (&'t str, String) {
+        match self.called() {
+            Some(called) if called != token && !token.is_empty() => {
+                (called, message.replacen(&format!("`{token}`"), &format!("`{called}`"), 1))
+            }
+            Some(called) => (called, message),
+            None => (token, message),
         }
     }
 
@@ -353,7 +430,11 @@ impl Scope {
         let internal = contains(&caller.file, b"/rustc/")
             || contains(&caller.file, b"library/core/")
             || caller.file.starts_with(own_sources());
-        if internal { self.root.clone() } else { caller }
+        match &self.acting {
+            _ if !internal => caller,
+            Some((_, called_from)) if !called_from.file.starts_with(own_sources()) => called_from.clone(),
+            _ => self.root.clone(),
+        }
     }
 
     pub(crate) fn intern(&mut self, caller: Origin) -> OriginId {
@@ -363,12 +444,13 @@ impl Scope {
 
     /// The leaf of a parameter, made at its first use.
     pub(crate) fn param(&mut self, param: &Param, caller: Origin) -> ValueId {
+        let origin = self.origin_of(caller);
         if let Some(&value) = self.used.get(&param.id()) {
+            self.last_param = Some((value, origin));
             return self.reach(value, self.frames.len());
         }
         let ty = param.ty();
         let Some(known) = self.table.get(param.id()) else {
-            let origin = self.origin_of(caller);
             self.fail(
                 Error::new(
                     ErrorKind::Trace,
@@ -382,6 +464,7 @@ impl Scope {
         let kind = OpKind::Param { name: known.name.clone(), ty };
         let value = self.add_leaf(kind);
         self.used.insert(param.id(), value);
+        self.last_param = Some((value, origin));
         self.reach(value, self.frames.len())
     }
 
@@ -429,7 +512,9 @@ impl Scope {
     /// Makes a value readable under a name.
     pub(crate) fn capture(&mut self, name: String, value: ValueId, caller: Origin) {
         let origin = self.origin_of(caller);
-        let problem = if is_reserved(&name) {
+        let problem = if name.is_empty() {
+            "a capture has no name".to_string()
+        } else if is_reserved(&name) {
             format!("the name `{name}` is gradloom's own")
         } else if self.graph.outputs.iter().any(|o| o.name == name) {
             format!("the name `{name}` is captured twice")

@@ -1,15 +1,22 @@
 //! Views and data movement.
 
-use super::Tensor;
 use super::extents::Extent;
-use super::reduce::resolve_axis;
+use super::reduce::{resolve_axis, resolve_new_axis};
 use super::tensor::{emit, fail, placeholder};
-use super::{Extents, Span};
+use super::{Axes, Extents, Span, Tensor, acting};
+use crate::decimal::Decimal;
 use crate::ir::{Number, OpKind, Shape};
 
 impl Tensor {
     /// The same elements, in row-major order, in another shape, of which one extent may be -1: what the
     /// others leave, as `x.reshape([8, -1])`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).reshape([4, -1]).sum_axes(-1));
+    /// assert_eq!(y, [1.0, 2.0, 3.0, 4.0]);
+    /// ```
+    #[doc(alias = "view")]
     #[track_caller]
     pub fn reshape(self, shape: impl Extents) -> Tensor {
         self.in_extents(&shape.list())
@@ -60,19 +67,62 @@ impl Tensor {
     }
 
     /// All elements in one axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).flatten()), [1.0, 2.0, 3.0, 4.0]);
+    /// ```
+    #[doc(alias = "ravel")]
     #[track_caller]
     pub fn flatten(self) -> Tensor {
+        let _called = acting("flatten");
         let elements = self.shape().elements();
         self.reshape([elements])
     }
 
-    /// Axis i of the result is axis `order[i]`.
+    /// Axis i of the result is axis `order[i]`; negative numbers count from the last.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).permute([-1, 0])), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
+    #[doc(alias = "movedim")]
     #[track_caller]
-    pub fn permute(self, order: impl AsRef<[usize]>) -> Tensor {
-        emit(OpKind::Permute { perm: order.as_ref().to_vec() }, &[self], "permute")
+    pub fn permute(self, order: impl Axes) -> Tensor {
+        self.in_axis_order(&order.list())
+    }
+
+    #[track_caller]
+    fn in_axis_order(self, order: &[isize]) -> Tensor {
+        let shape = self.shape();
+        let mut perm = Vec::with_capacity(order.len());
+        for &axis in order {
+            let Some(axis) = resolve_axis("permute", axis, &shape) else { return self };
+            perm.push(axis);
+        }
+        if perm.len() != shape.rank() || (1..perm.len()).any(|i| perm[..i].contains(&perm[i])) {
+            fail(
+                "permute",
+                format!("`permute` of {shape} to the order {order:?}"),
+                Some(format!(
+                    "an order names each of the {} axes once; `.transpose(a, b)` swaps two",
+                    shape.rank()
+                )),
+            );
+            return self;
+        }
+        emit(OpKind::Permute { perm }, &[self], "permute")
     }
 
     /// Swaps two axes; negative numbers count from the last.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).transpose(0, 1)), [1.0, 3.0, 2.0, 4.0]);
+    /// ```
+    #[doc(alias = "swap_axes")]
+    #[doc(alias = "swapaxes")]
+    #[doc(alias = "swapdims")]
     #[track_caller]
     pub fn transpose(self, a: isize, b: isize) -> Tensor {
         let shape = self.shape();
@@ -86,6 +136,12 @@ impl Tensor {
     }
 
     /// Repeats axes of extent 1, and missing leading axes, to `shape`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).broadcast_to([2, 2])), [1.0, 2.0, 1.0, 2.0]);
+    /// ```
+    #[doc(alias = "expand")]
     #[track_caller]
     pub fn broadcast_to(self, shape: impl Into<Shape>) -> Tensor {
         self.repeated_to(shape.into())
@@ -98,7 +154,11 @@ impl Tensor {
             return self;
         }
         if from.shape.broadcast(&shape).as_ref() != Some(&shape) {
-            fail("broadcast_to", format!("cannot broadcast {} to {shape}", from.shape), None);
+            fail(
+                "broadcast_to",
+                format!("`broadcast_to` of {} to {shape}", from.shape),
+                Some("from the right, extents are equal or 1; axes may be added on the left".into()),
+            );
             return placeholder(from.dtype, shape);
         }
         let aligned = [vec![1; shape.rank() - from.shape.rank()], from.shape.to_vec()].concat();
@@ -106,23 +166,28 @@ impl Tensor {
         if x.shape() == shape { x } else { emit(OpKind::Broadcast { shape }, &[x], "broadcast_to") }
     }
 
-    /// A new axis of extent 1 at `axis` (0 to rank).
+    /// A new axis of extent 1 at `axis` of the result; negative numbers count from its last.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).unsqueeze(-1).sum_axes(1)), [1.0, 2.0]);
+    /// ```
+    #[doc(alias = "expand_dims")]
     #[track_caller]
-    pub fn unsqueeze(self, axis: usize) -> Tensor {
-        let mut shape = self.shape().to_vec();
-        if axis > shape.len() {
-            fail(
-                "unsqueeze",
-                format!("`unsqueeze`: axis {axis} is out of range for a new axis of {}", Shape::from(shape)),
-                None,
-            );
-            return self;
-        }
-        shape.insert(axis, 1);
+    pub fn unsqueeze(self, axis: isize) -> Tensor {
+        let shape = self.shape();
+        let Some(at) = resolve_new_axis("unsqueeze", axis, &shape) else { return self };
+        let mut shape = shape.to_vec();
+        shape.insert(at, 1);
         self.reshape(shape)
     }
 
     /// Removes an axis of extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).unsqueeze(0).squeeze(0)), [1.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn squeeze(self, axis: isize) -> Tensor {
         let shape = self.shape();
@@ -131,7 +196,7 @@ impl Tensor {
             fail(
                 "squeeze",
                 format!("`squeeze`: axis {axis} of {shape} has extent {}, not 1", shape[axis]),
-                None,
+                Some("only an axis of one element can go; take one with `.slice(..)`, or reduce".into()),
             );
             return self;
         }
@@ -141,40 +206,64 @@ impl Tensor {
     /// Elements of a range along an axis, as `x.slice(-1, 0..64)`. Negative numbers count from the end: the
     /// last three are `x.slice(0, -3..)`. Clippy's `reversed_empty_ranges` takes a
     /// literal `1..-1` for a mistake.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [4]).slice(0, -3..)), [2.0, 3.0, 4.0]);
+    /// ```
+    #[doc(alias = "index")]
     #[track_caller]
     pub fn slice(self, axis: isize, range: impl Span) -> Tensor {
-        self.slice_step(axis, range, 1)
+        self.sliced("slice", axis, range.bounds(), 1)
     }
 
     /// Every `step`th element of a range along an axis: the first one alone, if the step leads out of the
     /// range.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [4]).slice_step(0, .., 2)), [1.0, 3.0]);
+    /// ```
+    #[doc(alias = "index")]
     #[track_caller]
     pub fn slice_step(self, axis: isize, range: impl Span, step: usize) -> Tensor {
-        self.sliced(axis, range.bounds(), step)
+        self.sliced("slice_step", axis, range.bounds(), step)
     }
 
     #[track_caller]
-    fn sliced(self, axis: isize, [first, end]: [Option<i64>; 2], step: usize) -> Tensor {
+    fn sliced(self, token: &str, axis: isize, [first, end]: [Option<i64>; 2], step: usize) -> Tensor {
         let shape = self.shape();
-        let Some(axis) = resolve_axis("slice", axis, &shape) else { return self };
+        let Some(axis) = resolve_axis(token, axis, &shape) else { return self };
         let extent = shape[axis].number();
         let from_front = |place: i64| {
             let place = if place < 0 { place + extent } else { place };
             (place >= 0).then(|| usize::try_from(place).unwrap_or(usize::MAX))
         };
-        let [Some(first), Some(end)] = [first.unwrap_or(0), end.unwrap_or(extent)].map(from_front) else {
+        let places = [first.unwrap_or(0), end.unwrap_or(extent)].map(from_front);
+        let [Some(from), Some(to)] = places.map(|place| place.filter(|&place| place <= shape[axis])) else {
             let given = [first, end].map(|n| n.map_or(String::new(), |n| n.to_string()));
-            let message = format!("`slice` {}..{} of axis {axis} of {shape}", given[0], given[1]);
-            fail("slice", message, Some(format!("the axis has {extent} elements")));
+            let message = format!("`{token}` {}..{} of axis {axis} of {shape}", given[0], given[1]);
+            fail(token, message, Some(format!("the axis has {extent} elements")));
             return self;
         };
+        if from > to || step == 0 {
+            let message = format!("`{token}` {from}..{to} by {step} of axis {axis} of {shape}");
+            fail(token, message, Some("a range ends behind its start, and steps by 1 or more".into()));
+            return self;
+        }
         let (mut start, mut limit, mut steps) =
             (vec![0; shape.rank()], shape.to_vec(), vec![1; shape.rank()]);
-        (start[axis], limit[axis], steps[axis]) = (first, end, step);
-        emit(OpKind::Slice { start, limit, step: steps }, &[self], "slice")
+        (start[axis], limit[axis], steps[axis]) = (from, to, step);
+        emit(OpKind::Slice { start, limit, step: steps }, &[self], token)
     }
 
     /// Cuts an axis into equal parts.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [4]).split::<2>(0)[1]), [3.0, 4.0]);
+    /// ```
+    #[doc(alias = "tensor_split")]
     #[track_caller]
     pub fn split<const N: usize>(self, axis: isize) -> [Tensor; N] {
         let shape = self.shape();
@@ -186,7 +275,7 @@ impl Tensor {
                     "`split`: {} elements of axis {at} of {shape} do not divide into {N} parts",
                     shape[at]
                 ),
-                None,
+                Some("`chunk` makes a last part that is shorter, `split_sizes` parts of any extents".into()),
             );
             return [self; N];
         }
@@ -195,6 +284,12 @@ impl Tensor {
     }
 
     /// Cuts an axis into parts of these extents.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).split_sizes(0, &[1, 2])[1]), [2.0, 3.0]);
+    /// ```
+    #[doc(alias = "split")]
     #[track_caller]
     pub fn split_sizes(self, axis: isize, sizes: &[usize]) -> Vec<Tensor> {
         let shape = self.shape();
@@ -222,25 +317,45 @@ impl Tensor {
 
     /// Cuts an axis into `count` parts, all of the same extent but the last, which may be shorter; there may
     /// be fewer parts. PyTorch's `chunk`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).chunk(0, 2)[1]), [3.0]);
+    /// ```
     #[track_caller]
     pub fn chunk(self, axis: isize, count: usize) -> Vec<Tensor> {
+        let _called = acting("chunk");
         let shape = self.shape();
         let Some(at) = resolve_axis("chunk", axis, &shape) else { return vec![self] };
-        let size = shape[at].div_ceil(count.max(1)).max(1);
+        if count == 0 {
+            fail("chunk", format!("`chunk` of {shape} into 0 parts"), Some("ask for 1 or more".into()));
+            return vec![self];
+        }
+        let size = shape[at].div_ceil(count).max(1);
         let parts = shape[at].div_ceil(size).max(1);
         let sizes: Vec<usize> = (0..parts).map(|i| size.min(shape[at] - i * size)).collect();
         self.split_sizes(axis, &sizes)
     }
 
     /// `low` elements of `value` before and `high` after, along an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).pad(0, 1, 2, 0.0)), [0.0, 1.0, 2.0, 0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn pad(self, axis: isize, low: usize, high: usize, value: f64) -> Tensor {
         let ty = self.ty();
         let Some(axis) = resolve_axis("pad", axis, &ty.shape) else { return self };
+        let number = Number::of(ty.dtype, value);
+        if !number.fits(ty.dtype) || !(ty.dtype.is_float() || number.as_f64() == value) {
+            let message = format!("`pad` of {ty} with {}", Decimal::from(value));
+            fail("pad", message, Some(format!("what it is padded with is a number of {}", ty.dtype)));
+            return self;
+        }
         let rank = ty.shape.rank();
         let at = |n: usize| (0..rank).map(|a| if a == axis { n } else { 0 }).collect::<Vec<_>>();
-        let kind =
-            OpKind::Pad { low: at(low), high: at(high), interior: at(0), value: Number::of(ty.dtype, value) };
+        let kind = OpKind::Pad { low: at(low), high: at(high), interior: at(0), value: number };
         emit(kind, &[self], "pad")
     }
 }

@@ -34,6 +34,12 @@ impl Scope {
                 return self.placeholder(ty);
             }
         };
+        if name.is_empty() {
+            let message = format!("a state of {ty} has no name");
+            let help = "give `.named(..)` a name, or make it a field of the model";
+            self.fail_state(message, help.to_string(), caller, token);
+            return self.placeholder(ty);
+        }
         let is_models = self.table.state(state.id()).is_some();
         if !is_models && is_optimizers(&name) {
             let message = format!("the state `{name}` is called like a state of the optimizer");

@@ -5,7 +5,7 @@
 
 use super::reduce::Axes;
 use super::tensor::{fail_with_help, has_floats};
-use super::{Tensor, iota};
+use super::{Tensor, acting, iota};
 use crate::decimal::Decimal;
 use crate::ir::{DType, Shape};
 
@@ -18,6 +18,7 @@ macro_rules! forms {
             /// Over all axes; gives rank 0.
             #[track_caller]
             pub fn $all(self, $($number: f64),*) -> Tensor {
+                let _called = acting(stringify!($all));
                 self.$keep(&self.every_axis()[..], $($number),*).reshape(Shape::scalar())
             }
             $(#[$doc])*
@@ -25,6 +26,7 @@ macro_rules! forms {
             /// Over the given axes, which vanish.
             #[track_caller]
             pub fn $some(self, axes: impl Axes, $($number: f64),*) -> Tensor {
+                let _called = acting(stringify!($some));
                 let axes = axes.list();
                 self.$keep(&axes[..], $($number),*).without_axes(&axes)
             })*
@@ -34,24 +36,62 @@ macro_rules! forms {
 forms! {
     /// Variance: the squares of what the elements are off the mean, summed up and divided by their number
     /// less `correction`. 1 is an estimate from a sample, and PyTorch's default; 0 is the population's.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).var(1.0)), [2.0]);
+    /// ```
+    #[doc(alias = "variance")]
     var var_axes var_keep(correction);
     /// Standard deviation, the root of [`Tensor::var`]; where it is 0, so is its gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).std(0.0)), [1.0]);
+    /// ```
     std std_axes std_keep(correction);
     /// `log(sum(exp(x)))`; safe for large elements, `-inf` for nothing but `-inf`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1000.0], [1]).logsumexp()), [1000.0]);
+    /// ```
     logsumexp logsumexp_axes logsumexp_keep();
     /// The norm of order `p`, `(sum |x|^p)^(1/p)`; 2 is Euclid's, infinity the largest `|x|`, 0 counts what
     /// is not 0. Where it is 0, so is its gradient.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0, 4.0], [2]).norm(2.0)), [5.0]);
+    /// ```
+    #[doc(alias = "vector_norm")]
     norm norm_axes norm_keep(p);
     /// Whether an element is true, or not 0: a bool. False for no elements.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).any_axes(1)), [0.0, 1.0]);
+    /// ```
     any any_axes any_keep();
     /// Whether all elements are true, or not 0: a bool. True for no elements.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(0.0).all()), [1.0]);
+    /// ```
     all all_axes all_keep();
 }
 
 impl Tensor {
     /// [`Tensor::var`] over the given axes, which stay with extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).var_keep(-1, 0.0)), [0.25, 0.25]);
+    /// ```
     #[track_caller]
     pub fn var_keep(self, axes: impl Axes, correction: f64) -> Tensor {
+        let _called = acting("var_keep");
         if !has_floats("var", self) {
             return self;
         }
@@ -63,14 +103,26 @@ impl Tensor {
     }
 
     /// [`Tensor::std`] over the given axes, which stay with extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).std_keep(-1, 0.0)), [0.5, 0.5]);
+    /// ```
     #[track_caller]
     pub fn std_keep(self, axes: impl Axes, correction: f64) -> Tensor {
+        let _called = acting("std_keep");
         self.var_keep(axes, correction).root_or_zero()
     }
 
     /// [`Tensor::logsumexp`] over the given axes, which stay with extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[5.0], [1]).logsumexp_keep(0)), [5.0]);
+    /// ```
     #[track_caller]
     pub fn logsumexp_keep(self, axes: impl Axes) -> Tensor {
+        let _called = acting("logsumexp_keep");
         let axes = axes.list();
         // The shift cancels, so its gradient is left out. An infinite one would give infinity less infinity.
         let largest = self.max_keep(&axes[..]).detach();
@@ -79,8 +131,14 @@ impl Tensor {
     }
 
     /// [`Tensor::norm`] over the given axes, which stay with extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).norm_keep(1, f64::INFINITY)), [2.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn norm_keep(self, axes: impl Axes, p: f64) -> Tensor {
+        let _called = acting("norm_keep");
         if !has_floats("norm", self) {
             return self;
         }
@@ -111,48 +169,91 @@ impl Tensor {
     }
 
     /// [`Tensor::any`] over the given axes, which stay with extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).any_keep(1)), [0.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn any_keep(self, axes: impl Axes) -> Tensor {
+        let _called = acting("any_keep");
         self.cast(DType::Bool).cast(DType::I32).max_keep(axes).gt(0)
     }
 
     /// [`Tensor::all`] over the given axes, which stay with extent 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).all_keep(1)), [0.0, 0.0]);
+    /// ```
     #[track_caller]
     pub fn all_keep(self, axes: impl Axes) -> Tensor {
+        let _called = acting("all_keep");
         self.cast(DType::Bool).cast(DType::I32).min_keep(axes).gt(0)
     }
 
     /// `x / max(norm, epsilon)` with the norm of order `p` along an axis.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0, 4.0], [2]).normalize(0, 1.0, 1e-12) * 7.0), [3.0, 4.0]);
+    /// ```
     #[track_caller]
     pub fn normalize(self, axis: isize, p: f64, epsilon: f64) -> Tensor {
+        let _called = acting("normalize");
         let norm = self.norm_keep(axis, p);
         self / norm.lt(epsilon).select(epsilon, norm)
     }
 
     /// The cosine of the angle between two tensors along an axis, which vanishes: `x · y / (|x| |y|)`, with
     /// norms of at least 1e-8.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| literal(&[1.0, 0.0], [2]).cosine_similarity(literal(&[0.0, 2.0], [2]), 0));
+    /// assert_eq!(y, [0.0]);
+    /// ```
     #[track_caller]
     pub fn cosine_similarity(self, other: Tensor, axis: isize) -> Tensor {
+        let _called = acting("cosine_similarity");
         (self.normalize(axis, 2.0, 1e-8) * other.normalize(axis, 2.0, 1e-8)).sum_axes(axis)
     }
 
     /// Index of the largest element in row-major order, i32 of rank 0; the first one wins a tie, NaN wins
     /// over numbers.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmax_all()), [3.0]);
+    /// ```
     #[track_caller]
     pub fn argmax_all(self) -> Tensor {
+        let _called = acting("argmax_all");
         self.flatten().argmax(0)
     }
 
     /// Index of the smallest element in row-major order, i32 of rank 0; the first one wins a tie, NaN wins
     /// over numbers.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmin_all()), [0.0]);
+    /// ```
     #[track_caller]
     pub fn argmin_all(self) -> Tensor {
+        let _called = acting("argmin_all");
         self.flatten().argmin(0)
     }
 
     /// How many elements are true, or not 0, over the given axes, which vanish: i32.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 0.0, 2.0], [3]).count_nonzero(0)), [2.0]);
+    /// ```
     #[track_caller]
     pub fn count_nonzero(self, axes: impl Axes) -> Tensor {
+        let _called = acting("count_nonzero");
         self.cast(DType::Bool).cast(DType::I32).sum_axes(axes)
     }
 

@@ -56,6 +56,10 @@ impl ParamTable {
         let params = table.params.iter().map(|used| ("parameter", &used.name));
         let states = table.states.iter().map(|used| ("state", &used.name));
         for (what, name) in params.chain(states) {
+            if name.is_empty() {
+                return Err(Error::new(ErrorKind::Trace, format!("a {what} of the model has no name"))
+                    .help("make it a field of a struct with `#[derive(Module)]`, whose name it takes"));
+            }
             if is_optimizers(name) {
                 return Err(Error::new(
                     ErrorKind::Trace,
@@ -81,7 +85,7 @@ impl ParamTable {
             return None;
         }
         self.by_id.insert(param.id(), self.params.len());
-        self.params.push(ParamUse { name: path.to_string(), aliases: Vec::new(), param: param.tie() });
+        self.params.push(ParamUse { name: path.to_string(), aliases: Vec::new(), param: param.share() });
         Some(path.to_string())
     }
 
@@ -92,7 +96,7 @@ impl ParamTable {
         }
         let name = state.name().unwrap_or(path).to_string();
         self.state_by_id.insert(state.id(), self.states.len());
-        self.states.push(StateUse { name: name.clone(), state: state.tie() });
+        self.states.push(StateUse { name: name.clone(), state: state.share() });
         Some(name)
     }
 

@@ -39,36 +39,74 @@ impl Tensor {
         self.generation
     }
 
-    /// Element type and shape.
+    /// Element type and shape. Of a tensor that belongs to another trace, which is an error, f32 of rank 0.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// assert_eq!(x.ty().to_string(), "f32[2, 3]");
+    /// # x
+    /// # });
+    /// ```
     #[track_caller]
     pub fn ty(self) -> Type {
-        self.assert_in_trace();
-        with_scope(|scope| scope.graph.ty(self.value).clone())
+        let caller = Origin::caller();
+        with_scope(|scope| match scope.belongs(self, caller) {
+            true => scope.graph.ty(self.value).clone(),
+            false => Type::scalar(DType::F32),
+        })
     }
 
-    /// # Panics
-    /// When the handle is of another trace.
+    /// Whether the handle is of the open trace; if not, that is an error at the caller's place.
     #[track_caller]
-    pub(crate) fn assert_in_trace(self) {
-        assert!(
-            with_scope(|scope| scope.generation()) == self.generation,
-            "this tensor belongs to another trace: a tensor must not leave the closure in which it was made"
-        );
+    pub(crate) fn is_in_trace(self) -> bool {
+        let caller = Origin::caller();
+        with_scope(|scope| scope.belongs(self, caller))
     }
 
     /// Shape.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// assert_eq!(x.shape()[..], [2, 3]);
+    /// # x
+    /// # });
+    /// ```
     #[track_caller]
     pub fn shape(self) -> Shape {
         self.ty().shape
     }
 
     /// Element type.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// assert_eq!(x.dtype(), DType::F32);
+    /// # x
+    /// # });
+    /// ```
     #[track_caller]
     pub fn dtype(self) -> DType {
         self.ty().dtype
     }
 
     /// Number of axes.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// assert_eq!(x.rank(), 2);
+    /// # x
+    /// # });
+    /// ```
+    #[doc(alias = "ndim")]
+    #[doc(alias = "dim")]
     #[track_caller]
     pub fn rank(self) -> usize {
         self.ty().shape.rank()
@@ -76,6 +114,17 @@ impl Tensor {
 
     /// The extents, as `let [batch, time, width] = x.dims();`. A wrong rank is an error of the trace; the
     /// extents are then 1.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// # eval(|| {
+    /// let x = full(DType::F32, [2, 3], 0.0);
+    /// let [rows, columns] = x.dims();
+    /// assert_eq!((rows, columns), (2, 3));
+    /// # x
+    /// # });
+    /// ```
+    #[doc(alias = "size")]
     #[track_caller]
     pub fn dims<const R: usize>(self) -> [usize; R] {
         let shape = self.shape();
@@ -94,14 +143,23 @@ impl Tensor {
     }
 
     /// Makes the tensor readable after each step, under `name`. Returns it.
+    ///
+    /// ```
+    /// # use gradloom_core::trace::*;
+    /// let loss = |x: Tensor| x.exp().capture("hidden").mean();
+    /// let traced = trace(&(), &[f32("x", [4])], true, |x| loss(x[0]), |loss| vec![loss])?;
+    /// assert_eq!(traced.graph.outputs[0].name, "hidden");
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
     #[track_caller]
     pub fn capture(self, name: impl Into<String>) -> Tensor {
         let caller = Origin::caller();
-        self.assert_in_trace();
-        with_scope(|scope| {
-            let value = scope.checked(self);
-            scope.capture(name.into(), value, caller);
-        });
+        if self.is_in_trace() {
+            with_scope(|scope| {
+                let value = scope.checked(self);
+                scope.capture(name.into(), value, caller);
+            });
+        }
         self
     }
 
@@ -118,6 +176,12 @@ impl Tensor {
     }
 
     /// The same elements; no gradient flows through.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0], [1]).detach()), [1.0]);
+    /// ```
+    #[doc(alias = "stop_gradient")]
     #[track_caller]
     pub fn detach(self) -> Tensor {
         if self.is_data() {
@@ -142,6 +206,7 @@ pub(crate) fn fail_with_help(token: &str, message: String, help: &str) {
 fn fail_at(caller: Origin, token: &str, message: String, help: Option<String>) {
     with_scope(|scope| {
         let origin = scope.origin_of(caller);
+        let (token, message) = scope.as_called(token, message);
         let mut error = Error::new(ErrorKind::Trace, message).at(origin, token);
         if let Some(help) = help {
             error = error.help(help);
@@ -179,23 +244,38 @@ fn placeholder_of(ty: Type) -> Tensor {
 #[track_caller]
 pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: usize) -> Vec<Tensor> {
     let caller = Origin::caller();
+    // Their errors stand at the caller's place.
     for operand in operands {
-        operand.assert_in_trace();
+        operand.is_in_trace();
     }
+    let name = kind.name();
     let counted = counted_from(&kind);
     if operands[counted.min(operands.len())..].iter().any(|t| t.is_data()) {
         let mut operands = operands.to_vec();
-        operands[counted..].iter_mut().for_each(|t| *t = t.counted());
+        // Not a closure, so that the conversion stands at the caller's line.
+        for operand in &mut operands[counted..] {
+            *operand = operand.counted();
+        }
         return emit_all(kind, &operands, token, results);
     }
     if let Some(dtype) = narrow_of(&kind, operands) {
-        let wide: Vec<Tensor> = operands.iter().map(|&t| widened(t)).collect();
-        let rounded = |t: Tensor| if t.dtype() == DType::F32 { t.cast(dtype) } else { t };
-        return emit_all(kind, &wide, token, results).into_iter().map(rounded).collect();
+        let mut wide = operands.to_vec();
+        for operand in &mut wide {
+            *operand = widened(*operand);
+        }
+        let mut results = emit_all(kind, &wide, token, results);
+        for result in &mut results {
+            if result.dtype() == DType::F32 {
+                *result = result.cast(dtype);
+            }
+        }
+        return results;
     }
     with_scope(|scope| {
         let origin = scope.intern(caller);
+        scope.here = scope.graph.origins.get(origin).cloned();
         let values: Vec<ValueId> = operands.iter().map(|&t| scope.checked(t)).collect();
+        scope.here = None;
         match scope.graph.add(kind, &values, Some(origin)) {
             Ok(results) => {
                 scope.own(&results);
@@ -203,7 +283,12 @@ pub(super) fn emit_all(kind: OpKind, operands: &[Tensor], token: &str, results: 
             }
             Err(problem) => {
                 let place = scope.graph.origins.get(origin).expect("just interned").clone();
-                let mut error = Error::new(ErrorKind::Trace, problem.message).at(place, token);
+                let message = match problem.message.strip_prefix(name) {
+                    Some(rest) if rest.starts_with([' ', ':']) => format!("`{token}`{rest}"),
+                    _ => problem.message,
+                };
+                let (token, message) = scope.as_called(token, message);
+                let mut error = Error::new(ErrorKind::Trace, message).at(place, token);
                 if let Some(help) = problem.help {
                     error = error.help(help);
                 }
@@ -280,19 +365,37 @@ pub(super) fn emit(kind: OpKind, operands: &[Tensor], token: &str) -> Tensor {
 }
 
 /// A tensor whose elements are all `value`.
+///
+/// ```
+/// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+/// assert_eq!(eval(|| full(DType::F32, [2], 7.0)), [7.0, 7.0]);
+/// ```
+#[doc(alias = "zeros")]
+#[doc(alias = "ones")]
 #[track_caller]
 pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     let ty = Type::new(dtype, shape);
     let number = Number::of(dtype, value);
     let exact = dtype.is_float() || (number.as_f64() == value && number.fits(dtype));
     if !exact {
-        fail("full", format!("{} is not a number of dtype {dtype}", Decimal::from(value)), None);
+        let message = format!("`full` of {}, which is not a number of {dtype}", Decimal::from(value));
+        let help = match dtype {
+            DType::Bool => "bools are 0 and 1".to_string(),
+            _ => format!("{dtype} has whole numbers from {} to {}", dtype.range().0, dtype.range().1),
+        };
+        fail("full", message, Some(help));
         return placeholder(dtype, ty.shape);
     }
     emit(OpKind::Constant { data: Literal::Splat(number), ty }, &[], "full")
 }
 
 /// A constant f32 tensor with these elements, row-major.
+///
+/// ```
+/// # use gradloom_core::{reference::eval, trace::*};
+/// assert_eq!(eval(|| literal(&[1.0, 2.0], [2])), [1.0, 2.0]);
+/// ```
+#[doc(alias = "tensor")]
 #[track_caller]
 pub fn literal(elements: &[f32], shape: impl Into<Shape>) -> Tensor {
     literal_of(elements, Type::new(DType::F32, shape))
@@ -308,8 +411,8 @@ fn literal_of(elements: &[f32], ty: Type) -> Tensor {
 #[track_caller]
 pub(super) fn constant(elements: &[f64], ty: Type) -> Tensor {
     if ty.elements() != elements.len() {
-        let message = format!("{} elements for a constant {ty} of {}", elements.len(), ty.elements());
-        fail("literal", message, None);
+        let message = format!("`literal` of {} elements as {}", elements.len(), ty.shape);
+        fail("literal", message, Some(format!("this shape has {} elements", ty.elements())));
         return placeholder(DType::F32, ty.shape);
     }
     let data = elements.iter().map(|&element| Number::Float(element)).collect();
@@ -325,7 +428,17 @@ pub(super) fn indices(indices: &[usize]) -> Tensor {
 }
 
 /// The index along `axis`, in a tensor of the given shape: positions, as `iota(DType::I32, [context], 0)`.
+///
+/// ```
+/// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+/// assert_eq!(eval(|| iota(DType::I32, [2, 3], -1)), [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
+/// ```
+#[doc(alias = "arange")]
 #[track_caller]
-pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: usize) -> Tensor {
-    emit(OpKind::Iota { ty: Type::new(dtype, shape), axis }, &[], "iota")
+pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: isize) -> Tensor {
+    let ty = Type::new(dtype, shape);
+    match super::reduce::resolve_axis("iota", axis, &ty.shape) {
+        Some(axis) => emit(OpKind::Iota { ty, axis }, &[], "iota"),
+        None => placeholder(dtype, ty.shape),
+    }
 }

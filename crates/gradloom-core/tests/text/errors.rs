@@ -82,7 +82,7 @@ fn ops() {
     assert_eq!(error("input \"x\""), "line 2, column 1: input has one result, found 0");
     assert_eq!(
         error("%0: i32[] = constant 1\n%1: i32[] = exp %0"),
-        "line 3, column 13: exp does not take i32 elements (convert with .cast(..))"
+        "line 3, column 13: exp does not take i32 elements (it takes f32: convert with .cast(DType::F32))"
     );
     assert_eq!(
         error("%0: f32[] = custom \"a.b\""),

@@ -222,7 +222,10 @@ fn result_types_are_those_of_the_shape_rule() {
         let neg = op_named(g, "neg");
         g.ops[neg].kind = OpKind::Unary(UnaryOp::Not);
     });
-    assert_eq!(error.message, "not does not take f32 elements (convert with .cast(..))");
+    assert_eq!(
+        error.message,
+        "not does not take f32 elements (it takes i32, u32, bool: convert with .cast(DType::I32))"
+    );
     let error = broken(|g| {
         let repeat = op_named(g, "repeat");
         g.ops[repeat].kind = OpKind::Repeat { block: inner(g), trip: 3, carried: 0 };

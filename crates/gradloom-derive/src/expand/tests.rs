@@ -184,17 +184,58 @@ fn attributes_of_others_are_left_alone() {
 }
 
 #[test]
-fn enums_and_unions() {
-    check_errors(
+fn the_fields_of_an_enums_variants() {
+    check(
         parse_quote!(
-            enum Norm {
-                Layer(LayerNorm),
+            enum Block<A> {
+                Norm(LayerNorm),
+                Named {
+                    attention: A,
+                    #[module(skip)]
+                    heads: fn(),
+                },
+                Two(Linear, #[module(skip)] u8, Linear),
                 None,
             }
         ),
-        &["`Module` cannot be derived for an enum: implement `gradloom::nn::Module` by hand, with a \
-           `match` that visits the fields of each variant"],
+        quote! {
+            #[automatically_derived]
+            impl<A> ::gradloom::nn::Module for Block<A> where A: ::gradloom::nn::Module {
+                fn visit(&self, visitor: &mut ::gradloom::nn::Visitor<'_>) {
+                    match self {
+                        Self::Norm { 0: field_0, .. } => {
+                            ::gradloom::nn::Module::visit(field_0, visitor);
+                        }
+                        Self::Named { attention: field_0, .. } => {
+                            visitor.field("attention", field_0);
+                        }
+                        Self::Two { 0: field_0, 2: field_1, .. } => {
+                            visitor.field("0", field_0);
+                            visitor.field("2", field_1);
+                        }
+                        Self::None { .. } => {}
+                    }
+                }
+            }
+        },
     );
+    check(
+        parse_quote!(
+            enum Never {}
+        ),
+        quote! {
+            #[automatically_derived]
+            impl ::gradloom::nn::Module for Never {
+                fn visit(&self, _visitor: &mut ::gradloom::nn::Visitor<'_>) {
+                    match *self {}
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn unions() {
     check_errors(
         parse_quote!(
             union Bits {
@@ -202,7 +243,7 @@ fn enums_and_unions() {
                 word: u32,
             }
         ),
-        &["`Module` cannot be derived for a union: use a struct"],
+        &["`Module` cannot be derived for a union: use a struct or an enum"],
     );
 }
 
@@ -223,7 +264,7 @@ fn wrong_attributes_are_all_reported() {
             }
         },
         &[
-            "`#[module(..)]` belongs on a field of the struct",
+            "`#[module(..)]` belongs on a field",
             "unknown argument: a field is left out with `#[module(skip)]`",
             "`skip` is given twice",
             "expected attribute arguments in parentheses: #[module(...)]",
@@ -232,11 +273,27 @@ fn wrong_attributes_are_all_reported() {
     );
 }
 
+#[test]
+fn wrong_attributes_of_variants_are_all_reported() {
+    check_errors(
+        parse_quote! {
+            enum Norm {
+                #[module(skip)]
+                Layer(#[module(ignore)] LayerNorm),
+            }
+        },
+        &[
+            "`#[module(..)]` belongs on a field",
+            "unknown argument: a field is left out with `#[module(skip)]`",
+        ],
+    );
+}
+
 /// The place of an error is what the user sees underlined.
 #[test]
-fn the_error_for_an_enum_is_at_its_name() {
-    let input: DeriveInput = syn::parse_str("#[repr(u8)] pub enum Norm { Layer }").expect("an enum");
-    let error = module(&input).expect_err("an enum cannot be derived");
+fn the_error_for_a_union_is_at_its_name() {
+    let input: DeriveInput = syn::parse_str("#[repr(C)] pub union Bits { word: u32 }").expect("a union");
+    let error = module(&input).expect_err("a union cannot be derived");
     let span = error.span();
-    assert_eq!((span.start().column, span.end().column), (16, 25));
+    assert_eq!((span.start().column, span.end().column), (15, 25));
 }

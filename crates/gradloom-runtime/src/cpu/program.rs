@@ -7,7 +7,7 @@ use crate::backend::{Backend, Immediate, Loaded, Resident};
 use crate::elements::{Elements, each_position};
 use crate::memory::{Allocate, Memory};
 use crate::profile::{LaunchSpan, Profile};
-use crate::program::out_of_i32;
+use crate::program::{out_of_i32, trap};
 use crate::store::Content;
 use gradloom_codegen::pipeline::Code;
 use gradloom_codegen::wgsl::Precision;
@@ -209,7 +209,7 @@ impl CpuProgram {
         let place = || message.split(" at position ").nth(1)?.split(" of ").next();
         let error = match place().filter(|_| self.graph.checks_i64(op)) {
             Some(place) => out_of_i32(place),
-            None => Error::new(ErrorKind::Trap, message.to_string()),
+            None => trap(message.to_string()),
         };
         match self.graph.origin(op) {
             Some(origin) => error.at(origin.clone(), op.kind.name()),

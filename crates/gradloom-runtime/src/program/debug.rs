@@ -46,7 +46,7 @@ pub enum Retention {
 ///         assert!(value.to_f64().iter().all(|x| x.is_finite()), "launch {launch} is the first to go wrong");
 ///     }
 /// }
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 pub struct DebugRun {
     graph: Arc<Graph>,
@@ -196,7 +196,7 @@ impl DebugRun {
         let Some(number) = outputs.iter().position(|(known, _)| known == name) else {
             let names: Vec<&str> = outputs.iter().map(|(known, _)| known.as_str()).collect();
             return Err(Error::new(ErrorKind::Feed, format!("the program has no output `{name}`"))
-                .note(format!("it has: {}", names.join(", "))));
+                .help(format!("it has: {}", names.join(", "))));
         };
         let access = &outputs[number].1;
         self.present(access.buffer)?;

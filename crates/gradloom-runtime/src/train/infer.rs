@@ -229,7 +229,8 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         let mut outputs = self.lanes[0].program.outputs().zip(&self.outputs);
         match outputs.find(|((known, _), _)| *known == name && !is_result(name)) {
             Some(((_, ty), elements)) => Ok((ty.dtype, elements)),
-            None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))),
+            None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))
+                .help(format!("capture a tensor in the closure with `.capture({name:?})`, and run first"))),
         }
     }
 

@@ -14,7 +14,7 @@ use gradloom_core::ir::{Graph, OpKind, Type};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::STATE_PREFIX;
 use gradloom_core::plan::{self, Plan};
-use gradloom_core::trace::{Input, ParamTable, Tensor, Traced};
+use gradloom_core::trace::{Input, ParamTable, Tensor, Traced, trace};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// let session = Session::new(Linear::new(3, 2), &Device::cpu(), 7)?;
 /// let mut forward = session.infer([f32("x", [1, 3])], |layer, [x]| layer.forward(x))?;
 /// assert_eq!(forward.run([&[0.0f32; 3]])?, session.store().read_f32("bias")?);
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 ///
 /// A session is a handle: clones have the same model and the same parameters. Several training programs can
@@ -178,6 +178,21 @@ impl<M: Module> Session<M> {
         M: Send + Sync + 'static,
     {
         Infer::of_any_batch(self, inputs, f)
+    }
+
+    /// [`Session::infer`] where the number of inputs is not known before the program runs. A run takes data by
+    /// [`Infer::queue`].
+    ///
+    /// # Errors
+    /// The first error of the closure; memory.
+    #[track_caller]
+    pub fn infer_over(
+        &self,
+        inputs: Vec<Input>,
+        f: impl FnOnce(&M, &[Tensor]) -> Vec<Tensor>,
+    ) -> Result<Infer<0, ()>> {
+        let traced = trace(&self.model, &inputs, false, |x| f(&self.model, x), |results| results)?;
+        Infer::of_trace(self, inputs, traced)
     }
 
     /// Compiles a forward program that was [recorded](gradloom_core::trace::Recording), with the inputs that

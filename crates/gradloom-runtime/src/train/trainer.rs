@@ -86,6 +86,28 @@ impl<M: Module> Trainer<M> {
         Self { inputs, traced: Some(Ok(traced)), ..Self::new(model) }
     }
 
+    /// Declares the data that every step takes, and traces the loss, where the number of inputs is not known
+    /// before the program runs. A step takes data by [`Train::step_with`].
+    ///
+    /// ```
+    /// use gradloom_core::{nn::Linear, optim::Sgd, trace::{Tensor, concat, f32}};
+    /// use gradloom_runtime::{Data, Device, Trainer};
+    ///
+    /// let parts: Vec<_> = (0..3).map(|i| f32(&format!("part{i}"), [4, 2])).collect();
+    /// let mut train = Trainer::new(Linear::new(6, 1))
+    ///     .loss_over(parts, |m, parts| m.forward(concat(1, parts)).square().mean())
+    ///     .optimizer(Sgd::new(0.1))
+    ///     .compile(&Device::cpu())?;
+    /// train.step_with(&[Data::F32(&[1.0; 8]); 3])?.loss()?;
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn loss_over(mut self, inputs: Vec<Input>, f: impl FnOnce(&M, &[Tensor]) -> Tensor) -> Self {
+        let model = self.subject.model();
+        self.traced = Some(trace(model, &inputs, true, |x| f(model, x), |loss| vec![loss]));
+        Self { inputs, ..self }
+    }
+
     /// Declares the data that every step takes, in order.
     pub fn inputs<const N: usize>(self, inputs: [Input; N]) -> Trainer<M, N> {
         Trainer {

@@ -323,7 +323,7 @@ impl<M: Module, const N: usize> Train<M, N> {
         if !settable.contains_key(name) {
             let known: Vec<&str> = settable.keys().map(String::as_str).collect();
             return Err(Error::new(ErrorKind::Feed, format!("the optimizer has no number `{name}`"))
-                .note(format!("it has: {}", known.join(", "))));
+                .help(format!("it has: {}", known.join(", "))));
         }
         let mut numbers = self.numbers.clone();
         self.derive(&mut numbers, Some((name, value)))?;

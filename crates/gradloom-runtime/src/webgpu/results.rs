@@ -8,7 +8,7 @@ use super::status::{FailureLog, STATUS_BYTES};
 use crate::backend::{Failure, Finished};
 use crate::elements::{Elements, each_position, output};
 use crate::memory::Memory;
-use crate::program::{Outcome, out_of_i32};
+use crate::program::{Outcome, out_of_i32, trap};
 use gradloom_codegen::wgsl::{self, Status, Verdict};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{Graph, OpKind};
@@ -140,7 +140,7 @@ impl Results {
             true => {
                 out_of_i32(&format!("{:?}", coordinates(&indices(&launch.kernel, launch, bound), position)))
             }
-            false => Error::new(ErrorKind::Trap, message),
+            false => trap(message),
         };
         self.at(launch, error)
     }

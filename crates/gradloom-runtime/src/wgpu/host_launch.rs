@@ -10,6 +10,7 @@ use super::gpu::Gpu;
 use super::memory::{on_device, staging};
 use super::program::Ready;
 use crate::host_op::run_on_host;
+use crate::program::trap;
 use crate::webgpu::{Regions, STATUS_BYTES};
 use gradloom_codegen::simt::custom::on_host;
 use gradloom_codegen::wgsl::{Owner, Status};
@@ -140,8 +141,7 @@ impl HostLaunch {
         let writes = self.writes.iter().zip(&mut results);
         let writes = writes.map(|(span, words)| (span.dtype, words.as_mut_ptr().cast(), span.elements));
         // SAFETY: each vector has the bytes of its span, initialised, and is aligned to eight.
-        unsafe { run_on_host(&*self.op, reads, writes) }
-            .map_err(|message| Error::new(ErrorKind::Trap, message))?;
+        unsafe { run_on_host(&*self.op, reads, writes) }.map_err(trap)?;
         for (span, words) in self.writes.iter().zip(&results) {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             bytes.truncate(span.bytes.len());

@@ -12,9 +12,9 @@ const METHODS: &[(&str, Method)] = &[
     ("reshape", |x, _, v, w| x.reshape([v, w])),
     ("broadcast_to", |x, _, v, w| x.broadcast_to([v, w, 4, 6])),
     ("broadcast_to of a scalar", |x, _, v, w| x.sum().broadcast_to([v, w])),
-    ("permute", |x, _, v, w| x.permute([v, w])),
+    ("permute", |x, _, v, w| x.permute([v as isize, w as isize])),
     ("transpose", |x, _, v, w| x.transpose(v as isize, w as isize)),
-    ("unsqueeze", |x, _, v, _| x.unsqueeze(v)),
+    ("unsqueeze", |x, _, v, _| x.unsqueeze(v as isize)),
     ("squeeze", |x, _, v, _| x.squeeze(v as isize)),
     ("slice", |x, _, v, w| x.slice(0, v..w)),
     ("slice to the end", |x, _, v, w| x.slice(w as isize, v..)),
@@ -41,7 +41,9 @@ const METHODS: &[(&str, Method)] = &[
         let start = [index.max(), index.min()];
         x.dynamic_update_slice(full(DType::F32, [v, w], 1.0), &start)
     }),
-    ("full and iota", |x, _, v, w| full(DType::F32, [v, w], 1.0) + iota(DType::F32, [v, w], w) + x.sum()),
+    ("full and iota", |x, _, v, w| {
+        full(DType::F32, [v, w], 1.0) + iota(DType::F32, [v, w], w as isize) + x.sum()
+    }),
     ("uniform", |x, _, v, w| uniform([v, w]) + x.sum()),
     ("matmul of much", |x, _, v, w| x.sum().broadcast_to([v, w]).matmul(x.sum().broadcast_to([w, v]))),
     ("attention of much", |x, _, v, w| {

@@ -1,39 +1,23 @@
 //! u8 and i64, which are moved and converted, and computed with as i32.
 
-use crate::{devices, graph};
-use gradloom_core::error::ErrorKind;
-use gradloom_core::passes;
-use gradloom_core::reference::evaluate;
+use crate::devices;
 use gradloom_runtime::Program;
-use gradloom_testing::data::{casts, moves, traps};
-use gradloom_testing::values;
+use gradloom_testing::data::{check_traps, check_values};
 
 #[test]
 fn moved_and_converted_numbers_are_those_of_the_reference() {
-    for data in moves().into_iter().chain(casts()) {
-        let before = graph(&data.lines);
-        let want = evaluate(&before, &|kind| data.value(kind)).unwrap();
-        let (after, _) = passes::run(before);
-        for device in devices() {
-            let mut program = Program::standalone(after.clone(), &device, &|kind| data.value(kind)).unwrap();
-            let got = program.evaluate(&|kind| data.value(kind)).unwrap();
-            assert!(values(&got).eq(values(&want)), "{got:?}\ninstead of\n{want:?}\n{}", data.lines);
-        }
+    for device in devices() {
+        check_values(&mut |graph, data| {
+            Program::standalone(graph, &device, &|kind| data.value(kind))?.evaluate(&|kind| data.value(kind))
+        });
     }
 }
 
 #[test]
 fn an_i64_out_of_range_is_a_trap() {
-    for data in traps() {
-        let before = graph(&data.lines);
-        let want = evaluate(&before, &|kind| data.value(kind)).unwrap_err();
-        assert!(want.message().ends_with("at element 5 is not in i32's range"), "{want}");
-        let (after, _) = passes::run(before);
-        for device in devices() {
-            let mut program = Program::standalone(after.clone(), &device, &|kind| data.value(kind)).unwrap();
-            let error = program.evaluate(&|kind| data.value(kind)).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Trap);
-            assert_eq!(error.message(), "the i64 at position [1, 2] is not in i32's range");
-        }
+    for device in devices() {
+        check_traps(&mut |graph, data| {
+            Program::standalone(graph, &device, &|kind| data.value(kind))?.evaluate(&|kind| data.value(kind))
+        });
     }
 }

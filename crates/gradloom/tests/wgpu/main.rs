@@ -7,6 +7,7 @@ mod debug_run;
 mod failures;
 mod limits;
 mod lost;
+mod nan;
 mod segments;
 mod unread;
 

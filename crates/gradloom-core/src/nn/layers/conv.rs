@@ -39,7 +39,7 @@ macro_rules! layers {
         $name:ident: $axes:literal $call:ident;
     )*) => {$(
         $(#[$doc])*
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         pub struct $name {
             /// As the function takes it.
             pub weight: Param,

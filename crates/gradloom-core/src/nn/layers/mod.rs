@@ -20,7 +20,7 @@ pub use sequential::*;
 pub use transformer::*;
 
 /// `x · W + b` over the last axis: `[.., in] -> [.., out]`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Linear {
     /// `[in, out]`.
     pub weight: Param,
@@ -74,7 +74,7 @@ impl Module for Linear {
 }
 
 /// A table of vectors, read by number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Embedding {
     /// `[rows, width]`.
     pub weight: Param,

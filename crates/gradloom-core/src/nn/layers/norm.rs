@@ -2,14 +2,21 @@
 
 use crate::ir::Shape;
 use crate::nn::{Init, Module, Param, Visitor};
-use crate::trace::{Operand, Tensor, fail_with_help, has_floats};
+use crate::trace::{Operand, Tensor, acting, fail_with_help, has_floats};
 
 impl Tensor {
     /// Layer normalisation without a shift: `(x - mean) / sqrt(variance + epsilon) · weight` over the last
     /// axis, with the population variance: f32 `[.., width]` to the same shape. `weight` is `[width]`, or
     /// the number 1. Ba, Kiros, Hinton, 2016.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [2]).layer_norm(1.0, 0.0)), [-1.0, 1.0]);
+    /// ```
+    #[doc(alias = "LayerNorm")]
     #[track_caller]
     pub fn layer_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("layer_norm");
         let weight = weight.tensor(self);
         if !fits("layer_norm", self, weight) {
             return self;
@@ -19,8 +26,14 @@ impl Tensor {
 
     /// Root-mean-square normalisation: `x / sqrt(mean(x²) + epsilon) · weight` over the last axis: f32
     /// `[.., width]` to the same shape. `weight` is `[width]`, or the number 1. Zhang and Sennrich, 2019.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[3.0, 3.0], [2]).rms_norm(1.0, 0.0)), [1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn rms_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("rms_norm");
         let weight = weight.tensor(self);
         if !fits("rms_norm", self, weight) {
             return self;
@@ -57,7 +70,7 @@ fn fits(token: &str, x: Tensor, weight: Tensor) -> bool {
 
 /// Layer normalisation over the last axis: `(x - mean) / sqrt(variance + epsilon) · weight + bias`, with the
 /// population variance. Ba, Kiros, Hinton, 2016.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LayerNorm {
     /// Gain, `[width]`, starts at 1.
     pub weight: Param,
@@ -93,7 +106,7 @@ impl Module for LayerNorm {
 
 /// Root-mean-square normalisation over the last axis: `x / sqrt(mean(x²) + epsilon) · weight`. Zhang and
 /// Sennrich, 2019.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RmsNorm {
     /// Gain, `[width]`, starts at 1.
     pub weight: Param,

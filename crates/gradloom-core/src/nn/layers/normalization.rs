@@ -2,14 +2,21 @@
 
 use crate::ir::{DType, Shape};
 use crate::nn::{Init, Module, Param, State, Visitor};
-use crate::trace::{Operand, Tensor, fail_with_help, has_floats, is_training};
+use crate::trace::{Operand, Tensor, acting, fail_with_help, has_floats, is_training};
 
 impl Tensor {
     /// Group normalisation without a shift: the channels of f32 `[batch, channels, S..]` in `groups` groups,
     /// each `(x - mean) / sqrt(variance + epsilon)` over its channels and all positions, with the population
     /// variance, times `weight` `[channels]`, or the number 1. Wu and He, 2018.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [1, 2]).group_norm(1, 1.0, 0.0)), [-1.0, 1.0]);
+    /// ```
+    #[doc(alias = "GroupNorm")]
     #[track_caller]
     pub fn group_norm(self, groups: usize, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("group_norm");
         let (shape, weight) = (self.shape(), weight.tensor(self));
         if !has_channels("group_norm", self, weight) {
             return self;
@@ -28,8 +35,14 @@ impl Tensor {
 
     /// Instance normalisation: [`Tensor::group_norm`] with each channel a group. Ulyanov, Vedaldi, Lempitsky,
     /// 2016.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 3.0], [1, 1, 2]).instance_norm(1.0, 0.0)), [-1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn instance_norm(self, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("instance_norm");
         let channels = self.shape().get(1).copied().unwrap_or(1);
         self.group_norm(channels.max(1), weight, epsilon)
     }
@@ -38,8 +51,18 @@ impl Tensor {
     /// `[channels]`: `(x - mean) / sqrt(variance + epsilon) · weight`, with `weight` `[channels]`, or the
     /// number 1. Batch normalisation with the statistics of [`Tensor::channel_mean`] and
     /// [`Tensor::channel_variance`]. Ioffe and Szegedy, 2015.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let y = eval(|| {
+    ///     let x = literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]);
+    ///     x.batch_norm(literal(&[1.0, 2.0], [2]), literal(&[1.0, 1.0], [2]), 1.0, 0.0)
+    /// });
+    /// assert_eq!(y, [0.0, 0.0, 2.0, 2.0]);
+    /// ```
     #[track_caller]
     pub fn batch_norm(self, mean: Tensor, variance: Tensor, weight: impl Operand, epsilon: f64) -> Tensor {
+        let _called = acting("batch_norm");
         let (shape, weight) = (self.shape(), weight.tensor(self));
         if ![mean, variance, weight].into_iter().all(|given| has_channels("batch_norm", self, given)) {
             return self;
@@ -49,14 +72,27 @@ impl Tensor {
     }
 
     /// The mean of each channel of `[batch, channels, S..]`: `[channels]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).channel_mean()), [2.0, 3.0]);
+    /// ```
     #[track_caller]
     pub fn channel_mean(self) -> Tensor {
+        let _called = acting("channel_mean");
         self.mean_axes(&all_but_channels(self)[..])
     }
 
     /// The population variance of each channel of `[batch, channels, S..]` around its mean: `[channels]`.
+    ///
+    /// ```
+    /// # use gradloom_core::{reference::eval, trace::*};
+    /// let x = || literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]);
+    /// assert_eq!(eval(|| x().channel_variance(x().channel_mean())), [1.0, 1.0]);
+    /// ```
     #[track_caller]
     pub fn channel_variance(self, mean: Tensor) -> Tensor {
+        let _called = acting("channel_variance");
         let shape = self.shape();
         if !has_channels("channel_variance", self, mean) {
             return mean;
@@ -107,7 +143,7 @@ fn shifted(x: Tensor, bias: &Param) -> Tensor {
 }
 
 /// Group normalisation with a gain and a shift for each channel: [`Tensor::group_norm`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GroupNorm {
     /// Gain, `[channels]`, starts at 1.
     pub weight: Param,
@@ -143,7 +179,7 @@ impl Module for GroupNorm {
 /// Batch normalisation of channels, with a gain and a shift for each. While a training loss is traced, mean
 /// and variance are those of the batch, and the running ones move towards them; elsewhere the running ones
 /// count. Ioffe and Szegedy, 2015.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BatchNorm {
     /// Gain, `[channels]`, starts at 1.
     pub weight: Param,

@@ -6,7 +6,7 @@ use crate::trace::{Gates, Tensor};
 macro_rules! layers {
     ($($(#[$doc:meta])* $name:ident: $gates:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         pub struct $name {
             /// Of the input, `[inputs, gates · hidden]`.
             pub weight_ih: Param,

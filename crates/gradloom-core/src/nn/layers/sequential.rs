@@ -8,10 +8,32 @@ use crate::nn::{CausalSelfAttention, Module, Visitor};
 use crate::trace::Tensor;
 
 /// A module that makes one tensor of one.
-pub trait Layer: Module {
+pub trait Layer: Module + CloneLayer {
     /// The layer's result.
     #[track_caller]
     fn apply(&self, x: Tensor) -> Tensor;
+}
+
+/// What [`Sequential`] needs to be cloned: every layer that is `Clone` has it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is a layer and not `Clone`",
+    note = "add `#[derive(Clone)]`"
+)]
+pub trait CloneLayer {
+    /// A clone in a box.
+    fn clone_layer(&self) -> Box<dyn Layer>;
+}
+
+impl<L: Layer + Clone + 'static> CloneLayer for L {
+    fn clone_layer(&self) -> Box<dyn Layer> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Layer> {
+    fn clone(&self) -> Self {
+        (**self).clone_layer()
+    }
 }
 
 macro_rules! layers {
@@ -51,11 +73,11 @@ layers!(
 #[derive(Clone, Copy, Debug)]
 pub struct Function<F>(pub F);
 
-impl<F: Fn(Tensor) -> Tensor + Send + Sync + 'static> Module for Function<F> {
+impl<F: Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static> Module for Function<F> {
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-impl<F: Fn(Tensor) -> Tensor + Send + Sync + 'static> Layer for Function<F> {
+impl<F: Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static> Layer for Function<F> {
     #[track_caller]
     fn apply(&self, x: Tensor) -> Tensor {
         self.0(x)
@@ -71,7 +93,7 @@ impl<F: Fn(Tensor) -> Tensor + Send + Sync + 'static> Layer for Function<F> {
 /// let model = Sequential::new().layer(Linear::new(784, 256)).function(Tensor::relu).layer(Linear::new(256,
 /// 10));
 /// ```
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Sequential(Vec<Box<dyn Layer>>);
 
 impl Sequential {
@@ -89,7 +111,7 @@ impl Sequential {
 
     /// A function without parameters more.
     #[must_use]
-    pub fn function(self, function: impl Fn(Tensor) -> Tensor + Send + Sync + 'static) -> Self {
+    pub fn function(self, function: impl Fn(Tensor) -> Tensor + Clone + Send + Sync + 'static) -> Self {
         self.layer(Function(function))
     }
 

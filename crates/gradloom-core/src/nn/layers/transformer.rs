@@ -6,7 +6,7 @@ use crate::trace::{AttentionOptions, Tensor};
 
 /// Multi-head attention with a projection each for queries, keys, values and the output. Vaswani et al.,
 /// 2017.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct MultiHeadAttention {
     /// `[width, width]`.
     pub query: Linear,
@@ -94,7 +94,7 @@ impl Module for MultiHeadAttention {
 /// A block of a transformer: attention, and two linear layers with GELU between them, each after a layer
 /// normalisation and added to what it is made of: `x + attention(norm(x))`, `x + mlp(norm(x))`. Xiong et al.,
 /// 2020.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TransformerBlock {
     /// Before attention.
     pub norm1: LayerNorm,

@@ -33,7 +33,7 @@ pub(super) fn prepare_binary(launch: &Launch, op: BinaryOp, level: InstructionSe
     let divides = dtype.is_integer() && matches!(op, BinaryOp::Div | BinaryOp::Rem);
     let cheap = !divides && op.cost_class() <= CostClass::Divide;
     let kernel = Elementwise::new(launch, functions::binary(op, dtype, level), cheap);
-    if divides { Box::new(IntegerDivision { kernel, name: op.name() }) } else { Box::new(kernel) }
+    if divides { Box::new(IntegerDivision { kernel }) } else { Box::new(kernel) }
 }
 
 /// Prepares `Compare`.
@@ -171,7 +171,6 @@ impl Prepared for Elementwise {
 /// Division and remainder of integers, which have no result for a divisor of 0.
 struct IntegerDivision {
     kernel: Elementwise,
-    name: &'static str,
 }
 
 impl Prepared for IntegerDivision {
@@ -186,7 +185,7 @@ impl Prepared for IntegerDivision {
         });
         match fault.get() {
             Some(position) => {
-                Err(Trap::new(format!("{}: the divisor of element {position} is 0", self.name)))
+                Err(Trap::new(format!("an integer was divided by zero, at element {position}")))
             }
             None => Ok(()),
         }

@@ -113,7 +113,7 @@ fn an_integer_division_by_zero_traps_at_the_first_zero() {
             let divisors = Tensor::of_bits(dtype, [n], (0..n).map(|i| u32::from(i != 1003 && i != 39_000)));
             let case = Case::new(OpKind::Binary(op), vec![ones, divisors], dtype, [n]);
             let trap = case.run(|launch, level| prepare_binary(launch, op, level)).unwrap_err();
-            assert_eq!(trap.message, format!("{}: the divisor of element 1003 is 0", op.name()));
+            assert_eq!(trap.message, "an integer was divided by zero, at element 1003");
         }
     }
 }

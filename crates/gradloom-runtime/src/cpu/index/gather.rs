@@ -16,7 +16,7 @@ pub(in crate::cpu) fn prepare(launch: &Launch, batch: usize) -> Box<dyn Prepared
     let batches: usize = x.layout.shape[..batch].iter().product();
     let chunk = row_elements.clamp(1, GRAIN);
     Box::new(Gather {
-        indices: Indices::new("gather", 1, index, x.layout.shape[batch]),
+        indices: Indices::new(1, index, x.layout.shape[batch]),
         indices_per_batch: index.layout.shape.elements() / batches.max(1),
         total_rows: index.layout.shape.elements(),
         row_elements,

@@ -56,7 +56,6 @@ impl Places {
 
 /// The index operand: `[batch.., index..]` of i32, each naming one of `rows` rows.
 pub(super) struct Indices {
-    op: &'static str,
     read: usize,
     offset: usize,
     places: Places,
@@ -65,10 +64,9 @@ pub(super) struct Indices {
 }
 
 impl Indices {
-    pub(super) fn new(op: &'static str, read: usize, access: &Access, rows: usize) -> Self {
+    pub(super) fn new(read: usize, access: &Access, rows: usize) -> Self {
         let layout = &access.layout;
         Self {
-            op,
             read,
             offset: layout.offset,
             places: Places::new(layout, 0, layout.shape.rank()),
@@ -133,8 +131,8 @@ impl Indices {
             .collect();
         at.reverse();
         Err(Trap::new(format!(
-            "{}: index {value} at position {at:?} of the indices is out of range: there are {} rows (0..{})",
-            self.op, self.rows, self.rows
+            "index {value} at position {at:?} of the indices is out of range: there are {} rows (0..{})",
+            self.rows, self.rows
         )))
     }
 }

@@ -33,7 +33,7 @@ pub(in crate::cpu) fn prepare(launch: &Launch, op: ScatterOp, batch: usize) -> B
     let index_rank = index.layout.shape.rank();
     Box::new(Scatter {
         op,
-        indices: Indices::new(launch.kernel.name(), 1, index, shape[batch]),
+        indices: Indices::new(1, index, shape[batch]),
         per_batch,
         batches,
         rows: shape[batch],

@@ -149,15 +149,12 @@ fn an_index_out_of_range_is_named() {
         let index = i32s([2, 3], [0, 3, 1, 2, wrong, wrong]);
         let x = Tensor::contiguous(&mut random, DType::F32, &[4, 5].into());
         let updates = Tensor::contiguous(&mut random, DType::F32, &[2, 3, 5].into());
-        let message = |op: &str| {
-            format!(
-                "{op}: index {wrong} at position [1, 1] of the indices is out of range: there are 4 rows \
-                 (0..4)"
-            )
-        };
+        let message = format!(
+            "index {wrong} at position [1, 1] of the indices is out of range: there are 4 rows (0..4)"
+        );
         let reads = vec![x.clone(), index.clone()];
         let case = Case::new(OpKind::Gather { batch: 0 }, reads, DType::F32, [2, 3, 5]);
-        assert_eq!(case.run(|launch, _| prepare_gather(launch, 0)).unwrap_err().message, message("gather"));
+        assert_eq!(case.run(|launch, _| prepare_gather(launch, 0)).unwrap_err().message, message);
         let case = Case::new(
             OpKind::Scatter { op: ScatterOp::Add, batch: 0 },
             vec![x, index, updates],
@@ -165,7 +162,7 @@ fn an_index_out_of_range_is_named() {
             [4, 5],
         );
         let trap = case.run(|launch, _| prepare_scatter(launch, ScatterOp::Add, 0)).unwrap_err();
-        assert_eq!(trap.message, message("scatter_add"));
+        assert_eq!(trap.message, message);
     }
     // No row at all.
     let x = Tensor::contiguous(&mut random, DType::F32, &[0, 2].into());
@@ -227,16 +224,14 @@ fn a_window_that_sticks_out_is_a_trap() {
     let update = Tensor::contiguous(&mut random, DType::F32, &[2, 6].into());
     for wrong in [-1, 3, i32::MIN, i32::MAX] {
         let starts = vec![i32s([], [wrong]), i32s([], [0])];
-        let message = |op: &str| {
-            format!("{op}: start {wrong} on axis 0 is out of range: a window of 2 fits into 4 at 0..=2")
-        };
+        let message = format!("start {wrong} on axis 0 is out of range: a window of 2 fits into 4 at 0..=2");
         let reads = [vec![x.clone()], starts.clone()].concat();
         let case = Case::new(OpKind::DynamicSlice { sizes: vec![2, 6] }, reads, DType::F32, [2, 6]);
         let trap = case.run(|launch, _| prepare_dynamic_slice(launch)).unwrap_err();
-        assert_eq!(trap.message, message("dynamic_slice"));
+        assert_eq!(trap.message, message);
         let reads = [vec![x.clone(), update.clone()], starts].concat();
         let case = Case::new(OpKind::DynamicUpdateSlice, reads, DType::F32, [4, 6]);
         let trap = case.run(|launch, _| prepare_dynamic_update_slice(launch)).unwrap_err();
-        assert_eq!(trap.message, message("dynamic_update_slice"));
+        assert_eq!(trap.message, message);
     }
 }

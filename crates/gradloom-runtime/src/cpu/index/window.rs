@@ -13,7 +13,7 @@ pub(in crate::cpu) fn prepare_dynamic_slice(launch: &Launch) -> Box<dyn Prepared
     let bytes = write.dtype.bytes();
     let window = Layout { shape: write.layout.shape.clone(), ..x.clone() };
     Box::new(DynamicSlice {
-        starts: Starts::new("dynamic_slice", 1, &launch.reads[1..], x, &window),
+        starts: Starts::new(1, &launch.reads[1..], x, &window),
         copy: CopyLoop::new(&window, &write.layout, bytes),
         element_bytes: bytes,
     })
@@ -25,7 +25,7 @@ pub(in crate::cpu) fn prepare_dynamic_update_slice(launch: &Launch) -> Box<dyn P
     let bytes = write.dtype.bytes();
     let window = Layout { shape: update.shape.clone(), ..write.layout.clone() };
     Box::new(DynamicUpdateSlice {
-        starts: Starts::new("dynamic_update_slice", 2, &launch.reads[2..], &write.layout, &window),
+        starts: Starts::new(2, &launch.reads[2..], &write.layout, &window),
         whole: CopyLoop::new(x, &write.layout, bytes),
         same_layout: *x == write.layout,
         update: CopyLoop::new(update, &window, bytes),
@@ -77,7 +77,6 @@ impl Prepared for DynamicUpdateSlice {
 
 /// The starts of a window.
 struct Starts {
-    op: &'static str,
     axes: Vec<Axis>,
 }
 
@@ -92,7 +91,7 @@ struct Axis {
 
 impl Starts {
     /// For a window into a layout; `reads` are the starts, of which the first is read number `first`.
-    fn new(op: &'static str, first: usize, reads: &[Access], whole: &Layout, window: &Layout) -> Self {
+    fn new(first: usize, reads: &[Access], whole: &Layout, window: &Layout) -> Self {
         let axes = reads.iter().enumerate().map(|(a, start)| Axis {
             read: first + a,
             offset: start.layout.offset,
@@ -100,7 +99,7 @@ impl Starts {
             window: window.shape[a],
             extent: whole.shape[a],
         });
-        Self { op, axes: axes.collect() }
+        Self { axes: axes.collect() }
     }
 
     /// The offset of the window, in elements.
@@ -117,9 +116,8 @@ impl Starts {
                 Ok(start) if start <= last => offset += start * axis.stride,
                 _ => {
                     return Err(Trap::new(format!(
-                        "{}: start {start} on axis {a} is out of range: a window of {} fits into {} at \
-                         0..={last}",
-                        self.op, axis.window, axis.extent
+                        "start {start} on axis {a} is out of range: a window of {} fits into {} at 0..={last}",
+                        axis.window, axis.extent
                     )));
                 }
             }

@@ -1,5 +1,12 @@
 //! What a mistake in a model is answered with. The texts are snapshots: lines of this file are part of them.
 
+mod book;
+mod dtypes;
+mod networks;
+mod running;
+mod shapes;
+mod training;
+
 use gradloom::ErrorKind;
 use gradloom::prelude::*;
 
@@ -40,12 +47,13 @@ fn a_matrix_product_that_does_not_fit() {
         text,
         "\
 error: `matmul` of [8, 32] and [64, 32]: the inner extents 32 and 64 differ
---> crates/gradloom/tests/diagnostics.rs
+--> crates/gradloom/tests/diagnostics/main.rs
   |
 N |     let text = answer(|layer, x| layer.forward(x).matmul(&layer.weight).mean());
   |                                                   ^^^^^^
   |
-  = help: the right operand would fit transposed: `.transpose(-2, -1)`"
+  = help: the right operand would fit transposed: `.transpose(-2, -1)`
+  = note: the parameter `weight` here is f32[64, 32]"
     );
 }
 
@@ -56,7 +64,7 @@ fn an_operator_on_shapes_that_do_not_broadcast() {
         text,
         "\
 error: `+` of [8, 64] and [8, 32]: axis -1 has 64 elements on the left and 32 on the right
---> crates/gradloom/tests/diagnostics.rs
+--> crates/gradloom/tests/diagnostics/main.rs
   |
 N |     let text = answer(|layer, x| (x + layer.forward(x)).mean());
   |                                     ^
@@ -72,19 +80,20 @@ fn an_operator_with_a_parameter_on_the_left() {
         text,
         "\
 error: `*` of [64, 32] and [8, 64]: axis -1 has 32 elements on the left and 64 on the right
---> crates/gradloom/tests/diagnostics.rs
+--> crates/gradloom/tests/diagnostics/main.rs
   |
 N |     let text = answer(|layer, x| (&layer.weight * x).mean());
   |                                                 ^
   |
-  = help: shapes broadcast from the right: extents must be equal or 1"
+  = help: shapes broadcast from the right: extents must be equal or 1
+  = note: the parameter `weight` here is f32[64, 32]"
     );
     let text = answer(|_, x| (x - -&Param::new([64], Init::Zeros)).mean());
     assert!(text.contains("(x - -&Param::new([64], Init::Zeros))"), "{text}");
     let text = answer(|layer, x| layer.forward(x).mean() + (&layer.weight / 0.0).mean());
-    assert!(text.contains("f32[64, 32] / 0: a division by zero"), "{text}");
+    assert!(text.contains("`/` of f32[64, 32] and 0: a division by zero"), "{text}");
     let text = answer(|_, x| x.remainder(0).mean());
-    assert!(text.contains("f32[8, 64] % 0: a division by zero"), "{text}");
+    assert!(text.contains("`remainder` of f32[8, 64] and 0: a division by zero"), "{text}");
 }
 
 #[test]
@@ -94,12 +103,13 @@ fn an_error_inside_a_layer_points_to_its_call() {
         text,
         "\
 error: `matmul` of [64, 8] and [64, 32]: the inner extents 8 and 64 differ
---> crates/gradloom/tests/diagnostics.rs
+--> crates/gradloom/tests/diagnostics/main.rs
   |
 N |     let text = answer(|layer, x| layer.forward(x.transpose(0, 1)).mean());
   |                                        ^^^^^^^
   |
-  = help: the right operand needs 8 rows: [.., 8, N]"
+  = help: the right operand needs 8 rows: [.., 8, N]
+  = note: the parameter `weight` here is f32[64, 32]"
     );
 }
 
@@ -152,7 +162,7 @@ fn shapes_beyond_any_memory_are_refused() {
         answer(|_, x| x.slice(0, 0..=usize::MAX).sum()),
         answer(|_, _| full(DType::F32, [usize::MAX, 3], 0.0).sum()),
     ] {
-        assert!(text.contains("memory") || text.contains("does not fit axis 0"), "{text}");
+        assert!(text.contains("memory") || text.contains("the axis has 8 elements"), "{text}");
     }
     let error = Trainer::new(Linear::new(1, 1))
         .inputs([f32("x", [1 << 40, 1 << 40])])
@@ -304,24 +314,6 @@ fn a_tensor_operation_outside_of_a_trace_says_so() {
     let _ = iota(DType::I32, [3], 0);
 }
 
-#[test]
-fn a_tensor_that_leaks_out_of_its_trace_is_caught() {
-    let mut leaked = None;
-    let _ = Trainer::new(Linear::new(1, 1)).inputs([f32("x", [1])]).loss(|m, [x]| {
-        leaked = Some(x);
-        m.forward(x).sum()
-    });
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        Trainer::new(Linear::new(1, 1)).inputs([f32("x", [1])]).loss(|m, _| m.forward(leaked.unwrap()).sum())
-    }));
-    let text = *result
-        .unwrap_err()
-        .downcast::<&str>()
-        .map(|s| Box::new(s.to_string()))
-        .unwrap_or_else(|e| e.downcast::<String>().unwrap());
-    assert!(text.contains("belongs to another trace"), "{text}");
-}
-
 /// The rendered error of a loss over `x: f32[8, 64]` and a counter, `f32[4, 2]`, that is a field of the
 /// model.
 fn state_answer(f: impl FnOnce(&State, Tensor) -> Tensor) -> String {
@@ -344,7 +336,7 @@ fn a_state_that_is_set_to_something_else() {
         text,
         "\
 error: the state is f32[4, 2], `set` gives it f32[8, 64]
---> crates/gradloom/tests/diagnostics.rs
+--> crates/gradloom/tests/diagnostics/main.rs
   |
 N |         state.set(x);
   |               ^^^
@@ -372,7 +364,7 @@ fn a_window_that_does_not_fit_its_state() {
         text,
         "\
 error: the state is f32[4, 2], `update_at` gives it a window of f32[1, 3]
---> crates/gradloom/tests/diagnostics.rs
+--> crates/gradloom/tests/diagnostics/main.rs
   |
 N |         state.update_at(&[zero(), zero()], x.slice(0, 0..1).slice(1, 0..3));
   |               ^^^^^^^^^
@@ -448,7 +440,7 @@ fn states_without_a_name_or_with_a_wrong_one() {
         text,
         "\
 error: a state of shape [4] is not part of the model
---> crates/gradloom/tests/diagnostics.rs
+--> crates/gradloom/tests/diagnostics/main.rs
   |
 N |     let text = state_answer(|_, _| stray.tensor());
   |                                          ^^^^^^

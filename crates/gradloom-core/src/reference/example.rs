@@ -1,0 +1,29 @@
+//! Ops at a glance.
+
+use super::{HostTensor, evaluate};
+use crate::ir::{OpKind, Output, Type};
+use crate::trace::{Tensor, trace};
+
+/// The elements of a tensor that a closure makes of constants, in float64: what an op does, without a device.
+/// Random numbers are those of step 0 with the seed 0.
+///
+/// ```
+/// use gradloom_core::{reference::eval, trace::literal};
+///
+/// assert_eq!(eval(|| literal(&[3.0, 4.0], [2]).square().sum().sqrt()), [5.0]);
+/// ```
+///
+/// # Panics
+/// With the first error of the closure, or an index out of range.
+#[track_caller]
+pub fn eval(f: impl FnOnce() -> Tensor) -> Vec<f64> {
+    let traced = trace(&(), &[], false, |_| f(), |y| vec![y]).unwrap_or_else(|error| panic!("{error}"));
+    let mut graph = traced.graph;
+    graph.outputs.push(Output { name: "y".to_string(), value: traced.results[0] });
+    let zero = |kind: &OpKind| match kind {
+        OpKind::Scalar { dtype, .. } => Some(HostTensor::from_f64(Type::scalar(*dtype), [0.0])),
+        _ => None,
+    };
+    let found = evaluate(&graph, &zero).unwrap_or_else(|error| panic!("{error}"));
+    found.output("y").expect("it was asked for").to_f64()
+}
