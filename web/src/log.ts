@@ -8,7 +8,8 @@ import type { Core } from './wasm.js';
 
 /** Commands that are no ops. */
 export const COMMAND = {
-  model: 0, param: 1, alias: 2, open: 3, input: 4, use: 5, origin: 6, capture: 7, close: 8, abandon: 9, constant: 10,
+  model: 0, param: 1, alias: 2, open: 3, input: 4, use: 5, origin: 6, capture: 7, close: 8, abandon: 9, constant: 10, state: 11,
+  useState: 12, setState: 13, updateState: 14, gradients: 15, checkpoint: 16, endCheckpoint: 17, scan: 18, endScan: 19,
 } as const;
 
 /** A log as it is posted: each command is its code, its number of arguments, its arguments. */

@@ -325,23 +325,39 @@ impl Sessions {
         self.steps.remove(step);
     }
 
-    /// A learning rate from the next step on; one that changes over time starts there.
+    /// A training program.
+    fn training(&mut self, program: usize) -> Result<&mut Train<Model, 0>> {
+        match &mut self.program(program)?.kind {
+            Kind::Train(train) => Ok(train),
+            Kind::Forward(_) => Err(misuse("the program does not train")),
+        }
+    }
+
+    /// A learning rate from the next step on: whether it is counted from there, and the schedule.
     pub(crate) fn rate(&mut self, program: usize, arguments: &mut Arguments<'_>) -> Result<usize> {
-        let schedule = optimizer::schedule(arguments)?;
-        let Kind::Train(train) = &mut self.program(program)?.kind else {
-            return Err(misuse("the program does not train"));
-        };
-        let start = train.attempted_steps();
+        let (starts_now, schedule) = (arguments.bool()?, optimizer::schedule(arguments)?);
+        let train = self.training(program)?;
+        let start = if starts_now { train.attempted_steps() } else { 0 };
         train.set_schedule(gradloom_core::optim::Schedule::Delayed { start, then: Box::new(schedule) });
+        Ok(0)
+    }
+
+    /// Steps that were attempted.
+    pub(crate) fn attempted(&mut self, program: usize) -> Result<u64> {
+        Ok(self.training(program)?.attempted_steps())
+    }
+
+    /// Goes on counting attempted steps from here; with the schedule that the program was compiled with.
+    pub(crate) fn count_from(&mut self, program: usize, steps: u64) -> Result<usize> {
+        let train = self.training(program)?;
+        train.set_attempted_steps(steps);
+        train.follow_schedule();
         Ok(0)
     }
 
     /// The learning rate of the next step.
     pub(crate) fn lr(&mut self, program: usize) -> Result<f64> {
-        match &self.program(program)?.kind {
-            Kind::Train(train) => Ok(train.lr()),
-            Kind::Forward(_) => Err(misuse("the program does not train")),
-        }
+        Ok(self.training(program)?.lr())
     }
 
     /// Where parameters and states are.
@@ -425,6 +441,13 @@ impl Sessions {
                 report::kernels(&listed.unwrap_or_default())
             }
             4 => report::counts(loaded),
+            5 => {
+                let unused = match &program.kind {
+                    Kind::Train(train) => train.unused_parameters(),
+                    Kind::Forward(_) => &[],
+                };
+                Json::List(unused.iter().map(|name| text(name)).collect()).to_string()
+            }
             _ => return Err(misuse("there is no such view")),
         })
     }

@@ -41,11 +41,9 @@ for (let step = 0; step < 1000; step++) {
   }
 }
 const p = await train.downloadParams()
-const w: Float32Array = p.l1.W
-const w2: Float32Array = p.layers[0]!.W
-const w3: Float32Array = p.named.a.W
-// @ts-expect-error numbers are pruned
-p.n
+const w: Float32Array = p['l1.W']!
+const w2: Float32Array = p['layers.0.W']!
+const w3: Float32Array = p['named.a.W']!
 const q = await train.step({ x: w, y: w2 }, { read: false }); if (q.kind === 'queued') console.log(w3)
 // @ts-expect-error wrong name
 await train.step({ x: w, z: w2 })

@@ -59,6 +59,13 @@ impl Tensor {
 /// between. A tensor that the loss does not depend on gets zeros.
 #[track_caller]
 pub fn gradients<const N: usize>(loss: Tensor, wrt: [Tensor; N]) -> [Tensor; N] {
+    let all = gradients_of(loss, &wrt);
+    std::array::from_fn(|i| all[i])
+}
+
+/// [`gradients`] with respect to as many tensors as a list has.
+#[track_caller]
+pub fn gradients_of(loss: Tensor, wrt: &[Tensor]) -> Vec<Tensor> {
     let caller = Origin::caller();
     for tensor in wrt.iter().chain([&loss]) {
         tensor.assert_in_trace();
@@ -78,14 +85,15 @@ pub fn gradients<const N: usize>(loss: Tensor, wrt: [Tensor; N]) -> [Tensor; N] 
         };
         let found = found.unwrap_or_else(|error| {
             scope.fail(error.at(origin, "gradients"));
-            vec![None; N]
+            vec![None; values.len()]
         });
-        std::array::from_fn(|i| {
-            let value = found[i].unwrap_or_else(|| {
-                let ty = scope.graph.ty(values[i]).clone();
+        let tensors = values.iter().zip(found).map(|(&value, found)| {
+            let found = found.unwrap_or_else(|| {
+                let ty = scope.graph.ty(value).clone();
                 scope.placeholder(ty)
             });
-            scope.tensor(value)
-        })
+            scope.tensor(found)
+        });
+        tensors.collect()
     })
 }
