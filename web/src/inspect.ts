@@ -120,5 +120,5 @@ export function graphOf(core: Core, trace: number): Graph {
     site: origin && { ...origin, opName: kind, stack: `${kind}@${origin.file}:${origin.line}:${origin.column}` },
   }));
   const tensors = raw.tensors.map(({ dtype, shape, source }, id) => new Tensor(null, id, { dtype, shape, source, site: ops[source]?.site ?? null }));
-  return { ops, tensors, outputs: raw.results, captures: new Map(raw.captures.map(({ name, value }) => [name, value])) };
+  return { ops, tensors, outputs: raw.results, captures: new Map(raw.captures.map(({ name, value }) => [name.replace(/^~/, ''), value])) };
 }

@@ -12,6 +12,11 @@ export const COMMAND = {
   useState: 12, setState: 13, updateState: 14, gradients: 15, checkpoint: 16, endCheckpoint: 17, scan: 18, endScan: 19,
 } as const;
 
+/** The name under which a capture is kept: those that are ours, as that of the loss, are free for users too. */
+export function keptName(name: string): string {
+  return /^(loss$|gradient_norm$|result\.|~)/.test(name) ? `~${name}` : name;
+}
+
 /** A log as it is posted: each command is its code, its number of arguments, its arguments. */
 export interface LogValue {
   commands: Float64Array;

@@ -228,21 +228,21 @@ export interface LossOptions {
   reduction?: 'mean' | 'sum' | 'none';
 }
 
-function reduction(name: string, losses: Tensor, options: LossOptions): Tensor {
+function reductionOf(name: string, options: LossOptions): (losses: Tensor) => Tensor {
   checkOptions(`\`${name}\``, options, ['reduction']);
   const { reduction = 'mean' } = options;
   if (!['mean', 'sum', 'none'].includes(reduction)) throw wrong(`\`${name}\`: reduction is '${String(reduction)}'`, "it is 'mean', 'sum' or 'none'");
-  return reduction === 'none' ? losses : call(reduction, losses);
+  return (losses) => (reduction === 'none' ? losses : call(reduction, losses));
 }
 
 /** Cross-entropy of logits `[.., V]` and class numbers i32 `[..]`. A class out of range fails the step. */
 export function crossEntropy(logits: Tensor, targets: Tensor, options: LossOptions = {}): Tensor {
-  return reduction('crossEntropy', call('crossEntropyRows', logits, targets), options);
+  return reductionOf('crossEntropy', options)(call('crossEntropyRows', logits, targets));
 }
 
 /** The same of logarithms of probabilities. */
 export function nllLoss(logProbs: Tensor, targets: Tensor, options: LossOptions = {}): Tensor {
-  return reduction('nllLoss', call('neg', call('takeLast', logProbs, targets)), options);
+  return reductionOf('nllLoss', options)(call('neg', call('takeLast', logProbs, targets)));
 }
 
 /** The same tensor, read back under this name whenever the program runs. */

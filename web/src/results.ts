@@ -4,6 +4,7 @@
 
 import type { Data, Dtype } from './dtype.js';
 import { fail, GradloomError } from './errors.js';
+import { keptName } from './log.js';
 import type { Sent } from './protocol.js';
 
 /**
@@ -115,6 +116,8 @@ export function runResult<O extends Dtype>(outputs: readonly Sent[], results: re
 }
 
 function captured(outputs: readonly Sent[], names: readonly string[]): Captures {
-  // Ours come first, should one of the user's have the same name.
-  return new Captures(names.flatMap((name) => outputs.filter((output) => output.name === name).slice(-1)));
+  return new Captures(names.flatMap((name) => {
+    const found = outputs.find((output) => output.name === keptName(name));
+    return found ? [{ ...found, name }] : [];
+  }));
 }

@@ -5,7 +5,7 @@
 import { DTYPES, dtypeCode, elements, type Dtype } from './dtype.js';
 import { errorOf, errorValue, fail, GradloomError, type Origin } from './errors.js';
 import { OPTIONS } from './generated/ops.js';
-import { COMMAND, type Log } from './log.js';
+import { COMMAND, keptName, type Log } from './log.js';
 import { checkOptions } from './options.js';
 import { here } from './origin.js';
 import { Tensor } from './tensor.js';
@@ -93,7 +93,7 @@ export class Trace {
     if (this.captures.includes(name)) {
       throw this.#explained(fail('trace', `capture: the name '${name}' is used twice`, 'give each its own, as `attn.${i}`'));
     }
-    const id = this.#command(COMMAND.capture, [this.id(tensor, 'capture'), this.#log.text(name)]);
+    const id = this.#command(COMMAND.capture, [this.id(tensor, 'capture'), this.#log.text(keptName(name))]);
     this.captures.push(name);
     return this.#tensor(id);
   }

@@ -5,6 +5,7 @@
 
 import { DTYPES, type Dtype } from './dtype.js';
 import { errorOf, fail, type ErrorValue } from './errors.js';
+import { fileBytes } from './node.js';
 
 /** The raw exports (docs: the interface of `gradloom-web`). */
 interface Exports {
@@ -104,6 +105,10 @@ export type WasmSource = string | URL | ArrayBuffer | ArrayBufferView<ArrayBuffe
 export async function loadModule(source: WasmSource): Promise<WebAssembly.Module> {
   if (source instanceof WebAssembly.Module) return source;
   if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return WebAssembly.compile(source);
+  const file = await fileBytes(source).catch((cause: unknown) => {
+    throw fail('network', `could not read ${source}: ${cause instanceof Error ? cause.message : cause}`, 'say where the files are with configure()');
+  });
+  if (file) return WebAssembly.compile(file);
   const response = await fetch(source).catch((cause: unknown) => {
     throw fail('network', `could not fetch ${source}: ${cause instanceof Error ? cause.message : cause}`);
   });

@@ -1,6 +1,8 @@
 // Whether there is WebGPU. In: nothing. Out: yes with the adapter's name, or why not and what can be done.
 // What always holds: nothing is kept, and nothing throws.
 
+import { gpuInterface, hasGpuInterface, IS_NODE } from './node.js';
+
 /** Why there is no WebGPU: there is no interface for it, or no adapter that gives a device. */
 export type WebGPUFailureReason = 'no-webgpu' | 'no-adapter';
 
@@ -20,9 +22,9 @@ export interface WebGPUSupport {
   software?: boolean;
 }
 
-/** Whether the browser has the interface at all; `checkWebGPU` says whether it works. */
+/** Whether there is the interface at all (in Node.js, the npm package `webgpu`); `checkWebGPU` says whether it works. */
 export function isWebGPUAvailable(): boolean {
-  return typeof navigator !== 'undefined' && 'gpu' in navigator && Boolean(navigator.gpu);
+  return hasGpuInterface();
 }
 
 /** Whether training on the GPU will work here, and if not, why. */
@@ -32,6 +34,12 @@ export async function checkWebGPU(): Promise<WebGPUSupport> {
       return {
         ok: false, reason: 'no-webgpu', message: 'this page is not a secure context, where browsers have no WebGPU',
         help: 'serve the page over https, or from localhost',
+      };
+    }
+    if (IS_NODE) {
+      return {
+        ok: false, reason: 'no-webgpu', message: 'Node.js has no WebGPU of its own',
+        help: "npm install webgpu, or compile with device: 'cpu'",
       };
     }
     return {
@@ -45,7 +53,7 @@ export async function checkWebGPU(): Promise<WebGPUSupport> {
   for (const delay of [0, 100, 400]) {
     if (delay > 0) await new Promise((resolve) => setTimeout(resolve, delay));
     try {
-      adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
+      adapter = await (await gpuInterface())!.requestAdapter({ powerPreference: 'high-performance' });
     } catch (thrown) {
       why = thrown instanceof Error ? `: ${thrown.message}` : '';
     }

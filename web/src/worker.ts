@@ -7,6 +7,7 @@ import { dataOf } from './dtype.js';
 import { errorValue, fail, type GradloomError } from './errors.js';
 import { Gpu, requestDevice } from './gpu.js';
 import { replay } from './log.js';
+import { threadScope } from './node.js';
 import type { Compiled, Counters, FromWorker, Request, Requests, Sent, StepReply, ToWorker } from './protocol.js';
 import { Core } from './wasm.js';
 
@@ -374,6 +375,8 @@ export class Server {
   }
 }
 
-// In a worker, serve it. In tests, which import this file elsewhere, do nothing.
+// In a worker, or a thread of Node.js, serve it. In tests, which import this file elsewhere, do nothing.
 const scope = globalThis as unknown as Scope & { WorkerGlobalScope?: unknown };
+const thread = threadScope();
 if (scope.WorkerGlobalScope !== undefined) new Server(scope);
+else if (thread) new Server(thread);

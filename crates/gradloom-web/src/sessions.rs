@@ -13,7 +13,7 @@ use gradloom_codegen::wgsl::{Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::json::{Json, text};
 use gradloom_core::optim::of_all_batches;
-use gradloom_core::trace::Input;
+use gradloom_core::trace::{Input, Recording, Tensor};
 use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, StorePlace, Train, Trainer, WebHost};
 use std::sync::Arc;
 
@@ -24,6 +24,29 @@ struct Open {
     browser: Option<Arc<Browser>>,
     seed: u64,
     state: State,
+}
+
+impl Open {
+    /// Whether there are bytes, and not only plans.
+    fn has_store(&self) -> bool {
+        self.browser.as_ref().is_none_or(|browser| browser.is_real())
+    }
+}
+
+/// Has the store keep also the parameters that no program uses: a script reads and writes all of a model. A
+/// program that looks at them is loaded, and dropped.
+fn complete(session: &Session<Model>) -> Result<()> {
+    let entries = session.store().entries();
+    let missing = |name: &str| !entries.iter().any(|entry| entry.name == name);
+    let unused: Vec<_> = session.params().iter().filter(|used| missing(&used.name)).collect();
+    if unused.is_empty() {
+        return Ok(());
+    }
+    let recording = Recording::open(session.model(), false)?;
+    let first = |tensor: Tensor| tensor.flatten().slice(0, 0..1);
+    let results: Vec<Tensor> = unused.iter().map(|used| first(used.param.tensor())).collect();
+    let traced = recording.finish(&results)?;
+    session.infer_recorded(Vec::new(), traced).map(|_| ())
 }
 
 /// What a session has become.
@@ -189,6 +212,9 @@ impl Sessions {
         let trainer = Trainer::recorded(model.tie(), inputs.clone(), traced).seed(open.seed);
         let (trainer, micro_batches) = optimizer::configure(trainer, model, arguments)?;
         let train = trainer.compile(&open.device)?;
+        if open.has_store() {
+            complete(train.session())?;
+        }
         let inputs = of_all_batches(inputs, micro_batches);
         open.state = State::Training(id);
         self.insert(id, session, inputs, Kind::Train(Box::new(train)), text);
@@ -217,6 +243,9 @@ impl Sessions {
         }
         let forward = over.infer_recorded(inputs.clone(), traced)?;
         if let (Some(new), Some(open)) = (new, self.open.get_mut(session)) {
+            if open.has_store() {
+                complete(&new)?;
+            }
             open.state = State::Forward(new);
         }
         self.insert(id, session, inputs, Kind::Forward(Box::new(forward)), text);
