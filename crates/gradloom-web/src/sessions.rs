@@ -212,13 +212,10 @@ impl Sessions {
         let trainer = Trainer::recorded(model.tie(), inputs.clone(), traced).seed(open.seed);
         let (trainer, micro_batches) = optimizer::configure(trainer, model, arguments)?;
         let train = trainer.compile(&open.device)?;
-        if open.has_store() {
-            complete(train.session())?;
-        }
         let inputs = of_all_batches(inputs, micro_batches);
         open.state = State::Training(id);
         self.insert(id, session, inputs, Kind::Train(Box::new(train)), text);
-        Ok(id)
+        self.completed(session, id)
     }
 
     /// Compiles a forward program.
@@ -243,13 +240,20 @@ impl Sessions {
         }
         let forward = over.infer_recorded(inputs.clone(), traced)?;
         if let (Some(new), Some(open)) = (new, self.open.get_mut(session)) {
-            if open.has_store() {
-                complete(&new)?;
-            }
             open.state = State::Forward(new);
         }
         self.insert(id, session, inputs, Kind::Forward(Box::new(forward)), text);
-        Ok(id)
+        self.completed(session, id)
+    }
+
+    /// The program, once the session's store has all parameters; if it cannot, neither is there.
+    fn completed(&mut self, session: usize, program: usize) -> Result<usize> {
+        let has_store = self.open.get(session).is_some_and(Open::has_store);
+        let done = if has_store { self.session(session).and_then(complete) } else { Ok(()) };
+        if done.is_err() {
+            self.drop_program(program);
+        }
+        done.map(|()| program)
     }
 
     fn insert(&mut self, id: usize, session: usize, inputs: Vec<Input>, kind: Kind, traced: String) {

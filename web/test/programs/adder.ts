@@ -80,7 +80,7 @@ async function learn(train: CompiledTraining<Transformer>, steps: number): Promi
   return last
 }
 
-export async function run(steps = 250) {
+export async function run(steps = 140) {
   const train: CompiledTraining<Transformer> = await compile({
     model: new Transformer(), loss: lossFn, inputs, seed: 3,
     optimizer: {
