@@ -132,7 +132,7 @@ export function permute(x: Tensor, order: readonly number[]): Tensor {
 
 /** `length` elements from `start` on along an axis. */
 export function narrow(x: Tensor, axis: number, start: number, length: number): Tensor {
-  return call('slice', x, axis, [start, start + length]);
+  return call('narrow', x, axis, start, length);
 }
 
 /** An axis cut into parts of these extents. */

@@ -84,3 +84,11 @@ test("Vite's development server serves it, without configuration", async () => {
     await server.close();
   }
 });
+
+test('Node.js runs it in a thread', async () => {
+  const { stdout } = await tool(installed.project, join(installed.project, 'node.mjs'));
+  const seen = JSON.parse(stdout);
+  assertLearnt({ ...seen, errors: [], asked: [] }, '');
+  assert.equal(seen.device, 'cpu');
+  assert.match(seen.refused, /Node\.js has no WebGPU of its own\nhelp: npm install webgpu/);
+});

@@ -176,6 +176,8 @@ const file: SafetensorsData = loadSafetensors(new ArrayBuffer(8))
 const [tensors, shapes, skipped]: [Record<string, Float32Array>, Record<string, number[]>, Record<string, string>] = [file.tensors, file.shapes, file.skipped]
 const single = singleFlight(async (x: number) => x + 1)
 const flown: SingleFlightResult<number> = await single(1)
+const refresh = singleFlight(() => infer.run({ tokens: new Int32Array(16) }))
+await refresh()
 const isShape = (error: unknown) => error instanceof ShapeError
 
 // Every function, in the order of the interface.
