@@ -5,6 +5,7 @@
 
 import { fail, GradloomError } from './errors.js';
 import { gpuInterface, IS_NODE } from './node.js';
+import type { GpuCounters } from './protocol.js';
 import type { Core, GpuImports } from './wasm.js';
 
 // Numbers of the WebGPU specification, so that nothing is read from a global that a test has not.
@@ -57,16 +58,6 @@ interface Pipeline {
 interface Ticket {
   program: number;
   staging: GPUBuffer | null;
-}
-
-/** What is alive, for tests. */
-export interface GpuCounters {
-  liveBuffers: number;
-  liveBytes: number;
-  livePrograms: number;
-  livePipelines: number;
-  liveTickets: number;
-  submits: number;
 }
 
 /** Why there is no GPU. */

@@ -4,7 +4,6 @@
 
 import type { Data, Dtype, Stored } from './dtype.js';
 import { errorValue, fail, type GradloomError, rebuild, type ErrorValue } from './errors.js';
-import type { GpuCounters } from './gpu.js';
 import type { LogValue } from './log.js';
 import type { INSPECT, Precision } from './wasm.js';
 
@@ -21,6 +20,16 @@ export type StepReply =
   | { kind: 'completed'; outputs: Sent[] }
   | { kind: 'queued' }
   | { kind: 'aborted' };
+
+/** What is alive, for tests. */
+export interface GpuCounters {
+  liveBuffers: number;
+  liveBytes: number;
+  livePrograms: number;
+  livePipelines: number;
+  liveTickets: number;
+  submits: number;
+}
 
 /** What is alive in a worker. */
 export interface Counters extends GpuCounters {
