@@ -14,8 +14,8 @@ include!(concat!(env!("OUT_DIR"), "/training.rs"));
 
 /// Gives a trainer the optimizer, bounds and schedule that the numbers say: code, largest norm and value of
 /// gradients, memory budget in bytes, decay of running means (0: none of these), micro-batches, whether
-/// parameters may be unused, how many parameters have their gradients normalised and their numbers in the model, schedule, and settings as pairs
-/// of code and number. The number of micro-batches, too.
+/// parameters may be unused, how many parameters have their gradients normalised and their numbers in the
+/// model, schedule, and settings as pairs of code and number. The number of micro-batches, too.
 pub(crate) fn configure(
     trainer: Trainer<Model>,
     model: &Model,
