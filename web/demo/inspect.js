@@ -114,6 +114,6 @@ function graph({ inspection }) {
   show('passes');
   return el('div', {},
     el('fieldset', { class: 'row choices' }, el('legend', { class: 'hidden' }, 'Which graph'),
-      option('passes', 'With backward and optimizer, after the passes', true), option('graph', 'As it was traced', false)),
+      option('passes', 'With backward and optimizer, after the passes', true), option('traced', 'As it was traced', false)),
     text);
 }

@@ -2,14 +2,17 @@
 // (`trace`) what it would be. What always holds: the user's function is traced on the caller's thread, so
 // that its errors have the user's stack; everything that takes long happens in the worker, except in `trace`.
 
-import { CompiledForward, type ForwardSpec } from './forward.js';
+import type { Dtype } from './dtype.js';
+import { checkOutput, FORWARD_SPEC, ForwardProgram, type CompiledForward, type ForwardSpec } from './forward.js';
 import { fail } from './errors.js';
 import { startHost, tracingCore, type Device, type Host } from './host.js';
 import { declared, withoutWildcards, type InputDecls } from './inputs.js';
-import { inspectHere, type Inspection } from './inspect.js';
-import type { Module } from './module.js';
+import { graphOf, type CompiledIR } from './inspect.js';
+import { Module, walk } from './module.js';
+import { checkOptions } from './options.js';
 import { randomSeed, type Model } from './session.js';
-import { compileLoss, CompiledTraining, traceLoss, type LossSpec } from './train.js';
+import { compileLoss, LOSS_SPEC, lossIR, plan, TrainingProgram, type CompiledTraining, type LossSpec } from './train.js';
+import { traceLoss } from './train.js';
 import { declareModel, shown, traceFunction } from './tracing.js';
 import type { Core, Precision } from './wasm.js';
 
@@ -27,7 +30,7 @@ export interface WhereSpec {
 export type TrainingSpec<M extends Module, D extends InputDecls> = LossSpec<M, D> & WhereSpec;
 
 /** What `compileForward` takes. */
-export type StandaloneForwardSpec<M extends Module, D extends InputDecls> = ForwardSpec<M, D> & WhereSpec & {
+export type ForwardExecutorSpec<M extends Module, D extends InputDecls, O extends Dtype = 'f32'> = ForwardSpec<M, D, O> & WhereSpec & {
   model: M;
   /** Seeds initial values; a random one if not given. */
   seed?: number;
@@ -35,9 +38,31 @@ export type StandaloneForwardSpec<M extends Module, D extends InputDecls> = Forw
   precision?: Precision;
 };
 
+const WHERE = ['device', 'portable', 'signal'] as const;
+
+/** What to write for names of other libraries, and of older versions of tensorgrad. */
+const INSTEAD = {
+  adam: "write optimizer: { kind: 'adam', .. }", adamw: "write optimizer: { kind: 'adamw', .. }", sgd: "write optimizer: { kind: 'sgd', .. }",
+  lr: "it is an option of the optimizer: { kind: 'adam', lr: .. }", factory: 'write model: new MyModel()',
+  withCaptures: 'captures are always read back; step(..) and run(..) take withCaptures',
+};
+
+/** Fails if what is to be compiled is not what it should be. */
+function checkSpec(where: string, spec: unknown, known: readonly string[]): void {
+  checkOptions(where, spec, known, INSTEAD);
+  const { model, loss, forward, inputs } = spec as Record<string, unknown>;
+  const name = known.includes('loss') ? 'loss' : 'forward';
+  if (!(model instanceof Module)) {
+    throw fail('trace', `${where}: the model is ${typeof model === 'function' ? 'a class or a function' : String(model)}`, 'write model: new MyModel(), of a class that extends Module');
+  }
+  if (typeof (loss ?? forward) !== 'function') throw fail('trace', `${where}: \`${name}\` is ${String(loss ?? forward)}, not a function`);
+  if (typeof inputs !== 'object' || inputs === null) throw fail('trace', `${where}: \`inputs\` is ${String(inputs)}`, 'write inputs: { x: [32, 1] }');
+}
+
 /** Starts a worker while something is traced; without the worker if tracing fails. */
 async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host>) => Promise<R>): Promise<R> {
   const { device = 'auto', portable = false, signal } = where;
+  if (!['auto', 'webgpu', 'cpu'].includes(device)) throw fail('trace', `the device is '${String(device)}'`, "it is 'auto', 'webgpu' or 'cpu'");
   signal?.throwIfAborted();
   const host = startHost(device, portable);
   host.catch(() => undefined);
@@ -53,24 +78,30 @@ async function hosted<R>(where: WhereSpec, work: (core: Core, host: Promise<Host
   }
 }
 
-/** Compiles a training step: loss, gradients, optimizer. */
+/**
+ * Compiles a training step: loss, gradients, optimizer. Rejects with the kind 'trace' where the model, the loss or
+ * an option is wrong, 'unsupported' where `device: 'webgpu'` is wanted and there is none, 'device' where the device
+ * refuses, 'plan' where the memory budget cannot be met.
+ */
 export async function compile<M extends Module, const D extends InputDecls>(
   spec: TrainingSpec<M, D> & { loss: LossSpec<M, NoInfer<D>>['loss'] },
 ): Promise<CompiledTraining<M, D>> {
+  checkSpec('compile', spec, [...LOSS_SPEC, ...WHERE]);
   const site = new Error();
   return hosted(spec, async (core, starting) => {
     const inputs = withoutWildcards(declared(spec.inputs));
     // The trace is done before anything else can trace on this instance.
     const traced = traceLoss<M, D>(core, spec, inputs);
     const host = await starting;
-    return new CompiledTraining<M, D>(host, core, spec, inputs, await compileLoss(host, spec, traced, site));
+    return new TrainingProgram<M, D>(host, core, spec, inputs, await compileLoss(host, spec, traced, site));
   });
 }
 
 /** Compiles a forward function over a model of its own. */
-export async function compileForward<M extends Module, const D extends InputDecls>(
-  spec: StandaloneForwardSpec<M, D> & { forward: ForwardSpec<M, NoInfer<D>>['forward'] },
-): Promise<CompiledForward<M, D>> {
+export async function compileForward<M extends Module, const D extends InputDecls, O extends Dtype = 'f32'>(
+  spec: ForwardExecutorSpec<M, D, O> & { forward: ForwardSpec<M, NoInfer<D>, O>['forward'] },
+): Promise<CompiledForward<M, D, O>> {
+  checkSpec('compileForward', spec, [...FORWARD_SPEC, ...WHERE, 'model', 'seed', 'precision']);
   const site = new Error();
   return hosted(spec, async (core, starting) => {
     const seed = spec.seed ?? randomSeed();
@@ -79,8 +110,8 @@ export async function compileForward<M extends Module, const D extends InputDecl
     const { session } = await host.client.ask('compile', { log, seed, precision: spec.precision ?? 'f32', optimizer: null }, [log.commands.buffer as ArrayBuffer], site);
     const model: Model = { instance: spec.model, params, aliases, session, seed };
     let end = false;
-    const forward = new CompiledForward<M, D>(
-      { host, core, model: () => model, instance: () => spec.model, destroyed: () => end, late: true }, spec,
+    const forward = new ForwardProgram<M, D, O>(
+      { host, core, model: () => model, instance: () => spec.model, destroyed: () => end, late: true, where: 'compileForward' }, spec,
       async () => {
         end = true;
         await host.client.close();
@@ -90,22 +121,26 @@ export async function compileForward<M extends Module, const D extends InputDecl
   });
 }
 
-/** What `compile` would make, without a GPU and without a worker, on this thread. */
+/**
+ * What `compile` would make, without a GPU and without a worker, on this thread: the graph of the loss with the
+ * gradients, and the plan and the kernels of the step.
+ */
 export async function trace<M extends Module, const D extends InputDecls>(
-  spec: LossSpec<M, D> & { loss: LossSpec<M, NoInfer<D>>['loss'] },
-): Promise<Inspection & { paramNames: string[] }> {
+  spec: TrainingSpec<M, D> & { loss: LossSpec<M, NoInfer<D>>['loss'] },
+): Promise<CompiledIR & { paramNames: string[] }> {
+  checkSpec('trace', spec, [...LOSS_SPEC, ...WHERE]);
   return shown(async () => {
     const core = await tracingCore();
-    const traced = traceLoss<M, D>(core, spec, withoutWildcards(declared(spec.inputs)));
-    const planned = plan(core, spec.seed ?? 0, (session) => core.train(session, traced.trace, traced.optimizer));
-    return { ...planned, paramNames: traced.params.map(({ name }) => name) };
+    const ir = lossIR<M, D>(core, spec, withoutWildcards(declared(spec.inputs)));
+    return { ...ir, paramNames: walk(spec.model).params.map(({ name }) => name) };
   });
 }
 
 /** What `compileForward` would make, without a GPU and without a worker, on this thread. */
-export async function traceForward<M extends Module, const D extends InputDecls>(
-  spec: ForwardSpec<M, D> & { model: M; forward: ForwardSpec<M, NoInfer<D>>['forward'] },
-): Promise<Inspection & { paramNames: string[] }> {
+export async function traceForward<M extends Module, const D extends InputDecls, O extends Dtype = 'f32'>(
+  spec: ForwardExecutorSpec<M, D, O> & { forward: ForwardSpec<M, NoInfer<D>, O>['forward'] },
+): Promise<CompiledIR & { paramNames: string[] }> {
+  checkSpec('traceForward', spec, [...FORWARD_SPEC, ...WHERE, 'model', 'seed', 'precision']);
   return shown(async () => {
     const core = await tracingCore();
     const inputs = declared(spec.inputs);
@@ -113,21 +148,11 @@ export async function traceForward<M extends Module, const D extends InputDecls>
     const traced = traceFunction<M, D>(core, {
       model: spec.model, inputs: withoutWildcards(inputs), run: spec.forward, training: false,
     });
+    checkOutput(spec.output, traced.first);
+    const graph = graphOf(core, traced.trace);
     const planned = plan(core, 0, (session) => core.forward(session, traced.trace));
-    return { ...planned, paramNames: traced.params.map(({ name }) => name) };
+    return {
+      ...planned, graph, paramGrads: {}, loss: graph.tensors[graph.outputs[0]!]!, paramNames: traced.params.map(({ name }) => name),
+    };
   });
-}
-
-function plan(core: Core, seed: number, program: (session: number) => number): Inspection {
-  const session = core.session(seed, 'none');
-  try {
-    const id = program(session);
-    try {
-      return inspectHere(core, id);
-    } finally {
-      core.release('program', id);
-    }
-  } finally {
-    core.release('session', session);
-  }
 }

@@ -3,31 +3,43 @@
 // `maxCachedShapes` extents are kept, the rest leaves no buffer; a replaced model makes them all compile
 // again.
 
+import { isPlain, type Dtype } from './dtype.js';
 import { fail, type GradloomError } from './errors.js';
 import type { Host } from './host.js';
 import { arrays, declared, filled, wildcard, type Declared, type InputDecls, type InputTensors, type Resolved, type TypedInputs } from './inputs.js';
-import type { Module, ParamTree } from './module.js';
+import type { Module } from './module.js';
+import { checkOptions } from './options.js';
 import { failed, runResult, type RunResult } from './results.js';
-import { downloadFlat, downloadTree, handed, upload, type Model, type ParamValues } from './session.js';
+import { download, handed, upload, type Model, type ParamValues } from './session.js';
+import type { Tensor } from './tensor.js';
 import { shown, traceFunction, type Results } from './tracing.js';
-import type { Inspection } from './inspect.js';
-import { inspectProgram } from './inspect.js';
+import { graphOf, inspectProgram, type CompiledIR, type Inspection } from './inspect.js';
 import type { Core } from './wasm.js';
 
+/** A function of a model and its inputs that gives one tensor. */
+export type ForwardFn<M extends Module, D extends InputDecls> = (model: M, inputs: InputTensors<D>) => Tensor;
+
 /** A forward function over a model. */
-export interface ForwardSpec<M extends Module, D extends InputDecls> {
+export interface ForwardSpec<M extends Module, D extends InputDecls, O extends Dtype = 'f32'> {
   /** Gives a tensor, an array of tensors, or a record of tensors. */
   forward: (model: M, inputs: InputTensors<D>) => Results;
   /** Inputs; one extent, the same in all, may be null. */
   inputs: D;
+  /** The dtype of the (first) result; 'f32' if not given. One of 16 bits is 'f32', as its array is. */
+  output?: O;
   /** Extents that are kept compiled; 8 if not given. */
   maxCachedShapes?: number;
 }
+
+/** Names of what `ForwardSpec` has. */
+export const FORWARD_SPEC = ['forward', 'inputs', 'output', 'maxCachedShapes'] as const;
 
 /** What a run can vary. */
 export interface RunOptions {
   /** Cancels the run if it was not begun. */
   signal?: AbortSignal;
+  /** false: what was captured is not in the result. */
+  withCaptures?: boolean;
 }
 
 /** Who owns the parameters that a forward function reads. */
@@ -40,6 +52,8 @@ export interface Owner<M extends Module> {
   destroyed(): boolean;
   /** Whether the worker makes the parameters with the first program only. */
   readonly late: boolean;
+  /** Which function of ours the user called. */
+  readonly where: string;
 }
 
 interface Variant {
@@ -49,10 +63,38 @@ interface Variant {
   captures: string[];
 }
 
-/** A compiled forward function. */
-export class CompiledForward<M extends Module = Module, D extends InputDecls = InputDecls> {
+/** A compiled forward function: what `attach` and `compileForward` give. */
+export interface CompiledForward<M extends Module = Module, D extends InputDecls = InputDecls, O extends Dtype = 'f32'> {
+  /** Names of the parameters. */
+  readonly paramNames: readonly string[];
+  /** The seed of the initial values. */
+  readonly seed: number;
+  /** Settles if the device is lost. */
+  readonly lost: Promise<GradloomError>;
+  /** @internal Never there: it says which model it is of. */
+  readonly model?: M;
+  /** Compiles for an extent of the wildcard (null where there is none), before a run needs it. */
+  prepare(extent?: number | null): Promise<void>;
+  /** Runs the function on these inputs, which are copied. It never rejects: what went wrong is in the result. */
+  run(inputs: TypedInputs<D>, options?: RunOptions): Promise<RunResult<O>>;
+  /** What was compiled for these inputs. */
+  inspect(inputs: TypedInputs<D>): Promise<Inspection>;
+  /** The graph for these inputs, and what was compiled for it. */
+  graphFor(inputs: TypedInputs<D>): Promise<CompiledIR>;
+  /**
+   * Overwrites parameters: all of them, or with `partial` those that are given. They are shared with the training.
+   */
+  uploadParams(values: ParamValues, options?: { partial?: boolean }): Promise<void>;
+  /** The parameters by path. */
+  downloadParams(): Promise<Record<string, Float32Array>>;
+  /** Drops the compiled programs; runs that were not begun are aborted. */
+  destroy(): Promise<void>;
+}
+
+/** What `attach` and `compileForward` make. */
+export class ForwardProgram<M extends Module, D extends InputDecls, O extends Dtype> implements CompiledForward<M, D, O> {
   readonly #owner: Owner<M>;
-  readonly #spec: ForwardSpec<M, D>;
+  readonly #spec: ForwardSpec<M, D, O>;
   readonly #inputs: Declared[];
   readonly #most: number;
   /** By extent, the least recently used first; made for one session. */
@@ -63,27 +105,24 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
   #compiled = false;
   readonly #onDestroy: () => Promise<void>;
 
-  /** @internal */
-  constructor(owner: Owner<M>, spec: ForwardSpec<M, D>, onDestroy: () => Promise<void> = async () => undefined) {
+  constructor(owner: Owner<M>, spec: ForwardSpec<M, D, O>, onDestroy: () => Promise<void> = async () => undefined) {
     this.#owner = owner;
     this.#spec = spec;
+    if (!owner.late) checkOptions(owner.where, spec, FORWARD_SPEC);
     this.#inputs = declared(spec.inputs);
     this.#most = Math.max(1, spec.maxCachedShapes ?? 8);
     this.#session = owner.model().session;
     this.#onDestroy = onDestroy;
   }
 
-  /** Names of the parameters. */
   get paramNames(): readonly string[] {
     return this.#owner.model().params.map(({ name }) => name);
   }
 
-  /** The seed of the initial values. */
   get seed(): number {
     return this.#owner.model().seed;
   }
 
-  /** Settles if the device is lost. */
   get lost(): Promise<GradloomError> {
     return this.#owner.host.client.lost;
   }
@@ -93,7 +132,6 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
     return this.#inputs.some(({ shape }) => shape.includes(null));
   }
 
-  /** Compiles for an extent of the wildcard (null where there is none), before a run needs it. */
   async prepare(extent: number | null = null): Promise<void> {
     await this.#variant(extent, new Error());
   }
@@ -129,9 +167,7 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
   async #compile(extent: number | null, session: number, site: Error): Promise<Variant> {
     return shown(async () => {
       const inputs = filled(this.#inputs, extent);
-      const { log, results, captures } = traceFunction<M, D>(this.#owner.core, {
-        model: this.#owner.instance(), inputs, run: this.#spec.forward, training: false, withoutValues: true,
-      });
+      const { log, results, captures } = this.#traced(inputs);
       const { client } = this.#owner.host;
       const { program } = await client.ask('attach', { session, log }, [log.commands.buffer as ArrayBuffer], site);
       this.#compiled = true;
@@ -139,12 +175,20 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
     });
   }
 
-  /** Runs the function on these inputs, which are copied. */
-  async run(inputs: TypedInputs<D>, options: RunOptions = {}): Promise<RunResult> {
+  #traced(inputs: Resolved[]): ReturnType<typeof traceFunction> {
+    const traced = traceFunction<M, D>(this.#owner.core, {
+      model: this.#owner.instance(), inputs, run: this.#spec.forward, training: false, withoutValues: true,
+    });
+    checkOutput(this.#spec.output, traced.first);
+    return traced;
+  }
+
+  async run(inputs: TypedInputs<D>, options: RunOptions = {}): Promise<RunResult<O>> {
     const site = new Error();
     if (this.#gone || this.#owner.destroyed() || options.signal?.aborted) return { kind: 'aborted' };
     let cancel: (() => void) | undefined;
     try {
+      checkOptions('run', options, ['signal', 'withCaptures']);
       const variant = this.#variant(wildcard(this.#inputs, inputs), site);
       // Taken now: the caller may write to its arrays while this waits.
       const given = inputs as Readonly<Record<string, unknown>>;
@@ -156,7 +200,7 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
         cancel = () => client.cancel(id);
         options.signal?.addEventListener('abort', cancel, { once: true });
       });
-      return reply.kind === 'completed' ? runResult(reply.outputs, results, captures) : { kind: 'aborted' };
+      return reply.kind === 'completed' ? runResult<O>(reply.outputs, results, options.withCaptures === false ? [] : captures) : { kind: 'aborted' };
     } catch (thrown) {
       return failed(thrown);
     } finally {
@@ -164,39 +208,29 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
     }
   }
 
-  /** What was compiled for these inputs. */
   async inspect(inputs: TypedInputs<D>): Promise<Inspection> {
     const { program } = await this.#variant(wildcard(this.#inputs, inputs), new Error());
     return inspectProgram(this.#owner.host.client, program);
   }
 
-  /** tensorgrad's name of `inspect(inputs).graph`. */
-  async graphFor(inputs: TypedInputs<D>): Promise<string> {
-    return (await this.inspect(inputs)).graph;
+  async graphFor(inputs: TypedInputs<D>): Promise<CompiledIR> {
+    const inspection = await this.inspect(inputs);
+    const { trace } = this.#traced(filled(this.#inputs, wildcard(this.#inputs, inputs)));
+    const graph = graphOf(this.#owner.core, trace);
+    return { ...inspection, graph, paramGrads: {}, loss: graph.tensors[graph.outputs[0]!]! };
   }
 
-  /**
-   * Overwrites parameters: all of them, or with `partial` those that are given. They are shared with the
-   * training.
-   */
   async uploadParams(values: ParamValues, options: { partial?: boolean } = {}): Promise<void> {
+    checkOptions('uploadParams', options, ['partial']);
     const site = new Error();
     await this.#store(site);
     return upload(this.#owner.host, this.#owner.model(), values, options.partial ?? false, site);
   }
 
-  /** The parameters in the form of the model. */
-  async downloadParams(): Promise<ParamTree<M>> {
+  async downloadParams(): Promise<Record<string, Float32Array>> {
     const site = new Error();
     await this.#store(site);
-    return downloadTree<M>(this.#owner.host, this.#owner.model(), site);
-  }
-
-  /** The parameters by name. */
-  async downloadParamsFlat(): Promise<Record<string, Float32Array>> {
-    const site = new Error();
-    await this.#store(site);
-    return downloadFlat(this.#owner.host, this.#owner.model(), site);
+    return download(this.#owner.host, this.#owner.model(), site);
   }
 
   /** Sees to it that there are parameters: a model of its own has them with its first program. */
@@ -205,7 +239,6 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
     await (this.#variants.values().next().value ?? this.#variant(this.hasWildcard ? 1 : null, site));
   }
 
-  /** Drops the compiled programs; runs that were not begun are aborted. */
   async destroy(): Promise<void> {
     if (this.#gone) return;
     this.#gone = true;
@@ -220,4 +253,13 @@ export class CompiledForward<M extends Module = Module, D extends InputDecls = I
     if (this.#owner.destroyed()) throw fail('aborted', 'it was destroyed while it was compiled');
     return this;
   }
+}
+
+/** Fails if a result is not what `output` says. */
+export function checkOutput(output: Dtype | undefined, { dtype, shape }: { dtype: Dtype; shape: readonly number[] }): void {
+  const told = isPlain(dtype) ? dtype : 'f32';
+  const said = output === undefined || isPlain(output) ? output ?? 'f32' : 'f32';
+  if (told === said) return;
+  throw fail('trace', `the forward function gives ${dtype}[${shape.join(', ')}], and its output is ${output === undefined ? "'f32', as nothing else is said" : `'${output}'`}`,
+    `say \`output: '${told}'\` beside \`forward\`, or cast the result`);
 }

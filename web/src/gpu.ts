@@ -4,6 +4,8 @@
 // program leaves no buffer and no pipeline without another user.
 
 import { fail, GradloomError } from './errors.js';
+import { gpuInterface, IS_NODE } from './node.js';
+import type { GpuCounters } from './protocol.js';
 import type { Core, GpuImports } from './wasm.js';
 
 // Numbers of the WebGPU specification, so that nothing is read from a global that a test has not.
@@ -58,20 +60,10 @@ interface Ticket {
   staging: GPUBuffer | null;
 }
 
-/** What is alive, for tests. */
-export interface GpuCounters {
-  liveBuffers: number;
-  liveBytes: number;
-  livePrograms: number;
-  livePipelines: number;
-  liveTickets: number;
-  submits: number;
-}
-
 /** Why there is no GPU. */
 export async function requestDevice(portable: boolean): Promise<{ adapter: GPUAdapter; device: GPUDevice }> {
-  const gpu = (globalThis.navigator as Navigator | undefined)?.gpu;
-  if (!gpu) throw fail('unsupported', 'this browser has no WebGPU here (no navigator.gpu)');
+  const gpu = await gpuInterface();
+  if (!gpu) throw fail('unsupported', IS_NODE ? 'Node.js has no WebGPU of its own' : 'this browser has no WebGPU here (no navigator.gpu)', ...(IS_NODE ? ['npm install webgpu'] : []));
   const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' }) ?? await gpu.requestAdapter();
   if (!adapter) throw fail('unsupported', 'WebGPU has no adapter: the browser does not use this GPU');
   const requiredLimits: Record<string, number> = {};

@@ -4,6 +4,7 @@
 
 import { fail, GradloomError } from './errors.js';
 import { Client, type Port } from './protocol.js';
+import { IS_NODE, startThread } from './node.js';
 import { isWebGPUAvailable } from './webgpu.js';
 import { Core, loadModule, type WasmSource } from './wasm.js';
 
@@ -63,7 +64,7 @@ function firstChoice(device: Device): 'webgpu' | 'cpu' {
   if (device !== 'auto') return device;
   // Without any worker files were given, the CPU's module may be the only one (node).
   if (files.cpuWasm !== undefined && files.wasm === undefined) return 'cpu';
-  return isWebGPUAvailable() || typeof window === 'undefined' ? 'webgpu' : 'cpu';
+  return isWebGPUAvailable() || (typeof window === 'undefined' && !IS_NODE) ? 'webgpu' : 'cpu';
 }
 
 /** A worker that is ready. */
@@ -77,6 +78,7 @@ export interface Host {
 function startWorker(): Port {
   const { worker } = files;
   if (typeof worker === 'function') return worker();
+  if (IS_NODE) return startThread(worker ?? new URL('./worker.js', import.meta.url));
   if (typeof Worker === 'undefined') throw fail('unsupported', 'there are no workers here', 'trace() and traceForward() need none');
   // Bundlers look for exactly this form.
   if (worker === undefined) return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }) as unknown as Port;

@@ -3,6 +3,8 @@
 
 import { arrayOf, DTYPES, elements, type Data, type Dtype } from './dtype.js';
 import { fail } from './errors.js';
+import { checkOptions, nearest } from './options.js';
+import type { DtypeArray } from './results.js';
 import type { Tensor } from './tensor.js';
 
 /** Extents; null stands for the one that is known only when the program runs (`attach`, `compileForward`). */
@@ -15,12 +17,7 @@ export type InputDecl = ShapeDecl | { readonly shape: ShapeDecl; readonly dtype?
 export type InputDecls = Readonly<Record<string, InputDecl>>;
 
 /** The typed array that an input takes. */
-export type InputData<D extends InputDecl> =
-  D extends { readonly dtype: 'i32' } ? Int32Array
-  : D extends { readonly dtype: 'u32' } ? Uint32Array
-  : D extends { readonly dtype: 'bool' | 'u8' } ? Uint8Array
-  : D extends { readonly dtype: 'i64' } ? BigInt64Array
-  : Float32Array;
+export type InputData<D extends InputDecl> = InputDecl extends D ? Data : D extends { readonly dtype: infer T extends Dtype } ? DtypeArray<T> : Float32Array;
 
 /** What `step` and `run` take. */
 export type TypedInputs<D extends InputDecls> = { readonly [K in keyof D]: InputData<D[K]> };
@@ -49,6 +46,7 @@ export function ofAllBatches(inputs: readonly Resolved[], count: number): Resolv
 export function declared(inputs: InputDecls): Declared[] {
   return Object.entries(inputs).map(([name, decl]) => {
     const isShape = Array.isArray(decl);
+    if (!isShape) checkOptions(`the input '${name}'`, decl, ['shape', 'dtype']);
     const shape = (isShape ? decl : (decl as { shape?: ShapeDecl }).shape) as ShapeDecl;
     const dtype = (isShape ? 'f32' : (decl as { dtype?: Dtype }).dtype) ?? 'f32';
     const fits = Array.isArray(shape) && shape.every((n) => n === null || (Number.isInteger(n) && n > 0));
@@ -108,7 +106,14 @@ export function wildcard(inputs: readonly Declared[], given: Readonly<Record<str
 
 /** The arrays in order, checked. */
 export function arrays(inputs: readonly Resolved[], given: Readonly<Record<string, unknown>>): Data[] {
-  const data = inputs.map((input) => {
+  if (typeof given !== 'object' || given === null) throw fail('feed', `the inputs are ${String(given)}, not an object of typed arrays`);
+  const names = inputs.map((input) => input.name);
+  for (const name of Object.keys(given)) {
+    if (names.includes(name)) continue;
+    const meant = nearest(name, names);
+    throw fail('feed', `there is no input '${name}'`, `${meant ? `did you mean '${meant}'? ` : ''}the inputs are: ${names.join(', ')}`);
+  }
+  return inputs.map((input) => {
     const array = typed(input, given[input.name]);
     const count = elements(input.shape);
     if (array.length !== count) {
@@ -116,12 +121,6 @@ export function arrays(inputs: readonly Resolved[], given: Readonly<Record<strin
     }
     return array;
   });
-  for (const name of Object.keys(given)) {
-    if (!inputs.some((input) => input.name === name)) {
-      throw fail('feed', `there is no input '${name}'`, `the inputs are: ${inputs.map((input) => input.name).join(', ')}`);
-    }
-  }
-  return data;
 }
 
 function show(shape: ShapeDecl): string {

@@ -8,8 +8,14 @@ import type { Core } from './wasm.js';
 
 /** Commands that are no ops. */
 export const COMMAND = {
-  model: 0, param: 1, alias: 2, open: 3, input: 4, use: 5, origin: 6, capture: 7, close: 8, abandon: 9, constant: 10,
+  model: 0, param: 1, alias: 2, open: 3, input: 4, use: 5, origin: 6, capture: 7, close: 8, abandon: 9, constant: 10, state: 11,
+  useState: 12, setState: 13, updateState: 14, gradients: 15, checkpoint: 16, endCheckpoint: 17, scan: 18, endScan: 19,
 } as const;
+
+/** The name under which a capture is kept: those that are ours, as that of the loss, are free for users too. */
+export function keptName(name: string): string {
+  return /^(loss$|gradient_norm$|result\.|~)/.test(name) ? `~${name}` : name;
+}
 
 /** A log as it is posted: each command is its code, its number of arguments, its arguments. */
 export interface LogValue {

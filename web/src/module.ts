@@ -3,13 +3,18 @@
 // is never changed; a parameter (or a module) in two places is one parameter under two names; a tree that
 // contains itself is an error that names the path.
 
-import { dtypeCode, elements, type Dtype } from './dtype.js';
+import { dtypeCode, DTYPES, elements, type Dtype } from './dtype.js';
 import { errorOf, fail } from './errors.js';
 import { init as inits, initNumbers, type Init } from './init.js';
 import { COMMAND, type Log } from './log.js';
+import { checkOptions } from './options.js';
 import { here } from './origin.js';
 import { Tensor } from './tensor.js';
-import type { Trace } from './trace.js';
+import { currentTrace, type Trace } from './trace.js';
+
+function wrong(message: string, ...help: string[]): Error {
+  return errorOf({ kind: 'trace', message, help, origin: here() });
+}
 
 /** What `Module.param` can vary. */
 export interface ParamOptions {
@@ -51,7 +56,7 @@ export class Param extends Tensor {
   }
 
   override idIn(trace: Trace): number {
-    return trace.use(this, `${this.type().dtype}[${this.#shape.join(', ')}]`);
+    return trace.use(this, `parameter ${this.type().dtype}[${this.#shape.join(', ')}]`);
   }
 
   override type(): { dtype: Dtype; shape: readonly number[] } {
@@ -63,14 +68,83 @@ export class Param extends Tensor {
   }
 }
 
+/** What `Module.state` can vary. */
+export interface StateOptions {
+  /** The type of its elements; f32 if not given. */
+  dtype?: Dtype;
+  /** What all elements are at first; 0 if not given. */
+  init?: number;
+}
+
 /**
- * A model or a part of one. Subclasses have parameters and other modules as fields, also in arrays and plain
- * objects.
+ * A tensor that stays from one step to the next and is not trained: running statistics, a counter. As a tensor it
+ * is what it was at the start of the step; what it is set to holds from the next step on, and a step that fails
+ * sets nothing.
  */
-export class Module {
+export class State extends Tensor {
+  readonly #shape: readonly number[];
+  readonly #dtype: Dtype;
+  /** What all elements are at first. */
+  readonly init: number;
+
+  /** @internal */
+  constructor(shape: readonly number[], { dtype = 'f32', init = 0 }: StateOptions) {
+    super(null, -1);
+    this.#shape = [...shape];
+    this.#dtype = dtype;
+    this.init = init;
+  }
+
+  /** Sets all of it, from the next step on, to a tensor of its dtype and shape; once in a program. */
+  set(value: Tensor): void {
+    const trace = currentTrace('State.set');
+    trace.several(COMMAND.setState, [trace.index(this, this.#described()), trace.id(value, 'State.set')], 0);
+  }
+
+  /** Sets the window that begins at these i32 numbers, one for each axis, and is as large as the value. */
+  updateAt(starts: readonly Tensor[], value: Tensor): void {
+    const trace = currentTrace('State.updateAt');
+    const ids = [value, ...starts].map((tensor) => trace.id(tensor, 'State.updateAt'));
+    trace.several(COMMAND.updateState, [trace.index(this, this.#described()), ...ids], 0);
+  }
+
+  override idIn(trace: Trace): number {
+    return trace.use(this, this.#described(), COMMAND.useState);
+  }
+
+  override type(): { dtype: Dtype; shape: readonly number[] } {
+    return { dtype: this.#dtype, shape: this.#shape };
+  }
+
+  #described(): string {
+    return `state ${this.#dtype}[${this.#shape.join(', ')}]`;
+  }
+
+  override toString(): string {
+    return `State ${this.#dtype}[${this.#shape.join(', ')}]`;
+  }
+}
+
+/**
+ * A model or a part of one. Subclasses have parameters, states and other modules as fields, also in arrays and
+ * plain objects.
+ */
+export abstract class Module {
+  /** Declares a state. */
+  protected state(shape: readonly number[], options: StateOptions = {}): State {
+    checkOptions('this.state(..)', options, ['dtype', 'init']);
+    if (!Array.isArray(shape) || !shape.every((n) => Number.isInteger(n) && n > 0)) {
+      throw wrong(`state: the shape [${String(shape)}] is not a list of whole numbers above 0`);
+    }
+    if (options.dtype !== undefined && !DTYPES.includes(options.dtype)) {
+      throw wrong(`state: the dtype is ${String(options.dtype)}`, `it is one of ${DTYPES.join(', ')}`);
+    }
+    return new State(shape, options);
+  }
+
   /** Declares a parameter. */
   protected param(shape: readonly number[], options: ParamOptions = {}): Tensor {
-    const wrong = (message: string, ...help: string[]) => errorOf({ kind: 'trace', message, help, origin: here() });
+    checkOptions('this.param(..)', options, ['init', 'decay', 'frozen', 'dtype']);
     if (!Array.isArray(shape) || !shape.every((n) => Number.isInteger(n) && n > 0)) {
       throw wrong(`param: the shape [${String(shape)}] is not a list of whole numbers above 0`);
     }
@@ -100,6 +174,8 @@ export interface Walk {
   params: { name: string; param: Param }[];
   /** Further paths of parameters that were found before. */
   aliases: { name: string; param: Param }[];
+  /** Each state once, under its first path. */
+  states: { name: string; state: State }[];
 }
 
 function isPlain(value: object): boolean {
@@ -109,7 +185,7 @@ function isPlain(value: object): boolean {
 
 /** The parameters of a model. */
 export function walk(model: object): Walk {
-  const found: Walk = { params: [], aliases: [] };
+  const found: Walk = { params: [], aliases: [], states: [] };
   const seen = new Set<Param>();
   // Objects between the root and here, with their paths.
   const above = new Map<object, string>();
@@ -117,6 +193,10 @@ export function walk(model: object): Walk {
     if (value instanceof Param) {
       (seen.has(value) ? found.aliases : found.params).push({ name: path, param: value });
       seen.add(value);
+      return;
+    }
+    if (value instanceof State) {
+      if (!found.states.some(({ state }) => state === value)) found.states.push({ name: path, state: value });
       return;
     }
     if (typeof value !== 'object' || value === null) return;
@@ -136,7 +216,7 @@ export function walk(model: object): Walk {
 
 /** A model as it was declared in a log. */
 export interface Declared {
-  /** Ids of parameters. */
+  /** Ids of parameters, and of states. */
   ids: ReadonlyMap<Tensor, number>;
   /** Parameters in the order of their ids. */
   params: NamedParam[];
@@ -154,7 +234,7 @@ export interface DeclareOptions {
 
 /** Declares a model in a log; it becomes the current one. */
 export function declare(log: Log, model: object, options: DeclareOptions = {}): Declared {
-  const { params, aliases } = walk(model);
+  const { params, aliases, states } = walk(model);
   const ids = new Map<Tensor, number>();
   const names = new Map<Param, string>();
   log.command(COMMAND.model, []);
@@ -177,38 +257,9 @@ export function declare(log: Log, model: object, options: DeclareOptions = {}): 
     log.command(COMMAND.alias, [log.text(name), ids.get(param)!]);
     also.push([name, names.get(param)!]);
   }
+  for (const { name, state } of states) {
+    const { dtype, shape } = state.type();
+    ids.set(state, log.command(COMMAND.state, [log.text(name), dtypeCode(dtype), state.init, ...shape]));
+  }
   return { ids, params: named, aliases: also };
 }
-
-/**
- * The parameters' values in the form of the model: modules and plain objects become records, arrays become
- * arrays.
- */
-export type ParamTree<M> =
-  M extends Tensor ? Float32Array
-  : M extends readonly (infer U)[] ? ParamTree<U>[]
-  : M extends Module ? { [K in keyof M as Holds<M[K]> extends true ? K : never]: ParamTree<M[K]> }
-  : M extends (...args: never[]) => unknown ? never
-  : M extends object ? { [K in keyof M as Holds<M[K]> extends true ? K : never]: ParamTree<M[K]> }
-  : M extends undefined | null ? M
-  : never;
-
-type Holds<T> =
-  [Extract<T, Tensor | Module | readonly (Tensor | Module)[] | Readonly<Record<string, Tensor | Module>>>] extends [never]
-    ? false : true;
-
-/** A tree of values in the form of the model. */
-export function treeOf(model: object, values: Readonly<Record<string, Float32Array>>): unknown {
-  const build = (value: unknown, path: string): unknown => {
-    if (value instanceof Param) return values[path];
-    if (typeof value !== 'object' || value === null) return undefined;
-    if (!(value instanceof Module || Array.isArray(value) || isPlain(value))) return undefined;
-    const entries = Object.entries(value)
-      .map(([key, child]) => [key, build(child, path === '' ? key : `${path}.${key}`)] as const)
-      .filter(([, child]) => child !== undefined);
-    if (Array.isArray(value)) return entries.map(([, child]) => child);
-    return entries.length > 0 ? Object.fromEntries(entries) : undefined;
-  };
-  return build(model, '') ?? {};
-}
-

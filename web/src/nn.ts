@@ -5,6 +5,7 @@
 import { fail } from './errors.js';
 import { init, type Init } from './init.js';
 import { Module, type ParamOptions } from './module.js';
+import { checkOptions } from './options.js';
 import {
   add, conv1d, conv2d, convTranspose1d, convTranspose2d, dropout, embedding, groupNorm, gru, layerNorm, lstm, matmul,
   reshape, rmsNorm, selfAttention, type ConvOptions,
@@ -17,7 +18,11 @@ export interface WeightOptions {
   init?: Init;
   /** Whether weight decay applies to the weight. */
   decay?: boolean;
+  /** No parameter of the layer is trained. */
+  frozen?: boolean;
 }
+
+const WEIGHT = ['init', 'decay', 'frozen'];
 
 /** What a linear layer can vary. */
 export interface LinearOptions extends WeightOptions {
@@ -28,8 +33,13 @@ export interface LinearOptions extends WeightOptions {
 /** What an embedding can vary. */
 export type EmbeddingOptions = WeightOptions;
 
-function weight({ init, decay }: WeightOptions): ParamOptions {
-  return { ...(init !== undefined && { init }), ...(decay !== undefined && { decay }) };
+function weight({ init, decay, frozen }: WeightOptions): ParamOptions {
+  return { ...(init !== undefined && { init }), ...(decay !== undefined && { decay }), ...(frozen !== undefined && { frozen }) };
+}
+
+/** A bias: zeros, which do not decay, frozen with the layer. */
+function shift({ frozen = false }: WeightOptions): ParamOptions {
+  return { init: init.zeros(), frozen };
 }
 
 /** `x W + b`. */
@@ -41,8 +51,9 @@ export class Linear extends Module {
 
   constructor(readonly inDim: number, readonly outDim: number, options: LinearOptions = {}) {
     super();
+    checkOptions('Linear', options, ['bias', ...WEIGHT]);
     this.W = this.param([inDim, outDim], weight(options));
-    this.b = options.bias === false ? null : this.param([outDim], { init: init.zeros() });
+    this.b = options.bias === false ? null : this.param([outDim], shift(options));
   }
 
   /** `[.., inDim]` to `[.., outDim]`. */
@@ -52,8 +63,35 @@ export class Linear extends Module {
   }
 }
 
+/** What `RMSNorm` can vary. */
+export interface RMSNormOptions {
+  /** Is added to the variance; 1e-6 if not given, 1e-5 where a mean is subtracted. */
+  eps?: number;
+  /** Whether weight decay applies to the gain; false if not given. */
+  decay?: boolean;
+  /** No parameter of the layer is trained. */
+  frozen?: boolean;
+}
+
+/** What `LayerNorm` and `GroupNorm` can vary. */
+export interface LayerNormOptions extends RMSNormOptions {
+  /** Adds a bias; true if not given. */
+  bias?: boolean;
+}
+
 /** What a normalisation can vary; a number is `eps`. */
-export type NormOptions = number | { eps?: number; bias?: boolean };
+export type NormOptions = number | LayerNormOptions;
+
+function normOptions(where: string, options: NormOptions, known: readonly string[]): LayerNormOptions {
+  if (typeof options === 'number') return { eps: options };
+  checkOptions(where, options, ['eps', 'decay', 'frozen', ...known]);
+  return options;
+}
+
+/** The gain of a normalisation. */
+function gain({ decay = false, frozen = false }: RMSNormOptions): ParamOptions {
+  return { init: init.ones(), decay, frozen };
+}
 
 /** `(x - mean) / sqrt(variance + eps) * g + b` over the last axis. */
 export class LayerNorm extends Module {
@@ -63,10 +101,10 @@ export class LayerNorm extends Module {
 
   constructor(readonly d: number, options: NormOptions = {}) {
     super();
-    const { eps = 1e-5, bias = true } = typeof options === 'number' ? { eps: options } : options;
-    this.eps = eps;
-    this.g = this.param([d], { init: init.ones() });
-    this.b = bias ? this.param([d], { init: init.zeros() }) : null;
+    const given = normOptions('LayerNorm', options, ['bias']);
+    this.eps = given.eps ?? 1e-5;
+    this.g = this.param([d], gain(given));
+    this.b = given.bias ?? true ? this.param([d], shift(given)) : null;
   }
 
   /** The shape stays. */
@@ -81,10 +119,11 @@ export class RMSNorm extends Module {
   g: Tensor;
   readonly eps: number;
 
-  constructor(readonly d: number, options: NormOptions = {}) {
+  constructor(readonly d: number, options: number | RMSNormOptions = {}) {
     super();
-    this.eps = (typeof options === 'number' ? options : options.eps) ?? 1e-6;
-    this.g = this.param([d], { init: init.ones() });
+    const given = normOptions('RMSNorm', options, []);
+    this.eps = given.eps ?? 1e-6;
+    this.g = this.param([d], gain(given));
   }
 
   /** The shape stays. */
@@ -100,17 +139,18 @@ export class Embedding extends Module {
 
   constructor(readonly vocab: number, readonly dim: number, options: EmbeddingOptions = {}) {
     super();
+    checkOptions('Embedding', options, WEIGHT);
     this.W = this.param([vocab, dim], weight(options));
   }
 
   /** i32 `[..]` to `[.., dim]`. */
   fwd(index: Tensor): Tensor {
-    return embedding(index, this.W);
+    return embedding(this.W, index);
   }
 }
 
 /** What a convolution can vary. */
-export interface ConvLayerOptions extends WeightOptions, ConvOptions {
+export interface Conv2dLayerOptions extends WeightOptions, ConvOptions {
   /** Adds a bias; true if not given. */
   bias?: boolean;
 }
@@ -135,15 +175,16 @@ abstract class ConvLayer extends Module {
   readonly #conv: Conv;
 
   /** `first` and `second` are the extents of the weights before the size. */
-  constructor(conv: Conv, first: number, second: number, size: readonly number[], out: number, options: ConvLayerOptions) {
+  constructor(conv: Conv, first: number, second: number, size: readonly number[], out: number, options: Conv2dLayerOptions) {
     super();
-    const { init: initial, decay, bias = true, ...rest } = options;
+    checkOptions('a convolution', options, ['bias', ...WEIGHT, 'stride', 'padding', 'dilation', 'groups', 'outputPadding']);
+    const { init: initial, decay: _decay, frozen: _frozen, bias = true, ...rest } = options;
     this.#conv = conv;
     this.#options = rest;
     const fanIn = second * size.reduce((a, b) => a * b, 1);
     const start = init.uniform(-1 / Math.sqrt(fanIn), 1 / Math.sqrt(fanIn));
-    this.W = this.param([first, second, ...size], weight({ init: initial ?? start, ...(decay !== undefined && { decay }) }));
-    this.b = bias ? this.param([out], { init: init.zeros() }) : null;
+    this.W = this.param([first, second, ...size], weight({ ...options, init: initial ?? start }));
+    this.b = bias ? this.param([out], shift(options)) : null;
   }
 
   /** `[batch, channels, ..]` to `[batch, outputs, ..]`. */
@@ -154,28 +195,28 @@ abstract class ConvLayer extends Module {
 
 /** Convolution over one axis: weights `[outputs, channels / groups, size]`. */
 export class Conv1d extends ConvLayer {
-  constructor(inC: number, outC: number, size: number, options: ConvLayerOptions = {}) {
+  constructor(inC: number, outC: number, size: number, options: Conv2dLayerOptions = {}) {
     super(conv1d, outC, inC / (options.groups ?? 1), [size], outC, options);
   }
 }
 
 /** Convolution over two axes: weights `[outputs, channels / groups, rows, columns]`. */
 export class Conv2d extends ConvLayer {
-  constructor(inC: number, outC: number, size: number | readonly number[], options: ConvLayerOptions = {}) {
+  constructor(inC: number, outC: number, size: number | readonly number[], options: Conv2dLayerOptions = {}) {
     super(conv2d, outC, inC / (options.groups ?? 1), sizes(size, 2), outC, options);
   }
 }
 
 /** Transposed convolution over one axis: weights `[channels, outputs / groups, size]`. */
 export class ConvTranspose1d extends ConvLayer {
-  constructor(inC: number, outC: number, size: number, options: ConvLayerOptions = {}) {
+  constructor(inC: number, outC: number, size: number, options: Conv2dLayerOptions = {}) {
     super(convTranspose1d, inC, outC / (options.groups ?? 1), [size], outC, options);
   }
 }
 
 /** Transposed convolution over two axes: weights `[channels, outputs / groups, rows, columns]`. */
 export class ConvTranspose2d extends ConvLayer {
-  constructor(inC: number, outC: number, size: number | readonly number[], options: ConvLayerOptions = {}) {
+  constructor(inC: number, outC: number, size: number | readonly number[], options: Conv2dLayerOptions = {}) {
     super(convTranspose2d, inC, outC / (options.groups ?? 1), sizes(size, 2), outC, options);
   }
 }
@@ -188,10 +229,10 @@ export class GroupNorm extends Module {
 
   constructor(readonly groups: number, readonly channels: number, options: NormOptions = {}) {
     super();
-    const { eps = 1e-5, bias = true } = typeof options === 'number' ? { eps: options } : options;
-    this.eps = eps;
-    this.g = this.param([channels], { init: init.ones() });
-    this.b = bias ? this.param([channels], { init: init.zeros() }) : null;
+    const given = normOptions('GroupNorm', options, ['bias']);
+    this.eps = given.eps ?? 1e-5;
+    this.g = this.param([channels], gain(given));
+    this.b = given.bias ?? true ? this.param([channels], shift(given)) : null;
   }
 
   /** `[batch, channels, ..]`, as it was. */

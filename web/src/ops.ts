@@ -5,10 +5,13 @@
 import type { Dtype } from './dtype.js';
 import { errorOf } from './errors.js';
 import { here } from './origin.js';
+import type { PoolOptions } from './generated/ops.js';
+import { checkOptions } from './options.js';
 import { call, type Tensor } from './tensor.js';
 import { currentTrace } from './trace.js';
 
 export * from './generated/functions.js';
+export type { ConvOptions as Conv2dOptions } from './generated/functions.js';
 export {
   detach as stopGradient, eq as equal, gt as greater, lt as less, maximum as max, minimum as min, select as where, transpose as swapAxes,
   upsampleNearest2d as nearestUpsample2d, var_ as variance,
@@ -35,19 +38,21 @@ export interface ReduceOptions {
   keepDims?: boolean;
 }
 
-function reduced(name: 'sum' | 'mean', x: Tensor, axis: number | readonly number[] | undefined, keep = false): Tensor {
+function reduced(name: 'sum' | 'mean', x: Tensor, axis: number | readonly number[] | undefined, options: ReduceOptions): Tensor {
+  checkOptions(`\`${name}\``, options, ['keepDims']);
+  const keep = options.keepDims ?? false;
   if (axis === undefined && !keep) return call(name, x);
   return call(`${name}${keep ? 'Keep' : 'Axes'}`, x, axis ?? x.shape.map((_, i) => i));
 }
 
 /** Sum over an axis, several, or (none given) all. */
 export function sum(x: Tensor, axis?: number | readonly number[], options: ReduceOptions = {}): Tensor {
-  return reduced('sum', x, axis, options.keepDims);
+  return reduced('sum', x, axis, options);
 }
 
 /** Mean over an axis, several, or (none given) all. */
 export function mean(x: Tensor, axis?: number | readonly number[], options: ReduceOptions = {}): Tensor {
-  return reduced('mean', x, axis, options.keepDims);
+  return reduced('mean', x, axis, options);
 }
 
 /**
@@ -68,15 +73,47 @@ export function argmin(x: Tensor, axis?: number): Tensor {
 
 // Activations.
 
+/** What `gelu` can vary. */
+export interface GeluOptions {
+  /** The tanh form; 'none' (exact) if not given. */
+  approximate?: 'none' | 'tanh';
+}
+
 /** `x Φ(x)`, exact, or its tanh form. */
-export function gelu(x: Tensor, options: { approximate?: 'none' | 'tanh' } = {}): Tensor {
+export function gelu(x: Tensor, options: GeluOptions = {}): Tensor {
+  checkOptions('`gelu`', options, ['approximate']);
+  if (!['none', 'tanh', undefined].includes(options.approximate)) {
+    throw wrong(`\`gelu\`: approximate is '${String(options.approximate)}'`, "it is 'none' or 'tanh'");
+  }
   return call(options.approximate === 'tanh' ? 'geluTanh' : 'gelu', x);
 }
 
-/** Softmax over the last axis of what is not after the query; 0 elsewhere. */
+/**
+ * Softmax along an axis (the keys) over what is not after the query; 0 elsewhere. The queries are the last one of
+ * the other axes: with axis -1, `[.., queries, keys]`; both have one extent.
+ */
 export function softmaxCausal(x: Tensor, axis = -1): Tensor {
-  if (axisOf('softmaxCausal', x, axis) !== x.rank - 1) throw wrong('`softmaxCausal` goes along the last axis');
-  return call('softmaxCausal', x);
+  const at = axisOf('softmaxCausal', x, axis);
+  const last = x.rank - 1;
+  if (at === last) return call('softmaxCausal', x);
+  const order = x.shape.map((_, i) => i);
+  const toEnd = [...order.filter((i) => i !== at), at];
+  return call('permute', call('softmaxCausal', call('permute', x, toEnd)), order.map((i) => toEnd.indexOf(i)));
+}
+
+// Pooling.
+
+/** What pooling over two axes can vary. */
+export type MaxPool2dOptions = PoolOptions;
+
+/** The largest element of each window of `[batch, channels, rows, columns]`: a size for both axes, or one for each. */
+export function maxPool2d(x: Tensor, size: number | readonly number[], options: MaxPool2dOptions = {}): Tensor {
+  return call('maxPool2d', x, typeof size === 'number' ? [size, size] : size, options);
+}
+
+/** The mean of each window of `[batch, channels, rows, columns]`: a size for both axes, or one for each. */
+export function avgPool2d(x: Tensor, size: number | readonly number[], options: MaxPool2dOptions = {}): Tensor {
+  return call('avgPool2d', x, typeof size === 'number' ? [size, size] : size, options);
 }
 
 // Shapes.
@@ -95,7 +132,7 @@ export function permute(x: Tensor, order: readonly number[]): Tensor {
 
 /** `length` elements from `start` on along an axis. */
 export function narrow(x: Tensor, axis: number, start: number, length: number): Tensor {
-  return call('slice', x, axis, [start, start + length]);
+  return call('narrow', x, axis, start, length);
 }
 
 /** An axis cut into parts of these extents. */
@@ -175,9 +212,12 @@ export function oneHot(index: Tensor, depth: number, dtype: Dtype = 'f32'): Tens
   return call('cast', call('oneHot', index, depth), dtype);
 }
 
-/** Rows of a table `[V, D]`: i32 `[..]` gives `[.., D]`. */
-export function embedding(index: Tensor, table: Tensor): Tensor {
-  return call('gatherRows', table, index);
+/** Rows of a table `[V, D]`: i32 `[..]` gives `[.., D]`. An index out of range fails the step. */
+export function embedding(table: Tensor, indices: Tensor): Tensor {
+  if (table.dtype === 'i32' && indices.dtype !== 'i32') {
+    throw wrong(`\`embedding\` of ${String(table)} and ${String(indices)}`, 'the table comes first: embedding(table, indices)');
+  }
+  return call('gatherRows', table, indices);
 }
 
 // Losses.
@@ -188,30 +228,41 @@ export interface LossOptions {
   reduction?: 'mean' | 'sum' | 'none';
 }
 
-function reduction(losses: Tensor, { reduction = 'mean' }: LossOptions): Tensor {
-  return reduction === 'none' ? losses : call(reduction, losses);
+function reductionOf(name: string, options: LossOptions): (losses: Tensor) => Tensor {
+  checkOptions(`\`${name}\``, options, ['reduction']);
+  const { reduction = 'mean' } = options;
+  if (!['mean', 'sum', 'none'].includes(reduction)) throw wrong(`\`${name}\`: reduction is '${String(reduction)}'`, "it is 'mean', 'sum' or 'none'");
+  return (losses) => (reduction === 'none' ? losses : call(reduction, losses));
 }
 
 /** Cross-entropy of logits `[.., V]` and class numbers i32 `[..]`. A class out of range fails the step. */
 export function crossEntropy(logits: Tensor, targets: Tensor, options: LossOptions = {}): Tensor {
-  return reduction(call('crossEntropyRows', logits, targets), options);
+  return reductionOf('crossEntropy', options)(call('crossEntropyRows', logits, targets));
 }
 
 /** The same of logarithms of probabilities. */
 export function nllLoss(logProbs: Tensor, targets: Tensor, options: LossOptions = {}): Tensor {
-  return reduction(call('neg', call('takeLast', logProbs, targets)), options);
+  return reductionOf('nllLoss', options)(call('neg', call('takeLast', logProbs, targets)));
 }
 
 /** The same tensor, read back under this name whenever the program runs. */
-export function capture(name: string, x: Tensor): Tensor {
-  return x.capture(name);
+export function capture<T extends Tensor>(name: string, x: T): T {
+  if (typeof name !== 'string') throw wrong('`capture`: the name comes first, then the tensor: capture(name, x)');
+  return x.capture(name) as T;
 }
 
-/** Rotary position embedding of queries and keys `[.., T, D]` (D even), as of one tensor. */
-export function rope(q: Tensor, k: Tensor, options: { base?: number } = {}): { q: Tensor; k: Tensor } {
+/** What `rope` can vary. */
+export interface RopeOptions {
+  /** The base of the angles; 10,000 if not given. */
+  base?: number;
+}
+
+/** Rotary position embedding of queries and keys `[.., T, D]` (D even), as of one tensor: `[q, k]`. */
+export function rope(q: Tensor, k: Tensor, options: RopeOptions = {}): [q: Tensor, k: Tensor] {
+  checkOptions('`rope`', options, ['base']);
   const [left, right] = [q, k].map(({ shape }) => shape.slice(-2).join(', '));
   if (left !== right) {
     throw wrong(`\`rope\` of [${q.shape.join(', ')}] and [${k.shape.join(', ')}]`, 'both are [.., T, D] with the same T and D');
   }
-  return { q: call('rope', q, options.base), k: call('rope', k, options.base) };
+  return [call('rope', q, options.base), call('rope', k, options.base)];
 }

@@ -4,7 +4,6 @@
 
 import type { Data, Dtype, Stored } from './dtype.js';
 import { errorValue, fail, type GradloomError, rebuild, type ErrorValue } from './errors.js';
-import type { GpuCounters } from './gpu.js';
 import type { LogValue } from './log.js';
 import type { INSPECT, Precision } from './wasm.js';
 
@@ -22,6 +21,16 @@ export type StepReply =
   | { kind: 'queued' }
   | { kind: 'aborted' };
 
+/** What is alive, for tests. */
+export interface GpuCounters {
+  liveBuffers: number;
+  liveBytes: number;
+  livePrograms: number;
+  livePipelines: number;
+  liveTickets: number;
+  submits: number;
+}
+
 /** What is alive in a worker. */
 export interface Counters extends GpuCounters {
   sessions: number;
@@ -33,6 +42,16 @@ export interface Counters extends GpuCounters {
 export interface Compiled {
   session: number;
   program: number;
+  /** Parameters that the loss does not depend on. */
+  unused: string[];
+}
+
+/** Where a training program is: what a checkpoint has beside tensors. */
+export interface Position {
+  /** Steps that were attempted: the schedule follows it, and the random numbers of a step. */
+  attempted: number;
+  /** The schedule that was set, as numbers; null for that of the optimizer. */
+  schedule: number[] | null;
 }
 
 /** Requests: what is asked, and what is answered. */
@@ -50,11 +69,15 @@ export interface Requests {
   attach: { ask: { session: number; log: LogValue }; answer: Compiled };
   step: { ask: { program: number; inputs: Stored[]; read: boolean }; answer: StepReply };
   run: { ask: { program: number; inputs: Stored[] }; answer: StepReply };
-  upload: { ask: { session: number; strict: boolean; tensors: [string, Stored][] }; answer: null };
-  /** Parameters, and with `states` also what the optimizer keeps. */
-  download: { ask: { session: number; states: boolean }; answer: Sent[] };
+  /** With a program and a position everything that is kept must be there, and it goes on from there. */
+  upload: {
+    ask: { session: number; strict: boolean; tensors: [string, Stored][]; at?: Position & { program: number } }; answer: null;
+  };
+  /** Parameters; with `states` also what is kept beside them, and, with a training program, its attempted steps. */
+  download: { ask: { session: number; states: boolean; program?: number }; answer: { tensors: Sent[]; attempted: number } };
   reset: { ask: { session: number; params: boolean; optimizer: boolean }; answer: null };
-  rate: { ask: { program: number; schedule: number[] }; answer: null };
+  /** A schedule, behind whether it counts from the next step; gives the number of steps before that. */
+  rate: { ask: { program: number; schedule: number[] }; answer: number };
   lr: { ask: { program: number }; answer: number };
   inspect: { ask: { program: number; what: keyof typeof INSPECT }; answer: string };
   /** Drops a program. */

@@ -2,8 +2,9 @@
 // captured. What always holds: a promise of a result never rejects for what happens while the program runs;
 // it says `failed` with the error.
 
-import type { Data } from './dtype.js';
+import type { Data, Dtype } from './dtype.js';
 import { fail, GradloomError } from './errors.js';
+import { keptName } from './log.js';
 import type { Sent } from './protocol.js';
 
 /**
@@ -18,10 +19,21 @@ export type StepResult =
 /** What an unread step gave: it was queued. */
 export type QueuedResult = { kind: 'queued' } | { kind: 'aborted' } | { kind: 'failed'; error: GradloomError };
 
+/** The typed array that has the elements of a dtype. */
+export type DtypeArray<D extends Dtype> =
+  D extends 'i32' ? Int32Array
+  : D extends 'u32' ? Uint32Array
+  : D extends 'bool' | 'u8' ? Uint8Array
+  : D extends 'i64' ? BigInt64Array
+  : Float32Array;
+
+/** The typed array of a forward function's result. */
+export type OutputArray<O extends Dtype> = DtypeArray<O>;
+
 /** What a forward run gave. `output` is the first result; `outputs` has all by name (or number). */
-export type RunResult =
+export type RunResult<O extends Dtype = 'f32'> =
   | {
-    kind: 'completed'; output: Float32Array; outputs: Record<string, Data>; shape: readonly number[];
+    kind: 'completed'; output: OutputArray<O>; outputs: Record<string, Data>; shape: readonly number[];
     shapes: Record<string, readonly number[]>; captures: Captures;
   }
   | { kind: 'aborted' }
@@ -89,14 +101,14 @@ export function stepResult(outputs: readonly Sent[], captures: readonly string[]
 }
 
 /** The result of a forward run. */
-export function runResult(outputs: readonly Sent[], results: readonly string[], captures: readonly string[]): RunResult {
+export function runResult<O extends Dtype>(outputs: readonly Sent[], results: readonly string[], captures: readonly string[]): RunResult<O> {
   const all = results.map((name, i) => [name, outputs.find((output) => output.name === `result.${i}`)] as const);
   const missing = all.findIndex(([, sent]) => sent === undefined);
   if (missing >= 0) return { kind: 'failed', error: fail('internal', `the run gave no result ${missing}`) };
   const named = all.map(([name, sent], i) => [name || String(i), sent!] as const);
   const first = named[0]![1];
   return {
-    kind: 'completed', output: first.data as Float32Array, shape: first.shape,
+    kind: 'completed', output: first.data as OutputArray<O>, shape: first.shape,
     outputs: Object.fromEntries(named.map(([name, sent]) => [name, sent.data])),
     shapes: Object.fromEntries(named.map(([name, sent]) => [name, sent.shape])),
     captures: captured(outputs, captures),
@@ -104,6 +116,8 @@ export function runResult(outputs: readonly Sent[], results: readonly string[], 
 }
 
 function captured(outputs: readonly Sent[], names: readonly string[]): Captures {
-  // Ours come first, should one of the user's have the same name.
-  return new Captures(names.flatMap((name) => outputs.filter((output) => output.name === name).slice(-1)));
+  return new Captures(names.flatMap((name) => {
+    const found = outputs.find((output) => output.name === keptName(name));
+    return found ? [{ ...found, name }] : [];
+  }));
 }

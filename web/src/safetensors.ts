@@ -2,7 +2,7 @@
 // a file that is not what it says (cut off, overlapping, out of range, of wrong sizes) is an error that names
 // the tensor; nothing is read past the end; what is returned shares no memory with the file.
 
-import { dataOf, elements, storedOf, type Stored } from './dtype.js';
+import { arrayOf, dataOf, DTYPES, elements, isPlain, storedOf, type Data, type Dtype, type Stored } from './dtype.js';
 import { fail, GradloomError } from './errors.js';
 
 /** What was in a file. */
@@ -39,8 +39,17 @@ interface Entry {
   end: number;
 }
 
-/** Reads a file. F16, BF16 and F64 become f32; integers but I32 are skipped, and said to be. */
-export function loadSafetensors(file: ArrayBuffer | Uint8Array): SafetensorsData {
+/** A tensor of a file: its bytes are a copy. */
+export interface FileTensor {
+  name: string;
+  /** As the format calls it. */
+  dtype: string;
+  shape: number[];
+  bytes: Uint8Array;
+}
+
+/** The tensors of a file in the order of its header, and its notes. */
+export function parseSafetensors(file: ArrayBuffer | Uint8Array): { entries: FileTensor[]; metadata: Record<string, string> } {
   const bytes = file instanceof Uint8Array ? file : new Uint8Array(file);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (bytes.length < 8) throw bad(`${bytes.length} bytes are too few for a header`);
@@ -51,23 +60,32 @@ export function loadSafetensors(file: ArrayBuffer | Uint8Array): SafetensorsData
   const { entries, metadata } = header(bytes.subarray(8, begin));
 
   const blob = bytes.length - begin;
-  const out: SafetensorsData = { tensors: {}, integers: {}, shapes: {}, skipped: {}, metadata };
   let before = { name: '', end: 0 };
   for (const entry of [...entries].sort((a, b) => a.start - b.start || a.end - b.end)) {
     if (entry.end > blob) throw bad(`'${entry.name}' ends at ${entry.end} of ${blob} bytes`);
     if (entry.start < before.end) throw bad(`'${entry.name}' overlaps '${before.name}'`);
     before = entry;
   }
-  for (const { name, dtype, shape, start, end } of entries) {
+  const parts = entries.map(({ name, dtype, shape, start, end }): FileTensor => {
     const size = SIZES[dtype];
     if (size === undefined) throw bad(`'${name}' has the unknown type ${dtype}`);
     if (end - start !== size * elements(shape)) {
       throw bad(`'${name}' has ${end - start} bytes; ${dtype} [${shape.join(', ')}] has ${size * elements(shape)}`);
     }
+    return { name, dtype, shape, bytes: bytes.slice(begin + start, begin + end) };
+  });
+  return { entries: parts, metadata };
+}
+
+/** Reads a file. F16, BF16 and F64 become f32; integers but I32 are skipped, and said to be. */
+export function loadSafetensors(file: ArrayBuffer | Uint8Array): SafetensorsData {
+  const { entries, metadata } = parseSafetensors(file);
+  const out: SafetensorsData = { tensors: {}, integers: {}, shapes: {}, skipped: {}, metadata };
+  for (const { name, dtype, shape, bytes } of entries) {
+    const { buffer } = bytes as Uint8Array<ArrayBuffer>;
     out.shapes[name] = shape;
-    const part = bytes.slice(begin + start, begin + end);
-    if (dtype === 'I32') out.integers[name] = new Int32Array(part.buffer);
-    else if (FLOATS[dtype]) out.tensors[name] = FLOATS[dtype](part.buffer);
+    if (dtype === 'I32') out.integers[name] = new Int32Array(buffer);
+    else if (FLOATS[dtype]) out.tensors[name] = FLOATS[dtype](buffer);
     else out.skipped[name] = dtype;
   }
   return out;
@@ -107,10 +125,20 @@ const FLOATS: Readonly<Record<string, (bytes: ArrayBuffer) => Float32Array>> = {
   F16: (bytes) => dataOf('f16', bytes, 0, bytes.byteLength) as Float32Array,
 };
 
-/** Tensors that are saved: elements, with a shape where it is not one axis, and floats in 16 bits where asked. */
-export type Saved = Readonly<Record<string, Float32Array | Int32Array | {
-  data: Float32Array | Int32Array; shape: readonly number[]; dtype?: string;
-}>>;
+/**
+ * Tensors that are saved: elements, with a shape where it is not one axis, and a dtype where the array does not say
+ * it: floats in 16 bits, bytes as bools.
+ */
+export type Saved = Readonly<Record<string, Data | { data: Data; shape: readonly number[]; dtype?: string }>>;
+
+/** The format's name of the type in which elements are stored. */
+function storedAs(name: string, data: Data, wanted: string | undefined): Dtype {
+  const own = DTYPES.find((dtype) => arrayOf(dtype).name === data.constructor.name);
+  if (own === undefined) throw bad(`'${name}' is a ${data.constructor.name}`);
+  // Sorts of numbers that the array's class leaves open.
+  const narrow = (['f16', 'bf16', 'bool', 'u8'] as const).find((dtype) => dtype === wanted && arrayOf(dtype) === arrayOf(own));
+  return narrow ?? (own === 'bool' ? 'u8' : own);
+}
 
 /**
  * Writes a file. Tensors lie in the order of their names, after a header that is a multiple of 8 bytes long.
@@ -124,10 +152,9 @@ export function saveSafetensors(tensors: Saved, metadata?: Readonly<Record<strin
     const { data: given, shape, dtype: wanted } = ArrayBuffer.isView(value) ? { data: value, shape: [value.length], dtype: undefined } : value;
     if (given.length !== elements(shape)) throw bad(`'${name}' has ${given.length} elements for [${shape.join(', ')}]`);
     if (name === '__metadata__') throw bad("a tensor cannot be called '__metadata__'");
-    const narrow = given instanceof Float32Array && (wanted === 'f16' || wanted === 'bf16') ? wanted : null;
-    const data = narrow ? storedOf(narrow, given) : given;
-    const dtype = narrow?.toUpperCase() ?? (given instanceof Float32Array ? 'F32' : 'I32');
-    head[name] = { dtype, shape: [...shape], data_offsets: [at, at + data.byteLength] };
+    const dtype = storedAs(name, given, wanted);
+    const data = isPlain(dtype) ? given : storedOf(dtype, given);
+    head[name] = { dtype: dtype.toUpperCase(), shape: [...shape], data_offsets: [at, at + data.byteLength] };
     parts.push({ data, at });
     at += data.byteLength;
   }

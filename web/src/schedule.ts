@@ -1,9 +1,11 @@
 // Learning rates and optimizers. In: what the user wants, as plain values that can be posted. Out: the
-// numbers of the wasm interface. What always holds: a schedule counts the steps of its own graph from 0; one
-// that is set later counts from the next step.
+// numbers of the wasm interface. What always holds: the first step is step 1 of a schedule, as it is in
+// tensorgrad; one that is set later counts from the next step, unless it says its own `startStep`; an option that
+// is not known is an error.
 
 import { fail } from './errors.js';
 import { OPTIMIZERS, SCHEDULES, type OptimizerConfig } from './generated/training.js';
+import { checkOptions, nearest } from './options.js';
 import type { Precision } from './wasm.js';
 
 export type { SgdConfig as SGDConfig } from './generated/training.js';
@@ -22,55 +24,73 @@ export type LR =
 
 type Shape<K extends string> = Omit<Extract<LR, { kind: K }>, 'kind'>;
 
-/** Schedules of the learning rate. */
+/** Schedules of the learning rate. Of step s, counted from 1 behind `startStep` (0 if not given). */
 export const lr = {
-  /** Straight from `peak` to `final` over `steps`, then `final`. */
+  /** Straight from `peak` (which would be at step 0) to `final` at step `steps`, then `final`. */
   linear: (shape: Shape<'linear'>): LR => ({ kind: 'linear', ...shape }),
-  /** Half a cosine from `peak` to `final` over `steps`, then `final`. */
+  /** Half a cosine from `peak` (which would be at step 0) to `final` at step `steps`, then `final`. */
   cosineAnnealing: (shape: Shape<'cosineAnnealing'>): LR => ({ kind: 'cosineAnnealing', ...shape }),
-  /** Up to `peak` over `steps`, then `after`, counted from there. */
+  /** Up to `peak` at step `steps`, then `after`, whose step 1 is the next. */
   warmup: (shape: Shape<'warmup'>): LR => ({ kind: 'warmup', ...shape }),
-  /** `peak * gamma ^ floor(step / every)`. */
+  /** `peak * gamma ^ floor((s - 1) / every)`. */
   step: (shape: Shape<'staircase'>): LR => ({ kind: 'staircase', ...shape }),
   /** The same as `step`. */
   staircase: (shape: Shape<'staircase'>): LR => ({ kind: 'staircase', ...shape }),
-  /** `peak`, times `gamma` from each milestone on. */
+  /** `peak`, times `gamma` from each milestone on: at the step of that number already. */
   multiStep: (shape: Shape<'multiStep'>): LR => ({ kind: 'multiStep', ...shape }),
-  /** `peak * gamma ^ step`. */
+  /** `peak * gamma ^ (s - 1)`. */
   exponential: (shape: Shape<'exponential'>): LR => ({ kind: 'exponential', ...shape }),
-  /** `first` for `steps`, then `then`, counted from there. */
+  /** `first` for `steps` steps, then `then`, whose step 1 is the next. */
   chained: (shape: Shape<'chained'>): LR => ({ kind: 'chained', ...shape }),
-  /** `then`, again from its start after `every` steps. */
+  /** `then`, again from its step 1 after `every` steps. */
   repeated: (shape: Shape<'repeated'>): LR => ({ kind: 'repeated', ...shape }),
 };
 
-/** A schedule as numbers. */
-export function scheduleNumbers(rate: LR): number[] {
-  if (typeof rate === 'number') return [SCHEDULES.constant, finite('lr', rate)];
-  const start = rate.startStep ?? 0;
-  const numbers = shapeNumbers(rate);
+/** Fields of each kind, beside `kind` and `startStep`. */
+const FIELDS: { readonly [K in Exclude<LR, number>['kind']]: readonly string[] } = {
+  linear: ['peak', 'final', 'steps'], cosineAnnealing: ['peak', 'final', 'steps'], warmup: ['peak', 'steps', 'after'],
+  staircase: ['peak', 'every', 'gamma'], multiStep: ['peak', 'milestones', 'gamma'], exponential: ['peak', 'gamma'],
+  chained: ['first', 'steps', 'then'], repeated: ['every', 'then'],
+};
+
+/** A schedule as numbers; the compiler counts its steps from 0. */
+export function scheduleNumbers(rate: LR, where = 'lr'): number[] {
+  if (typeof rate === 'number') return [SCHEDULES.constant, finite(where, rate)];
+  if (typeof rate !== 'object' || rate === null) throw fail('trace', `${where} is ${String(rate)}, not a number or a schedule`);
+  const fields = FIELDS[rate.kind];
+  if (fields === undefined) {
+    const meant = nearest(String(rate.kind), Object.keys(FIELDS));
+    throw fail('trace', `${where}: there is no schedule '${String(rate.kind)}'`,
+      `${meant ? `did you mean '${meant}'? ` : ''}schedules are lr.linear(..), lr.cosineAnnealing(..), lr.warmup(..), lr.staircase(..), lr.multiStep(..)`);
+  }
+  checkOptions(`${where} of kind '${rate.kind}'`, rate, ['kind', ...fields, 'startStep']);
+  const start = count(`${where}.startStep`, rate.startStep ?? 0);
+  const numbers = shapeNumbers(rate, where);
   return start > 0 ? [SCHEDULES.delayed, start, ...numbers] : numbers;
 }
 
-function shapeNumbers(rate: Exclude<LR, number>): number[] {
-  const peak = 'peak' in rate ? finite('lr.peak', rate.peak) : 0;
+function shapeNumbers(rate: Exclude<LR, number>, where: string): number[] {
+  const given = rate as unknown as Record<string, unknown>;
+  const number = (name: string) => finite(`${where}.${name}`, given[name]);
+  const whole = (name: string) => count(`${where}.${name}`, given[name]);
+  const inner = (name: string) => scheduleNumbers(given[name] as LR, `${where}.${name}`);
   switch (rate.kind) {
-    case 'exponential': return [SCHEDULES.exponential, peak, finite('lr.gamma', rate.gamma)];
-    case 'chained': return [SCHEDULES.chained, ...scheduleNumbers(rate.first), count('lr.steps', rate.steps), ...scheduleNumbers(rate.then)];
-    case 'repeated': return [SCHEDULES.repeated, count('lr.every', rate.every), ...scheduleNumbers(rate.then)];
-    case 'linear': return [SCHEDULES.linear, peak, finite('lr.final', rate.final), count('lr.steps', rate.steps)];
-    case 'cosineAnnealing': return [SCHEDULES.cosine, peak, finite('lr.final', rate.final), count('lr.steps', rate.steps)];
-    case 'warmup': return [SCHEDULES.warmup, peak, count('lr.steps', rate.steps), ...scheduleNumbers(rate.after)];
-    case 'staircase': return [SCHEDULES.staircase, peak, count('lr.every', rate.every), finite('lr.gamma', rate.gamma)];
+    case 'exponential': return [SCHEDULES.exponential, number('peak'), number('gamma')];
+    case 'chained': return [SCHEDULES.chained, ...inner('first'), whole('steps'), ...inner('then')];
+    case 'repeated': return [SCHEDULES.repeated, whole('every'), ...inner('then')];
+    // The compiler's are at `peak` at their step 0, which is none here.
+    case 'linear': return [SCHEDULES.advanced, 1, SCHEDULES.linear, number('peak'), number('final'), whole('steps')];
+    case 'cosineAnnealing': return [SCHEDULES.advanced, 1, SCHEDULES.cosine, number('peak'), number('final'), whole('steps')];
+    case 'warmup': return [SCHEDULES.warmup, number('peak'), whole('steps'), ...inner('after')];
+    case 'staircase': return [SCHEDULES.staircase, number('peak'), whole('every'), number('gamma')];
     case 'multiStep': {
-      const milestones = rate.milestones.map((step) => count('lr.milestones', step));
+      if (!Array.isArray(rate.milestones)) throw fail('trace', `${where}.milestones is ${String(rate.milestones)}, not a list of steps`);
+      const milestones = rate.milestones.map((step) => Math.max(0, count(`${where}.milestones`, step) - 1));
       if (milestones.some((step, i) => i > 0 && step < milestones[i - 1]!)) {
-        throw fail('trace', `lr.milestones [${milestones.join(', ')}] do not rise`);
+        throw fail('trace', `${where}.milestones [${rate.milestones.join(', ')}] do not rise`);
       }
-      return [SCHEDULES.milestones, peak, milestones.length, ...milestones, finite('lr.gamma', rate.gamma)];
+      return [SCHEDULES.milestones, number('peak'), milestones.length, ...milestones, number('gamma')];
     }
-    default: throw fail('trace', `there is no schedule '${String((rate as { kind: unknown }).kind)}'`,
-      'make schedules with lr.linear(..), lr.cosineAnnealing(..), lr.warmup(..), lr.step(..), lr.multiStep(..)');
   }
 }
 
@@ -79,8 +99,8 @@ function finite(name: string, value: unknown): number {
   throw fail('trace', `${name} is ${String(value)}, not a finite number`);
 }
 
-function count(name: string, value: number): number {
-  if (Number.isInteger(value) && value >= 0) return value;
+function count(name: string, value: unknown): number {
+  if (Number.isInteger(value) && (value as number) >= 0) return value as number;
   throw fail('trace', `${name} is ${String(value)}, not a whole number`);
 }
 
@@ -98,6 +118,8 @@ export interface CommonConfig {
   decayFilter?: (name: string) => boolean;
 }
 
+const COMMON = ['lr', 'clipGradNorm', 'clipGradValue', 'normalizeGrads', 'decayFilter'];
+
 /** What a training program can vary beside its optimizer. */
 export interface TrainingOptions {
   /** Bounds the norm of all gradients together; also an option of the optimizer. */
@@ -113,6 +135,11 @@ export interface TrainingOptions {
   accumulate?: number;
   /** What the step computes in, and what is attached to it; 'f32' if not given. */
   precision?: Precision;
+  /**
+   * What is done if the loss does not depend on a parameter, which is not trained then: 'warn' (the default) says so
+   * on the console, 'allow' is silent, 'error' refuses to compile.
+   */
+  unused?: 'warn' | 'allow' | 'error';
 }
 
 /** Which of the parameters have their gradients normalised, by number. */
@@ -125,13 +152,16 @@ function normalized(choice: CommonConfig['normalizeGrads'], names: readonly stri
 }
 
 /**
- * An optimizer as numbers: code, bounds, micro-batches, the parameters whose gradients are normalised, schedule,
+ * An optimizer as numbers: code, bounds, micro-batches, whether parameters may be unused, the parameters whose gradients are normalised, schedule,
  * then each setting that was given as its code and its number.
  */
 export function optimizerNumbers(config: OptimizerConfig, extra: TrainingOptions, names: readonly string[]): number[] {
   const kinds = Object.keys(OPTIMIZERS);
   const code = kinds.indexOf(config.kind);
   if (code < 0) throw fail('trace', `there is no optimizer '${String(config.kind)}'`, `use one of ${kinds.join(', ')}`);
+  checkOptions(`the optimizer '${config.kind}'`, config, ['kind', ...COMMON, ...OPTIMIZERS[config.kind]], {
+    b1: "write 'beta1'", b2: "write 'beta2'",
+  });
   // Without momentum there is no buffer for it, and nothing to look ahead along.
   const given: Record<string, unknown> = { ...config };
   if (!given.momentum) delete given.momentum;
@@ -144,6 +174,6 @@ export function optimizerNumbers(config: OptimizerConfig, extra: TrainingOptions
   return [
     code, finite('clipGradNorm', config.clipGradNorm ?? extra.clipGradNorm ?? 0), finite('clipGradValue', config.clipGradValue ?? 0),
     finite('memoryBudget', extra.memoryBudget ?? 0), finite('averageDecay', extra.averageDecay ?? 0),
-    count('accumulate', extra.accumulate ?? 1), chosen.length, ...chosen, ...scheduleNumbers(config.lr), ...settings,
+    count('accumulate', extra.accumulate ?? 1), extra.unused === 'error' ? 0 : 1, chosen.length, ...chosen, ...scheduleNumbers(config.lr), ...settings,
   ];
 }

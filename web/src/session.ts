@@ -5,8 +5,9 @@
 import { elements, isPlain, storedOf, type Data, type Dtype, type Stored } from './dtype.js';
 import { fail } from './errors.js';
 import type { Host } from './host.js';
-import { treeOf, type Module, type NamedParam, type ParamTree } from './module.js';
-import type { Counters, Sent } from './protocol.js';
+import type { NamedParam } from './module.js';
+import { nearest } from './options.js';
+import type { Counters } from './protocol.js';
 
 /** A model that a worker has. */
 export interface Model {
@@ -62,7 +63,9 @@ export async function upload(host: Host, model: Model, values: ParamValues, part
     const target = first.get(name) ?? name;
     const param = known.get(target);
     if (!param) {
-      throw fail('store', `there is no parameter '${name}'`, `there are: ${model.params.map((p) => p.name).join(', ')}`);
+      const names = model.params.map((p) => p.name);
+      const meant = nearest(name, names);
+      throw fail('store', `there is no parameter '${name}'`, `${meant ? `did you mean '${meant}'? ` : ''}there are: ${names.join(', ')}`);
     }
     if (!(data instanceof Float32Array) && Object.prototype.toString.call(data) !== '[object Float32Array]') {
       throw fail('store', `'${name}' is no Float32Array`);
@@ -88,21 +91,9 @@ export async function upload(host: Host, model: Model, values: ParamValues, part
 }
 
 /** The parameters, by first name. */
-export async function downloadFlat(host: Host, model: Model, site: Error): Promise<Record<string, Float32Array>> {
-  const sent = await host.client.ask('download', { session: model.session, states: false }, [], site);
-  return Object.fromEntries(sent.map(({ name, data }) => [name, data as Float32Array]));
-}
-
-/** The parameters in the form of the model. */
-export async function downloadTree<M extends Module>(host: Host, model: Model, site: Error): Promise<ParamTree<M>> {
-  const flat = await downloadFlat(host, model, site);
-  for (const [other, name] of model.aliases) flat[other] = flat[name]!;
-  return treeOf(model.instance, flat) as ParamTree<M>;
-}
-
-/** Parameters and what the optimizer keeps. */
-export function downloadState(host: Host, model: Model, site: Error): Promise<Sent[]> {
-  return host.client.ask('download', { session: model.session, states: true }, [], site);
+export async function download(host: Host, model: Model, site: Error): Promise<Record<string, Float32Array>> {
+  const { tensors } = await host.client.ask('download', { session: model.session, states: false }, [], site);
+  return Object.fromEntries(tensors.map(({ name, data }) => [name, data as Float32Array]));
 }
 
 /** What is alive in the worker. */

@@ -6,25 +6,25 @@
 export type SingleFlightResult<R> = { kind: 'completed'; value: R } | { kind: 'aborted' };
 
 /** Wraps a function so that calls that come while one is under way are reduced to the newest. */
-export function singleFlight<A, R>(f: (arg: A) => Promise<R>): (arg: A) => Promise<SingleFlightResult<R>> {
+export function singleFlight<A extends unknown[], R>(f: (...args: A) => Promise<R>): (...args: A) => Promise<SingleFlightResult<R>> {
   let active = false;
-  let waiting: { arg: A; settle: (result: SingleFlightResult<R> | Promise<SingleFlightResult<R>>) => void } | null = null;
+  let waiting: { args: A; settle: (result: SingleFlightResult<R> | Promise<SingleFlightResult<R>>) => void } | null = null;
 
-  const start = async (arg: A): Promise<SingleFlightResult<R>> => {
+  const start = async (args: A): Promise<SingleFlightResult<R>> => {
     active = true;
     try {
-      return { kind: 'completed', value: await f(arg) };
+      return { kind: 'completed', value: await f(...args) };
     } finally {
       active = false;
       const next = waiting;
       waiting = null;
-      if (next) next.settle(start(next.arg));
+      if (next) next.settle(start(next.args));
     }
   };
 
-  return (arg) => {
-    if (!active) return start(arg);
+  return (...args) => {
+    if (!active) return start(args);
     waiting?.settle({ kind: 'aborted' });
-    return new Promise((resolve) => { waiting = { arg, settle: resolve }; });
+    return new Promise((resolve) => { waiting = { args, settle: resolve }; });
   };
 }

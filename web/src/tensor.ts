@@ -29,16 +29,53 @@ export function call(name: OpName, ...args: unknown[]): Tensor {
   return currentTrace(name).op(name, CODES.get(name)!, op, left, rest);
 }
 
+/** Where in the user's code a tensor comes from. */
+export interface CallSite {
+  /** The op. */
+  readonly opName: string;
+  /** The place, as a line of a stack. */
+  readonly stack: string;
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** What is known of a tensor of a finished graph. */
+export interface Known {
+  dtype: Dtype;
+  shape: readonly number[];
+  source: number | null;
+  site: CallSite | null;
+}
+
 /** A value in a trace: it has a shape and a dtype, and elements only when the compiled program runs. */
 export class Tensor {
   readonly #trace: Trace | null;
   readonly #id: number;
+  readonly #known: Known | null;
   #type: { dtype: Dtype; shape: readonly number[] } | undefined;
 
   /** @internal */
-  constructor(trace: Trace | null, id: number) {
+  constructor(trace: Trace | null, id: number, known: Known | null = null) {
     this.#trace = trace;
     this.#id = id;
+    this.#known = known;
+    if (known) this.#type = known;
+  }
+
+  /** The number of the tensor in its trace or graph; -1 of a parameter or state, which is in many. */
+  get id(): number {
+    return this.#id;
+  }
+
+  /** Of a tensor of a finished graph (`trace(..)`): the place of its op in `graph.ops`. */
+  get source(): number | null {
+    return this.#known?.source ?? null;
+  }
+
+  /** Of a tensor of a finished graph: where the user asked for it. */
+  get site(): CallSite | null {
+    return this.#known?.site ?? null;
   }
 
   /** The extents. */

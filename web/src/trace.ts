@@ -5,7 +5,8 @@
 import { DTYPES, dtypeCode, elements, type Dtype } from './dtype.js';
 import { errorOf, errorValue, fail, GradloomError, type Origin } from './errors.js';
 import { OPTIONS } from './generated/ops.js';
-import { COMMAND, type Log } from './log.js';
+import { COMMAND, keptName, type Log } from './log.js';
+import { checkOptions } from './options.js';
 import { here } from './origin.js';
 import { Tensor } from './tensor.js';
 
@@ -35,8 +36,10 @@ export class Trace {
   readonly #log: Log;
   /** Ids of the model's parameters. */
   readonly #params: ReadonlyMap<Tensor, number>;
-  /** Parameters that were used, as tensors. */
-  readonly #used = new Map<Tensor, number>();
+  /** Parameters and states that were used, as tensors; those that were first used in a block are not outside of it. */
+  #used = new Map<Tensor, number>();
+  /** What was thrown in a block: the trace comes to nothing. */
+  #broken: unknown;
   #origin: Origin | null = null;
   /** Whether a training loss is traced. */
   readonly training: boolean;
@@ -57,6 +60,7 @@ export class Trace {
 
   /** Closes the trace with these results; gives its id. */
   close(results: readonly Tensor[]): number {
+    if (this.#broken !== undefined) throw this.#broken;
     const ids = results.map((tensor) => this.id(tensor, 'the result'));
     const trace = this.#command(COMMAND.close, ids);
     current = null;
@@ -89,7 +93,7 @@ export class Trace {
     if (this.captures.includes(name)) {
       throw this.#explained(fail('trace', `capture: the name '${name}' is used twice`, 'give each its own, as `attn.${i}`'));
     }
-    const id = this.#command(COMMAND.capture, [this.id(tensor, 'capture'), this.#log.text(name)]);
+    const id = this.#command(COMMAND.capture, [this.id(tensor, 'capture'), this.#log.text(keptName(name))]);
     this.captures.push(name);
     return this.#tensor(id);
   }
@@ -105,19 +109,49 @@ export class Trace {
       'a tensor lives while the function that made it is traced; keep numbers, not tensors, outside of it'));
   }
 
-  /** A parameter as a tensor of this trace. */
-  use(param: Tensor, described: string): number {
-    let id = this.#used.get(param);
+  /** A parameter or a state as a tensor of this trace. */
+  use(leaf: Tensor, described: string, command: number = COMMAND.use): number {
+    let id = this.#used.get(leaf);
     if (id === undefined) {
-      const index = this.#params.get(param);
-      if (index === undefined) {
-        throw this.#explained(fail('trace', `the parameter ${described} is not part of the model that is traced`,
-          'it must be reachable through the fields of the model given to compile()'));
-      }
-      id = this.#command(COMMAND.use, [index]);
-      this.#used.set(param, id);
+      id = this.#command(command, [this.index(leaf, described)]);
+      this.#used.set(leaf, id);
     }
     return id;
+  }
+
+  /** The number of a parameter or state in the model. */
+  index(leaf: Tensor, described: string): number {
+    const index = this.#params.get(leaf);
+    if (index !== undefined) return index;
+    throw this.wrong(`the ${described} is not part of the model that is traced`,
+      'it must be reachable through the fields of the model given to compile()');
+  }
+
+  /** A command that gives several tensors, or none. */
+  several(code: number, args: readonly number[], count: number): Tensor[] {
+    const first = this.#command(code, args);
+    return Array.from({ length: count }, (_, i) => this.#tensor(first + i));
+  }
+
+  /** What the user's function does inside of a block that was begun, and what ends the block. */
+  block<T, R>(name: string, inside: () => T, end: (made: T) => R): R {
+    const before = this.#used;
+    this.#used = new Map(before);
+    try {
+      const made = inside();
+      if (made instanceof Promise) throw this.wrong(`the function of \`${name}\` is async`, 'it is traced once, and returns tensors at once');
+      return end(made);
+    } catch (thrown) {
+      this.#broken ??= thrown;
+      throw thrown;
+    } finally {
+      this.#used = before;
+    }
+  }
+
+  /** An error of the user's line. */
+  wrong(message: string, ...help: string[]): GradloomError {
+    return this.#explained(fail('trace', message, ...help));
   }
 
   /** What a tensor is. */
@@ -142,12 +176,7 @@ export class Trace {
   #encodeOptions(op: string, kind: string, given: unknown, out: number[]): void {
     const options = given as Record<string, unknown>;
     const fields = OPTIONS[kind]!;
-    for (const name of Object.keys(options)) {
-      if (!fields.some(([known]) => known === name)) {
-        const known = fields.map(([field]) => field).join(', ');
-        throw this.#explained(fail('trace', `\`${op}\` has no option ${name}`, `its options are ${known}`));
-      }
-    }
+    checkOptions(`\`${op}\``, options, fields.map(([field]) => field));
     for (const [name, field] of fields) {
       const value = options[name] ?? undefined;
       if (field === 'flag') out.push(value ? 1 : 0);

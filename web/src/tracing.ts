@@ -2,6 +2,7 @@
 // replay, and what it declares. What always holds: when the function throws, the trace is gone and the error
 // is the user's own, or ours with the user's line.
 
+import type { Dtype } from './dtype.js';
 import { errorOf, errorValue, fail, GradloomError } from './errors.js';
 import type { InputDecls, InputTensors, Resolved } from './inputs.js';
 import { Log, type LogValue } from './log.js';
@@ -25,6 +26,8 @@ export interface Traced {
   captures: string[];
   /** Names of results in order: '' for a lone one. */
   results: string[];
+  /** Dtype and shape of the first result. */
+  first: { dtype: Dtype; shape: readonly number[] };
 }
 
 /** What is traced. */
@@ -33,6 +36,8 @@ export interface TraceSpec<M extends object, D extends InputDecls> {
   inputs: readonly Resolved[];
   run: (model: M, inputs: InputTensors<D>) => Results;
   training: boolean;
+  /** Whether a training function may give several tensors. */
+  several?: boolean;
   decayFilter?: ((name: string) => boolean) | undefined;
   /** Leaves initial values out: a session has the parameters already. */
   withoutValues?: boolean;
@@ -51,29 +56,30 @@ export function traceFunction<M extends object, D extends InputDecls>(core: Core
     if (given instanceof Promise) {
       throw fail('trace', 'the function is async', 'a loss or forward function is traced once, and returns a tensor at once');
     }
-    const { names, tensors } = results(given, spec.training);
+    const { names, tensors } = results(given, spec.training, spec.several ?? false);
+    const first = tensors[0]!.type();
     const id = trace.close(tensors);
-    return { log: log.value(), trace: id, params, aliases, captures: trace.captures, results: names };
+    return { log: log.value(), trace: id, params, aliases, captures: trace.captures, results: names, first };
   } finally {
     trace.end();
   }
 }
 
 /** Only a model, for a session that has no program yet. */
-export function declareModel(core: Core, model: object): Omit<Traced, 'trace' | 'captures' | 'results'> {
+export function declareModel(core: Core, model: object): Omit<Traced, 'trace' | 'captures' | 'results' | 'first'> {
   const log = new Log(core);
   const { params, aliases } = declare(log, model);
   return { log: log.value(), params, aliases };
 }
 
-function results(given: Results, training: boolean): { names: string[]; tensors: Tensor[] } {
+function results(given: Results, training: boolean, several: boolean): { names: string[]; tensors: Tensor[] } {
   if (given instanceof Tensor) {
     if (training && (given.rank !== 0 || given.dtype !== 'f32')) {
       throw fail('trace', `the loss is ${given.dtype}[${given.shape.join(', ')}], not a single f32`, 'reduce it with mean(..) or sum(..)');
     }
     return { names: [''], tensors: [given] };
   }
-  if (!training && typeof given === 'object' && given !== null) {
+  if ((!training || several) && typeof given === 'object' && given !== null) {
     const entries = Object.entries(given as Readonly<Record<string, Tensor>>);
     if (entries.length > 0 && entries.every(([, tensor]) => tensor instanceof Tensor)) {
       return { names: entries.map(([name]) => name), tensors: entries.map(([, tensor]) => tensor) };

@@ -3,18 +3,21 @@
 // each with its own inputs and scalars; a model that cannot be traced or compiled leaves the one before
 // running; `destroy` settles everything.
 
-import type { Stored } from './dtype.js';
+import type { Dtype, Stored } from './dtype.js';
 import { fail, type GradloomError } from './errors.js';
-import { CompiledForward, type ForwardSpec, type RunOptions } from './forward.js';
+import { ForwardProgram, type CompiledForward, type ForwardSpec, type RunOptions } from './forward.js';
 import type { Host } from './host.js';
 import { arrays, ofAllBatches, type InputDecls, type InputTensors, type Resolved, type TypedInputs } from './inputs.js';
-import { inspectProgram, type Inspection } from './inspect.js';
-import type { Module, ParamTree } from './module.js';
-import type { Counters, Sent } from './protocol.js';
+import { graphOf, inspectHere, inspectProgram, type CompiledIR, type Graph, type Inspection, type Kernel } from './inspect.js';
+import { gradients } from './blocks.js';
+import { walk, type Module } from './module.js';
+import { checkOptions } from './options.js';
+import type { Counters } from './protocol.js';
 import { failed, stepResult, type QueuedResult, type StepResult } from './results.js';
 import type { OptimizerConfig } from './generated/training.js';
 import { optimizerNumbers, scheduleNumbers, type LR, type TrainingOptions } from './schedule.js';
-import { counters, downloadFlat, downloadState, downloadTree, handed, randomSeed, upload, type Model, type ParamValues } from './session.js';
+import { counters, download, handed, randomSeed, upload, type Model, type ParamValues } from './session.js';
+import { partsOf, positionOf, stateFrom, stateOf, type TrainingState } from './state.js';
 import type { Tensor } from './tensor.js';
 import { shown, traceFunction, type Traced } from './tracing.js';
 import type { Core } from './wasm.js';
@@ -31,6 +34,11 @@ export interface LossSpec<M extends Module, D extends InputDecls> extends Traini
   seed?: number;
 }
 
+/** Names of what `LossSpec` has. */
+export const LOSS_SPEC = [
+  'model', 'loss', 'inputs', 'optimizer', 'seed', 'clipGradNorm', 'memoryBudget', 'averageDecay', 'accumulate', 'precision', 'unused',
+] as const;
+
 /** What a step can vary. */
 export interface StepOptions extends RunOptions {
   /** false: the step is queued, and nothing is read back. */
@@ -39,93 +47,186 @@ export interface StepOptions extends RunOptions {
   transfer?: boolean;
 }
 
-/** A model in training. */
-export class CompiledTraining<M extends Module = Module, D extends InputDecls = InputDecls> {
+/** What `reset` sets back. */
+export interface ResetOptions {
+  /** Parameters, and the model's states; true if not given. */
+  params?: boolean;
+  /** What the optimizer keeps, and the count of steps; true if not given. */
+  optimizer?: boolean;
+}
+
+/** What `replaceModel` can vary. */
+export interface ReplaceOptions<M extends Module, D extends InputDecls> {
+  /** Seeds initial values and random ops; a random one if not given. */
+  seed?: number;
+  /** Another optimizer; the same if not given. */
+  optimizer?: OptimizerConfig;
+  /** Another loss; the same if not given. */
+  loss?: LossSpec<M, D>['loss'];
+}
+
+/** A model in training: what `compile` gives. */
+export interface CompiledTraining<M extends Module = Module, D extends InputDecls = InputDecls> {
+  /** Names of the parameters; a tied one has its first. */
+  readonly paramNames: readonly string[];
+  /** Shapes of the parameters. */
+  readonly paramShapes: Readonly<Record<string, readonly number[]>>;
+  /** Names of the parameters that the loss does not depend on, and that are not trained. */
+  readonly unusedParams: readonly string[];
+  /** The seed of initial values and random ops. */
+  readonly seed: number;
+  /** The shape of the loss: `[]`. */
+  readonly outputShape: readonly number[];
+  /**
+   * The graph: loss and gradients. It is made when it is asked for, by tracing the loss again.
+   */
+  readonly graph: Graph;
+  /** The kernels for WebGPU's default limits, made when they are asked for; `inspect()` has those that run. */
+  readonly kernels: readonly Kernel[];
+  /** Where it runs: 'webgpu' or 'cpu'. */
+  readonly device: 'webgpu' | 'cpu';
+  /** The device in words. */
+  readonly deviceName: string;
+  /** Settles with the error if the device is lost. `compile` again and upload parameters to go on. */
+  readonly lost: Promise<GradloomError>;
+  /** Requests that are not settled. */
+  readonly pending: number;
+
+  /**
+   * One step: forward, backward, update. The arrays are copied. Steps may be called without waiting for the one
+   * before. It never rejects: what went wrong is in the result.
+   */
+  step(inputs: TypedInputs<D>, options: StepOptions & { read: false }): Promise<QueuedResult>;
+  step(inputs: TypedInputs<D>, options?: StepOptions): Promise<StepResult>;
+  /**
+   * A forward function over the parameters in training, as they are whenever it runs. Rejects with the kind 'trace'
+   * if it cannot be traced, or does not give what `output` says.
+   */
+  attach<const E extends InputDecls, O extends Dtype = 'f32'>(spec: ForwardSpec<M, E, O>): Promise<CompiledForward<M, E, O>>;
+  /** Overwrites parameters: all of them, or with `partial` those that are given. */
+  uploadParams(values: ParamValues, options?: { partial?: boolean }): Promise<void>;
+  /** The parameters by path, as 'layers.0.W': what `uploadParams` and `saveSafetensors` take. */
+  downloadParams(): Promise<Record<string, Float32Array>>;
+  /** Everything that is needed to go on from exactly here. */
+  downloadState(): Promise<TrainingState>;
+  /** Takes over what `downloadState` gave, or a file of it, of the same model, optimizer and seed: all or nothing. */
+  uploadState(state: TrainingState | ArrayBuffer | Uint8Array): Promise<void>;
+  /** Initial values again, of parameters and of what the optimizer keeps, unless one is left out. */
+  reset(options?: ResetOptions): Promise<void>;
+  /** Another learning rate from the next step on; a schedule without `startStep` counts from there. */
+  setLR(rate: LR): Promise<void>;
+  /** The learning rate of the next step. */
+  currentLR(): Promise<number>;
+  /** What was compiled. */
+  inspect(): Promise<Inspection>;
+  /** What is alive in the worker, for tests. */
+  counters(): Promise<Counters>;
+  /**
+   * Another model, with the same loss and inputs. If it cannot be traced or compiled, the one before goes on.
+   */
+  replaceModel(model: M, options?: ReplaceOptions<M, D>): Promise<void>;
+  /**
+   * Ends everything: what is pending is 'aborted', the worker and all it had on the GPU go. Gives what was alive at
+   * the end.
+   */
+  destroy(): Promise<Counters | null>;
+}
+
+/** What `compile` makes. */
+export class TrainingProgram<M extends Module, D extends InputDecls> implements CompiledTraining<M, D> {
   readonly #host: Host;
   readonly #core: Core;
   #spec: LossSpec<M, D>;
   readonly #inputs: Resolved[];
-  #model: Model;
-  #program: number;
-  #captures: string[];
-  readonly #attached = new Set<CompiledForward<M, never>>();
+  #made: Made;
+  /** The schedule that was set, instead of the optimizer's. */
+  #rate: LR | null = null;
+  #ir: CompiledIR | null = null;
+  readonly #attached = new Set<{ destroy(): Promise<void> }>();
   /** Replacements, one after another. */
   #replacing: Promise<void> = Promise.resolve();
   #end: Promise<Counters | null> | null = null;
 
-  /** @internal */
   constructor(host: Host, core: Core, spec: LossSpec<M, D>, inputs: Resolved[], made: Made) {
     this.#host = host;
     this.#core = core;
     this.#spec = spec;
     this.#inputs = inputs;
-    this.#model = made.model;
-    this.#program = made.program;
-    this.#captures = made.captures;
+    this.#made = made;
   }
 
-  /** Names of the parameters; a tied one has its first. */
+  get #model(): Model {
+    return this.#made.model;
+  }
+
   get paramNames(): readonly string[] {
     return this.#model.params.map(({ name }) => name);
   }
 
-  /** Shapes of the parameters. */
   get paramShapes(): Readonly<Record<string, readonly number[]>> {
     return Object.fromEntries(this.#model.params.map(({ name, shape }) => [name, shape]));
   }
 
-  /** The seed of initial values and random ops. */
+  get unusedParams(): readonly string[] {
+    return this.#made.unused;
+  }
+
   get seed(): number {
     return this.#model.seed;
   }
 
-  /** The shape of the loss. */
   get outputShape(): readonly number[] {
     return [];
   }
 
-  /** Where it runs: 'webgpu' or 'cpu'. */
+  get graph(): Graph {
+    return this.#looked().graph;
+  }
+
+  get kernels(): readonly Kernel[] {
+    return this.#looked().kernels;
+  }
+
+  #looked(): CompiledIR {
+    this.#ir ??= lossIR(this.#core, this.#spec, this.#inputs);
+    return this.#ir;
+  }
+
   get device(): 'webgpu' | 'cpu' {
     return this.#host.device;
   }
 
-  /** The device in words. */
   get deviceName(): string {
     return this.#host.name;
   }
 
-  /** Settles with the error if the device is lost. `compile` again and upload parameters to go on. */
   get lost(): Promise<GradloomError> {
     return this.#host.client.lost;
   }
 
-  /** Requests that are not settled. */
   get pending(): number {
     return this.#host.client.pending;
   }
 
-  /**
-   * One step: forward, backward, update. The arrays are copied. Steps may be called without waiting for the
-   * one before.
-   */
   step(inputs: TypedInputs<D>, options: StepOptions & { read: false }): Promise<QueuedResult>;
   step(inputs: TypedInputs<D>, options?: StepOptions): Promise<StepResult>;
   async step(inputs: TypedInputs<D>, options: StepOptions = {}): Promise<StepResult | QueuedResult> {
-    const { read = true, signal } = options;
+    const { read = true, signal, withCaptures = true } = options;
     if (this.#end || signal?.aborted) return { kind: 'aborted' };
     let cancel: (() => void) | undefined;
-    const captures = this.#captures;
+    const { captures, program } = this.#made;
     try {
+      checkOptions('step', options, ['read', 'signal', 'transfer', 'withCaptures']);
       const site = new Error();
       const given = arrays(ofAllBatches(this.#inputs, this.#spec.accumulate ?? 1), inputs as Readonly<Record<string, unknown>>);
       const { data, transfer } = handed(this.#inputs.map(({ dtype }) => dtype), given, options.transfer);
       const { client } = this.#host;
-      const reply = await client.ask('step', { program: this.#program, inputs: data, read }, transfer, site, (id) => {
+      const reply = await client.ask('step', { program, inputs: data, read }, transfer, site, (id) => {
         if (!signal) return;
         cancel = () => client.cancel(id);
         signal.addEventListener('abort', cancel, { once: true });
       });
-      return reply.kind === 'completed' ? stepResult(reply.outputs, captures) : reply;
+      return reply.kind === 'completed' ? stepResult(reply.outputs, withCaptures ? captures : []) : reply;
     } catch (thrown) {
       return failed(thrown);
     } finally {
@@ -133,76 +234,72 @@ export class CompiledTraining<M extends Module = Module, D extends InputDecls = 
     }
   }
 
-  /** A forward function over the parameters in training, as they are whenever it runs. */
-  async attach<const E extends InputDecls>(spec: ForwardSpec<M, E>): Promise<CompiledForward<M, E>> {
+  async attach<const E extends InputDecls, O extends Dtype = 'f32'>(spec: ForwardSpec<M, E, O>): Promise<CompiledForward<M, E, O>> {
     if (this.#end) throw destroyed();
-    const forward = new CompiledForward<M, E>({
+    const forward: ForwardProgram<M, E, O> = new ForwardProgram<M, E, O>({
       host: this.#host, core: this.#core, model: () => this.#model, instance: () => this.#spec.model,
-      destroyed: () => this.#end !== null, late: false,
-    }, spec, async () => { this.#attached.delete(forward as unknown as CompiledForward<M, never>); });
+      destroyed: () => this.#end !== null, late: false, where: 'attach',
+    }, spec, async () => { this.#attached.delete(forward); });
     await forward.check();
-    this.#attached.add(forward as unknown as CompiledForward<M, never>);
+    this.#attached.add(forward);
     return forward;
   }
 
-  /** Overwrites parameters: all of them, or with `partial` those that are given. */
-  uploadParams(values: ParamValues, options: { partial?: boolean } = {}): Promise<void> {
+  async uploadParams(values: ParamValues, options: { partial?: boolean } = {}): Promise<void> {
+    checkOptions('uploadParams', options, ['partial']);
     return upload(this.#host, this.#model, values, options.partial ?? false, new Error());
   }
 
-  /** The parameters in the form of the model. */
-  downloadParams(): Promise<ParamTree<M>> {
-    return downloadTree<M>(this.#host, this.#model, new Error());
+  downloadParams(): Promise<Record<string, Float32Array>> {
+    return download(this.#host, this.#model, new Error());
   }
 
-  /** The parameters by name, as `uploadParams` and `saveSafetensors` take them. */
-  downloadParamsFlat(): Promise<Record<string, Float32Array>> {
-    return downloadFlat(this.#host, this.#model, new Error());
+  async downloadState(): Promise<TrainingState> {
+    const { model: { session, seed }, program } = this.#made;
+    const rate = this.#rate;
+    const { tensors, attempted } = await this.#host.client.ask('download', { session, states: true, program }, [], new Error());
+    return stateOf(tensors, attempted, seed, rate);
   }
 
-  /** Parameters and what the optimizer keeps, to go on from exactly here. */
-  downloadState(): Promise<Sent[]> {
-    return downloadState(this.#host, this.#model, new Error());
+  async uploadState(given: TrainingState | ArrayBuffer | Uint8Array): Promise<void> {
+    const state = stateFrom(given);
+    const { model: { session, seed }, program } = this.#made;
+    const { rate, attempted, schedule } = positionOf(state, seed);
+    const parts = partsOf(state);
+    const { data, transfer } = handed(parts.dtypes, parts.data);
+    const tensors = parts.names.map((name, i): [string, Stored] => [name, data[i]!]);
+    await this.#host.client.ask('upload', { session, strict: true, tensors, at: { program, attempted, schedule } }, transfer, new Error());
+    this.#rate = rate;
   }
 
-  /** Takes over what `downloadState` gave. */
-  async uploadState(state: readonly Sent[]): Promise<void> {
-    const { data, transfer } = handed(state.map(({ dtype }) => dtype), state.map((tensor) => tensor.data));
-    const tensors = state.map(({ name }, i): [string, Stored] => [name, data[i]!]);
-    await this.#host.client.ask('upload', { session: this.#model.session, strict: true, tensors }, transfer, new Error());
-  }
-
-  /** Initial values again, of parameters and of what the optimizer keeps, unless one is left out. */
-  async reset({ params = true, optimizer = true }: { params?: boolean; optimizer?: boolean } = {}): Promise<void> {
+  async reset(options: ResetOptions = {}): Promise<void> {
+    checkOptions('reset', options, ['params', 'optimizer']);
+    const { params = true, optimizer = true } = options;
     await this.#host.client.ask('reset', { session: this.#model.session, params, optimizer }, [], new Error());
+    if (optimizer) this.#rate = null;
   }
 
-  /** Another learning rate from the next step on; a schedule counts from there. */
   async setLR(rate: LR): Promise<void> {
-    await this.#host.client.ask('rate', { program: this.#program, schedule: scheduleNumbers(rate) }, [], new Error());
+    const startsNow = typeof rate === 'object' && rate !== null && rate.startStep === undefined;
+    const schedule = [startsNow ? 1 : 0, ...scheduleNumbers(rate)];
+    const before = await this.#host.client.ask('rate', { program: this.#made.program, schedule }, [], new Error());
+    this.#rate = startsNow ? { ...rate, startStep: before } : rate;
   }
 
-  /** The learning rate of the next step. */
   currentLR(): Promise<number> {
-    return this.#host.client.ask('lr', { program: this.#program }, [], new Error());
+    return this.#host.client.ask('lr', { program: this.#made.program }, [], new Error());
   }
 
-  /** What was compiled. */
   inspect(): Promise<Inspection> {
-    return inspectProgram(this.#host.client, this.#program);
+    return inspectProgram(this.#host.client, this.#made.program);
   }
 
-  /** What is alive in the worker, for tests. */
   counters(): Promise<Counters> {
     return counters(this.#host);
   }
 
-  /**
-   * Another model, with the same loss and inputs. If it cannot be traced or compiled, the one before goes on.
-   */
-  async replaceModel(
-    model: M, options: { seed?: number; optimizer?: OptimizerConfig; loss?: LossSpec<M, D>['loss'] } = {},
-  ): Promise<void> {
+  async replaceModel(model: M, options: ReplaceOptions<M, D> = {}): Promise<void> {
+    checkOptions('replaceModel', options, ['seed', 'optimizer', 'loss']);
     const before = this.#replacing;
     const replaced = before.then(async () => {
       if (this.#end) throw destroyed();
@@ -214,19 +311,15 @@ export class CompiledTraining<M extends Module = Module, D extends InputDecls = 
       const made = await compileLoss(this.#host, spec, traceLoss(this.#core, spec, this.#inputs));
       const old = this.#model.session;
       this.#spec = spec;
-      this.#model = made.model;
-      this.#program = made.program;
-      this.#captures = made.captures;
+      this.#made = made;
+      this.#rate = null;
+      this.#ir = null;
       await this.#host.client.ask('drop', { session: old }).catch(() => null);
     });
     this.#replacing = replaced.catch(() => undefined);
     return shown(() => replaced);
   }
 
-  /**
-   * Ends everything: what is pending is 'aborted', the worker and all it had on the GPU go. Gives what was
-   * alive at the end.
-   */
   destroy(): Promise<Counters | null> {
     this.#end ??= this.#host.client.close();
     for (const forward of this.#attached) void forward.destroy();
@@ -239,12 +332,19 @@ export interface Made {
   model: Model;
   program: number;
   captures: string[];
+  unused: readonly string[];
 }
 
 /** Traces a loss with its optimizer; throws what is wrong with either. */
 export function traceLoss<M extends Module, D extends InputDecls>(
   core: Core, spec: LossSpec<M, D>, inputs: readonly Resolved[],
 ): Traced & { optimizer: number[] } {
+  if (typeof spec.optimizer !== 'object' || spec.optimizer === null) {
+    throw fail('trace', `the optimizer is ${String(spec.optimizer)}`, "write optimizer: { kind: 'adam', lr: 0.001 }");
+  }
+  if (!['warn', 'allow', 'error', undefined].includes(spec.unused)) {
+    throw fail('trace', `\`unused\` is '${String(spec.unused)}'`, "it is 'warn', 'allow' or 'error'");
+  }
   const traced = traceFunction<M, D>(core, {
     model: spec.model, inputs, run: spec.loss, training: true, decayFilter: spec.optimizer.decayFilter,
   });
@@ -255,15 +355,51 @@ export function traceLoss<M extends Module, D extends InputDecls>(
   return { ...traced, optimizer: optimizerNumbers(spec.optimizer, spec, traced.params.map(({ name }) => name)) };
 }
 
+/** What a loss would be compiled to: on this thread, for WebGPU's default limits. */
+export function lossIR<M extends Module, D extends InputDecls>(core: Core, spec: LossSpec<M, D>, inputs: readonly Resolved[]): CompiledIR {
+  const params = walk(spec.model).params.filter(({ param }) => !param.frozen);
+  const { trace } = traceFunction<M, D>(core, {
+    model: spec.model, inputs, training: true, several: true, withoutValues: true,
+    run: (model, tensors) => {
+      const loss = spec.loss(model, tensors);
+      return [loss, ...gradients(loss, params.map(({ param }) => param))];
+    },
+  });
+  const graph = graphOf(core, trace);
+  const [loss, ...grads] = graph.outputs.map((id) => graph.tensors[id]!);
+  const traced = traceLoss(core, spec, inputs);
+  const planned = plan(core, spec.seed ?? 0, (session) => core.train(session, traced.trace, traced.optimizer));
+  return { ...planned, graph, loss: loss!, paramGrads: Object.fromEntries(grads.map((grad, i) => [params[i]!.name, grad])) };
+}
+
+/** Looks at a program that is made for nothing else. */
+export function plan(core: Core, seed: number, program: (session: number) => number): Inspection {
+  const session = core.session(seed, 'none');
+  try {
+    const id = program(session);
+    try {
+      return inspectHere(core, id);
+    } finally {
+      core.release('program', id);
+    }
+  } finally {
+    core.release('session', session);
+  }
+}
+
 /** Compiles a traced loss in a worker. */
 export async function compileLoss<M extends Module, D extends InputDecls>(
   host: Host, spec: LossSpec<M, D>, traced: Traced & { optimizer: number[] }, site: Error = new Error(),
 ): Promise<Made> {
   const seed = spec.seed ?? randomSeed();
   const { log, optimizer, params, aliases, captures } = traced;
-  const { session, program } = await host.client
+  const { session, program, unused } = await host.client
     .ask('compile', { log, seed, precision: spec.precision ?? 'f32', optimizer }, [log.commands.buffer as ArrayBuffer], site);
-  return { program, captures, model: { instance: spec.model, params, aliases, session, seed } };
+  if (unused.length > 0 && (spec.unused ?? 'warn') === 'warn') {
+    console.warn(`gradloom: the loss does not depend on ${unused.slice(0, 8).join(', ')}${unused.length > 8 ? ', ..' : ''}: `
+      + `${unused.length > 1 ? 'these parameters are' : 'this parameter is'} not trained. Compile with unused: 'allow' to be silent, or 'error' to refuse.`);
+  }
+  return { program, captures, unused, model: { instance: spec.model, params, aliases, session, seed } };
 }
 
 function destroyed(): GradloomError {

@@ -5,6 +5,7 @@
 
 import { DTYPES, type Dtype } from './dtype.js';
 import { errorOf, fail, type ErrorValue } from './errors.js';
+import { fileBytes } from './node.js';
 
 /** The raw exports (docs: the interface of `gradloom-web`). */
 interface Exports {
@@ -36,6 +37,9 @@ interface Exports {
   described(program: number): number;
   lose(ptr: number, len: number): void;
   reset_session(session: number, parameters: number, optimizer: number): number;
+  attempted(program: number): number;
+  count_from(program: number, steps: number): number;
+  graph(trace: number): number;
   inspect(program: number, what: number): number;
 }
 
@@ -72,7 +76,7 @@ const PRECISIONS = ['f32', 'f16', 'bf16'] as const;
  */
 export type Precision = (typeof PRECISIONS)[number];
 /** What `inspect` can give. */
-export const INSPECT = { graph: 0, passes: 1, plan: 2, kernels: 3, counts: 4 } as const;
+export const INSPECT = { traced: 0, passes: 1, plan: 2, kernels: 3, counts: 4, unused: 5 } as const;
 
 /** A result of a step: where its elements lie in wasm memory. */
 export interface Output {
@@ -101,6 +105,10 @@ export type WasmSource = string | URL | ArrayBuffer | ArrayBufferView<ArrayBuffe
 export async function loadModule(source: WasmSource): Promise<WebAssembly.Module> {
   if (source instanceof WebAssembly.Module) return source;
   if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return WebAssembly.compile(source);
+  const file = await fileBytes(source).catch((cause: unknown) => {
+    throw fail('network', `could not read ${source}: ${cause instanceof Error ? cause.message : cause}`, 'say where the files are with configure()');
+  });
+  if (file) return WebAssembly.compile(file);
   const response = await fetch(source).catch((cause: unknown) => {
     throw fail('network', `could not fetch ${source}: ${cause instanceof Error ? cause.message : cause}`);
   });
@@ -327,7 +335,23 @@ export class Core {
     return this.#check(() => this.#exports.step(program));
   }
 
-  /** A new schedule. */
+  /** Steps that were attempted. */
+  attempted(program: number): number {
+    return this.#enter(() => this.#exports.attempted(program));
+  }
+
+  /** Goes on counting attempted steps from here, with the schedule of the program. */
+  countFrom(program: number, steps: number): void {
+    this.#check(() => this.#exports.count_from(program, steps));
+  }
+
+  /** A trace as JSON. */
+  graph(trace: number): string {
+    this.#check(() => this.#exports.graph(trace));
+    return this.output();
+  }
+
+  /** A new schedule: whether it is counted from the next step on, and its numbers. */
   rate(program: number, schedule: ArrayLike<number>): void {
     const ptr = this.#placeNumbers(schedule);
     this.#check(() => this.#exports.rate(program, ptr, schedule.length));

@@ -1,30 +1,49 @@
 // Whether there is WebGPU. In: nothing. Out: yes with the adapter's name, or why not and what can be done.
 // What always holds: nothing is kept, and nothing throws.
 
-/** Why there is no WebGPU. */
-export type WebGPUProblem = 'insecure-context' | 'no-api' | 'no-adapter' | 'no-device';
+import { gpuInterface, hasGpuInterface, IS_NODE } from './node.js';
+
+/** Why there is no WebGPU: there is no interface for it, or no adapter that gives a device. */
+export type WebGPUFailureReason = 'no-webgpu' | 'no-adapter';
 
 /** What `checkWebGPU` found. */
-export type WebGPUStatus =
-  | { ok: true; adapter: string; software: boolean }
-  | { ok: false; reason: WebGPUProblem; message: string; help: string };
+export interface WebGPUSupport {
+  /** Whether training on the GPU will work. */
+  ok: boolean;
+  /** What was found, in words. */
+  message: string;
+  /** Why not. */
+  reason?: WebGPUFailureReason;
+  /** What can be done. */
+  help?: string;
+  /** The adapter in words, if there is one. */
+  adapter?: string;
+  /** Whether the adapter computes on the CPU. */
+  software?: boolean;
+}
 
-/** Whether the browser has the interface at all; `checkWebGPU` says whether it works. */
+/** Whether there is the interface at all (in Node.js, the npm package `webgpu`); `checkWebGPU` says whether it works. */
 export function isWebGPUAvailable(): boolean {
-  return typeof navigator !== 'undefined' && 'gpu' in navigator && Boolean(navigator.gpu);
+  return hasGpuInterface();
 }
 
 /** Whether training on the GPU will work here, and if not, why. */
-export async function checkWebGPU(): Promise<WebGPUStatus> {
+export async function checkWebGPU(): Promise<WebGPUSupport> {
   if (!isWebGPUAvailable()) {
     if (typeof isSecureContext !== 'undefined' && !isSecureContext) {
       return {
-        ok: false, reason: 'insecure-context', message: 'this page is not a secure context, where browsers have no WebGPU',
+        ok: false, reason: 'no-webgpu', message: 'this page is not a secure context, where browsers have no WebGPU',
         help: 'serve the page over https, or from localhost',
       };
     }
+    if (IS_NODE) {
+      return {
+        ok: false, reason: 'no-webgpu', message: 'Node.js has no WebGPU of its own',
+        help: "npm install webgpu, or compile with device: 'cpu'",
+      };
+    }
     return {
-      ok: false, reason: 'no-api', message: 'this browser has no WebGPU',
+      ok: false, reason: 'no-webgpu', message: 'this browser has no WebGPU',
       help: "use a current Chrome, Edge, Firefox or Safari, or compile with device: 'cpu'",
     };
   }
@@ -34,7 +53,7 @@ export async function checkWebGPU(): Promise<WebGPUStatus> {
   for (const delay of [0, 100, 400]) {
     if (delay > 0) await new Promise((resolve) => setTimeout(resolve, delay));
     try {
-      adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
+      adapter = await (await gpuInterface())!.requestAdapter({ powerPreference: 'high-performance' });
     } catch (thrown) {
       why = thrown instanceof Error ? `: ${thrown.message}` : '';
     }
@@ -52,9 +71,10 @@ export async function checkWebGPU(): Promise<WebGPUStatus> {
     (await adapter.requestDevice()).destroy();
   } catch (thrown) {
     return {
-      ok: false, reason: 'no-device', message: `the adapter (${name}) gave no device: ${thrown instanceof Error ? thrown.message : ''}`,
+      ok: false, reason: 'no-adapter', adapter: name, message: `the adapter (${name}) gave no device: ${thrown instanceof Error ? thrown.message : ''}`,
       help: "close other pages that use the GPU, or compile with device: 'cpu'",
     };
   }
-  return { ok: true, adapter: name, software: /swiftshader|llvmpipe|lavapipe|basic render|warp/i.test(name) };
+  const software = /swiftshader|llvmpipe|lavapipe|basic render|warp/i.test(name);
+  return { ok: true, message: `WebGPU on ${name || 'an adapter without a name'}${software ? ', which is software' : ''}`, adapter: name, software };
 }

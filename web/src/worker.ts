@@ -7,6 +7,7 @@ import { dataOf } from './dtype.js';
 import { errorValue, fail, type GradloomError } from './errors.js';
 import { Gpu, requestDevice } from './gpu.js';
 import { replay } from './log.js';
+import { threadScope } from './node.js';
 import type { Compiled, Counters, FromWorker, Request, Requests, Sent, StepReply, ToWorker } from './protocol.js';
 import { Core } from './wasm.js';
 
@@ -103,10 +104,7 @@ export class Server {
       case 'compile': return this.#compile(request);
       case 'attach': return this.#attach(request);
       case 'step': case 'run': return this.#step(request, transfer);
-      case 'upload': return this.#inOrder(this.#session(request.session), () => {
-        this.#ready().upload(request.session, request.strict, request.tensors);
-        return null;
-      });
+      case 'upload': return this.#inOrder(this.#session(request.session), () => this.#upload(request));
       case 'download': return this.#download(request, transfer);
       case 'reset': return this.#inOrder(this.#session(request.session), () => {
         this.#ready().resetSession(request.session, request.params, request.optimizer);
@@ -114,7 +112,7 @@ export class Server {
       });
       case 'rate': return this.#inOrder(this.#owner(request.program), () => {
         this.#ready().rate(request.program, request.schedule);
-        return null;
+        return this.#ready().attempted(request.program);
       });
       case 'lr': return this.#inOrder(this.#owner(request.program), () => this.#ready().lr(request.program));
       case 'inspect': this.#owner(request.program); return this.#ready().inspect(request.program, request.what);
@@ -211,7 +209,7 @@ export class Server {
         session.programs.add(program);
         this.#owners.set(program, session);
       }
-      return { session: id, program };
+      return { session: id, program, unused: program < 0 ? [] : JSON.parse(core.inspect(program, 'unused')) as string[] };
     } catch (thrown) {
       if (id >= 0) core.release('session', id);
       throw thrown;
@@ -235,7 +233,7 @@ export class Server {
     }
     if (session.dropped) throw fail('aborted', 'the model was replaced');
     this.#owners.set(program, session);
-    return { session: id, program };
+    return { session: id, program, unused: [] };
   }
 
   async #step(
@@ -289,13 +287,32 @@ export class Server {
     return { name, dtype, shape, data };
   }
 
-  async #download({ session: id, states }: Requests['download']['ask'], transfer: Transferable[]): Promise<Sent[]> {
+  #upload({ session, strict, tensors, at }: Requests['upload']['ask']): null {
+    const core = this.#ready();
+    if (at) {
+      const given = new Set(tensors.map(([name]) => name));
+      const missing = core.store(session).filter(({ name }) => !given.has(name)).map(({ name }) => name);
+      if (missing.length > 0) {
+        throw fail('store', `the state lacks ${missing.length} tensors: ${missing.slice(0, 6).join(', ')}${missing.length > 6 ? ', ..' : ''}`,
+          'it must be of the same model and optimizer; uploadParams(..) takes parameters alone');
+      }
+    }
+    core.upload(session, strict, tensors);
+    if (at) {
+      core.countFrom(at.program, at.attempted);
+      if (at.schedule) core.rate(at.program, [0, ...at.schedule]);
+    }
+    return null;
+  }
+
+  async #download({ session: id, states, program }: Requests['download']['ask'], transfer: Transferable[]): Promise<Requests['download']['answer']> {
     const session = this.#session(id);
     const copied = await this.#inOrder(session, () => {
       const core = this.#ready();
       const wanted = core.store(id).filter(({ kind }) => states || kind === 'param');
+      const attempted = program === undefined ? 0 : core.attempted(program);
       const gpu = this.#gpu;
-      if (!gpu) return { done: Promise.resolve(wanted.map((tensor) => this.#sent(core, tensor, transfer))) };
+      if (!gpu) return { done: Promise.resolve(wanted.map((tensor) => this.#sent(core, tensor, transfer))), attempted };
       // The copies are submitted here, in order; only the reading is left for later.
       const done = gpu.ranges(wanted.map(({ buffer, at, bytes }) => ({ buffer: buffer ?? -1, at, bytes }))).then((buffers) => wanted.map(({ name, dtype, shape }, i): Sent => {
         const data = dataOf(dtype, buffers[i]!, 0, buffers[i]!.byteLength);
@@ -303,9 +320,9 @@ export class Server {
         return { name, dtype, shape, data };
       }));
       done.catch(() => undefined);
-      return { done };
+      return { done, attempted };
     });
-    return copied.done;
+    return { tensors: await copied.done, attempted: copied.attempted };
   }
 
   async #release(program: number): Promise<null> {
@@ -358,6 +375,8 @@ export class Server {
   }
 }
 
-// In a worker, serve it. In tests, which import this file elsewhere, do nothing.
+// In a worker, or a thread of Node.js, serve it. In tests, which import this file elsewhere, do nothing.
 const scope = globalThis as unknown as Scope & { WorkerGlobalScope?: unknown };
+const thread = threadScope();
 if (scope.WorkerGlobalScope !== undefined) new Server(scope);
+else if (thread) new Server(thread);

@@ -298,7 +298,7 @@ pub extern "C" fn drop_step(step: usize) {
     module().sessions.drop_step(step);
 }
 
-/// Sets the learning rate.
+/// Sets the learning rate: whether its schedule is counted from the next step on, and the schedule.
 ///
 /// # Safety
 /// There are so many numbers.
@@ -313,6 +313,28 @@ pub unsafe extern "C" fn rate(program: usize, at: *const f64, count: usize) -> i
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn lr(program: usize) -> f64 {
     module().sessions.lr(program).unwrap_or(f64::NAN)
+}
+
+/// Steps that a training program attempted; NaN for a program that does not train.
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
+pub extern "C" fn attempted(program: usize) -> f64 {
+    module().sessions.attempted(program).map_or(f64::NAN, |steps| steps as f64)
+}
+
+/// Goes on counting attempted steps from here.
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
+pub extern "C" fn count_from(program: usize, steps: f64) -> i32 {
+    answer(|module| module.sessions.count_from(program, steps as u64))
+}
+
+/// A trace, of which no program was made yet, as JSON.
+#[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
+pub extern "C" fn graph(of: usize) -> i32 {
+    tell(|module| {
+        let trace = module.commands.traces.get(of).and_then(Option::as_ref);
+        let trace = trace.ok_or_else(|| Error::new(ErrorKind::Internal, "there is no such trace"))?;
+        Ok(report::graph(&trace.traced))
+    })
 }
 
 /// Where parameters and states are, as JSON.
@@ -349,7 +371,7 @@ pub extern "C" fn reset_session(session: usize, parameters: u32, optimizer: u32)
 }
 
 /// Looks at a program: 0 the graph as traced, 1 after the passes, 2 the plan as JSON, 3 kernels as JSON, 4
-/// numbers as JSON.
+/// numbers as JSON, 5 unused parameters as JSON.
 #[cfg_attr(target_arch = "wasm32", unsafe(no_mangle))]
 pub extern "C" fn inspect(program: usize, what: u32) -> i32 {
     tell(|module| module.sessions.inspect(program, what))

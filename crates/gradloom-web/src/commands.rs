@@ -11,8 +11,8 @@ use crate::optimizer;
 use gradloom_core::decimal::Decimal;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Origin, Type};
-use gradloom_core::nn::Param;
-use gradloom_core::trace::{self, Input, Recording, Tensor, Traced};
+use gradloom_core::nn::{Param, State};
+use gradloom_core::trace::{self, Input, OpenCheckpoint, OpenScan, Recording, Tensor, Traced};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 use std::sync::Arc;
 
@@ -25,11 +25,27 @@ pub(crate) struct Trace {
     pub(crate) traced: Traced,
 }
 
-/// An open trace.
+/// A block that was begun.
+enum Block {
+    Checkpoint(OpenCheckpoint),
+    Scan { open: OpenScan, carried: usize },
+}
+
+/// An open trace. Its blocks are dropped first, the innermost one before the others.
 struct Open {
+    blocks: Blocks,
     recording: Recording,
     inputs: Vec<Input>,
     tensors: Vec<Tensor>,
+}
+
+#[derive(Default)]
+struct Blocks(Vec<Block>);
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
+    }
 }
 
 /// All that commands have made.
@@ -77,12 +93,16 @@ impl Commands {
                 // order.
                 self.open = None;
                 let recording = Recording::open(&self.model, training)?;
-                self.open = Some(Open { recording, inputs: Vec::new(), tensors: Vec::new() });
+                let blocks = Blocks::default();
+                self.open = Some(Open { blocks, recording, inputs: Vec::new(), tensors: Vec::new() });
                 Ok(0)
             }
             8 => {
                 let results = Arguments::new(self, code, numbers).rest(Arguments::tensor)?;
-                let Open { recording, inputs, .. } = self.open.take().ok_or_else(no_trace)?;
+                let Open { blocks, recording, inputs, .. } = self.open.take().ok_or_else(no_trace)?;
+                if !blocks.0.is_empty() {
+                    return Err(misuse("a block is open"));
+                }
                 let traced = recording.finish(&results)?;
                 self.traces.push(Some(Trace { inputs, traced }));
                 Ok(self.traces.len() - 1)
@@ -91,8 +111,95 @@ impl Commands {
                 self.open = None;
                 Ok(0)
             }
+            11 => {
+                let mut arguments = Arguments::new(self, code, numbers);
+                let (name, dtype, init) =
+                    (arguments.text()?.to_string(), arguments.dtype()?, arguments.number()?);
+                let state = State::of_type(Type::new(dtype, arguments.rest(Arguments::index)?), init);
+                self.model.states.push((name, state));
+                Ok(self.model.states.len() - 1)
+            }
+            13..=19 => self.several(code, numbers),
             _ => self.trace(code, numbers),
         }
+    }
+
+    /// Runs a command of the open trace that gives several tensors, or none: the id of the first, or how many
+    /// there are.
+    fn several(&mut self, code: u32, numbers: &[f64]) -> Result<usize> {
+        let mut open = self.open.take().ok_or_else(no_trace)?;
+        let made = self.within(&mut open, code, numbers);
+        let error = open.recording.error();
+        let first = open.tensors.len();
+        if let Ok(made) = &made {
+            open.tensors.extend(made);
+        }
+        self.open = Some(open);
+        match error {
+            Some(error) => Err(error),
+            None => made.map(|_| first),
+        }
+    }
+
+    /// The tensors of [`Commands::several`].
+    fn within(&self, open: &mut Open, code: u32, numbers: &[f64]) -> Result<Vec<Tensor>> {
+        let mut arguments = Arguments::new(self, code, numbers);
+        let tensors = &open.tensors;
+        let tensor = |arguments: &mut Arguments<'_>| {
+            let id = arguments.index()?;
+            tensors.get(id).copied().ok_or_else(|| misuse("there is no such tensor"))
+        };
+        let list = |arguments: &mut Arguments<'_>| {
+            let count = arguments.index()?;
+            (0..count).map(|_| tensor(arguments)).collect::<Result<Vec<_>>>()
+        };
+        let none = || misuse("no such block is open");
+        Ok(match code {
+            13 | 14 => {
+                let id = arguments.index()?;
+                let (_, state) = self.model.states.get(id).ok_or_else(|| misuse("there is no such state"))?;
+                let value = tensor(&mut arguments)?;
+                let starts = arguments.rest(tensor)?;
+                if code == 13 {
+                    state.set(value)
+                } else {
+                    state.update_at(&starts, value)
+                }
+                Vec::new()
+            }
+            15 => {
+                let loss = tensor(&mut arguments)?;
+                trace::gradients_of(loss, &arguments.rest(tensor)?)
+            }
+            16 => {
+                open.blocks.0.push(Block::Checkpoint(OpenCheckpoint::begin()));
+                Vec::new()
+            }
+            17 => {
+                let results = arguments.rest(tensor)?;
+                let Some(Block::Checkpoint(block)) = open.blocks.0.pop() else { return Err(none()) };
+                block.end(&results)
+            }
+            18 => {
+                let trip = arguments.index()?;
+                let (carried, stacked) = (list(&mut arguments)?, list(&mut arguments)?);
+                let Some((block, inside)) = OpenScan::begin(trip, &carried, &stacked) else {
+                    return Ok(Vec::new());
+                };
+                open.blocks.0.push(Block::Scan { open: block, carried: carried.len() });
+                inside
+            }
+            _ => {
+                let (last, outputs) = (list(&mut arguments)?, list(&mut arguments)?);
+                let Some(Block::Scan { open: block, carried }) = open.blocks.0.pop() else {
+                    return Err(none());
+                };
+                if last.len() != carried {
+                    return Err(misuse("a loop hands on as many tensors as it carries"));
+                }
+                block.end(&last, &outputs).unwrap_or_default()
+            }
+        })
     }
 
     /// Runs a command of the open trace.
@@ -119,6 +226,11 @@ impl Commands {
                 let (_, param) =
                     self.model.params.get(id).ok_or_else(|| misuse("there is no such parameter"))?;
                 param.tensor()
+            }
+            12 => {
+                let id = arguments.index()?;
+                let (_, state) = self.model.states.get(id).ok_or_else(|| misuse("there is no such state"))?;
+                state.tensor()
             }
             6 => {
                 let (file, line, column) =

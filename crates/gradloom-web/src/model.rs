@@ -1,11 +1,12 @@
-//! A model that was written in another language: its parameters with their paths.
+//! A model that was written in another language: its parameters and states with their paths.
 
-use gradloom_core::nn::{Module, Param, Visitor};
+use gradloom_core::nn::{Module, Param, State, Visitor};
 
-/// The parameters of a model. One that stands in two places is there twice.
+/// The parameters and states of a model. A parameter that stands in two places is there twice.
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) params: Vec<(String, Param)>,
+    pub(crate) states: Vec<(String, State)>,
 }
 
 impl Module for Model {
@@ -13,12 +14,18 @@ impl Module for Model {
         for (name, param) in &self.params {
             visitor.field(name, param);
         }
+        for (name, state) in &self.states {
+            visitor.field(name, state);
+        }
     }
 }
 
 impl Model {
-    /// The same parameters, under the same paths.
+    /// The same parameters and states, under the same paths.
     pub(crate) fn tie(&self) -> Self {
-        Self { params: self.params.iter().map(|(name, param)| (name.clone(), param.tie())).collect() }
+        Self {
+            params: self.params.iter().map(|(name, param)| (name.clone(), param.tie())).collect(),
+            states: self.states.iter().map(|(name, state)| (name.clone(), state.tie())).collect(),
+        }
     }
 }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 include!(concat!(env!("OUT_DIR"), "/training.rs"));
 
 /// Gives a trainer the optimizer, bounds and schedule that the numbers say: code, largest norm and value of
-/// gradients, memory budget in bytes, decay of running means (0: none of these), micro-batches, how many
-/// parameters have their gradients normalised and their numbers in the model, schedule, and settings as pairs
-/// of code and number. The number of micro-batches, too.
+/// gradients, memory budget in bytes, decay of running means (0: none of these), micro-batches, whether
+/// parameters may be unused, how many parameters have their gradients normalised and their numbers in the
+/// model, schedule, and settings as pairs of code and number. The number of micro-batches, too.
 pub(crate) fn configure(
     trainer: Trainer<Model>,
     model: &Model,
@@ -23,6 +23,7 @@ pub(crate) fn configure(
 ) -> Result<(Trainer<Model>, usize)> {
     let (code, norm, value) = (arguments.index()?, arguments.number()?, arguments.number()?);
     let (budget, average, micro_batches) = (arguments.index()?, arguments.number()?, arguments.index()?);
+    let allows_unused = arguments.bool()?;
     let mut normalized = Vec::new();
     for _ in 0..arguments.index()? {
         let param =
@@ -41,6 +42,9 @@ pub(crate) fn configure(
     }
     if average != 0.0 {
         trainer = trainer.average(average);
+    }
+    if allows_unused {
+        trainer = trainer.allow_unused();
     }
     trainer = normalized.into_iter().fold(trainer, Trainer::normalize_gradients);
     if budget > 0 {

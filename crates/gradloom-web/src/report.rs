@@ -2,8 +2,9 @@
 
 use crate::browser::Listed;
 use gradloom_core::error::{Error, ErrorKind};
-use gradloom_core::ir::{Origin, Type};
+use gradloom_core::ir::{OpKind, Origin, Type};
 use gradloom_core::json::{Json, numbers, object, text};
+use gradloom_core::trace::Traced;
 use gradloom_runtime::Program;
 
 /// An error with all that it says.
@@ -51,6 +52,49 @@ pub(crate) fn value<const N: usize>(name: &str, ty: &Type, rest: [(&'static str,
         vec![("name", text(name)), ("dtype", text(&ty.dtype.to_string())), ("shape", numbers(&ty.shape))];
     fields.extend(rest);
     Json::Object(fields)
+}
+
+/// The ops of a trace with their values, which are numbered in the order of the ops; the numbers of results
+/// and of outputs. An op that runs a block is one op.
+pub(crate) fn graph(traced: &Traced) -> String {
+    let graph = &traced.graph;
+    let mut ids = Vec::new();
+    let mut values = Vec::new();
+    let number = |ids: &[_], value| Json::Number(ids.iter().rposition(|id| *id == value).unwrap_or(0));
+    let mut ops = Vec::new();
+    for (place, (id, op)) in graph.entry_ops().enumerate() {
+        let operands: Vec<Json> = op.operands.iter().map(|&operand| number(&ids, operand)).collect();
+        let first = ids.len();
+        for &result in &op.results {
+            ids.push(result);
+            values.push(value("", graph.ty(result), [("source", Json::Number(place))]));
+        }
+        let name = match &op.kind {
+            OpKind::Input { name, .. } | OpKind::Param { name, .. } | OpKind::State { name, .. } => {
+                text(name)
+            }
+            _ => Json::Null,
+        };
+        ops.push(object([
+            ("kind", text(op.kind.name())),
+            ("name", name),
+            ("text", text(&graph.op_text(id))),
+            ("inputs", Json::List(operands)),
+            ("outs", Json::List((first..ids.len()).map(Json::Number).collect())),
+            ("origin", graph.origin(op).map_or(Json::Null, origin)),
+        ]));
+    }
+    let outputs = graph
+        .outputs
+        .iter()
+        .map(|output| object([("name", text(&output.name)), ("value", number(&ids, output.value))]));
+    object([
+        ("ops", Json::List(ops)),
+        ("tensors", Json::List(values)),
+        ("results", Json::List(traced.results.iter().map(|&result| number(&ids, result)).collect())),
+        ("captures", Json::List(outputs.collect())),
+    ])
+    .to_string()
 }
 
 /// Kernels with their texts.

@@ -13,7 +13,7 @@ use gradloom_codegen::wgsl::{Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::json::{Json, text};
 use gradloom_core::optim::of_all_batches;
-use gradloom_core::trace::Input;
+use gradloom_core::trace::{Input, Recording, Tensor};
 use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, StorePlace, Train, Trainer, WebHost};
 use std::sync::Arc;
 
@@ -24,6 +24,29 @@ struct Open {
     browser: Option<Arc<Browser>>,
     seed: u64,
     state: State,
+}
+
+impl Open {
+    /// Whether there are bytes, and not only plans.
+    fn has_store(&self) -> bool {
+        self.browser.as_ref().is_none_or(|browser| browser.is_real())
+    }
+}
+
+/// Has the store keep also the parameters that no program uses: a script reads and writes all of a model. A
+/// program that looks at them is loaded, and dropped.
+fn complete(session: &Session<Model>) -> Result<()> {
+    let entries = session.store().entries();
+    let missing = |name: &str| !entries.iter().any(|entry| entry.name == name);
+    let unused: Vec<_> = session.params().iter().filter(|used| missing(&used.name)).collect();
+    if unused.is_empty() {
+        return Ok(());
+    }
+    let recording = Recording::open(session.model(), false)?;
+    let first = |tensor: Tensor| tensor.flatten().slice(0, 0..1);
+    let results: Vec<Tensor> = unused.iter().map(|used| first(used.param.tensor())).collect();
+    let traced = recording.finish(&results)?;
+    session.infer_recorded(Vec::new(), traced).map(|_| ())
 }
 
 /// What a session has become.
@@ -192,7 +215,7 @@ impl Sessions {
         let inputs = of_all_batches(inputs, micro_batches);
         open.state = State::Training(id);
         self.insert(id, session, inputs, Kind::Train(Box::new(train)), text);
-        Ok(id)
+        self.completed(session, id)
     }
 
     /// Compiles a forward program.
@@ -220,7 +243,17 @@ impl Sessions {
             open.state = State::Forward(new);
         }
         self.insert(id, session, inputs, Kind::Forward(Box::new(forward)), text);
-        Ok(id)
+        self.completed(session, id)
+    }
+
+    /// The program, once the session's store has all parameters; if it cannot, neither is there.
+    fn completed(&mut self, session: usize, program: usize) -> Result<usize> {
+        let has_store = self.open.get(session).is_some_and(Open::has_store);
+        let done = if has_store { self.session(session).and_then(complete) } else { Ok(()) };
+        if done.is_err() {
+            self.drop_program(program);
+        }
+        done.map(|()| program)
     }
 
     fn insert(&mut self, id: usize, session: usize, inputs: Vec<Input>, kind: Kind, traced: String) {
@@ -325,23 +358,39 @@ impl Sessions {
         self.steps.remove(step);
     }
 
-    /// A learning rate from the next step on; one that changes over time starts there.
+    /// A training program.
+    fn training(&mut self, program: usize) -> Result<&mut Train<Model, 0>> {
+        match &mut self.program(program)?.kind {
+            Kind::Train(train) => Ok(train),
+            Kind::Forward(_) => Err(misuse("the program does not train")),
+        }
+    }
+
+    /// A learning rate from the next step on: whether it is counted from there, and the schedule.
     pub(crate) fn rate(&mut self, program: usize, arguments: &mut Arguments<'_>) -> Result<usize> {
-        let schedule = optimizer::schedule(arguments)?;
-        let Kind::Train(train) = &mut self.program(program)?.kind else {
-            return Err(misuse("the program does not train"));
-        };
-        let start = train.attempted_steps();
+        let (starts_now, schedule) = (arguments.bool()?, optimizer::schedule(arguments)?);
+        let train = self.training(program)?;
+        let start = if starts_now { train.attempted_steps() } else { 0 };
         train.set_schedule(gradloom_core::optim::Schedule::Delayed { start, then: Box::new(schedule) });
+        Ok(0)
+    }
+
+    /// Steps that were attempted.
+    pub(crate) fn attempted(&mut self, program: usize) -> Result<u64> {
+        Ok(self.training(program)?.attempted_steps())
+    }
+
+    /// Goes on counting attempted steps from here; with the schedule that the program was compiled with.
+    pub(crate) fn count_from(&mut self, program: usize, steps: u64) -> Result<usize> {
+        let train = self.training(program)?;
+        train.set_attempted_steps(steps);
+        train.follow_schedule();
         Ok(0)
     }
 
     /// The learning rate of the next step.
     pub(crate) fn lr(&mut self, program: usize) -> Result<f64> {
-        match &self.program(program)?.kind {
-            Kind::Train(train) => Ok(train.lr()),
-            Kind::Forward(_) => Err(misuse("the program does not train")),
-        }
+        Ok(self.training(program)?.lr())
     }
 
     /// Where parameters and states are.
@@ -425,6 +474,13 @@ impl Sessions {
                 report::kernels(&listed.unwrap_or_default())
             }
             4 => report::counts(loaded),
+            5 => {
+                let unused = match &program.kind {
+                    Kind::Train(train) => train.unused_parameters(),
+                    Kind::Forward(_) => &[],
+                };
+                Json::List(unused.iter().map(|name| text(name)).collect()).to_string()
+            }
             _ => return Err(misuse("there is no such view")),
         })
     }

@@ -20,8 +20,8 @@ fn code(name: &str) -> u32 {
 
 const TRAINING: &str = include_str!(concat!(env!("OUT_DIR"), "/training.ts"));
 
-/// No bounds, no running means, one micro-batch, no gradients normalised.
-const PLAIN: [f64; 6] = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+/// No bounds, no running means, one micro-batch, nothing unused, no gradients normalised.
+const PLAIN: [f64; 7] = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
 /// An optimizer at a constant rate, without bounds, as TypeScript makes it of the generated list.
 fn optimizer(kind: &str, lr: f64, given: &[(&str, f64)]) -> Vec<f64> {
@@ -66,7 +66,7 @@ fn a_program_is_described_without_a_device() {
     let trace = regression(&mut commands);
     let mut sessions = Sessions::default();
     let session = sessions.open(&commands, 7, 0, 0).unwrap();
-    let adam = optimizer("adam", 0.01, &[("b1", 0.8), ("eps", 1e-6)]);
+    let adam = optimizer("adam", 0.01, &[("beta1", 0.8), ("eps", 1e-6)]);
     let trace = commands.traces[trace].clone().unwrap();
     let program = sessions.train(session, trace, &mut Arguments::new(&commands, 0, &adam)).unwrap();
     assert!(sessions.inspect(program, 0).unwrap().contains("param \"w\""));
@@ -98,6 +98,61 @@ fn a_mistake_is_told_at_the_line_of_the_script() {
     // The trace is spoilt; the next one is not.
     assert!(commands.run(8, &[x]).is_err());
     regression(&mut commands);
+}
+
+#[test]
+fn loops_segments_states_and_gradients_are_commands() {
+    let mut commands = Commands::default();
+    let commands = &mut commands;
+    let [w, sum, x] = ["w", "sum", "x"].map(|name| text(commands, name));
+    run(commands, 0, &[]);
+    run(commands, 1, &[w, -1.0, 0.0, 1.0, 0.0, 0.0, -1.0, 0.0, 2.0]);
+    assert_eq!(run(commands, 11, &[sum, 0.0, 1.0, 2.0]), 0);
+    let mut traced = |with_gradient: bool| {
+        run(commands, 3, &[1.0]);
+        let x = run(commands, 4, &[x, 0.0, 4.0, 2.0]) as f64;
+        let before = run(commands, 12, &[0.0]) as f64;
+        // Carried: the state; stacked: x. The body is a segment that uses a parameter, for the first time.
+        let inside = run(commands, 18, &[4.0, 1.0, before, 1.0, x]) as f64;
+        run(commands, 16, &[]);
+        let w = run(commands, 5, &[0.0]) as f64;
+        let product = run(commands, code("mul"), &[inside + 1.0, 0.0, w]) as f64;
+        let next = run(commands, code("add"), &[inside, 0.0, product]) as f64;
+        let next = run(commands, 17, &[next]) as f64;
+        let last = run(commands, 19, &[1.0, next, 1.0, next]) as f64;
+        run(commands, 13, &[0.0, last]);
+        let loss = run(commands, code("sum"), &[last]) as f64;
+        let w = run(commands, 5, &[0.0]) as f64;
+        let third = if with_gradient { run(commands, 15, &[loss, w]) as f64 } else { w };
+        let trace = run(commands, 8, &[loss, last + 1.0, third]);
+        commands.traces[trace].take().unwrap().traced
+    };
+    let plain = traced(false);
+    let graph = plain.graph.to_string();
+    assert!(graph.contains("= repeat") && graph.contains("= checkpoint"), "{graph}");
+    assert!(graph.contains("state \"sum\"") && graph.contains("update"), "{graph}");
+    assert_eq!(plain.graph.ty(plain.results[1]).to_string(), "f32[4, 2]");
+    let json = crate::report::graph(&plain);
+    assert!(json.contains("\"kind\":\"param\",\"name\":\"w\""), "{json}");
+    let graded = traced(true);
+    assert_eq!(graded.graph.ty(graded.results[2]).to_string(), "f32[2]");
+
+    // A block that is open, one that is not, and a loop whose carried tensor changes its type.
+    run(commands, 3, &[1.0]);
+    let x = run(commands, 4, &[sum, 0.0, 4.0, 2.0]) as f64;
+    assert!(commands.run(17, &[x]).is_err());
+    run(commands, 16, &[]);
+    assert!(commands.run(8, &[x]).is_err());
+    run(commands, 3, &[1.0]);
+    let x = run(commands, 4, &[sum, 0.0, 4.0, 2.0]) as f64;
+    let error = commands.run(18, &[3.0, 0.0, 1.0, x]).unwrap_err();
+    assert!(error.to_string().contains("`scan` of 3 steps"), "{error}");
+    run(commands, 3, &[1.0]);
+    let x = run(commands, 4, &[sum, 0.0, 4.0, 2.0]) as f64;
+    run(commands, 18, &[4.0, 1.0, x, 0.0]);
+    let narrow = run(commands, code("sum"), &[x]) as f64;
+    let error = commands.run(19, &[1.0, narrow, 0.0]).unwrap_err();
+    assert!(error.to_string().contains("carried tensor 0"), "{error}");
 }
 
 #[test]
@@ -136,7 +191,7 @@ fn each_optimizer_with_each_setting() {
     };
     let moments =
         |store: &str| ["optim.m.w", "optim.v.w", "optim.momentum.w"].map(|name| store.contains(name));
-    let adam = [("b1", 0.8), ("b2", 0.99), ("eps", 1e-6), ("weightDecay", 0.1)];
+    let adam = [("beta1", 0.8), ("beta2", 0.99), ("eps", 1e-6), ("weightDecay", 0.1)];
     for kind in ["adam", "adamw"] {
         assert_eq!(moments(&states(&optimizer(kind, 0.1, &adam)).unwrap()), [true, true, false]);
     }
@@ -145,8 +200,8 @@ fn each_optimizer_with_each_setting() {
     assert_eq!(moments(&states(&optimizer("sgd", 0.1, &[("nesterov", 0.0)])).unwrap()), [false; 3]);
     // A setting reaches the optimizer under its own name: it is the one that the error is about.
     for (kind, setting, name) in [
-        ("adam", "b1", "beta1"),
-        ("adamw", "b2", "beta2"),
+        ("adam", "beta1", "beta1"),
+        ("adamw", "beta2", "beta2"),
         ("adam", "eps", "epsilon"),
         ("sgd", "momentum", "momentum"),
     ] {
@@ -157,11 +212,11 @@ fn each_optimizer_with_each_setting() {
         let wrong = [&[code], &PLAIN[..], rest].concat();
         assert_eq!(states(&wrong).unwrap_err().kind(), ErrorKind::Internal);
     }
-    // What a program can vary: bounds and running means, two micro-batches, a parameter's gradient
-    // normalised.
-    let varied = [0.0, 1.0, 0.5, 0.0, 0.9, 2.0, 1.0, 0.0, 0.0, 0.1];
+    // What a program can vary: bounds and running means, two micro-batches, unused parameters, a
+    // parameter's gradient normalised.
+    let varied = [0.0, 1.0, 0.5, 0.0, 0.9, 2.0, 1.0, 1.0, 0.0, 0.0, 0.1];
     assert!(states(&varied).unwrap().contains("optim.average.w"));
-    let unknown = [0.0, 1.0, 0.5, 0.0, 0.9, 2.0, 1.0, 7.0, 0.0, 0.1];
+    let unknown = [0.0, 1.0, 0.5, 0.0, 0.9, 2.0, 0.0, 1.0, 7.0, 0.0, 0.1];
     assert_eq!(states(&unknown).unwrap_err().kind(), ErrorKind::Internal);
 }
 

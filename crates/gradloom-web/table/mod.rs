@@ -53,7 +53,7 @@ pub(crate) enum Kind {
 }
 
 /// What makes tensors in Rust, and cannot be called with numbers, texts and tensors alone, or is no op.
-const NOT_HERE: [&str; 13] = [
+const NOT_HERE: [&str; 14] = [
     // Commands of their own, because of names and elements.
     "literal",
     "capture",
@@ -68,6 +68,7 @@ const NOT_HERE: [&str; 13] = [
     "top_k",
     "attention_with_log_sum",
     "gradients",
+    "gradients_of",
     "custom",
     // `matmul` and views say it.
     "dot_general",

@@ -20,7 +20,7 @@ const NO_SETTINGS: [&str; 2] = [
 ];
 
 /// What tensorgrad calls a setting, where it has another name.
-const NAMES: [(&str, &str); 3] = [("beta1", "b1"), ("beta2", "b2"), ("epsilon", "eps")];
+const NAMES: [(&str, &str); 1] = [("epsilon", "eps")];
 
 /// An optimizer: its code is its place in the list.
 struct Optimizer {

@@ -124,12 +124,15 @@ fn native_kernels_and_results_are_those_of_the_browser() {
     compare(&sine, train, |train| train.step((&inputs[0], &inputs[1])).unwrap().loss().unwrap());
 
     const BATCH: usize = 128;
+    // The first step of TypeScript's schedules is step 1.
+    let linear = Schedule::Linear { from: 0.005, to: 0.0005, steps: 1500 };
+    let rate = Schedule::Advanced { by: 1, then: Box::new(linear) };
     let train = Trainer::new(AdditionTransformer::new())
         .inputs([i32("ids", [BATCH, 8]), i32("targets", [BATCH, 8]), f32("mask", [8])])
         .loss(|model, [ids, targets, mask]| {
             (model.forward(ids).cross_entropy_rows(targets) * mask).sum() * (1.0 / (3 * BATCH) as f64)
         })
-        .optimizer(AdamW::new(Schedule::Linear { from: 0.005, to: 0.0005, steps: 1500 }).weight_decay(0.01))
+        .optimizer(AdamW::new(rate).weight_decay(0.01))
         .clip_norm(1.0)
         .memory_budget(14_000_000)
         .compile(&device)

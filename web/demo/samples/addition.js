@@ -58,7 +58,7 @@ export class Addition {
   }
 
   forward() {
-    return { forward: (m, { ids }) => argmax(m.fwd(ids), -1), inputs: { ids: { shape: [SHOWN, CONTEXT], dtype: 'i32' } } };
+    return { forward: (m, { ids }) => argmax(m.fwd(ids), -1), inputs: { ids: { shape: [SHOWN, CONTEXT], dtype: 'i32' } }, output: 'i32' };
   }
 
   batch() {

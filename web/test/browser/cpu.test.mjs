@@ -54,7 +54,7 @@ test("'auto' takes the CPU, trains the sine from 0.5 below 0.01, and nothing is 
     const end = await train.destroy();
     return {
       device: train.device, name: train.deviceName, first: first.loss, kinds: [...new Set(all.map(({ kind }) => kind))], last: all.at(-1).loss,
-      one: [...one.output], three: [...three.output], shape: params.l2.W.length, constant, queued: queued.kind,
+      one: [...one.output], three: [...three.output], shape: params['l2.W'].length, constant, queued: queued.kind,
       pending: await Promise.all(pending.map((step) => step.then(({ kind }) => kind))), end,
       after: [(await train.step(batch)).kind, (await infer.run({ x: new Float32Array(1) })).kind], left: train.pending,
     };

@@ -27,7 +27,7 @@ export async function fewSteps(g, device, steps) {
   const train = await g.compile({ ...spec, device });
   const losses = [];
   for (let i = 0; i < steps; i++) losses.push((await train.step(batch)).loss);
-  const params = await train.downloadParamsFlat();
+  const params = await train.downloadParams();
   await train.destroy();
   return { losses, params: Object.fromEntries(Object.entries(params).map(([name, values]) => [name, [...values]])) };
 }

@@ -29,7 +29,7 @@ async function run(page, name, steps) {
     // Numbered, so that the order of names is that of the model.
     const numbered = (tensors) => Object.fromEntries(Object.values(tensors).map((data, i) => [String(i).padStart(3, '0'), data]));
     const parameters = async () => {
-      const flat = await train.downloadParamsFlat();
+      const flat = await train.downloadParams();
       return file(numbered(Object.fromEntries(train.paramNames.map((name) => [name, flat[name]]))));
     };
     const { kernels } = await train.inspect();

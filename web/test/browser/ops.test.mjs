@@ -21,7 +21,7 @@ before(async () => {
       model: new M(), seed: 7, inputs: { x: [3, 4], s: [3, 3], i: { shape: [3], dtype: 'i32' }, t: [1, 3, 4] },
       forward: (m, { x, s, i, t }) => {
         const [left, right] = g.split(x, [1, 3], -1);
-        const { q } = g.rope(g.reshape(x, [3, 4]), g.reshape(x, [3, 4]));
+        const [q] = g.rope(g.reshape(x, [3, 4]), g.reshape(x, [3, 4]));
         const normal = g.randn([4096]);
         return {
           softmaxCausal: g.softmaxCausal(s), whereCausal: g.whereCausal(s, -5), softmax: g.softmax(x, 0), logSoftmax: g.logSoftmax(x),
@@ -29,7 +29,7 @@ before(async () => {
           less: g.where(g.less(x, 0), 1, 0), fromNumber: g.sub(1, x), divided: g.div(1, g.add(x, 100)), clamp: g.clamp(x, -1, 1), max: g.max(x, 0.5),
           leaky: g.leakyRelu(x), softplus: g.softplus(g.mul(x, 10)), gelu: g.gelu(x), left, right, concat: g.concat([right, left], -1),
           stack: g.stack([i, i], 1), heads: g.splitHeads(x, 2), merged: g.mergeHeads(g.splitHeads(x, 2)), swapped: g.swapAxes(x, 0, 1),
-          oneHot: g.oneHot(i, 3), arange: g.arange(4), embedding: g.embedding(i, m.table), take: g.takeAlongAxis(x, g.reshape(i, [1, 3]).broadcastTo([2, 3]).transpose(0, 1), 1),
+          oneHot: g.oneHot(i, 3), arange: g.arange(4), embedding: g.embedding(m.table, i), take: g.takeAlongAxis(x, g.reshape(i, [1, 3]).broadcastTo([2, 3]).transpose(0, 1), 1),
           takeFirst: g.takeAlongAxis(x, g.constant([2, 1, 0, 2], [1, 4], 'i32'), 0), ce: g.crossEntropy(x, i), ceSum: g.crossEntropy(x, i, { reduction: 'sum' }),
           nll: g.nllLoss(g.logSoftmax(x), i, { reduction: 'none' }), norm: m.norm.fwd(x), rms: m.rms.fwd(x), rope: q, flat: g.flatten(t, 1),
           normalMean: g.mean(normal), normalSquare: g.mean(g.square(normal)), drawn: g.categorical(g.constant([0, 50, 0, 50, 0, 0], [2, 3])),

@@ -29,11 +29,11 @@ async function everything(device) {
   });
   const ran = await infer.run({ x: Float32Array.of(1.001, 2, 3), y: Float32Array.of(0.1, 0.5, 1e9) });
   const outputs = Object.fromEntries(Object.entries(ran.outputs).map(([name, data]) => [name, [data.constructor.name, ...data]]));
-  const params = await infer.downloadParamsFlat();
+  const params = await infer.downloadParams();
   const file = g.saveSafetensors({ w: { data: params.w, shape: [3], dtype: 'f16' }, v: { data: params.v, shape: [3], dtype: 'bf16' } });
   const header = new TextDecoder().decode(new Uint8Array(file).subarray(8, file.byteLength - 12)).trim();
   await infer.uploadParams({ w: Float32Array.of(1, 2, 3.0001) }, { partial: true });
-  const uploaded = [...(await infer.downloadParamsFlat()).w];
+  const uploaded = [...(await infer.downloadParams()).w];
   await infer.destroy();
 
   class Mlp extends g.Module {
@@ -52,13 +52,13 @@ async function everything(device) {
     steps.push({ kind, applied, loss });
   }
   const state = await half.downloadState();
-  const scale = state.find(({ name }) => name === 'optim.loss_scale').data[0];
+  const scale = state.tensors['optim.loss_scale'].data[0];
   await half.uploadState(state);
   const again = await half.step({ x, factor: Float32Array.of(1) });
   await half.destroy();
   const whole = await g.compile(spec('f32'));
   const { loss } = await whole.step({ x, factor: Float32Array.of(1e6) });
-  const scaled = (await whole.downloadState()).some(({ name }) => name === 'optim.loss_scale');
+  const scaled = 'optim.loss_scale' in (await whole.downloadState()).tensors;
   await whole.destroy();
   let refused = '';
   await g.compile(spec('f8')).catch(({ message }) => { refused = message; });

@@ -4,7 +4,7 @@
 import { execFile } from 'node:child_process';
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
@@ -13,7 +13,7 @@ const execute = promisify(execFile);
 export const WEB = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Runs a program of the package's tools with Node.js, in a folder. */
-export const tool = (cwd, path, ...args) => execute(process.execPath, [join(WEB, 'node_modules', path), ...args], { cwd });
+export const tool = (cwd, path, ...args) => execute(process.execPath, [resolve(WEB, 'node_modules', path), ...args], { cwd });
 
 /**
  * Packs, and installs what was packed; gives the packed files' names, the project, and a function that takes

@@ -2,7 +2,7 @@
 // served. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { createServer } from 'vite';
@@ -82,5 +82,31 @@ test("Vite's development server serves it, without configuration", async () => {
     assert.deepEqual(modules(seen), ['gradloom']);
   } finally {
     await server.close();
+  }
+});
+
+test('Node.js runs it in a thread', async () => {
+  const { stdout } = await tool(installed.project, join(installed.project, 'node.mjs'));
+  const seen = JSON.parse(stdout);
+  assertLearnt({ ...seen, errors: [], asked: [] }, '');
+  assert.equal(seen.device, 'cpu');
+  assert.match(seen.refused, /Node\.js has no WebGPU of its own\nhelp: npm install webgpu/);
+});
+
+test('Node.js takes the GPU of the package webgpu, or the CPU where it has no adapter', async () => {
+  // In its place one that has none: where it is looked for, and what is made of its answer.
+  const folder = join(installed.project, 'node_modules/webgpu');
+  mkdirSync(folder);
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ name: 'webgpu', version: '0.0.0', type: 'module', main: 'index.js' }));
+  writeFileSync(join(folder, 'index.js'), 'export const globals = {}; export const create = () => ({ requestAdapter: async () => null });');
+  try {
+    writeFileSync(join(installed.project, 'status.mjs'), "import { checkWebGPU } from 'gradloom'; console.log(JSON.stringify(await checkWebGPU()));");
+    const status = JSON.parse((await tool(installed.project, join(installed.project, 'status.mjs'))).stdout);
+    assert.deepEqual([status.ok, status.reason], [false, 'no-adapter']);
+    const seen = JSON.parse((await tool(installed.project, join(installed.project, 'node.mjs'))).stdout);
+    assert.equal(seen.device, 'cpu');
+    assert.match(seen.refused, /no adapter/);
+  } finally {
+    rmSync(folder, { recursive: true });
   }
 });

@@ -1,7 +1,7 @@
 // What the types allow and forbid: the README's example, and lines that must not compile. Checked by `npm run
 // check`, never run.
 import {
-  Module, compile, Linear,
+  Module, compile, Linear, loadSafetensors, saveSafetensors,
   sub, mean, square, relu,
   type Tensor,
 } from '../../src/index.js'
@@ -41,11 +41,9 @@ for (let step = 0; step < 1000; step++) {
   }
 }
 const p = await train.downloadParams()
-const w: Float32Array = p.l1.W
-const w2: Float32Array = p.layers[0]!.W
-const w3: Float32Array = p.named.a.W
-// @ts-expect-error numbers are pruned
-p.n
+const w: Float32Array = p['l1.W']!
+const w2: Float32Array = p['layers.0.W']!
+const w3: Float32Array = p['named.a.W']!
 const q = await train.step({ x: w, y: w2 }, { read: false }); if (q.kind === 'queued') console.log(w3)
 // @ts-expect-error wrong name
 await train.step({ x: w, z: w2 })
@@ -58,3 +56,10 @@ await compile({ model: new MLP(), loss: (m, { z }) => z, optimizer: { kind: 'sgd
 const infer = await train.attach({ forward: modelFwd2, inputs: { x: [null, 1] } })
 function modelFwd2(m: MLP, { x }: { x: Tensor }) { return modelFwd(m, x) }
 const r = await infer.run({ x: new Float32Array(3) }); if (r.kind === 'completed') r.output.length
+
+// States and files.
+const state = await train.downloadState()
+const file: ArrayBuffer = saveSafetensors(state.tensors, state.metadata)
+await train.uploadState(file)
+await train.uploadState(state)
+await train.uploadParams(loadSafetensors(file).tensors, { partial: true })

@@ -31,11 +31,12 @@ class StepCore extends FakeCore {
   }
   bytes(at, bytes) { return new Uint8Array(this.memory.buffer, at, bytes); }
   dropStep() {}
-  rate(program, [, rate]) { this.rateNow = rate; }
+  rate(program, [, , rate]) { this.rateNow = rate; }
   lr() { return this.rateNow; }
   upload(session, strict, tensors) { this.uploaded = tensors; }
   release(what, id) { this.released.push([what, id]); }
-  inspect() { return 'text'; }
+  attempted() { return this.steps.length; }
+  inspect(program, what) { return what === 'unused' ? '[]' : 'text'; }
 }
 
 /** A GPU whose results come when the test says. */
@@ -81,7 +82,7 @@ test('steps that are not awaited happen in order, each with its own rate', async
   const replies = [];
   for (let i = 1; i <= 6; i++) {
     replies.push(step(i));
-    void client.ask('rate', { program, schedule: [0, i + 1] });
+    void client.ask('rate', { program, schedule: [1, 0, i + 1] });
   }
   assert.deepEqual((await Promise.all(replies)).map(values), [[1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 6]]);
   await client.close();

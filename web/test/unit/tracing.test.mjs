@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { FakeCore } from './fake-core.mjs';
 import { errorOf } from '../../.test/src/errors.js';
 import { replay } from '../../.test/src/log.js';
-import { Module, treeOf, walk } from '../../.test/src/module.js';
+import { Module, walk } from '../../.test/src/module.js';
 import { init } from '../../.test/src/init.js';
 import { Linear } from '../../.test/src/nn.js';
 import * as ops from '../../.test/src/ops.js';
@@ -107,11 +107,4 @@ test('errors of the compiler are thrown at the user, and the trace is over', () 
   assert.throws(() => traced(new Net(), async (m, { x }) => x, core), /async/);
   assert.throws(() => traced(new Net(), () => undefined, core), /returned no tensor/);
   assert.equal(traced(new Net(), (m, { x }) => ops.sum(x), core).trace, 0);
-});
-
-test('values come back in the form of the model', () => {
-  const values = Object.fromEntries(walk(new Net()).params.map(({ name }, i) => [name, new Float32Array([i])]));
-  const tree = treeOf(new Net(), values);
-  assert.deepEqual(Object.keys(tree), ['a', 'list']);
-  assert.equal(tree.list[1].deep.b[0], 4);
 });

@@ -70,9 +70,19 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 impl State {
     /// A state whose elements all start as `init`, which must be a number of the dtype (0 and 1 for bools).
     pub fn new<const R: usize>(shape: [usize; R], dtype: DType, init: f64) -> State {
+        Self::of_type(Type::new(dtype, shape), init)
+    }
+
+    /// A state of a type whose rank is not known before the program runs.
+    pub fn of_type(ty: Type, init: f64) -> State {
         let id = StateId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+<<<<<<< HEAD
         let shared = Shared { id, name: None, ty: Type::new(dtype, shape), init, in_place: false };
         State { shared: Arc::new(shared), tied: Arc::default() }
+=======
+        let shared = Shared { id, name: None, ty, init, in_place: false };
+        State { shared: Arc::new(shared) }
+>>>>>>> ts
     }
 
     /// The state under a name of its own, as `cache.length`, instead of a path in a model.

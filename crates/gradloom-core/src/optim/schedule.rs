@@ -86,6 +86,13 @@ pub enum Schedule {
         /// The schedule after the delay.
         then: Box<Schedule>,
     },
+    /// Another schedule without its first `by` steps.
+    Advanced {
+        /// The step of that schedule that is step 0 here.
+        by: u64,
+        /// The schedule that is begun late.
+        then: Box<Schedule>,
+    },
 }
 
 impl Schedule {
@@ -136,6 +143,7 @@ impl Schedule {
             },
             Schedule::Repeated { every, then } => then.at(step % (*every).max(1)),
             Schedule::Delayed { start, then } => then.at(step.saturating_sub(*start)),
+            Schedule::Advanced { by, then } => then.at(step.saturating_add(*by)),
         }
     }
 }
@@ -178,6 +186,8 @@ mod tests {
         for (step, want) in pytorch.into_iter().enumerate() {
             assert!((cycle.at(step as u64) - want).abs() < 1e-6, "{step}: {}", cycle.at(step as u64));
         }
+        let advanced = Schedule::Advanced { by: 1, then: Box::new(linear.clone()) };
+        assert_eq!([0, 1, 9].map(|s| advanced.at(s)), [1, 2, 10].map(|s| linear.at(s)));
         let late = Schedule::Delayed { start: 10, then: Box::new(linear) };
         assert_eq!([0, 9, 10, 12].map(|s| late.at(s)), [1.0, 1.0, 1.0, 0.6]);
     }

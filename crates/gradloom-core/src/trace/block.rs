@@ -121,18 +121,39 @@ fn add_op(
 #[doc(alias = "remat")]
 #[track_caller]
 pub fn checkpoint<R: TensorGroup>(f: impl FnOnce() -> R) -> R {
-    let caller = Origin::caller();
-    let (open, _) = enter(None, &[]);
+    let open = OpenCheckpoint::begin();
     let (group, inner) = members(f());
-    let outer = with_scope(|scope| {
-        let results: Vec<ValueId> = inner.iter().map(|&t| scope.checked(t)).collect();
-        let likely: Vec<Type> = results.iter().map(|&v| scope.graph.ty(v).clone()).collect();
-        let frame = open.close(scope, results);
-        let operands: Vec<ValueId> = frame.captured.iter().map(|&(outer, _)| visible(scope, outer)).collect();
-        add_op(scope, OpKind::Checkpoint { block: frame.block }, &operands, &likely, caller)
-    });
-    let mut outer = outer.into_iter();
+    let mut outer = open.end(&inner).into_iter();
     group.map(&mut |_| outer.next().expect("one result for each tensor"))
+}
+
+/// [`checkpoint`] in two calls, for a language whose closures are called by itself. Dropping it takes the
+/// segment back.
+#[derive(Debug)]
+pub struct OpenCheckpoint {
+    open: OpenBlock,
+    caller: Origin,
+}
+
+impl OpenCheckpoint {
+    /// Begins a segment.
+    #[track_caller]
+    pub fn begin() -> Self {
+        Self { open: enter(None, &[]).0, caller: Origin::caller() }
+    }
+
+    /// Ends it with these tensors of it, and gives what they are outside, in order.
+    pub fn end(self, inner: &[Tensor]) -> Vec<Tensor> {
+        let Self { open, caller } = self;
+        with_scope(|scope| {
+            let results: Vec<ValueId> = inner.iter().map(|&t| scope.checked(t)).collect();
+            let likely: Vec<Type> = results.iter().map(|&v| scope.graph.ty(v).clone()).collect();
+            let frame = open.close(scope, results);
+            let operands: Vec<ValueId> =
+                frame.captured.iter().map(|&(outer, _)| visible(scope, outer)).collect();
+            add_op(scope, OpKind::Checkpoint { block: frame.block }, &operands, &likely, caller)
+        })
+    }
 }
 
 fn visible(scope: &mut Scope, value: ValueId) -> ValueId {
@@ -157,72 +178,105 @@ pub fn scan<C: TensorGroup, S: TensorGroup, O: TensorGroup>(
     stacked: S,
     f: impl FnOnce(C, S) -> (C, O),
 ) -> (C, O) {
-    let caller = Origin::caller();
     let (carried, initial) = members(carried);
     let (stacked, stacks) = members(stacked);
-    for stack in &stacks {
-        if stack.shape().first() != Some(&trip) {
-            fail(
-                "scan",
-                format!("`scan` of {trip} steps over a stacked tensor {}", stack.shape()),
-                Some(format!("its first axis must have extent {trip}")),
-            );
-            // The outputs' shapes cannot be known; one run of the body stands in.
-            return f(carried, stacked);
-        }
-    }
-    let slice = |ty: Type| Type::new(ty.dtype, &ty.shape[1..]);
-    let params: Vec<Type> =
-        initial.iter().map(|t| t.ty()).chain(stacks.iter().map(|t| slice(t.ty()))).collect();
-    let (open, inside) = enter(Some(trip), &params);
+    let Some((open, inside)) = OpenScan::begin(trip, &initial, &stacks) else {
+        // The outputs' shapes cannot be known; one run of the body stands in.
+        return f(carried, stacked);
+    };
     let mut inside = inside.into_iter();
     let mut next = |_| inside.next().expect("one parameter for each tensor");
     let (carried, stacked) = (carried.map(&mut next), stacked.map(&mut next));
     let (last, output) = f(carried, stacked);
     let (last, carried_out) = members(last);
     let (output, outputs) = members(output);
-    for (i, (before, after)) in params.iter().zip(&carried_out).enumerate() {
-        if *before != after.ty() {
-            let help = Some("a carried tensor keeps its dtype and shape".into());
-            fail(
-                "scan",
-                format!("`scan`: carried tensor {i} enters as {before} and leaves as {}", after.ty()),
-                help,
-            );
-            with_scope(|scope| open.close(scope, Vec::new()));
-            return (last, output);
-        }
-    }
-    let results = with_scope(|scope| {
-        let mut results: Vec<ValueId> = carried_out.iter().map(|&t| scope.checked(t)).collect();
-        let out: Vec<ValueId> = outputs.iter().map(|&t| scope.checked(t)).collect();
-        // Captured values are carried unchanged, and random bits are stacked: parameters and results are
-        // ordered carried, captured, stacked.
-        let captured = scope.frames.last().expect("entered before").captured.clone();
-        results.extend(captured.iter().map(|&(_, inner)| inner));
-        let split = results.len();
-        results.extend(out);
-        let likely: Vec<Type> = results.iter().map(|&v| scope.graph.ty(v).clone()).collect();
-        let frame = open.close(scope, results);
-        let body = &mut scope.graph.blocks[frame.block];
-        let (own, extra) = body.params.split_at(params.len());
-        let (carried_params, stacked_params) = own.split_at(initial.len());
-        let is_drawn = |param: &ValueId| frame.drawn.iter().any(|(_, inner)| inner == param);
-        let (drawn, captured_params): (Vec<_>, Vec<_>) = extra.iter().copied().partition(is_drawn);
-        body.params = [carried_params, &captured_params, stacked_params, &drawn].concat();
-        for (i, &param) in body.params.clone().iter().enumerate() {
-            scope.graph.values[param].definition = Definition::BlockParam(frame.block, i);
-        }
-        let mut operands: Vec<ValueId> = initial.iter().map(|&t| scope.checked(t)).collect();
-        operands.extend(captured.iter().map(|&(outer, _)| visible(scope, outer)));
-        operands.extend(stacks.iter().map(|&t| scope.checked(t)).collect::<Vec<_>>());
-        operands.extend(frame.drawn.iter().map(|&(outer, _)| outer));
-        let kind = OpKind::Repeat { block: frame.block, trip, carried: split };
-        let mut all = add_op(scope, kind, &operands, &likely, caller);
-        all.drain(initial.len()..split);
-        all
-    });
+    let Some(results) = open.end(&carried_out, &outputs) else { return (last, output) };
     let mut results = results.into_iter();
     let mut next = |_| results.next().expect("one result for each tensor");
     (last.map(&mut next), output.map(&mut next))
+}
+
+/// [`scan`] in two calls, for a language whose closures are called by itself. Dropping it takes the loop
+/// back.
+#[derive(Debug)]
+pub struct OpenScan {
+    open: OpenBlock,
+    caller: Origin,
+    trip: usize,
+    initial: Vec<Tensor>,
+    stacks: Vec<Tensor>,
+    params: Vec<Type>,
+}
+
+impl OpenScan {
+    /// Begins a loop; gives the carried tensors and the slices of the stacked ones as they are inside. None
+    /// after an error of the trace: a stacked tensor does not have so many slices.
+    #[track_caller]
+    pub fn begin(trip: usize, initial: &[Tensor], stacks: &[Tensor]) -> Option<(Self, Vec<Tensor>)> {
+        let caller = Origin::caller();
+        for stack in stacks {
+            if stack.shape().first() != Some(&trip) {
+                fail(
+                    "scan",
+                    format!("`scan` of {trip} steps over a stacked tensor {}", stack.shape()),
+                    Some(format!("its first axis must have extent {trip}")),
+                );
+                return None;
+            }
+        }
+        let slice = |ty: Type| Type::new(ty.dtype, &ty.shape[1..]);
+        let params: Vec<Type> =
+            initial.iter().map(|t| t.ty()).chain(stacks.iter().map(|t| slice(t.ty()))).collect();
+        let (open, inside) = enter(Some(trip), &params);
+        let (initial, stacks) = (initial.to_vec(), stacks.to_vec());
+        Some((Self { open, caller, trip, initial, stacks, params }, inside))
+    }
+
+    /// Ends it with the next carried tensors and the outputs of a repetition; gives the last carried ones and
+    /// the stacked outputs. None after an error of the trace: a carried tensor changes its type.
+    #[track_caller]
+    pub fn end(self, carried_out: &[Tensor], outputs: &[Tensor]) -> Option<Vec<Tensor>> {
+        let Self { open, caller, trip, initial, stacks, params } = self;
+        for (i, (before, after)) in params.iter().zip(carried_out).enumerate() {
+            if *before != after.ty() {
+                let help = Some("a carried tensor keeps its dtype and shape".into());
+                fail(
+                    "scan",
+                    format!("`scan`: carried tensor {i} enters as {before} and leaves as {}", after.ty()),
+                    help,
+                );
+                with_scope(|scope| open.close(scope, Vec::new()));
+                return None;
+            }
+        }
+        Some(with_scope(|scope| {
+            let mut results: Vec<ValueId> = carried_out.iter().map(|&t| scope.checked(t)).collect();
+            let out: Vec<ValueId> = outputs.iter().map(|&t| scope.checked(t)).collect();
+            // Captured values are carried unchanged, and random bits are stacked: parameters and results are
+            // ordered carried, captured, stacked.
+            let captured = scope.frames.last().expect("entered before").captured.clone();
+            results.extend(captured.iter().map(|&(_, inner)| inner));
+            let split = results.len();
+            results.extend(out);
+            let likely: Vec<Type> = results.iter().map(|&v| scope.graph.ty(v).clone()).collect();
+            let frame = open.close(scope, results);
+            let body = &mut scope.graph.blocks[frame.block];
+            let (own, extra) = body.params.split_at(params.len());
+            let (carried_params, stacked_params) = own.split_at(initial.len());
+            let is_drawn = |param: &ValueId| frame.drawn.iter().any(|(_, inner)| inner == param);
+            let (drawn, captured_params): (Vec<_>, Vec<_>) = extra.iter().copied().partition(is_drawn);
+            body.params = [carried_params, &captured_params, stacked_params, &drawn].concat();
+            for (i, &param) in body.params.clone().iter().enumerate() {
+                scope.graph.values[param].definition = Definition::BlockParam(frame.block, i);
+            }
+            let mut operands: Vec<ValueId> = initial.iter().map(|&t| scope.checked(t)).collect();
+            operands.extend(captured.iter().map(|&(outer, _)| visible(scope, outer)));
+            operands.extend(stacks.iter().map(|&t| scope.checked(t)).collect::<Vec<_>>());
+            operands.extend(frame.drawn.iter().map(|&(outer, _)| outer));
+            let kind = OpKind::Repeat { block: frame.block, trip, carried: split };
+            let mut all = add_op(scope, kind, &operands, &likely, caller);
+            all.drain(initial.len()..split);
+            all
+        }))
+    }
 }

@@ -40,14 +40,14 @@ mod tensor;
 
 pub(crate) use acting::acting;
 pub use attention::AttentionOptions;
-pub use block::{TensorGroup, checkpoint, scan};
+pub use block::{OpenCheckpoint, OpenScan, TensorGroup, checkpoint, scan};
 pub use conv::{ConvOptions, PerAxis};
 pub use ctc::CtcOptions;
 pub use einsum::einsum;
 pub use extents::{Extent, Extents, Span};
 pub use input::{Input, bf16, f16, f32, i32, i64, u8, u32};
 pub use join::{concat, stack};
-pub use loss::gradients;
+pub use loss::{gradients, gradients_of};
 pub use losses::CrossEntropyOptions;
 pub use operand::Operand;
 pub use pool::PoolOptions;

@@ -1,0 +1,117 @@
+// Node.js. In: nothing of a browser. Out: what stands in for it there: threads for workers, files for addresses, and
+// the npm package `webgpu` (Dawn), where it is installed, for navigator.gpu. What always holds: in a browser all of
+// it is undefined, and no bundler has anything to resolve.
+
+import type { FromWorker, Port, ToWorker } from './protocol.js';
+import type { Scope } from './worker.js';
+
+interface ThreadPort {
+  postMessage(message: unknown, transfer?: readonly Transferable[]): void;
+  on(event: 'message' | 'error' | 'messageerror', listener: (value: never) => void): void;
+}
+
+interface Thread extends ThreadPort {
+  terminate(): Promise<number>;
+  ref(): void;
+  unref(): void;
+}
+
+interface Threads {
+  isMainThread: boolean;
+  parentPort: ThreadPort | null;
+  workerData: { gradloom?: boolean } | null;
+  Worker: new (file: URL, options: { workerData: unknown }) => Thread;
+}
+
+interface Process {
+  versions?: { node?: string };
+  getBuiltinModule?(name: string): unknown;
+  cwd(): string;
+}
+
+const nodeProcess = (globalThis as { process?: Process }).process;
+
+/** Whether this is Node.js, which has threads where browsers have workers. */
+export const IS_NODE = nodeProcess?.versions?.node !== undefined && nodeProcess.getBuiltinModule !== undefined && typeof Worker === 'undefined';
+
+function builtin<T>(name: string): T {
+  return nodeProcess!.getBuiltinModule!(`node:${name}`) as T;
+}
+
+/** Starts a thread as a worker. While nothing is asked of it, it does not keep the process from ending. */
+export function startThread(file: string | URL): Port {
+  const { Worker: Threaded } = builtin<Threads>('worker_threads');
+  const url = file instanceof URL ? file : /^[a-z]{2,}:/.test(file) ? new URL(file) : builtin<{ pathToFileURL(path: string): URL }>('url').pathToFileURL(file);
+  const thread = new Threaded(url, { workerData: { gradloom: true } });
+  let open = 0;
+  thread.unref();
+  const port: Port = {
+    onmessage: null, onerror: null, onmessageerror: null,
+    postMessage(message: ToWorker, transfer: Transferable[]) {
+      thread.postMessage(message, transfer);
+      if ('id' in message && open++ === 0) thread.ref();
+    },
+    terminate() { void thread.terminate(); },
+  };
+  thread.on('message', (data: FromWorker) => {
+    if ('id' in data && --open === 0) thread.unref();
+    port.onmessage?.({ data } as MessageEvent<FromWorker>);
+  });
+  thread.on('error', (error: Error) => port.onerror?.({ message: error.message } as ErrorEvent));
+  thread.on('messageerror', () => port.onmessageerror?.({} as MessageEvent));
+  return port;
+}
+
+/** The scope of a thread that `startThread` started, or undefined elsewhere. */
+export function threadScope(): Scope | undefined {
+  if (!IS_NODE) return undefined;
+  const { parentPort, workerData } = builtin<Threads>('worker_threads');
+  if (!parentPort || !workerData?.gradloom) return undefined;
+  const scope: Scope = { postMessage: (message, transfer) => parentPort.postMessage(message, transfer), onmessage: null };
+  parentPort.on('message', (data: ToWorker) => scope.onmessage?.({ data } as MessageEvent<ToWorker>));
+  return scope;
+}
+
+/** The bytes of a file, if the address is that of one. */
+export async function fileBytes(source: string | URL): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  if (!IS_NODE || (typeof source === 'string' && /^[a-z]{2,}:/.test(source) && !source.startsWith('file:'))) return undefined;
+  if (source instanceof URL && source.protocol !== 'file:') return undefined;
+  const path = typeof source === 'string' && source.startsWith('file:') ? new URL(source) : source;
+  return builtin<{ readFile(path: string | URL): Promise<Uint8Array<ArrayBuffer>> }>('fs/promises').readFile(path);
+}
+
+/** Where the package `webgpu` is installed: beside this one, or where the process was started. */
+function dawnPath(): string | undefined {
+  if (!IS_NODE) return undefined;
+  const { createRequire } = builtin<{ createRequire(from: string): { resolve(name: string): string } }>('module');
+  for (const from of [import.meta.url, `${nodeProcess!.cwd()}/`]) {
+    try {
+      return createRequire(from).resolve('webgpu');
+    } catch {
+      // Not there.
+    }
+  }
+  return undefined;
+}
+
+let dawn: Promise<GPU | undefined> | undefined;
+
+/** Whether there is an interface to GPUs; not whether it works. */
+export function hasGpuInterface(): boolean {
+  return Boolean((globalThis.navigator as Navigator | undefined)?.gpu) || dawnPath() !== undefined;
+}
+
+/** The interface to GPUs: the browser's, or Dawn's in Node.js. */
+export function gpuInterface(): Promise<GPU | undefined> {
+  const own = (globalThis.navigator as Navigator | undefined)?.gpu;
+  if (own) return Promise.resolve(own);
+  dawn ??= (async () => {
+    const path = dawnPath();
+    if (path === undefined) return undefined;
+    const { href } = builtin<{ pathToFileURL(path: string): URL }>('url').pathToFileURL(path);
+    const { create, globals } = await import(/* @vite-ignore */ href) as { create(flags: string[]): GPU; globals: object };
+    Object.assign(globalThis, globals);
+    return create([]);
+  })();
+  return dawn;
+}

@@ -1,0 +1,111 @@
+// Checkpoints of a training. In: what a worker keeps, or a safetensors file. Out: tensors with metadata that
+// `saveSafetensors` writes, and the same again. What always holds: what is needed to go on with the same bits is in
+// it, as tensors or as texts of the metadata; a file that lacks some of it is an error that says what.
+
+import { dataOf, isPlain, type Data, type Dtype } from './dtype.js';
+import { fail } from './errors.js';
+import type { Position, Sent } from './protocol.js';
+import { parseSafetensors } from './safetensors.js';
+import { scheduleNumbers, type LR } from './schedule.js';
+
+/** A tensor with its type. */
+export interface StateTensor {
+  /** Elements; those of f16 and bf16 as f32, which has all of them. */
+  data: Data;
+  shape: readonly number[];
+  dtype: Dtype;
+}
+
+/**
+ * All that a training goes on from: `saveSafetensors(state.tensors, state.metadata)` makes a file of it, which
+ * `uploadState` takes. `tensors` has the parameters by name, the model's states, and what the optimizer keeps, under
+ * `optim.`; of it, `optim.applied_step` counts the steps that took effect. `metadata` has
+ * - `gradloom.state`: the version of this form, 1;
+ * - `gradloom.attempted_steps`: steps that were tried, which the schedule and random ops follow;
+ * - `gradloom.applied_steps`: steps that took effect, as in `optim.applied_step`;
+ * - `gradloom.seed`: the seed of random ops;
+ * - `gradloom.lr`: the schedule as JSON, if `setLR` gave another than the optimizer's, with its `startStep`.
+ */
+export interface TrainingState {
+  tensors: Record<string, StateTensor>;
+  metadata: Record<string, string>;
+}
+
+const KEYS = {
+  version: 'gradloom.state', attempted: 'gradloom.attempted_steps', applied: 'gradloom.applied_steps', seed: 'gradloom.seed', lr: 'gradloom.lr',
+} as const;
+const APPLIED = 'optim.applied_step';
+
+/** What a worker sent, as a state. */
+export function stateOf(sent: readonly Sent[], attempted: number, seed: number, rate: LR | null): TrainingState {
+  const applied = sent.find(({ name }) => name === APPLIED)?.data[0];
+  return {
+    tensors: Object.fromEntries(sent.map(({ name, data, shape, dtype }) => [name, { data, shape, dtype }])),
+    metadata: {
+      [KEYS.version]: '1', [KEYS.attempted]: String(attempted), ...(applied !== undefined && { [KEYS.applied]: String(applied) }),
+      [KEYS.seed]: String(seed), ...(rate !== null && { [KEYS.lr]: JSON.stringify(rate) }),
+    },
+  };
+}
+
+/** A state of a file's bytes, or as it is. */
+export function stateFrom(given: TrainingState | ArrayBuffer | Uint8Array): TrainingState {
+  const isFile = given instanceof Uint8Array || Object.prototype.toString.call(given) === '[object ArrayBuffer]';
+  if (!isFile) return given as TrainingState;
+  const { entries, metadata } = parseSafetensors(given as ArrayBuffer | Uint8Array);
+  const tensors: Record<string, StateTensor> = {};
+  for (const { name, dtype, shape, bytes } of entries) {
+    const own = dtype.toLowerCase() as Dtype;
+    if (!FILE_TYPES.includes(dtype)) throw fail('store', `'${name}' of the state is ${dtype}`, `a state has ${FILE_TYPES.join(', ')}`);
+    tensors[name] = { data: dataOf(own, bytes.buffer as ArrayBuffer, bytes.byteOffset, bytes.byteLength), shape, dtype: own };
+  }
+  return { tensors, metadata };
+}
+
+const FILE_TYPES = ['F32', 'I32', 'U32', 'BOOL', 'F16', 'BF16', 'U8', 'I64'];
+
+/** Where a state goes on, and the schedule that was set. */
+export function positionOf({ tensors, metadata }: TrainingState, seed: number): Position & { rate: LR | null } {
+  const whole = (key: string) => {
+    const text = metadata?.[key];
+    if (text === undefined) {
+      throw fail('store', `the state does not say '${key}'`, 'it must be what downloadState() gave; uploadParams(..) takes parameters alone');
+    }
+    const number = Number(text);
+    if (!/^\d+$/.test(text) || !Number.isSafeInteger(number)) throw fail('store', `the state's '${key}' is '${text}', not a whole number`);
+    return number;
+  };
+  const version = whole(KEYS.version);
+  if (version !== 1) throw fail('store', `the state is of form ${version}, and this version knows form 1`, 'use the version of gradloom that wrote it');
+  const [attempted, made] = [whole(KEYS.attempted), whole(KEYS.seed)];
+  if (made !== seed) {
+    throw fail('store', `the state was made with the seed ${made}, and this program has ${seed}`,
+      `compile with \`seed: ${made}\`, so that random ops go on as they would have`);
+  }
+  const applied = tensors[APPLIED]?.data[0];
+  if (metadata[KEYS.applied] !== undefined && String(applied) !== metadata[KEYS.applied]) {
+    throw fail('store', `the state's '${KEYS.applied}' is ${metadata[KEYS.applied]}, and its tensor '${APPLIED}' ${String(applied)}`);
+  }
+  let rate: LR | null = null;
+  if (metadata[KEYS.lr] !== undefined) {
+    try {
+      rate = JSON.parse(metadata[KEYS.lr]!) as LR;
+    } catch {
+      throw fail('store', `the state's '${KEYS.lr}' is no JSON`);
+    }
+  }
+  return { attempted, rate, schedule: rate === null ? null : scheduleNumbers(rate, KEYS.lr) };
+}
+
+/** Dtypes and elements of a state in order, checked. */
+export function partsOf({ tensors }: TrainingState): { names: string[]; dtypes: Dtype[]; data: Data[] } {
+  const all = Object.entries(tensors ?? {});
+  for (const [name, { data, shape, dtype }] of all) {
+    const count = shape.reduce((a, b) => a * b, 1);
+    if (!ArrayBuffer.isView(data) || data.length !== count) {
+      throw fail('store', `'${name}' of the state has ${data?.length} elements; [${shape.join(', ')}] has ${count}`);
+    }
+    if (!isPlain(dtype) && !(data instanceof Float32Array)) throw fail('store', `'${name}' of the state is ${dtype}, and no Float32Array`);
+  }
+  return { names: all.map(([name]) => name), dtypes: all.map(([, { dtype }]) => dtype), data: all.map(([, { data }]) => data) };
+}
