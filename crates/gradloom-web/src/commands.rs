@@ -169,7 +169,7 @@ impl Commands {
             }
             15 => {
                 let loss = tensor(&mut arguments)?;
-                trace::gradients_of(loss, &arguments.rest(tensor)?)
+                trace::gradients(loss, arguments.rest(tensor)?)
             }
             16 => {
                 open.blocks.0.push(Block::Checkpoint(OpenCheckpoint::begin()));

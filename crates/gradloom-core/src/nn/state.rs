@@ -76,13 +76,8 @@ impl State {
     /// A state of a type whose rank is not known before the program runs.
     pub fn of_type(ty: Type, init: f64) -> State {
         let id = StateId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
-<<<<<<< HEAD
-        let shared = Shared { id, name: None, ty: Type::new(dtype, shape), init, in_place: false };
-        State { shared: Arc::new(shared), tied: Arc::default() }
-=======
         let shared = Shared { id, name: None, ty, init, in_place: false };
-        State { shared: Arc::new(shared) }
->>>>>>> ts
+        State { shared: Arc::new(shared), tied: Arc::default() }
     }
 
     /// The state under a name of its own, as `cache.length`, instead of a path in a model.

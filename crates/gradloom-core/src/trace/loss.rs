@@ -96,18 +96,7 @@ impl Tensor {
 /// ```
 #[doc(alias = "grad")]
 #[track_caller]
-<<<<<<< HEAD
 pub fn gradients<G: TensorGroup>(loss: Tensor, wrt: G) -> G {
-=======
-pub fn gradients<const N: usize>(loss: Tensor, wrt: [Tensor; N]) -> [Tensor; N] {
-    let all = gradients_of(loss, &wrt);
-    std::array::from_fn(|i| all[i])
-}
-
-/// [`gradients`] with respect to as many tensors as a list has.
-#[track_caller]
-pub fn gradients_of(loss: Tensor, wrt: &[Tensor]) -> Vec<Tensor> {
->>>>>>> ts
     let caller = Origin::caller();
     let _called = acting("gradients");
     let (group, tensors) = super::block::members(wrt);
@@ -138,7 +127,6 @@ fn gradients_at(loss: Tensor, wrt: &[Tensor], caller: Origin) -> Vec<Tensor> {
             scope.fail(error.at(origin, "gradients"));
             vec![None; values.len()]
         });
-<<<<<<< HEAD
         let tensor = |(&value, found): (&ValueId, Option<ValueId>)| {
             let value = found.unwrap_or_else(|| {
                 let ty = scope.graph.ty(value).clone();
@@ -147,15 +135,5 @@ fn gradients_at(loss: Tensor, wrt: &[Tensor], caller: Origin) -> Vec<Tensor> {
             scope.tensor(value)
         };
         values.iter().zip(found).map(tensor).collect()
-=======
-        let tensors = values.iter().zip(found).map(|(&value, found)| {
-            let found = found.unwrap_or_else(|| {
-                let ty = scope.graph.ty(value).clone();
-                scope.placeholder(ty)
-            });
-            scope.tensor(found)
-        });
-        tensors.collect()
->>>>>>> ts
     })
 }

@@ -47,7 +47,7 @@ pub use einsum::einsum;
 pub use extents::{Extent, Extents, Span};
 pub use input::{Input, bf16, f16, f32, i32, i64, u8, u32};
 pub use join::{concat, stack};
-pub use loss::{gradients, gradients_of};
+pub use loss::gradients;
 pub use losses::CrossEntropyOptions;
 pub use operand::Operand;
 pub use pool::PoolOptions;
