@@ -10,7 +10,7 @@ use crate::elements::{Elements, each_position, output};
 use crate::memory::Memory;
 use crate::program::{Outcome, out_of_i32, trap};
 use gradloom_codegen::wgsl::{self, Status, Verdict};
-use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::error::{Error, Result};
 use gradloom_core::ir::{Graph, OpKind};
 use gradloom_core::kernel::{Access, Kernel, Launch, NodeKind};
 use gradloom_core::plan::Plan;
