@@ -1,5 +1,5 @@
-//! Lets the crate know whether it is optimised: kernels that are not are tens of times slower, and the user is
-//! told.
+//! Lets the crate know whether it is optimised: kernels that are not are tens of times slower, and the user
+//! is told.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -59,7 +59,25 @@ export function stateFrom(given: TrainingState | ArrayBuffer | Uint8Array): Trai
     if (!FILE_TYPES.includes(dtype)) throw fail('store', `'${name}' of the state is ${dtype}`, `a state has ${FILE_TYPES.join(', ')}`);
     tensors[name] = { data: dataOf(own, bytes.buffer as ArrayBuffer, bytes.byteOffset, bytes.byteLength), shape, dtype: own };
   }
-  return { tensors, metadata };
+  return { tensors, metadata: { ...metadata, ...nativeNotes(metadata) } };
+}
+
+/** The notes in a file of the native library, which has them in one text, with a checksum. */
+function nativeNotes({ gradloom: text }: Readonly<Record<string, string>>): Record<string, string> {
+  if (text === undefined) return {};
+  let notes: unknown;
+  try {
+    notes = (JSON.parse(text) as { entries?: unknown }).entries;
+  } catch {
+    notes = undefined;
+  }
+  if (typeof notes !== 'object' || notes === null) throw fail('store', "the state's 'gradloom' cannot be understood");
+  const number = Object.keys(notes).find((key) => key.startsWith('gradloom.number.'));
+  if (number !== undefined) {
+    throw fail('store', `the state was made with another ${number.slice('gradloom.number.'.length)} than the optimizer's, by set_hyperparameter`,
+      'give the number to the optimizer before the state is saved');
+  }
+  return notes as Record<string, string>;
 }
 
 const FILE_TYPES = ['F32', 'I32', 'U32', 'BOOL', 'F16', 'BF16', 'U8', 'I64'];
@@ -90,6 +108,8 @@ export function positionOf({ tensors, metadata }: TrainingState, seed: number): 
   if (metadata[KEYS.lr] !== undefined) {
     try {
       rate = JSON.parse(metadata[KEYS.lr]!) as LR;
+      // The native library has schedules that this has not: there, and here, it is set again.
+      if (rate as unknown === 'scheduled') rate = null;
     } catch {
       throw fail('store', `the state's '${KEYS.lr}' is no JSON`);
     }

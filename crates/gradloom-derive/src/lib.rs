@@ -1,9 +1,9 @@
 //! `#[derive(Module)]` for gradloom models.
 //!
-//! In: a struct or an enum whose fields are modules. Out: an implementation of `gradloom::nn::Module` that visits the
-//! fields in the order of their declaration under their own names, which is how parameters get names such as
-//! `layers.0.attention.query.weight`. Always holds: what cannot be derived is a compile error at the place
-//! that is wrong, never a field that is silently left out.
+//! In: a struct or an enum whose fields are modules. Out: an implementation of `gradloom::nn::Module` that
+//! visits the fields in the order of their declaration under their own names, which is how parameters get
+//! names such as `layers.0.attention.query.weight`. Always holds: what cannot be derived is a compile error
+//! at the place that is wrong, never a field that is silently left out.
 
 mod attributes;
 mod bounds;

@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     )]
     resume: Option<PathBuf>,
 
-    /// When a loss or a gradient is not finite, run the step once more, op by op, and name the op of the model
-    /// that made the first infinity or NaN. It takes memory for every value of the step.
+    /// When a loss or a gradient is not finite, run the step once more, op by op, and name the op of the
+    /// model that made the first infinity or NaN. It takes memory for every value of the step.
     #[arg(long, help_heading = "Training")]
     debug_nan: bool,
 }

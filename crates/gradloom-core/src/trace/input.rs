@@ -35,8 +35,8 @@ pub fn bf16<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::BF16, shape)
 }
 
-/// An input of uint8 elements, as images and text have: ops that compute take them as int32. `x / 255.0` would
-/// divide integers, and is an error; `x.cast(DType::F32) / 255.0` gives numbers from 0 to 1.
+/// An input of uint8 elements, as images and text have: ops that compute take them as int32. `x / 255.0`
+/// would divide integers, and is an error; `x.cast(DType::F32) / 255.0` gives numbers from 0 to 1.
 pub fn u8<const R: usize>(name: &str, shape: [usize; R]) -> Input {
     input(name, DType::U8, shape)
 }

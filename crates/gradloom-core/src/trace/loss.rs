@@ -80,8 +80,8 @@ impl Tensor {
 }
 
 /// Gradients of a rank-0 f32 `loss` with respect to tensors of the same trace: inputs, parameters, anything
-/// between, as an array, a `Vec` or a tuple, which comes back with a gradient for each. A tensor that the loss
-/// does not depend on gets zeros.
+/// between, as an array, a `Vec` or a tuple, which comes back with a gradient for each. A tensor that the
+/// loss does not depend on gets zeros.
 ///
 /// ```
 /// # use gradloom_core::trace::{f32, gradients, trace};

@@ -49,7 +49,8 @@ impl Tensor {
     /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
     /// let y = eval(|| {
     ///     let options = CrossEntropyOptions::new().ignore_index(-1);
-    ///     full(DType::F32, [2, 1], 3.0).cross_entropy_with(literal(&[0.0, -1.0], [2]).cast(DType::I32), options)
+    ///     let targets = literal(&[0.0, -1.0], [2]).cast(DType::I32);
+    ///     full(DType::F32, [2, 1], 3.0).cross_entropy_with(targets, options)
     /// });
     /// assert_eq!(y, [0.0]);
     /// ```

@@ -1,10 +1,10 @@
 //! Tensors in safetensors files.
 //!
 //! In: files of ours, of PyTorch, of anyone; or named tensors and notes. Out: [`Weights`], from which a
-//! session takes what fits ([`Load`]), and files that any safetensors reader opens. Always holds: a file under
-//! its final name is complete (it is written beside, flushed to the disk, and renamed); the same contents give
-//! the same bytes; a file whose structure is not sound is refused when it is opened, and one of ours whose
-//! names, shapes, notes or data changed since, too.
+//! session takes what fits ([`Load`]), and files that any safetensors reader opens. Always holds: a file
+//! under its final name is complete (it is written beside, flushed to the disk, and renamed); the same
+//! contents give the same bytes; a file whose structure is not sound is refused when it is opened, and one of
+//! ours whose names, shapes, notes or data changed since, too.
 //!
 //! The header's metadata of our files has one key, `gradloom`: a JSON object with `sha256`, the checksum, and
 //! `entries`, the writer's notes.

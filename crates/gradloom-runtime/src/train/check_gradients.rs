@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 
 /// Elements of each parameter that are tried.
 const TRIED: usize = 8;
-/// Step of the differences: where both errors of a central difference in float64, of rounding and of the third
-/// derivative, are small.
+/// Step of the differences: where both errors of a central difference in float64, of rounding and of the
+/// third derivative, are small.
 const STEP: f64 = 1e-5;
 
 /// The outcome of [`Session::check_gradients`].

@@ -180,8 +180,8 @@ impl<M: Module> Session<M> {
         Infer::of_any_batch(self, inputs, f)
     }
 
-    /// [`Session::infer`] where the number of inputs is not known before the program runs. A run takes data by
-    /// [`Infer::queue`].
+    /// [`Session::infer`] where the number of inputs is not known before the program runs. A run takes data
+    /// by [`Infer::queue`].
     ///
     /// # Errors
     /// The first error of the closure; memory.

@@ -133,9 +133,9 @@ impl<M: Module, const N: usize> Trainer<M, N> {
     }
 
     /// Like [`Trainer::loss`], with inputs whose first axis, the batch, may have any extent where it is that
-    /// of the first input, as of the last batch of an epoch. The step is compiled for the declared extent now,
-    /// for others when they come; the last eight programs are kept, each with its own memory. The order of
-    /// the data, and so every bit, is as if each were the only one.
+    /// of the first input, as of the last batch of an epoch. The step is compiled for the declared extent
+    /// now, for others when they come; the last eight programs are kept, each with its own memory. The order
+    /// of the data, and so every bit, is as if each were the only one.
     #[track_caller]
     pub fn loss_for_any_batch(mut self, f: impl Fn(&M, [Tensor; N]) -> Tensor + Send + 'static) -> Self
     where
