@@ -6,9 +6,13 @@
 //! Without it there is nothing to compare, which is said. Both run on SwiftShader, with the limits that every
 //! WebGPU implementation grants.
 
+use gradloom::files::{Entries, TensorBytes, Weights, write};
+use gradloom::ir::Type;
 use gradloom::nn::Visitor;
 use gradloom::runtime::testing::WgpuOverrides;
-use gradloom::{Adam, AdamW, Device, Module, Schedule, Train, Trainer, WgpuOptions, f32, i32};
+use gradloom::{
+    Adam, AdamW, DType, Device, Init, Module, Param, Schedule, Tensor, Train, Trainer, WgpuOptions, f32, i32,
+};
 use gradloom_codegen::wgsl::{Dispatch, Limits};
 use gradloom_models::addition::{AdditionTransformer, MASK};
 use gradloom_models::mlp::Mlp;
@@ -85,6 +89,63 @@ fn compare<M: Module, const N: usize>(
     );
 }
 
+/// A layer as the package names its parameters.
+#[derive(Module)]
+#[expect(non_snake_case, reason = "the names in the file")]
+struct Dense {
+    W: Param,
+    b: Param,
+}
+
+#[derive(Module)]
+struct Sine {
+    l1: Dense,
+    l2: Dense,
+    l3: Dense,
+}
+
+impl Dense {
+    fn new(inputs: usize, outputs: usize) -> Self {
+        Self { W: Param::new([inputs, outputs], Init::Zeros), b: Param::new([outputs], Init::Zeros) }
+    }
+
+    fn forward(&self, x: Tensor) -> Tensor {
+        x.matmul(&self.W) + &self.b
+    }
+}
+
+/// Goes on with the browser's checkpoint, and leaves one for it with the losses that follow.
+fn go_on(folder: &Path, device: &Device, points: usize, inputs: &[Vec<f32>]) {
+    let mut train =
+        Trainer::new(Sine { l1: Dense::new(1, 64), l2: Dense::new(64, 64), l3: Dense::new(64, 1) })
+            .inputs([f32("x", [points, 1]), f32("y", [points, 1])])
+            .loss(|m, [x, y]| {
+                let hidden = m.l2.forward(m.l1.forward(x).relu()).relu();
+                (m.l3.forward(hidden) - y).square().mean()
+            })
+            .optimizer(Adam::new(0.005))
+            .compile(device)
+            .unwrap();
+    let file = folder.join("state.safetensors");
+    let restored = train.load_checkpoint(&file).unwrap();
+    assert_eq!((restored.attempted_steps, train.applied_steps().unwrap(), train.seed()), (20, 20, 1));
+    for (entry, bytes) in train.store().read_all().unwrap() {
+        assert_eq!(Weights::open(&file).unwrap().get(&entry.name).unwrap().bytes, bytes, "{}", entry.name);
+    }
+    let mut losses = || -> Vec<f32> {
+        (0..3).map(|_| train.step((&inputs[0], &inputs[1])).unwrap().loss().unwrap()).collect()
+    };
+    let (got, want) = (losses(), floats(&parameters(folder, "more.safetensors")[0]));
+    for (got, want) in got.iter().zip(&want) {
+        assert!((got - want).abs() < 1e-6, "after the browser's checkpoint: {got}, in the browser {want}");
+    }
+    train.save_checkpoint(folder.join("native.safetensors"), &Entries::new()).unwrap();
+    let next = losses().iter().flat_map(|loss| loss.to_le_bytes()).collect::<Vec<u8>>();
+    let ty = Type::new(DType::F32, [3]);
+    let tensor = TensorBytes { name: "next", ty: &ty, bytes: &next };
+    write(&folder.join("next.safetensors"), &[tensor], &Entries::new()).unwrap();
+}
+
 /// Every kernel of the browser's step is one that was made here, and the other way round.
 fn compare_kernels(folder: &Path) {
     let text = std::fs::read_to_string(folder.join("kernels.txt")).unwrap();
@@ -122,6 +183,8 @@ fn native_kernels_and_results_are_those_of_the_browser() {
     let inputs =
         parameters(&sine, "inputs.safetensors").iter().map(|bytes| floats(bytes)).collect::<Vec<_>>();
     compare(&sine, train, |train| train.step((&inputs[0], &inputs[1])).unwrap().loss().unwrap());
+    go_on(&sine, &device, POINTS, &inputs);
+    KERNELS.lock().unwrap().clear();
 
     const BATCH: usize = 128;
     // The first step of TypeScript's schedules is step 1.

@@ -1,10 +1,11 @@
 // The same steps as natively: equal kernels, equal results. The models of bench/models.js train here with the
 // least limits of WebGPU; what came of it goes to a folder, and crates/gradloom/tests/browser_run.rs does the
-// same natively, on the same kind of device through Vulkan, and compares.
+// same natively, on the same kind of device through Vulkan, and compares. A checkpoint of the page is gone on with
+// there, and one of there in the page.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -21,9 +22,9 @@ async function run(page, name, steps) {
     const models = await import('/bench/models.js');
     const { spec, batch } = models[name](g);
     const train = await g.compile({ ...spec, device: 'webgpu', portable: true });
-    const file = (tensors) => {
+    const file = (tensors, metadata) => {
       let text = '';
-      for (const byte of new Uint8Array(g.saveSafetensors(tensors))) text += String.fromCharCode(byte);
+      for (const byte of new Uint8Array(g.saveSafetensors(tensors, metadata))) text += String.fromCharCode(byte);
       return btoa(text);
     };
     // Numbered, so that the order of names is that of the model.
@@ -37,13 +38,43 @@ async function run(page, name, steps) {
     const losses = [];
     for (let i = 0; i < steps; i++) losses.push((await train.step(batch)).loss);
     const after = await parameters();
+    const state = await train.downloadState();
+    const more = [];
+    for (let i = 0; i < 3; i++) more.push((await train.step(batch)).loss);
     await train.destroy();
     return {
       'kernels.txt': kernels.map(({ label, source, workgroups }) => `${label} ${workgroups.join(' ')}\n${source}`).join('\n=====\n'),
       'before.safetensors': before, 'after.safetensors': after,
+      'state.safetensors': file(state.tensors, state.metadata), 'more.safetensors': file({ more: Float32Array.from(more) }),
       'losses.safetensors': file({ losses: Float32Array.from(losses) }), 'inputs.safetensors': file(numbered(batch)),
     };
   }, { name, steps });
+}
+
+/** Goes on with a checkpoint (base64) in a new program: the tensors after it was taken, and the losses of some steps. */
+async function goOn(page, name, steps, checkpoint) {
+  return page.evaluate(async ({ name, steps, checkpoint }) => {
+    const g = await import('/dist/index.js');
+    const models = await import('/bench/models.js');
+    const { spec, batch } = models[name](g);
+    const train = await g.compile({ ...spec, device: 'webgpu', portable: true });
+    await train.step(batch);
+    await train.uploadState(Uint8Array.from(atob(checkpoint), (character) => character.charCodeAt(0)));
+    const { tensors, metadata } = await train.downloadState();
+    const losses = [];
+    for (let i = 0; i < steps; i++) losses.push((await train.step(batch)).loss);
+    await train.destroy();
+    const bits = Object.fromEntries(Object.entries(tensors).map(([key, { data }]) => [key, [...new Uint32Array(data.buffer, data.byteOffset, data.length)]]));
+    return { bits, metadata, losses };
+  }, { name, steps, checkpoint });
+}
+
+/** Tensors of 32 bits in a safetensors file, as words. */
+function wordsOf(file) {
+  const begin = 8 + Number(file.readBigUInt64LE(0));
+  const { __metadata__: _, ...entries } = JSON.parse(file.subarray(8, begin).toString());
+  const words = ({ data_offsets: [start, end] }) => [...new Uint32Array(new Uint8Array(file.subarray(begin + start, begin + end)).buffer)];
+  return Object.fromEntries(Object.entries(entries).map(([name, entry]) => [name, words(entry)]));
 }
 
 test('kernels, losses and parameters are those of the native program', { timeout: 900_000, skip: !existsSync(DRIVER) && `there is no ${DRIVER}` }, async () => {
@@ -63,6 +94,12 @@ test('kernels, losses and parameters are those of the native program', { timeout
     console.log(said.split('\n').filter((line) => line.startsWith(folder)).map((line) => line.slice(folder.length + 1)).join('\n'));
     assert.match(said, /1 passed/);
     assert.doesNotMatch(said, /skipped/);
+    const native = readFileSync(join(folder, 'sine', 'native.safetensors'));
+    const went = await goOn(browser.page, 'sine', 3, native.toString('base64'));
+    assert.deepEqual(went.bits, wordsOf(native), 'the native checkpoint, bit for bit');
+    assert.equal(went.metadata['gradloom.attempted_steps'], '23');
+    const there = new Float32Array(Uint32Array.from(wordsOf(readFileSync(join(folder, 'sine', 'next.safetensors'))).next).buffer);
+    assert.ok(went.losses.every((loss, i) => Math.abs(loss - there[i]) < 1e-6), `${went.losses} here, ${there} natively`);
   } finally {
     await browser.close();
     await server.close();
