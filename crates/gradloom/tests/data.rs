@@ -160,8 +160,8 @@ fn states_keep_them_and_steps_give_their_bytes() {
     let mut train = Trainer::new(model)
         .inputs([u8("x", [3]), i64("y", [2])])
         .loss(|model, [x, y]| {
-            let _ = model.bytes.tensor().capture("before");
-            let _ = model.last.tensor().capture("last");
+            model.bytes.tensor().capture("before");
+            model.last.tensor().capture("last");
             model.bytes.set((model.bytes.tensor() + x).cast(U8));
             model.last.set(y);
             model.weight.tensor().square().mean()

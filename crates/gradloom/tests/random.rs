@@ -136,7 +136,7 @@ fn dropout_inside_a_recurrent_function() {
                 let kept = (x * &m.weight).dropout(0.5);
                 (h + kept, kept)
             });
-            let _ = kept.capture("kept");
+            kept.capture("kept");
             last.sum()
         })
         .optimizer(Sgd::new(1.0))

@@ -270,7 +270,7 @@ fn gradients_of_parameters_and_inputs_are_read() {
             .loss(|layer, [x]| {
                 let loss = layer.forward(x).sum();
                 let [of_x] = gradients(loss, [x]);
-                let _ = of_x.capture("of_x");
+                of_x.capture("of_x");
                 loss
             })
             .optimizer(Sgd::new(0.1))

@@ -178,7 +178,7 @@ fn dropout_keeps_a_random_number_of_elements() {
         .inputs([])
         .loss(|(p,), []: [Tensor; 0]| {
             let kept = p.tensor().dropout(0.1);
-            let _ = kept.capture("kept");
+            kept.capture("kept");
             kept.mean() * 0.0
         })
         .optimizer(Sgd::new(0.1))

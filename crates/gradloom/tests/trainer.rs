@@ -104,8 +104,8 @@ fn states_random_numbers_and_captures_of_micro_batches() {
             .inputs([f32("x", [4, 6]), i32("class", [4])])
             .loss(|net, [x, class]| {
                 let kept = net.dropout.forward(x);
-                let _ = kept.capture("kept");
-                let _ = kept.sum().capture("sum");
+                kept.capture("kept");
+                kept.sum().capture("sum");
                 net.loss(x, class, true)
             })
             .optimizer(Sgd::new(0.0))

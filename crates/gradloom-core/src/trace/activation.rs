@@ -14,6 +14,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[-1.0, 2.0], [2]).relu()), [0.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn relu(self) -> Tensor {
         let _called = acting("relu");
         self.le(0.0).select(0.0, self)
@@ -26,6 +27,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[-1.0, 8.0], [2]).relu6()), [0.0, 6.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn relu6(self) -> Tensor {
         let _called = acting("relu6");
         self.clamp(0.0, 6.0)
@@ -39,6 +41,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).gelu()), [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn gelu(self) -> Tensor {
         let _called = acting("gelu");
         0.5 * self * (1.0 + (self * std::f64::consts::FRAC_1_SQRT_2).erf())
@@ -51,6 +54,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).gelu_tanh()), [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn gelu_tanh(self) -> Tensor {
         let _called = acting("gelu_tanh");
         let inner = SQRT_2_OVER_PI * (self + 0.044715 * (self * self * self));
@@ -65,6 +69,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "swish")]
     #[track_caller]
+    #[must_use]
     pub fn silu(self) -> Tensor {
         let _called = acting("silu");
         self * self.sigmoid()
@@ -77,6 +82,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).mish()), [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn mish(self) -> Tensor {
         let _called = acting("mish");
         self * self.softplus().tanh()
@@ -90,6 +96,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1000.0], [1]).softplus()), [1000.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn softplus(self) -> Tensor {
         let _called = acting("softplus");
         if !has_floats("softplus", self) {
@@ -106,6 +113,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "logsigmoid")]
     #[track_caller]
+    #[must_use]
     pub fn log_sigmoid(self) -> Tensor {
         let _called = acting("log_sigmoid");
         -(-self).softplus()
@@ -118,6 +126,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).softsign()), [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn softsign(self) -> Tensor {
         let _called = acting("softsign");
         self / (1.0 + self.abs())
@@ -131,6 +140,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[-2.0, 2.0], [2]).leaky_relu(0.5)), [-1.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn leaky_relu(self, slope: f64) -> Tensor {
         let _called = acting("leaky_relu");
         if !has_floats("leaky_relu", self) {
@@ -146,6 +156,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[-2.0, 2.0], [2]).prelu(0.5)), [-1.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn prelu(self, weight: impl Operand) -> Tensor {
         let _called = acting("prelu");
         self.gt(0.0).select(self, self * weight.tensor(self))
@@ -159,6 +170,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "ELU")]
     #[track_caller]
+    #[must_use]
     pub fn elu(self, alpha: f64) -> Tensor {
         let _called = acting("elu");
         self.gt(0.0).select(self, self.not_above_zero().expm1() * alpha)
@@ -171,6 +183,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0, 2.0], [2]).celu(1.0)), [0.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn celu(self, alpha: f64) -> Tensor {
         let _called = acting("celu");
         self.gt(0.0).select(self, (self.not_above_zero() * (1.0 / alpha)).expm1() * alpha)
@@ -184,6 +197,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0], [1]).selu()), [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn selu(self) -> Tensor {
         let _called = acting("selu");
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
@@ -203,6 +217,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "hardsigmoid")]
     #[track_caller]
+    #[must_use]
     pub fn hard_sigmoid(self) -> Tensor {
         let _called = acting("hard_sigmoid");
         self.clamp(-3.0, 3.0) * (1.0 / 6.0) + 0.5
@@ -216,6 +231,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "hardswish")]
     #[track_caller]
+    #[must_use]
     pub fn hard_swish(self) -> Tensor {
         let _called = acting("hard_swish");
         self * self.hard_sigmoid()
@@ -229,6 +245,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "tanhshrink")]
     #[track_caller]
+    #[must_use]
     pub fn tanh_shrink(self) -> Tensor {
         let _called = acting("tanh_shrink");
         self - self.tanh()
@@ -242,6 +259,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "hardshrink")]
     #[track_caller]
+    #[must_use]
     pub fn hard_shrink(self, lambda: f64) -> Tensor {
         let _called = acting("hard_shrink");
         self.abs().le(lambda).select(0.0, self)
@@ -255,6 +273,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "softshrink")]
     #[track_caller]
+    #[must_use]
     pub fn soft_shrink(self, lambda: f64) -> Tensor {
         let _called = acting("soft_shrink");
         let shrunk = self.gt(0.0).select(self - lambda, self + lambda);
@@ -268,6 +287,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[4.0, 0.0], [2]).glu(0)), [2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn glu(self, axis: isize) -> Tensor {
         let _called = acting("glu");
         let shape = self.shape();

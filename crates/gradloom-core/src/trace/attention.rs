@@ -94,6 +94,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "scaled_dot_product_attention")]
     #[track_caller]
+    #[must_use]
     pub fn attention(self, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor {
         let _called = acting("attention");
         self.attention_with_log_sum(keys, values, options).0
@@ -104,6 +105,7 @@ impl Tensor {
     /// query that sees no key has `-inf`. No gradient flows through the logarithm: a loss that depends on it
     /// is an error.
     #[track_caller]
+    #[must_use]
     pub fn attention_with_log_sum(
         self,
         keys: Tensor,

@@ -143,6 +143,7 @@ impl OpenCheckpoint {
     }
 
     /// Ends it with these tensors of it, and gives what they are outside, in order.
+    #[must_use]
     pub fn end(self, inner: &[Tensor]) -> Vec<Tensor> {
         let Self { open, caller } = self;
         with_scope(|scope| {

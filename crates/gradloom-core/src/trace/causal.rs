@@ -13,6 +13,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).where_causal(0.0)), [1.0, 0.0, 3.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn where_causal(self, fill: f64) -> Tensor {
         let _called = acting("where_causal");
         match self.not_after("where_causal") {
@@ -30,6 +31,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "causal_softmax")]
     #[track_caller]
+    #[must_use]
     pub fn softmax_causal(self) -> Tensor {
         let _called = acting("softmax_causal");
         match self.not_after("softmax_causal") {

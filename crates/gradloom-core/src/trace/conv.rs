@@ -120,6 +120,7 @@ impl Tensor {
     /// assert_eq!(y, [4.0, 5.0, 6.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn conv1d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv("conv1d", 1, weights, options)
     }
@@ -137,6 +138,7 @@ impl Tensor {
     /// assert_eq!(y, [10.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn conv2d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv("conv2d", 2, weights, options)
     }
@@ -170,6 +172,7 @@ impl Tensor {
     /// assert_eq!(y, [1.0, 4.0, 3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn conv_transpose1d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv_transpose("conv_transpose1d", 1, weights, options)
     }
@@ -186,6 +189,7 @@ impl Tensor {
     /// assert_eq!(y, [3.0, 9.0, 6.0, 12.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn conv_transpose2d(self, weights: Tensor, options: ConvOptions) -> Tensor {
         self.conv_transpose("conv_transpose2d", 2, weights, options)
     }

@@ -64,6 +64,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "CTCLoss")]
     #[track_caller]
+    #[must_use]
     pub fn ctc_loss(
         self,
         targets: Tensor,
@@ -79,6 +80,7 @@ impl Tensor {
 
     /// The loss of each sequence, `[batch]`, not divided by anything. See [`Tensor::ctc_loss`].
     #[track_caller]
+    #[must_use]
     pub fn ctc_loss_rows(
         self,
         targets: Tensor,

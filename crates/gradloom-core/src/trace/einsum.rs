@@ -13,6 +13,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).dot(literal(&[3.0, 4.0], [2]))), [11.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn dot(self, right: impl Operand) -> Tensor {
         let _called = acting("dot");
         let right = right.tensor(self);
@@ -33,6 +34,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "ger")]
     #[track_caller]
+    #[must_use]
     pub fn outer(self, right: impl Operand) -> Tensor {
         let _called = acting("outer");
         let right = right.tensor(self);
@@ -56,6 +58,7 @@ impl Tensor {
     /// assert_eq!(y, [30.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn tensordot(self, other: Tensor, left: impl Axes, right: impl Axes) -> Tensor {
         self.contracted(other, &left.list(), &right.list())
     }
@@ -95,6 +98,7 @@ impl Tensor {
 /// assert_eq!(eval(|| einsum("ij->ji", &[literal(&[1.0, 2.0, 3.0, 4.0], [2, 2])])), [1.0, 3.0, 2.0, 4.0]);
 /// ```
 #[track_caller]
+#[must_use]
 pub fn einsum(spec: &str, operands: &[Tensor]) -> Tensor {
     let _called = acting("einsum");
     let parsed = parse(spec, operands);

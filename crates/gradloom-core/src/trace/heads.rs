@@ -12,6 +12,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).split_heads(2)), [1.0, 3.0, 2.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn split_heads(self, heads: usize) -> Tensor {
         let _called = acting("split_heads");
         let shape = self.shape();
@@ -36,6 +37,7 @@ impl Tensor {
     /// assert_eq!(y, [1.0, 2.0, 3.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn merge_heads(self) -> Tensor {
         let _called = acting("merge_heads");
         let shape = self.shape();
@@ -57,6 +59,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "MultiheadAttention")]
     #[track_caller]
+    #[must_use]
     pub fn self_attention(self, heads: usize, options: AttentionOptions) -> Tensor {
         let _called = acting("self_attention");
         let [q, k, v] = self.heads_of_three(heads, "self_attention");

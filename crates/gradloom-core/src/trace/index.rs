@@ -20,6 +20,7 @@ impl Tensor {
     #[doc(alias = "embedding")]
     #[doc(alias = "take")]
     #[track_caller]
+    #[must_use]
     pub fn gather_rows(self, index: Tensor) -> Tensor {
         if self.rank() == 0 {
             fail_with_help("gather_rows", "`gather_rows` of a scalar".into(), "the table is [rows, ..]");
@@ -40,6 +41,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "gather")]
     #[track_caller]
+    #[must_use]
     pub fn take_last(self, index: Tensor) -> Tensor {
         let (shape, wanted) = (self.shape(), index.shape());
         if shape.rank() == 0 || shape[..shape.rank() - 1] != wanted[..] {
@@ -72,6 +74,7 @@ impl Tensor {
     #[doc(alias = "gather")]
     #[doc(alias = "take_along_dim")]
     #[track_caller]
+    #[must_use]
     pub fn take_along_axis(self, index: Tensor, axis: isize) -> Tensor {
         let _called = acting("take_along_axis");
         let index = index.counted();
@@ -103,6 +106,7 @@ impl Tensor {
     /// assert_eq!(y, [2.0, 2.0, 4.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn index_select(self, axis: isize, index: Tensor) -> Tensor {
         let _called = acting("index_select");
         let index = index.counted();
@@ -131,6 +135,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "scatter_add_")]
     #[track_caller]
+    #[must_use]
     pub fn scatter_add(self, index: Tensor, updates: Tensor, axis: isize) -> Tensor {
         self.scattered(ScatterOp::Add, "scatter_add", [index, updates], axis)
     }
@@ -150,6 +155,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "scatter_")]
     #[track_caller]
+    #[must_use]
     pub fn scatter(self, index: Tensor, updates: Tensor, axis: isize) -> Tensor {
         self.scattered(ScatterOp::Set, "scatter", [index, updates], axis)
     }
@@ -193,6 +199,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "index_add")]
     #[track_caller]
+    #[must_use]
     pub fn scatter_add_rows(self, index: Tensor, updates: Tensor) -> Tensor {
         emit(OpKind::Scatter { op: ScatterOp::Add, batch: 0 }, &[self, index, updates], "scatter_add_rows")
     }
@@ -210,6 +217,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "index_copy")]
     #[track_caller]
+    #[must_use]
     pub fn scatter_rows(self, index: Tensor, updates: Tensor) -> Tensor {
         emit(
             OpKind::Scatter { op: ScatterOp::Set, batch: 0 },
@@ -230,6 +238,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "dynamic_slice_in_dim")]
     #[track_caller]
+    #[must_use]
     pub fn dynamic_slice(self, starts: &[Tensor], sizes: &[usize]) -> Tensor {
         let operands = [&[self], starts].concat();
         emit(OpKind::DynamicSlice { sizes: sizes.to_vec() }, &operands, "dynamic_slice")
@@ -246,6 +255,7 @@ impl Tensor {
     /// assert_eq!(y, [1.0, 9.0, 3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn dynamic_update_slice(self, update: Tensor, starts: &[Tensor]) -> Tensor {
         let operands = [&[self, update], starts].concat();
         emit(OpKind::DynamicUpdateSlice, &operands, "dynamic_update_slice")
@@ -260,6 +270,7 @@ impl Tensor {
     /// assert_eq!(y, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn one_hot(self, depth: usize) -> Tensor {
         let (given, index) = (self.ty(), self.counted());
         if index.dtype() != DType::I32 {

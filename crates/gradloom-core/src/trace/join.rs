@@ -13,6 +13,7 @@ use crate::ir::{DType, OpKind, Shape, cast_help};
 /// ```
 #[doc(alias = "cat")]
 #[track_caller]
+#[must_use]
 pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {
         fail("concat", "`concat` of no tensors", Some("give at least one".into()));
@@ -51,6 +52,7 @@ pub fn concat(axis: isize, parts: &[Tensor]) -> Tensor {
 /// assert_eq!(y, [1.0, 3.0, 2.0, 4.0]);
 /// ```
 #[track_caller]
+#[must_use]
 pub fn stack(axis: isize, parts: &[Tensor]) -> Tensor {
     let Some(first) = parts.first() else {
         fail_with_help("stack", "`stack` of no tensors".into(), "give at least one");

@@ -23,6 +23,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "CrossEntropyLoss")]
     #[track_caller]
+    #[must_use]
     pub fn cross_entropy(self, targets: Tensor) -> Tensor {
         let _called = acting("cross_entropy");
         self.cross_entropy_rows(targets).mean()
@@ -39,6 +40,7 @@ impl Tensor {
     /// assert_eq!(y, [0.0, 0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cross_entropy_rows(self, targets: Tensor) -> Tensor {
         let _called = acting("cross_entropy_rows");
         let (shape, given, targets) = (self.shape(), targets.ty(), targets.counted());
@@ -96,6 +98,7 @@ impl Tensor {
 /// ```
 #[doc(alias = "grad")]
 #[track_caller]
+#[must_use]
 pub fn gradients<G: TensorGroup>(loss: Tensor, wrt: G) -> G {
     let caller = Origin::caller();
     let _called = acting("gradients");

@@ -55,6 +55,7 @@ impl Tensor {
     /// assert_eq!(y, [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cross_entropy_with(self, targets: Tensor, options: CrossEntropyOptions) -> Tensor {
         let _called = acting("cross_entropy_with");
         let targets = targets.counted();
@@ -115,6 +116,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "NLLLoss")]
     #[track_caller]
+    #[must_use]
     pub fn nll_loss(self, targets: Tensor) -> Tensor {
         let _called = acting("nll_loss");
         -self.take_last(targets).mean()
@@ -128,6 +130,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "MSELoss")]
     #[track_caller]
+    #[must_use]
     pub fn mse_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("mse_loss");
         (self - targets).square().mean()
@@ -141,6 +144,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "L1Loss")]
     #[track_caller]
+    #[must_use]
     pub fn l1_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("l1_loss");
         (self - targets).abs().mean()
@@ -156,6 +160,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "HuberLoss")]
     #[track_caller]
+    #[must_use]
     pub fn huber_loss(self, targets: impl Operand, delta: f64) -> Tensor {
         let _called = acting("huber_loss");
         let error = self - targets;
@@ -173,6 +178,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[3.0], [1]).smooth_l1_loss(0.0, 2.0)), [2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn smooth_l1_loss(self, targets: impl Operand, beta: f64) -> Tensor {
         let _called = acting("smooth_l1_loss");
         if beta == 0.0 { self.l1_loss(targets) } else { self.huber_loss(targets, beta) * (1.0 / beta) }
@@ -187,6 +193,7 @@ impl Tensor {
     #[doc(alias = "binary_cross_entropy_with_logits")]
     #[doc(alias = "BCEWithLogitsLoss")]
     #[track_caller]
+    #[must_use]
     pub fn bce_with_logits(self, targets: impl Operand) -> Tensor {
         let _called = acting("bce_with_logits");
         let targets = targets.tensor(self);
@@ -204,6 +211,7 @@ impl Tensor {
     #[doc(alias = "binary_cross_entropy")]
     #[doc(alias = "BCELoss")]
     #[track_caller]
+    #[must_use]
     pub fn bce_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("bce_loss");
         let targets = targets.tensor(self);
@@ -222,6 +230,7 @@ impl Tensor {
     #[doc(alias = "kl_div")]
     #[doc(alias = "KLDivLoss")]
     #[track_caller]
+    #[must_use]
     pub fn kl_div_loss(self, targets: Tensor) -> Tensor {
         let _called = acting("kl_div_loss");
         let positive = targets.gt(0.0);
@@ -241,6 +250,7 @@ impl Tensor {
     /// assert_eq!(y, [1.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cosine_embedding_loss(self, other: Tensor, targets: Tensor, margin: f64) -> Tensor {
         let _called = acting("cosine_embedding_loss");
         let cosine = self.cosine_similarity(other, -1);
@@ -257,6 +267,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "triplet_margin_loss")]
     #[track_caller]
+    #[must_use]
     pub fn triplet_loss(self, positive: Tensor, negative: Tensor, margin: f64) -> Tensor {
         let _called = acting("triplet_loss");
         let near = (self - positive + 1e-6).norm_axes(-1, 2.0);
@@ -271,6 +282,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.5], [1]).hinge_loss(1.0)), [0.5]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn hinge_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("hinge_loss");
         (1.0 - self * targets).relu().mean()
@@ -285,6 +297,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "PoissonNLLLoss")]
     #[track_caller]
+    #[must_use]
     pub fn poisson_nll_loss(self, targets: impl Operand) -> Tensor {
         let _called = acting("poisson_nll_loss");
         (self.exp() - self * targets).mean()
@@ -299,6 +312,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "GaussianNLLLoss")]
     #[track_caller]
+    #[must_use]
     pub fn gaussian_nll_loss(self, targets: impl Operand, variance: Tensor) -> Tensor {
         let _called = acting("gaussian_nll_loss");
         let variance = variance.clamp(1e-6, f64::INFINITY);

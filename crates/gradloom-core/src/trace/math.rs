@@ -349,6 +349,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "where")]
     #[track_caller]
+    #[must_use]
     pub fn select(self, yes: impl Operand, no: impl Operand) -> Tensor {
         let _called = acting("select");
         let float = super::full(DType::F32, crate::ir::Shape::scalar(), 0.0);
@@ -386,6 +387,7 @@ impl Tensor {
     #[doc(alias = "type")]
     #[doc(alias = "astype")]
     #[track_caller]
+    #[must_use]
     pub fn cast(self, dtype: DType) -> Tensor {
         let _called = acting("cast");
         let of = self.dtype();
@@ -430,6 +432,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[3.0], [1]).square()), [9.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn square(self) -> Tensor {
         binary(BinaryOp::Mul, "square", self, self)
     }
@@ -443,6 +446,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "clip")]
     #[track_caller]
+    #[must_use]
     pub fn clamp(self, low: impl Operand, high: impl Operand) -> Tensor {
         let _called = acting("clamp");
         let x = self.counted();
@@ -465,6 +469,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.5, -1.5], [2]).ceil()), [2.0, -1.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn ceil(self) -> Tensor {
         let _called = acting("ceil");
         -(-self).floor()
@@ -477,6 +482,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.5, 1.5, -1.2], [3]).round()), [0.0, 2.0, -1.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn round(self) -> Tensor {
         let _called = acting("round");
         let below = self.floor();
@@ -495,6 +501,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "fix")]
     #[track_caller]
+    #[must_use]
     pub fn trunc(self) -> Tensor {
         let _called = acting("trunc");
         self.lt(0.0).select(self.ceil(), self.floor())
@@ -508,6 +515,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[-1.0, 5.0], [2]).remainder(3.0)), [2.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn remainder(self, divisor: impl Operand) -> Tensor {
         let _called = acting("remainder");
         let x = self.counted();
@@ -526,6 +534,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[4.0], [1]).reciprocal()), [0.25]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn reciprocal(self) -> Tensor {
         let _called = acting("reciprocal");
         1.0 / self
@@ -538,6 +547,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[3.0], [1]).exp2()), [8.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn exp2(self) -> Tensor {
         let _called = acting("exp2");
         full(self.dtype(), Shape::scalar(), 2.0).pow(self)
@@ -550,6 +560,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0], [1]).log2()), [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn log2(self) -> Tensor {
         let _called = acting("log2");
         self.log() * LOG2_E
@@ -562,6 +573,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0], [1]).log10()), [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn log10(self) -> Tensor {
         let _called = acting("log10");
         self.log() * LOG10_E
@@ -574,6 +586,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[3.0], [1]).hypot(4.0)), [5.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn hypot(self, right: impl Operand) -> Tensor {
         let _called = acting("hypot");
         (self.square() + right.tensor(self).square()).root_or_zero()
@@ -593,6 +606,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0], [1]).lerp(3.0, 0.25)), [1.5]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn lerp(self, end: impl Operand, weight: impl Operand) -> Tensor {
         let _called = acting("lerp");
         self + weight.tensor(self) * (end.tensor(self) - self)
@@ -606,6 +620,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "isnan")]
     #[track_caller]
+    #[must_use]
     pub fn is_nan(self) -> Tensor {
         let _called = acting("is_nan");
         self.ne(self)
@@ -619,6 +634,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "isinf")]
     #[track_caller]
+    #[must_use]
     pub fn is_inf(self) -> Tensor {
         let _called = acting("is_inf");
         self.abs().eq(f64::INFINITY)
@@ -632,6 +648,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "isfinite")]
     #[track_caller]
+    #[must_use]
     pub fn is_finite(self) -> Tensor {
         let _called = acting("is_finite");
         self.abs().lt(f64::INFINITY)
@@ -648,6 +665,7 @@ impl Tensor {
     /// assert_eq!(y, [1.0, 9.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn masked_fill(self, mask: Tensor, value: impl Operand) -> Tensor {
         let _called = acting("masked_fill");
         mask.select(value.tensor(self), self)

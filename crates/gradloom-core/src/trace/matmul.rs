@@ -18,6 +18,7 @@ impl Tensor {
     #[doc(alias = "bmm")]
     #[doc(alias = "mv")]
     #[track_caller]
+    #[must_use]
     pub fn matmul(self, right: impl Operand) -> Tensor {
         self.matmul_tensor(right.tensor(self))
     }
@@ -73,6 +74,7 @@ impl Tensor {
 
     /// The generalised product: batch axes, then free axes of the left, then of the right operand.
     #[track_caller]
+    #[must_use]
     pub fn dot_general(self, right: Tensor, axes: DotAxes) -> Tensor {
         emit(OpKind::Dot(axes), &[self, right], "dot_general")
     }

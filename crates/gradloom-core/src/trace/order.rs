@@ -13,6 +13,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).cumsum(0)), [1.0, 3.0, 6.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cumsum(self, axis: isize) -> Tensor {
         self.cumulate(ReduceOp::Sum, "cumsum", axis)
     }
@@ -24,6 +25,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).cumprod(0)), [1.0, 2.0, 6.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cumprod(self, axis: isize) -> Tensor {
         self.cumulate(ReduceOp::Prod, "cumprod", axis)
     }
@@ -36,6 +38,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 3.0, 2.0], [3]).cummax(0)), [1.0, 3.0, 3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cummax(self, axis: isize) -> Tensor {
         self.cumulate(ReduceOp::Max, "cummax", axis)
     }
@@ -48,6 +51,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[3.0, 1.0, 2.0], [3]).cummin(0)), [3.0, 1.0, 1.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cummin(self, axis: isize) -> Tensor {
         self.cumulate(ReduceOp::Min, "cummin", axis)
     }
@@ -66,6 +70,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[2.0, 3.0, 1.0], [3]).sort(0)), [1.0, 2.0, 3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn sort(self, axis: isize) -> Tensor {
         self.in_order("sort", None, axis, false)[0]
     }
@@ -78,6 +83,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "sort")]
     #[track_caller]
+    #[must_use]
     pub fn sort_descending(self, axis: isize) -> Tensor {
         self.in_order("sort_descending", None, axis, true)[0]
     }
@@ -90,6 +96,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[2.0, 3.0, 1.0], [3]).argsort(0)), [2.0, 0.0, 1.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn argsort(self, axis: isize) -> Tensor {
         self.in_order("argsort", None, axis, false)[1]
     }
@@ -103,6 +110,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "argsort")]
     #[track_caller]
+    #[must_use]
     pub fn argsort_descending(self, axis: isize) -> Tensor {
         self.in_order("argsort_descending", None, axis, true)[1]
     }
@@ -116,6 +124,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "topk")]
     #[track_caller]
+    #[must_use]
     pub fn top_k(self, k: usize, axis: isize) -> (Tensor, Tensor) {
         let [values, indices] = self.in_order("top_k", Some(k), axis, true);
         (values, indices)
@@ -128,6 +137,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[2.0, 3.0, 1.0], [3]).arg_top_k(2, 0)), [1.0, 0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn arg_top_k(self, k: usize, axis: isize) -> Tensor {
         self.in_order("arg_top_k", Some(k), axis, true)[1]
     }

@@ -43,6 +43,7 @@ impl Tensor {
     /// assert_eq!(y, [3.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn max_pool1d(self, size: usize, options: PoolOptions) -> Tensor {
         self.max_pool("max_pool1d", &[size], 1, options)
     }
@@ -56,6 +57,7 @@ impl Tensor {
     /// assert_eq!(y, [4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn max_pool2d(self, size: impl PerAxis, options: PoolOptions) -> Tensor {
         self.max_pool("max_pool2d", &size.list(), 2, options)
     }
@@ -69,6 +71,7 @@ impl Tensor {
     /// assert_eq!(y, [2.0, 3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn avg_pool1d(self, size: usize, options: PoolOptions) -> Tensor {
         self.avg_pool("avg_pool1d", &[size], 1, options)
     }
@@ -82,6 +85,7 @@ impl Tensor {
     /// assert_eq!(y, [2.5]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn avg_pool2d(self, size: impl PerAxis, options: PoolOptions) -> Tensor {
         self.avg_pool("avg_pool2d", &size.list(), 2, options)
     }
@@ -142,6 +146,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "AdaptiveAvgPool2d")]
     #[track_caller]
+    #[must_use]
     pub fn adaptive_avg_pool2d(self, size: impl PerAxis) -> Tensor {
         self.adaptive("adaptive_avg_pool2d", &size.list(), |window, axis| window.mean_keep(axis))
     }
@@ -153,6 +158,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 3.0, 2.0, 4.0], [1, 1, 2, 2]).adaptive_max_pool2d(1)), [4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn adaptive_max_pool2d(self, size: impl PerAxis) -> Tensor {
         self.adaptive("adaptive_max_pool2d", &size.list(), |window, axis| window.max_keep(axis))
     }

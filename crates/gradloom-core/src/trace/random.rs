@@ -19,6 +19,7 @@ use std::f64::consts::TAU;
 /// ```
 #[doc(alias = "rand")]
 #[track_caller]
+#[must_use]
 pub fn uniform(shape: impl Into<Shape>) -> Tensor {
     let _called = acting("uniform");
     let bits = bits(shape.into(), "uniform");
@@ -49,6 +50,7 @@ fn bits(shape: Shape, token: &str) -> Tensor {
 /// assert_eq!(eval(|| bernoulli([3], 1.0)), [1.0, 1.0, 1.0]);
 /// ```
 #[track_caller]
+#[must_use]
 pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
     let _called = acting("bernoulli");
     if !(0.0..=1.0).contains(&p) {
@@ -67,6 +69,7 @@ pub fn bernoulli(shape: impl Into<Shape>, p: f64) -> Tensor {
 /// ```
 #[doc(alias = "randperm")]
 #[track_caller]
+#[must_use]
 pub fn permutation(n: usize) -> Tensor {
     bits(Shape::from([n]), "permutation").argsort(0)
 }
@@ -81,6 +84,7 @@ pub fn permutation(n: usize) -> Tensor {
 /// ```
 #[doc(alias = "normal")]
 #[track_caller]
+#[must_use]
 pub fn randn(shape: impl Into<Shape>) -> Tensor {
     let _called = acting("randn");
     let shape = shape.into();
@@ -100,6 +104,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "multinomial")]
     #[track_caller]
+    #[must_use]
     pub fn categorical(self, axis: isize) -> Tensor {
         let _called = acting("categorical");
         let shape = self.shape();
@@ -127,6 +132,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).dropout(0.5)), [1.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn dropout(self, p: f64) -> Tensor {
         let _called = acting("dropout");
         if !(0.0..=1.0).contains(&p) {

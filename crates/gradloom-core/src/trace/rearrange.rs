@@ -14,6 +14,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).narrow(0, 1, 2)), [2.0, 3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn narrow(self, axis: isize, start: usize, length: usize) -> Tensor {
         let _called = acting("narrow");
         self.slice(axis, start..start.saturating_add(length))
@@ -32,6 +33,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).flip(0)), [3.0, 2.0, 1.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn flip(self, axes: impl Axes) -> Tensor {
         let _called = acting("flip");
         let shape = self.shape();
@@ -53,6 +55,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).roll(0, 1)), [3.0, 1.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn roll(self, axis: isize, shift: isize) -> Tensor {
         let _called = acting("roll");
         let shape = self.shape();
@@ -74,6 +77,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "repeat")]
     #[track_caller]
+    #[must_use]
     pub fn tile(self, times: &[usize]) -> Tensor {
         let _called = acting("tile");
         let rank = self.rank().max(times.len());
@@ -93,6 +97,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).repeat_interleave(0, 2)), [1.0, 1.0, 2.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn repeat_interleave(self, axis: isize, times: usize) -> Tensor {
         let _called = acting("repeat_interleave");
         let shape = self.shape();
@@ -113,6 +118,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "interpolate")]
     #[track_caller]
+    #[must_use]
     pub fn upsample_nearest2d(self, factor: usize) -> Tensor {
         let _called = acting("upsample_nearest2d");
         self.repeat_interleave(-2, factor).repeat_interleave(-1, factor)
@@ -127,6 +133,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "interpolate")]
     #[track_caller]
+    #[must_use]
     pub fn resize_linear(self, axis: isize, size: usize) -> Tensor {
         let _called = acting("resize_linear");
         let shape = self.shape();
@@ -161,6 +168,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "interpolate")]
     #[track_caller]
+    #[must_use]
     pub fn resize_bilinear(self, height: usize, width: usize) -> Tensor {
         let _called = acting("resize_bilinear");
         self.resize_linear(-2, height).resize_linear(-1, width)
@@ -175,6 +183,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "ReflectionPad")]
     #[track_caller]
+    #[must_use]
     pub fn pad_reflect(self, axis: isize, low: usize, high: usize) -> Tensor {
         let _called = acting("pad_reflect");
         self.padded_with("pad_reflect", axis, [low, high], 1, |i, extent| {
@@ -192,6 +201,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "ReplicationPad")]
     #[track_caller]
+    #[must_use]
     pub fn pad_replicate(self, axis: isize, low: usize, high: usize) -> Tensor {
         self.padded_with("pad_replicate", axis, [low, high], 0, |i, extent| i.clamp(0, extent - 1))
     }
@@ -204,6 +214,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "CircularPad")]
     #[track_caller]
+    #[must_use]
     pub fn pad_circular(self, axis: isize, low: usize, high: usize) -> Tensor {
         self.padded_with("pad_circular", axis, [low, high], 0, |i, extent| i.rem_euclid(extent))
     }
@@ -244,6 +255,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "windows")]
     #[track_caller]
+    #[must_use]
     pub fn unfold(self, axis: isize, size: usize, step: usize) -> Tensor {
         let _called = acting("unfold");
         let shape = self.shape();
@@ -266,6 +278,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).tril(0)), [1.0, 0.0, 3.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn tril(self, diagonal: isize) -> Tensor {
         self.triangle("tril", diagonal, true)
     }
@@ -277,6 +290,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).triu(0)), [1.0, 2.0, 0.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn triu(self, diagonal: isize) -> Tensor {
         self.triangle("triu", diagonal.saturating_sub(1), false)
     }
@@ -300,6 +314,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).diagonal()), [1.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn diagonal(self) -> Tensor {
         let _called = acting("diagonal");
         let ty = self.ty();
@@ -327,6 +342,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).diag_embed()), [1.0, 0.0, 0.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn diag_embed(self) -> Tensor {
         let _called = acting("diag_embed");
         let ty = self.ty();
@@ -348,6 +364,7 @@ impl Tensor {
 /// assert_eq!(eval(|| eye(2)), [1.0, 0.0, 0.0, 1.0]);
 /// ```
 #[track_caller]
+#[must_use]
 pub fn eye(n: usize) -> Tensor {
     let _called = acting("eye");
     super::full(DType::F32, [n], 1.0).diag_embed()
@@ -360,6 +377,7 @@ pub fn eye(n: usize) -> Tensor {
 /// assert_eq!(eval(|| linspace(0.0, 1.0, 3)), [0.0, 0.5, 1.0]);
 /// ```
 #[track_caller]
+#[must_use]
 pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
     let _called = acting("linspace");
     let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
@@ -380,6 +398,7 @@ pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
 /// assert_eq!(y, [3.0, 4.0, 3.0, 4.0]);
 /// ```
 #[track_caller]
+#[must_use]
 pub fn meshgrid(vectors: &[Tensor]) -> Vec<Tensor> {
     let _called = acting("meshgrid");
     let extents: Vec<usize> = vectors.iter().map(|vector| vector.shape().elements()).collect();

@@ -104,6 +104,7 @@ impl Tensor {
     /// assert_eq!(y, [0.0, 0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn lstm(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
         let _called = acting("lstm");
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.lstm(self, None).0
@@ -125,6 +126,7 @@ impl Tensor {
     /// assert_eq!(y, [0.0, 0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn gru(self, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor {
         let _called = acting("gru");
         Gates { weight_ih, weight_hh, bias_ih, bias_hh }.gru(self, None).0

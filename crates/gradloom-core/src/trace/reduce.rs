@@ -176,6 +176,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "average")]
     #[track_caller]
+    #[must_use]
     pub fn mean(self) -> Tensor {
         let _called = acting("mean");
         self.divided_by_count(self.sum(), "mean")
@@ -188,6 +189,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean_axes(0)), [2.0, 3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn mean_axes(self, axes: impl Axes) -> Tensor {
         let _called = acting("mean_axes");
         self.divided_by_count(self.sum_axes(axes), "mean_axes")
@@ -200,6 +202,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).mean_keep(-1)), [1.5, 3.5]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn mean_keep(self, axes: impl Axes) -> Tensor {
         let _called = acting("mean_keep");
         self.divided_by_count(self.sum_keep(axes), "mean_keep")
@@ -212,6 +215,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmax(-1)), [1.0, 1.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn argmax(self, axis: isize) -> Tensor {
         self.arg_reduce(ArgReduceOp::ArgMax, "argmax", axis)
     }
@@ -223,6 +227,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmin(-1)), [0.0, 0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn argmin(self, axis: isize) -> Tensor {
         self.arg_reduce(ArgReduceOp::ArgMin, "argmin", axis)
     }
@@ -242,6 +247,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[0.0, 0.0], [2]).softmax(0)), [0.5, 0.5]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn softmax(self, axis: isize) -> Tensor {
         let _called = acting("softmax");
         if !has_floats("softmax", self) {
@@ -258,6 +264,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[7.0], [1]).log_softmax(0)), [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn log_softmax(self, axis: isize) -> Tensor {
         let _called = acting("log_softmax");
         if !has_floats("log_softmax", self) {

@@ -22,6 +22,7 @@ impl Tensor {
     /// assert_eq!(eval(|| full(DType::F32, [1, 2], 3.0).rope(10_000.0)), [3.0, 3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn rope(self, base: f64) -> Tensor {
         let _called = acting("rope");
         let shape = self.shape();
@@ -45,6 +46,7 @@ impl Tensor {
     /// assert_eq!(y, [3.0, 3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn rope_at(self, positions: Tensor, context: usize, base: f64) -> Tensor {
         let _called = acting("rope_at");
         let positions = positions.counted();

@@ -18,6 +18,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "view")]
     #[track_caller]
+    #[must_use]
     pub fn reshape(self, shape: impl Extents) -> Tensor {
         self.in_extents(&shape.list())
     }
@@ -74,6 +75,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "ravel")]
     #[track_caller]
+    #[must_use]
     pub fn flatten(self) -> Tensor {
         let _called = acting("flatten");
         let elements = self.shape().elements();
@@ -88,6 +90,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "movedim")]
     #[track_caller]
+    #[must_use]
     pub fn permute(self, order: impl Axes) -> Tensor {
         self.in_axis_order(&order.list())
     }
@@ -124,6 +127,7 @@ impl Tensor {
     #[doc(alias = "swapaxes")]
     #[doc(alias = "swapdims")]
     #[track_caller]
+    #[must_use]
     pub fn transpose(self, a: isize, b: isize) -> Tensor {
         let shape = self.shape();
         let (Some(a), Some(b)) = (resolve_axis("transpose", a, &shape), resolve_axis("transpose", b, &shape))
@@ -143,6 +147,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "expand")]
     #[track_caller]
+    #[must_use]
     pub fn broadcast_to(self, shape: impl Into<Shape>) -> Tensor {
         self.repeated_to(shape.into())
     }
@@ -174,6 +179,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "expand_dims")]
     #[track_caller]
+    #[must_use]
     pub fn unsqueeze(self, axis: isize) -> Tensor {
         let shape = self.shape();
         let Some(at) = resolve_new_axis("unsqueeze", axis, &shape) else { return self };
@@ -189,6 +195,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).unsqueeze(0).squeeze(0)), [1.0, 2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn squeeze(self, axis: isize) -> Tensor {
         let shape = self.shape();
         let Some(axis) = resolve_axis("squeeze", axis, &shape) else { return self };
@@ -213,6 +220,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "index")]
     #[track_caller]
+    #[must_use]
     pub fn slice(self, axis: isize, range: impl Span) -> Tensor {
         self.sliced("slice", axis, range.bounds(), 1)
     }
@@ -226,6 +234,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "index")]
     #[track_caller]
+    #[must_use]
     pub fn slice_step(self, axis: isize, range: impl Span, step: usize) -> Tensor {
         self.sliced("slice_step", axis, range.bounds(), step)
     }
@@ -265,6 +274,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "tensor_split")]
     #[track_caller]
+    #[must_use]
     pub fn split<const N: usize>(self, axis: isize) -> [Tensor; N] {
         let shape = self.shape();
         let Some(at) = resolve_axis("split", axis, &shape) else { return [self; N] };
@@ -291,6 +301,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "split")]
     #[track_caller]
+    #[must_use]
     pub fn split_sizes(self, axis: isize, sizes: &[usize]) -> Vec<Tensor> {
         let shape = self.shape();
         let Some(at) = resolve_axis("split_sizes", axis, &shape) else { return vec![self; sizes.len()] };
@@ -323,6 +334,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0], [3]).chunk(0, 2)[1]), [3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn chunk(self, axis: isize, count: usize) -> Vec<Tensor> {
         let _called = acting("chunk");
         let shape = self.shape();
@@ -344,6 +356,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0], [2]).pad(0, 1, 2, 0.0)), [0.0, 1.0, 2.0, 0.0, 0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn pad(self, axis: isize, low: usize, high: usize, value: f64) -> Tensor {
         let ty = self.ty();
         let Some(axis) = resolve_axis("pad", axis, &ty.shape) else { return self };

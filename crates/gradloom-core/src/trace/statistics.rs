@@ -17,6 +17,7 @@ macro_rules! forms {
             ///
             /// Over all axes; gives rank 0.
             #[track_caller]
+            #[must_use]
             pub fn $all(self, $($number: f64),*) -> Tensor {
                 let _called = acting(stringify!($all));
                 self.$keep(&self.every_axis()[..], $($number),*).reshape(Shape::scalar())
@@ -25,6 +26,7 @@ macro_rules! forms {
             ///
             /// Over the given axes, which vanish.
             #[track_caller]
+            #[must_use]
             pub fn $some(self, axes: impl Axes, $($number: f64),*) -> Tensor {
                 let _called = acting(stringify!($some));
                 let axes = axes.list();
@@ -90,6 +92,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).var_keep(-1, 0.0)), [0.25, 0.25]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn var_keep(self, axes: impl Axes, correction: f64) -> Tensor {
         let _called = acting("var_keep");
         if !has_floats("var", self) {
@@ -109,6 +112,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).std_keep(-1, 0.0)), [0.5, 0.5]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn std_keep(self, axes: impl Axes, correction: f64) -> Tensor {
         let _called = acting("std_keep");
         self.var_keep(axes, correction).root_or_zero()
@@ -121,6 +125,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[5.0], [1]).logsumexp_keep(0)), [5.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn logsumexp_keep(self, axes: impl Axes) -> Tensor {
         let _called = acting("logsumexp_keep");
         let axes = axes.list();
@@ -137,6 +142,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).norm_keep(1, f64::INFINITY)), [2.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn norm_keep(self, axes: impl Axes, p: f64) -> Tensor {
         let _called = acting("norm_keep");
         if !has_floats("norm", self) {
@@ -175,6 +181,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).any_keep(1)), [0.0, 1.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn any_keep(self, axes: impl Axes) -> Tensor {
         let _called = acting("any_keep");
         self.cast(DType::Bool).cast(DType::I32).max_keep(axes).gt(0)
@@ -187,6 +194,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).gt(3.0).all_keep(1)), [0.0, 0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn all_keep(self, axes: impl Axes) -> Tensor {
         let _called = acting("all_keep");
         self.cast(DType::Bool).cast(DType::I32).min_keep(axes).gt(0)
@@ -199,6 +207,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[3.0, 4.0], [2]).normalize(0, 1.0, 1e-12) * 7.0), [3.0, 4.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn normalize(self, axis: isize, p: f64, epsilon: f64) -> Tensor {
         let _called = acting("normalize");
         let norm = self.norm_keep(axis, p);
@@ -214,6 +223,7 @@ impl Tensor {
     /// assert_eq!(y, [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn cosine_similarity(self, other: Tensor, axis: isize) -> Tensor {
         let _called = acting("cosine_similarity");
         (self.normalize(axis, 2.0, 1e-8) * other.normalize(axis, 2.0, 1e-8)).sum_axes(axis)
@@ -227,6 +237,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmax_all()), [3.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn argmax_all(self) -> Tensor {
         let _called = acting("argmax_all");
         self.flatten().argmax(0)
@@ -240,6 +251,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 2.0, 3.0, 4.0], [2, 2]).argmin_all()), [0.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn argmin_all(self) -> Tensor {
         let _called = acting("argmin_all");
         self.flatten().argmin(0)
@@ -252,6 +264,7 @@ impl Tensor {
     /// assert_eq!(eval(|| literal(&[1.0, 0.0, 2.0], [3]).count_nonzero(0)), [2.0]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn count_nonzero(self, axes: impl Axes) -> Tensor {
         let _called = acting("count_nonzero");
         self.cast(DType::Bool).cast(DType::I32).sum_axes(axes)

@@ -10,7 +10,6 @@ use std::marker::PhantomData;
 ///
 /// It lives only inside the closure in which it was made. Operators work between tensors and with numbers,
 /// and broadcast as NumPy does (right-aligned; extents equal or 1).
-#[must_use]
 #[derive(Clone, Copy)]
 pub struct Tensor {
     value: ValueId,
@@ -183,6 +182,7 @@ impl Tensor {
     /// ```
     #[doc(alias = "stop_gradient")]
     #[track_caller]
+    #[must_use]
     pub fn detach(self) -> Tensor {
         if self.is_data() {
             return self;
@@ -373,6 +373,7 @@ pub(super) fn emit(kind: OpKind, operands: &[Tensor], token: &str) -> Tensor {
 #[doc(alias = "zeros")]
 #[doc(alias = "ones")]
 #[track_caller]
+#[must_use]
 pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
     let ty = Type::new(dtype, shape);
     let number = Number::of(dtype, value);
@@ -397,6 +398,7 @@ pub fn full(dtype: DType, shape: impl Into<Shape>, value: f64) -> Tensor {
 /// ```
 #[doc(alias = "tensor")]
 #[track_caller]
+#[must_use]
 pub fn literal(elements: &[f32], shape: impl Into<Shape>) -> Tensor {
     literal_of(elements, Type::new(DType::F32, shape))
 }
@@ -435,6 +437,7 @@ pub(super) fn indices(indices: &[usize]) -> Tensor {
 /// ```
 #[doc(alias = "arange")]
 #[track_caller]
+#[must_use]
 pub fn iota(dtype: DType, shape: impl Into<Shape>, axis: isize) -> Tensor {
     let ty = Type::new(dtype, shape);
     match super::reduce::resolve_axis("iota", axis, &ty.shape) {

@@ -230,7 +230,7 @@ impl<const K: usize, R: Outputs> Infer<K, R> {
         match outputs.find(|((known, _), _)| *known == name && !is_result(name)) {
             Some(((_, ty), elements)) => Ok((ty.dtype, elements)),
             None => Err(Error::new(ErrorKind::Feed, format!("the last run has no output `{name}`"))
-                .help(format!("capture a tensor in the closure with `.capture({name:?})`, and run first"))),
+                .help(format!("capture a tensor in the closure with `.capture(\"{name}\")`, and run first"))),
         }
     }
 

@@ -42,7 +42,7 @@ fn outputs_of_a_training_step_count_too() {
             .inputs([f32("x", [1, 1])])
             .loss(|layer, [x]| {
                 let y = layer.forward(x);
-                let _ = y.reshape([1]).broadcast_to([1 << 20]).capture("wide");
+                y.reshape([1]).broadcast_to([1 << 20]).capture("wide");
                 y.sum()
             })
             .optimizer(Sgd::new(0.1))
@@ -63,7 +63,7 @@ fn results_of_every_dtype() {
         let session = Session::new((), &device, 0).unwrap();
         let mut infer = session
             .infer([f32("x", [2, 3])], |_, [x]| {
-                let _ = x.sum().capture("sum");
+                x.sum().capture("sum");
                 let integers = x.cast(gradloom_core::ir::DType::I32);
                 (x.transpose(0, 1), integers, x.gt(2.5), x.slice(1, 1..2).broadcast_to([2, 2]))
             })
