@@ -11,9 +11,15 @@ macro_rules! samples {
     )*};
 }
 samples! {
+    "../../../examples/cartpole.rs" cartpole
     "../../../examples/cnn.rs" cnn
+    "../../../examples/flow.rs" flow
     "../../../examples/gan.rs" gan
+    "../../../examples/image.rs" image
+    "../../../examples/lstm.rs" lstm
+    "../../../examples/names.rs" names
     "../../../examples/spirals.rs" spirals
+    "../../../examples/transformer.rs" transformer
     "../../../examples/vae.rs" vae
 }
 
@@ -39,4 +45,41 @@ fn cnn() {
 fn vae() {
     let outcome = vae::train(&Device::cpu(), 30).unwrap();
     assert!(outcome.like_digits >= 0.8 && outcome.different >= 8, "{}", outcome.like_digits);
+}
+
+#[test]
+fn cartpole() {
+    let outcome = cartpole::train(&Device::cpu(), 50).unwrap();
+    assert!(outcome.moves >= 190.0, "{}", outcome.moves);
+}
+
+#[test]
+fn names() {
+    let outcome = names::train(&Device::cpu(), 30).unwrap();
+    assert!(outcome.loss <= 2.3, "{}", outcome.loss);
+    assert!(outcome.invented.len() == 20 && outcome.written < 60, "{:?}", outcome.invented);
+}
+
+#[test]
+fn lstm() {
+    let outcome = lstm::train(&Device::cpu(), 1000).unwrap();
+    assert!(outcome.error <= 0.1, "{}", outcome.error);
+}
+
+#[test]
+fn transformer() {
+    let outcome = transformer::train(&Device::cpu(), 300).unwrap();
+    assert!(outcome.sorted >= 0.95, "{}", outcome.sorted);
+}
+
+#[test]
+fn flow() {
+    let outcome = flow::train(&Device::cpu(), 1500).unwrap();
+    assert!(outcome.on_a_moon >= 0.85, "{}", outcome.on_a_moon);
+}
+
+#[test]
+fn image() {
+    let [plain, fine] = image::train(&Device::cpu(), 300).unwrap().ratios;
+    assert!(fine >= 25.0 && fine >= plain + 8.0, "{plain} {fine}");
 }
