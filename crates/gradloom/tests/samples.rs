@@ -11,14 +11,17 @@ macro_rules! samples {
     )*};
 }
 samples! {
+    "../../../examples/addition.rs" addition
     "../../../examples/cartpole.rs" cartpole
     "../../../examples/cnn.rs" cnn
     "../../../examples/flow.rs" flow
     "../../../examples/gan.rs" gan
     "../../../examples/image.rs" image
+    "../../../examples/kan.rs" kan
     "../../../examples/lstm.rs" lstm
     "../../../examples/names.rs" names
     "../../../examples/spirals.rs" spirals
+    "../../../examples/tictactoe.rs" tictactoe
     "../../../examples/transformer.rs" transformer
     "../../../examples/vae.rs" vae
 }
@@ -74,12 +77,31 @@ fn transformer() {
 
 #[test]
 fn flow() {
-    let outcome = flow::train(&Device::cpu(), 1500).unwrap();
-    assert!(outcome.on_a_moon >= 0.85, "{}", outcome.on_a_moon);
+    let outcome = flow::train(&Device::cpu(), 4000).unwrap();
+    assert!(outcome.on_a_moon >= 0.9, "{}", outcome.on_a_moon);
 }
 
 #[test]
 fn image() {
     let [plain, fine] = image::train(&Device::cpu(), 300).unwrap().ratios;
     assert!(fine >= 25.0 && fine >= plain + 8.0, "{plain} {fine}");
+}
+
+#[test]
+fn tictactoe() {
+    let outcome = tictactoe::train(&Device::cpu(), 1200).unwrap();
+    assert!(outcome.results[2] <= 0.02 && outcome.draws_itself, "{:?}\n{}", outcome.results, outcome.game);
+}
+
+#[test]
+fn kan() {
+    let outcome = kan::train(&Device::cpu(), 1000).unwrap();
+    let [of_x, of_y] = outcome.correlations;
+    assert!(of_x >= 0.99 && of_y >= 0.99 && outcome.error <= 0.1, "{of_x} {of_y} {}", outcome.error);
+}
+
+#[test]
+fn addition() {
+    let outcome = addition::train(&Device::cpu(), 1300).unwrap();
+    assert!(outcome.right >= 0.95, "{} {:?}", outcome.right, outcome.examples);
 }
