@@ -69,7 +69,7 @@ pub(crate) fn train(device: &Device, rounds: usize) -> Result<Outcome> {
             let made = weights.ne(0.0).cast(DType::F32).sum();
             (policy.forward(carts).cross_entropy_rows(pushes) * weights).sum() / made
         })
-        .optimizer(Adam::new(2e-2))
+        .optimizer(Adam::new(Schedule::warmup_cosine(2e-2, 1, rounds as u64, 1e-3)))
         .seed(5)
         .compile(device)?;
     let mut policy = train
@@ -105,7 +105,7 @@ pub(crate) fn train(device: &Device, rounds: usize) -> Result<Outcome> {
             }
         }
         train.step((&seen, &pushes, &weights))?;
-        if round % 5 == 0 {
+        if round % 8 == 0 {
             let moves = lengths.iter().sum::<usize>() / GAMES;
             println!("round {round:>3}  {:<50} {moves} moves", "#".repeat(moves / 4));
         }
@@ -124,7 +124,7 @@ pub(crate) fn train(device: &Device, rounds: usize) -> Result<Outcome> {
 }
 
 fn main() -> Result<()> {
-    let outcome = train(&Device::auto()?, 50)?;
+    let outcome = train(&Device::auto()?, 80)?;
     println!("{:.1} of {MOVES} moves on average over 20 new games", outcome.moves);
     Ok(())
 }

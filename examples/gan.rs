@@ -87,7 +87,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
             // The critic may not be steep where real points are.
             let [slope] = gradients(of_real.sum(), [real]);
             let penalty = slope.square().sum_axes(-1).mean();
-            (-of_real).softplus().mean() + of_made.softplus().mean() + 0.02 * penalty
+            (-of_real).softplus().mean() + of_made.softplus().mean() + 0.005 * penalty
         })
         .optimizer(adam())
         .compile(device)?;
@@ -144,7 +144,7 @@ fn picture(points: &[f32]) -> String {
 }
 
 fn main() -> Result<()> {
-    let outcome = train(&Device::auto()?, 3000)?;
+    let outcome = train(&Device::auto()?, 4500)?;
     println!("{}", outcome.picture);
     println!(
         "{:.1}% of the points are in a heap; the smallest heap has {:.1}%",

@@ -152,7 +152,7 @@ fn picture(curve: &[f32]) -> String {
 }
 
 fn main() -> Result<()> {
-    let outcome = train(&Device::auto()?, 1000)?;
+    let outcome = train(&Device::auto()?, 2000)?;
     let ([x, y], [of_x, of_y]) = (outcome.pictures, outcome.correlations);
     println!("the curve of x\n{x}\nthe curve of y\n{y}");
     println!("correlated by {of_x:.4} with sin(pi x), by {of_y:.4} with y²");

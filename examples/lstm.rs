@@ -87,12 +87,13 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
     let mut said = Vec::new();
     let (mut first, mut error, mut all) = (Vec::new(), 0.0, 0.0);
     for t in 0..LENGTH {
-        let values = if t < SHOWN { column(t) } else { said.clone() };
-        first.push((curves[t], values[0]));
+        let truth = column(t);
+        let values = if t < SHOWN { truth.clone() } else { said };
+        first.push((truth[0], values[0]));
         if t >= SHOWN {
-            for (value, truth) in values.iter().zip(column(t)) {
+            for (value, truth) in values.iter().zip(&truth) {
                 error += f64::from(value - truth).powi(2);
-                all += f64::from(truth).powi(2);
+                all += f64::from(*truth).powi(2);
             }
         }
         (said, (hidden, cell)) = watch.run([&values, &hidden, &cell])?;

@@ -3,11 +3,11 @@
 //! `cargo run --release --example tictactoe`
 //!
 //! The network says how good a board is for who has just moved, from -1 (lost) to 1 (won). A player looks at
-//! the boards that its moves lead to, and takes the best; two in five moves of a training game are random. The
-//! network is trained to say at the end of a game who has won, and before it, minus what it says of the other
-//! player's best answer. Shows training data that the model makes itself, with weights for rows that are not
-//! filled. Expect a game against itself that ends in a draw, and at most 2% of 500 games lost against a player
-//! who moves at random.
+//! the boards that its moves lead to, and takes the best; two in five moves of a training game are random.
+//! The network is trained to say at the end of a game who has won, and before it, minus what it says of the
+//! other player's best answer. Shows training data that the model makes itself, with weights for rows that
+//! are not filled. Expect a game against itself that ends in a draw, and at most 2% of 500 games lost
+//! against a player who moves at random.
 
 #[path = "common/random.rs"]
 mod random;

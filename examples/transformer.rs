@@ -2,10 +2,10 @@
 //!
 //! `cargo run --release --example transformer`
 //!
-//! Six digits and a sign are read, and the digits written in order, one by one: `402917>012479`. Shows a block
-//! made by hand: RMS normalisation, rotary positions (RoPE), causal attention, a gated layer (SwiGLU), and
-//! one table for reading and writing (tied weights). Expect some sorted rows, and at least 95% of 200 new
-//! rows without a mistake.
+//! Six digits and a sign are read, and the digits written in order, one by one: `402917>012479`. Shows a
+//! block made by hand: RMS normalisation, rotary positions (RoPE), causal attention, a gated layer (SwiGLU),
+//! and one table for reading and writing (tied weights). Expect some sorted rows, and at least 95% of 200
+//! new rows without a mistake.
 
 #[path = "common/random.rs"]
 mod random;
