@@ -108,7 +108,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
     });
     Ok(Outcome {
         on_a_moon: on.count() as f64 / POINTS as f64,
-        pictures: way.each_ref().map(|points| picture(points)),
+        pictures: way.map(|points| picture(&points)),
     })
 }
 
