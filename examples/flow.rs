@@ -106,10 +106,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
             (point[0] - x).hypot(point[1] - y) < 0.15
         })
     });
-    Ok(Outcome {
-        on_a_moon: on.count() as f64 / POINTS as f64,
-        pictures: way.map(|points| picture(&points)),
-    })
+    Ok(Outcome { on_a_moon: on.count() as f64 / POINTS as f64, pictures: way.map(|points| picture(&points)) })
 }
 
 fn picture(points: &[f32]) -> String {
