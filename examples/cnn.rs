@@ -12,7 +12,6 @@ mod digits;
 mod random;
 
 use digits::{PIXELS, SIDE};
-use gradloom::batches::{Batches, gather};
 use gradloom::prelude::*;
 
 #[derive(Module)]

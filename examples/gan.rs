@@ -103,7 +103,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
     let mut random = Random::new(3);
     for step in 0..steps {
         let of_critic = critic.step([&real_points(&mut random, BATCH)])?;
-        let of_generator = generator.step(NOTHING)?;
+        let of_generator = generator.step(())?;
         if step % (steps / 10).max(1) == 0 {
             println!(
                 "step {step:>5}  loss of the critic {:.3}, of the generator {:.3}",
@@ -113,7 +113,7 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
         }
     }
 
-    let points = session.infer([], |gan, []| gan.make(1000))?.run(NOTHING)?;
+    let points = session.infer([], |gan, []| gan.make(1000))?.run(())?;
     let mut counts = [0; HEAPS];
     for point in points.chunks(2) {
         let heap = (0..HEAPS).find(|&heap| {
@@ -131,7 +131,6 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
 }
 
 /// The data of a program without inputs.
-const NOTHING: [&[f32]; 0] = [];
 
 fn picture(points: &[f32]) -> String {
     let (columns, rows) = (60, 30);

@@ -11,7 +11,6 @@
 mod random;
 
 use gradloom::prelude::*;
-use gradloom::trace::literal;
 use random::Random;
 
 const SIDE: usize = 32;

@@ -12,7 +12,6 @@
 mod random;
 
 use gradloom::prelude::*;
-use gradloom::trace::literal;
 use random::Random;
 
 const BATCH: usize = 256;

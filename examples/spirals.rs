@@ -8,7 +8,6 @@
 #[path = "common/random.rs"]
 mod random;
 
-use gradloom::batches::{Batches, gather};
 use gradloom::prelude::*;
 use random::Random;
 

@@ -12,7 +12,6 @@ mod digits;
 mod random;
 
 use digits::{FREE, PIXELS};
-use gradloom::batches::{Batches, gather};
 use gradloom::prelude::*;
 
 /// Numbers that an image is squeezed into.

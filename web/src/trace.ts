@@ -169,7 +169,7 @@ export class Trace {
     const numbers: number[] = [];
     if (method) this.#encode(name, RECEIVER, receiver, numbers);
     params.forEach((param, i) => this.#encode(name, param, args[i] ?? param[2], numbers));
-    return this.#tensor(this.#command(code, numbers));
+    return this.#tensor(this.#command(code, numbers, name));
   }
 
   /** Fields that are left out are NaN, no tensor, or no list. */
@@ -245,7 +245,8 @@ export class Trace {
   }
 
   /** Executes a command with the user's place; an error gets it too. */
-  #command(code: number, args: readonly number[]): number {
+  /** Does a command; an error names the op that the user called, of which the module knows the parts. */
+  #command(code: number, args: readonly number[], op?: string): number {
     if (current !== this) throw fail('trace', 'this trace is over');
     const origin = here();
     const before = this.#origin;
@@ -258,7 +259,10 @@ export class Trace {
     try {
       return this.#log.command(code, args);
     } catch (thrown) {
-      throw thrown instanceof GradloomError ? this.#explained(thrown) : thrown;
+      if (!(thrown instanceof GradloomError)) throw thrown;
+      const value = errorValue(thrown);
+      const named = op && thrown.kind === 'trace' && value.message.replace(/^`\w+`/, `\`${op}\``);
+      throw this.#explained(named ? errorOf({ ...value, message: named, rendered: undefined }) : thrown);
     }
   }
 

@@ -175,6 +175,13 @@ impl<'a, const N: usize, T: Into<Data<'a>>> Feed<'a, N> for [T; N] {
     }
 }
 
+/// No data, for a program without inputs.
+impl<'a> Feed<'a, 0> for () {
+    fn feed(self) -> [Data<'a>; 0] {
+        []
+    }
+}
+
 macro_rules! tuples {
     ($($n:literal: $($name:ident)+;)*) => {$(
         impl<'a, $($name: Into<Data<'a>>),+> Feed<'a, $n> for ($($name,)+) {

@@ -18,9 +18,6 @@ use std::sync::Arc;
 
 include!(concat!(env!("OUT_DIR"), "/ops.rs"));
 
-/// The code of the first op; those below are other commands.
-const FIRST_OP: u32 = 32;
-
 /// A finished trace with the inputs that it declared.
 #[derive(Clone)]
 pub(crate) struct Trace {
@@ -258,11 +255,7 @@ impl Commands {
                 let shape = arguments.rest(Arguments::index)?;
                 trace::literal(&data, shape).cast(dtype)
             }
-            _ => {
-                let name = NAMES.split(' ').nth(code.saturating_sub(FIRST_OP) as usize);
-                let _called = trace::acting_as(name.unwrap_or_default());
-                call(code, &mut arguments)?
-            }
+            _ => call(code, &mut arguments)?,
         };
         if let Some(error) = open.recording.error() {
             return Err(error);

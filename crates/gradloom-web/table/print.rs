@@ -53,13 +53,6 @@ pub(crate) fn rust(ops: &[Op]) -> String {
         let _ = writeln!(out, "_ => {} }} }}", call(last));
     }
     out += "        _ => return Err(arguments.unknown(code)),\n    } } }\n    Ok(calls!())\n}\n";
-    // One text, cut at spaces when an error needs a name: an array of names has an address for each.
-    let names: Vec<&str> = ops.iter().map(|op| op.name.as_str()).collect();
-    let _ = writeln!(
-        out,
-        "/// The ops' names, in the order of their codes.\nconst NAMES: &str = {:?};",
-        names.join(" ")
-    );
     out
 }
 

@@ -23,7 +23,7 @@ pub use gradloom_core::optim::{
 pub use gradloom_core::trace::{
     AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions, Input, Operand, PoolOptions, Tensor,
     bernoulli, bf16, checkpoint, concat, einsum, eye, f16, f32, full, gradients, i32, i64, iota, linspace,
-    meshgrid, permutation, randn, scan, stack, u8, u32, uniform,
+    literal, meshgrid, permutation, randn, scan, stack, u8, u32, uniform,
 };
 #[cfg(feature = "wgpu")]
 pub use gradloom_runtime::{AdapterReport, Tuning, WgpuOptions, adapters};
@@ -34,13 +34,14 @@ pub use gradloom_runtime::{
 
 /// Everything that the examples use: `use gradloom::prelude::*;`.
 pub mod prelude {
+    pub use crate::batches::{Batches, gather};
     pub use crate::nn::layers::*;
     pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
     pub use crate::{
         Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions,
         DType, Device, Error, Groups, Lion, Load, Muon, Plateau, PoolOptions, Precision, Result, RmsProp,
         Schedule, Session, Sgd, Tensor, Train, Trainer, Weights, bernoulli, bf16, checkpoint, concat,
-        duplicate, einsum, eye, f16, f32, full, gradients, i32, i64, iota, linspace, meshgrid, permutation,
-        randn, scan, stack, typed, u8, u32, uniform,
+        duplicate, einsum, eye, f16, f32, full, gradients, i32, i64, iota, linspace, literal, meshgrid,
+        permutation, randn, scan, stack, typed, u8, u32, uniform,
     };
 }

@@ -84,10 +84,6 @@ impl Kernel {
 
     /// A statement for a message: what it is made of is shown one level deep.
     pub(super) fn excerpt(&self, statement: &Stmt) -> String {
-        // Kernels of users, which may be wrong, are written in Rust: a browser's module has none.
-        if cfg!(target_family = "wasm") {
-            return "a statement".to_string();
-        }
         if statement.operands().iter().any(|id| id.index() >= self.exprs.len()) {
             return "a statement of an expression that is not there".to_string();
         }
@@ -98,9 +94,6 @@ impl Kernel {
 
     /// An expression for a message, with the types of what it is made of.
     pub(super) fn excerpt_of(&self, id: ExprId) -> String {
-        if cfg!(target_family = "wasm") {
-            return "an expression".to_string();
-        }
         let operands: Vec<String> =
             self.expr(id).operands().map(|id| format!("v{}: {}", id.index(), self.ty(id))).collect();
         let formula = self.formula(id, &vec![true; self.exprs.len()]);

@@ -7,27 +7,24 @@
 use super::scope::{with_scope, with_scope_of};
 use crate::ir::Origin;
 
-/// Ends the method's name. See [`acting_as`].
+/// Ends the method's name. See [`acting`].
 #[derive(Debug)]
 #[must_use]
-pub struct Acting {
+pub(crate) struct Acting {
     /// The trace in which the name was set; none where an outer method has set it.
     generation: Option<u32>,
 }
 
-/// [`acting_as`], where methods are called one by one by their names. In a browser's module all calls come
-/// from one place, which does it for all, as the calls here would take kilobytes.
+/// Has the errors of the open trace name the method `name`, until the guard is dropped. What is asked for
+/// from inside a closure of the method, where the caller's place is lost, stands at the method's caller.
+///
+/// In a browser's module, where it would take kilobytes, it does nothing: the page knows which op it called.
 #[track_caller]
 #[inline]
 pub(crate) fn acting(name: &'static str) -> Acting {
-    if cfg!(target_family = "wasm") { Acting { generation: None } } else { acting_as(name) }
-}
-
-/// Has the errors of the open trace name the method `name`, until the guard is dropped. What is asked for
-/// from inside a closure of the method, where the caller's place is lost, stands at the method's caller.
-#[doc(hidden)]
-#[track_caller]
-pub fn acting_as(name: &'static str) -> Acting {
+    if cfg!(target_family = "wasm") {
+        return Acting { generation: None };
+    }
     let caller = Origin::caller();
     with_scope(|scope| {
         let generation = scope.acting.is_none().then(|| scope.generation());

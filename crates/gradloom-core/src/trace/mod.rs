@@ -39,8 +39,6 @@ mod table;
 mod tensor;
 
 pub(crate) use acting::acting;
-#[doc(hidden)]
-pub use acting::acting_as;
 pub use attention::AttentionOptions;
 pub use block::{OpenCheckpoint, OpenScan, TensorGroup, checkpoint, scan};
 pub use conv::{ConvOptions, PerAxis};

@@ -111,6 +111,10 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Puts the lane for the batch of the data first; makes it, if it is new and the batch may have any
     /// extent.
     fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
+        // Pages compile for each batch themselves.
+        if cfg!(target_family = "wasm") {
+            return Ok(());
+        }
         let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
         let Some(extent) = extent(declared, data) else { return Ok(()) };
         if batch(&self.lanes[0].inputs) == Some(extent) {
@@ -411,6 +415,22 @@ impl<M: Module, const N: usize> Train<M, N> {
         f: impl FnOnce(&M, [Tensor; K]) -> R,
     ) -> Result<Infer<K, R>> {
         self.session.infer(inputs, f)
+    }
+
+    /// Like [`Train::infer`], for batches of any extent: see [`Session::infer_any_batch`].
+    ///
+    /// # Errors
+    /// As [`Session::infer_any_batch`].
+    #[track_caller]
+    pub fn infer_any_batch<const K: usize, R: Outputs>(
+        &self,
+        inputs: [Input; K],
+        f: impl Fn(&M, [Tensor; K]) -> R + Send + 'static,
+    ) -> Result<Infer<K, R>>
+    where
+        M: Send + Sync + 'static,
+    {
+        self.session.infer_any_batch(inputs, f)
     }
 
     /// Like [`Train::infer`], with the running mean of each parameter that is trained in its place:
