@@ -130,8 +130,6 @@ pub(crate) fn train(device: &Device, steps: usize) -> Result<Outcome> {
     })
 }
 
-/// The data of a program without inputs.
-
 fn picture(points: &[f32]) -> String {
     let (columns, rows) = (60, 30);
     let mut cells = vec![vec![0usize; columns]; rows];
