@@ -8,6 +8,10 @@
 //! - [`generate`]: the next token from logits, and text as it comes.
 //! - [`kv`]: generation that computes each token once, over cached keys and values.
 
+// Programs hold a GPU's buffers, whose types are nested so deeply that rustdoc, asking whether they are
+// `Send`, would give up.
+#![recursion_limit = "256"]
+
 // The derive macros name the facade crate; here the compiler crate stands in for it.
 extern crate gradloom_core as gradloom;
 
