@@ -47,7 +47,7 @@ pub struct Typed<T>(Tensor, PhantomData<T>);
 /// })?;
 /// let (logits, classes, nan) = program.run([&[1.0f32; 6]])?;
 /// assert_eq!((logits.len(), classes.len(), nan), (8, 2, vec![false; 8]));
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 pub fn typed<T: Element>(tensor: Tensor) -> Typed<T> {
     Typed(tensor, PhantomData)

@@ -21,7 +21,7 @@ use std::path::{Component, Path, PathBuf};
 /// for (name, tensor) in weights.iter() {
 ///     println!("{name}: {tensor}");
 /// }
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Weights {

@@ -60,7 +60,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 ///     .compile(&device)?;
 /// first.step([&[1.0f32; 4]])?;
 /// second.step([&[1.0f32; 4]])?;
-/// # gradloom_core::error::Result::Ok(())
+/// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Session<M> {
