@@ -128,11 +128,11 @@ helpers! {
 ";
         Pow "power" [FromBits IsNan] = POW;
         // Exact for quotients below 2^24; beyond, one step of correction.
-        Rem "remainder" [] = "fn remainder(x: f32, y: f32) -> f32 {
+        Rem "remainder" [FromBits] = "fn remainder(x: f32, y: f32) -> f32 {
     var left = abs(x);
     let divisor = abs(y);
     if (!(divisor > 0.0) || bitcast<u32>(left) >= 0x7f800000u || bitcast<u32>(divisor) > 0x7f800000u) {
-        return (x * y) / (x * y - x * y);
+        return from_bits(0x7fc00000u);
     }
     if (bitcast<u32>(divisor) == 0x7f800000u) {
         return x;
