@@ -126,17 +126,13 @@ impl DeviceArguments {
 fn in_our_words(error: &gradloom::Error) -> Failure {
     let notes: Vec<&str> = error.notes().collect();
     let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
-    let mut help: Vec<String> = Vec::new();
-    for remedy in error.remedies() {
-        help.push(match remedy {
-            remedy if remedy.contains("Device::cpu") => "--device cpu is fast everywhere".to_string(),
-            remedy => match remedy.split('"').nth(1) {
-                Some(name) => format!("--adapter {name} takes the one that computes on the CPU: to try"),
-                None => remedy.replace("`adapters()`", "`gradloom devices`"),
-            },
-        });
-    }
-    Failure::failed(format!("{}{notes}", error.message())).help(help.join("; or "))
+    let software = gradloom::adapters().into_iter().find(|gpu| gpu.kind == "software");
+    let name = software.and_then(|gpu| gpu.name.split(' ').next().map(str::to_string));
+    let try_it = name.map(|name| format!("; --adapter {name} computes on the CPU, to try"));
+    Failure::failed(format!("{}{notes}", error.message())).help(format!(
+        "`gradloom devices` lists what each adapter offers; --device cpu is fast everywhere{}",
+        try_it.unwrap_or_default()
+    ))
 }
 
 /// The device, if it got all threads that were asked for by number: such a caller counts on them.

@@ -2,18 +2,7 @@
 
 use std::time::Duration;
 
-/// `1234567` as `1,234,567`.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+pub(crate) use gradloom::runtime::thousands;
 
 /// Bytes with a decimal unit: `812 B`, `3.4 kB`, `12.3 MB`.
 pub(crate) fn bytes(number: u64) -> String {

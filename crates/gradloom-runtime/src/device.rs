@@ -106,7 +106,8 @@ impl Device {
     #[cfg(not(feature = "wgpu"))]
     pub fn wgpu() -> Result<Self> {
         Err(Error::new(ErrorKind::Device, "this build of gradloom has no GPUs: its feature `wgpu` is off").help(
-            "depend on it with `features = [\"wgpu\"]`, or use `Device::cpu()`; `Device::auto()` takes what there is",
+            "depend on it with `features = [\"wgpu\"]`, or use `Device::cpu()`; `Device::auto()` takes what \
+             there is",
         ))
     }
 

@@ -50,6 +50,8 @@ pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
 #[cfg(feature = "web")]
 pub use store::StorePlace;
+#[doc(hidden)]
+pub use train::thousands;
 #[cfg(not(target_family = "wasm"))]
 pub use train::{GradientCheck, Mistake};
 pub use train::{Infer, Row, Session, Stages, Step, Summary, Train, Trainer, differentiate};

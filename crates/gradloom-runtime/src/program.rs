@@ -34,8 +34,8 @@ fn warn_once() {
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {
         eprintln!(
-            "gradloom: built without optimisation, training is about 100 times slower. Build with --release, or \
-             put this into Cargo.toml:\n\n[profile.dev.package.\"*\"]\nopt-level = 3\n"
+            "gradloom: built without optimisation, training is about 100 times slower. Build with --release, \
+             or put this into Cargo.toml:\n\n[profile.dev.package.\"*\"]\nopt-level = 3\n"
         );
     });
 }
@@ -337,7 +337,8 @@ pub(crate) fn trap(message: String) -> Error {
     // A search for a text is kilobytes of std in a browser's module.
     let has = |part: &[u8]| message.as_bytes().windows(part.len()).any(|window| window == part);
     let help = if message.starts_with("index -1 ") {
-        "indices count from 0; -1 also stands for a label of `ctc_loss` that is the blank, or a negative length"
+        "indices count from 0; -1 also stands for a label of `ctc_loss` that is the blank, or a negative \
+         length"
     } else if message.starts_with("index ") {
         "token ids, class numbers and labels count from 0: compare the data with what they index"
     } else if has(b"divided by zero") {

@@ -170,9 +170,17 @@ impl Store {
     /// # Errors
     /// As [`Store::read`].
     pub fn read_all(&self) -> Result<Vec<(StoreEntry, Vec<u8>)>> {
+        self.read_where(|_| true)
+    }
+
+    /// The same of some entries.
+    pub(crate) fn read_where(
+        &self,
+        wanted: impl Fn(&StoreEntry) -> bool,
+    ) -> Result<Vec<(StoreEntry, Vec<u8>)>> {
         let content = self.read_lock();
         let read = |entry: &StoreEntry| Ok((entry.clone(), content.segment(entry)?.read(entry)?));
-        content.layout.entries().iter().map(read).collect()
+        content.layout.entries().iter().filter(|entry| wanted(entry)).map(read).collect()
     }
 
     /// The type of an entry.

@@ -135,8 +135,8 @@ fn a_foreign_file_is_told_apart() {
     let views = names.map(|name| (name, view(if name == "a" { vec![1] } else { vec![3, 2] })));
     let bytes = safetensors::serialize(views, None).unwrap();
     let error = fixture.load(&bytes).unwrap_err();
-    let expected = "the file is of another model (missing: applied_step, flags, image and 3 more; unknown: a, \
-                    b, c and 1 more; mis-shaped: h.0.weight is f32[3, 2] and not f32[2, 3])";
+    let expected = "the file is of another model (missing: applied_step, flags, image and 3 more; unknown: \
+                    a, b, c and 1 more; mis-shaped: h.0.weight is f32[3, 2] and not f32[2, 3])";
     assert!(error.message().ends_with(expected), "{error}");
     let file = Weights::open(fixture.path()).unwrap();
     assert!(!file.is_verified());

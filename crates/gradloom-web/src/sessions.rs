@@ -13,7 +13,7 @@ use gradloom_codegen::wgsl::{Limits, Precision};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::json::{Json, text};
 use gradloom_core::optim::of_all_batches;
-use gradloom_core::trace::{Input, Recording, Tensor};
+use gradloom_core::trace::Input;
 use gradloom_runtime::{Data, Device, Infer, Program, Session, Step, StorePlace, Train, Trainer, WebHost};
 use std::sync::Arc;
 
@@ -31,22 +31,6 @@ impl Open {
     fn has_store(&self) -> bool {
         self.browser.as_ref().is_none_or(|browser| browser.is_real())
     }
-}
-
-/// Has the store keep also the parameters that no program uses: a script reads and writes all of a model. A
-/// program that looks at them is loaded, and dropped.
-fn complete(session: &Session<Model>) -> Result<()> {
-    let entries = session.store().entries();
-    let missing = |name: &str| !entries.iter().any(|entry| entry.name == name);
-    let unused: Vec<_> = session.params().iter().filter(|used| missing(&used.name)).collect();
-    if unused.is_empty() {
-        return Ok(());
-    }
-    let recording = Recording::open(session.model(), false)?;
-    let first = |tensor: Tensor| tensor.flatten().slice(0, 0..1);
-    let results: Vec<Tensor> = unused.iter().map(|used| first(used.param.tensor())).collect();
-    let traced = recording.finish(&results)?;
-    session.infer_recorded(Vec::new(), traced).map(|_| ())
 }
 
 /// What a session has become.
@@ -246,10 +230,11 @@ impl Sessions {
         self.completed(session, id)
     }
 
-    /// The program, once the session's store has all parameters; if it cannot, neither is there.
+    /// The program, once the session's store has all parameters, as a script reads and writes all of a model;
+    /// if it cannot, neither is there.
     fn completed(&mut self, session: usize, program: usize) -> Result<usize> {
         let has_store = self.open.get(session).is_some_and(Open::has_store);
-        let done = if has_store { self.session(session).and_then(complete) } else { Ok(()) };
+        let done = if has_store { self.session(session).and_then(Session::materialize) } else { Ok(()) };
         if done.is_err() {
             self.drop_program(program);
         }

@@ -6,6 +6,7 @@ import { readFile } from 'node:fs/promises';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { extname, join, normalize } from 'node:path';
+import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 
@@ -47,4 +48,20 @@ export async function open(url, { gpu = true } = {}) {
       rmSync(profile, { recursive: true, force: true });
     },
   };
+}
+
+/** A server and a page for all tests of a file: `page` and `url`, once they run. */
+export function opened() {
+  const here = {};
+  let server, browser;
+  before(async () => {
+    server = await serve();
+    browser = await open(server.url);
+    Object.assign(here, { url: server.url, page: browser.page });
+  });
+  after(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+  return here;
 }

@@ -1,18 +1,10 @@
 // Floats of 16 bits, and the precision f16, on WebGPU and in the CPU's module. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { open, serve } from './chromium.mjs';
+import { test } from 'node:test';
+import { opened } from './chromium.mjs';
 
-let server, browser;
-before(async () => {
-  server = await serve();
-  browser = await open(server.url);
-});
-after(async () => {
-  await browser?.close();
-  await server?.close();
-});
+const here = opened();
 
 /** Runs in the page. */
 async function everything(device) {
@@ -74,7 +66,7 @@ async function everything(device) {
 
 for (const device of ['webgpu', 'cpu']) {
   test(`16 bits and the precision f16 on ${device}`, async () => {
-    const seen = await browser.page.evaluate(everything, device);
+    const seen = await here.page.evaluate(everything, device);
     const half = (values) => values.map(Math.fround);
     assert.deepEqual(seen.outputs.x, ['Float32Array', 1, 2, 3]);
     assert.deepEqual(seen.outputs.sum, ['Float32Array', ...half([1.0999755859375, 2.5, Infinity])]);

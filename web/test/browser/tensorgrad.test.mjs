@@ -2,20 +2,12 @@
 // in a browser to the results that stand here. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { open, serve } from './chromium.mjs';
+import { opened } from './chromium.mjs';
 
-let server, browser;
-before(async () => {
-  server = await serve();
-  browser = await open(server.url);
-});
-after(async () => {
-  await browser?.close();
-  await server?.close();
-});
+const here = opened();
 
 /** Runs a program in the page. */
 async function run(name) {
@@ -23,11 +15,11 @@ async function run(name) {
     entryPoints: [fileURLToPath(new URL(`../programs/${name}.ts`, import.meta.url))], bundle: true, format: 'esm', target: 'es2022', write: false,
     plugins: [{
       name: 'gradloom',
-      setup: (building) => building.onResolve({ filter: /^gradloom$/ }, () => ({ path: `${server.url}/dist/index.js`, external: true })),
+      setup: (building) => building.onResolve({ filter: /^gradloom$/ }, () => ({ path: `${here.url}/dist/index.js`, external: true })),
     }],
   });
   const begin = performance.now();
-  const seen = await browser.page.evaluate(async (text) => {
+  const seen = await here.page.evaluate(async (text) => {
     const url = URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
     return (await import(url)).run();
   }, file.text);

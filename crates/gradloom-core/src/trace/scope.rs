@@ -114,8 +114,8 @@ fn contains(text: &str, part: &[u8]) -> bool {
 
 /// What is wrong with a handle that left its trace.
 const OTHER_TRACE: &str = "this tensor belongs to another trace";
-const OTHER_TRACE_HELP: &str = "a tensor lives inside the closure in which it was made: make it anew here, or \
-                                keep its elements in a `Param`, a `State` or an input";
+const OTHER_TRACE_HELP: &str = "a tensor lives inside the closure in which it was made: make it anew here, \
+                                or keep its elements in a `Param`, a `State` or an input";
 
 /// Names of outputs that training and forward programs add themselves.
 fn is_reserved(name: &str) -> bool {

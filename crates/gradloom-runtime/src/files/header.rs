@@ -114,11 +114,3 @@ fn reason(header: &[u8], error: &serde_json::Error) -> String {
     }
     error.to_string()
 }
-
-/// The header of bytes that are the whole file.
-///
-/// # Errors
-/// As [`parse`].
-pub(super) fn of_bytes(bytes: &[u8], name: &str) -> Result<Metadata> {
-    parse(bytes, bytes.len() as u64, name)
-}

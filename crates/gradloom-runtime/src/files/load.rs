@@ -196,8 +196,10 @@ impl<M: Module> Session<M> {
         report.skipped = load.skipped(weights, &used);
         let differences = report.differences();
         if !load.partial && !differences.is_empty() {
-            return Err(of_another_model(weights.name(), &differences)
-                .help("take what fits with `Load::partial()`, other names with `.from(..)`, a file of PyTorch with `.torch()`"));
+            return Err(of_another_model(weights.name(), &differences).help(
+                "take what fits with `Load::partial()`, other names with `.from(..)`, a file of PyTorch with \
+                     `.torch()`",
+            ));
         }
         let bytes: Vec<Cow<'_, [u8]>> = chosen
             .iter()

@@ -34,10 +34,11 @@ impl<M: Module> Session<M> {
     }
 
     fn save_in(&self, path: &Path, torch: bool) -> Result<()> {
+        let model: BTreeMap<String, bool> =
+            self.model_entries()?.into_iter().map(|entry| (entry.name, entry.transposed_in_torch)).collect();
         let mut tensors = Vec::new();
-        for entry in self.model_entries()? {
-            let bytes = self.store().read(&entry.name)?;
-            tensors.push(match torch && entry.transposed_in_torch {
+        for (entry, bytes) in self.store().read_where(|entry| model.contains_key(&entry.name))? {
+            tensors.push(match torch && model[&entry.name] {
                 true => (entry.name, swapped(&entry.ty), transposed(&bytes, &entry.ty)),
                 false => (entry.name, entry.ty, bytes),
             });

@@ -23,7 +23,7 @@ use std::path::{Component, Path, PathBuf};
 /// }
 /// # Ok::<(), gradloom_core::error::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Weights {
     /// The path, or what else stands for it in messages.
     name: String,
@@ -106,19 +106,15 @@ impl Weights {
     /// As [`Weights::open`].
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Self> {
         let (name, bytes) = ("the file in memory".to_string(), bytes.into());
-        let metadata = header::of_bytes(&bytes, &name)?;
+        let metadata = header::parse(&bytes, bytes.len() as u64, &name)?;
         Self::of(name, Bytes::Owned(bytes), &metadata)
     }
 
     fn of(name: String, bytes: Bytes, metadata: &Metadata) -> Result<Self> {
-        let mut weights = Self {
-            name,
-            shards: Vec::new(),
-            tensors: BTreeMap::new(),
-            metadata: metadata.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect(),
-            entries: None,
-        };
-        weights.push(bytes, metadata, |_| true)?;
+        let mut weights = Self { name, ..Self::default() };
+        weights.metadata =
+            metadata.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+        weights.push(bytes, metadata, |_| true);
         weights.entries = weights.verified_entries()?;
         Ok(weights)
     }
@@ -131,19 +127,14 @@ impl Weights {
             Error::new(ErrorKind::File, format!("{name}: the index cannot be used: {reason}"))
                 .help("an index has `weight_map`: tensors' names with the files beside it that have them")
         })?;
-        let mut weights = Self {
-            name,
-            shards: Vec::new(),
-            tensors: BTreeMap::new(),
-            metadata: BTreeMap::new(),
-            entries: None,
-        };
+        let mut weights = Self { name, ..Self::default() };
         for (file, names) in files {
-            let shard = path.with_file_name(&file).display().to_string();
-            let opened = regular_file::open_to_read(Path::new(&shard));
+            let path = path.with_file_name(&file);
+            let shard = path.display().to_string();
+            let opened = regular_file::open_to_read(&path);
             let opened = opened.map_err(|source| error::unreadable(&shard, &source))?;
             let (bytes, metadata) = header::map(&opened, &shard)?;
-            weights.push(bytes, &metadata, |tensor| names.contains(tensor))?;
+            weights.push(bytes, &metadata, |tensor| names.contains(tensor));
             if let Some(lost) = names.iter().find(|name| !weights.tensors.contains_key(*name)) {
                 let message =
                     format!("{shard}: the file has no `{lost}`, which {} says it has", weights.name);
@@ -154,13 +145,12 @@ impl Weights {
     }
 
     /// Adds the wanted tensors of a file.
-    fn push(&mut self, bytes: Bytes, metadata: &Metadata, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    fn push(&mut self, bytes: Bytes, metadata: &Metadata, wanted: impl Fn(&str) -> bool) {
         let (shard, data) = (self.shards.len(), bytes.len() - metadata.data_len());
         self.shards.push(Shard { bytes, data });
         for (name, info) in metadata.tensors().into_iter().filter(|(name, _)| wanted(name)) {
             self.tensors.insert(name, Place { shard, info: info.clone() });
         }
-        Ok(())
     }
 
     fn verified_entries(&self) -> Result<Option<Entries>> {

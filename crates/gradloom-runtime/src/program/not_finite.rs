@@ -20,11 +20,12 @@ enum Fault {
 
 impl Program {
     /// Runs the step once more on the CPU, op by op, and looks for the op that made the guards not finite;
-    /// `None` if they are finite.
+    /// `None` if they are finite. The error is of this kind.
     pub(crate) fn find_not_finite(
         &self,
         inputs: &[(&str, &[u8])],
         scalar: impl Fn(&str) -> Option<Number>,
+        kind: ErrorKind,
     ) -> Result<Option<Error>> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let device = Device::cpu_with_fusion(threads, Fusion::Off)?;
@@ -32,14 +33,11 @@ impl Program {
         // The elements are written below, bit for bit.
         let nothing = |_: &str, _: &Type, _: &mut [f32]| Ok(());
         let copy = Self::load(self.graph().clone(), &device, &store, nothing)?;
-        let content = self.store().read_all()?;
-        let mut own = Vec::new();
-        for (entry, bytes) in &content {
-            if store.layout().get(&entry.name).is_some() {
-                own.push((entry.name.as_str(), &entry.ty, &bytes[..]));
-            }
-        }
-        store.write(&own)?;
+        let own = store.layout();
+        let content = self.store().read_where(|entry| own.get(&entry.name).is_some())?;
+        let content: Vec<_> =
+            content.iter().map(|(entry, bytes)| (entry.name.as_str(), &entry.ty, &bytes[..])).collect();
+        store.write(&content)?;
         let mut run = copy.debug_run(inputs, scalar, Retention::EveryValue)?;
         let before_commit = run.plan().first_commit();
         if let Err(trap) = run.run(0..before_commit) {
@@ -47,7 +45,7 @@ impl Program {
         }
         let guards: Vec<ValueId> = copy.graph().guards.iter().map(|guard| guard.value).collect();
         let bad = guards.into_iter().find(|&guard| fault(&run, guard) != Fault::None);
-        Ok(bad.map(|guard| blame(&run, guard)))
+        Ok(bad.map(|guard| blame(&run, guard, kind)))
     }
 }
 
@@ -70,13 +68,16 @@ fn fault(run: &DebugRun, value: ValueId) -> Fault {
 }
 
 /// Goes back from a value to the op whose operands are finite.
-fn blame(run: &DebugRun, mut value: ValueId) -> Error {
+fn blame(run: &DebugRun, mut value: ValueId, kind: ErrorKind) -> Error {
     let graph = run.graph();
     loop {
         let Some(op) = graph.defining_op(value) else {
             return Error::new(ErrorKind::Internal, format!("{value} is not finite, and nothing made it"));
         };
-        let is_constant = |v: &ValueId| matches!(graph.defining_op(*v), Some(op) if op.operands.is_empty() && leaf(&op.kind).is_none());
+        // An infinity that the model asks for is no fault.
+        let is_constant = |v: &ValueId| {
+            graph.defining_op(*v).is_some_and(|op| op.operands.is_empty() && leaf(&op.kind).is_none())
+        };
         let worst = op
             .operands
             .iter()
@@ -87,7 +88,7 @@ fn blame(run: &DebugRun, mut value: ValueId) -> Error {
             .filter(|(fault, _)| *fault != Fault::None);
         match worst {
             Some((_, operand)) => value = operand,
-            None => return described(run, value),
+            None => return described(run, value, kind),
         }
     }
 }
@@ -103,11 +104,10 @@ fn leaf(kind: &OpKind) -> Option<(&'static str, &str)> {
     }
 }
 
-fn described(run: &DebugRun, value: ValueId) -> Error {
+fn described(run: &DebugRun, value: ValueId, kind: ErrorKind) -> Error {
     let graph = run.graph();
     let what = if fault(run, value) == Fault::NaN { "NaN" } else { "infinity" };
     let op = graph.defining_op(value).expect("it was found by its op");
-    let kind = ErrorKind::NotFinite { step: 0 };
     if let Some((which, name)) = leaf(&op.kind) {
         return Error::new(kind, format!("the {which} `{name}` has {what}"))
             .help("look at what was fed, loaded or learnt before");

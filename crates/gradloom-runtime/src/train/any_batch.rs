@@ -5,15 +5,38 @@ use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::trace::Input;
 
 /// Programs that are kept; of more, the one that was not used for the longest time is dropped.
-pub(super) const KEPT: usize = 8;
+const KEPT: usize = 8;
+
+/// Puts the program for the batch of the data first among those that there are; makes it, if there is none.
+pub(super) fn select<L>(
+    lanes: &mut Vec<L>,
+    inputs: impl Fn(&L) -> &[Input],
+    declared: &[Input],
+    data: &[Data<'_>],
+    make: impl FnOnce(Vec<Input>) -> Result<L>,
+) -> Result<()> {
+    // Pages compile for each batch themselves.
+    if cfg!(target_family = "wasm") {
+        return Ok(());
+    }
+    let Some(extent) = extent(declared, data) else { return Ok(()) };
+    let lane = match lanes.iter().position(|lane| batch(inputs(lane)) == Some(extent)) {
+        Some(0) => return Ok(()),
+        Some(known) => lanes.remove(known),
+        None => make(resized(declared, extent))?,
+    };
+    lanes.insert(0, lane);
+    lanes.truncate(KEPT);
+    Ok(())
+}
 
 /// The extent of the batch of inputs.
-pub(super) fn batch(inputs: &[Input]) -> Option<usize> {
+fn batch(inputs: &[Input]) -> Option<usize> {
     inputs.first()?.ty.shape.first().copied()
 }
 
 /// The extent of the batch that data has: the first axis of the first input. `None` where it is no whole one.
-pub(super) fn extent(declared: &[Input], data: &[Data<'_>]) -> Option<usize> {
+fn extent(declared: &[Input], data: &[Data<'_>]) -> Option<usize> {
     let (_, rest) = declared.first()?.ty.shape.split_first()?;
     let (item, elements) = (rest.iter().product::<usize>(), data.first()?.len());
     (item > 0 && elements.is_multiple_of(item)).then(|| elements / item)
@@ -21,7 +44,7 @@ pub(super) fn extent(declared: &[Input], data: &[Data<'_>]) -> Option<usize> {
 
 /// The inputs for a batch of another extent than the declared one: on the first axis of the first input, and
 /// on that of every other input where it has the same extent.
-pub(super) fn resized(declared: &[Input], extent: usize) -> Vec<Input> {
+fn resized(declared: &[Input], extent: usize) -> Vec<Input> {
     let batch = batch(declared);
     let mut inputs = declared.to_vec();
     for input in inputs.iter_mut().filter(|input| input.ty.shape.first().copied() == batch) {

@@ -1,6 +1,6 @@
 //! Forward programs.
 
-use super::any_batch::{KEPT, batch, check, extent, resized};
+use super::any_batch::{self, check};
 use super::failures::Failures;
 use super::{Session, Step};
 use crate::elements::{Elements, output};
@@ -76,27 +76,9 @@ impl<const K: usize, R> Infer<K, R> {
     /// Puts the lane for the batch of the data first; makes it, if it is new and the batch may have any
     /// extent.
     fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
-        // Pages compile for each batch themselves.
-        if cfg!(target_family = "wasm") {
-            return Ok(());
-        }
         let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
-        let Some(extent) = extent(declared, data) else { return Ok(()) };
-        if batch(&self.lanes[0].inputs) == Some(extent) {
-            return Ok(());
-        }
-        let known = self.lanes.iter().position(|lane| batch(&lane.inputs) == Some(extent));
-        let lane = match known {
-            Some(known) => self.lanes.remove(known),
-            None => {
-                let inputs = resized(declared, extent);
-                let program = recipe(&inputs)?;
-                Lane::new(inputs, program)
-            }
-        };
-        self.lanes.insert(0, lane);
-        self.lanes.truncate(KEPT);
-        Ok(())
+        let make = |inputs: Vec<Input>| recipe(&inputs).map(|program| Lane::new(inputs, program));
+        any_batch::select(&mut self.lanes, |lane| &lane.inputs, declared, data, make)
     }
 
     /// Queues a run on a list of data whose length is not known before the program runs. Its outputs are read

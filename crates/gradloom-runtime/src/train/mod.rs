@@ -21,6 +21,6 @@ pub use gradloom_codegen::pipeline::{Stages, differentiate};
 pub use infer::Infer;
 pub use session::Session;
 pub use step::Step;
-pub use summary::{Row, Summary};
+pub use summary::{Row, Summary, thousands};
 pub use trainer::Trainer;
 pub use training::Train;

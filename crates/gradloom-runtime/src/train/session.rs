@@ -264,15 +264,24 @@ impl<M: Module> Session<M> {
     /// # Errors
     /// Memory.
     pub fn materialize(&self) -> Result<()> {
-        let mut graph = Graph::new();
-        for used in self.params.iter() {
+        let layout = self.store.layout();
+        let params = self.params.iter().map(|used| {
             let (name, ty) = (used.name.clone(), used.param.ty());
-            graph.add(OpKind::Param { name, ty }, &[], None).map_err(|error| internal(&error))?;
-        }
-        for used in self.params.states() {
+            Some(OpKind::Param { name, ty })
+        });
+        let states = self.params.states().map(|used| {
             let (name, ty) = (used.name.clone(), used.state.ty().clone());
-            let Some(init) = used.state.init() else { continue };
-            graph.add(OpKind::State { name, ty, init }, &[], None).map_err(|error| internal(&error))?;
+            Some(OpKind::State { name, ty, init: used.state.init()? })
+        });
+        let is_missing =
+            |leaf: &OpKind| Graph::leaf_name(leaf).is_some_and(|name| layout.get(name).is_none());
+        let missing: Vec<OpKind> = params.chain(states).flatten().filter(is_missing).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut graph = Graph::new();
+        for leaf in missing {
+            graph.add(leaf, &[], None).map_err(|error| Error::new(ErrorKind::Internal, error.message))?;
         }
         let backend = &self.device.backend;
         let initial = |name: &str, ty: &Type, elements: &mut [f32]| self.initial(name, ty, elements);
@@ -354,7 +363,7 @@ impl<M: Module> Session<M> {
 
     /// The model's parameters and states with their sizes.
     pub fn summary(&self) -> Summary {
-        Summary::of(&self.params, |name| self.params.iter().any(|u| u.name == name && !u.param.is_frozen()))
+        Summary::of(&self.params, |used| !used.param.is_frozen())
     }
 
     /// The model.
@@ -381,8 +390,4 @@ impl<M: Module> Session<M> {
     pub fn seed(&self) -> u64 {
         self.seed.load(Ordering::Relaxed)
     }
-}
-
-fn internal(error: &gradloom_core::ir::TypeError) -> Error {
-    Error::new(ErrorKind::Internal, error.message.clone())
 }

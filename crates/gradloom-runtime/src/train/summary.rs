@@ -2,7 +2,7 @@
 
 use gradloom_core::ir::{Graph, Type};
 use gradloom_core::plan::Plan;
-use gradloom_core::trace::ParamTable;
+use gradloom_core::trace::{ParamTable, ParamUse};
 use std::fmt::{self, Display};
 
 /// A model's parameters and states with their sizes, and what a step takes. `Display` gives a table.
@@ -32,12 +32,12 @@ pub struct Row {
 }
 
 impl Summary {
-    pub(super) fn of(params: &ParamTable, is_trained: impl Fn(&str) -> bool) -> Self {
+    pub(super) fn of(params: &ParamTable, is_trained: impl Fn(&ParamUse) -> bool) -> Self {
         let parameters = params.iter().map(|used| Row {
             name: used.name.clone(),
             ty: used.param.ty(),
             is_parameter: true,
-            is_trained: is_trained(&used.name),
+            is_trained: is_trained(used),
         });
         let states = params.states().map(|used| Row {
             name: used.name.clone(),
@@ -87,7 +87,7 @@ impl Display for Summary {
                 let whole = parents[..=depth].join(".");
                 let under =
                     |row: &Row| row.name.strip_prefix(&whole).is_some_and(|rest| rest.starts_with('.'));
-                let count = thousands(self.elements(|row| row.is_parameter && under(row)));
+                let count = thousands(self.elements(|row| row.is_parameter && under(row)) as u64);
                 writeln!(f, "{}{}: {count}", "  ".repeat(depth), parents[depth])?;
             }
             module = parents.to_vec();
@@ -96,15 +96,14 @@ impl Display for Summary {
                 (true, false) => "  not trained",
                 (false, _) => "  state",
             };
-            let (own, count) = (indented(&row.name), thousands(row.ty.elements()));
+            let (own, count) = (indented(&row.name), thousands(row.ty.elements() as u64));
             writeln!(f, "{own:name$}  {text:ty$}  {count:>12}{kind}")?;
         }
         let bytes = self.rows.iter().filter(|row| row.is_parameter).map(|row| row.ty.bytes()).sum::<usize>();
-        let (all, trained) = (thousands(self.parameters()), thousands(self.trained()));
-        write!(f, "{all} parameters ({} bytes), of which {trained} are trained", thousands(bytes))?;
+        let (all, trained) = (thousands(self.parameters() as u64), thousands(self.trained() as u64));
+        write!(f, "{all} parameters ({} bytes), of which {trained} are trained", thousands(bytes as u64))?;
         if let (Some(flops), Some(launches), Some(peak)) = (self.flops, self.launches, self.peak) {
-            let flops = thousands(usize::try_from(flops).unwrap_or(usize::MAX));
-            let peak = thousands(peak);
+            let (flops, peak) = (thousands(flops), thousands(peak as u64));
             write!(f, "\na step: {flops} flops in {launches} launches, {peak} bytes with all that it needs")?;
         }
         Ok(())
@@ -117,7 +116,8 @@ fn indented(name: &str) -> String {
     format!("{}{}", "  ".repeat(depth), name.rsplit('.').next().unwrap_or(name))
 }
 
-fn thousands(number: usize) -> String {
+/// `1234567` as `1,234,567`.
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -1,9 +1,8 @@
 //! A compiled training step.
 
-use super::any_batch::{KEPT, batch, extent, resized};
 use super::lane::Lane;
 use super::summary::Summary;
-use super::{Infer, Session, Step};
+use super::{Infer, Session, Step, any_batch};
 use crate::device::Device;
 use crate::feed::{Data, Feed, check_all};
 use crate::outputs::Outputs;
@@ -13,13 +12,14 @@ use crate::store::Store;
 use gradloom_codegen::pipeline::{Options, Stages, optimizer_state};
 use gradloom_codegen::wgsl::Precision;
 use gradloom_core::error::{Error, ErrorKind, Result};
-use gradloom_core::ir::{Graph, Number, OpId, OpKind};
+use gradloom_core::ir::{Graph, Number, OpId, OpKind, Update};
 use gradloom_core::nn::Module;
 use gradloom_core::optim::{
     APPLIED_STEP, AVERAGE_PREFIX, Hyperparameters, LOSS_SCALE, Optimizer, STATE_PREFIX, Schedule, set_number,
 };
 use gradloom_core::plan::Plan;
-use gradloom_core::trace::{Input, Tensor};
+use gradloom_core::trace::{Input, ParamUse, Tensor};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A training program over a store.
@@ -111,24 +111,13 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// Puts the lane for the batch of the data first; makes it, if it is new and the batch may have any
     /// extent.
     fn select(&mut self, data: &[Data<'_>]) -> Result<()> {
-        // Pages compile for each batch themselves.
-        if cfg!(target_family = "wasm") {
-            return Ok(());
-        }
         let Some((recipe, declared)) = &self.recipe else { return Ok(()) };
-        let Some(extent) = extent(declared, data) else { return Ok(()) };
-        if batch(&self.lanes[0].inputs) == Some(extent) {
-            return Ok(());
-        }
+        let make = |inputs| recipe(&self.session, &*self.optimizer, &self.options, inputs);
+        any_batch::select(&mut self.lanes, |lane| &lane.inputs, declared, data, make)?;
         // Steps of two programs are numbered apart: what fails in one must be known before the other's.
-        self.lanes[0].wait();
-        let known = self.lanes.iter().position(|lane| batch(&lane.inputs) == Some(extent));
-        let lane = match known {
-            Some(known) => self.lanes.remove(known),
-            None => recipe(&self.session, &*self.optimizer, &self.options, resized(declared, extent))?,
-        };
-        self.lanes.insert(0, lane);
-        self.lanes.truncate(KEPT);
+        if let Some(before) = self.lanes.get(1) {
+            before.wait();
+        }
         Ok(())
     }
 
@@ -149,17 +138,25 @@ impl<M: Module, const N: usize> Train<M, N> {
 
     /// Brings numbers up to date with the next step: the rates, one that is changed, and what is derived.
     fn derive(&self, numbers: &mut Hyperparameters, changed: Option<(&str, f64)>) -> Result<()> {
-        self.optimizer.set_rates(numbers, self.attempted);
-        set_number(numbers, "lr", self.lr());
-        if let Some((name, value)) = changed {
-            set_number(numbers, name, value);
-        }
+        self.derive_at(numbers, self.attempted, self.schedule.as_ref(), changed.as_slice())
+    }
+
+    /// The same after so many attempted steps, where a schedule replaces the optimizer's, or none does.
+    fn derive_at(
+        &self,
+        numbers: &mut Hyperparameters,
+        attempted: u64,
+        schedule: Option<&Schedule>,
+        changed: &[(&str, f64)],
+    ) -> Result<()> {
+        self.optimizer.set_rates(numbers, attempted);
+        set_number(numbers, "lr", schedule.unwrap_or_else(|| self.optimizer.schedule()).at(attempted));
+        changed.iter().for_each(|(name, value)| set_number(numbers, name, *value));
         self.optimizer.derive(numbers)?;
         self.options.settings.derive(numbers)
     }
 
     /// The numbers that the trainer was made with, but the learning rate.
-    #[cfg(feature = "files")]
     fn own_numbers(&self) -> Hyperparameters {
         let mut numbers = self.optimizer.hyperparameters();
         numbers.extend(self.options.settings.numbers());
@@ -189,18 +186,12 @@ impl<M: Module, const N: usize> Train<M, N> {
     ) -> Result<Hyperparameters> {
         let known = self.own_numbers();
         let mut numbers = self.numbers.clone();
-        numbers.extend(known.clone());
-        for &(name, value) in given {
-            if !known.contains_key(name) {
-                return Err(Error::new(ErrorKind::Store, format!("the optimizer has no number `{name}`"))
-                    .help("use the optimizer and the settings that the checkpoint was made with"));
-            }
-            set_number(&mut numbers, name, value);
+        if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains_key(*name)) {
+            return Err(Error::new(ErrorKind::Store, format!("the optimizer has no number `{name}`"))
+                .help("use the optimizer and the settings that the checkpoint was made with"));
         }
-        self.optimizer.set_rates(&mut numbers, attempted);
-        set_number(&mut numbers, "lr", schedule.unwrap_or_else(|| self.optimizer.schedule()).at(attempted));
-        self.optimizer.derive(&mut numbers)?;
-        self.options.settings.derive(&mut numbers)?;
+        numbers.extend(known);
+        self.derive_at(&mut numbers, attempted, schedule, given)?;
         Ok(numbers)
     }
 
@@ -239,15 +230,23 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// When data does not have the declared dtype or size; when the store is lost; when there is not enough
     /// memory for the copies; on the null device.
     pub fn debug_run<'a>(&self, data: impl Feed<'a, N>, retention: Retention) -> Result<DebugRun> {
-        let data = data.feed();
+        self.on_copies(&data.feed(), |program, fed, scalars| program.debug_run(fed, scalars, retention))
+    }
+
+    /// Hands over what the next step takes, without making it.
+    fn on_copies<R>(
+        &self,
+        data: &[Data<'_>],
+        run: impl FnOnce(&Program, &[(&str, &[u8])], &dyn Fn(&str) -> Option<Number>) -> Result<R>,
+    ) -> Result<R> {
         let Lane { inputs, program, .. } = &self.lanes[0];
-        check_all(inputs, &data)?;
+        check_all(inputs, data)?;
         let mut numbers = self.numbers.clone();
         self.derive(&mut numbers, None)?;
         let fed: Vec<(&str, &[u8])> =
-            inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
+            inputs.iter().zip(data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
         let key = random_key(self.session.seed(), self.attempted);
-        program.debug_run(&fed, scalars(&numbers, key), retention)
+        run(program, &fed, &scalars(&numbers, key))
     }
 
     /// Looks for the op that would make the loss or the gradient of the next step on this data not finite:
@@ -259,27 +258,18 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// As [`Train::debug_run`].
     #[cfg(not(target_family = "wasm"))]
     pub fn find_not_finite<'a>(&self, data: impl Feed<'a, N>) -> Result<Option<Error>> {
-        let data = data.feed();
-        let Lane { inputs, program, .. } = &self.lanes[0];
-        check_all(inputs, &data)?;
-        let mut numbers = self.numbers.clone();
-        self.derive(&mut numbers, None)?;
-        let fed: Vec<(&str, &[u8])> =
-            inputs.iter().zip(&data).map(|(input, data)| (input.name.as_str(), data.bytes())).collect();
-        let key = random_key(self.session.seed(), self.attempted);
-        program.find_not_finite(&fed, scalars(&numbers, key))
+        let kind = ErrorKind::NotFinite { step: self.attempted };
+        self.on_copies(&data.feed(), |program, fed, scalars| program.find_not_finite(fed, scalars, kind))
     }
 
     /// What is trained, and what a step takes.
     pub fn summary(&self) -> Summary {
-        let trained = |name: &str| {
-            let graph = &self.lanes[0].stages.passes;
-            graph.updates.iter().any(|update| {
-                let leaf = graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind));
-                leaf == Some(name)
-            })
-        };
-        Summary::of(self.session.params(), trained).with_step(&self.lanes[0].stages.passes, self.plan())
+        let graph = &self.lanes[0].stages.passes;
+        let target =
+            |update: &Update| graph.defining_op(update.target).and_then(|op| Graph::leaf_name(&op.kind));
+        let updated: HashSet<&str> = graph.updates.iter().filter_map(target).collect();
+        let is_trained = |used: &ParamUse| updated.contains(used.name.as_str());
+        Summary::of(self.session.params(), is_trained).with_step(graph, self.plan())
     }
 
     /// Learning rate of the next step.
@@ -322,8 +312,7 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// # Errors
     /// When the optimizer has no such number, or the value is out of range; nothing changes then.
     pub fn set_hyperparameter(&mut self, name: &str, value: f64) -> Result<()> {
-        let mut settable = self.optimizer.hyperparameters();
-        settable.extend(self.options.settings.numbers());
+        let mut settable = self.own_numbers();
         settable.insert("lr".to_string(), self.lr());
         if !settable.contains_key(name) {
             let known: Vec<&str> = settable.keys().map(String::as_str).collect();

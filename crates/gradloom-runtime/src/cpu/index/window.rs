@@ -116,7 +116,8 @@ impl Starts {
                 Ok(start) if start <= last => offset += start * axis.stride,
                 _ => {
                     return Err(Trap::new(format!(
-                        "start {start} on axis {a} is out of range: a window of {} fits into {} at 0..={last}",
+                        "start {start} on axis {a} is out of range: a window of {} fits into {} at \
+                         0..={last}",
                         axis.window, axis.extent
                     )));
                 }
