@@ -105,7 +105,8 @@ impl Device {
     /// Always: it says which feature is missing.
     #[cfg(not(feature = "wgpu"))]
     pub fn wgpu() -> Result<Self> {
-        Err(Error::new(ErrorKind::Device, "this build of gradloom has no GPUs: its feature `wgpu` is off").help(
+        let message = "this build of gradloom has no GPUs: its feature `wgpu` is off";
+        Err(Error::new(ErrorKind::Device, message).help(
             "depend on it with `features = [\"wgpu\"]`, or use `Device::cpu()`; `Device::auto()` takes what \
              there is",
         ))
