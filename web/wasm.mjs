@@ -64,6 +64,8 @@ for (const name of ['ops.ts', 'training.ts']) {
 }
 
 if (!process.argv.includes('--without-cpu')) {
-  const cpu = cargo(join(target, 'web-cpu'), ['--features', 'cpu'], ['-C', 'target-feature=+simd128']);
+  // Kernels are for speed: without it, their loops over registers are not even unrolled.
+  const fast = ['--config', 'profile.web.package.gradloom-runtime.opt-level=3'];
+  const cpu = cargo(join(target, 'web-cpu'), ['--features', 'cpu', ...fast], ['-C', 'target-feature=+simd128']);
   copyFileSync(cpu.wasm, join(folder, 'gradloom-cpu.wasm'));
 }
