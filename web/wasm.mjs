@@ -66,6 +66,8 @@ for (const name of ['ops.ts', 'training.ts']) {
 if (!process.argv.includes('--without-cpu')) {
   // Kernels are for speed: without it, their loops over registers are not even unrolled.
   const fast = ['--config', 'profile.web.package.gradloom-runtime.opt-level=3'];
-  const cpu = cargo(join(target, 'web-cpu'), ['--features', 'cpu', ...fast], ['-C', 'target-feature=+simd128']);
+  // Its programs' loops become functions in its table.
+  const table = ['--export-table', '--growable-table'].flatMap((flag) => ['-C', `link-arg=${flag}`]);
+  const cpu = cargo(join(target, 'web-cpu'), ['--features', 'cpu', ...fast], ['-C', 'target-feature=+simd128', ...table]);
   copyFileSync(cpu.wasm, join(folder, 'gradloom-cpu.wasm'));
 }

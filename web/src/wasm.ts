@@ -10,6 +10,8 @@ import { fileBytes } from './node.js';
 /** The raw exports (docs: the interface of `gradloom-web`). */
 interface Exports {
   memory: WebAssembly.Memory;
+  /** Of the CPU's module. */
+  __indirect_function_table?: WebAssembly.Table;
   alloc(len: number): number;
   free(ptr: number, len: number): void;
   output_ptr(): number;
@@ -129,6 +131,29 @@ export async function loadModule(source: WasmSource): Promise<WebAssembly.Module
 const utf8 = new TextEncoder();
 const fromUtf8 = new TextDecoder();
 
+/** Import module `loops`: functions that the CPU's module makes for its programs, in its own table. */
+function loops(exports: () => Exports): WebAssembly.ModuleImports {
+  const free: number[] = [];
+  return {
+    compile: (ptr: number, len: number) => {
+      const { memory, __indirect_function_table: table } = exports();
+      try {
+        const module = new WebAssembly.Module(new Uint8Array(memory.buffer as ArrayBuffer, ptr, len));
+        const { loop } = new WebAssembly.Instance(module, { host: { memory } }).exports;
+        const at = free.pop() ?? table!.grow(1);
+        table!.set(at, loop);
+        return at;
+      } catch {
+        return 0; // what cannot be compiled is interpreted
+      }
+    },
+    release: (at: number) => {
+      exports().__indirect_function_table!.set(at, null);
+      free.push(at);
+    },
+  };
+}
+
 /** One instance of the module. */
 export class Core {
   readonly #exports: Exports;
@@ -160,7 +185,7 @@ export class Core {
         return utf8.encodeInto(text, core!.bytes(ptr, room)).written;
       },
     };
-    const imports = { host, Math, gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
+    const imports = { host, Math, loops: loops(() => core!.#exports), gpu: gpu ? (gpu(self) as unknown as WebAssembly.ModuleImports) : none };
     const instance = await WebAssembly.instantiate(module, imports as unknown as WebAssembly.Imports);
     core = new Core(instance);
     return core;

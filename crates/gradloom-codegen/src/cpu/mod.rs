@@ -1,6 +1,6 @@
 //! The CPU target: which operands its kernels take, how products are split into tasks, how much scratch they
 //! need, and the compiler of fused loops: formulas of elements ([`functions`]), instructions over tiles
-//! ([`loops`]), machine code (`machine`).
+//! ([`loops`]), machine code ([`machine`]).
 //!
 //! Everything here is a function of shapes and layouts alone. The number of threads may change how much
 //! scratch there is, never how work is split, so that results are the same bits for any number of threads.
@@ -17,7 +17,6 @@ mod loop_schedule;
 #[doc(hidden)]
 pub mod loops;
 mod lower;
-#[cfg(target_arch = "x86_64")]
 #[doc(hidden)]
 pub mod machine;
 #[doc(hidden)]

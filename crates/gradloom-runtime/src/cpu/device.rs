@@ -45,9 +45,9 @@ impl InstructionSet {
         levels
     }
 
-    /// Whether fused loops become machine code of their own on such a machine.
+    /// Whether fused loops become code of their own on such a machine: machine code, or WebAssembly.
     pub fn compiles_loops(self) -> bool {
-        self == InstructionSet::Avx512
+        self == InstructionSet::Avx512 || cfg!(all(target_arch = "wasm32", feature = "web-cpu"))
     }
 
     /// Name for people.

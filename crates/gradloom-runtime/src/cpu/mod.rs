@@ -30,7 +30,7 @@ mod multiversion;
     not(test),
     deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
 )]
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", feature = "web-cpu")))]
 mod native;
 mod pool;
 mod prepare;

@@ -13,7 +13,6 @@ mod needs;
 mod pick;
 mod program;
 mod registers;
-#[cfg_attr(not(target_arch = "x86_64"), path = "no_segment.rs")]
 mod segment;
 mod shared;
 mod stores;
@@ -26,7 +25,5 @@ pub use program::{
     Check, ColumnResult, Gather, Grid, Instruction, NONE, OPERANDS, Pass, Program, Reduction, Scatter, Slot,
     SlotInfo, SlotPlace, UniformResult, bits,
 };
-pub use segment::Segment;
-#[cfg(target_arch = "x86_64")]
-pub use segment::{RoutineOperand, Streaming};
+pub use segment::{RoutineOperand, Segment, Streaming};
 pub use text::texts;

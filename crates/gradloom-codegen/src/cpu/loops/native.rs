@@ -113,7 +113,6 @@ pub(super) enum Stream {
 
 /// The memory that a pass fetches ahead.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) struct Fetched {
     pub stream: Stream,
     /// Rows from the ones that the pass is at.

@@ -4,22 +4,10 @@
 //! divisions of integers have no lines: they stay loops over memory. Always holds: the bits are those of the
 //! op's formula ([`functions`]), but for which NaN a NaN is.
 
-use super::ir::{Builder, Line, Op, VectorOperand};
-use super::numbers::OperandNumber;
+use super::ir::{Builder, Op, VectorOperand};
 use crate::cpu::functions::{self, MapOp};
 use crate::cpu::lanes::{BinaryInst, Lane, Lanes, MaskOp, UnaryInst};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp};
-
-/// The instruction that a function is, if it is only one.
-pub(super) fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
-    let mut builder = Builder::default();
-    let [a, b] = [0, 1].map(|number| builder.load(OperandNumber::new(number), 4));
-    builder.binary(op, dtype, a, b);
-    match builder.finish().all[..] {
-        [_, _, Line { op: Op::Two(instruction), .. }] => Some(instruction),
-        _ => None,
-    }
-}
 
 fn no_lines(op: &str, dtype: DType) -> ! {
     unreachable!("{op} of {dtype} has no lines")
@@ -73,7 +61,7 @@ impl Builder {
         self.binary(op.combiner(), dtype, a, b)
     }
 
-    fn binary(&mut self, op: BinaryOp, dtype: DType, a: VectorOperand, b: VectorOperand) -> VectorOperand {
+    pub(super) fn binary(&mut self, op: BinaryOp, dtype: DType, a: VectorOperand, b: VectorOperand) -> VectorOperand {
         functions::binary_formula(self, op, dtype, [a, b]).unwrap_or_else(|| no_lines(op.name(), dtype))
     }
 

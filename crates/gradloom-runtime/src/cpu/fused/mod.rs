@@ -14,7 +14,10 @@ mod pick;
 mod prefetch;
 mod program;
 mod reductions;
-#[cfg_attr(not(target_arch = "x86_64"), path = "no_segment.rs")]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "wasm32", feature = "web-cpu"))),
+    path = "no_segment.rs"
+)]
 mod segment;
 mod task;
 #[cfg(test)]

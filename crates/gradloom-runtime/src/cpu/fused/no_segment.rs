@@ -1,4 +1,4 @@
-//! Segments for processors without machine code: there are none.
+//! Segments for processors that no code is made for: there are none.
 
 use super::execute::{Task, Tile};
 use gradloom_codegen::cpu::loops::{self, Slot};
@@ -9,7 +9,7 @@ pub(super) enum Segment {}
 
 impl Segment {
     pub(super) fn load(of: &loops::Segment) -> Result<Self, Range<usize>> {
-        match *of {}
+        Err(of.instructions.clone())
     }
 
     pub(super) fn frame_bytes(&self) -> usize {

@@ -1,12 +1,17 @@
-//! Calls machine code: executable memory, and the frame of addresses that a call fills in.
+//! Calls compiled code: executable memory on x86-64, functions in the table in a browser, and the frame of
+//! addresses that a call fills in.
 //!
 //! In: a [`Routine`] of the compiler. Out: [`Compiled`] code. Always holds: equal routines are compiled once.
 
+#[cfg(target_arch = "x86_64")]
+mod memory;
+#[cfg(target_arch = "wasm32")]
+#[path = "table.rs"]
 mod memory;
 #[cfg(all(test, unix, not(miri)))]
 mod tests;
 
-use gradloom_codegen::cpu::machine::{Frame, OperandNumber, Routine, VECTOR, assemble};
+use gradloom_codegen::cpu::machine::{Frame, OperandNumber, Routine, VECTOR};
 use memory::Executable;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -25,23 +30,15 @@ pub(in crate::cpu) struct Call {
 }
 
 impl Compiled {
-    /// Compiles a routine, or finds it compiled. None if it needs more mask registers than there are, or the
-    /// system allows no machine code.
+    /// Compiles a routine, or finds it compiled. None if it cannot be, or the system does not allow it.
     pub(in crate::cpu) fn new(routine: Routine) -> Option<Arc<Self>> {
         static KNOWN: OnceLock<Mutex<HashMap<Routine, Weak<Compiled>>>> = OnceLock::new();
         let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(compiled) = known.get(&routine).and_then(Weak::upgrade) {
             return Some(compiled);
         }
-        let (code, frame_bytes) = match assemble(&routine)? {
-            Ok(assembled) => assembled,
-            // A mistake of this compiler: what it made is not run.
-            Err(what) => {
-                debug_assert!(false, "machine code that is wrong: {what}\n{routine:?}");
-                return None;
-            }
-        };
-        let compiled = Arc::new(Self { code: Executable::new(&code)?, frame_bytes });
+        let (code, frame_bytes) = Executable::new(&routine)?;
+        let compiled = Arc::new(Self { code, frame_bytes });
         known.retain(|_, compiled| compiled.strong_count() > 0);
         known.insert(routine, Arc::downgrade(&compiled));
         Some(compiled)
@@ -55,17 +52,14 @@ impl Compiled {
     /// Runs the code.
     ///
     /// # Safety
-    /// The machine has AVX-512 F, BW, DQ and VL. The call's frame has [`Compiled::frame_bytes`] bytes and was
+    /// On x86-64, the machine has AVX-512 F, BW, DQ and VL. The call's frame has [`Compiled::frame_bytes`] bytes and was
     /// filled in: at least one row, and an address and a stride for each operand of the routine, which has
     /// its elements at all rows and columns. A result overlaps no element of an operand but the one at its
     /// own position.
     #[inline]
     pub(in crate::cpu) unsafe fn run(&self, call: &Call) {
-        // SAFETY: the mapping has a function of this type, which lives as long as `self`.
-        unsafe {
-            let code: unsafe extern "sysv64" fn(*mut u8) = std::mem::transmute(self.code.start());
-            code(call.frame);
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.code.call(call.frame) };
     }
 }
 

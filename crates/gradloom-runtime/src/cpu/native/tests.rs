@@ -1,6 +1,7 @@
-//! Machine code against the interpreter's loops, bit for bit, and its text.
+//! Machine code and WebAssembly against the interpreter's loops, bit for bit, and the text of machine code.
 
 mod checks;
+mod wasm;
 
 use super::{Call, Compiled};
 use crate::cpu::InstructionSet;
@@ -56,6 +57,11 @@ impl Memory {
 
     fn start(&mut self) -> *mut u8 {
         self.bytes.start().as_ptr()
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: there are as many bytes, and nothing else refers to them.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), 4 * self.words) }
     }
 
     fn elements(&self) -> Vec<u32> {
@@ -151,9 +157,24 @@ fn routine(op: MapOp, row: Option<usize>, streams: bool) -> Routine {
     Routine { lines: builder.finish(), operands, streams, ..Routine::default() }
 }
 
+/// What a routine becomes.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    MachineCode,
+    Wasm,
+}
+
+/// The ways that this machine can run.
+fn ways() -> impl Iterator<Item = Way> {
+    has_level().then_some(Way::MachineCode).into_iter().chain([Way::Wasm])
+}
+
 /// Calls code with operands that have `columns` elements in each row without gaps, or, for a stride of 0
 /// columns, one.
-fn call(routine: &Routine, rows: usize, columns: usize, operands: &mut [(&mut Memory, usize)]) {
+fn call(way: Way, routine: &Routine, rows: usize, columns: usize, operands: &mut [(&mut Memory, usize)]) {
+    if let Way::Wasm = way {
+        return wasm::call(routine, rows, columns, operands);
+    }
     let compiled = Compiled::new(routine.clone()).expect("this system takes machine code");
     let mut frame = Memory::new(compiled.frame_bytes());
     // SAFETY: tests run where the level is; operands have their elements.
@@ -242,44 +263,47 @@ fn the_lines_of_every_op_mean_what_its_loop_computes() {
 
 #[test]
 fn every_op_has_the_bits_of_its_loop() {
-    if !has_level() {
-        return;
-    }
-    let mut random = Random(1);
-    for op in ops() {
-        let (from, to) = dtypes(op);
-        for (columns, row) in [(1, None), (15, None), (16, Some(0)), (17, None), (64, Some(1)), (1000, None)]
-        {
-            let row = row.filter(|&row| row < from.len());
-            let rows = if row.is_some() { 3 } else { 1 };
-            let values: Vec<Vec<u32>> =
-                from.iter().map(|&dtype| elements(dtype, rows * columns, &mut random)).collect();
-            let mut reads: Vec<Memory> =
-                values.iter().zip(&from).map(|(values, dtype)| Memory::of(values, dtype.bytes())).collect();
-            let bytes = rows * columns * to.bytes();
-            let (mut expected, mut got) = (Memory::new(bytes), Memory::new(bytes));
-            let strides: Vec<usize> = from
-                .iter()
-                .enumerate()
-                .map(|(i, dtype)| dtype.bytes() * if row == Some(i) { 1 } else { columns })
-                .collect();
-            let mut operands = [Operand::none(); OPERANDS];
-            for (i, read) in reads.iter_mut().enumerate() {
-                operands[i] =
-                    Operand { start: read.start(), row_stride: strides[i], repeated: row == Some(i) };
-            }
-            let target = Target { start: expected.start(), row_stride: columns * to.bytes() };
-            // SAFETY: operands and result have elements of the op's dtypes at all positions.
-            unsafe { function(op, InstructionSet::Baseline)(rows, columns, &operands, target) };
-            let streams = to.bytes() == 4 && columns % 16 == 0;
-            let mut all: Vec<(&mut Memory, usize)> = reads.iter_mut().zip(strides).collect();
-            all.push((&mut got, columns * to.bytes()));
-            call(&routine(op, row, streams), rows, columns, &mut all);
-            for (at, (got, expected)) in got.elements().into_iter().zip(expected.elements()).enumerate() {
-                assert!(
-                    same(got, expected),
-                    "{op:?} of {columns} columns, word {at}: {got:#x}, not {expected:#x}"
-                );
+    for way in ways() {
+        let mut random = Random(1);
+        for op in ops() {
+            let (from, to) = dtypes(op);
+            for (columns, row) in
+                [(1, None), (15, None), (16, Some(0)), (17, None), (64, Some(1)), (1000, None)]
+            {
+                let row = row.filter(|&row| row < from.len());
+                let rows = if row.is_some() { 3 } else { 1 };
+                let values: Vec<Vec<u32>> =
+                    from.iter().map(|&dtype| elements(dtype, rows * columns, &mut random)).collect();
+                let mut reads: Vec<Memory> = values
+                    .iter()
+                    .zip(&from)
+                    .map(|(values, dtype)| Memory::of(values, dtype.bytes()))
+                    .collect();
+                let bytes = rows * columns * to.bytes();
+                let (mut expected, mut got) = (Memory::new(bytes), Memory::new(bytes));
+                let strides: Vec<usize> = from
+                    .iter()
+                    .enumerate()
+                    .map(|(i, dtype)| dtype.bytes() * if row == Some(i) { 1 } else { columns })
+                    .collect();
+                let mut operands = [Operand::none(); OPERANDS];
+                for (i, read) in reads.iter_mut().enumerate() {
+                    operands[i] =
+                        Operand { start: read.start(), row_stride: strides[i], repeated: row == Some(i) };
+                }
+                let target = Target { start: expected.start(), row_stride: columns * to.bytes() };
+                // SAFETY: operands and result have elements of the op's dtypes at all positions.
+                unsafe { function(op, InstructionSet::Baseline)(rows, columns, &operands, target) };
+                let streams = to.bytes() == 4 && columns % 16 == 0;
+                let mut all: Vec<(&mut Memory, usize)> = reads.iter_mut().zip(strides).collect();
+                all.push((&mut got, columns * to.bytes()));
+                call(way, &routine(op, row, streams), rows, columns, &mut all);
+                for (at, (got, expected)) in got.elements().into_iter().zip(expected.elements()).enumerate() {
+                    assert!(
+                        same(got, expected),
+                        "{op:?} of {columns} columns, word {at}: {got:#x}, not {expected:#x}"
+                    );
+                }
             }
         }
     }
@@ -287,227 +311,233 @@ fn every_op_has_the_bits_of_its_loop() {
 
 #[test]
 fn functions_agree_over_all_magnitudes() {
-    if !has_level() {
-        return;
-    }
-    // A prime, so that all exponents and many fractions are met.
-    let bits: Vec<u32> = (0..u32::MAX).step_by(8191).collect();
-    let mut read = Memory::of(&bits, 4);
-    for op in UnaryOp::ALL.iter().filter(|op| op.accepts(DType::F32)) {
-        let op = MapOp::Unary(*op, DType::F32);
-        if !Builder::can_map(op) {
-            continue;
-        }
-        let (mut expected, mut got) = (Memory::new(4 * bits.len()), Memory::new(4 * bits.len()));
-        let operands = [Operand::row(read.start()), Operand::none(), Operand::none()];
-        // SAFETY: both have as many elements.
-        unsafe {
-            function(op, InstructionSet::detect())(
-                1,
-                bits.len(),
-                &operands,
-                Target { start: expected.start(), row_stride: 0 },
-            );
-        }
-        call(&routine(op, None, false), 1, bits.len(), &mut [(&mut read, 0), (&mut got, 0)]);
-        for ((got, expected), bits) in got.elements().into_iter().zip(expected.elements()).zip(&bits) {
-            assert!(same(got, expected), "{op:?} of {bits:#x}: {got:#x}, not {expected:#x}");
+    for way in ways() {
+        // Primes, so that all exponents and many fractions are met.
+        let step = match way {
+            Way::MachineCode => 8191,
+            Way::Wasm => 131_071,
+        };
+        let bits: Vec<u32> = (0..u32::MAX).step_by(step).collect();
+        let mut read = Memory::of(&bits, 4);
+        for op in UnaryOp::ALL.iter().filter(|op| op.accepts(DType::F32)) {
+            let op = MapOp::Unary(*op, DType::F32);
+            if !Builder::can_map(op) {
+                continue;
+            }
+            let (mut expected, mut got) = (Memory::new(4 * bits.len()), Memory::new(4 * bits.len()));
+            let operands = [Operand::row(read.start()), Operand::none(), Operand::none()];
+            // SAFETY: both have as many elements.
+            unsafe {
+                function(op, InstructionSet::detect())(
+                    1,
+                    bits.len(),
+                    &operands,
+                    Target { start: expected.start(), row_stride: 0 },
+                );
+            }
+            call(way, &routine(op, None, false), 1, bits.len(), &mut [(&mut read, 0), (&mut got, 0)]);
+            for ((got, expected), bits) in got.elements().into_iter().zip(expected.elements()).zip(&bits) {
+                assert!(same(got, expected), "{op:?} of {bits:#x}: {got:#x}, not {expected:#x}");
+            }
         }
     }
 }
 
 #[test]
 fn rows_are_reduced_in_the_same_order() {
-    if !has_level() {
-        return;
-    }
-    fn check<F: Reducer<T = T>, T: Copy>(op: ReduceOp, dtype: DType, bits: impl Fn(T) -> u32) {
-        let mut random = Random(7);
-        for columns in [1, 15, 16, 17, 63, 64, 80, 255, 256, 300, 335, 1024, 1111] {
-            let rows = 3;
-            // Sums of what is not exact, now and then with a NaN.
-            let values: Vec<u32> = match columns % 5 {
-                0 => elements(dtype, rows * columns, &mut random),
-                _ => (0..rows * columns).map(|_| (1.0 + 0.1 * random.float()).to_bits()).collect(),
-            };
-            let mut read = Memory::of(&values, 4);
-            let identity = bits(F::IDENTITY);
-            for long in [columns >= 256, true] {
-                let mut got = Memory::of(&vec![identity; rows], 4);
-                let routine = Routine {
-                    lines: {
-                        let mut builder = Builder::default();
-                        let source = builder.load(n(0), 4);
-                        builder.reduce(0, source);
-                        builder.finish()
-                    },
-                    operands: vec![4, 4],
-                    reductions: vec![Reduction { op, dtype, identity, target: n(1) }],
-                    long,
-                    ..Routine::default()
+    for way in ways() {
+        fn check<F: Reducer<T = T>, T: Copy>(way: Way, op: ReduceOp, dtype: DType, bits: impl Fn(T) -> u32) {
+            let mut random = Random(7);
+            for columns in [1, 15, 16, 17, 63, 64, 80, 255, 256, 300, 335, 1024, 1111] {
+                let rows = 3;
+                // Sums of what is not exact, now and then with a NaN.
+                let values: Vec<u32> = match columns % 5 {
+                    0 => elements(dtype, rows * columns, &mut random),
+                    _ => (0..rows * columns).map(|_| (1.0 + 0.1 * random.float()).to_bits()).collect(),
                 };
-                call(&routine, rows, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
-                for row in 0..rows {
-                    // SAFETY: the row has this many elements of the type.
-                    let expected = unsafe {
-                        let from = read.start().cast::<F::T>().add(row * columns);
-                        bits(F::combine(F::IDENTITY, row_body::<F>(columns, from)))
+                let mut read = Memory::of(&values, 4);
+                let identity = bits(F::IDENTITY);
+                for long in [columns >= 256, true] {
+                    let mut got = Memory::of(&vec![identity; rows], 4);
+                    let routine = Routine {
+                        lines: {
+                            let mut builder = Builder::default();
+                            let source = builder.load(n(0), 4);
+                            builder.reduce(0, source);
+                            builder.finish()
+                        },
+                        operands: vec![4, 4],
+                        reductions: vec![Reduction { op, dtype, identity, target: n(1) }],
+                        long,
+                        ..Routine::default()
                     };
-                    let got = got.elements()[row];
-                    assert!(same(got, expected), "{op:?} of {columns} {dtype}: {got:#x}, not {expected:#x}");
+                    call(way, &routine, rows, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
+                    for row in 0..rows {
+                        // SAFETY: the row has this many elements of the type.
+                        let expected = unsafe {
+                            let from = read.start().cast::<F::T>().add(row * columns);
+                            bits(F::combine(F::IDENTITY, row_body::<F>(columns, from)))
+                        };
+                        let got = got.elements()[row];
+                        assert!(
+                            same(got, expected),
+                            "{op:?} of {columns} {dtype}: {got:#x}, not {expected:#x}"
+                        );
+                    }
                 }
             }
         }
+        check::<SumF32, _>(way, ReduceOp::Sum, DType::F32, f32::to_bits);
+        check::<ProdF32, _>(way, ReduceOp::Prod, DType::F32, f32::to_bits);
+        check::<MaxF32, _>(way, ReduceOp::Max, DType::F32, f32::to_bits);
+        check::<MinF32, _>(way, ReduceOp::Min, DType::F32, f32::to_bits);
+        check::<SumU32, _>(way, ReduceOp::Sum, DType::I32, u32::from);
+        check::<ProdU32, _>(way, ReduceOp::Prod, DType::U32, u32::from);
+        check::<MaxI32, _>(way, ReduceOp::Max, DType::I32, i32::cast_unsigned);
+        check::<MinI32, _>(way, ReduceOp::Min, DType::I32, i32::cast_unsigned);
+        check::<MaxU32, _>(way, ReduceOp::Max, DType::U32, u32::from);
+        check::<MinU32, _>(way, ReduceOp::Min, DType::U32, u32::from);
     }
-    check::<SumF32, _>(ReduceOp::Sum, DType::F32, f32::to_bits);
-    check::<ProdF32, _>(ReduceOp::Prod, DType::F32, f32::to_bits);
-    check::<MaxF32, _>(ReduceOp::Max, DType::F32, f32::to_bits);
-    check::<MinF32, _>(ReduceOp::Min, DType::F32, f32::to_bits);
-    check::<SumU32, _>(ReduceOp::Sum, DType::I32, u32::from);
-    check::<ProdU32, _>(ReduceOp::Prod, DType::U32, u32::from);
-    check::<MaxI32, _>(ReduceOp::Max, DType::I32, i32::cast_unsigned);
-    check::<MinI32, _>(ReduceOp::Min, DType::I32, i32::cast_unsigned);
-    check::<MaxU32, _>(ReduceOp::Max, DType::U32, u32::from);
-    check::<MinU32, _>(ReduceOp::Min, DType::U32, u32::from);
 }
 
 #[test]
 fn one_nan_anywhere_makes_the_extreme_of_a_row_nan() {
-    if !has_level() {
-        return;
-    }
-    let columns = 603;
-    for op in [ReduceOp::Max, ReduceOp::Min] {
-        let identity = if op == ReduceOp::Max { f32::NEG_INFINITY } else { f32::INFINITY };
-        let mut builder = Builder::default();
-        let source = builder.load(n(0), 4);
-        builder.reduce(0, source);
-        let routine = Routine {
-            lines: builder.finish(),
-            operands: vec![4, 4],
-            reductions: vec![Reduction { op, dtype: DType::F32, identity: identity.to_bits(), target: n(1) }],
-            long: true,
-            ..Routine::default()
-        };
-        // One row for each column, and one without NaN.
-        let mut values: Vec<u32> =
-            (0..columns * (columns + 1)).map(|i| ((i % 977) as f32).to_bits()).collect();
-        (0..columns).for_each(|at| values[at * columns + at] = f32::NAN.to_bits());
-        let (mut read, mut got) =
-            (Memory::of(&values, 4), Memory::of(&vec![identity.to_bits(); columns + 1], 4));
-        call(&routine, columns + 1, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
-        let got = got.elements();
-        assert!(got[..columns].iter().all(|&bits| f32::from_bits(bits).is_nan()), "{op:?}");
-        assert!(!f32::from_bits(got[columns]).is_nan(), "{op:?}");
+    for way in ways() {
+        let columns = 603;
+        for op in [ReduceOp::Max, ReduceOp::Min] {
+            let identity = if op == ReduceOp::Max { f32::NEG_INFINITY } else { f32::INFINITY };
+            let mut builder = Builder::default();
+            let source = builder.load(n(0), 4);
+            builder.reduce(0, source);
+            let routine = Routine {
+                lines: builder.finish(),
+                operands: vec![4, 4],
+                reductions: vec![Reduction {
+                    op,
+                    dtype: DType::F32,
+                    identity: identity.to_bits(),
+                    target: n(1),
+                }],
+                long: true,
+                ..Routine::default()
+            };
+            // One row for each column, and one without NaN.
+            let mut values: Vec<u32> =
+                (0..columns * (columns + 1)).map(|i| ((i % 977) as f32).to_bits()).collect();
+            (0..columns).for_each(|at| values[at * columns + at] = f32::NAN.to_bits());
+            let (mut read, mut got) =
+                (Memory::of(&values, 4), Memory::of(&vec![identity.to_bits(); columns + 1], 4));
+            call(way, &routine, columns + 1, columns, &mut [(&mut read, 4 * columns), (&mut got, 4)]);
+            let got = got.elements();
+            assert!(got[..columns].iter().all(|&bits| f32::from_bits(bits).is_nan()), "{op:?}");
+            assert!(!f32::from_bits(got[columns]).is_nan(), "{op:?}");
+        }
     }
 }
 
 #[test]
 fn rows_pick_the_element_of_their_index_before_it_is_overwritten() {
-    if !has_level() {
-        return;
+    for way in ways() {
+        // Adds twice the picked element to a sum, and writes the negated row in its own place.
+        let mut builder = Builder::default();
+        let x = builder.load(n(0), 4);
+        let two = builder.float(2.0);
+        let doubled = builder.mul(x, two);
+        let negated = builder.negated(x);
+        builder.store(n(0), 4, negated);
+        let all = builder.finish();
+        let routine = Routine {
+            picks: vec![Pick { index: n(1), lines: all.adding(doubled, n(2)) }],
+            lines: all.used(),
+            operands: vec![4, 4, 4],
+            ..Routine::default()
+        };
+        assert!(routine.lines.all.len() < all.all.len(), "what only a pick takes is computed for it alone");
+        let (columns, indices) = (37, [0, 15, 16, 36, 37, -1, i32::MIN]);
+        let values: Vec<u32> = (0..columns * indices.len()).map(|i| (1.0 + i as f32).to_bits()).collect();
+        let (mut x, mut sums) = (Memory::of(&values, 4), Memory::of(&[1f32.to_bits(); 7], 4));
+        let mut indices_in_memory = Memory::of(&indices.map(i32::cast_unsigned), 4);
+        let operands = &mut [(&mut x, 4 * columns), (&mut indices_in_memory, 4), (&mut sums, 4)];
+        call(way, &routine, indices.len(), columns, operands);
+        for (row, &index) in indices.iter().enumerate() {
+            let picked = usize::try_from(index).ok().filter(|&index| index < columns);
+            let expected = picked.map_or(1.0, |index| 1.0 + 2.0 * (1 + row * columns + index) as f32);
+            assert_eq!(f32::from_bits(sums.elements()[row]), expected, "index {index}");
+        }
+        let negated = |&bits: &u32| (-f32::from_bits(bits)).to_bits();
+        assert_eq!(x.elements()[..values.len()], values.iter().map(negated).collect::<Vec<_>>());
     }
-    // Adds twice the picked element to a sum, and writes the negated row in its own place.
-    let mut builder = Builder::default();
-    let x = builder.load(n(0), 4);
-    let two = builder.float(2.0);
-    let doubled = builder.mul(x, two);
-    let negated = builder.negated(x);
-    builder.store(n(0), 4, negated);
-    let all = builder.finish();
-    let routine = Routine {
-        picks: vec![Pick { index: n(1), lines: all.adding(doubled, n(2)) }],
-        lines: all.used(),
-        operands: vec![4, 4, 4],
-        ..Routine::default()
-    };
-    assert!(routine.lines.all.len() < all.all.len(), "what only a pick takes is computed for it alone");
-    let (columns, indices) = (37, [0, 15, 16, 36, 37, -1, i32::MIN]);
-    let values: Vec<u32> = (0..columns * indices.len()).map(|i| (1.0 + i as f32).to_bits()).collect();
-    let (mut x, mut sums) = (Memory::of(&values, 4), Memory::of(&[1f32.to_bits(); 7], 4));
-    let mut indices_in_memory = Memory::of(&indices.map(i32::cast_unsigned), 4);
-    let operands = &mut [(&mut x, 4 * columns), (&mut indices_in_memory, 4), (&mut sums, 4)];
-    call(&routine, indices.len(), columns, operands);
-    for (row, &index) in indices.iter().enumerate() {
-        let picked = usize::try_from(index).ok().filter(|&index| index < columns);
-        let expected = picked.map_or(1.0, |index| 1.0 + 2.0 * (1 + row * columns + index) as f32);
-        assert_eq!(f32::from_bits(sums.elements()[row]), expected, "index {index}");
-    }
-    let negated = |&bits: &u32| (-f32::from_bits(bits)).to_bits();
-    assert_eq!(x.elements()[..values.len()], values.iter().map(negated).collect::<Vec<_>>());
 }
 
 /// What rows have would take every register that the lines leave, of which there are many; picks need some,
 /// too.
 #[test]
 fn rows_with_more_values_than_registers_pick_too() {
-    if !has_level() {
-        return;
-    }
-    let given = 40;
-    let mut builder = Builder::default();
-    let x = builder.load(n(0), 4);
-    let of_rows: Vec<VectorOperand> = (0..given).map(|i| builder.row(n(3 + i), 4)).collect();
-    let more = builder.add(x, of_rows[0]);
-    builder.store(n(0), 4, more);
-    // All at once: more than there are registers.
-    let products: Vec<VectorOperand> = of_rows.iter().map(|&of_row| builder.mul(x, of_row)).collect();
-    let mut chosen = products[0];
-    for &product in &products[1..] {
-        chosen = builder.add(chosen, product);
-    }
-    let all = builder.finish();
-    let routine = Routine {
-        picks: vec![Pick { index: n(1), lines: all.adding(chosen, n(2)) }],
-        lines: all.used(),
-        operands: vec![4; 3 + given],
-        ..Routine::default()
-    };
-    let (rows, columns) = (3, 21);
-    let values: Vec<u32> = (0..rows * columns).map(|i| (i as f32).to_bits()).collect();
-    let mut memories = vec![Memory::of(&values, 4), Memory::of(&[4, 20, 0], 4), Memory::of(&[0; 3], 4)];
-    // A row's value with number i is i more than the row's number.
-    let of_row = |i: usize| [0, 1, 2].map(|row| ((row + i) as f32).to_bits());
-    memories.extend((0..given).map(|i| Memory::of(&of_row(i), 4)));
-    let strides = [&[4 * columns][..], &vec![4; 2 + given]].concat();
-    let mut operands: Vec<(&mut Memory, usize)> = memories.iter_mut().zip(strides).collect();
-    call(&routine, rows, columns, &mut operands);
-    for (row, picked) in [4, 20, 0].into_iter().enumerate() {
-        let factors = (0..given).map(|i| row + i).sum::<usize>();
-        let expected = (row * columns + picked) * factors;
-        assert_eq!(f32::from_bits(memories[2].elements()[row]), expected as f32, "row {row}");
-        let expected = (row * columns..(row + 1) * columns).map(|x| (x + row) as f32);
-        let got = memories[0].elements()[row * columns..][..columns].to_vec();
-        assert_eq!(got.into_iter().map(f32::from_bits).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    for way in ways() {
+        let given = 40;
+        let mut builder = Builder::default();
+        let x = builder.load(n(0), 4);
+        let of_rows: Vec<VectorOperand> = (0..given).map(|i| builder.row(n(3 + i), 4)).collect();
+        let more = builder.add(x, of_rows[0]);
+        builder.store(n(0), 4, more);
+        // All at once: more than there are registers.
+        let products: Vec<VectorOperand> = of_rows.iter().map(|&of_row| builder.mul(x, of_row)).collect();
+        let mut chosen = products[0];
+        for &product in &products[1..] {
+            chosen = builder.add(chosen, product);
+        }
+        let all = builder.finish();
+        let routine = Routine {
+            picks: vec![Pick { index: n(1), lines: all.adding(chosen, n(2)) }],
+            lines: all.used(),
+            operands: vec![4; 3 + given],
+            ..Routine::default()
+        };
+        let (rows, columns) = (3, 21);
+        let values: Vec<u32> = (0..rows * columns).map(|i| (i as f32).to_bits()).collect();
+        let mut memories = vec![Memory::of(&values, 4), Memory::of(&[4, 20, 0], 4), Memory::of(&[0; 3], 4)];
+        // A row's value with number i is i more than the row's number.
+        let of_row = |i: usize| [0, 1, 2].map(|row| ((row + i) as f32).to_bits());
+        memories.extend((0..given).map(|i| Memory::of(&of_row(i), 4)));
+        let strides = [&[4 * columns][..], &vec![4; 2 + given]].concat();
+        let mut operands: Vec<(&mut Memory, usize)> = memories.iter_mut().zip(strides).collect();
+        call(way, &routine, rows, columns, &mut operands);
+        for (row, picked) in [4, 20, 0].into_iter().enumerate() {
+            let factors = (0..given).map(|i| row + i).sum::<usize>();
+            let expected = (row * columns + picked) * factors;
+            assert_eq!(f32::from_bits(memories[2].elements()[row]), expected as f32, "row {row}");
+            let expected = (row * columns..(row + 1) * columns).map(|x| (x + row) as f32);
+            let got = memories[0].elements()[row * columns..][..columns].to_vec();
+            assert_eq!(got.into_iter().map(f32::from_bits).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
     }
 }
 
 #[test]
 fn more_values_than_registers_go_through_memory() {
-    if !has_level() {
-        return;
-    }
-    // Sums of all pairs of values that all live to the end.
-    let live = 50;
-    let mut builder = Builder::default();
-    let x = builder.load(n(0), 4);
-    let values: Vec<VectorOperand> = (0..live)
-        .map(|i| {
-            let factor = builder.float(1.0 + i as f32);
-            builder.mul(x, factor)
-        })
-        .collect();
-    let mut sum = values[0];
-    for &value in values[1..].iter().chain(values.iter().rev()) {
-        sum = builder.add(sum, value);
-    }
-    builder.store(n(1), 4, sum);
-    let routine = Routine { lines: builder.finish(), operands: vec![4, 4], ..Routine::default() };
-    let numbers: Vec<u32> = (0..37).map(|i| (i as f32).to_bits()).collect();
-    let (mut read, mut got) = (Memory::of(&numbers, 4), Memory::new(4 * numbers.len()));
-    call(&routine, 1, numbers.len(), &mut [(&mut read, 0), (&mut got, 0)]);
-    for (i, &got) in got.elements()[..numbers.len()].iter().enumerate() {
-        assert_eq!(f32::from_bits(got), (i * live * (live + 1)) as f32);
+    for way in ways() {
+        // Sums of all pairs of values that all live to the end.
+        let live = 50;
+        let mut builder = Builder::default();
+        let x = builder.load(n(0), 4);
+        let values: Vec<VectorOperand> = (0..live)
+            .map(|i| {
+                let factor = builder.float(1.0 + i as f32);
+                builder.mul(x, factor)
+            })
+            .collect();
+        let mut sum = values[0];
+        for &value in values[1..].iter().chain(values.iter().rev()) {
+            sum = builder.add(sum, value);
+        }
+        builder.store(n(1), 4, sum);
+        let routine = Routine { lines: builder.finish(), operands: vec![4, 4], ..Routine::default() };
+        let numbers: Vec<u32> = (0..37).map(|i| (i as f32).to_bits()).collect();
+        let (mut read, mut got) = (Memory::of(&numbers, 4), Memory::new(4 * numbers.len()));
+        call(way, &routine, 1, numbers.len(), &mut [(&mut read, 0), (&mut got, 0)]);
+        for (i, &got) in got.elements()[..numbers.len()].iter().enumerate() {
+            assert_eq!(f32::from_bits(got), (i * live * (live + 1)) as f32);
+        }
     }
 }
 

@@ -12,16 +12,14 @@ use super::avx512::{
 };
 use super::bounds::Window;
 use super::check::check;
-use super::frame::Frame;
-use super::ir::{Fetch, Invariant, Lines, Op};
-use super::numbers::{InvariantNumber, OperandNumber};
 use super::registers::{Allocation, Step, allocate, allocate_beside, register_number};
-use gradloom_core::ir::{DType, ReduceOp};
+use crate::cpu::machine::frame::Frame;
+use crate::cpu::machine::ir::{Fetch, Invariant, Lines, Op};
+use crate::cpu::machine::numbers::{InvariantNumber, OperandNumber};
+use crate::cpu::machine::routine::{Pick, REDUCTIONS, Reduction, Routine};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::collections::HashSet;
 
-/// Most reductions of a routine.
-pub const REDUCTIONS: usize = 3;
 /// Elements of a vector, as the numbers in instructions are typed.
 const LANES: i32 = 16;
 /// [`CHUNK`], likewise.
@@ -51,48 +49,6 @@ const POINTERS: [Register; 8] = [
     Register::R14,
     Register::R15,
 ];
-
-/// A reduction of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Reduction {
-    pub op: ReduceOp,
-    pub dtype: DType,
-    /// The bits of what an empty reduction gives.
-    pub identity: u32,
-    /// The operand that it is combined with: an element for each row.
-    pub target: OperandNumber,
-}
-
-impl Reduction {
-    /// Whether it takes the larger or the smaller of two floats, so that NaN has to be looked for.
-    fn is_float_extreme(&self) -> bool {
-        is_float_extreme(self.op, self.dtype)
-    }
-}
-
-/// An element of each row: that of the column that an operand names, if the row has such a column.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Pick {
-    /// The operand with the number of the column, an i32 for each row.
-    pub index: OperandNumber,
-    /// What is done with the element, as the first lane; with the invariants of the routine's lines.
-    pub lines: Lines,
-}
-
-/// What machine code is made of. Two equal routines are one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Routine {
-    pub lines: Lines,
-    /// Bytes of an element of each operand.
-    pub operands: Vec<u8>,
-    pub reductions: Vec<Reduction>,
-    /// What is done before the columns of a row are walked, while nothing of the row is overwritten.
-    pub picks: Vec<Pick>,
-    /// Whether a row can have as many columns as are reduced at a time.
-    pub long: bool,
-    /// Operands, aligned to vectors in all rows, that are written past the caches.
-    pub streams: Vec<OperandNumber>,
-}
 
 /// A routine's bytes, and the size of the frame that it wants; none if it needs more mask registers than
 /// there are. An error is a mistake of this compiler that the checks of `check` and
@@ -189,12 +145,13 @@ fn interleaved(routine: &Routine, registers: usize, masks: usize) -> Option<Wide
 /// For each reduction to the larger or smaller of floats, two mask registers, maybe the same one: with the
 /// lanes that met no NaN.
 fn flags(routine: &Routine) -> Vec<Option<[Register; 2]>> {
-    let extremes = routine.reductions.iter().filter(|reduction| reduction.is_float_extreme()).count();
+    let extremes =
+        routine.reductions.iter().filter(|reduction| is_float_extreme(reduction.op, reduction.dtype)).count();
     // Two, where there is room: each waits for its last change.
     let each = if extremes == 1 { 2 } else { 1 };
     let mut free = (0..MASKS).rev().map(|number| mask(register_number(number)));
     let mut flags = |reduction: &Reduction| {
-        reduction.is_float_extreme().then(|| {
+        is_float_extreme(reduction.op, reduction.dtype).then(|| {
             let first = free.next().expect("as many masks as reductions");
             [first, if each == 2 { free.next().expect("two masks") } else { first }]
         })

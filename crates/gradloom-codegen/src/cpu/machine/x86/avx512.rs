@@ -6,12 +6,11 @@
 //! that it does not name, but for zmm0, zmm1, k7, eax and rax.
 
 use super::assembler::{Assembler, displacement};
-use super::frame::Frame;
-use super::ir::{Fetch, Op, SOURCES};
-use super::lower::only_instruction;
-use super::numbers::{InvariantNumber, OperandNumber};
 use super::registers::{Location, Step};
 use crate::cpu::lanes::{BinaryInst, Lane, MaskOp, UnaryInst};
+use crate::cpu::machine::frame::Frame;
+use crate::cpu::machine::ir::{Builder, Fetch, Line, Op, SOURCES};
+use crate::cpu::machine::numbers::{InvariantNumber, OperandNumber};
 use gradloom_core::ir::{BinaryOp, CompareOp, DType, ReduceOp};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -259,6 +258,17 @@ fn compare(asm: &mut Assembler, code: Code, to: Register, a: Register, b: Vector
             _ => unreachable!("what is not in memory is a register"),
         },
     );
+}
+
+/// The instruction that a function is, if it is only one.
+fn only_instruction(op: BinaryOp, dtype: DType) -> Option<BinaryInst> {
+    let mut builder = Builder::default();
+    let [a, b] = [0, 1].map(|number| builder.load(OperandNumber::new(number), 4));
+    builder.binary(op, dtype, a, b);
+    match builder.finish().all[..] {
+        [_, _, Line { op: Op::Two(instruction), .. }] => Some(instruction),
+        _ => None,
+    }
 }
 
 /// `to = a op b`, as a reduction combines two: `to` may be `a`, and is not zmm0.

@@ -6,9 +6,9 @@
 //! register or a place. (The checker of register allocations in Cranelift works alike: C. Fallin, "Cranelift,
 //! Part 3: Correctness in Register Allocation", 2021.)
 
-use super::ir::{Kind, Line, Lines, VectorOperand};
-use super::numbers::{SpillNumber, Value};
 use super::registers::{Allocation, Location, Step};
+use crate::cpu::machine::ir::{Kind, Line, Lines, VectorOperand};
+use crate::cpu::machine::numbers::{SpillNumber, Value};
 
 /// Checks steps against the lines that they were made from, for so many registers that can be given out.
 pub fn check(lines: &Lines, allocation: &Allocation, vectors: usize, masks: usize) -> Result<(), String> {

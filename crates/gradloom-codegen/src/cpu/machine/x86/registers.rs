@@ -6,8 +6,8 @@
 //! none if more masks live at once than there are registers, which is rare. Always holds: a line's target may
 //! be in the register of a source that is not used afterwards.
 
-use super::ir::{Invariant, Kind, Lines, Op, SOURCES, VectorOperand};
-use super::numbers::{InvariantNumber, SpillNumber, Value};
+use crate::cpu::machine::ir::{Invariant, Kind, Lines, Op, SOURCES, VectorOperand};
+use crate::cpu::machine::numbers::{InvariantNumber, SpillNumber, Value};
 
 /// The place of a value when a line reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //! Which register has which operand's address is read off the instructions themselves.
 
 use super::avx512::{COLUMN, FRAME, LAST, POOL};
-use super::frame::{Frame, VECTOR};
-use super::numbers::OperandNumber;
+use crate::cpu::machine::frame::{Frame, VECTOR};
+use crate::cpu::machine::numbers::OperandNumber;
 use iced_x86::{Code, Instruction, OpKind, Register};
 
 /// Which columns of the current row instructions may touch.

@@ -1,0 +1,298 @@
+//! Lines as instructions over four lanes.
+//!
+//! In: a line. Out: instructions that take its sources from locals and leave its value in a local. A mask is a
+//! vector with all bits of a lane set, or none.
+
+use super::{Emitter, Reduce, is_plain};
+use crate::cpu::lanes::{BinaryInst, Lane, MaskOp, ROUND, UnaryInst};
+use crate::cpu::machine::frame::Frame;
+use crate::cpu::machine::ir::{Line, Lines, Op, VectorOperand};
+use crate::cpu::machine::numbers::OperandNumber;
+use gradloom_core::ir::CompareOp;
+use wasm_encoder::{InstructionSink, MemArg, MemArgTarget};
+
+/// The columns that lines are for.
+#[derive(Clone, Copy)]
+pub(super) enum Columns {
+    /// Four, so many columns after the current one.
+    Four { ahead: usize },
+    /// The current one: the first lane counts.
+    One,
+}
+
+impl Columns {
+    fn ahead(self) -> usize {
+        match self {
+            Self::Four { ahead } => ahead,
+            Self::One => 0,
+        }
+    }
+}
+
+/// A number of locals, lanes or bytes, as instructions have it.
+pub(super) fn number(count: usize) -> u32 {
+    u32::try_from(count).expect("routines are far below 2^32 lines and bytes")
+}
+
+/// Memory of words, so many bytes after an address.
+pub(super) fn word(offset: usize) -> MemArg {
+    place(offset, 2)
+}
+
+/// Memory of bytes.
+pub(super) fn byte(offset: usize) -> MemArg {
+    place(offset, 0)
+}
+
+fn place(offset: usize, align: u32) -> MemArg {
+    MemArg { offset: offset as u64, align, target: MemArgTarget::default(), ordering: None }
+}
+
+/// A vector of these words.
+pub(super) fn words(words: [u32; 4]) -> i128 {
+    words.iter().rev().fold(0, |all, &word| (all << 32) | i128::from(word))
+}
+
+/// The order of bytes that brings a lane so many lanes further down to each lane.
+pub(super) fn shifted(lanes: u8) -> [u8; 16] {
+    std::array::from_fn(|byte| (4 * lanes + byte as u8) % 16)
+}
+
+/// Which locals lines are over.
+struct Over<'a> {
+    invariants: &'a [u32],
+    /// The local of the first value.
+    values: u32,
+    columns: Columns,
+}
+
+impl<'a> Emitter<'a> {
+    /// Emits lines of the routine for some columns.
+    pub(super) fn lines(&mut self, lines: &Lines, columns: Columns, reduce: Reduce<'_, 'a>) {
+        let locals = self.locals;
+        let over = Over { invariants: &locals.invariants, values: locals.values, columns };
+        lines.all.iter().for_each(|line| self.line(line, &over, reduce));
+    }
+
+    /// Emits lines over other invariants and values, which touch no columns.
+    pub(super) fn lines_over(&mut self, lines: &Lines, invariants: &[u32], values: u32) {
+        debug_assert!(is_plain(lines), "lines that combine two");
+        let over = Over { invariants, values, columns: Columns::One };
+        lines.all.iter().for_each(|line| self.line(line, &over, &mut |_, _, _| {}));
+    }
+
+    /// The address of an operand's current elements.
+    fn elements(&mut self, operand: OperandNumber, bytes: usize, columns: Columns) -> MemArg {
+        let address = self.locals.operands[operand.index()].0;
+        self.code.local_get(address).local_get(self.locals.column);
+        if bytes == 4 {
+            self.code.i32_const(2).i32_shl();
+        }
+        self.code.i32_add();
+        if bytes == 4 { word(4 * columns.ahead()) } else { byte(columns.ahead()) }
+    }
+
+    fn line(&mut self, line: &Line, over: &Over<'_>, reduce: Reduce<'_, 'a>) {
+        let local = |source: VectorOperand| match source {
+            VectorOperand::Value(value) => over.values + number(value.index()),
+            VectorOperand::Invariant(invariant) => over.invariants[invariant.index()],
+        };
+        let source = |i: usize| local(line.sources[i].expect("a line has its sources"));
+        let locals = self.locals;
+        match line.op {
+            Op::Two(op) => self.two(op, source(0), source(1)),
+            Op::One(op) => self.one(op, source(0)),
+            Op::Compare(op, lane) => {
+                self.code.local_get(source(0)).local_get(source(1));
+                compare(&mut self.code, op, lane);
+            }
+            Op::Unordered => {
+                let (a, b) = (source(0), source(1));
+                self.code.local_get(a).local_get(a).f32x4_ne();
+                if a != b {
+                    self.code.local_get(b).local_get(b).f32x4_ne().v128_or();
+                }
+            }
+            Op::NotZero => {
+                self.code.local_get(source(0)).v128_const(0).i32x4_ne();
+            }
+            Op::Mask(op) => {
+                let (a, b) = (source(0), source(1));
+                match op {
+                    MaskOp::And => self.code.local_get(a).local_get(b).v128_and(),
+                    MaskOp::Or => self.code.local_get(a).local_get(b).v128_or(),
+                    MaskOp::Xor => self.code.local_get(a).local_get(b).v128_xor(),
+                    MaskOp::Same => self.code.local_get(a).local_get(b).v128_xor().v128_not(),
+                    // `a & !b` of the two.
+                    MaskOp::Without => self.code.local_get(b).local_get(a).v128_andnot(),
+                };
+            }
+            Op::Select => {
+                self.code.local_get(source(1)).local_get(source(2)).local_get(source(0)).v128_bitselect();
+            }
+            Op::Columns => {
+                // The frame has the numbers of the first columns.
+                self.code.local_get(locals.column).i32x4_splat();
+                self.code.local_get(locals.frame).v128_load(word(Frame::NUMBERS)).i32x4_add();
+                let ahead = number(over.columns.ahead());
+                if ahead > 0 {
+                    self.code.v128_const(words([ahead; 4])).i32x4_add();
+                }
+            }
+            Op::Load(operand) => {
+                let place = self.elements(operand, 4, over.columns);
+                match over.columns {
+                    Columns::Four { .. } => self.code.v128_load(place),
+                    Columns::One => self.code.v128_load32_splat(place),
+                };
+            }
+            Op::LoadBytes(operand) => {
+                let place = self.elements(operand, 1, over.columns);
+                match over.columns {
+                    Columns::Four { .. } => self
+                        .code
+                        .v128_load32_zero(place)
+                        .i16x8_extend_low_i8x16_u()
+                        .i32x4_extend_low_i16x8_u(),
+                    Columns::One => self.code.i32_load8_u(place).i32x4_splat(),
+                };
+            }
+            Op::Store(operand) => {
+                let place = self.elements(operand, 4, over.columns);
+                self.code.local_get(source(0));
+                match over.columns {
+                    Columns::Four { .. } => self.code.v128_store(place),
+                    Columns::One => self.code.v128_store32_lane(place, 0),
+                };
+            }
+            Op::StoreBytes(operand) => {
+                let place = self.elements(operand, 1, over.columns);
+                self.code.local_get(source(0)).v128_const(words([1; 4])).v128_and();
+                match over.columns {
+                    Columns::Four { .. } => {
+                        let ones = locals.scratch[0];
+                        self.code.local_tee(ones).local_get(ones).i16x8_narrow_i32x4_u();
+                        self.code.local_tee(ones).local_get(ones).i8x16_narrow_i16x8_u();
+                        self.code.v128_store32_lane(place, 0)
+                    }
+                    Columns::One => self.code.v128_store8_lane(place, 0),
+                };
+            }
+            // The engine has no instruction for it.
+            Op::Fetch(_) => {}
+            Op::AddFirst(operand) => {
+                let address = locals.operands[operand.index()].0;
+                self.code.local_get(address).local_get(address).f32_load(word(0));
+                self.code.local_get(source(0)).f32x4_extract_lane(0).f32_add().f32_store(word(0));
+            }
+            Op::Reduce(reduction) => reduce(self, reduction, source(0)),
+        }
+        if let Some(target) = line.target {
+            self.code.local_set(local(VectorOperand::Value(target)));
+        }
+    }
+
+    fn two(&mut self, op: BinaryInst, a: u32, b: u32) {
+        let code = &mut self.code;
+        match op {
+            BinaryInst::Add => code.local_get(a).local_get(b).f32x4_add(),
+            BinaryInst::Sub => code.local_get(a).local_get(b).f32x4_sub(),
+            BinaryInst::Mul => code.local_get(a).local_get(b).f32x4_mul(),
+            BinaryInst::Div => code.local_get(a).local_get(b).f32x4_div(),
+            // WebAssembly's `pmin(x, y)` is `y < x ? y : x`.
+            BinaryInst::Min => code.local_get(b).local_get(a).f32x4_pmin(),
+            BinaryInst::Max => code.local_get(b).local_get(a).f32x4_pmax(),
+            BinaryInst::Scale => return self.scale(a, b),
+            BinaryInst::And => code.local_get(a).local_get(b).v128_and(),
+            BinaryInst::Or => code.local_get(a).local_get(b).v128_or(),
+            BinaryInst::Xor => code.local_get(a).local_get(b).v128_xor(),
+            BinaryInst::AddInt => code.local_get(a).local_get(b).i32x4_add(),
+            BinaryInst::SubInt => code.local_get(a).local_get(b).i32x4_sub(),
+            BinaryInst::MulInt => code.local_get(a).local_get(b).i32x4_mul(),
+            BinaryInst::MinSigned => code.local_get(a).local_get(b).i32x4_min_s(),
+            BinaryInst::MinUnsigned => code.local_get(a).local_get(b).i32x4_min_u(),
+            BinaryInst::MaxSigned => code.local_get(a).local_get(b).i32x4_max_s(),
+            BinaryInst::MaxUnsigned => code.local_get(a).local_get(b).i32x4_max_u(),
+            BinaryInst::ShiftLeft => return self.shift(a, b, |code| _ = code.i32_shl()),
+            BinaryInst::ShiftRightSigned => return self.shift(a, b, |code| _ = code.i32_shr_s()),
+            BinaryInst::ShiftRightUnsigned => return self.shift(a, b, |code| _ = code.i32_shr_u()),
+        };
+    }
+
+    /// a · 2^b in two steps, of which the first is exact (see `Scalar`).
+    fn scale(&mut self, a: u32, b: u32) {
+        let [n, half] = self.locals.scratch;
+        let round = words([ROUND.to_bits(); 4]);
+        let power_of_two = |code: &mut InstructionSink<'_>| {
+            code.v128_const(words([127; 4])).i32x4_add().i32_const(23).i32x4_shl();
+        };
+        let code = &mut self.code;
+        code.local_get(b).v128_const(round).f32x4_add().v128_const(round).i32x4_sub().local_tee(n);
+        code.i32_const(1).i32x4_shr_s().local_set(half);
+        code.local_get(a).local_get(half);
+        power_of_two(code);
+        code.f32x4_mul().local_get(n).local_get(half).i32x4_sub();
+        power_of_two(code);
+        code.f32x4_mul();
+    }
+
+    /// Shifts each lane by its own count: lane by lane, for there is no such instruction.
+    fn shift(&mut self, a: u32, b: u32, shift: impl Fn(&mut InstructionSink<'_>)) {
+        self.code.local_get(a);
+        for lane in 0..4 {
+            self.code.local_get(a).i32x4_extract_lane(lane).local_get(b).i32x4_extract_lane(lane);
+            shift(&mut self.code);
+            self.code.i32x4_replace_lane(lane);
+        }
+    }
+
+    fn one(&mut self, op: UnaryInst, a: u32) {
+        let code = &mut self.code;
+        code.local_get(a);
+        match op {
+            UnaryInst::Sqrt => code.f32x4_sqrt(),
+            UnaryInst::Floor => code.f32x4_floor(),
+            UnaryInst::AbsInt => code.i32x4_abs(),
+            UnaryInst::FloatOfSigned => code.f32x4_convert_i32x4_s(),
+            UnaryInst::FloatOfUnsigned => code.f32x4_convert_i32x4_u(),
+            // WebAssembly takes the nearest integer for what is out of range, and 0 for NaN.
+            UnaryInst::SignedOfFloat => code
+                .i32x4_trunc_sat_f32x4_s()
+                .v128_const(words([i32::MIN.cast_unsigned(); 4]))
+                .local_get(a)
+                .v128_const(words([2_147_483_648f32.to_bits(); 4]))
+                .f32x4_lt()
+                .v128_bitselect(),
+            UnaryInst::UnsignedOfFloat => code
+                .i32x4_trunc_sat_f32x4_u()
+                .v128_const(words([u32::MAX; 4]))
+                .local_get(a)
+                .v128_const(words([(-1f32).to_bits(); 4]))
+                .f32x4_gt()
+                .v128_bitselect(),
+            UnaryInst::ShiftLeftBy(count) => code.i32_const(count.into()).i32x4_shl(),
+            UnaryInst::ShiftRightBy(count) => code.i32_const(count.into()).i32x4_shr_s(),
+        };
+    }
+}
+
+fn compare(code: &mut InstructionSink<'_>, op: CompareOp, lane: Lane) {
+    match (op, lane) {
+        (CompareOp::Eq, Lane::Float) => code.f32x4_eq(),
+        (CompareOp::Ne, Lane::Float) => code.f32x4_ne(),
+        (CompareOp::Lt, Lane::Float) => code.f32x4_lt(),
+        (CompareOp::Le, Lane::Float) => code.f32x4_le(),
+        (CompareOp::Gt, Lane::Float) => code.f32x4_gt(),
+        (CompareOp::Ge, Lane::Float) => code.f32x4_ge(),
+        (CompareOp::Eq, _) => code.i32x4_eq(),
+        (CompareOp::Ne, _) => code.i32x4_ne(),
+        (CompareOp::Lt, Lane::Signed) => code.i32x4_lt_s(),
+        (CompareOp::Le, Lane::Signed) => code.i32x4_le_s(),
+        (CompareOp::Gt, Lane::Signed) => code.i32x4_gt_s(),
+        (CompareOp::Ge, Lane::Signed) => code.i32x4_ge_s(),
+        (CompareOp::Lt, Lane::Unsigned) => code.i32x4_lt_u(),
+        (CompareOp::Le, Lane::Unsigned) => code.i32x4_le_u(),
+        (CompareOp::Gt, Lane::Unsigned) => code.i32x4_gt_u(),
+        (CompareOp::Ge, Lane::Unsigned) => code.i32x4_ge_u(),
+    };
+}

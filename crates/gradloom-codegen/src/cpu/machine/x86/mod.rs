@@ -1,0 +1,17 @@
+//! Machine code for x86-64 with AVX-512.
+//!
+//! In: a [`Routine`](super::Routine). Out: machine code ([`assemble`]), called with a frame of addresses.
+//! Elements live in registers from the first line to the last, so that memory is read once and written once.
+//! Always holds: what comes out was proven to keep values apart ([`check()`]) and to stay within its memory
+//! ([`bounds`]).
+
+mod assembler;
+mod avx512;
+pub mod bounds;
+mod check;
+mod loops;
+mod registers;
+
+pub use check::check;
+pub use loops::assemble;
+pub use registers::{Allocation, Location, Step, allocate};
