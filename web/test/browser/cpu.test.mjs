@@ -93,6 +93,43 @@ test('losses and parameters are those of the GPU, within 1e-4', async () => {
   }
 });
 
+test('fused loops are compiled to WebAssembly, once each, with the bits of the interpreter', async () => {
+  const run = (worker) => inPage(async (worker) => {
+    const channel = new BroadcastChannel('loops');
+    const counted = () => new Promise((resolve) => {
+      channel.onmessage = ({ data }) => resolve(data);
+      channel.postMessage('count');
+    });
+    const { LayerNorm, Linear, Module, compile, configure, gelu, init, mean, square, sub } = g;
+    configure({ worker: () => new Worker(worker, { type: 'module' }) });
+    // Rows that are reduced, functions with long formulas, and widths that four does not divide.
+    class Model extends Module {
+      l1 = new Linear(3, 301, { init: init.fanIn() });
+      norm = new LayerNorm(301);
+      l2 = new Linear(301, 1, { init: init.fanIn() });
+    }
+    const spec = {
+      model: new Model(), seed: 3, device: 'cpu', inputs: { x: [7, 3], y: [7, 1] }, optimizer: { kind: 'adam', lr: 0.01 },
+      loss: (m, { x, y }) => mean(square(sub(m.l2.fwd(gelu(m.norm.fwd(m.l1.fwd(x)))), y))),
+    };
+    const train = await compile(spec);
+    const batch = { x: Float32Array.from({ length: 21 }, (_, i) => Math.sin(i)), y: Float32Array.from({ length: 7 }, (_, i) => Math.cos(i)) };
+    const losses = [];
+    for (let step = 0; step < 20; step++) losses.push((await train.step(batch)).loss);
+    const { asked, made } = await counted();
+    await train.destroy();
+    configure({ worker: undefined });
+    channel.close();
+    return { losses, asked, made };
+  }, worker);
+  const [compiled, interpreted] = [await run('/test/browser/counting-worker.js'), await run('/test/browser/counting-worker.js?refuse')];
+  assert.ok(compiled.made >= 5 && compiled.made === compiled.asked, JSON.stringify(compiled));
+  assert.equal(interpreted.made, 0);
+  assert.ok(interpreted.asked > 0);
+  assert.ok(compiled.losses.at(-1) < compiled.losses[0]);
+  assert.deepEqual(compiled.losses, interpreted.losses);
+});
+
 function near(name, seen, wanted) {
   assert.equal(seen.length, wanted.length);
   const apart = Math.max(...seen.map((value, i) => Math.abs(value - wanted[i])));
