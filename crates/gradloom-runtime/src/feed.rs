@@ -11,8 +11,10 @@ pub enum Data<'a> {
     F32(&'a [f32]),
     I32(&'a [i32]),
     U32(&'a [u32]),
-    F16(&'a [half::f16]),
-    BF16(&'a [half::bf16]),
+    /// The bits of each; slices of the crate `half`'s type become this with the feature `half`.
+    F16(&'a [u16]),
+    /// As [`Data::F16`].
+    BF16(&'a [u16]),
     U8(&'a [u8]),
     I64(&'a [i64]),
 }
@@ -119,8 +121,7 @@ impl Number for f32 {}
 impl Number for i32 {}
 impl Number for u32 {}
 impl Number for i64 {}
-impl Number for half::f16 {}
-impl Number for half::bf16 {}
+impl Number for u16 {}
 
 /// # Errors
 /// When there is not data for each input, of its dtype and size.
@@ -138,25 +139,35 @@ pub(crate) fn check_all(inputs: &[Input], data: &[Data<'_>]) -> Result<()> {
 }
 
 macro_rules! data {
-    ($($ty:ty => $variant:ident),*) => {$(
+    ($($ty:ty => $data:expr),*) => {$(
         impl<'a> From<&'a [$ty]> for Data<'a> {
             fn from(elements: &'a [$ty]) -> Self {
-                Data::$variant(elements)
+                $data(elements)
             }
         }
         impl<'a> From<&'a Vec<$ty>> for Data<'a> {
             fn from(elements: &'a Vec<$ty>) -> Self {
-                Data::$variant(elements)
+                $data(elements)
             }
         }
         impl<'a, const N: usize> From<&'a [$ty; N]> for Data<'a> {
             fn from(elements: &'a [$ty; N]) -> Self {
-                Data::$variant(elements)
+                $data(elements)
             }
         }
     )*};
 }
-data!(f32 => F32, i32 => I32, u32 => U32, half::f16 => F16, half::bf16 => BF16, u8 => U8, i64 => I64);
+data!(f32 => Data::F32, i32 => Data::I32, u32 => Data::U32, u8 => Data::U8, i64 => Data::I64);
+#[cfg(feature = "half")]
+mod of_half {
+    use super::Data;
+    use half::slice::HalfFloatSliceExt;
+    use half::{bf16, f16};
+    data!(
+        f16 => |elements: &'a [f16]| Data::F16(elements.reinterpret_cast()),
+        bf16 => |elements: &'a [bf16]| Data::BF16(elements.reinterpret_cast())
+    );
+}
 
 /// Data for `N` inputs: an array, or a tuple where dtypes differ.
 #[diagnostic::on_unimplemented(

@@ -78,9 +78,9 @@ macro_rules! elements {
         }
     )*};
 }
-elements!(
-    f32 => F32, i32 => I32, u32 => U32, u8 => U8, i64 => I64, half::f16 => F16, half::bf16 => BF16
-);
+elements!(f32 => F32, i32 => I32, u32 => U32, u8 => U8, i64 => I64);
+#[cfg(feature = "half")]
+elements!(half::f16 => F16, half::bf16 => BF16);
 
 impl Element for bool {
     const DTYPE: DType = DType::Bool;

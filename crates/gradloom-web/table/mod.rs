@@ -179,7 +179,7 @@ fn of_item(item: &Item, ops: &mut Vec<Op>) {
             }
         }
         Item::Impl(block)
-            if is(&block.self_ty, "Tensor") && block.trait_.as_ref().is_some_and(|t| t.1.is_ident("Neg")) =>
+            if is(&block.self_ty, "Tensor") && block.trait_.as_ref().is_some_and(|t| t.0.is_ident("Neg")) =>
         {
             let doc = vec!["`-x`.".to_string()];
             ops.push(Op { name: "neg".into(), doc, method: true, params: Vec::new() });

@@ -1,8 +1,7 @@
 //! Elements of one type as those of another.
 
 use super::safetensors_dtype;
-use gradloom_core::ir::{DType, Type};
-use half::{bf16, f16};
+use gradloom_core::ir::{DType, Type, half};
 use safetensors::Dtype;
 use std::borrow::Cow;
 
@@ -36,8 +35,8 @@ pub(super) fn to_f32(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     Some(match dtype {
         Dtype::F64 => bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes) as f32).collect(),
         Dtype::F32 => bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect(),
-        Dtype::F16 => bytes.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes).to_f32()).collect(),
-        Dtype::BF16 => bytes.as_chunks().0.iter().map(|&bytes| bf16::from_le_bytes(bytes).to_f32()).collect(),
+        Dtype::F16 => bytes.as_chunks().0.iter().map(|&bytes| half::from_f16(u16::from_le_bytes(bytes))).collect(),
+        Dtype::BF16 => bytes.as_chunks().0.iter().map(|&bytes| half::from_bf16(u16::from_le_bytes(bytes))).collect(),
         _ => return None,
     })
 }

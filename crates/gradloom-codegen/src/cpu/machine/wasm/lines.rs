@@ -55,7 +55,11 @@ pub(super) fn words(words: [u32; 4]) -> i128 {
 
 /// The order of bytes that brings a lane so many lanes further down to each lane.
 pub(super) fn shifted(lanes: u8) -> [u8; 16] {
-    std::array::from_fn(|byte| (4 * lanes + byte as u8) % 16)
+    let mut byte = 4 * lanes;
+    [(); 16].map(|()| {
+        byte += 1;
+        (byte - 1) % 16
+    })
 }
 
 /// Which locals lines are over.
@@ -195,28 +199,28 @@ impl<'a> Emitter<'a> {
     fn two(&mut self, op: BinaryInst, a: u32, b: u32) {
         let code = &mut self.code;
         match op {
-            BinaryInst::Add => code.local_get(a).local_get(b).f32x4_add(),
-            BinaryInst::Sub => code.local_get(a).local_get(b).f32x4_sub(),
-            BinaryInst::Mul => code.local_get(a).local_get(b).f32x4_mul(),
-            BinaryInst::Div => code.local_get(a).local_get(b).f32x4_div(),
+            BinaryInst::Add => drop(code.local_get(a).local_get(b).f32x4_add()),
+            BinaryInst::Sub => drop(code.local_get(a).local_get(b).f32x4_sub()),
+            BinaryInst::Mul => drop(code.local_get(a).local_get(b).f32x4_mul()),
+            BinaryInst::Div => drop(code.local_get(a).local_get(b).f32x4_div()),
             // WebAssembly's `pmin(x, y)` is `y < x ? y : x`.
-            BinaryInst::Min => code.local_get(b).local_get(a).f32x4_pmin(),
-            BinaryInst::Max => code.local_get(b).local_get(a).f32x4_pmax(),
-            BinaryInst::Scale => return self.scale(a, b),
-            BinaryInst::And => code.local_get(a).local_get(b).v128_and(),
-            BinaryInst::Or => code.local_get(a).local_get(b).v128_or(),
-            BinaryInst::Xor => code.local_get(a).local_get(b).v128_xor(),
-            BinaryInst::AddInt => code.local_get(a).local_get(b).i32x4_add(),
-            BinaryInst::SubInt => code.local_get(a).local_get(b).i32x4_sub(),
-            BinaryInst::MulInt => code.local_get(a).local_get(b).i32x4_mul(),
-            BinaryInst::MinSigned => code.local_get(a).local_get(b).i32x4_min_s(),
-            BinaryInst::MinUnsigned => code.local_get(a).local_get(b).i32x4_min_u(),
-            BinaryInst::MaxSigned => code.local_get(a).local_get(b).i32x4_max_s(),
-            BinaryInst::MaxUnsigned => code.local_get(a).local_get(b).i32x4_max_u(),
-            BinaryInst::ShiftLeft => return self.shift(a, b, |code| _ = code.i32_shl()),
-            BinaryInst::ShiftRightSigned => return self.shift(a, b, |code| _ = code.i32_shr_s()),
-            BinaryInst::ShiftRightUnsigned => return self.shift(a, b, |code| _ = code.i32_shr_u()),
-        };
+            BinaryInst::Min => drop(code.local_get(b).local_get(a).f32x4_pmin()),
+            BinaryInst::Max => drop(code.local_get(b).local_get(a).f32x4_pmax()),
+            BinaryInst::Scale => self.scale(a, b),
+            BinaryInst::And => drop(code.local_get(a).local_get(b).v128_and()),
+            BinaryInst::Or => drop(code.local_get(a).local_get(b).v128_or()),
+            BinaryInst::Xor => drop(code.local_get(a).local_get(b).v128_xor()),
+            BinaryInst::AddInt => drop(code.local_get(a).local_get(b).i32x4_add()),
+            BinaryInst::SubInt => drop(code.local_get(a).local_get(b).i32x4_sub()),
+            BinaryInst::MulInt => drop(code.local_get(a).local_get(b).i32x4_mul()),
+            BinaryInst::MinSigned => drop(code.local_get(a).local_get(b).i32x4_min_s()),
+            BinaryInst::MinUnsigned => drop(code.local_get(a).local_get(b).i32x4_min_u()),
+            BinaryInst::MaxSigned => drop(code.local_get(a).local_get(b).i32x4_max_s()),
+            BinaryInst::MaxUnsigned => drop(code.local_get(a).local_get(b).i32x4_max_u()),
+            BinaryInst::ShiftLeft => self.shift(a, b, |code| _ = code.i32_shl()),
+            BinaryInst::ShiftRightSigned => self.shift(a, b, |code| _ = code.i32_shr_s()),
+            BinaryInst::ShiftRightUnsigned => self.shift(a, b, |code| _ = code.i32_shr_u()),
+        }
     }
 
     /// a · 2^b in two steps, of which the first is exact (see `Scalar`).
