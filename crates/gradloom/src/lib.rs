@@ -6,6 +6,8 @@
 //! [`trace`], [`grad`], [`optim`], [`passes`], [`fuse`] and [`plan`]; `ARCHITECTURE.md` gives an overview.
 
 pub mod custom;
+#[cfg(doctest)]
+mod guide;
 
 #[doc(inline)]
 pub use gradloom_core::{error, fuse, grad, ir, kernel, nn, optim, passes, plan, reference, trace, verify};

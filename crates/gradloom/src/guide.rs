@@ -1,0 +1,20 @@
+//! The code of the guide (`docs/guide`), compiled and run as tests. `tests/guide.rs` checks that no page is
+//! left out.
+
+macro_rules! pages {
+    ($($name:ident: $file:literal,)*) => {$(
+        #[doc = include_str!(concat!("../../../docs/guide/src/", $file))]
+        mod $name {}
+    )*};
+}
+
+pages! {
+    introduction: "introduction.md",
+    first_model: "first-model.md",
+    training_loop: "training-loop.md",
+    shapes: "shapes.md",
+    states: "states.md",
+    custom: "custom.md",
+    plan: "plan.md",
+    memory: "memory.md",
+}
