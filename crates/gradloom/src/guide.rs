@@ -17,4 +17,11 @@ pages! {
     custom: "custom.md",
     plan: "plan.md",
     memory: "memory.md",
+    mistakes: "mistakes.md",
+    gpu: "gpu.md",
+    files: "files.md",
+    serving: "serving.md",
+    pytorch_index: "pytorch/index.md",
+    pytorch_tensors: "pytorch/tensors.md",
+    pytorch_reductions: "pytorch/reductions.md",
 }
