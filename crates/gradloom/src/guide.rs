@@ -24,4 +24,7 @@ pages! {
     pytorch_index: "pytorch/index.md",
     pytorch_tensors: "pytorch/tensors.md",
     pytorch_reductions: "pytorch/reductions.md",
+    pytorch_layers: "pytorch/layers.md",
+    pytorch_training: "pytorch/training.md",
+    pytorch_rest: "pytorch/rest.md",
 }
