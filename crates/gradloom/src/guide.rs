@@ -27,4 +27,6 @@ pages! {
     pytorch_layers: "pytorch/layers.md",
     pytorch_training: "pytorch/training.md",
     pytorch_rest: "pytorch/rest.md",
+    jax: "jax.md",
+    ztensor: "ztensor.md",
 }
