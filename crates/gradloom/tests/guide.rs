@@ -118,7 +118,11 @@ fn links_lead_somewhere() {
                 let text = read(&target);
                 let headings = prose_and_fences(&text).0.into_iter().filter(|line| line.starts_with('#'));
                 let anchors: Vec<String> = headings.map(anchor).collect();
-                assert!(anchors.iter().any(|known| known == place), "{}: {link}: {anchors:?}", file.display());
+                assert!(
+                    anchors.iter().any(|known| known == place),
+                    "{}: {link}: {anchors:?}",
+                    file.display()
+                );
             }
         }
     }
