@@ -20,7 +20,8 @@ pub use gradloom_core::error::{Error, ErrorKind, Result};
 pub use gradloom_core::ir::DType;
 pub use gradloom_core::nn::{Init, Module, Param, State, duplicate};
 pub use gradloom_core::optim::{
-    Adafactor, Adagrad, Adam, AdamW, DecayRule, Groups, Lion, Muon, Optimizer, Plateau, RmsProp, Schedule, Sgd,
+    Adafactor, Adagrad, Adam, AdamW, DecayRule, Groups, Lion, Muon, Optimizer, Plateau, RmsProp, Schedule,
+    Sgd,
 };
 pub use gradloom_core::trace::{
     AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions, Input, Operand, PoolOptions, Tensor,
