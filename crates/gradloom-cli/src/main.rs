@@ -7,6 +7,8 @@
 mod bench;
 mod device;
 mod devices;
+#[cfg(test)]
+mod documentation;
 mod failure;
 mod format;
 mod inspect;

@@ -6,6 +6,8 @@
 //! [`trace`], [`grad`], [`optim`], [`passes`], [`fuse`] and [`plan`]; `ARCHITECTURE.md` gives an overview.
 
 pub mod custom;
+#[cfg(doctest)]
+mod guide;
 
 #[doc(inline)]
 pub use gradloom_core::{error, fuse, grad, ir, kernel, nn, optim, passes, plan, reference, trace, verify};
@@ -18,7 +20,8 @@ pub use gradloom_core::error::{Error, ErrorKind, Result};
 pub use gradloom_core::ir::DType;
 pub use gradloom_core::nn::{Init, Module, Param, State, duplicate};
 pub use gradloom_core::optim::{
-    Adafactor, Adagrad, Adam, AdamW, DecayRule, Groups, Lion, Muon, Plateau, RmsProp, Schedule, Sgd,
+    Adafactor, Adagrad, Adam, AdamW, DecayRule, Groups, Lion, Muon, Optimizer, Plateau, RmsProp, Schedule,
+    Sgd,
 };
 pub use gradloom_core::trace::{
     AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions, Input, Operand, PoolOptions, Tensor,
@@ -36,7 +39,7 @@ pub use gradloom_runtime::{
 pub mod prelude {
     pub use crate::batches::{Batches, gather};
     pub use crate::nn::layers::*;
-    pub use crate::nn::{CausalSelfAttention, Init, Module, Param, State};
+    pub use crate::nn::{CausalSelfAttention, Init, KeyValueCache, Module, Param, State};
     pub use crate::{
         Adafactor, Adagrad, Adam, AdamW, AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions,
         DType, Device, Error, Groups, Lion, Load, Muon, Plateau, PoolOptions, Precision, Result, RmsProp,

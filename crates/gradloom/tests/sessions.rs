@@ -224,6 +224,8 @@ fn batches_of_any_size_are_evaluated() {
         let (logits, some) = any.run([&INPUT[..2 * batch]]).unwrap();
         assert_eq!((&logits[..], &some[..]), (&all[..3 * batch], &classes[..batch]));
     }
+    let part = any.run([&INPUT[..3]]).unwrap_err();
+    assert_eq!(part.message(), "the input `x` is f32[3, 2], of any batch, got 3 elements");
     let queued = any.queue(&[(&INPUT[..4]).into()]).unwrap();
     assert_eq!(queued.get("result.0").unwrap(), all[..6]);
     assert_eq!(queued.get_as::<i32>("result.1").unwrap(), classes[..2]);

@@ -204,4 +204,7 @@ fn numbers_of_groups() {
     let wrong = Groups::new(AdamW::new(1e-2)).group("*.gain", Sgd::new(0.5));
     let error = trainer(24, 1).optimizer(wrong).compile(&Device::cpu()).unwrap_err().to_string();
     assert!(error.contains("`*.gain`"), "{error}");
+    let wrong = Groups::new(AdamW::new(1e-2)).group("*.bias", Sgd::new(0.5).nesterov());
+    let error = trainer(24, 1).optimizer(wrong).compile(&Device::cpu()).unwrap_err();
+    assert_eq!(error.message(), "`nesterov` of an optimizer without momentum");
 }

@@ -94,7 +94,13 @@ impl Optimizer for Groups {
 
     fn check(&self, parameters: &[Trainable]) -> Result<()> {
         let names = parameters.iter().map(|parameter| parameter.name.as_str());
-        self.groups.iter().try_for_each(|group| group.pattern.expect_any(names.clone()))
+        self.rest.check(parameters)?;
+        for group in &self.groups {
+            group.pattern.expect_any(names.clone())?;
+            let checked = group.optimizer.check(parameters);
+            checked.map_err(|error| error.note(format!("of the parameters `{}`", group.pattern)))?;
+        }
+        Ok(())
     }
 
     fn update(&self, s: &mut StepBuilder<'_, '_>, parameter: &Trainable) -> ValueId {

@@ -1,7 +1,7 @@
 //! Stochastic gradient descent with momentum, with PyTorch's formulas.
 
 use super::{DecayRule, Hyperparameters, Optimizer, Schedule, StepBuilder, Trainable, check};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{BinaryOp, ValueId};
 
 /// Stochastic gradient descent.
@@ -39,7 +39,6 @@ impl Sgd {
     #[must_use]
     pub fn nesterov(mut self) -> Self {
         self.nesterov = true;
-        self.momentum.get_or_insert(0.0);
         self
     }
 
@@ -76,6 +75,14 @@ impl Optimizer for Sgd {
         check(numbers, "weight_decay", |v| v >= 0.0 && v.is_finite(), "finite and not negative")?;
         if self.momentum.is_some() {
             check(numbers, "momentum", |v| (0.0..1.0).contains(&v), "at least 0 and less than 1")?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, _: &[Trainable]) -> Result<()> {
+        if self.nesterov && self.momentum.is_none() {
+            return Err(Error::new(ErrorKind::Trace, "`nesterov` of an optimizer without momentum")
+                .help("give it one, as `.momentum(0.9)`"));
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ pub(super) fn select<L>(
     if cfg!(target_family = "wasm") {
         return Ok(());
     }
-    let Some(extent) = extent(declared, data) else { return Ok(()) };
+    let Some(extent) = extent(declared, data) else { return whole(declared, data) };
     let lane = match lanes.iter().position(|lane| batch(inputs(lane)) == Some(extent)) {
         Some(0) => return Ok(()),
         Some(known) => lanes.remove(known),
@@ -40,6 +40,22 @@ fn extent(declared: &[Input], data: &[Data<'_>]) -> Option<usize> {
     let (_, rest) = declared.first()?.ty.shape.split_first()?;
     let (item, elements) = (rest.iter().product::<usize>(), data.first()?.len());
     (item > 0 && elements.is_multiple_of(item)).then(|| elements / item)
+}
+
+/// What is wrong where there is no extent.
+///
+/// # Errors
+/// When data ends within an example. Other mistakes are found with the program that is there.
+fn whole(declared: &[Input], data: &[Data<'_>]) -> Result<()> {
+    match (declared, data) {
+        ([Input { name, ty }, ..], [data, ..])
+            if data.dtype() == ty.dtype && ty.shape.iter().skip(1).all(|&extent| extent > 0) =>
+        {
+            let message = format!("the input `{name}` is {ty}, of any batch, got {} elements", data.len());
+            Err(Error::new(ErrorKind::Feed, message).help("pass whole examples: the first axis is the batch"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The inputs for a batch of another extent than the declared one: on the first axis of the first input, and

@@ -1,0 +1,45 @@
+//! The command lines that the documentation shows are understood.
+
+use crate::Cli;
+use clap::Parser;
+use std::path::{Path, PathBuf};
+
+/// What stands before the command's words.
+const CALLS: [&str; 2] = ["gradloom ", "cargo run --release -p gradloom-cli -- "];
+
+/// The Markdown files that show the command.
+fn files() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = std::fs::read_dir(root.join("docs/guide/src")).expect("the guide");
+    let pages = guide.map(|entry| entry.expect("an entry").path());
+    let others = ["README.md", "ARCHITECTURE.md", "docs/benchmarks.md"].map(|name| root.join(name));
+    pages.filter(|path| path.extension().is_some_and(|extension| extension == "md")).chain(others).collect()
+}
+
+#[test]
+fn command_lines_parse() {
+    let mut parsed = 0;
+    for file in files() {
+        let text = std::fs::read_to_string(&file).expect("text");
+        let mut of_commands = false;
+        for line in text.lines() {
+            if let Some(language) = line.strip_prefix("```") {
+                of_commands = matches!(language, "sh" | "text");
+            }
+            // Synopses have brackets.
+            let Some(words) = CALLS.iter().find_map(|call| line.strip_prefix(call)) else { continue };
+            if !of_commands || words.contains('[') {
+                continue;
+            }
+            // Of alternatives, the first; N stands for a number.
+            let words = words.split(" #").next().unwrap_or_default().split_whitespace();
+            let words = words.map(|word| word.split('|').next().unwrap_or(word));
+            let words = words.map(|word| if word == "N" { "1" } else { word });
+            if let Err(error) = Cli::try_parse_from(std::iter::once("gradloom").chain(words)) {
+                panic!("{}: `{line}`\n{error}", file.display());
+            }
+            parsed += 1;
+        }
+    }
+    assert!(parsed >= 20, "{parsed} lines");
+}
