@@ -94,11 +94,12 @@ export function batch(random: Random, count: number) {
   };
 }
 
-/** Writes the sums of some problems, each digit from what was written before: `next` gives the likeliest characters. */
-export async function write(rows: number[][], next: (ids: Int32Array) => Promise<Int32Array>): Promise<number[][]> {
+/** Writes the sums of some problems, each digit from what was written before: `next` gives the likeliest characters; null ends it. */
+export async function write(rows: number[][], next: (ids: Int32Array) => Promise<Int32Array | null>): Promise<number[][]> {
   const written = rows.map((row) => [...row.slice(0, PROBLEM), ...Array<number>(SUM).fill(0)]);
   for (let place = PROBLEM; place < PROBLEM + SUM; place++) {
     const likeliest = await next(Int32Array.from(written.flatMap((row) => row.slice(0, CONTEXT))));
+    if (!likeliest) break;
     written.forEach((row, i) => { row[place] = likeliest[i * CONTEXT + place - 1]!; });
   }
   return written;

@@ -51,10 +51,12 @@ export function batchOf(drawings: readonly ReturnType<typeof drawn>[]) {
 /** Random drawings out of a pool, of which a share is replaced each time, so that none is learnt by heart. */
 export function drawings(random: Random, size = 1500, fresh = 12) {
   const next = () => drawn(below(random, 10), random);
-  const pool = Array.from({ length: size }, next);
+  const pool: ReturnType<typeof drawn>[] = [];
   return (count: number) => {
-    for (let i = 0; i < fresh; i++) pool[below(random, size)] = next();
-    return Array.from({ length: count }, () => pool[below(random, size)]!);
+    // It grows with the batches, so that the first one is not waited for.
+    for (let i = 0; i < count && pool.length < size; i++) pool.push(next());
+    for (let i = 0; i < fresh; i++) pool[below(random, pool.length)] = next();
+    return Array.from({ length: count }, () => pool[below(random, pool.length)]!);
   };
 }
 

@@ -48,10 +48,10 @@ export function places(side: number): Float32Array {
   return Float32Array.from({ length: 2 * side * side }, (_, i) => ((i % 2 === 0 ? (i / 2) % side : Math.floor(i / 2 / side)) + 0.5) / side);
 }
 
-/** Random pixels of an image, as many as a batch has. */
-export function pixels(image: Float32Array, side: number, random: Random, count: number) {
+/** Gives random pixels of an image, as many as are asked for. */
+export function pixels(image: Float32Array, side: number, random: Random) {
   const [all, channels] = [places(side), image.length / side ** 2];
-  return () => {
+  return (count: number) => {
     const batch = { places: new Float32Array(2 * count), colours: new Float32Array(channels * count) };
     for (let i = 0; i < count; i++) {
       const pixel = below(random, side * side);
@@ -80,7 +80,8 @@ export async function run({ device, steps = 600, onStep }: Options = {}) {
   const image = Float32Array.from({ length: side * side }, (_, i) => brightness(2 * at[2 * i]! - 1, 2 * at[2 * i + 1]! - 1));
   const fit = async (features: number) => {
     const train = await compile({ ...paint({ features }), seed: 8, device });
-    const loss = await learn(train, steps, pixels(image, side, generator(8), 256), onStep);
+    const some = pixels(image, side, generator(8));
+    const loss = await learn(train, steps, () => some(256), onStep);
     const infer = await train.attach({ forward: (m, { places }) => m.fwd(places), inputs: { places: [side * side, 2] } });
     const { output } = completed(await infer.run({ places: at }));
     await train.destroy();

@@ -61,12 +61,13 @@ export const [LEARNT, KEPT] = [NAMES.filter((_, i) => i % 10 !== 9), NAMES.filte
 
 export const batch = (random: Random, count: number) => encode(Array.from({ length: count }, () => LEARNT[below(random, LEARNT.length)]!));
 
-/** Writes names side by side: `next` gives logits for `[count, LENGTH]` signs, of which the first ones are there. */
-export async function invent(count: number, next: (signs: Int32Array) => Promise<Float32Array>, random: Random, temperature = 1): Promise<string[]> {
+/** Writes names side by side: `next` gives logits for `[count, LENGTH]` signs, of which the first ones are there; null ends it. */
+export async function invent(count: number, next: (signs: Int32Array) => Promise<Float32Array | null>, random: Random, temperature = 1): Promise<string[]> {
   const names = Array.from({ length: count }, () => '');
   const ended = names.map(() => false);
   for (let at = 0; at < LENGTH && ended.includes(false); at++) {
     const logits = await next(encode(names.map((name) => name.slice(0, LENGTH - 1))).signs);
+    if (!logits) break;
     names.forEach((name, i) => {
       if (ended[i]) return;
       const begin = (i * LENGTH + at) * SIGNS;

@@ -44,10 +44,10 @@ export function spirals(seed: number, count: number) {
   return { points, arms };
 }
 
-/** Random batches of a few points. */
-export function batches({ points, arms }: ReturnType<typeof spirals>, seed: number, count: number) {
+/** Gives random points with their arms, as many as are asked for. */
+export function batches({ points, arms }: ReturnType<typeof spirals>, seed: number) {
   const random = generator(seed);
-  return () => {
+  return (count: number) => {
     const chosen = Array.from({ length: count }, () => below(random, arms.length));
     return {
       points: Float32Array.from(chosen.flatMap((i) => [points[2 * i]!, points[2 * i + 1]!])),
@@ -58,7 +58,8 @@ export function batches({ points, arms }: ReturnType<typeof spirals>, seed: numb
 
 export async function run({ device, steps = 480, onStep }: Options = {}) {
   const train = await compile({ ...classify(), seed: 7, device });
-  const loss = await learn(train, steps, batches(spirals(1, 500), 7, 64), onStep);
+  const some = batches(spirals(1, 500), 7);
+  const loss = await learn(train, steps, () => some(64), onStep);
 
   const find = await train.attach({
     forward: (m, { points }) => m.fwd(points).argmax(-1), inputs: { points: [null, 2] }, output: 'i32',

@@ -51,10 +51,10 @@ export const imagine = ({ width = 128, batch = 50 } = {}) => program({
   optimizer: { kind: 'adam', lr: 3e-3 },
 });
 
-/** Random batches of a thousand digits. */
-export function batches(random: Random, count: number) {
+/** Gives random ones of a thousand digits, as many as are asked for. */
+export function batches(random: Random) {
   const { pixels } = images(random, 1000, 0, 0.05);
-  return () => {
+  return (count: number) => {
     const batch = new Float32Array(count * PIXELS);
     for (let i = 0; i < count; i++) {
       const at = below(random, 1000) * PIXELS;
@@ -75,7 +75,8 @@ export function likeDigit(image: Float32Array): number {
 
 export async function run({ device, steps = 600, onStep }: Options = {}) {
   const train = await compile({ ...imagine(), seed: 7, device });
-  const loss = await learn(train, steps, batches(generator(1), 50), onStep);
+  const some = batches(generator(1));
+  const loss = await learn(train, steps, () => some(50), onStep);
 
   // The decoder alone, out of noise.
   const dream = await train.attach({ forward: (m) => m.decode(randn([200, CODE])).sigmoid(), inputs: {} });
