@@ -79,8 +79,8 @@ async function showDevice() {
   const status = await webgpu;
   if (train && train !== session.train) return;
   if (train) {
-    const why = train.device === 'cpu' && !status.ok ? ` (${status.message})` : status.ok && status.software ? ' (software)' : '';
-    tell(train.device, `${train.device === 'webgpu' ? 'WebGPU' : 'CPU'} · ${train.deviceName}${why}`);
+    if (train.device === 'cpu') tell('cpu', `CPU${status.ok ? '' : ` (${status.message})`}`);
+    else tell('webgpu', `WebGPU · ${train.deviceName}${status.ok && status.software ? ' (software)' : ''}`);
   } else if (options.device === 'cpu') {
     tell('cpu', 'CPU, as chosen');
   } else if (status.ok) {

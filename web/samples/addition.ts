@@ -74,7 +74,8 @@ export const add = ({ width = 32, layers = 1, heads = 4, batch = 48, steps = 900
 /** `47+85=231` as numbers of characters. */
 export function characters(a: number, b: number): number[] {
   const sum = a + b;
-  return [Math.floor(a / 10), a % 10, 10, Math.floor(b / 10), b % 10, 11, sum % 10, Math.floor(sum / 10) % 10, Math.floor(sum / 100)];
+  const tens = (n: number) => Math.floor(n / 10);
+  return [tens(a), a % 10, 10, tens(b), b % 10, 11, sum % 10, tens(sum) % 10, tens(tens(sum))];
 }
 
 /** Sums that are shown, or some of those that are kept back. */
@@ -90,12 +91,16 @@ export function problems(random: Random, count: number, shown: boolean): number[
 export function batch(random: Random, count: number) {
   const rows = problems(random, count, true);
   return {
-    ids: Int32Array.from(rows.flatMap((row) => row.slice(0, CONTEXT))), sums: Int32Array.from(rows.flatMap((row) => row.slice(PROBLEM))),
+    ids: Int32Array.from(rows.flatMap((row) => row.slice(0, CONTEXT))),
+    sums: Int32Array.from(rows.flatMap((row) => row.slice(PROBLEM))),
   };
 }
 
-/** Writes the sums of some problems, each digit from what was written before: `next` gives the likeliest characters; null ends it. */
-export async function write(rows: number[][], next: (ids: Int32Array) => Promise<Int32Array | null>): Promise<number[][]> {
+/** What runs the network: it gives the likeliest characters after each place, or null to end it. */
+type Next = (ids: Int32Array) => Promise<Int32Array | null>;
+
+/** Writes the sums of some problems, each digit from what was written before. */
+export async function write(rows: number[][], next: Next): Promise<number[][]> {
   const written = rows.map((row) => [...row.slice(0, PROBLEM), ...Array<number>(SUM).fill(0)]);
   for (let place = PROBLEM; place < PROBLEM + SUM; place++) {
     const likeliest = await next(Int32Array.from(written.flatMap((row) => row.slice(0, CONTEXT))));
@@ -118,6 +123,7 @@ export async function run({ device, steps = 900, onStep }: Options = {}) {
   await train.destroy();
   const right = written.filter((row, i) => row.every((id, k) => id === truth[i]![k])).length / 300;
   // As sums are usually written.
-  const text = (row: number[]) => [...row.slice(0, PROBLEM), ...row.slice(PROBLEM).reverse()].map((id) => CHARACTERS[id]).join('');
+  const text = (row: number[]) =>
+    [...row.slice(0, PROBLEM), ...row.slice(PROBLEM).reverse()].map((id) => CHARACTERS[id]).join('');
   return { loss, right, examples: written.slice(0, 8).map(text) };
 }

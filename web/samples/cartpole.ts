@@ -41,8 +41,11 @@ const hasFallen = ([x, , angle]: Cart) => Math.abs(x) > 2.4 || Math.abs(angle) >
 /** A move of a game: where the cart was, and the push. */
 interface Move { cart: Cart; push: number }
 
+/** Gives the logits of pushes for the carts of all games. */
+type Logits = (carts: Float32Array) => Promise<Float32Array>;
+
 /** Plays games side by side, one run of the network for a move of each. `pick` chooses a push by its logits. */
-async function play(policy: (carts: Float32Array) => Promise<Float32Array>, random: Random, pick: (logits: Float32Array) => number): Promise<Move[][]> {
+async function play(policy: Logits, random: Random, pick: (logits: Float32Array) => number): Promise<Move[][]> {
   const carts = Array.from({ length: GAMES }, () => [0, 0, 0, 0].map(() => between(random, -0.05, 0.05)) as Cart);
   const games: Move[][] = carts.map(() => []);
   for (let move = 0; move < MOVES && !carts.every(hasFallen); move++) {

@@ -58,15 +58,19 @@ function moon(which: number, part: number): [number, number] {
 
 /** Points `[count, 2]` of the data. */
 export function moons(random: Random, count: number): Float32Array {
-  return Float32Array.from(Array.from({ length: count }, () => moon(below(random, 2), random()).map((x) => x + 0.03 * normal(random))).flat());
+  const points = Array.from({ length: count }, () => moon(below(random, 2), random()));
+  return Float32Array.from(points.flat(), (x) => x + 0.03 * normal(random));
 }
 
 /** The part of the points that are within 0.15 of the middle of a moon. */
 export function onAMoon(points: Float32Array): number {
   const middles = Array.from({ length: 200 }, (_, i) => moon(i % 2, Math.floor(i / 2) / 99));
   const count = points.length / 2;
-  const on = Array.from({ length: count }, (_, i) => middles.some(([x, y]) => Math.hypot(points[2 * i]! - x, points[2 * i + 1]! - y) < 0.15));
-  return on.filter(Boolean).length / count;
+  let on = 0;
+  for (let i = 0; i < count; i++) {
+    if (middles.some(([x, y]) => Math.hypot(points[2 * i]! - x, points[2 * i + 1]! - y) < 0.15)) on++;
+  }
+  return on / count;
 }
 
 export async function run({ device, steps = 1500, onStep }: Options = {}) {

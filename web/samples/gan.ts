@@ -12,7 +12,7 @@ import { below, generator, normal, type Random } from './common/random.js';
 
 export const HEAPS = 8;
 /** Deviation of the points of a heap from its middle. The circle has the radius 1. */
-export const SPREAD = 0.08;
+const SPREAD = 0.08;
 const NOISE = 4;
 
 class Network extends Module {
@@ -55,7 +55,7 @@ export const duel = ({ width = 64, batch = 128 } = {}) => program({
   loss: (m, { real }) => {
     const made = m.make(batch);
     const ofReal = m.critic.fwd(real);
-    const [slope] = gradients(ofReal.sum(), [real]) as [Tensor];
+    const [slope] = gradients(ofReal.sum(), [real]);
     const ofCritic = ofReal.neg().softplus().mean().add(m.critic.fwd(made.detach()).softplus().mean());
     const ofMaker = m.critic.fwd(made, true).neg().softplus().mean();
     const penalty = slope.square().sumAxes([-1]).mean();
@@ -65,11 +65,15 @@ export const duel = ({ width = 64, batch = 128 } = {}) => program({
   optimizer: { kind: 'adam', lr: 2e-3, beta1: 0.5, beta2: 0.99 },
 });
 
-export const middle = (heap: number): [number, number] => [Math.cos(2 * Math.PI * heap / HEAPS), Math.sin(2 * Math.PI * heap / HEAPS)];
+function middle(heap: number): [number, number] {
+  const angle = 2 * Math.PI * heap / HEAPS;
+  return [Math.cos(angle), Math.sin(angle)];
+}
 
 /** Real points `[count, 2]`. */
 export function realPoints(random: Random, count: number): Float32Array {
-  return Float32Array.from(Array.from({ length: count }, () => middle(below(random, HEAPS)).map((x) => x + SPREAD * normal(random))).flat());
+  const middles = Array.from({ length: count }, () => middle(below(random, HEAPS)));
+  return Float32Array.from(middles.flat(), (x) => x + SPREAD * normal(random));
 }
 
 /** The parts of the points that are in each heap: within three deviations of its middle. */
@@ -77,7 +81,9 @@ export function parts(points: Float32Array): number[] {
   const count = points.length / 2;
   return Array.from({ length: HEAPS }, (_, heap) => {
     const [x, y] = middle(heap);
-    return Array.from({ length: count }, (_, i) => Math.hypot(points[2 * i]! - x, points[2 * i + 1]! - y) < 3 * SPREAD).filter(Boolean).length / count;
+    let inside = 0;
+    for (let i = 0; i < count; i++) if (Math.hypot(points[2 * i]! - x, points[2 * i + 1]! - y) < 3 * SPREAD) inside++;
+    return inside / count;
   });
 }
 

@@ -20,7 +20,9 @@ export class Painter extends Module {
     super();
     const random = generator(8);
     this.#pitches = Float32Array.from({ length: 2 * features }, () => 2 * Math.PI * waves * normal(random));
-    this.layers = Array.from({ length: layers }, (_, i) => new Linear(i > 0 ? width : 2 * features || 2, width, { init: init.kaiming() }));
+    const inputs = 2 * features || 2;
+    const start = { init: init.kaiming() };
+    this.layers = Array.from({ length: layers }, (_, i) => new Linear(i === 0 ? inputs : width, width, start));
     this.out = new Linear(width, channels, { init: init.fanIn() });
   }
 
@@ -45,7 +47,10 @@ export const paint = ({ batch = 256, channels = 1, ...sizes }: Sizes & { batch?:
 
 /** The places of all pixels of a square image, row by row. */
 export function places(side: number): Float32Array {
-  return Float32Array.from({ length: 2 * side * side }, (_, i) => ((i % 2 === 0 ? (i / 2) % side : Math.floor(i / 2 / side)) + 0.5) / side);
+  return Float32Array.from({ length: 2 * side * side }, (_, i) => {
+    const pixel = Math.floor(i / 2);
+    return ((i % 2 === 0 ? pixel % side : Math.floor(pixel / side)) + 0.5) / side;
+  });
 }
 
 /** Gives random pixels of an image, as many as are asked for. */

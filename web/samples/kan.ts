@@ -52,7 +52,8 @@ class Kan extends Module {
 /** Random places `[count, 2]`, and the formula there. */
 function examples(random: Random, count: number) {
   const places = Float32Array.from({ length: 2 * count }, () => between(random, -1, 1));
-  const values = Float32Array.from({ length: count }, (_, i) => Math.exp(Math.sin(Math.PI * places[2 * i]!) + places[2 * i + 1]! ** 2));
+  const formula = (x: number, y: number) => Math.exp(Math.sin(Math.PI * x) + y * y);
+  const values = Float32Array.from({ length: count }, (_, i) => formula(places[2 * i]!, places[2 * i + 1]!));
   return { places, values };
 }
 
@@ -77,7 +78,8 @@ export async function run({ device, steps = 2000, onStep }: Options = {}) {
   const loss = await learn(train, steps, () => examples(random, 256), onStep);
 
   const measure = await train.attach({
-    forward: (m, { places, values }) => m.fwd(places).mseLoss(values).sqrt(), inputs: { places: [1000, 2], values: [1000, 1] },
+    forward: (m, { places, values }) => m.fwd(places).mseLoss(values).sqrt(),
+    inputs: { places: [1000, 2], values: [1000, 1] },
   });
   const error = completed(await measure.run(examples(random, 1000))).output[0]!;
   // Both curves at 60 places: `[60, 2, 1]`.
@@ -86,6 +88,7 @@ export async function run({ device, steps = 2000, onStep }: Options = {}) {
   const { output } = completed(await draw.run({ at }));
   await train.destroy();
   const curves = [0, 1].map((which) => [...at].map((_, i) => output[2 * i + which]!));
-  const formula = [(x: number) => Math.sin(Math.PI * x), (y: number) => y * y];
-  return { loss, error, curves, correlations: curves.map((curve, i) => Math.abs(correlation(curve, [...at].map(formula[i]!)))) };
+  const parts = [(x: number) => Math.sin(Math.PI * x), (y: number) => y * y];
+  const correlations = curves.map((curve, i) => Math.abs(correlation(curve, [...at].map(parts[i]!))));
+  return { loss, error, curves, correlations };
 }

@@ -59,10 +59,15 @@ export function encode(names: readonly string[]) {
 /** Every tenth name is kept back. */
 export const [LEARNT, KEPT] = [NAMES.filter((_, i) => i % 10 !== 9), NAMES.filter((_, i) => i % 10 === 9)];
 
-export const batch = (random: Random, count: number) => encode(Array.from({ length: count }, () => LEARNT[below(random, LEARNT.length)]!));
+export function batch(random: Random, count: number) {
+  return encode(Array.from({ length: count }, () => LEARNT[below(random, LEARNT.length)]!));
+}
 
-/** Writes names side by side: `next` gives logits for `[count, LENGTH]` signs, of which the first ones are there; null ends it. */
-export async function invent(count: number, next: (signs: Int32Array) => Promise<Float32Array | null>, random: Random, temperature = 1): Promise<string[]> {
+/** What runs the network: it gives the logits after each of `[count, LENGTH]` signs, or null to end it. */
+type Next = (signs: Int32Array) => Promise<Float32Array | null>;
+
+/** Writes names side by side, each letter drawn from what the network says after those before it. */
+export async function invent(count: number, next: Next, random: Random, temperature = 1): Promise<string[]> {
   const names = Array.from({ length: count }, () => '');
   const ended = names.map(() => false);
   for (let at = 0; at < LENGTH && ended.includes(false); at++) {
@@ -86,7 +91,8 @@ export async function run({ device, steps = 260, onStep }: Options = {}) {
 
   const shape = (names: number) => ({ shape: [names, LENGTH], dtype: 'i32' }) as const;
   const measure = await train.attach({
-    forward: (m, { signs, targets }) => m.loss(signs, targets), inputs: { signs: shape(KEPT.length), targets: shape(KEPT.length) },
+    forward: (m, { signs, targets }) => m.loss(signs, targets),
+    inputs: { signs: shape(KEPT.length), targets: shape(KEPT.length) },
   });
   const loss = completed(await measure.run(encode(KEPT))).output[0]!;
   const infer = await train.attach({ forward: (m, { signs }) => m.fwd(signs), inputs: { signs: shape(40) } });

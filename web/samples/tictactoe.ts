@@ -88,13 +88,15 @@ export async function run({ device, steps = 500, onStep }: Options = {}) {
     const rows = (await play(value, random, GAMES, [0.4, 0.4])).flat();
     const boards = new Float32Array(9 * BOARDS);
     boards.set(rows.flatMap(({ board }) => board));
-    const filled = (of: (row: Game[number]) => number) => Float32Array.from({ length: BOARDS }, (_, i) => (i < rows.length ? of(rows[i]!) : 0));
-    onStep?.(step, completed(await train.step({ boards, targets: filled(({ target }) => target), weights: filled(() => 1) })).loss);
+    const targets = Float32Array.from({ length: BOARDS }, (_, i) => rows[i]?.target ?? 0);
+    const weights = Float32Array.from({ length: BOARDS }, (_, i) => (i < rows.length ? 1 : 0));
+    onStep?.(step, completed(await train.step({ boards, targets, weights })).loss);
   }
 
   // It begins in half of the games. Who moved last has won, or nobody has.
   const against = [...await play(value, random, 250, [0, 1]), ...await play(value, random, 250, [1, 0])];
-  const lost = against.filter((game, i) => hasWon(game.at(-1)!.board) && (game.length - 1) % 2 !== (i < 250 ? 0 : 1)).length / 500;
+  const isLost = (game: Game, i: number) => hasWon(game.at(-1)!.board) && (game.length - 1) % 2 !== (i < 250 ? 0 : 1);
+  const lost = against.filter(isLost).length / 500;
   const [itself] = await play(value, random, 1, [0, 0]) as [Game];
   await train.destroy();
   return { lost, drawsItself: !hasWon(itself.at(-1)!.board), game: itself.map(({ board }) => board) };

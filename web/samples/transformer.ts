@@ -4,7 +4,7 @@
 // hand: RMS normalisation, rotary positions (RoPE), causal attention, a gated layer (SwiGLU), and one table for reading
 // and writing (tied weights). The result: at least 95% of 200 new rows are sorted without a mistake.
 
-import { chunk, compile, Embedding, init, Linear, lr, Module, RMSNorm, rope, type Tensor } from 'gradloom';
+import { compile, Embedding, init, Linear, lr, Module, RMSNorm, rope, split, type Tensor } from 'gradloom';
 import { completed, learn, program, type Options } from './common/training.js';
 import { below, generator, type Random } from './common/random.js';
 
@@ -29,10 +29,9 @@ class Block extends Module {
   down = linear(2 * WIDTH, WIDTH);
 
   fwd(x: Tensor): Tensor {
-    const parts = chunk(this.attention.fwd(this.norm1.fwd(x)), 3, -1).map((part) => part.splitHeads(HEADS));
-    const [queries, keys, values] = parts as [Tensor, Tensor, Tensor];
-    const [q, k] = rope(queries, keys);
-    x = x.add(this.mix.fwd(q.attention(k, values, { causal: true }).mergeHeads()));
+    const [queries, keys, values] = split(this.attention.fwd(this.norm1.fwd(x)), [WIDTH, WIDTH, WIDTH], -1);
+    const [q, k] = rope(queries.splitHeads(HEADS), keys.splitHeads(HEADS));
+    x = x.add(this.mix.fwd(q.attention(k, values.splitHeads(HEADS), { causal: true }).mergeHeads()));
     const normal = this.norm2.fwd(x);
     return x.add(this.down.fwd(this.gate.fwd(normal).silu().mul(this.up.fwd(normal))));
   }

@@ -28,7 +28,7 @@ export class Vae extends Module {
   }
 
   encode(images: Tensor): [mean: Tensor, logVariance: Tensor] {
-    return split(this.code.fwd(this.encoder.fwd(images).silu()), [CODE, CODE], -1) as [Tensor, Tensor];
+    return split(this.code.fwd(this.encoder.fwd(images).silu()), [CODE, CODE], -1);
   }
 
   /** Logits of the pixels. */

@@ -4,7 +4,7 @@ import { LENGTH, batch, invent, spell } from '../../samples/dist/names.js';
 import { NAMES } from '../../samples/dist/common/names.js';
 import { el } from '../dom.js';
 
-const SHOWN = 32;
+const SHOWN = 30;
 const KNOWN = new Set(NAMES);
 
 export class Names {
@@ -65,6 +65,7 @@ export class Names {
       const name = names[i] ?? '';
       item.textContent = name === '' ? '·' : name[0].toUpperCase() + name.slice(1);
       item.className = KNOWN.has(name) || name === '' ? 'known' : '';
+      item.title = KNOWN.has(name) ? 'in the list' : '';
     });
     const fresh = new Set(names.filter((name) => name !== '' && !KNOWN.has(name))).size;
     this.#parts.score.textContent = names.length > 0 ? `${fresh} of ${SHOWN} are new` : '';

@@ -1,5 +1,6 @@
-// Digits as strokes. In: a digit and random numbers, or what a pointer drew. Out: lines, and 16 x 16 pixels of them. What always holds:
-// both kinds are brought to the same size and middle before they become pixels, so that a network trained on one reads the other.
+// Digits as strokes. In: a digit and random numbers, or what a pointer drew. Out: lines, and 16 x 16 pixels of them.
+// What always holds: both kinds are brought to the same size and middle before they become pixels, so that a network
+// trained on one reads the other.
 
 import { below, between, type Random } from './random.js';
 
