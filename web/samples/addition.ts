@@ -60,7 +60,7 @@ export const CHARACTERS = '0123456789+=';
 export const [PROBLEM, SUM] = [6, 3];
 export const CONTEXT = PROBLEM + SUM - 1;
 
-export const add = ({ width = 32, layers = 1, heads = 4, batch = 48, steps = 900 } = {}) => program({
+export const add = ({ width = 32, layers = 1, heads = 4, batch = 48, steps = 600 } = {}) => program({
   model: new Transformer({ vocabulary: CHARACTERS.length, context: CONTEXT, width, layers, heads }),
   // Only the digits of the sum: what is before them cannot be foreseen.
   loss: (m, { ids, sums }) => m.fwd(ids).slice(1, [PROBLEM - 1, CONTEXT]).crossEntropy(sums),
@@ -110,7 +110,7 @@ export async function write(rows: number[][], next: Next): Promise<number[][]> {
   return written;
 }
 
-export async function run({ device, steps = 900, onStep }: Options = {}) {
+export async function run({ device, steps = 600, onStep }: Options = {}) {
   const train = await compile({ ...add({ steps }), seed: 5, device });
   const random = generator(5);
   const loss = await learn(train, steps, () => batch(random, 48), onStep);

@@ -98,7 +98,8 @@ export async function run({ device, steps = 80, onStep }: Options = {}) {
   for (let step = 0; step < steps; step++) {
     const games = await play(policy, random, (logits) => choose(random, logits));
     lengths.push(games.flat().length / GAMES);
-    onStep?.(step, completed(await train.step(batch(games))).loss);
+    const { loss } = completed(await train.step(batch(games)));
+    onStep?.(step, loss);
   }
   const moves = (await play(policy, random, largest)).flat().length / GAMES;
   await train.destroy();

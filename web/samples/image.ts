@@ -83,7 +83,7 @@ export async function run({ device, steps = 600, onStep }: Options = {}) {
   const side = 32;
   const at = places(side);
   const image = Float32Array.from({ length: side * side }, (_, i) => brightness(2 * at[2 * i]! - 1, 2 * at[2 * i + 1]! - 1));
-  const fit = async (features: number) => {
+  const fit = async (features: number, onStep?: Options['onStep']) => {
     const train = await compile({ ...paint({ features }), seed: 8, device });
     const some = pixels(image, side, generator(8));
     const loss = await learn(train, steps, () => some(256), onStep);
@@ -92,6 +92,6 @@ export async function run({ device, steps = 600, onStep }: Options = {}) {
     await train.destroy();
     return { loss, seen: output, ratio: decibels(output, image) };
   };
-  const [plain, fine] = [await fit(0), await fit(32)];
+  const [plain, fine] = [await fit(0), await fit(32, onStep)];
   return { loss: fine.loss, plain: plain.ratio, fine: fine.ratio, pictures: [image, plain.seen, fine.seen] };
 }

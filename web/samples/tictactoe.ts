@@ -62,7 +62,7 @@ async function play(value: Value, random: Random, count: number, chance: [number
   return games;
 }
 
-export async function run({ device, steps = 500, onStep }: Options = {}) {
+export async function run({ device, steps = 550, onStep }: Options = {}) {
   const train = await compile({
     ...program({
       model: new Judge(),
@@ -90,7 +90,8 @@ export async function run({ device, steps = 500, onStep }: Options = {}) {
     boards.set(rows.flatMap(({ board }) => board));
     const targets = Float32Array.from({ length: BOARDS }, (_, i) => rows[i]?.target ?? 0);
     const weights = Float32Array.from({ length: BOARDS }, (_, i) => (i < rows.length ? 1 : 0));
-    onStep?.(step, completed(await train.step({ boards, targets, weights })).loss);
+    const { loss } = completed(await train.step({ boards, targets, weights }));
+    onStep?.(step, loss);
   }
 
   // It begins in half of the games. Who moved last has won, or nobody has.

@@ -61,7 +61,7 @@ function rows(random: Random, count: number): number[][] {
 
 const read = (rows: number[][]) => Int32Array.from(rows.flatMap((row) => row.slice(0, LENGTH)));
 
-export async function run({ device, steps = 300, onStep }: Options = {}) {
+export async function run({ device, steps = 350, onStep }: Options = {}) {
   const train = await compile({
     ...program({
       model: new Sorter(),

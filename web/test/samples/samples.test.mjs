@@ -1,22 +1,10 @@
 // Each sample (samples/*.ts) is trained on the CPU to the result that its head states. Needs dist/ (npm run build).
 
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
 import { test } from 'node:test';
 
-/** Trains a sample; its loss is a number at every step, which are counted. */
-async function trained(name) {
-  const { run } = await import(`../../samples/dist/${name}.js`);
-  const steps = [];
-  const result = await run({
-    device: 'cpu',
-    onStep: (step, loss) => {
-      assert.ok(Number.isFinite(loss), `the loss of step ${step} is ${loss}`);
-      steps.push(step);
-    },
-  });
-  assert.ok(steps.length > 10 && steps[0] === 0 && steps.at(-1) > 10, `${steps.length} steps`);
-  return result;
-}
+const sample = (name) => import(`../../samples/dist/${name}.js`);
 
 /** By name: what it does, and whether the result is what is stated. */
 const STATED = {
@@ -38,8 +26,28 @@ const STATED = {
 
 for (const [name, [result, isReached]] of Object.entries(STATED)) {
   test(`${name}: ${result}`, async () => {
-    const seen = await trained(name);
+    const seen = await (await sample(name)).run({ device: 'cpu' });
     const numbers = Object.entries(seen).filter(([, value]) => ['number', 'boolean'].includes(typeof value));
     assert.ok(isReached(seen), JSON.stringify(Object.fromEntries(numbers)));
   });
 }
+
+test('each takes a number of steps, and tells the loss of every one', async () => {
+  for (const name of Object.keys(STATED)) {
+    const losses = [];
+    await (await sample(name)).run({
+      device: 'cpu', steps: 3,
+      onStep(step, loss) {
+        assert.equal(step, losses.length, name);
+        losses.push(loss);
+      },
+    });
+    assert.equal(losses.length, 3, name);
+    assert.ok(losses.every(Number.isFinite), `${name}: ${losses}`);
+  }
+});
+
+test('no sample is left out', () => {
+  const files = readdirSync(new URL('../../samples', import.meta.url)).filter((name) => name.endsWith('.ts'));
+  assert.deepEqual(files.map((name) => name.replace('.ts', '')).sort(), Object.keys(STATED).sort());
+});
