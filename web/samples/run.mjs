@@ -1,8 +1,14 @@
 // Runs a sample in Node.js: node samples/run.mjs NAME [STEPS] [DEVICE]. Needs dist/ (npm run build).
 
+import { readdirSync } from 'node:fs';
 import { inspect } from 'node:util';
 
 const [name = 'sin', steps, device = 'auto'] = process.argv.slice(2);
+const samples = readdirSync(new URL('.', import.meta.url)).flatMap((file) => /^(.+)\.ts$/.exec(file)?.[1] ?? []);
+if (!samples.includes(name)) {
+  console.error(`there is no sample '${name}': ${samples.join(', ')}`);
+  process.exit(1);
+}
 const { run } = await import(`./dist/${name}.js`);
 const begin = performance.now();
 let shown = 0;

@@ -32,7 +32,7 @@ export async function learn<M extends Module, D extends InputDecls>(
   const last: number[] = [];
   for (let step = 0; step < steps; step++) {
     const { loss } = completed(await train.step(batch()));
-    if (step >= 0.9 * steps) last.push(loss);
+    if (step >= Math.floor(0.9 * steps)) last.push(loss);
     onStep?.(step, loss);
   }
   return last.reduce((a, b) => a + b, 0) / last.length;

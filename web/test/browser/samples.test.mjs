@@ -37,11 +37,11 @@ test('gan: the made points spread', async () => {
 });
 
 test('lstm: the loss falls', async () => {
-  const { first, last } = await trained('lstm', 40);
-  assert.ok(last < 0.5 * first, `${first} to ${last}`);
+  const { first, last } = await trained('lstm', 15);
+  assert.ok(last < 0.7 * first, `${first} to ${last}`);
 });
 
 test('vae: the loss falls, and digits are drawn', async () => {
-  const { first, last, likeDigits } = await trained('vae', 300);
-  assert.ok(last < 0.4 * first && likeDigits > 0.3, `${first} to ${last}, ${likeDigits}`);
+  const { first, last, likeDigits } = await trained('vae', 150);
+  assert.ok(last < 0.5 * first && likeDigits > 0.1, `${first} to ${last}, ${likeDigits}`);
 });
