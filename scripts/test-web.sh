@@ -25,6 +25,7 @@ npm run wasm
 npm run build
 npm run check
 npm test
+npm run test:samples
 chromium=${CHROMIUM:-/usr/bin/chromium}
 [ -x "$chromium" ] || without "the tests in a browser, as there is no $chromium"
 CHROMIUM="$chromium" npm run test:browser

@@ -1,5 +1,5 @@
-// Builds dist/. In: src, and the wasm modules that wasm.mjs leaves in target/web (or the folder given by
-// --wasm). Out: index.js and worker.js, minified; types; the modules after wasm-opt; the sizes of all,
+// Builds dist/, and samples/dist. In: src, and the wasm modules that wasm.mjs leaves in target/web (or the folder
+// given by --wasm); samples. Out: index.js and worker.js, minified; types; the modules after wasm-opt; the sizes of all,
 // checked against the budget. The licenses of the repository are copied beside dist/, where npm packs them.
 // Options: --wasm FOLDER, --without-wasm (face and types only), --no-opt (skips wasm-opt, for quick turns).
 
@@ -37,6 +37,7 @@ await build({
   entryPoints: [at('src/index.ts'), at('src/worker.ts')], outdir: at('dist'),
   bundle: true, minify: true, format: 'esm', target: 'es2022', legalComments: 'none', logLevel: 'warning',
 });
+node('samples/build.mjs');
 
 if (!args.includes('--without-wasm')) {
   for (const name of ['gradloom.wasm', 'gradloom-cpu.wasm']) {

@@ -21,7 +21,7 @@ export function showError(place, error) {
     el('p', {}, message),
     (error?.notes ?? []).map((note) => el('p', { class: 'note' }, note)),
     help.length > 0 && el('ul', {}, help.map((text) => el('li', {}, text))),
-    error?.origin && el('p', { class: 'note' }, `line ${error.origin.line} of ${error.origin.file.replace(/^.*\/demo\//, '')}`),
+    error?.origin && el('p', { class: 'note' }, `line ${error.origin.line} of ${error.origin.file.replace(/^.*\/(?=samples\/|demo\/)/, '')}`),
     from >= 0 && lines.length > from + 1 && el('pre', { tabIndex: 0 }, lines.slice(from + 1).join('\n'))));
   // On a phone the form may be out of sight when something goes wrong.
   place.scrollIntoView({ block: 'nearest' });

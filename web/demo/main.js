@@ -3,12 +3,12 @@
 //
 // ?sample=addition&layers=1&width=32&batch=32&steps=30 picks a sample and sizes, and pauses after 30 steps.
 
-import { checkWebGPU } from '../dist/index.js';
+import { checkWebGPU } from 'gradloom';
+import { generator } from '../samples/dist/common/random.js';
 import { LossChart, brief } from './chart.js';
 import { el } from './dom.js';
 import { showError } from './errors.js';
 import { Inspector } from './inspect.js';
-import { generator } from './random.js';
 import { SAMPLES } from './samples/index.js';
 import { Session } from './session.js';
 import { settingsForm } from './settings.js';
@@ -79,8 +79,8 @@ async function showDevice() {
   const status = await webgpu;
   if (train && train !== session.train) return;
   if (train) {
-    const why = train.device === 'cpu' && !status.ok ? ` (${status.message})` : status.ok && status.software ? ' (software)' : '';
-    tell(train.device, `${train.device === 'webgpu' ? 'WebGPU' : 'CPU'} · ${train.deviceName}${why}`);
+    if (train.device === 'cpu') tell('cpu', `CPU${status.ok ? '' : ` (${status.message})`}`);
+    else tell('webgpu', `WebGPU · ${train.deviceName}${status.ok && status.software ? ' (software)' : ''}`);
   } else if (options.device === 'cpu') {
     tell('cpu', 'CPU, as chosen');
   } else if (status.ok) {
@@ -138,7 +138,7 @@ function open(Chosen) {
   sample.session = session;
   $('sample-title').textContent = Sample.title;
   $('about').textContent = Sample.about;
-  $('source').href = `samples/${Sample.id}.js`;
+  $('source').href = `../samples/${Sample.source}.ts`;
   $('unit').textContent = `${Sample.unit[0].toUpperCase()}${Sample.unit.slice(1)} a second`;
   sample.mount($('stage'));
   settingsForm($('settings'), Sample.settings, { ...settings, seed: options.seed, device: options.device }, {

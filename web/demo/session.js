@@ -2,7 +2,7 @@
 // holds: the page never waits for the GPU: steps are posted to the worker, and the loss is read of every few only; drawing is
 // asked for between them; a model that cannot be compiled leaves the one before running.
 
-import { compile } from '../dist/index.js';
+import { compile } from 'gradloom';
 
 /** Longest between two losses, in milliseconds: what the curve and the numbers feel smooth with. */
 const READ_EVERY = 120;
@@ -50,14 +50,16 @@ export class Session {
     if (!this.#gone) this.#listener.change();
   }
 
-  #optimizer() {
-    return { ...this.#sample.optimizer, lr: this.#options.lr };
+  /** What is compiled, with the learning rate of the page. */
+  #program(settings) {
+    const { optimizer, ...program } = this.#sample.program(settings);
+    return { ...program, optimizer: { ...optimizer, lr: this.#options.lr } };
   }
 
   async #compile(settings) {
-    const { model, loss, inputs } = this.#sample.program(settings);
+    const program = this.#program(settings);
     const begin = performance.now();
-    const train = await compile({ model, loss, inputs, optimizer: this.#optimizer(), seed: this.#options.seed, device: this.#options.device });
+    const train = await compile({ ...program, seed: this.#options.seed, device: this.#options.device });
     this.timing = { compile: performance.now() - begin, first: NaN };
     try {
       const infer = await train.attach(this.#sample.forward(settings));
@@ -182,9 +184,9 @@ export class Session {
         if (going) void this.start();
         else await this.refresh();
       } else {
-        const { model, loss } = this.#sample.program(settings);
+        const { model, loss, optimizer } = this.#program(settings);
         const begin = performance.now();
-        await this.train.replaceModel(model, { loss, optimizer: this.#optimizer() });
+        await this.train.replaceModel(model, { loss, optimizer });
         this.#sample.settings = settings;
         this.timing = { compile: performance.now() - begin, first: NaN };
         this.#listener.changed('new model');

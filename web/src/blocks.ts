@@ -25,9 +25,9 @@ function regrouped<G extends TensorGroup>(group: G, tensors: Iterator<Tensor>): 
  * Gradients of a single f32 with respect to tensors of the same trace: inputs, parameters, anything between. A
  * tensor that it does not depend on gets zeros. Not inside `checkpoint` and `scan`.
  */
-export function gradients(loss: Tensor, of: readonly Tensor[]): Tensor[] {
+export function gradients<const T extends readonly Tensor[]>(loss: Tensor, of: T): { -readonly [K in keyof T]: Tensor } {
   const trace = currentTrace('gradients');
-  return trace.several(COMMAND.gradients, [trace.id(loss, 'gradients'), ...of.map((tensor) => trace.id(tensor, 'gradients'))], of.length);
+  return trace.several(COMMAND.gradients, [trace.id(loss, 'gradients'), ...of.map((tensor) => trace.id(tensor, 'gradients'))], of.length) as { -readonly [K in keyof T]: Tensor };
 }
 
 /**

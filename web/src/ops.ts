@@ -136,12 +136,12 @@ export function narrow(x: Tensor, axis: number, start: number, length: number): 
 }
 
 /** An axis cut into parts of these extents. */
-export function split(x: Tensor, sizes: readonly number[], axis: number): Tensor[] {
+export function split<const S extends readonly number[]>(x: Tensor, sizes: S, axis: number): { -readonly [K in keyof S]: Tensor } {
   const extent = x.shape[axisOf('split', x, axis)]!;
   const total = sizes.reduce((a, b) => a + b, 0);
   if (total !== extent) throw wrong(`\`split\`: the parts [${sizes.join(', ')}] are ${total} of ${extent} elements`);
   let start = 0;
-  return sizes.map((size) => narrow(x, axis, (start += size) - size, size));
+  return sizes.map((size) => narrow(x, axis, (start += size) - size, size)) as { -readonly [K in keyof S]: Tensor };
 }
 
 /** An axis cut into this many parts of one extent, of which the last may be shorter. */

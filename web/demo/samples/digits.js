@@ -1,48 +1,31 @@
-// Handwriting: a small MLP over 16 x 16 pixels. It learns from digits that code writes, and from what the visitor adds; its guess about
+// Handwriting: a small convolutional network over 16 x 16 pixels. It learns from digits that code writes, and from what the visitor adds; its guess about
 // the drawing follows every stroke.
 
-import { Linear, Module, crossEntropy, init, relu, softmax } from '../../dist/index.js';
+import { PIXELS, batchOf, drawings, drawn, read } from '../../samples/dist/cnn.js';
+import { below, generator, largest } from '../../samples/dist/common/random.js';
+import { SIDE, pixels, varied, written } from '../../samples/dist/common/strokes.js';
 import { colour, strokes, surface } from '../canvas.js';
 import { button, el } from '../dom.js';
-import { below, generator } from '../random.js';
-import { SIDE, pixels, varied, written } from '../strokes.js';
+import { strokesOf } from '../pixels.js';
 
-class Classifier extends Module {
-  constructor(width, layers) {
-    super();
-    const weights = { init: init.kaiming() };
-    this.layers = Array.from({ length: layers }, (_, i) => new Linear(i === 0 ? SIDE * SIDE : width, width, weights));
-    this.out = new Linear(width, 10, { init: init.fanIn() });
-  }
-
-  fwd(x) {
-    for (const layer of this.layers) x = relu(layer.fwd(x));
-    return this.out.fwd(x);
-  }
-}
-
-/** Drawings that batches are taken from; a share is replaced with every batch, so that none is learnt by heart. */
-const POOL = 1500;
-const FRESH = 12;
 const EXAM = 100;
 const SHOWN = 30;
 
 export class Digits {
   static id = 'digits';
+  static source = 'cnn';
   static title = 'Handwriting';
   static line = 'Reads digits, yours too';
-  static about = 'A small network reads digits of 16 × 16 pixels. Draw one: the bars follow every stroke. Where it is wrong, add your drawing as an example.';
+  static about = 'A small convolutional network reads digits of 16 × 16 pixels. Draw one: the bars follow every stroke. Where it is wrong, add your drawing as an example.';
   static unit = 'drawings';
   static lr = 0.002;
   static settings = [
-    { name: 'width', label: 'Width', values: [16, 32, 64, 128, 256], value: 64 },
-    { name: 'layers', label: 'Layers', values: [1, 2, 3], value: 2 },
-    { name: 'batch', label: 'Batch', values: [32, 64, 128, 512], value: 128, inputs: true },
+    { name: 'channels', label: 'Channels', values: [4, 8, 16, 32], value: 8 },
+    { name: 'batch', label: 'Batch', values: [16, 32, 64, 128], value: 64, inputs: true },
   ];
 
-  optimizer = { kind: 'adam' };
   #random;
-  #pool = [];
+  #drawings;
   /** The visitor's: { lines, digit }. */
   #own = [];
   #exam;
@@ -58,54 +41,34 @@ export class Digits {
   constructor(settings, random) {
     this.settings = settings;
     this.#random = random;
+    this.#drawings = drawings(random);
     this.#lines = written(3, generator(5));
     const exam = generator(12345);
-    this.#exam = Array.from({ length: EXAM }, (_, i) => pixels(written(i % 10, exam), exam));
+    this.#exam = batchOf(Array.from({ length: EXAM }, (_, i) => drawn(i % 10, exam))).images;
   }
 
   get units() {
     return this.settings.batch;
   }
 
-  program({ width, layers, batch }) {
-    return {
-      model: new Classifier(width, layers),
-      loss: (m, { x, digit }) => crossEntropy(m.fwd(x), digit),
-      inputs: { x: [batch, SIDE * SIDE], digit: { shape: [batch], dtype: 'i32' } },
-    };
+  program(settings) {
+    return read(settings);
   }
 
   forward() {
     // One drawing after a stroke, a hundred for the share of right ones: each extent is compiled once.
-    return { forward: (m, { x }) => softmax(m.fwd(x), -1), inputs: { x: [null, SIDE * SIDE] } };
-  }
-
-  #fresh() {
-    const digit = below(this.#random, 10);
-    return { digit, image: pixels(written(digit, this.#random), this.#random) };
+    return { forward: (m, { images }) => m.fwd(images).softmax(), inputs: { images: [null, PIXELS] } };
   }
 
   batch() {
     const { batch } = this.settings;
     const random = this.#random;
-    if (this.#pool.length < POOL) for (let i = 0; i < batch; i++) this.#pool.push(this.#fresh());
-    for (let i = 0; i < FRESH; i++) this.#pool[below(random, this.#pool.length)] = this.#fresh();
-    const x = new Float32Array(batch * SIDE * SIDE);
-    const digit = new Int32Array(batch);
     // A quarter is the visitor's, each time as another hand would draw it: a few examples go far.
-    const owned = this.#own.length > 0 ? batch >> 2 : 0;
-    for (let i = 0; i < batch; i++) {
-      if (i < owned) {
-        const { lines, digit: label } = this.#own[below(random, this.#own.length)];
-        x.set(pixels(varied(lines, random, 0.6), random), i * SIDE * SIDE);
-        digit[i] = label;
-      } else {
-        const drawing = this.#pool[below(random, this.#pool.length)];
-        x.set(drawing.image, i * SIDE * SIDE);
-        digit[i] = drawing.digit;
-      }
-    }
-    return { x, digit };
+    const own = Array.from({ length: this.#own.length > 0 ? batch >> 2 : 0 }, () => {
+      const { lines, digit } = this.#own[below(random, this.#own.length)];
+      return { digit, image: pixels(varied(lines, random, 0.6), random) };
+    });
+    return batchOf([...own, ...this.#drawings(batch - own.length)]);
   }
 
   again() {
@@ -116,9 +79,7 @@ export class Digits {
 
   async refresh(infer) {
     this.#infer = infer;
-    const x = new Float32Array(EXAM * SIDE * SIDE);
-    this.#exam.forEach((image, i) => x.set(image, i * SIDE * SIDE));
-    const result = await infer.run({ x });
+    const result = await infer.run({ images: this.#exam });
     if (result.kind === 'failed') throw result.error;
     if (result.kind === 'completed') {
       let right = 0;
@@ -138,7 +99,7 @@ export class Digits {
     this.#guessing = true;
     do {
       this.#again = false;
-      const result = await this.#infer.run({ x: pixels(this.#lines) });
+      const result = await this.#infer.run({ images: pixels(this.#lines) });
       if (result.kind === 'completed' && this.#lines.length > 0) this.#probabilities = result.output;
       else this.#probabilities = null;
       this.#show();
@@ -212,9 +173,9 @@ export class Digits {
       this.#own.push({ lines: this.#lines, digit });
       const n = this.#own.length;
       note.textContent = `Added as a ${digit}: ${n} ${n === 1 ? 'drawing' : 'drawings'} of yours, a quarter of each batch.`;
-      const image = el('canvas', { width: SIDE, height: SIDE, class: 'own', title: `yours: ${digit}` });
+      const image = el('canvas', { class: 'own', title: `yours: ${digit}` });
       thumbs.prepend(image);
-      paint(image, pixels(this.#lines));
+      strokesOf(image, pixels(this.#lines), SIDE);
       thumbs.lastElementChild.remove();
       clear();
     };
@@ -223,9 +184,9 @@ export class Digits {
     const thumbs = el('div', { class: 'thumbs', role: 'img', 'aria-label': 'Some of the drawings that it learns from' });
     const looks = generator(7);
     for (let i = 0; i < SHOWN; i++) {
-      const image = el('canvas', { width: SIDE, height: SIDE });
+      const image = el('canvas');
       thumbs.append(image);
-      paint(image, pixels(written(i % 10, looks), looks));
+      strokesOf(image, drawn(i % 10, looks).image, SIDE);
     }
     const score = el('span', { class: 'small' });
     this.#parts = { bars, pad, score };
@@ -240,16 +201,4 @@ export class Digits {
   unmount() {
     this.#parts.pad.stop();
   }
-}
-
-function largest(values) {
-  return values.reduce((best, v, i) => (v > values[best] ? i : best), 0);
-}
-
-/** Pixels in the thumbnail's own colour: transparency does the rest, in both themes. */
-function paint(canvas, image) {
-  const context = canvas.getContext('2d');
-  const data = context.createImageData(SIDE, SIDE);
-  image.forEach((v, i) => data.data.set([120, 120, 120, 255 * v], 4 * i));
-  context.putImageData(data, 0, 0);
 }

@@ -1,32 +1,14 @@
 // A curve: a small MLP learns y of x, from points of the curve. The visitor draws another while it learns.
 
-import { Linear, Module, add, init, matmul, mean, square, sub, tanh } from '../../dist/index.js';
+import { fit, points, sine } from '../../samples/dist/sin.js';
 import { colour, strokes, surface } from '../canvas.js';
 import { line } from '../chart.js';
 import { button, el } from '../dom.js';
-import { between } from '../random.js';
-
-class MLP extends Module {
-  constructor(width, layers) {
-    super();
-    // The bends of the first layer are spread over all of x, which the default of zero biases would put into one place.
-    this.slopes = this.param([1, width], { init: init.randn({ scale: 4 }) });
-    this.shifts = this.param([width], { init: init.uniform(-4, 4) });
-    this.hidden = Array.from({ length: layers - 1 }, () => new Linear(width, width, { init: init.fanIn() }));
-    this.out = new Linear(width, 1, { init: init.fanIn() });
-  }
-
-  fwd(x) {
-    let h = tanh(add(matmul(x, this.slopes), this.shifts));
-    for (const layer of this.hidden) h = tanh(layer.fwd(h));
-    return this.out.fwd(h);
-  }
-}
 
 /** Points of the curve across the canvas, y from -1 to 1. */
 const POINTS = 240;
 const CURVES = {
-  Sine: (x) => 0.75 * Math.sin(2 * Math.PI * x),
+  Sine: sine,
   Chirp: (x) => 0.7 * Math.sin(7 * (x + 1) ** 2 / 1.6),
   Steps: (x) => Math.round(2 * Math.sin(4 * x)) / 2.6,
   Peaks: (x) => 0.8 - 1.8 * Math.abs(((1.75 * (x + 1)) % 1) - 0.5) - 0.15 * x,
@@ -35,6 +17,7 @@ const across = (i) => 2 * i / (POINTS - 1) - 1;
 
 export class Curve {
   static id = 'sin';
+  static source = 'sin';
   static title = 'A curve';
   static line = 'Fits a sine, or what you draw';
   static about = 'A small network learns y from x. Draw your own curve on the canvas, also while it is training, and watch it follow.';
@@ -46,7 +29,6 @@ export class Curve {
     { name: 'batch', label: 'Batch', values: [64, 256, 1024, 4096], value: 256, inputs: true },
   ];
 
-  optimizer = { kind: 'adam' };
   #random;
   #target = Float32Array.from({ length: POINTS }, (_, i) => CURVES.Sine(across(i)));
   #guess = null;
@@ -62,12 +44,8 @@ export class Curve {
     return this.settings.batch;
   }
 
-  program({ width, layers, batch }) {
-    return {
-      model: new MLP(width, layers),
-      loss: (m, { x, y }) => mean(square(sub(m.fwd(x), y))),
-      inputs: { x: [batch, 1], y: [batch, 1] },
-    };
+  program(settings) {
+    return fit(settings);
   }
 
   forward() {
@@ -75,14 +53,13 @@ export class Curve {
   }
 
   batch() {
-    const x = Float32Array.from({ length: this.settings.batch }, () => between(this.#random, -1, 1));
-    const y = x.map((v) => {
-      const at = (v + 1) / 2 * (POINTS - 1);
+    const batch = points((x) => {
+      const at = (x + 1) / 2 * (POINTS - 1);
       const left = Math.min(Math.floor(at), POINTS - 2);
       return this.#target[left] + (at - left) * (this.#target[left + 1] - this.#target[left]);
-    });
-    this.#seen = Array.from({ length: 48 }, (_, i) => [x[i], y[i]]);
-    return { x, y };
+    }, this.#random, this.settings.batch);
+    this.#seen = Array.from({ length: 48 }, (_, i) => [batch.x[i], batch.y[i]]);
+    return batch;
   }
 
   again() {

@@ -1,10 +1,9 @@
 // Text: a small GPT learns to continue the characters of a text that the visitor may replace, and writes a sample every so often.
 
-import { crossEntropy } from '../../dist/index.js';
+import { Transformer } from '../../samples/dist/addition.js';
+import { below, choose } from '../../samples/dist/common/random.js';
 import { el, field } from '../dom.js';
-import { below } from '../random.js';
 import { PARAGRAPH } from '../paragraph.js';
-import { Transformer } from '../transformer.js';
 
 /** Characters of a sample, and how long it may take: on a slow device it is shorter. */
 const LENGTH = 180;
@@ -12,6 +11,7 @@ const TIME = 1500;
 
 export class Text {
   static id = 'text';
+  static source = 'addition';
   static title = 'Text';
   static line = 'A small GPT on your text';
   static about = 'A small GPT learns the text below, one character after another, and writes its own from time to time. Paste any other text.';
@@ -25,7 +25,6 @@ export class Text {
     { name: 'batch', label: 'Batch', values: [8, 16, 32, 64], value: 32, inputs: true },
   ];
 
-  optimizer = { kind: 'adamw', weightDecay: 0.01, clipGradNorm: 1 };
   #random;
   #letters = [];
   #ids = new Int32Array(0);
@@ -54,8 +53,9 @@ export class Text {
   program({ width, layers, heads, context, batch }) {
     return {
       model: new Transformer({ vocabulary: this.#letters.length, context, width, layers, heads }),
-      loss: (m, { ids, next }) => crossEntropy(m.fwd(ids), next),
+      loss: (m, { ids, next }) => m.fwd(ids).crossEntropy(next),
       inputs: { ids: { shape: [batch, context], dtype: 'i32' }, next: { shape: [batch, context], dtype: 'i32' } },
+      optimizer: { kind: 'adamw', weightDecay: 0.01, clipGradNorm: 1 },
     };
   }
 
@@ -102,7 +102,7 @@ export class Text {
       if (result.kind !== 'completed' || letters !== this.#letters || context !== this.settings.context) return;
       // What comes after the text is filled with zeros, which a causal network does not see.
       const at = (seen.length - 1) * letters.length;
-      const id = drawn(result.output.subarray(at, at + letters.length), this.#temperature);
+      const id = choose(Math.random, result.output.subarray(at, at + letters.length), this.#temperature);
       text.push(id);
       rest.append(letters[id]);
     }
@@ -156,13 +156,4 @@ export class Text {
   }
 
   unmount() {}
-}
-
-/** An index drawn by softmax(logits / temperature). */
-function drawn(logits, temperature) {
-  const most = Math.max(...logits);
-  const weights = Array.from(logits, (v) => Math.exp((v - most) / temperature));
-  let left = Math.random() * weights.reduce((a, b) => a + b, 0);
-  for (let i = 0; i < weights.length; i++) if ((left -= weights[i]) <= 0) return i;
-  return weights.length - 1;
 }

@@ -13,12 +13,16 @@ import { chromium } from 'playwright-core';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const TYPES = { '.js': 'text/javascript', '.mjs': 'text/javascript', '.html': 'text/html', '.wasm': 'application/wasm', '.css': 'text/css' };
 
+/** The page at `/`, in which modules find the package by its name. */
+const PAGE = '<!doctype html><link rel=icon href="data:,"><title>test</title>'
+  + '<script type="importmap">{ "imports": { "gradloom": "/dist/index.js" } }</script>';
+
 /** Serves a folder; gives its address and a function that ends it. */
 export async function serve(root = ROOT) {
   const server = createServer(async (request, response) => {
     const path = normalize(decodeURIComponent(new URL(request.url, 'http://x').pathname));
     try {
-      const body = path === '/' ? '<!doctype html><link rel=icon href="data:,"><title>test</title>' : await readFile(join(root, path));
+      const body = path === '/' ? PAGE : await readFile(join(root, path));
       response.writeHead(200, { 'content-type': path === '/' ? 'text/html' : TYPES[extname(path)] ?? 'application/octet-stream' });
       response.end(body);
     } catch {
