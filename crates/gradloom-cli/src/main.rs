@@ -7,6 +7,7 @@
 mod bench;
 mod device;
 mod devices;
+mod drivers;
 mod failure;
 mod format;
 mod inspect;
@@ -31,6 +32,9 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Show what drivers of GPUs print, too.
+    #[arg(short, long, global = true)]
+    verbose: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -68,7 +72,11 @@ fn main() -> ExitCode {
 }
 
 fn command() -> ExitCode {
-    let result = match Cli::parse().command {
+    let Cli { command, verbose } = Cli::parse();
+    if !verbose {
+        drivers::keep_quiet();
+    }
+    let result = match command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),

@@ -3,14 +3,14 @@
 use super::text::binary_evidence;
 use super::{DataError, Skipped, Text};
 use gradloom_runtime::regular_file;
+use ignore::WalkBuilder;
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Reads every text file that the paths lead to: files, folders (all their files, hidden ones aside) and
-/// patterns such as `src/**/*.rs`.
+/// Reads every text file that the paths lead to: files, folders (all their files, but hidden ones and those
+/// that a `.gitignore` or `.ignore` in the folder leaves out) and patterns such as `src/**/*.rs`.
 ///
 /// The order is that of the paths, and sorted by name within a folder or pattern, so the same files give the
 /// same text on every machine. A file that comes up twice counts once. Inside folders and patterns, files
@@ -38,9 +38,7 @@ impl Reader {
     fn add(&mut self, given: &str) -> Result<(), DataError> {
         let path = Path::new(given);
         let files = if path.is_dir() {
-            let mut files = Vec::new();
-            collect(path, &mut files)?;
-            files
+            below(path)?
         } else if path.exists() && !path.is_file() {
             return Err(DataError::NoFile { path: path.to_path_buf() });
         } else if path.exists() {
@@ -110,28 +108,37 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn is_hidden(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b".")
-}
-
 /// All files below a folder, sorted by path. Links to folders are not followed, so there are no cycles.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
-    let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
-    let mut entries =
-        fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(unreadable)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        if is_hidden(&entry.file_name()) {
-            continue;
-        }
-        let path = entry.path();
-        if entry.file_type().map_err(unreadable)?.is_dir() {
-            collect(&path, files)?;
-        } else if path.is_file() {
+///
+/// Ignore files count where they are in the folder, in a repository or not, and nowhere else: what lies above
+/// it, or in the user's settings, differs between machines.
+fn below(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut walk = WalkBuilder::new(folder);
+    walk.parents(false).require_git(false).git_global(false).git_exclude(false);
+    let mut files = Vec::new();
+    for entry in walk.sort_by_file_name(Ord::cmp).build() {
+        let path = entry.map_err(|error| unreadable(folder, error))?.into_path();
+        if path.is_file() {
             files.push(path);
         }
     }
-    Ok(())
+    Ok(files)
+}
+
+/// The error with the path that it is about.
+fn unreadable(folder: &Path, error: ignore::Error) -> DataError {
+    let path = match &error {
+        ignore::Error::WithPath { path, .. } => path.clone(),
+        _ => folder.to_path_buf(),
+    };
+    let source = match error {
+        ignore::Error::WithPath { err, .. } | ignore::Error::WithDepth { err, .. } => *err,
+        error => error,
+    };
+    DataError::Unreadable {
+        path,
+        source: source.into_io_error().unwrap_or_else(|| io::ErrorKind::Other.into()),
+    }
 }
 
 /// The files that a pattern matches, sorted by path.
@@ -242,6 +249,26 @@ mod tests {
         assert_eq!(text.bytes, b"first\nsecond\n");
         let skipped: Vec<_> = text.skipped.iter().map(|s| s.reason.as_str()).collect();
         assert_eq!(skipped, ["a NUL byte at offset 0", "empty"]);
+    }
+
+    #[test]
+    fn ignore_files_of_the_folder_count_and_no_others() {
+        let folder = folder(&[
+            (".gitignore", b"*.txt\n"),
+            ("data/.gitignore", b"*.log\n/out/\n"),
+            ("data/a.txt", b"a"),
+            ("data/b.log", b"b"),
+            ("data/out/c.txt", b"c"),
+            ("data/sub/.ignore", b"d.*\n!keep.log\n"),
+            ("data/sub/d.txt", b"d"),
+            ("data/sub/keep.log", b"kept"),
+            ("data/sub/out/e.txt", b"e"),
+        ]);
+        let text = load(&[path(&folder, "data")]).unwrap();
+        assert_eq!(text.bytes, b"a\nkept\ne\n");
+        // What is named outright is taken.
+        let named = load(&[path(&folder, "data/b.log"), path(&folder, "data/out/*")]).unwrap();
+        assert_eq!(named.bytes, b"b\nc\n");
     }
 
     #[test]
