@@ -13,6 +13,8 @@ mod format;
 mod inspect;
 mod limits;
 mod model;
+#[cfg(test)]
+mod mutations;
 mod output;
 mod profile;
 mod run;

@@ -359,20 +359,8 @@ fn mutated_files() {
         let sound = fs::read(file(name)).unwrap();
         let header = 8 + u64::from_le_bytes(sound[..8].try_into().unwrap()) as usize;
         for round in 0..5_000 {
-            let mut bytes = sound.clone();
-            for _ in 0..1 + random.below(3) {
-                let reach = if round % 2 == 0 { header } else { bytes.len() };
-                let at = random.below(reach.min(bytes.len()));
-                match random.below(4) {
-                    0 => bytes[at] ^= 1 << random.below(8),
-                    1 => bytes[at] = random.below(256) as u8,
-                    2 => bytes.truncate(at.max(1)),
-                    _ => {
-                        let digit = bytes[..reach.min(bytes.len())].iter().position(u8::is_ascii_digit);
-                        bytes[digit.unwrap_or(at)] = b'9';
-                    }
-                }
-            }
+            let reach = if round % 2 == 0 { header } else { sound.len() };
+            let bytes = gradloom_testing::mutate::mutated(&sound, reach, &mut random);
             let result =
                 Weights::from_bytes(bytes).and_then(|weights| target.load_with(&weights, &Load::strict()));
             match result {

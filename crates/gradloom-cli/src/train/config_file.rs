@@ -33,37 +33,53 @@ pub(super) fn parse(text: &str, is_json: bool) -> std::result::Result<Options, P
 #[derive(Debug)]
 pub(super) struct Problem {
     line: usize,
-    /// The key whose value is wrong; empty for a text that is not well-formed.
+    /// The key whose value is wrong.
     key: String,
     message: String,
+    /// Whether the text is no JSON or TOML at all.
+    is_malformed: bool,
 }
 
 fn json(text: &str) -> std::result::Result<Options, Problem> {
     let problem = |key: String, error: &serde_json::Error| {
         let message = error.to_string();
         let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
-        Problem { line: error.line().max(1), key, message: message.to_string() }
+        let line = error.line().max(1);
+        Problem { line, key, message: message.to_string(), is_malformed: !error.is_data() }
     };
     let mut from = serde_json::Deserializer::from_str(text);
-    let options = serde_path_to_error::deserialize(&mut from)
-        .map_err(|error| problem(error.path().to_string(), error.inner()))?;
+    let options = serde_path_to_error::deserialize(&mut from).map_err(|error| {
+        let is_data = error.inner().is_data();
+        problem(if is_data { error.path().to_string() } else { String::new() }, error.inner())
+    })?;
     from.end().map_err(|error| problem(String::new(), &error))?;
     Ok(options)
 }
 
 fn toml(text: &str) -> std::result::Result<Options, Problem> {
-    let problem = |key: String, error: &toml::de::Error| {
+    let problem = |key: Option<String>, error: &toml::de::Error| {
         let start = error.span().map_or(0, |span| span.start);
-        Problem { line: text[..start].matches('\n').count() + 1, key, message: error.message().to_string() }
+        let line = text[..start].matches('\n').count() + 1;
+        let is_malformed = key.is_none();
+        // A line that cannot be read has its key before the sign, if it has one.
+        let written = || text.lines().nth(line - 1).and_then(|line| line.split_once('='));
+        let key = key.or_else(|| written().map(|(key, _)| key.trim().to_string())).unwrap_or_default();
+        Problem { line, key, message: error.message().to_string(), is_malformed }
     };
-    let from = toml::Deserializer::parse(text).map_err(|error| problem(String::new(), &error))?;
-    serde_path_to_error::deserialize(from).map_err(|error| problem(error.path().to_string(), error.inner()))
+    let from = toml::Deserializer::parse(text).map_err(|error| problem(None, &error))?;
+    serde_path_to_error::deserialize(from)
+        .map_err(|error| problem(Some(error.path().to_string()), error.inner()))
 }
 
 impl Problem {
     /// The problem as one of a flag.
     fn told(&self, flag: &str) -> Failure {
         let (place, key) = (format!("{flag}: line {}", self.line), short(&self.key));
+        let like = "in TOML, each line is `key = value`, with the flags' names as keys: lr = 0.001";
+        if self.is_malformed {
+            let key = if key.is_empty() { key } else { format!("{key}: ") };
+            return Failure::usage(format!("{place}: {key}{}", short(&self.message))).help(like);
+        }
         // Serde lists what is known behind the problem; it belongs into the help.
         if let Some((problem, known)) = self.message.split_once(", expected one of ") {
             let name = problem.split_once('`').map_or(problem, |(_, name)| name.trim_end_matches('`'));
@@ -71,13 +87,13 @@ impl Problem {
             let known: Vec<&str> = known.into_iter().filter(|name| *name != "run").collect();
             let near = nearest(name, &known).map_or_else(String::new, |near| format!("write {near}? "));
             let (name, list) = (short(name), known.join(", "));
-            return if problem.starts_with("unknown field") {
-                Failure::usage(format!("{place}: unknown key `{name}`"))
-                    .help(format!("{near}the keys are those of the flags: {list}"))
-            } else {
-                Failure::usage(format!("{place}: {key} cannot be `{name}`"))
-                    .help(format!("{near}it must be one of {list}"))
-            };
+            if !problem.starts_with("unknown field") {
+                return Failure::usage(format!("{place}: {key} cannot be `{name}`"))
+                    .help(format!("{near}it must be one of {list}"));
+            }
+            let of = if self.key.starts_with("run") { "of `run`" } else { "those of the flags" };
+            return Failure::usage(format!("{place}: unknown key `{name}`"))
+                .help(format!("{near}the keys are {of}: {list}"));
         }
         if let Some((problem, expected)) = self.message.split_once(", expected ") {
             let (_, found) = problem.split_once(": ").unwrap_or(("", problem));
@@ -85,10 +101,7 @@ impl Problem {
             return Failure::usage(format!("{place}: {key} must be {expected}, not {found}"))
                 .help("give the value that the flag of the same name would have");
         }
-        let key = if ["", "."].contains(&&*key) { key } else { format!("{key}: ") };
-        let message = short(&self.message);
-        Failure::usage(format!("{place}: {}{message}", key.trim_start_matches('.')))
-            .help("each line is `key = value`, with the flags' names as keys: lr = 0.001")
+        Failure::usage(format!("{place}: {key}: {}", short(&self.message))).help(like)
     }
 
     /// The problem of a text that has no name.
@@ -175,6 +188,44 @@ mod tests {
         ] {
             let failure = format!("{:?}", reading(text).unwrap_err());
             assert!(failure.contains(expected), "{failure}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_key_or_value_is_told() {
+        for (text, expected) in [
+            ("weight_decay = 2", "line 1: unknown key `weight_decay`, write weight-decay? "),
+            ("\nbatch-size = 2", "line 2: unknown key `batch-size`, write batch? "),
+            ("device = \"gpu\"", "line 1: device cannot be `gpu`, write wgpu? it must be one of cpu, wgpu"),
+            ("xyz = 1", "line 1: unknown key `xyz`, the keys are those of the flags: data, preset"),
+            ("{\"lr\": 1,\n\"setps\": 2}", "line 2: unknown key `setps`, write steps? "),
+            ("{\"data\": [\n\"a\",\n4]}", "line 3: data[1] must be text in quotes, not integer `4`"),
+            ("data = [\n\"a\",\n4]", "line 3: data[1] must be text in quotes, not integer `4`"),
+            ("{\"run\": {\"tokens\": 1}}", "line 1: unknown key `tokens`, write tokenizer? the keys are of"),
+            ("lr = nope", "line 1: lr: "),
+            ("lr = 1\nlr = 2", "line 2: lr: duplicate key"),
+            ("{\"lr\" 1}", "line 1: expected `:`"),
+        ] {
+            let failure = reading(text).unwrap_err();
+            let told = format!("{failure:?}").replace("\", help: Some(\"", ", ");
+            assert!(told.contains(expected), "{told}");
+        }
+    }
+
+    #[test]
+    fn an_error_does_not_repeat_the_file() {
+        let long = "x".repeat(100_000);
+        for text in [
+            format!("{long} = 1"),
+            format!("seed = \"{long}\""),
+            format!("preset = \"a\u{1b}\n{long}"),
+            format!("{{\"{long}\": 1}}"),
+            format!("{{\"device\": \"{long}\"}}"),
+            format!("{{\"device\": {long}}}"),
+            long,
+        ] {
+            let told = format!("{:?}", reading(&text).unwrap_err());
+            assert!(told.len() < 700 && !told.contains('\u{1b}'), "{told}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! `gradloom train`.
 
 mod begin;
-mod config_file;
+pub(crate) mod config_file;
 mod interrupt;
 pub(crate) mod options;
 mod progress;

@@ -39,7 +39,7 @@ pub(super) fn train(mut run: Run, debug_nan: bool) -> Result<()> {
         &Event::Ended(Ending {
             reason,
             message: result.as_ref().err().map(|failure| failure.message().to_string()),
-            seconds: course.progress.elapsed().as_secs_f64(),
+            seconds: course.progress.elapsed().as_millis() as f64 / 1e3,
             tokens_per_s: course.progress.average_speed(),
         }),
     );
