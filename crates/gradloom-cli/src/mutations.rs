@@ -11,16 +11,13 @@ use crate::train::settings::Settings;
 use gradloom::Device;
 use gradloom::runtime::files::{TensorBytes, write};
 use gradloom_testing::Random;
-use gradloom_testing::memory::{Counting, most_bytes};
+use gradloom_testing::memory::{Counting, measured};
 use gradloom_testing::mutate::mutated;
 use std::fs;
 use std::path::Path;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Bytes that a message takes, whatever the file.
-const MESSAGE: usize = 16 << 10;
 
 fn rounds() -> usize {
     std::env::var("GRADLOOM_MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
@@ -41,12 +38,14 @@ fn small() -> Options {
     }
 }
 
-/// Runs what reads a file, and asserts that it took at most four times the file.
+/// Runs what reads a file, and asserts that no block was larger than four times the file, or than what lists
+/// and messages take of any file, and that all blocks together have some such bound, too.
 #[track_caller]
 fn bounded<T>(file: &[u8], read: impl FnOnce() -> T) -> T {
-    let (result, most) = most_bytes(read);
-    let allowed = (4 * file.len()).max(MESSAGE);
-    assert!(most <= allowed, "{most} bytes for a file of {}: {}", file.len(), String::from_utf8_lossy(file));
+    let (result, taken) = measured(read);
+    let is_bounded =
+        taken.largest <= (4 * file.len()).max(4 << 10) && taken.most <= 16 * file.len() + (16 << 10);
+    assert!(is_bounded, "{taken:?} for a file of {}: {}", file.len(), String::from_utf8_lossy(file));
     result
 }
 

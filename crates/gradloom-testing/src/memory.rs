@@ -10,6 +10,12 @@ thread_local! {
     // Constant and without a destructor: to count allocates nothing, and works while a thread ends.
     static NOW: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(0) };
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+fn one(bytes: usize) {
+    LARGEST.set(LARGEST.get().max(bytes));
+    add(bytes as isize);
 }
 
 fn add(bytes: isize) {
@@ -20,19 +26,20 @@ fn add(bytes: isize) {
 // SAFETY: hands everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        add(layout.size() as isize);
+        one(layout.size());
         // SAFETY: as asked by the caller, here and below.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        add(layout.size() as isize);
+        one(layout.size());
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        add(size as isize - layout.size() as isize);
+        one(size);
+        add(-(layout.size() as isize));
         // SAFETY: as above.
         unsafe { System.realloc(block, layout, size) }
     }
@@ -44,11 +51,20 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What a function gives, and the most bytes that its thread had allocated at one time beyond those before it:
-/// 0 in a program whose allocator is another one.
-pub fn most_bytes<T>(run: impl FnOnce() -> T) -> (T, usize) {
+/// Bytes that something took; 0 in a program whose allocator is another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes {
+    /// Of the largest block.
+    pub largest: usize,
+    /// Of all blocks at one time, beyond those that there were before.
+    pub most: usize,
+}
+
+/// What a function gives, and what its thread allocated for it.
+pub fn measured<T>(run: impl FnOnce() -> T) -> (T, Bytes) {
     let before = NOW.get();
     MOST.set(before);
+    LARGEST.set(0);
     let result = run();
-    (result, (MOST.get() - before).max(0) as usize)
+    (result, Bytes { largest: LARGEST.get(), most: (MOST.get() - before).max(0) as usize })
 }

@@ -134,7 +134,7 @@ fn began(
         context: settings.model.context,
         device: train.session().device().description(),
         step_bytes: train.plan().totals.peak(),
-        folder: folder.path().to_path_buf(),
+        folder: folder.path().display().to_string(),
         data,
     }))
 }

@@ -176,7 +176,7 @@ mod tests {
             ("lr = true", "line 1: lr must be a number, not boolean `true`"),
             ("preset = 1", "line 1: preset must be text in quotes, not integer `1`"),
             ("data = 1", "line 1: data must be a path in quotes or a list of them, not integer `1`"),
-            ("data = [1]", "line 1: data must be text in quotes, not integer `1`"),
+            ("data = [1]", "line 1: data[0] must be text in quotes, not integer `1`"),
             (
                 "memory-budget = \"lots\"",
                 "line 1: memory-budget must be a number of bytes such as \\\"512M\\\"",
