@@ -175,12 +175,11 @@ impl Settings {
 
     /// Reads settings back.
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
-        let found = format_of(text).ok_or("it names no format")?;
-        if found != FORMAT {
+        if let Some(found) = format_of(text).filter(|found| *found != FORMAT) {
             return Err(format!("format {found} is not the {FORMAT} of this gradloom"));
         }
         let options = config_file::parse(text, true).map_err(|problem| problem.in_short())?;
-        let run = options.run.clone().unwrap_or_default();
+        let run = options.run.clone().ok_or("it names no format")?;
         if run.tokenizer != TOKENIZER {
             return Err(format!("it names another tokenizer than {TOKENIZER}"));
         }
