@@ -66,6 +66,8 @@ fn damaged_checkpoints() {
     for round in 0..rounds() {
         let name = [STATE, MODEL][round / 2 % 2];
         let path = elsewhere.path().join(name);
+        // Replaced in place, a file is written to the disk at once.
+        let _ = fs::remove_file(&path);
         // Every eighth has the checksum of its contents: its configuration or step was damaged before.
         if round % 8 == 0 {
             let tensors = contents.iter().filter(|(entry, _)| name == STATE || entry.init.is_none());
@@ -121,6 +123,7 @@ fn damaged_configurations() {
         let (sound, name) = if round % 2 == 0 { (&*json, "x.json") } else { (toml, "x.toml") };
         let path = folder.path().join(name);
         let file = mutated(sound.as_bytes(), sound.len(), &mut random);
+        let _ = fs::remove_file(&path);
         fs::write(&path, &file).unwrap();
         match bounded(&file, || config_file::read(&path).and_then(|options| Settings::resolve(&options))) {
             Ok(settings) => {

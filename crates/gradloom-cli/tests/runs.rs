@@ -73,10 +73,17 @@ fn a_seed_decides_everything_and_threads_nothing() {
 fn a_configuration_of_a_run_repeats_it() {
     let workspace = Workspace::new();
     workspace.succeed(&format!("{TRAIN} --out a --memory-budget 2G --seed 3"));
-    workspace.succeed("train --config a/config.json --out b");
+    assert_eq!(workspace.succeed("train --config a/config.json --out b").stderr, "");
     assert_same_results(&workspace, "a", "b");
     workspace.succeed("train --config a/config.json --out c --seed 4");
     assert_ne!(workspace.text("a/metrics.csv"), workspace.text("c/metrics.csv"), "flags win over it");
+    workspace.put("text.txt", "other words than before\n".repeat(100).as_bytes());
+    let changed = workspace.succeed("train --config a/config.json --out d").stderr;
+    assert!(
+        changed.starts_with("note: the data is not that of the run that --config repeats: 1 file of ")
+            && changed.ends_with(" then, 1 file of 2,400 bytes now\n"),
+        "{changed}"
+    );
     // Its keys are the flags, and what a run tells besides.
     let json: serde_json::Value = serde_json::from_str(&workspace.text("a/config.json")).unwrap();
     let help = workspace.succeed("train --help").stdout;

@@ -38,6 +38,11 @@ pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     }
     let (text, data) = read_data(&settings, if options.data.is_some() { "--data" } else { "built-in text" })?;
     settings.data = described(&settings, &text);
+    // Of a configuration that is another run's.
+    let theirs = options.run.as_ref().map(|run| settings.recorded(run));
+    if let Some(difference) = theirs.and_then(|then| difference(&then, &settings.data)) {
+        tell!("note: the data is not that of the run that --config repeats: {difference}");
+    }
     let taken = announce(&settings, &text, &data);
     let (train, evaluator) = compiled(&settings, &data)?;
     let beginning = Snapshot::of(&train.store(), 0)?;

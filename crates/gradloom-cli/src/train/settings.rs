@@ -185,9 +185,18 @@ impl Settings {
         }
         let settings = Self::of(&options, Some(run.vocabulary));
         let mut settings = settings.map_err(|failure| failure.message().to_string())?;
-        (settings.data.files, settings.data.bytes) = (run.data_files, run.data_bytes);
-        settings.data.sha256 = run.data_sha256;
+        settings.data = settings.recorded(&run);
         Ok(settings)
+    }
+
+    /// The data as a run recorded it.
+    pub(crate) fn recorded(&self, run: &Record) -> DataSource {
+        DataSource {
+            paths: self.data.paths.clone(),
+            files: run.data_files,
+            bytes: run.data_bytes,
+            sha256: run.data_sha256.clone(),
+        }
     }
 
     /// The text of `config.json`: every option, and `null` where one was left to gradloom.
