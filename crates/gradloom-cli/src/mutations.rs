@@ -1,7 +1,7 @@
 //! Damaged files of runs and of configurations: an error or a correct load, no panic, and no memory that the
 //! file does not account for.
 //!
-//! `GRADLOOM_MUTATIONS=10000` tries so many of each kind.
+//! `GRADLOOM_MUTATIONS=N` tries N of each kind instead of 10,000.
 
 use crate::model;
 use crate::run::{MODEL, RunFolder, STATE, Saved, Snapshot};
@@ -19,7 +19,7 @@ use std::fs;
 static ALLOCATOR: Counting = Counting;
 
 fn rounds() -> usize {
-    std::env::var("GRADLOOM_MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
+    std::env::var("GRADLOOM_MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000)
 }
 
 fn small() -> Options {

@@ -14,8 +14,8 @@ const RESULTS: [&str; 6] =
 /// A run that saves all the time.
 const TRAIN: &str = "train --config small.toml --data text.txt --steps 120 --save-every 3 --eval-every 20";
 
-/// Whatever the moment, the run goes on and ends with the bits of a run that was never killed. One that has no
-/// state yet is begun again in the same folder.
+/// Whatever the moment, the run goes on and ends with the bits of a run that was never killed. One that has
+/// no state yet is begun again in the same folder.
 #[test]
 fn a_run_that_is_killed_at_any_moment_ends_the_same() {
     let kills: u64 = std::env::var("GRADLOOM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(4);

@@ -342,6 +342,9 @@ fn a_checkpoint_is_taken_whole_or_not_at_all() {
     assert!(error.message().contains("c.safetensors: the file is of another model (unknown: "), "{error}");
 }
 
+#[global_allocator]
+static ALLOCATOR: gradloom_testing::memory::Counting = gradloom_testing::memory::Counting;
+
 /// Files with changed bytes: an error or a correct load, and nothing that grows beyond the file.
 #[test]
 fn mutated_files() {
@@ -361,8 +364,11 @@ fn mutated_files() {
         for round in 0..5_000 {
             let reach = if round % 2 == 0 { header } else { sound.len() };
             let bytes = gradloom_testing::mutate::mutated(&sound, reach, &mut random);
-            let result =
-                Weights::from_bytes(bytes).and_then(|weights| target.load_with(&weights, &Load::strict()));
+            let length = bytes.len();
+            let (result, taken) = gradloom_testing::memory::measured(|| {
+                Weights::from_bytes(bytes).and_then(|weights| target.load_with(&weights, &Load::strict()))
+            });
+            assert!(taken.largest <= (4 * length).max(4 << 10), "{taken:?} for {length} bytes");
             match result {
                 Ok(_) => loaded += 1,
                 Err(error) => {

@@ -1,8 +1,8 @@
 //! `events.jsonl`: what happened in a run, and when, one JSON object a line; `train --json` prints the same.
 //!
-//! In: events. Out: lines at the end of the file. Always holds: lines are only ever added, but for one that an
-//! interruption cut short, which is removed before the next one. `docs/runs.md` describes the keys, which are
-//! a contract: they are added to, never renamed.
+//! In: events. Out: lines at the end of the file. Always holds: lines are only ever added, but for one that
+//! an interruption cut short, which is removed before the next one. `docs/runs.md` describes the keys, which
+//! are a contract: they are added to, never renamed.
 
 use super::folder::{RunFolder, unusable};
 use super::metrics::set_aside;
@@ -124,8 +124,8 @@ impl Events {
         Self::open(folder, printed).map_err(|error| unusable(&folder.file(EVENTS), &error))
     }
 
-    /// Goes on with a file, which is made if it is missing. The second value is the step of its last line, the
-    /// third a warning: a file that is not as it was written is kept under another name.
+    /// Goes on with a file, which is made if it is missing. The second value is the step of its last line,
+    /// the third a warning: a file that is not as it was written is kept under another name.
     pub(crate) fn resume(folder: &RunFolder, printed: bool) -> Result<(Self, Option<u64>, Option<String>)> {
         let path = folder.file(EVENTS);
         let (mut step, mut warning) = (None, None);

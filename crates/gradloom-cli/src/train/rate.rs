@@ -1,8 +1,8 @@
 //! Measures the time of a step.
 //!
 //! In: the durations of the steps that were made, and of the work beside them. Out: what a step takes now,
-//! what it took on average, and the time that is left. Always holds: the first step, which meets cold caches,
-//! pages that the system has yet to hand out, and kernels that a driver has yet to compile, never counts; what
+//! what it took on average, and the time that is left. Always holds: the first step never counts, as it meets
+//! cold caches, pages that the system has yet to hand out, and kernels that a driver has yet to compile; what
 //! a step takes now is that of the last [`RECENT`] steps.
 
 use std::collections::VecDeque;

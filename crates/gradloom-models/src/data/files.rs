@@ -1,10 +1,11 @@
 //! Text from files, folders and patterns.
 
+use super::ignored::Ignored;
 use super::text::binary_evidence;
 use super::{DataError, Skipped, Text};
 use gradloom_runtime::regular_file;
-use ignore::WalkBuilder;
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,9 @@ impl Reader {
     fn add(&mut self, given: &str) -> Result<(), DataError> {
         let path = Path::new(given);
         let files = if path.is_dir() {
-            below(path)?
+            let mut files = Vec::new();
+            collect(path, &mut Ignored::default(), &mut files)?;
+            files
         } else if path.exists() && !path.is_file() {
             return Err(DataError::NoFile { path: path.to_path_buf() });
         } else if path.exists() {
@@ -108,37 +111,31 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// All files below a folder, sorted by path. Links to folders are not followed, so there are no cycles.
-///
-/// Ignore files count where they are in the folder, in a repository or not, and nowhere else: what lies above
-/// it, or in the user's settings, differs between machines.
-fn below(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let mut walk = WalkBuilder::new(folder);
-    walk.parents(false).require_git(false).git_global(false).git_exclude(false);
-    let mut files = Vec::new();
-    for entry in walk.sort_by_file_name(Ord::cmp).build() {
-        let path = entry.map_err(|error| unreadable(folder, error))?.into_path();
-        if path.is_file() {
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
+/// All files below a folder that no ignore file leaves out, sorted by path. Links to folders are not followed,
+/// so there are no cycles.
+fn collect(folder: &Path, ignored: &mut Ignored, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
+    let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
+    let mut entries =
+        fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(unreadable)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    ignored.enter(folder)?;
+    for entry in entries {
+        let (path, is_folder) = (entry.path(), entry.file_type().map_err(unreadable)?.is_dir());
+        if is_hidden(&entry.file_name()) || ignored.leaves_out(&path, is_folder) {
+            continue;
+        }
+        if is_folder {
+            collect(&path, ignored, files)?;
+        } else if path.is_file() {
             files.push(path);
         }
     }
-    Ok(files)
-}
-
-/// The error with the path that it is about.
-fn unreadable(folder: &Path, error: ignore::Error) -> DataError {
-    let path = match &error {
-        ignore::Error::WithPath { path, .. } => path.clone(),
-        _ => folder.to_path_buf(),
-    };
-    let source = match error {
-        ignore::Error::WithPath { err, .. } | ignore::Error::WithDepth { err, .. } => *err,
-        error => error,
-    };
-    DataError::Unreadable {
-        path,
-        source: source.into_io_error().unwrap_or_else(|| io::ErrorKind::Other.into()),
-    }
+    ignored.leave();
+    Ok(())
 }
 
 /// The files that a pattern matches, sorted by path.
@@ -259,13 +256,22 @@ mod tests {
             ("data/a.txt", b"a"),
             ("data/b.log", b"b"),
             ("data/out/c.txt", b"c"),
-            ("data/sub/.ignore", b"d.*\n!keep.log\n"),
+            ("data/sub/.ignore", b"d.*\n!keep.log\nnot [a pattern\n"),
             ("data/sub/d.txt", b"d"),
             ("data/sub/keep.log", b"kept"),
             ("data/sub/out/e.txt", b"e"),
         ]);
         let text = load(&[path(&folder, "data")]).unwrap();
         assert_eq!(text.bytes, b"a\nkept\ne\n");
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("/dev/zero", folder.path().join("data/sub/out/.ignore")).unwrap();
+            let error = load(&[path(&folder, "data")]).unwrap_err().to_string();
+            assert!(
+                error.ends_with("out/.ignore: cannot be read: it is a device, not a regular file"),
+                "{error}"
+            );
+        }
         // What is named outright is taken.
         let named = load(&[path(&folder, "data/b.log"), path(&folder, "data/out/*")]).unwrap();
         assert_eq!(named.bytes, b"b\nc\n");
