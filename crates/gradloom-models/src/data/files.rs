@@ -115,8 +115,8 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// All files below a folder that no ignore file leaves out, sorted by path. Links to folders are not followed,
-/// so there are no cycles.
+/// All files below a folder that no ignore file leaves out, sorted by path. Links to folders are not
+/// followed, so there are no cycles.
 fn collect(folder: &Path, ignored: &mut Ignored, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
     let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
     let mut entries =

@@ -1,8 +1,8 @@
 //! The ignore files of folders that are walked through.
 //!
-//! In: each folder as it is entered and left, and the paths in it. Out: whether ignore files leave a path out.
-//! Always holds: ignore files count in a repository or not, from the folder that was entered first downwards,
-//! and nowhere else; what lies above it, or in the user's settings, differs between machines.
+//! In: each folder as it is entered and left, and the paths in it. Out: whether ignore files leave a path
+//! out. Always holds: ignore files count in a repository or not, from the folder that was entered first
+//! downwards, and nowhere else; what lies above it, or in the user's settings, differs between machines.
 
 use super::DataError;
 use gradloom_runtime::regular_file;
