@@ -38,9 +38,14 @@ impl Failure {
         self
     }
 
+    /// What went wrong, without the remedy.
+    pub(crate) fn message(&self) -> &str {
+        self.message.trim_end()
+    }
+
     /// Prints the message and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        tell!("error: {}", self.message.trim_end());
+        tell!("error: {}", self.message());
         if let Some(help) = &self.help {
             tell!("  help: {help}");
         }

@@ -9,11 +9,14 @@ mod device;
 mod devices;
 #[cfg(test)]
 mod documentation;
+mod drivers;
 mod failure;
 mod format;
 mod inspect;
 mod limits;
 mod model;
+#[cfg(test)]
+mod mutations;
 mod output;
 mod profile;
 mod run;
@@ -33,6 +36,9 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Show what drivers of GPUs print, too.
+    #[arg(short, long, global = true)]
+    verbose: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -70,7 +76,11 @@ fn main() -> ExitCode {
 }
 
 fn command() -> ExitCode {
-    let result = match Cli::parse().command {
+    let Cli { command, verbose } = Cli::parse();
+    if !verbose {
+        drivers::keep_quiet();
+    }
+    let result = match command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Sample(arguments) => sample::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),

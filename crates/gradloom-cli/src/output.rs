@@ -3,12 +3,28 @@
 
 use crate::failure::{Failure, Result};
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the standard output is read by a program, which wants JSON alone.
+static FOR_A_PROGRAM: AtomicBool = AtomicBool::new(false);
+
+/// From now on [`say`] prints nothing.
+pub(crate) fn leave_to_a_program() {
+    FOR_A_PROGRAM.store(true, Ordering::Relaxed);
+}
+
+/// Whether lines for people are printed.
+pub(crate) fn is_for_people() -> bool {
+    !FOR_A_PROGRAM.load(Ordering::Relaxed)
+}
 
 /// Prints a line of a run's progress, which is worth less than the run: what cannot be printed is lost.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($text)*);
+        if $crate::output::is_for_people() {
+            let _ = writeln!(std::io::stdout(), $($text)*);
+        }
     }};
 }
 

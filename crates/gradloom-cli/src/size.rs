@@ -1,13 +1,13 @@
 //! Parses numbers of bytes such as `512M`.
 
 use serde::de::{Error, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// A number of bytes: `512M`, `1.5 GB` and `2GiB`, or a plain number. Units are decimal unless there is an
 /// `i`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Size(pub(crate) usize);
 
 /// A text that is no number of bytes.
@@ -65,6 +65,12 @@ impl<'de> Deserialize<'de> for Size {
                 usize::try_from(bytes)
                     .map(Size)
                     .map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(bytes), &self))
+            }
+
+            fn visit_u64<E: Error>(self, bytes: u64) -> Result<Size, E> {
+                usize::try_from(bytes)
+                    .map(Size)
+                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Unsigned(bytes), &self))
             }
         }
         from.deserialize_any(Text)

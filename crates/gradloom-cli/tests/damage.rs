@@ -104,14 +104,14 @@ fn a_model_that_cannot_be_written_does_not_take_the_state_along() {
 #[test]
 fn a_disk_that_fills_up_costs_no_saved_step() {
     let workspace = Workspace::new();
-    // The state takes some 35 KiB; the metrics outgrow 48 KiB after a thousand steps.
+    // The state takes some 35 KiB; the events outgrow 48 KiB after some hundred steps.
     let tiny = "--width 8 --context 4 --batch 1 --steps 3000 --eval-every 3000 --save-every 100";
     let (code, stderr) = with_file_limit(&workspace, 48, &format!("{TRAIN} {tiny}"));
     assert_eq!(code, Some(1), "{stderr}");
     let (message, help) = stderr.split_once("\n  help: ").expect("a remedy");
     assert!(message.starts_with("error: saving after step "), "{stderr}");
     assert!(
-        message.ends_with("run/metrics.csv: cannot be written: File too large (os error 27)"),
+        message.ends_with("run/events.jsonl: cannot be written: File too large (os error 27)"),
         "{stderr}"
     );
     let saved: u64 = help.split_whitespace().nth(4).unwrap().replace(',', "").parse().unwrap();

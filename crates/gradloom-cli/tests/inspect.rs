@@ -28,6 +28,27 @@ fn every_stage_prints_and_the_graphs_parse_back() {
 }
 
 #[test]
+fn a_summary_is_one_object() {
+    let workspace = Workspace::new();
+    let json = workspace.succeed("inspect tiny --batch 2 --json").stdout;
+    assert_eq!(json.lines().count(), 1);
+    let summary: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&summary["preset"], &summary["parameters"]), (&"tiny".into(), &842_496.into()));
+    let parts = ["store_bytes", "constant_bytes", "step_bytes", "workspace_bytes"];
+    let sum: u64 = parts.iter().map(|part| summary[part].as_u64().unwrap()).sum();
+    assert_eq!(summary["planned_peak_bytes"], sum);
+    let text = workspace.succeed("inspect tiny --batch 2").stdout;
+    for stage in summary["stages"].as_array().unwrap() {
+        let (name, ops) = (stage["stage"].as_str().unwrap(), stage["ops"].as_u64().unwrap());
+        assert!(text.contains(&format!("{name:<8} {ops:>5}")), "{text}");
+    }
+    let plan = workspace.succeed("inspect tiny --batch 2 --stage plan --json").stdout;
+    assert_eq!(plan, workspace.succeed("inspect tiny --batch 2 --format json").stdout);
+    let refused = workspace.run("inspect tiny --stage trace --json");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+}
+
+#[test]
 fn nothing_is_allocated_to_look_at_a_large_model() {
     let summary = Workspace::new().succeed("inspect gpt2-xl --batch 1").stdout;
     assert!(summary.contains("1,557,611,200 parameters"), "{summary}");

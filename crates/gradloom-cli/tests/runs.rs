@@ -68,6 +68,30 @@ fn a_seed_decides_everything_and_threads_nothing() {
     }
 }
 
+/// A run's own configuration repeats it, and is what the repetition leaves.
+#[test]
+fn a_configuration_of_a_run_repeats_it() {
+    let workspace = Workspace::new();
+    workspace.succeed(&format!("{TRAIN} --out a --memory-budget 2G --seed 3"));
+    assert_eq!(workspace.succeed("train --config a/config.json --out b").stderr, "");
+    assert_same_results(&workspace, "a", "b");
+    workspace.succeed("train --config a/config.json --out c --seed 4");
+    assert_ne!(workspace.text("a/metrics.csv"), workspace.text("c/metrics.csv"), "flags win over it");
+    workspace.put("text.txt", "other words than before\n".repeat(100).as_bytes());
+    let changed = workspace.succeed("train --config a/config.json --out d").stderr;
+    assert!(
+        changed.starts_with("note: the data is not that of the run that --config repeats: 1 file of ")
+            && changed.ends_with(" then, 1 file of 2,400 bytes now\n"),
+        "{changed}"
+    );
+    // Its keys are the flags, and what a run tells besides.
+    let json: serde_json::Value = serde_json::from_str(&workspace.text("a/config.json")).unwrap();
+    let help = workspace.succeed("train --help").stdout;
+    for key in json.as_object().unwrap().keys().filter(|key| *key != "run") {
+        assert!(help.contains(&format!("--{key}")), "there is no flag --{key}");
+    }
+}
+
 #[test]
 fn a_memory_budget_changes_no_number() {
     let workspace = Workspace::new();
@@ -88,10 +112,10 @@ fn a_memory_budget_changes_no_number() {
     for (name, tensor) in kept.iter() {
         assert_eq!(tensor.data(), again.tensor(name).unwrap().data(), "{name} depends on the budget");
     }
-    assert!(workspace.text("again/config.json").contains(&format!("\"memory_budget\": {least}")));
+    assert!(workspace.text("again/config.json").contains(&format!("\"memory-budget\": {least}")));
     // 0 takes the limit away.
     workspace.succeed("train --resume again --steps 42 --memory-budget 0");
-    assert!(!workspace.text("again/config.json").contains("memory_budget"));
+    assert!(workspace.text("again/config.json").contains("\"memory-budget\": null"));
 }
 
 #[test]
@@ -183,6 +207,9 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(stdout.ends_with(" of 150, and saved. Go on with\n  gradloom train --resume run\n"), "{stdout}");
     let steps = workspace.rows("run") - 1;
+    let events = workspace.text("run/events.jsonl");
+    let last = events.lines().last().unwrap();
+    assert!(last.contains("\"ended\"") && last.contains("\"reason\":\"interrupted\""), "{last}");
     let resumed = workspace.succeed("train --resume run");
     assert!(resumed.stdout.contains(&format!("run     run, from step {steps}\n")), "{}", resumed.stdout);
     assert_same_results(&workspace, "whole", "run");
@@ -211,13 +238,33 @@ fn changed_data_is_noticed() {
     workspace.put("text.txt", "other words than before\n".repeat(100).as_bytes());
     let finished = workspace.run("train --resume run --steps 12");
     assert_eq!(finished.code, Some(2));
+    let was = workspace.text("run/config.json");
+    let was: serde_json::Value = serde_json::from_str(&was).unwrap();
+    let was = was["run"]["data-bytes"].as_u64().unwrap();
+    let changed = format!(
+        "the data of the run in run has changed: 1 file of {},{:03} bytes then, 1 file of 2,400 bytes now",
+        was / 1000,
+        was % 1000
+    );
+    let expected = format!(
+        "error: {changed}\n  \
+         help: restore the files, or name them with --data to go on with what they are now\n"
+    );
+    assert_eq!(finished.stderr, expected);
+    let resumed = workspace.succeed("train --resume run --steps 12 --data text.txt");
+    assert_eq!(resumed.stderr, format!("note: {changed}; it goes on with what --data names\n"));
+    // The same text elsewhere is no change; other words of the same length are one.
+    workspace.put("copy.txt", &workspace.read("text.txt"));
+    assert_eq!(workspace.succeed("train --resume run --steps 13 --data copy.txt").stderr, "");
+    workspace.put("copy.txt", "other worms than before\n".repeat(100).as_bytes());
+    let finished = workspace.run("train --resume run --steps 14");
     assert!(
-        finished.stderr.starts_with("error: the data of the run in run has changed: "),
+        finished.stderr.contains("1 file of 2,400 bytes, with other contents than then\n"),
         "{}",
         finished.stderr
     );
-    assert!(finished.stderr.contains("name them with --data"));
-    workspace.succeed("train --resume run --steps 12 --data text.txt");
+    workspace.put("copy.txt", &workspace.read("text.txt"));
+    workspace.succeed("train --resume run --steps 13 --data text.txt");
 
     std::fs::remove_file(workspace.path("text.txt")).unwrap();
     let finished = workspace.run("train --resume run --steps 14");

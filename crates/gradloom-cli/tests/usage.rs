@@ -190,7 +190,7 @@ fn sizes_and_numbers_that_cannot_be_used() {
         (
             "--config no.toml",
             "--config no.toml: cannot be read: No such file or directory (os error 2)\n  help: give a TOML \
-             file",
+             file, or a run's config.json",
         ),
         (
             "--resume no",
@@ -204,8 +204,8 @@ fn sizes_and_numbers_that_cannot_be_used() {
     workspace.put("bad.toml", b"lr = 0.1\nlearning-rate = 0.2\n");
     let finished = workspace.run("train --config bad.toml");
     assert_eq!(finished.code, Some(2));
-    let expected = "error: --config bad.toml: line 2: unknown key `learning-rate`\n  help: the keys are \
-                    those of the flags: data, preset,";
+    let expected = "error: --config bad.toml: line 2: unknown key `learning-rate`\n  help: write lr? the \
+                    keys are those of the flags: data, preset,";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
     check(
         &workspace,
@@ -304,16 +304,37 @@ fn a_folder_that_cannot_be_written_is_noticed_at_the_start() {
 }
 
 #[test]
-fn files_of_others_are_not_overwritten() {
+fn folders_of_others_are_left_alone() {
     let workspace = Workspace::new();
     workspace.put("theirs/model.safetensors", b"precious");
+    workspace.put("theirs/notes.txt", b"precious");
     let finished = workspace.run("train --config small.toml --data text.txt --out theirs");
     assert_eq!(finished.code, Some(2));
-    let expected = "error: --out theirs: model.safetensors in this folder would be overwritten\n  \
-                    help: choose another folder, or move the file away";
+    let expected = "error: --out theirs: the folder is not empty and no run: it has model.safetensors and 1 \
+                    more\n  \
+                    help: name a folder that is empty or not there yet, such as --out theirs/run";
     assert_eq!(finished.stderr.trim_end(), expected);
     assert_eq!(workspace.read("theirs/model.safetensors"), b"precious");
-    assert_eq!(fs::read_dir(workspace.path("theirs")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(workspace.path("theirs")).unwrap().count(), 2);
+    workspace.succeed("train --config small.toml --data text.txt --steps 1 --out theirs/run");
+}
+
+/// Mesa's layers print errors where there is no display; whoever wants to see them says so.
+#[cfg(unix)]
+#[test]
+fn drivers_are_kept_quiet() {
+    let workspace = Workspace::new();
+    let stderr = |line: &str| {
+        let mut command = workspace.command(line);
+        command.env_remove("XDG_RUNTIME_DIR").env_remove("WAYLAND_DISPLAY");
+        String::from_utf8(command.output().unwrap().stderr).unwrap()
+    };
+    assert_eq!(stderr("devices"), "");
+    let shown = stderr("devices -v");
+    let driver = std::path::Path::new("/usr/share/vulkan/implicit_layer.d/VkLayer_MESA_device_select.json");
+    if cfg!(feature = "wgpu") && driver.exists() {
+        assert!(shown.contains("XDG_RUNTIME_DIR"), "{shown}");
+    }
 }
 
 #[test]

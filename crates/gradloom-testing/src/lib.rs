@@ -1,4 +1,4 @@
-//! Random graphs and values, shared by the tests of the workspace and by `cargo xtask fuzz`.
+//! Random graphs and values, damaged files, shared by the tests of the workspace and by `cargo xtask fuzz`.
 //!
 //! In: seeds. Out: graphs that verify, values for their leaves. Always holds: a seed gives the same graph on
 //! every machine.
@@ -11,6 +11,8 @@ pub mod deep;
 pub mod float32;
 pub mod generate;
 pub mod leaves;
+pub mod memory;
+pub mod mutate;
 pub mod nvrtc;
 pub mod random;
 pub mod table;

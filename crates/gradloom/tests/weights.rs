@@ -342,6 +342,9 @@ fn a_checkpoint_is_taken_whole_or_not_at_all() {
     assert!(error.message().contains("c.safetensors: the file is of another model (unknown: "), "{error}");
 }
 
+#[global_allocator]
+static ALLOCATOR: gradloom_testing::memory::Counting = gradloom_testing::memory::Counting;
+
 /// Files with changed bytes: an error or a correct load, and nothing that grows beyond the file.
 #[test]
 fn mutated_files() {
@@ -359,22 +362,13 @@ fn mutated_files() {
         let sound = fs::read(file(name)).unwrap();
         let header = 8 + u64::from_le_bytes(sound[..8].try_into().unwrap()) as usize;
         for round in 0..5_000 {
-            let mut bytes = sound.clone();
-            for _ in 0..1 + random.below(3) {
-                let reach = if round % 2 == 0 { header } else { bytes.len() };
-                let at = random.below(reach.min(bytes.len()));
-                match random.below(4) {
-                    0 => bytes[at] ^= 1 << random.below(8),
-                    1 => bytes[at] = random.below(256) as u8,
-                    2 => bytes.truncate(at.max(1)),
-                    _ => {
-                        let digit = bytes[..reach.min(bytes.len())].iter().position(u8::is_ascii_digit);
-                        bytes[digit.unwrap_or(at)] = b'9';
-                    }
-                }
-            }
-            let result =
-                Weights::from_bytes(bytes).and_then(|weights| target.load_with(&weights, &Load::strict()));
+            let reach = if round % 2 == 0 { header } else { sound.len() };
+            let bytes = gradloom_testing::mutate::mutated(&sound, reach, &mut random);
+            let length = bytes.len();
+            let (result, taken) = gradloom_testing::memory::measured(|| {
+                Weights::from_bytes(bytes).and_then(|weights| target.load_with(&weights, &Load::strict()))
+            });
+            assert!(taken.largest <= (4 * length).max(4 << 10), "{taken:?} for {length} bytes");
             match result {
                 Ok(_) => loaded += 1,
                 Err(error) => {

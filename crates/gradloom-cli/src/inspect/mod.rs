@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
     /// How to show it; JSON and HTML show the plan.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Print one JSON object: the summary, or the plan with `--stage plan`.
+    #[arg(long, conflicts_with_all = ["format", "verify"])]
+    json: bool,
     /// Write to this file instead of the standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -127,6 +130,7 @@ enum Stage {
 const EXAMPLES: &str = "\
 Examples:
   gradloom inspect tiny                   operations, kernels, memory in short
+  gradloom inspect tiny --json            the same for a program
   gradloom inspect gpt2-xl --batch 1      what a step would take: it runs nothing
   gradloom inspect tiny --stage passes    the graph that is turned into kernels
   gradloom inspect small --target cuda --stage emit
@@ -147,8 +151,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let target = arguments.target_device.target(arguments.precision)?;
     let train = model::compile(&settings, &Device::null_for(target.clone()))?;
     let text = match arguments.format {
-        Format::Text => text(arguments.stage, &target, &settings, &train)?,
-        Format::Json => train.plan().to_json(&train.stages().passes),
+        Format::Text if arguments.json && arguments.stage.is_none() => summary::json(&settings, &train),
+        Format::Text if !arguments.json => text(arguments.stage, &target, &settings, &train)?,
+        Format::Text | Format::Json => train.plan().to_json(&train.stages().passes),
         Format::Html => page::page(&title(&settings), &train.plan().to_json(&train.stages().passes)),
     };
     match &arguments.output {
@@ -170,6 +175,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Refuses options that exclude each other.
 fn check(arguments: &Arguments) -> Result<()> {
+    if arguments.json && !matches!(arguments.stage, None | Some(Stage::Plan)) {
+        return Err(Failure::usage("--json shows the summary or the plan, not other stages")
+            .help("leave out --json: other stages are texts that gradloom reads back"));
+    }
     let plan_only = arguments.format != Format::Text;
     if plan_only && !matches!(arguments.stage, None | Some(Stage::Plan)) {
         return Err(Failure::usage("--format json and --format html show the plan, not other stages")

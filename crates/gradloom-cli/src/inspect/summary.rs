@@ -1,4 +1,4 @@
-//! A training step in short: stages, passes, operations, memory.
+//! A training step in short: stages, passes, operations, memory. For people, and as JSON.
 
 use crate::format::{bytes, thousands};
 use crate::model::Gpt2Train;
@@ -6,6 +6,7 @@ use crate::train::settings::Settings;
 use gradloom::ir::Graph;
 use gradloom::passes::PassReport;
 use gradloom::plan::{Buffer, Region, report};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -17,6 +18,45 @@ pub(super) fn of(settings: &Settings, train: &Gpt2Train) -> String {
     let mut text = String::new();
     write(settings, train, &mut text).expect("a string takes all text");
     text
+}
+
+/// The summary as one JSON object. The keys are a contract: they are added to, never renamed.
+pub(super) fn json(settings: &Settings, train: &Gpt2Train) -> String {
+    let (stages, plan) = (train.stages(), train.plan());
+    let totals = &plan.totals;
+    let graphs = graphs(train).map(|(name, graph)| {
+        let (outputs, updates) = (graph.outputs.len(), graph.updates.len());
+        json!({ "stage": name, "ops": graph.entry_ops().count(), "outputs": outputs, "updates": updates })
+    });
+    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    let times = stages.times.iter().map(|(name, time)| json!({ "stage": name, "ms": time.map(ms) }));
+    let passes = total_of_passes(&stages.reports).into_iter();
+    let passes = passes.map(|(name, ops, ms)| json!({ "pass": name, "ops": ops, "ms": ms }));
+    json!({
+        "preset": settings.preset,
+        "parameters": settings.model.parameters(),
+        "batch": settings.training.batch,
+        "context": settings.model.context,
+        "stages": graphs,
+        "times": times.collect::<Vec<Value>>(),
+        "passes": passes.collect::<Vec<Value>>(),
+        "operations": counts(&stages.passes),
+        "launches": plan.launches.len(),
+        "unique_kernels": train.program().unique_kernels(),
+        "store_bytes": totals.store,
+        "constant_bytes": totals.constants,
+        "step_bytes": totals.step,
+        "workspace_bytes": totals.workspace,
+        "planned_peak_bytes": totals.peak(),
+    })
+    .to_string()
+}
+
+/// The graphs in the order in which they are made.
+fn graphs(train: &Gpt2Train) -> [(&'static str, &Graph); 4] {
+    let stages = train.stages();
+    let (trace, grad) = (&stages.trace, &stages.grad);
+    [("trace", trace), ("grad", grad), ("optim", &stages.optim), ("passes", &stages.passes)]
 }
 
 fn write(settings: &Settings, train: &Gpt2Train, out: &mut String) -> fmt::Result {
@@ -32,12 +72,7 @@ fn write(settings: &Settings, train: &Gpt2Train, out: &mut String) -> fmt::Resul
         thousands(tokens as u64)
     )?;
     writeln!(out, "stage      ops  outputs  updates")?;
-    for (name, graph) in [
-        ("trace", &stages.trace),
-        ("grad", &stages.grad),
-        ("optim", &stages.optim),
-        ("passes", &stages.passes),
-    ] {
+    for (name, graph) in graphs(train) {
         let ops = graph.entry_ops().count();
         writeln!(out, "{name:<8} {ops:>5}  {:>7}  {:>7}", graph.outputs.len(), graph.updates.len())?;
     }
@@ -54,25 +89,35 @@ fn write(settings: &Settings, train: &Gpt2Train, out: &mut String) -> fmt::Resul
 }
 
 fn passes(reports: &[PassReport], out: &mut String) -> fmt::Result {
-    let mut names: Vec<&str> = Vec::new();
-    reports.iter().for_each(|report| {
-        if !names.contains(&report.name) {
-            names.push(report.name);
-        }
-    });
-    for name in names {
-        let of_name = || reports.iter().filter(|report| report.name == name);
-        let removed: i64 = of_name().map(|r| r.ops_before as i64 - r.ops_after as i64).sum();
-        let time: f64 = of_name().filter_map(|r| r.time).map(|t| t.as_secs_f64() * 1e3).sum();
-        writeln!(out, "  {name:<16} {:>6} ops  {time:>8.1} ms", format!("{:+}", -removed))?;
+    for (name, ops, ms) in total_of_passes(reports) {
+        writeln!(out, "  {name:<16} {:>6} ops  {ms:>8.1} ms", format!("{ops:+}"))?;
     }
     Ok(())
 }
 
-fn operations(graph: &Graph, out: &mut String) -> fmt::Result {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+/// For each pass the ops that it added in all rounds, and its milliseconds.
+fn total_of_passes(reports: &[PassReport]) -> Vec<(&'static str, i64, f64)> {
+    let mut totals: Vec<(&str, i64, f64)> = Vec::new();
+    for report in reports {
+        let ops = report.ops_after as i64 - report.ops_before as i64;
+        let ms = report.time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
+        match totals.iter_mut().find(|(name, ..)| *name == report.name) {
+            Some(total) => (total.1, total.2) = (total.1 + ops, total.2 + ms),
+            None => totals.push((report.name, ops, ms)),
+        }
+    }
+    totals
+}
+
+/// How often the graph has each op.
+fn counts(graph: &Graph) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
     graph.entry_ops().for_each(|(_, op)| *counts.entry(op.kind.name()).or_default() += 1);
-    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts
+}
+
+fn operations(graph: &Graph, out: &mut String) -> fmt::Result {
+    let mut counts: Vec<_> = counts(graph).into_iter().collect();
     counts.sort_by_key(|&(name, n)| (std::cmp::Reverse(n), name));
     for row in counts.chunks(4) {
         let cells: Vec<String> = row.iter().map(|(name, n)| format!("{n:>5} {name:<13}")).collect();

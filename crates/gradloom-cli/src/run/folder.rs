@@ -15,8 +15,8 @@ pub(crate) const STATE: &str = "state.safetensors";
 pub(crate) const MODEL: &str = "model.safetensors";
 /// Locked while a process writes to the folder.
 const LOCK: &str = ".lock";
-/// Every file that a run leaves behind.
-const FILES: [&str; 6] = [STATE, MODEL, "config.json", "metrics.csv", "loss.svg", "sample.txt"];
+/// All that is left of a run that was killed before it had a state.
+const REMAINS: [&str; 2] = [LOCK, "state.safetensors.partial"];
 
 /// A run's folder, locked while this value lives.
 #[derive(Debug)]
@@ -67,24 +67,35 @@ impl RunFolder {
         remove(&self.made);
     }
 
-    /// Refuses a folder with files that a run would overwrite.
+    /// Refuses a folder that has a run, or files of others among which those of a run would be lost.
     pub(crate) fn check_free(path: &Path) -> Result<()> {
-        let Some(taken) = FILES.iter().find(|name| path.join(name).symlink_metadata().is_ok()) else {
-            return Ok(());
-        };
-        let (message, help) = if *taken == STATE {
+        let flag = format!("--out {}", path.display());
+        if path.join(STATE).symlink_metadata().is_ok() {
             let resume = quoted(&path.display().to_string());
-            (
-                "there is a run in this folder already".to_string(),
-                format!("go on with it by --resume {resume}, or choose another folder"),
-            )
-        } else {
-            (
-                format!("{taken} in this folder would be overwritten"),
-                "choose another folder, or move the file away".to_string(),
-            )
+            return Err(Failure::usage(format!("{flag}: there is a run in this folder already"))
+                .help(format!("go on with it by --resume {resume}, or choose another folder")));
+        }
+        let mut names = match fs::read_dir(path) {
+            Ok(entries) => entries
+                .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+                .collect::<io::Result<Vec<_>>>()
+                .map_err(|error| unusable(path, &error))?,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(unusable(path, &error));
+            }
+            // What it is instead, and that it cannot be made, is told by what makes it.
+            Err(_) => return Ok(()),
         };
-        Err(Failure::usage(format!("--out {}: {message}", path.display())).help(help))
+        names.retain(|name| !REMAINS.contains(&name.as_str()));
+        names.sort();
+        let Some(first) = names.first() else { return Ok(()) };
+        let more = match names.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let inside = quoted(&path.join("run").display().to_string());
+        Err(Failure::usage(format!("{flag}: the folder is not empty and no run: it has {first}{more}"))
+            .help(format!("name a folder that is empty or not there yet, such as --out {inside}")))
     }
 
     /// Opens the folder of a run that was begun.
@@ -207,17 +218,23 @@ mod tests {
     }
 
     #[test]
-    fn other_peoples_files_are_not_overwritten() {
-        for name in FILES {
-            let folder = tempfile::tempdir().unwrap();
-            fs::write(folder.path().join("notes.txt"), "unrelated").unwrap();
-            assert!(RunFolder::check_free(folder.path()).is_ok());
+    fn other_peoples_folders_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, expected) in
+            [("notes.txt", "it has notes.txt"), (MODEL, "it has model.safetensors and 1 more")]
+        {
             fs::write(folder.path().join(name), "precious").unwrap();
             let failure = format!("{:?}", RunFolder::create(Some(folder.path()), "tiny").unwrap_err());
-            assert!(failure.contains("usage: true"), "{failure}");
-            assert!(failure.contains(name) || name == STATE, "{failure}");
-            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was added");
+            assert!(failure.contains("usage: true") && failure.contains(expected), "{failure}");
+            assert!(!folder.path().join(LOCK).exists(), "nothing was added");
         }
+    }
+
+    #[test]
+    fn what_a_killed_beginning_leaves_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        REMAINS.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
+        assert!(RunFolder::create(Some(folder.path()), "tiny").is_ok());
     }
 
     #[test]

@@ -142,10 +142,14 @@ fn read(path: &Path) -> (Vec<Row>, Option<String>) {
     (rows, problem)
 }
 
-/// Gives a file another name, and returns it.
-fn set_aside(path: &Path) -> Result<String> {
-    let name =
-        |n: u32| if n == 1 { "metrics.damaged.csv".to_string() } else { format!("metrics.damaged-{n}.csv") };
+/// Gives a damaged file another name, and returns it.
+pub(super) fn set_aside(path: &Path) -> Result<String> {
+    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, end) = (part(path.file_stem()), part(path.extension()));
+    let name = |n: u32| match n {
+        1 => format!("{stem}.damaged.{end}"),
+        n => format!("{stem}.damaged-{n}.{end}"),
+    };
     let free = (1u32..).map(name).find(|name| !path.with_file_name(name).exists());
     let free = free.expect("a free number");
     fs::rename(path, path.with_file_name(&free)).map_err(|error| unusable(path, &error))?;

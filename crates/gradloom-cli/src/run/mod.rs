@@ -1,15 +1,17 @@
 //! The folder of a run.
 //!
-//! `config.json` (what was asked for), `metrics.csv` and `loss.svg` (how it went), `model.safetensors` (the
-//! weights), `state.safetensors` (all that a resumed run needs), `sample.txt` (what the model writes). Always
-//! holds: each file but `metrics.csv` is replaced as a whole, so an interruption leaves the last complete
-//! one.
+//! `config.json` (what was asked for), `metrics.csv` and `loss.svg` (how it went), `events.jsonl` (what
+//! happened when), `model.safetensors` (the weights), `state.safetensors` (all that a resumed run needs),
+//! `sample.txt` (what the model writes); `docs/runs.md` describes them for users. Always holds: each file but
+//! `metrics.csv` and `events.jsonl` is replaced as a whole, so an interruption leaves the last complete one.
 
 mod chart;
+mod events;
 mod folder;
 mod metrics;
 mod state;
 
+pub(crate) use events::{Beginning, Ending, Event, Events, Reason, Taken};
 pub(crate) use folder::{MODEL, RunFolder, STATE};
 pub(crate) use metrics::{Metrics, Row};
 pub(crate) use state::{Saved, Snapshot};

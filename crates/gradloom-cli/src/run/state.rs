@@ -75,7 +75,24 @@ impl Saved {
                 .help("use the version of gradloom that wrote it")
         })?;
         let steps = checkpoint.parsed_entry("step")?;
-        Ok(Self { checkpoint, settings, steps })
+        let saved = Self { checkpoint, settings, steps };
+        saved.check_parameters()?;
+        Ok(saved)
+    }
+
+    /// Refuses sizes that are not those of the tensors, before anything is made for them: first by their
+    /// number alone, as a list of all names may be longer than the file.
+    fn check_parameters(&self) -> Result<()> {
+        let held: usize = self.checkpoint.iter().map(|(_, found)| found.bytes.len()).sum();
+        let fits = self.settings.model.parameters() <= held / DType::F32.bytes() && {
+            let types = crate::model::parameter_types(&self.settings.model);
+            let types: Vec<_> = types.iter().map(|(name, ty)| (name.as_str(), ty)).collect();
+            let differences = self.checkpoint.differences(&types);
+            differences.missing.is_empty() && differences.mismatched.is_empty()
+        };
+        let file = self.checkpoint.name();
+        let refusal = || Failure::failed(format!("{file}: its configuration is not that of its tensors"));
+        if fits { Ok(()) } else { Err(refusal().help("the file is damaged: use another run")) }
     }
 
     /// Puts every parameter and state into the store, which must have exactly those.

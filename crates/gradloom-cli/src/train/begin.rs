@@ -7,8 +7,8 @@ use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::format::{bytes, count, thousands};
 use crate::model::{self, Evaluator, Gpt2Train};
-use crate::output::{say, tell};
-use crate::run::{Metrics, RunFolder, STATE, Saved, Snapshot};
+use crate::output::{printable, say, tell};
+use crate::run::{Beginning, Event, Events, Metrics, RunFolder, STATE, Saved, Snapshot, Taken};
 use gradloom_models::data::{Bytes, DataError, Split, Text, Tokenizer, load};
 use std::path::Path;
 
@@ -20,6 +20,7 @@ pub(super) struct Run {
     pub(super) train: Gpt2Train,
     pub(super) evaluator: Evaluator,
     pub(super) metrics: Metrics,
+    pub(super) events: Events,
     /// Steps that were made before.
     pub(super) steps: u64,
 }
@@ -30,14 +31,19 @@ const BUILT_IN: &str = include_str!("../../assets/corpus.txt");
 /// Begins a new run. The folder comes last, when all memory and threads are there, so that a failure leaves
 /// none behind, and is written to at once, so that one that cannot hold the run is noticed before the first
 /// step.
-pub(super) fn create(options: &Options) -> Result<Run> {
+pub(super) fn create(options: &Options, json: bool) -> Result<Run> {
     let mut settings = Settings::resolve(options)?;
     if let Some(folder) = &options.out {
         RunFolder::check_free(folder)?;
     }
     let (text, data) = read_data(&settings, if options.data.is_some() { "--data" } else { "built-in text" })?;
     settings.data = described(&settings, &text);
-    announce(&settings, &text, &data);
+    // Of a configuration that is another run's.
+    let theirs = options.run.as_ref().map(|run| settings.recorded(run));
+    if let Some(difference) = theirs.and_then(|then| difference(&then, &settings.data)) {
+        tell!("note: the data is not that of the run that --config repeats: {difference}");
+    }
+    let taken = announce(&settings, &text, &data);
     let (train, evaluator) = compiled(&settings, &data)?;
     let beginning = Snapshot::of(&train.store(), 0)?;
     interrupt::save_first();
@@ -50,13 +56,15 @@ pub(super) fn create(options: &Options) -> Result<Run> {
     beginning.write_model(&folder, &settings)?;
     folder.write_text("config.json", &settings.to_json())?;
     let metrics = Metrics::create(&folder)?;
+    let events = Events::create(&folder, json)?;
+    events.push(0, &began(&settings, &train, &folder, taken, None))?;
     say!("run     {}", folder.path().display());
-    Ok(Run { settings, data, folder, train, evaluator, metrics, steps: 0 })
+    Ok(Run { settings, data, folder, train, evaluator, metrics, events, steps: 0 })
 }
 
 /// Goes on with a run. All that decides the result comes from the state file; flags may change what is
 /// allowed to change.
-pub(super) fn resume(path: &Path, options: &Options) -> Result<Run> {
+pub(super) fn resume(path: &Path, options: &Options, json: bool) -> Result<Run> {
     let folder = RunFolder::open(path)?;
     let saved = Saved::open(&folder.file(STATE))?;
     let mut settings = saved.settings.clone();
@@ -78,17 +86,18 @@ pub(super) fn resume(path: &Path, options: &Options) -> Result<Run> {
         })?
     };
     let found = described(&settings, &text);
-    if options.data.is_none() && found != settings.data {
-        return Err(Failure::usage(format!(
-            "the data of the run in {} has changed: {} then, {} now",
-            path.display(),
-            bytes(settings.data.bytes as u64),
-            bytes(found.bytes as u64)
-        ))
-        .help("restore the files, or name them with --data to go on with what they are now"));
+    if let Some(difference) = difference(&saved.settings.data, &found) {
+        let changed = format!("the data of the run in {} has changed: {difference}", path.display());
+        if options.data.is_none() {
+            return Err(Failure::usage(changed).help(match found.paths.is_empty() {
+                true => "use the gradloom that began the run, or go on with data that --data names",
+                false => "restore the files, or name them with --data to go on with what they are now",
+            }));
+        }
+        tell!("note: {changed}; it goes on with what --data names");
     }
     settings.data = found;
-    announce(&settings, &text, &data);
+    let taken = announce(&settings, &text, &data);
     let (mut train, evaluator) = compiled(&settings, &data)?;
     saved.restore(&train.store())?;
     train.set_attempted_steps(saved.steps);
@@ -102,8 +111,37 @@ pub(super) fn resume(path: &Path, options: &Options) -> Result<Run> {
     if let Some(warning) = warning {
         tell!("warning: {warning}");
     }
+    let (events, last, warning) = Events::resume(&folder, json)?;
+    if let Some(warning) = warning {
+        tell!("warning: {warning}");
+    }
+    let lost = last.map_or(0, |last| last.saturating_sub(saved.steps));
+    events.push(saved.steps, &began(&settings, &train, &folder, taken, Some(lost)))?;
     say!("run     {}, from step {}", folder.path().display(), thousands(saved.steps));
-    Ok(Run { settings, data, folder, train, evaluator, metrics, steps: saved.steps })
+    Ok(Run { settings, data, folder, train, evaluator, metrics, events, steps: saved.steps })
+}
+
+/// The event of a run that begins, or that goes on and makes so many lost steps again.
+fn began(
+    settings: &Settings,
+    train: &Gpt2Train,
+    folder: &RunFolder,
+    data: Taken,
+    lost_steps: Option<u64>,
+) -> Event {
+    Event::Began(Box::new(Beginning {
+        lost_steps,
+        version: env!("CARGO_PKG_VERSION"),
+        preset: settings.preset.clone(),
+        parameters: settings.model.parameters(),
+        steps: settings.training.steps,
+        batch: settings.training.batch,
+        context: settings.model.context,
+        device: train.session().device().description(),
+        step_bytes: train.plan().totals.peak(),
+        folder: folder.path().display().to_string(),
+        data,
+    }))
 }
 
 /// Reads and splits the text; `what` names it in a failure.
@@ -119,10 +157,29 @@ fn read_data(settings: &Settings, what: &str) -> Result<(Text, Split)> {
 }
 
 fn described(settings: &Settings, text: &Text) -> DataSource {
-    DataSource { paths: settings.data.paths.clone(), bytes: text.bytes.len(), sha256: text.fingerprint() }
+    DataSource {
+        paths: settings.data.paths.clone(),
+        files: text.sources.len(),
+        bytes: text.bytes.len(),
+        sha256: text.fingerprint(),
+    }
 }
 
-fn announce(settings: &Settings, text: &Text, data: &Split) {
+/// How the text of a run differs from what it was; `None` where it is the same, wherever it lies.
+fn difference(then: &DataSource, now: &DataSource) -> Option<String> {
+    let of = |data: &DataSource| match data.files {
+        0 => format!("the built-in text of {}", bytes(data.bytes as u64)),
+        files => format!("{} of {} bytes", count(files, "file"), thousands(data.bytes as u64)),
+    };
+    match (of(then), of(now)) {
+        _ if then.sha256 == now.sha256 => None,
+        (then, now) if then == now => Some(format!("{then}, with other contents than then")),
+        (then, now) => Some(format!("{then} then, {now} now")),
+    }
+}
+
+/// Prints what is trained on what, and gives what was taken of the data.
+fn announce(settings: &Settings, text: &Text, data: &Split) -> Taken {
     let model = &settings.model;
     say!(
         "model   {}: {}, {}, width {}, context {}; {} parameters",
@@ -135,7 +192,7 @@ fn announce(settings: &Settings, text: &Text, data: &Split) {
     );
     let source = match text.sources.len() {
         0 => "built-in text".to_string(),
-        1 => text.sources[0].display().to_string(),
+        1 => near(&text.sources[0]),
         n => count(n, "file"),
     };
     say!(
@@ -143,14 +200,38 @@ fn announce(settings: &Settings, text: &Text, data: &Split) {
         bytes(text.bytes.len() as u64),
         bytes(data.held_out.len() as u64)
     );
+    let taken = Taken {
+        files: text.sources.len(),
+        bytes: text.bytes.len(),
+        held_out_bytes: data.held_out.len(),
+        sha256: settings.data.sha256.clone(),
+        names: text.sources.iter().take(NAMED).map(|path| near(path)).collect(),
+        left_out: text.skipped.len(),
+    };
+    let and_more = |all: usize, named: usize| match all - named {
+        0 => String::new(),
+        more => format!(", and {} more", thousands(more as u64)),
+    };
+    if taken.files > 1 {
+        say!("        {}{}", taken.names.join(", "), and_more(taken.files, taken.names.len()));
+    }
     if let Some(first) = text.skipped.first() {
-        let more = text.skipped.len() - 1;
-        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-        say!("        left out {} ({}){more}", first.path.display(), first.reason);
+        let more = and_more(taken.left_out, 1);
+        say!("        left out {} ({}){more}", near(&first.path), first.reason);
     }
     if model.vocabulary > Bytes.vocabulary() {
         say!("        bytes are the tokens: 256 of {} are used", thousands(model.vocabulary as u64));
     }
+    taken
+}
+
+/// Files that are named of all that were taken.
+const NAMED: usize = 5;
+
+/// A path as short as it can be from here, for a terminal.
+fn near(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    printable(&path.strip_prefix(here).unwrap_or(path).display().to_string())
 }
 
 /// The programs of a run, with the threads and the memory that they need.

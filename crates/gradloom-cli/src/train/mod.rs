@@ -1,6 +1,7 @@
 //! `gradloom train`.
 
 mod begin;
+pub(crate) mod config_file;
 mod interrupt;
 pub(crate) mod options;
 mod progress;
@@ -10,6 +11,7 @@ pub(crate) mod settings;
 mod steps;
 
 use crate::failure::Result;
+use crate::output::leave_to_a_program;
 use options::Options;
 use std::path::PathBuf;
 
@@ -20,7 +22,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     options: Options,
 
-    /// TOML file with any of these flags as keys (lr = 0.001, data = ["notes/"]); flags win over it.
+    /// TOML file with any of these flags as keys (lr = 0.001, data = ["notes/"]), or the config.json of a
+    /// run, to repeat it; flags win over it.
     #[arg(long, value_name = "FILE", help_heading = "Run folder")]
     config: Option<PathBuf>,
 
@@ -40,6 +43,11 @@ pub(crate) struct Arguments {
     /// model that made the first infinity or NaN. It takes memory for every value of the step.
     #[arg(long, help_heading = "Training")]
     debug_nan: bool,
+
+    /// Print the events of the run, one JSON object a line as in its events.jsonl, and nothing else on the
+    /// standard output.
+    #[arg(long, help_heading = "Run folder")]
+    json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -60,12 +68,15 @@ or the data cannot be used.";
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let mut options = arguments.options;
     if let Some(file) = &arguments.config {
-        options = options.or(Options::from_file(file)?);
+        options = options.or(config_file::read(file)?);
+    }
+    if arguments.json {
+        leave_to_a_program();
     }
     interrupt::listen()?;
     let run = match &arguments.resume {
-        Some(folder) => begin::resume(folder, &options)?,
-        None => begin::create(&options)?,
+        Some(folder) => begin::resume(folder, &options, arguments.json)?,
+        None => begin::create(&options, arguments.json)?,
     };
     steps::train(run, arguments.debug_nan)
 }

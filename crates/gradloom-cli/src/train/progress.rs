@@ -1,8 +1,8 @@
 //! Progress of a run: a bar on a terminal, plain lines elsewhere.
 
 use super::rate::Rate;
-use crate::format::{duration, thousands};
-use crate::output::say;
+use crate::format::{count, duration, thousands};
+use crate::output::{is_for_people, say};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(total: u64, done: u64, tokens_per_step: usize) -> Self {
-        let bar = std::io::stdout().is_terminal().then(|| {
+        let bar = (is_for_people() && std::io::stdout().is_terminal()).then(|| {
             let style = ProgressStyle::with_template("{wide_bar:.blue/dim} {msg}")
                 .expect("a valid template")
                 .progress_chars("━╸─");
@@ -76,24 +76,41 @@ impl Progress {
     }
 
     /// Removes the bar and prints the time that the run took.
-    pub(super) fn finish(self, step: u64) {
+    pub(super) fn finish(&self, step: u64) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
         if step > self.first {
-            let made = thousands(step - self.first);
-            say!("time    {} for {made} steps, {}", duration(self.began.elapsed()), self.speed());
+            let made = count((step - self.first) as usize, "step");
+            let speed = self.average_speed().map_or_else(String::new, |speed| format!(", {}", rate(speed)));
+            say!("time    {} for {made}{speed}", duration(self.began.elapsed()));
         }
+    }
+
+    /// Time since the beginning of this part of the run.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Tokens a second now.
+    pub(super) fn speed(&self) -> Option<f64> {
+        self.rate.now().map(|seconds| self.tokens_per_step / seconds.max(1e-9))
+    }
+
+    /// Tokens a second in this part of the run, its first step aside.
+    pub(super) fn average_speed(&self) -> Option<f64> {
+        self.rate.average().map(|seconds| self.tokens_per_step / seconds.max(1e-9))
     }
 
     /// Speed and time left, each after a gap; nothing while only the first step is known.
     fn pace(&self, step: u64, gap: &str) -> String {
-        let Some(left) = self.rate.left(self.total - step) else { return String::new() };
-        format!("{gap}{}{gap}{} left", self.speed(), duration(left))
+        match (self.speed(), self.rate.left(self.total - step)) {
+            (Some(speed), Some(left)) => format!("{gap}{}{gap}{} left", rate(speed), duration(left)),
+            _ => String::new(),
+        }
     }
+}
 
-    fn speed(&self) -> String {
-        let tokens = self.rate.seconds().map_or(0.0, |s| self.tokens_per_step / s.max(1e-9));
-        format!("{} tokens/s", thousands(tokens as u64))
-    }
+fn rate(tokens_per_second: f64) -> String {
+    format!("{} tokens/s", thousands(tokens_per_second as u64))
 }

@@ -1,9 +1,9 @@
-//! Estimates the time of a step.
+//! Measures the time of a step.
 //!
 //! In: the durations of the steps that were made, and of the work beside them. Out: what a step takes now,
-//! and the time that is left. Always holds: the first step, which meets cold caches and pages that the system
-//! has yet to hand out, does not count as soon as there is another one; neither does any step that is more
-//! than [`RECENT`] steps ago.
+//! what it took on average, and the time that is left. Always holds: the first step never counts, as it meets
+//! cold caches, pages that the system has yet to hand out, and kernels that a driver has yet to compile; what
+//! a step takes now is that of the last [`RECENT`] steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,9 +14,10 @@ const RECENT: usize = 50;
 /// The rate of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rate {
-    first: Option<Duration>,
     /// The last steps without the first one.
     recent: VecDeque<Duration>,
+    /// All steps without the first one.
+    total: Duration,
     /// Steps that were made, and the work beside them.
     made: u64,
     aside: Duration,
@@ -26,10 +27,10 @@ impl Rate {
     /// A step took so long.
     pub(super) fn step(&mut self, took: Duration) {
         self.made += 1;
-        if self.first.is_none() {
-            self.first = Some(took);
+        if self.made == 1 {
             return;
         }
+        self.total = self.total.saturating_add(took);
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
@@ -42,19 +43,21 @@ impl Rate {
         self.aside = self.aside.saturating_add(took);
     }
 
-    /// Seconds that a step takes.
-    pub(super) fn seconds(&self) -> Option<f64> {
-        if self.recent.is_empty() {
-            return self.first.map(|first| first.as_secs_f64());
-        }
+    /// Seconds that a step takes now; `None` while at most the first one is known, which tells nothing about
+    /// others.
+    pub(super) fn now(&self) -> Option<f64> {
         let sum: f64 = self.recent.iter().map(Duration::as_secs_f64).sum();
-        Some(sum / self.recent.len() as f64)
+        (!self.recent.is_empty()).then(|| sum / self.recent.len() as f64)
     }
 
-    /// What so many more steps will take; `None` while at most the first one is known, which tells nothing
-    /// about others.
+    /// Seconds that a step took on average, as [`now`](Self::now).
+    pub(super) fn average(&self) -> Option<f64> {
+        (self.made > 1).then(|| self.total.as_secs_f64() / (self.made - 1) as f64)
+    }
+
+    /// What so many more steps will take, as [`now`](Self::now).
     pub(super) fn left(&self, steps: u64) -> Option<Duration> {
-        let seconds = self.seconds().filter(|_| !self.recent.is_empty())?;
+        let seconds = self.now()?;
         let aside = self.aside.as_secs_f64() / self.made as f64;
         Some(Duration::try_from_secs_f64(steps as f64 * (seconds + aside)).unwrap_or(Duration::MAX))
     }
@@ -75,22 +78,29 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_first_step_counts_until_there_is_another() {
-        assert_eq!((after([]).seconds(), after([]).left(9)), (None, None));
-        let first = after([ms(60_000)]);
-        assert_eq!((first.seconds(), first.left(9)), (Some(60.0), None));
+    fn a_slow_first_step_never_counts() {
+        for rate in [after([]), after([ms(60_000)])] {
+            assert_eq!((rate.now(), rate.average(), rate.left(9)), (None, None, None));
+        }
         let second = after([ms(60_000), ms(100)]);
-        assert_eq!((second.seconds(), second.left(10)), (Some(0.1), Some(ms(1000))));
+        assert_eq!((second.now(), second.average(), second.left(10)), (Some(0.1), Some(0.1), Some(ms(1000))));
+    }
+
+    #[test]
+    fn the_average_is_that_of_all_steps_but_the_first() {
+        let rate = after([ms(60_000)].into_iter().chain([ms(300); RECENT]).chain([ms(100); RECENT]));
+        assert!((rate.average().unwrap() - 0.2).abs() < 1e-12);
+        assert!((rate.now().unwrap() - 0.1).abs() < 1e-12);
     }
 
     #[test]
     fn old_steps_are_forgotten() {
         let slow_then_fast = [ms(9000); 3].into_iter().chain([ms(20); RECENT]);
-        assert!((after(slow_then_fast).seconds().unwrap() - 0.02).abs() < 1e-12);
+        assert!((after(slow_then_fast).now().unwrap() - 0.02).abs() < 1e-12);
         let fast_then_slow = [ms(20); 500].into_iter().chain([ms(100); RECENT]);
-        assert!((after(fast_then_slow).seconds().unwrap() - 0.1).abs() < 1e-12);
+        assert!((after(fast_then_slow).now().unwrap() - 0.1).abs() < 1e-12);
         let mixed = after([ms(0), ms(100), ms(300)]);
-        assert!((mixed.seconds().unwrap() - 0.2).abs() < 1e-12, "every step of the window counts alike");
+        assert!((mixed.now().unwrap() - 0.2).abs() < 1e-12, "every step of the window counts alike");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::begin::Run;
 use crate::failure::{Failure, Result};
 use crate::format::{number, thousands};
 use crate::output::{program, quoted};
-use crate::run::{RunFolder, Snapshot};
+use crate::run::{Event, MODEL, RunFolder, STATE, Snapshot};
 use crate::train::settings::default_lr;
 
 /// The state that waits, and the one that is saved.
@@ -55,9 +55,11 @@ impl Saving {
     /// Metrics go first: a resumed run cuts off rows that are too many, but could not make up missing ones.
     fn write(&mut self, run: &Run, snapshot: &Snapshot) -> Result<()> {
         run.metrics.sync()?;
+        run.events.sync()?;
         snapshot.write_state(&run.folder, &run.settings)?;
         self.saved = snapshot.steps;
         snapshot.write_model(&run.folder, &run.settings)?;
+        run.events.push(snapshot.steps, &Event::Saved { files: [STATE, MODEL] })?;
         run.metrics.draw(&run.folder, &run.settings.preset)
     }
 

@@ -1,19 +1,17 @@
 //! Everything that decides a run, resolved and checked; the run folder's `config.json`.
 
-use super::options::Options;
+use super::config_file;
+use super::options::{Options, Record};
 use crate::device::{Precision, Target};
 use crate::failure::{Failure, Result};
 use crate::format::number;
 use crate::size::Size;
 use gradloom_models::gpt2::{ConfigError, Gpt2Config, Preset};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// The settings of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
-    /// Version of this format.
-    pub(crate) format: u32,
     /// Preset that the sizes began from.
     pub(crate) preset: String,
     pub(crate) model: Gpt2Config,
@@ -24,18 +22,17 @@ pub(crate) struct Settings {
 }
 
 /// The source of the text, with its fingerprint.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DataSource {
     /// Absolute paths and patterns; none for the built-in text.
     pub(crate) paths: Vec<String>,
+    pub(crate) files: usize,
     pub(crate) bytes: usize,
     pub(crate) sha256: String,
 }
 
 /// Numbers of the training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Training {
     pub(crate) steps: u64,
     pub(crate) batch: usize,
@@ -46,28 +43,26 @@ pub(crate) struct Training {
     pub(crate) clip: f64,
     pub(crate) seed: u64,
     /// `None`: the CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<Target>,
     /// Part of the name of a GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) adapter: Option<String>,
     /// Type in which products multiply; `None` is f32.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) precision: Option<Precision>,
     /// Whether products are measured; `None`: no.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tune: Option<bool>,
     /// `None`: as many as there are cores.
     pub(crate) threads: Option<usize>,
     /// Bytes that a step may take; `None` for no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) memory_budget: Option<usize>,
     pub(crate) eval_every: u64,
     pub(crate) save_every: u64,
 }
 
 /// The current version of `config.json`.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// The only tokenizer.
+const TOKENIZER: &str = "bytes";
 
 /// Steps, batch and learning rate that suit a preset.
 fn defaults(preset: &str) -> (u64, usize, f64) {
@@ -86,6 +81,11 @@ pub(crate) fn default_lr(preset: &str) -> f64 {
 impl Settings {
     /// Settings of a new run; the data's fingerprint comes later.
     pub(crate) fn resolve(options: &Options) -> Result<Self> {
+        Self::of(options, None)
+    }
+
+    /// Settings with another vocabulary than the preset's.
+    fn of(options: &Options, vocabulary: Option<usize>) -> Result<Self> {
         let name = options.preset.as_deref().unwrap_or("tiny");
         let preset = Preset::find(name).ok_or_else(|| {
             Failure::usage(format!("--preset {name}: there is no preset of this name"))
@@ -97,14 +97,14 @@ impl Settings {
         set(&mut model.width, options.width);
         set(&mut model.context, options.context);
         set(&mut model.dropout, options.dropout);
+        set(&mut model.vocabulary, vocabulary);
         model.validate().map_err(|error| invalid_model(&error))?;
         let (steps, batch, lr) = defaults(name);
         let steps = options.steps.unwrap_or(steps);
         let mut settings = Self {
-            format: FORMAT,
             preset: name.to_string(),
             model,
-            tokenizer: "bytes".to_string(),
+            tokenizer: TOKENIZER.to_string(),
             data: DataSource::default(),
             training: Training {
                 steps,
@@ -175,18 +175,87 @@ impl Settings {
 
     /// Reads settings back.
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
-        let settings: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if settings.format != FORMAT {
-            return Err(format!("format {} is not the {FORMAT} of this gradloom", settings.format));
+        if let Some(found) = format_of(text).filter(|found| *found != FORMAT) {
+            return Err(format!("format {found} is not the {FORMAT} of this gradloom"));
         }
-        settings.model.validate().map_err(|error| error.to_string())?;
+        let options = config_file::parse(text, true).map_err(|problem| problem.in_short())?;
+        let run = options.run.clone().ok_or("it names no format")?;
+        if run.tokenizer != TOKENIZER {
+            return Err(format!("it names another tokenizer than {TOKENIZER}"));
+        }
+        let settings = Self::of(&options, Some(run.vocabulary));
+        let mut settings = settings.map_err(|failure| failure.message().to_string())?;
+        settings.data = settings.recorded(&run);
         Ok(settings)
     }
 
-    /// The text of `config.json`.
-    pub(crate) fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("settings are plain data") + "\n"
+    /// The data as a run recorded it.
+    pub(crate) fn recorded(&self, run: &Record) -> DataSource {
+        DataSource {
+            paths: self.data.paths.clone(),
+            files: run.data_files,
+            bytes: run.data_bytes,
+            sha256: run.data_sha256.clone(),
+        }
     }
+
+    /// The text of `config.json`: every option, and `null` where one was left to gradloom.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string_pretty(&self.options()).expect("settings are plain data") + "\n"
+    }
+
+    /// The options that lead to these settings.
+    fn options(&self) -> Options {
+        let Self { preset, model, data, training, tokenizer } = self.clone();
+        Options {
+            data: (!data.paths.is_empty()).then_some(data.paths),
+            preset: Some(preset),
+            layers: Some(model.layers),
+            heads: Some(model.heads),
+            width: Some(model.width),
+            context: Some(model.context),
+            dropout: Some(model.dropout),
+            steps: Some(training.steps),
+            batch: Some(training.batch),
+            lr: Some(training.lr),
+            warmup: Some(training.warmup),
+            weight_decay: Some(training.weight_decay),
+            clip: Some(training.clip),
+            seed: Some(training.seed),
+            device: training.device,
+            adapter: training.adapter,
+            precision: training.precision,
+            tune: training.tune,
+            threads: training.threads,
+            memory_budget: training.memory_budget.map(Size),
+            eval_every: Some(training.eval_every),
+            save_every: Some(training.save_every),
+            out: None,
+            run: Some(Record {
+                format: FORMAT,
+                tokenizer,
+                vocabulary: model.vocabulary,
+                data_files: data.files,
+                data_bytes: data.bytes,
+                data_sha256: data.sha256,
+            }),
+        }
+    }
+}
+
+/// The version that a text says it has, in any version of the format.
+fn format_of(text: &str) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Version {
+        format: Option<u32>,
+        run: Option<Run>,
+    }
+    #[derive(Deserialize)]
+    struct Run {
+        format: u32,
+    }
+    let version: Version = serde_json::from_str(text).ok()?;
+    version.run.map(|run| run.format).or(version.format)
 }
 
 impl Training {
@@ -284,10 +353,13 @@ mod tests {
     #[test]
     fn another_format_or_key_is_refused() {
         let json = Settings::resolve(&Options::default()).unwrap().to_json();
-        let newer = json.replace("\"format\": 1", "\"format\": 2");
-        assert_eq!(Settings::parse(&newer).unwrap_err(), "format 2 is not the 1 of this gradloom");
+        let newer = json.replace("\"format\": 2", "\"format\": 3");
+        assert_eq!(Settings::parse(&newer).unwrap_err(), "format 3 is not the 2 of this gradloom");
+        let older = "{\"format\": 1, \"preset\": \"tiny\", \"model\": {}}";
+        assert_eq!(Settings::parse(older).unwrap_err(), "format 1 is not the 2 of this gradloom");
         let other = json.replace("\"clip\"", "\"clap\"");
         assert!(Settings::parse(&other).unwrap_err().contains("unknown field `clap`"));
+        assert_eq!(Settings::parse("{}").unwrap_err(), "it names no format");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::failure::Result;
 use crate::format::thousands;
 use crate::model::{self, Writer};
 use crate::output::{printable, program, quoted, say, tell};
-use crate::run::Row;
+use crate::run::{Ending, Event, Reason, Row};
 use gradloom::ErrorKind;
 use gradloom_models::data::Batches;
 use gradloom_models::generate::Sampling;
@@ -27,13 +27,29 @@ pub(super) fn train(mut run: Run, debug_nan: bool) -> Result<()> {
     };
     let result = course.go(&mut run);
     course.progress.finish(run.steps);
-    result?;
-    if run.steps < steps {
+    let is_done = run.steps == steps;
+    let result = result.and_then(|()| if is_done { finish(&run) } else { Ok(()) });
+    let reason = match &result {
+        Err(_) => Reason::Failed,
+        Ok(()) if is_done => Reason::Done,
+        Ok(()) => Reason::Interrupted,
+    };
+    let ended = run.events.push(
+        run.steps,
+        &Event::Ended(Ending {
+            reason,
+            message: result.as_ref().err().map(|failure| failure.message().to_string()),
+            seconds: course.progress.elapsed().as_millis() as f64 / 1e3,
+            tokens_per_s: course.progress.average_speed(),
+        }),
+    );
+    // Of two failures the first one tells more.
+    result.and(ended)?;
+    if !is_done {
         say!("\nstopped after step {} of {}, and saved. Go on with", thousands(run.steps), thousands(steps));
         say!("  {}", resume_line(&run.folder));
-        return Ok(());
     }
-    finish(&run)
+    Ok(())
 }
 
 /// State of the loop that is kept beside the steps.
@@ -55,6 +71,7 @@ impl Course {
         if run.steps == 0 && run.metrics.is_empty() {
             let held_out = self.held_out(run)?;
             self.progress.measured(0, None, held_out);
+            run.events.push(0, &Event::Evaluated { held_out_loss: held_out })?;
             run.metrics.push(Row {
                 step: 0,
                 training: None,
@@ -66,7 +83,8 @@ impl Course {
             let lr = schedule.at(run.steps);
             let (ids, targets) = batches.draw(run.steps, &run.data.training);
             let began = Instant::now();
-            let loss = match run.train.step((&ids, &targets))?.loss() {
+            let step = run.train.step((&ids, &targets))?;
+            let loss = match step.loss() {
                 Ok(loss) => loss,
                 Err(error) if matches!(error.kind(), ErrorKind::NotFinite { .. }) => {
                     let what = error.message().split_once(" of step").map_or("the loss", |(what, _)| what);
@@ -92,6 +110,7 @@ impl Course {
             self.progress.step(run.steps, loss, took);
 
             let is_last = run.steps == training.steps;
+            let gradient_norm = step.get("gradient_norm")?.first().copied().filter(|norm| norm.is_finite());
             let mut row = Row { step: run.steps, training: Some(loss), held_out: None, lr };
             let measured = if is_last || run.steps.is_multiple_of(training.eval_every) {
                 self.held_out(run).map(|held_out| {
@@ -101,8 +120,16 @@ impl Course {
             } else {
                 Ok(())
             };
-            let pushed = run.metrics.push(row);
-            pushed.map_err(|failure| self.saving.interrupted(run, run.steps, failure))?;
+            let held_out = row.held_out;
+            let recorded = run.metrics.push(row).and_then(|()| {
+                let tokens_per_s = self.progress.speed();
+                let (training_loss, learning_rate) = (loss, lr);
+                let step = Event::Step { training_loss, learning_rate, gradient_norm, tokens_per_s };
+                run.events.push(run.steps, &step)?;
+                let evaluated = held_out.map(|held_out_loss| Event::Evaluated { held_out_loss });
+                evaluated.map_or(Ok(()), |event| run.events.push(run.steps, &event))
+            });
+            recorded.map_err(|failure| self.saving.interrupted(run, run.steps, failure))?;
             measured?;
             if !is_last && run.steps.is_multiple_of(training.save_every) {
                 self.saving.hold(run)?;

@@ -93,7 +93,10 @@ impl DataError {
             DataError::Binary { .. } => {
                 "give plain text, UTF-8 or nearly so; convert or unpack the file first".to_string()
             }
-            DataError::NoText { .. } => "give a folder or pattern with text files in it".to_string(),
+            DataError::NoText { .. } => {
+                "give a folder or pattern with text files in it; a .gitignore or .ignore may leave some out"
+                    .to_string()
+            }
             DataError::TooShort { tokens, .. } => match (tokens / 2).checked_sub(1) {
                 Some(context) if context > 0 => {
                     format!("give more text, or take a context of {context} or less")

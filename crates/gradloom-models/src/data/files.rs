@@ -1,5 +1,6 @@
 //! Text from files, folders and patterns.
 
+use super::ignored::Ignored;
 use super::text::binary_evidence;
 use super::{DataError, Skipped, Text};
 use gradloom_runtime::regular_file;
@@ -9,8 +10,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Reads every text file that the paths lead to: files, folders (all their files, hidden ones aside) and
-/// patterns such as `src/**/*.rs`.
+/// Reads every text file that the paths lead to: files, folders (all their files, but hidden ones and those
+/// that a `.gitignore` or `.ignore` in the folder leaves out) and patterns such as `src/**/*.rs`.
 ///
 /// The order is that of the paths, and sorted by name within a folder or pattern, so the same files give the
 /// same text on every machine. A file that comes up twice counts once. Inside folders and patterns, files
@@ -39,7 +40,7 @@ impl Reader {
         let path = Path::new(given);
         let files = if path.is_dir() {
             let mut files = Vec::new();
-            collect(path, &mut files)?;
+            collect(path, &mut Ignored::default(), &mut files)?;
             files
         } else if path.exists() && !path.is_file() {
             return Err(DataError::NoFile { path: path.to_path_buf() });
@@ -114,23 +115,26 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// All files below a folder, sorted by path. Links to folders are not followed, so there are no cycles.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
+/// All files below a folder that no ignore file leaves out, sorted by path. Links to folders are not
+/// followed, so there are no cycles.
+fn collect(folder: &Path, ignored: &mut Ignored, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
     let unreadable = |source| DataError::Unreadable { path: folder.to_path_buf(), source };
     let mut entries =
         fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(unreadable)?;
     entries.sort_by_key(fs::DirEntry::file_name);
+    ignored.enter(folder)?;
     for entry in entries {
-        if is_hidden(&entry.file_name()) {
+        let (path, is_folder) = (entry.path(), entry.file_type().map_err(unreadable)?.is_dir());
+        if is_hidden(&entry.file_name()) || ignored.leaves_out(&path, is_folder) {
             continue;
         }
-        let path = entry.path();
-        if entry.file_type().map_err(unreadable)?.is_dir() {
-            collect(&path, files)?;
+        if is_folder {
+            collect(&path, ignored, files)?;
         } else if path.is_file() {
             files.push(path);
         }
     }
+    ignored.leave();
     Ok(())
 }
 
@@ -242,6 +246,35 @@ mod tests {
         assert_eq!(text.bytes, b"first\nsecond\n");
         let skipped: Vec<_> = text.skipped.iter().map(|s| s.reason.as_str()).collect();
         assert_eq!(skipped, ["a NUL byte at offset 0", "empty"]);
+    }
+
+    #[test]
+    fn ignore_files_of_the_folder_count_and_no_others() {
+        let folder = folder(&[
+            (".gitignore", b"*.txt\n"),
+            ("data/.gitignore", b"*.log\n/out/\n"),
+            ("data/a.txt", b"a"),
+            ("data/b.log", b"b"),
+            ("data/out/c.txt", b"c"),
+            ("data/sub/.ignore", b"d.*\n!keep.log\nnot [a pattern\n"),
+            ("data/sub/d.txt", b"d"),
+            ("data/sub/keep.log", b"kept"),
+            ("data/sub/out/e.txt", b"e"),
+        ]);
+        let text = load(&[path(&folder, "data")]).unwrap();
+        assert_eq!(text.bytes, b"a\nkept\ne\n");
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("/dev/zero", folder.path().join("data/sub/out/.ignore")).unwrap();
+            let error = load(&[path(&folder, "data")]).unwrap_err().to_string();
+            assert!(
+                error.ends_with("out/.ignore: cannot be read: it is a device, not a regular file"),
+                "{error}"
+            );
+        }
+        // What is named outright is taken.
+        let named = load(&[path(&folder, "data/b.log"), path(&folder, "data/out/*")]).unwrap();
+        assert_eq!(named.bytes, b"b\nc\n");
     }
 
     #[test]

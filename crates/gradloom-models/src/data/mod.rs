@@ -7,6 +7,7 @@
 mod batches;
 mod error;
 mod files;
+mod ignored;
 mod split;
 mod text;
 mod tokenizer;

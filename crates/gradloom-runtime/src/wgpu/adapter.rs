@@ -55,6 +55,11 @@ impl AdapterReport {
 const TIMESTAMPS: Features = Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
 
 /// All adapters of this machine.
+///
+/// Where a process has no display (`XDG_RUNTIME_DIR` is not set), a layer of Mesa's drivers for Vulkan prints
+/// an error about that to the standard error, here and when a device is opened. It means nothing for
+/// computing. gradloom leaves the environment of the process as it is: a program that wants to be quiet sets
+/// `NODEVICE_SELECT=1`, which turns that layer off, before it starts threads.
 pub fn adapters() -> Vec<AdapterReport> {
     sorted(instance()).iter().map(AdapterReport::new).collect()
 }

@@ -1,0 +1,279 @@
+//! `events.jsonl`: what happened in a run, and when, one JSON object a line; `train --json` prints the same.
+//!
+//! In: events. Out: lines at the end of the file. Always holds: lines are only ever added, but for one that
+//! an interruption cut short, which is removed before the next one. `docs/runs.md` describes the keys, which
+//! are a contract: they are added to, never renamed.
+
+use super::folder::{RunFolder, unusable};
+use super::metrics::set_aside;
+use crate::failure::Result;
+use gradloom::runtime::regular_file;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What happened.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Event {
+    /// A run began, or one went on.
+    Began(Box<Beginning>),
+    /// A step was made.
+    Step {
+        training_loss: f32,
+        learning_rate: f64,
+        /// Before clipping; not there where a scaled loss overflowed.
+        gradient_norm: Option<f32>,
+        /// Tokens a second in the last steps; not known at the first one.
+        tokens_per_s: Option<f64>,
+    },
+    Evaluated {
+        held_out_loss: f32,
+    },
+    /// The state of this step is in the folder.
+    Saved {
+        files: [&'static str; 2],
+    },
+    Ended(Ending),
+}
+
+/// What a part of a run begins with.
+#[derive(Debug, Serialize)]
+pub(crate) struct Beginning {
+    /// Of a run that went on: steps that were recorded after the one it went on from, which are made again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lost_steps: Option<u64>,
+    pub(crate) version: &'static str,
+    pub(crate) preset: String,
+    pub(crate) parameters: usize,
+    pub(crate) steps: u64,
+    pub(crate) batch: usize,
+    pub(crate) context: usize,
+    pub(crate) device: String,
+    pub(crate) step_bytes: usize,
+    pub(crate) folder: String,
+    pub(crate) data: Taken,
+}
+
+/// The data of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Taken {
+    pub(crate) files: usize,
+    pub(crate) bytes: usize,
+    pub(crate) held_out_bytes: usize,
+    pub(crate) sha256: String,
+    /// The first few.
+    pub(crate) names: Vec<String>,
+    /// Files that are no text.
+    pub(crate) left_out: usize,
+}
+
+/// How a part of a run ended.
+#[derive(Debug, Serialize)]
+pub(crate) struct Ending {
+    pub(crate) reason: Reason,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
+    pub(crate) seconds: f64,
+    /// On average, the first step aside.
+    pub(crate) tokens_per_s: Option<f64>,
+}
+
+/// Why a part of a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reason {
+    /// All steps were made.
+    Done,
+    /// Ctrl-C, or a request to terminate.
+    Interrupted,
+    Failed,
+}
+
+/// One line.
+#[derive(Serialize)]
+struct Line<'e> {
+    event: &'static str,
+    /// Seconds since the beginning of 1970, UTC.
+    time: f64,
+    step: u64,
+    #[serde(flatten)]
+    rest: &'e Event,
+}
+
+/// The file, open at its end.
+#[derive(Debug)]
+pub(crate) struct Events {
+    path: PathBuf,
+    file: File,
+    /// Whether the standard output gets each line, too.
+    printed: bool,
+}
+
+/// The file's name.
+pub(crate) const EVENTS: &str = "events.jsonl";
+/// More bytes than a line has.
+const LONGEST: u64 = 1 << 20;
+
+impl Events {
+    /// Begins an empty file.
+    pub(crate) fn create(folder: &RunFolder, printed: bool) -> Result<Self> {
+        folder.write_text(EVENTS, "")?;
+        Self::open(folder, printed).map_err(|error| unusable(&folder.file(EVENTS), &error))
+    }
+
+    /// Goes on with a file, which is made if it is missing. The second value is the step of its last line,
+    /// the third a warning: a file that is not as it was written is kept under another name.
+    pub(crate) fn resume(folder: &RunFolder, printed: bool) -> Result<(Self, Option<u64>, Option<String>)> {
+        let path = folder.file(EVENTS);
+        let (mut step, mut warning) = (None, None);
+        match repaired(&path) {
+            Ok(last) => step = last,
+            Err(error) => {
+                let aside = set_aside(&path)?;
+                warning = Some(format!("{}: {error}; it is now {aside}", path.display()));
+            }
+        }
+        let events = Self::open(folder, printed).map_err(|error| unusable(&path, &error))?;
+        Ok((events, step, warning))
+    }
+
+    fn open(folder: &RunFolder, printed: bool) -> io::Result<Self> {
+        let path = folder.file(EVENTS);
+        let file = regular_file::open(&path, OpenOptions::new().create(true).append(true))?;
+        Ok(Self { path, file, printed })
+    }
+
+    /// Adds an event of a step; it is in the file when this returns, and on the disk after
+    /// [`sync`](Self::sync).
+    pub(crate) fn push(&self, step: u64, event: &Event) -> Result<()> {
+        let line = line(step, event);
+        if self.printed {
+            // The reader may have had enough.
+            let _ = io::stdout().write_all(line.as_bytes());
+        }
+        (&self.file).write_all(line.as_bytes()).map_err(|error| unusable(&self.path, &error))
+    }
+
+    /// Makes the events durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|error| unusable(&self.path, &error))
+    }
+}
+
+fn line(step: u64, event: &Event) -> String {
+    let name = match event {
+        Event::Began(beginning) if beginning.lost_steps.is_some() => "resumed",
+        Event::Began(_) => "started",
+        Event::Step { .. } => "step",
+        Event::Evaluated { .. } => "evaluated",
+        Event::Saved { .. } => "saved",
+        Event::Ended(_) => "ended",
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let line = Line { event: name, time: now.as_millis() as f64 / 1e3, step, rest: event };
+    serde_json::to_string(&line).expect("events are plain data") + "\n"
+}
+
+/// Cuts off what an interruption left of a line, and gives the step of the last whole one.
+fn repaired(path: &Path) -> io::Result<Option<u64>> {
+    let file = match regular_file::open(path, OpenOptions::new().read(true).write(true)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|error| io::Error::new(error.kind(), format!("cannot be read: {error}")))?,
+    };
+    let bytes = file.metadata()?.len();
+    let start = bytes.saturating_sub(LONGEST);
+    (&file).seek(SeekFrom::Start(start))?;
+    let mut tail = Vec::new();
+    (&file).take(LONGEST).read_to_end(&mut tail)?;
+    let end_of = |tail: &[u8]| tail.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1);
+    let end = end_of(&tail).unwrap_or(0);
+    let damaged = || io::Error::new(ErrorKind::InvalidData, "its last line is damaged");
+    if end == 0 && start > 0 {
+        return Err(damaged());
+    }
+    if end < tail.len() {
+        file.set_len(start + end as u64)?;
+    }
+    if end == 0 {
+        return Ok(None);
+    }
+    #[derive(Deserialize)]
+    struct Step {
+        step: u64,
+    }
+    let last = &tail[end_of(&tail[..end - 1]).unwrap_or(0)..end];
+    serde_json::from_slice(last).map(|Step { step }| Some(step)).map_err(|_| damaged())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const STEP: Event = Event::Step {
+        training_loss: 0.1,
+        learning_rate: 3e-4,
+        gradient_norm: Some(f32::NAN),
+        tokens_per_s: None,
+    };
+
+    fn folder() -> (tempfile::TempDir, RunFolder) {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::create(Some(folder.path()), "tiny").unwrap();
+        (folder, run)
+    }
+
+    #[test]
+    fn a_line_has_its_event_time_and_step_and_no_number_that_json_lacks() {
+        let line: serde_json::Value = serde_json::from_str(&line(7, &STEP)).unwrap();
+        assert_eq!((&line["event"], &line["step"]), (&"step".into(), &7.into()));
+        assert_eq!(line["training_loss"].as_f64(), Some(0.1));
+        assert!(line["gradient_norm"].is_null() && line["tokens_per_s"].is_null());
+        assert!(line["time"].as_f64().unwrap() > 1.7e9);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_short_is_removed_and_the_others_stay() {
+        let (_keep, folder) = folder();
+        let events = Events::create(&folder, false).unwrap();
+        (1..=3).for_each(|step| events.push(step, &STEP).unwrap());
+        let whole = fs::read_to_string(folder.file(EVENTS)).unwrap();
+        let last = whole.trim_end().rfind('\n').unwrap() + 1;
+        for cut in last..whole.len() {
+            fs::write(folder.file(EVENTS), &whole[..cut]).unwrap();
+            let (_, step, warning) = Events::resume(&folder, false).unwrap();
+            assert_eq!((step, warning), (Some(2), None));
+            assert_eq!(fs::read_to_string(folder.file(EVENTS)).unwrap(), whole[..last]);
+        }
+        fs::write(folder.file(EVENTS), &whole).unwrap();
+        let (events, step, _) = Events::resume(&folder, false).unwrap();
+        assert_eq!(step, Some(3));
+        events.push(4, &STEP).unwrap();
+        let longer = fs::read_to_string(folder.file(EVENTS)).unwrap();
+        assert!(longer.starts_with(&whole) && longer.lines().count() == 4);
+        for (text, left) in [("", ""), ("{\"eve", "")] {
+            fs::write(folder.file(EVENTS), text).unwrap();
+            let (_, step, warning) = Events::resume(&folder, false).unwrap();
+            assert_eq!((step, warning), (None, None));
+            assert_eq!(fs::read_to_string(folder.file(EVENTS)).unwrap(), left);
+        }
+        fs::remove_file(folder.file(EVENTS)).unwrap();
+        assert_eq!(Events::resume(&folder, false).unwrap().1, None);
+    }
+
+    #[test]
+    fn a_damaged_file_is_kept() {
+        let (_keep, folder) = folder();
+        for (i, text) in ["my notes\n".to_string(), "x".repeat(LONGEST as usize + 1)].iter().enumerate() {
+            fs::write(folder.file(EVENTS), text).unwrap();
+            let (_, step, warning) = Events::resume(&folder, false).unwrap();
+            let aside = ["events.damaged.jsonl", "events.damaged-2.jsonl"][i];
+            let warning = warning.expect("a warning");
+            assert!(warning.ends_with(&format!("its last line is damaged; it is now {aside}")), "{warning}");
+            assert_eq!((step, &fs::read_to_string(folder.file(aside)).unwrap()), (None, text));
+        }
+    }
+}
