@@ -44,6 +44,8 @@ interface Program {
   stagingBytes: number;
   /** Staging buffers that no ticket has. */
   idle: GPUBuffer[];
+  /** The next step's commands. */
+  next: { commands: GPUCommandBuffer; staging: GPUBuffer | null } | null;
   /** Keys of pipelines that it holds. */
   held: Set<string>;
   ready: boolean;
@@ -164,7 +166,7 @@ export class Gpu {
       program: () => {
         const id = this.#nextId++;
         this.#programs.set(id, {
-          once: [], dispatches: [], copies: [], clears: [], pause: -1, stagingBytes: 0, idle: [], held: new Set(), ready: false,
+          once: [], dispatches: [], copies: [], clears: [], pause: -1, stagingBytes: 0, idle: [], next: null, held: new Set(), ready: false,
         });
         return id;
       },
@@ -343,9 +345,8 @@ export class Gpu {
     pass.end();
   }
 
-  #submit(id: number): number {
-    const program = this.#program(id);
-    if (!program.ready) throw fail('internal', 'a program was run before its pipelines were made');
+  /** The commands of a step. They are always the same, but each can be submitted once only. */
+  #encode(program: Program): NonNullable<Program['next']> {
     const staging = program.stagingBytes === 0 ? null
       : program.idle.pop() ?? this.#make(program.stagingBytes, USAGE.mapRead | USAGE.copyTarget, 'staging');
     const encoder = this.device.createCommandEncoder();
@@ -364,7 +365,15 @@ export class Gpu {
     copy(false);
     if (pause < all.length) this.#pass(encoder, all, pause, all.length);
     copy(true);
-    this.device.queue.submit([encoder.finish()]);
+    return { commands: encoder.finish(), staging };
+  }
+
+  #submit(id: number): number {
+    const program = this.#program(id);
+    if (!program.ready) throw fail('internal', 'a program was run before its pipelines were made');
+    const { commands, staging } = program.next ?? this.#encode(program);
+    program.next = null;
+    this.device.queue.submit([commands]);
     this.#submits++;
     const ticket = this.#nextId++;
     this.#tickets.set(ticket, { program: id, staging });
@@ -389,7 +398,11 @@ export class Gpu {
     const { staging } = ticket;
     if (staging) {
       try {
-        await staging.mapAsync(READ);
+        const mapped = staging.mapAsync(READ);
+        // While the device works there is time for the next step's commands.
+        const program = this.#programs.get(ticket.program);
+        if (program && !this.#lost) program.next ??= this.#encode(program);
+        await mapped;
       } catch (thrown) {
         const ours = this.#destroyed || !this.#programs.has(ticket.program);
         const error = this.#fault ?? fail(ours ? 'aborted' : 'device',
@@ -456,6 +469,7 @@ export class Gpu {
     if (!program) return;
     this.#programs.delete(id);
     for (const buffer of program.idle) this.#unmake(buffer);
+    if (program.next?.staging) this.#unmake(program.next.staging);
     for (const [ticket, { program: owner }] of this.#tickets) if (owner === id) this.#dropTicket(ticket);
     for (const key of program.held) {
       const pipeline = this.#pipelines.get(key);

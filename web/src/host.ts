@@ -4,7 +4,7 @@
 
 import { fail, GradloomError } from './errors.js';
 import { Client, type Port } from './protocol.js';
-import { IS_NODE, startThread } from './node.js';
+import { IS_NODE, serveHere, startThread } from './node.js';
 import { isWebGPUAvailable } from './webgpu.js';
 import { Core, loadModule, type WasmSource } from './wasm.js';
 
@@ -75,9 +75,10 @@ export interface Host {
   name: string;
 }
 
-function startWorker(): Port {
+function startWorker(device: 'webgpu' | 'cpu'): Port {
   const { worker } = files;
   if (typeof worker === 'function') return worker();
+  if (IS_NODE && device === 'webgpu' && worker === undefined) return serveHere(new URL('./worker.js', import.meta.url));
   if (IS_NODE) return startThread(worker ?? new URL('./worker.js', import.meta.url));
   if (typeof Worker === 'undefined') throw fail('unsupported', 'there are no workers here', 'trace() and traceForward() need none');
   // Bundlers look for exactly this form.
@@ -86,7 +87,7 @@ function startWorker(): Port {
 }
 
 async function startOn(device: 'webgpu' | 'cpu', portable: boolean): Promise<Host> {
-  const client = new Client(startWorker());
+  const client = new Client(startWorker(device));
   try {
     // The device is asked for while the module is fetched.
     const started = client.ask('start', { device, portable });
