@@ -104,6 +104,16 @@ impl Tensor {
     /// scores, `[batch, heads, queries]`: with it, attentions over parts of the keys can be put together. A
     /// query that sees no key has `-inf`. No gradient flows through the logarithm: a loss that depends on it
     /// is an error.
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// // Scores are 0: each key's exponential is 1, and the later query sees two.
+    /// let sums = eval(|| {
+    ///     let x = full(DType::F32, [1, 1, 2, 1], 0.0);
+    ///     x.attention_with_log_sum(x, x, AttentionOptions::causal()).1.exp()
+    /// });
+    /// assert_eq!(sums, [1.0, 2.0]);
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn attention_with_log_sum(

@@ -79,6 +79,17 @@ impl Tensor {
     }
 
     /// The loss of each sequence, `[batch]`, not divided by anything. See [`Tensor::ctc_loss`].
+    ///
+    /// ```
+    /// # use gradloom_core::{ir::DType, reference::eval, trace::*};
+    /// // Two sequences of one time, labelled 1: the first gives it half of the probability, the second all.
+    /// let losses = eval(|| {
+    ///     let logs = literal(&[0.5, 0.5, 0.0, 1.0], [1, 2, 2]).log();
+    ///     let ones = |shape: &[usize]| full(DType::I32, shape.to_vec(), 1.0);
+    ///     (-logs.ctc_loss_rows(ones(&[2, 1]), ones(&[2]), ones(&[2]), CtcOptions::new())).exp()
+    /// });
+    /// assert!((losses[0] - 0.5).abs() < 1e-6 && losses[1] == 1.0);
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn ctc_loss_rows(
