@@ -108,7 +108,7 @@ fn a_tensor_says_what_it_is_while_it_is_traced() {
     let mut left = None;
     let infer = session.infer([f32("x", [4, 6])], |layer, [x]| {
         assert_eq!(format!("{x:?}"), r#"Tensor(f32[4, 6], %0 = input "x")"#);
-        let weight = layer.weight.get();
+        let weight = layer.weight.tensor();
         assert_eq!(format!("{weight:?}"), r#"Tensor(f32[6, 3], %1 = param "weight")"#);
         let (product, line) = (x.matmul(weight), line!());
         let expected = format!("Tensor(f32[4, 3], %2 = dot, {}:{line})", file!());
