@@ -16,6 +16,8 @@ pub mod files;
 #[cfg(all(test, unix, not(miri)))]
 mod guarded;
 mod host_op;
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+mod inspect;
 mod memory;
 mod null;
 mod outputs;
@@ -44,8 +46,12 @@ pub use feed::{Data, Feed};
 pub use files::{Load, Weights};
 pub use gradloom_codegen::pipeline;
 pub use gradloom_codegen::wgsl::{Limits, Precision};
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+pub use inspect::Inspection;
 pub use outputs::{Element, Outputs, Typed, Value, typed};
 pub use profile::LaunchSpan;
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+pub use profile::{Figures, LaunchProfile, Profile, ProfileOptions, TracedStep};
 pub use program::{DebugRun, Outcome, Program, Retention, run_once};
 pub use store::Store;
 #[cfg(feature = "web")]

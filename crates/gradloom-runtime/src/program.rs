@@ -208,6 +208,12 @@ impl Program {
         }
     }
 
+    /// The backend that runs it.
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
     /// Number of different kernels.
     pub fn unique_kernels(&self) -> usize {
         self.loaded.resident().unique_kernels()

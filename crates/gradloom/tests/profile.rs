@@ -1,7 +1,9 @@
 //! Launches are noted when they are asked to be, each once and in order.
 
 use gradloom::nn::Linear;
-use gradloom::{Device, Sgd, Train, Trainer, f32};
+use gradloom::runtime::cpu::Roofline;
+use gradloom::{Device, Profile, ProfileOptions, Session, Sgd, Train, Trainer, f32};
+use serde_json::Value;
 
 fn compile(device: &Device) -> Train<Linear, 1> {
     Trainer::new(Linear::new(3, 2))
@@ -50,4 +52,83 @@ fn the_null_device_notes_nothing() {
     train.set_profiling(true);
     train.step([&[1.0f32; 12]]).unwrap();
     assert!(train.spans().is_empty());
+}
+
+const DATA: [&[f32; 12]; 1] = [&[0.5; 12]];
+
+fn profile(options: impl Into<ProfileOptions>) -> (Train<Linear, 1>, Profile) {
+    let mut train = compile(&Device::cpu_with_threads(1).unwrap());
+    let profile = train.profile(options, DATA).unwrap();
+    (train, profile)
+}
+
+fn roof() -> Roofline {
+    Roofline { threads: 1, flops: 1e9, bandwidth: vec![(1 << 30, 1e9)] }
+}
+
+#[test]
+fn a_profile_has_the_launches_of_the_plan_in_order_and_its_sums_add_up() {
+    let (train, profile) = profile(ProfileOptions::new(6).warm_up(2).named("layer").roof(roof()));
+    assert_eq!((train.attempted_steps(), profile.steps), (8, 6));
+    assert!(train.spans().is_empty(), "profiling ends with the call");
+    let inspection = train.inspect();
+    let plan = inspection.plan();
+    assert_eq!(profile.launches.len(), plan.launches().len());
+    for (measured, planned) in profile.launches.iter().zip(plan.launches()) {
+        assert_eq!((&measured.name, measured.cost), (&planned.name(), planned.cost()));
+        assert_eq!(measured.place, planned.origin().map(ToString::to_string));
+        assert!(measured.seconds > 0.0 && measured.seconds < profile.seconds);
+        assert_eq!(measured.bound, Some(roof().seconds(measured.cost.flops, measured.cost.bytes())));
+    }
+    let (total, kernels) = (profile.total(), profile.kernels());
+    assert_eq!(Some(total.cost.flops), train.summary().flops);
+    assert_eq!(kernels.iter().map(|(_, figures)| figures.launches).sum::<usize>(), total.launches);
+    assert_eq!(kernels.iter().map(|(_, figures)| figures.cost.flops).sum::<u64>(), total.cost.flops);
+    assert!((kernels.iter().map(|(_, figures)| figures.seconds).sum::<f64>() - total.seconds).abs() < 1e-12);
+    assert!(profile.longest().is_sorted_by(|a, b| a.1.seconds >= b.1.seconds));
+
+    let text = profile.to_string();
+    assert!(text.starts_with("layer on ") && text.contains("bounds: 1 GFLOP/s, 1 GB/s in 1.1 GB"), "{text}");
+    assert_eq!(text, profile.table(20));
+    let json: Value = serde_json::from_str(&profile.to_json()).unwrap();
+    assert_eq!((&json["config"], &json["total"]["flops"]), (&"layer".into(), &total.cost.flops.into()));
+    assert_eq!(json["launches"].as_array().unwrap().len(), total.launches);
+
+    let folder = tempfile::tempdir().unwrap();
+    profile.write_perfetto(folder.path().join("steps.json")).unwrap();
+    let trace = std::fs::read_to_string(folder.path().join("steps.json")).unwrap();
+    let trace: Value = serde_json::from_str(&trace).unwrap();
+    let slices = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X").count();
+    assert_eq!(slices, 5 * (1 + total.launches), "five steps are traced");
+}
+
+#[test]
+fn a_number_of_steps_is_enough_and_the_roof_may_be_left_out() {
+    let (train, profile) = profile(ProfileOptions::from(3).without_roof());
+    assert_eq!((train.attempted_steps(), profile.steps), (4, 3));
+    assert!(profile.roof.is_none() && profile.total().share().is_none());
+    assert!(!profile.to_string().contains("roof"));
+}
+
+#[test]
+fn a_forward_program_is_profiled() {
+    let session = Session::new(Linear::new(3, 2), &Device::cpu(), 0).unwrap();
+    let mut infer = session.infer([f32("x", [4, 3])], |layer, [x]| layer.forward(x).relu()).unwrap();
+    let before = infer.run(DATA).unwrap();
+    let profile = infer.profile(ProfileOptions::new(2).without_roof(), DATA).unwrap();
+    assert_eq!(profile.launches.len(), infer.plan().launches.len());
+    assert_eq!(infer.run(DATA).unwrap(), before);
+}
+
+#[test]
+fn what_cannot_be_profiled_is_an_error() {
+    let mut train = compile(&Device::null());
+    assert!(train.profile(3, DATA).unwrap_err().message().contains("null device"));
+    let mut train = compile(&Device::cpu());
+    assert!(train.profile(0, DATA).unwrap_err().message().contains("no steps"));
+    let options = || ProfileOptions::new(3).without_roof();
+    assert!(train.profile(options(), [&[f32::NAN; 12]]).is_err());
+    train.step(DATA).unwrap().loss().unwrap();
+    assert!(train.spans().is_empty(), "an error ends profiling, too");
+    assert!(train.profile(options(), [&[0.0f32; 3]]).unwrap_err().message().contains("x"));
 }

@@ -1,10 +1,9 @@
 //! `gradloom inspect`.
 
-mod page;
-mod summary;
 mod verify;
 
 use crate::failure::{Failure, Result};
+use crate::format::thousands;
 use crate::model::{self, Gpt2Train};
 use crate::output::print_line;
 use crate::run::{STATE, Saved};
@@ -15,6 +14,7 @@ use gradloom::runtime::pipeline::{Gpu, Target, Text};
 use gradloom::runtime::regular_file::{self, Refusal};
 use gradloom::runtime::{Limits, Precision};
 use gradloom_models::gpt2::Preset;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// What `gradloom inspect` takes.
@@ -151,10 +151,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let target = arguments.target_device.target(arguments.precision)?;
     let train = model::compile(&settings, &Device::null_for(target.clone()))?;
     let text = match arguments.format {
-        Format::Text if arguments.json && arguments.stage.is_none() => summary::json(&settings, &train),
+        Format::Text if arguments.json && arguments.stage.is_none() => summary_as_json(&settings, &train),
         Format::Text if !arguments.json => text(arguments.stage, &target, &settings, &train)?,
-        Format::Text | Format::Json => train.plan().to_json(&train.stages().passes),
-        Format::Html => page::page(&title(&settings), &train.plan().to_json(&train.stages().passes)),
+        Format::Text | Format::Json => train.inspect().plan().to_json(),
+        Format::Html => train.inspect().titled(title(&settings)).to_html(),
     };
     match &arguments.output {
         Some(path) => regular_file::write(path, (text + "\n").as_bytes()).map_err(|error| {
@@ -206,10 +206,31 @@ fn text(stage: Option<Stage>, target: &Target, settings: &Settings, train: &Gpt2
         Some(Stage::Passes) => stages.passes.to_string(),
         Some(Stage::Fuse) => stages.back.fused.print(&stages.passes),
         Some(Stage::Lower) => stages.back.lowered.print(&stages.passes),
-        Some(Stage::Plan) => train.plan().report(&stages.passes),
+        Some(Stage::Plan) => train.inspect().plan().to_string(),
         Some(Stage::Emit) => emitted(target, train)?,
-        None => summary::of(settings, train),
+        None => summary(settings, train),
     })
+}
+
+fn summary(settings: &Settings, train: &Gpt2Train) -> String {
+    let (batch, context) = (settings.training.batch, settings.model.context);
+    format!(
+        "{}: {} parameters; a step of {batch} × {context} = {} tokens\n\n{}",
+        settings.preset,
+        thousands(settings.model.parameters() as u64),
+        thousands((batch * context) as u64),
+        train.inspect()
+    )
+}
+
+fn summary_as_json(settings: &Settings, train: &Gpt2Train) -> String {
+    let json = train.inspect().to_json();
+    let mut object: Map<String, Value> = serde_json::from_str(&json).expect("an inspection is an object");
+    object.insert("preset".into(), settings.preset.clone().into());
+    object.insert("parameters".into(), settings.model.parameters().into());
+    object.insert("batch".into(), settings.training.batch.into());
+    object.insert("context".into(), settings.model.context.into());
+    Value::Object(object).to_string()
 }
 
 /// The text of each kernel, under a line that says which launch it is of.

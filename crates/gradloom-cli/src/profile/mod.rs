@@ -1,16 +1,11 @@
 //! `gradloom profile`: where the time of a training step goes, and how near each kernel comes to what the
 //! machine can do.
 
-mod bounds;
-mod collect;
-mod report;
-mod trace;
-
 use crate::bench::configs::Config;
 use crate::device::{DeviceArguments, report_tuning};
 use crate::failure::{Failure, Result};
 use crate::output::{print_line, written};
-use collect::Profile;
+use gradloom::ProfileOptions;
 use gradloom::runtime::regular_file::{self, Refusal};
 use std::io::Write;
 use std::path::PathBuf;
@@ -50,7 +45,7 @@ function of an element counts one operation, each distinct element of operands a
 operations at peak speed or
 bytes at the bandwidth of a cache or memory that holds as many, whichever takes longer. \
 The bounds are measured
-once, on a machine that should be quiet then, and kept in the user's cache folder.";
+once, on a machine that should be quiet then, and kept in the user's cache folder. Those of GPUs are not known.";
 
 /// Profiles a step and prints what was asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -59,22 +54,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Err(Failure::usage("--steps 0: must be at least 1"));
     }
     let device = arguments.device.open()?;
-    let bounds = bounds::of(&device, arguments.remeasure);
     let steps = arguments.steps.unwrap_or(config.steps);
     let mut workload = config.compile(&device, None)?;
     report_tuning(&device);
     let warm = config.warm.min(steps / 2);
-    let profile = Profile::collect(config.name, &mut *workload, (steps, warm), bounds)?;
+    let mut options = ProfileOptions::new(steps - warm).warm_up(warm).named(config.name);
+    if arguments.remeasure {
+        options = options.measure_roof();
+    }
+    let profile = workload.profile(options)?;
     if let Some(path) = &arguments.trace {
-        regular_file::write(path, trace::json(&profile).as_bytes()).map_err(|error| {
+        regular_file::write(path, profile.to_perfetto().as_bytes()).map_err(|error| {
             let help = "name a file in a folder that is there and that you may write to";
             Failure::failed(format!("--trace {}: cannot be written: {error}", path.display()))
                 .help(Refusal::of(&error).map_or(help, Refusal::remedy))
         })?;
     }
     if arguments.json {
-        return print_line!("{}", report::json(&profile));
+        return print_line!("{}", profile.to_json());
     }
     let mut output = std::io::stdout().lock();
-    written(output.write_all(report::text(&profile, arguments.top).as_bytes()).and_then(|()| output.flush()))
+    written(output.write_all(profile.table(arguments.top).as_bytes()).and_then(|()| output.flush()))
 }

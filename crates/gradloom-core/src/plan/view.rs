@@ -60,9 +60,21 @@ impl<'p> PlanView<'p> {
         self.names.of(value)
     }
 
+    /// The plan as one JSON object: [`Plan::to_json`].
+    pub fn to_json(&self) -> String {
+        self.plan.to_json(self.graph)
+    }
+
     /// What a buffer is called: a leaf's name, or the op that computes it with its place in the source.
     pub fn label(&self, buffer: &Buffer) -> String {
         report::label(self.graph, buffer)
+    }
+}
+
+/// Totals, the largest values of the step arena, and every launch: [`Plan::report`].
+impl std::fmt::Display for PlanView<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.plan.report(self.graph))
     }
 }
 

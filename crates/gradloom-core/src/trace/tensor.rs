@@ -1,9 +1,9 @@
 //! The tensor handle and how an operation enters the graph.
 
-use super::scope::with_scope;
+use super::scope::{with_scope, with_scope_of};
 use crate::decimal::Decimal;
 use crate::error::{Error, ErrorKind};
-use crate::ir::{DType, Literal, Number, OpKind, Origin, Shape, Type, ValueId};
+use crate::ir::{DType, Graph, Literal, Number, OpKind, Origin, Shape, Type, ValueId};
 use std::marker::PhantomData;
 
 /// A value of the open trace: an id, cheap to copy, without data.
@@ -18,9 +18,40 @@ pub struct Tensor {
     not_send: PhantomData<*const ()>,
 }
 
+/// What `dbg!(x)` shows in a model: dtype and shape, the op with the number that its value has in the graph,
+/// and the line that asked for it.
+///
+/// ```
+/// use gradloom_core::trace::*;
+///
+/// let loss = |x: Tensor| {
+///     let hidden = x.exp();
+///     let text = format!("{hidden:?}");
+///     assert!(text.starts_with("Tensor(f32[8, 3], %1 = exp, "), "{text}");
+///     assert_eq!(format!("{x:?}"), r#"Tensor(f32[8, 3], %0 = input "x")"#);
+///     hidden.mean()
+/// };
+/// trace(&(), &[f32("x", [8, 3])], true, |x| loss(x[0]), |loss| vec![loss])?;
+/// # Ok::<(), gradloom_core::error::Error>(())
+/// ```
 impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tensor({})", self.value)
+        let value = self.value;
+        let mut text = format!("{value} of a trace that is closed");
+        with_scope_of(self.generation, |scope| {
+            let graph = &scope.graph;
+            text = format!("{}, {value}", graph.ty(value));
+            // A parameter of a block has no op.
+            let Some(op) = graph.defining_op(value) else { return };
+            text += &format!(" = {}", op.kind.name());
+            if let Some(name) = Graph::leaf_name(&op.kind) {
+                text += &format!(" {name:?}");
+            }
+            if let Some(origin) = graph.origin(op) {
+                text += &format!(", {}:{}", origin.file, origin.line);
+            }
+        });
+        write!(f, "Tensor({text})")
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Call, Loops, Pool, Prepared, fill_constant, prepare_with};
 use crate::backend::{Backend, Immediate, Loaded, Resident};
 use crate::elements::{Elements, each_position};
 use crate::memory::{Allocate, Memory};
-use crate::profile::{LaunchSpan, Profile};
+use crate::profile::{LaunchSpan, Spans};
 use crate::program::{out_of_i32, trap};
 use crate::store::Content;
 use gradloom_codegen::pipeline::Code;
@@ -94,7 +94,7 @@ struct CpuProgram {
     arena: Memory,
     constants: Memory,
     scratch: Memory,
-    profile: Profile,
+    profile: Spans,
     /// Keeps the store's addresses valid.
     _store: Vec<Arc<Memory>>,
 }
@@ -175,7 +175,7 @@ impl CpuProgram {
             arena,
             constants,
             scratch,
-            profile: Profile::default(),
+            profile: Spans::default(),
             _store: kept,
         })
     }

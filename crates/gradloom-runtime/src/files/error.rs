@@ -23,7 +23,7 @@ pub(super) fn unreadable(file: &str, source: &io::Error) -> Error {
 }
 
 /// The system would not let the file be written; what was there before is untouched.
-pub(super) fn unwritable(file: &str, source: &io::Error) -> Error {
+pub(crate) fn unwritable(file: &str, source: &io::Error) -> Error {
     let remedy = match source.kind() {
         _ if let Some(refusal) = Refusal::of(source) => refusal.remedy(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {

@@ -22,6 +22,8 @@ mod weights;
 pub use atomic::replace_file;
 pub use checkpoint::Restored;
 pub use error::Differences;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use error::unwritable;
 pub use load::{Load, LoadReport, Source};
 pub use save::{TensorBytes, write};
 pub use weights::{Found, Weights};

@@ -5,8 +5,12 @@ use super::failures::Failures;
 use super::{Session, Step};
 use crate::elements::{Elements, output};
 use crate::feed::{Data, Feed, check_all};
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+use crate::inspect::Inspection;
 use crate::outputs::{Element, Outputs, Value, read_as};
 use crate::profile::LaunchSpan;
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+use crate::profile::{Profile, ProfileOptions};
 use crate::program::{DebugRun, Outcome, Program, Retention, random_key, verify_graph};
 use gradloom_core::error::{Error, ErrorKind, Result};
 use gradloom_core::ir::{DType, Output};
@@ -109,6 +113,45 @@ impl<const K: usize, R> Infer<K, R> {
     /// The compiled program.
     pub fn program(&self) -> &Program {
         &self.lanes[0].program
+    }
+
+    /// The program for people: launches and memory as text, as JSON, and as a page in the browser; see
+    /// [`Inspection`].
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    pub fn inspect(&self) -> Inspection<'_> {
+        Inspection::of_forward(&self.lanes[0].program)
+    }
+
+    /// Runs the program on the data, and tells where the time goes: see
+    /// [`Train::profile`](super::Train::profile). States that the program updates change with each run.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, ProfileOptions, Session};
+    /// let session = Session::new(Linear::new(8, 2), &Device::cpu(), 0)?;
+    /// let mut infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// let profile = infer.profile(ProfileOptions::new(20).without_roof(), [&[1.0f32; 32]])?;
+    /// assert_eq!(profile.launches[0].name, "dot [4 x 2] with epilogue");
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Infer::run`]; when the device runs nothing.
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    pub fn profile<'a>(
+        &mut self,
+        options: impl Into<ProfileOptions>,
+        data: impl Feed<'a, K>,
+    ) -> Result<Profile> {
+        let data = data.feed();
+        self.select(&data)?;
+        let run = |infer: &mut Self| infer.queue(&data)?.result();
+        Profile::collect(
+            self,
+            options.into().or_named("a forward program"),
+            |infer| &mut infer.lanes[0].program,
+            run,
+        )
     }
 }
 

@@ -5,8 +5,12 @@ use super::summary::Summary;
 use super::{Infer, Session, Step, any_batch};
 use crate::device::Device;
 use crate::feed::{Data, Feed, check_all};
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+use crate::inspect::Inspection;
 use crate::outputs::Outputs;
 use crate::profile::LaunchSpan;
+#[cfg(all(feature = "files", not(target_family = "wasm")))]
+use crate::profile::{Profile, ProfileOptions};
 use crate::program::{DebugRun, Program, Retention, random_key};
 use crate::store::Store;
 use gradloom_codegen::pipeline::{Options, Stages, optimizer_state};
@@ -471,6 +475,66 @@ impl<M: Module, const N: usize> Train<M, N> {
     /// The launches of a step, and the place of every buffer.
     pub fn plan(&self) -> &Plan {
         self.lanes[0].program.plan()
+    }
+
+    /// The step for people: its stages, launches and memory as text, as JSON, and as a page in the browser.
+    ///
+    /// ```no_run
+    /// # use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
+    /// # use gradloom_runtime::{Device, Trainer};
+    /// # let train = Trainer::new(Linear::new(8, 2))
+    /// #     .inputs([f32("x", [4, 8])])
+    /// #     .loss(|layer, [x]| layer.forward(x).square().mean())
+    /// #     .optimizer(Sgd::new(0.1))
+    /// #     .compile(&Device::null())?;
+    /// println!("{}", train.inspect());
+    /// train.inspect().open_html()?;
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    pub fn inspect(&self) -> Inspection<'_> {
+        let Lane { program, stages, .. } = &self.lanes[0];
+        Inspection::of_training(program, stages)
+    }
+
+    /// Runs steps on the data, and tells where their time goes: for each launch and each kind of kernel its
+    /// time, its operations and bytes, and how near it comes to what the machine can do. `options` is the
+    /// number of steps that are timed, or [`ProfileOptions`].
+    ///
+    /// The steps are steps as all are: they train on the data and count as attempted. Spans that were noted
+    /// before are forgotten, and none are noted afterwards.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
+    /// # use gradloom_runtime::{Device, ProfileOptions, Trainer};
+    /// # let mut train = Trainer::new(Linear::new(8, 2))
+    /// #     .inputs([f32("x", [4, 8])])
+    /// #     .loss(|layer, [x]| layer.forward(x).square().mean())
+    /// #     .optimizer(Sgd::new(0.1))
+    /// #     .compile(&Device::cpu())?;
+    /// let profile = train.profile(ProfileOptions::new(20).without_roof(), [&[1.0f32; 32]])?;
+    /// println!("{profile}");
+    /// assert_eq!(profile.launches.len(), train.plan().launches.len());
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Train::step`]; when the device runs nothing.
+    #[cfg(all(feature = "files", not(target_family = "wasm")))]
+    pub fn profile<'a>(
+        &mut self,
+        options: impl Into<ProfileOptions>,
+        data: impl Feed<'a, N>,
+    ) -> Result<Profile> {
+        let data = data.feed();
+        self.select(&data)?;
+        let step = |train: &mut Self| train.step_with(&data)?.result();
+        Profile::collect(
+            self,
+            options.into().or_named("a training step"),
+            |train| &mut train.lanes[0].program,
+            step,
+        )
     }
 
     /// Writes the parameters and the states of the model to a safetensors file; see [`Session::save`].

@@ -10,7 +10,7 @@ use super::pending::Stagings;
 use super::pipelines::{Pipeline, refused};
 use super::program::{Ready, WgpuProgram, encode};
 use crate::memory::Allocate;
-use crate::profile::Profile;
+use crate::profile::Spans;
 use crate::store::Content;
 use crate::webgpu::{BoundBytes, Regions, Results, Tables, bound_bytes};
 use gradloom_codegen::wgsl::{Dispatch, Operands, Owner, Shader, Unit, pause};
@@ -86,7 +86,7 @@ impl WgpuProgram {
             in_flight: VecDeque::new(),
             unique: texts.iter().map(|(_, dispatch)| &dispatch.source).collect::<HashSet<_>>().len(),
             table_bytes: tables.bytes(),
-            profile: Profile::default(),
+            profile: Spans::default(),
             timestamps: None,
         })
     }

@@ -9,7 +9,7 @@ use super::pipelines::Pipeline;
 use super::timestamps::Timestamps;
 use crate::backend::{Pending, Queued, Resident, Work};
 use crate::elements::{Elements, zeroed};
-use crate::profile::{LaunchSpan, Profile};
+use crate::profile::{LaunchSpan, Spans};
 use crate::webgpu::{Regions, STATUS_BYTES, STEP_BYTES, gather};
 use gradloom_codegen::wgsl::Owner;
 use gradloom_core::error::{Error, ErrorKind, Result};
@@ -54,7 +54,7 @@ pub(super) struct WgpuProgram {
     pub(super) unique: usize,
     /// Bytes of the tables that shaders have of their own.
     pub(super) table_bytes: usize,
-    pub(super) profile: Profile,
+    pub(super) profile: Spans,
     pub(super) timestamps: Option<Timestamps>,
 }
 

@@ -6,7 +6,7 @@
 use super::download::Download;
 use super::gpu::Gpu;
 use super::memory::staging;
-use crate::profile::Profile;
+use crate::profile::Spans;
 use gradloom_core::error::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 use wgpu::{
@@ -59,7 +59,7 @@ impl Timestamps {
         gpu: &Gpu,
         submission: SubmissionIndex,
         launches: &[Option<usize>],
-        profile: &mut Profile,
+        profile: &mut Spans,
     ) -> Result<()> {
         let period = f64::from(gpu.queue.get_timestamp_period());
         let words = |bytes: &[u8]| -> Vec<u64> {

@@ -1,10 +1,11 @@
 //! A compiled step with the data of its steps, whatever its model and inputs are.
 
 use crate::failure::Result;
+#[cfg(test)]
 use gradloom::ir::Graph;
 use gradloom::plan::Plan;
-use gradloom::runtime::{LaunchSpan, Work};
-use gradloom::{Data, Device, Module, Train};
+use gradloom::runtime::Work;
+use gradloom::{Data, Device, Module, Profile, ProfileOptions, Train};
 use std::time::Duration;
 
 /// A training step that needs nothing more to run: every step trains on the same data.
@@ -23,11 +24,10 @@ pub(crate) trait Workload {
     fn plan(&self) -> &Plan;
     fn unique_kernels(&self) -> usize;
     /// The graph that was lowered.
+    #[cfg(test)]
     fn graph(&self) -> &Graph;
-    /// Notes from now on when each launch runs.
-    fn start_profiling(&mut self);
-    /// The times at which the launches of the last step ran.
-    fn spans(&self) -> &[LaunchSpan];
+    /// Tells where the time of its steps goes.
+    fn profile(&mut self, options: ProfileOptions) -> Result<Profile>;
     /// Bytes that the program and its store asked the system for.
     fn allocated_bytes(&self) -> usize;
 }
@@ -90,16 +90,13 @@ impl<M: Module, const N: usize> Workload for Compiled<M, N> {
         self.train.program().unique_kernels()
     }
 
+    #[cfg(test)]
     fn graph(&self) -> &Graph {
         &self.train.stages().passes
     }
 
-    fn start_profiling(&mut self) {
-        self.train.set_profiling(true);
-    }
-
-    fn spans(&self) -> &[LaunchSpan] {
-        self.train.spans()
+    fn profile(&mut self, options: ProfileOptions) -> Result<Profile> {
+        Ok(self.train.profile(options, self.data.each_ref().map(Elements::data))?)
     }
 
     fn allocated_bytes(&self) -> usize {

@@ -1,48 +1,38 @@
-//! A training step in short: stages, passes, operations, memory. For people, and as JSON.
+//! A program in short: stages, passes, operations, memory. For people, and as JSON.
 
-use crate::format::{bytes, thousands};
-use crate::model::Gpt2Train;
-use crate::train::settings::Settings;
-use gradloom::ir::Graph;
-use gradloom::passes::PassReport;
-use gradloom::plan::{Buffer, Region, report};
+use super::Inspection;
+use crate::train::thousands;
+use gradloom_core::ir::Graph;
+use gradloom_core::passes::PassReport;
+use gradloom_core::plan::report::{human_bytes, label};
+use gradloom_core::plan::{Buffer, Region};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
+use std::time::Duration;
 
 /// Values of the memory plan that are shown.
 const LARGEST: usize = 12;
 
-/// The summary as text.
-pub(super) fn of(settings: &Settings, train: &Gpt2Train) -> String {
-    let mut text = String::new();
-    write(settings, train, &mut text).expect("a string takes all text");
-    text
-}
-
-/// The summary as one JSON object. The keys are a contract: they are added to, never renamed.
-pub(super) fn json(settings: &Settings, train: &Gpt2Train) -> String {
-    let (stages, plan) = (train.stages(), train.plan());
+pub(super) fn json(inspection: &Inspection<'_>) -> String {
+    let Inspection { program, graphs, .. } = inspection;
+    let (graph, plan) = (program.graph(), program.plan());
     let totals = &plan.totals;
-    let graphs = graphs(train).map(|(name, graph)| {
+    let graphs = graphs.iter().map(|(name, graph)| {
         let (outputs, updates) = (graph.outputs.len(), graph.updates.len());
         json!({ "stage": name, "ops": graph.entry_ops().count(), "outputs": outputs, "updates": updates })
     });
-    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
-    let times = stages.times.iter().map(|(name, time)| json!({ "stage": name, "ms": time.map(ms) }));
-    let passes = total_of_passes(&stages.reports).into_iter();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let times = inspection.times.iter().map(|(name, time)| json!({ "stage": name, "ms": time.map(ms) }));
+    let passes = total_of_passes(inspection.reports).into_iter();
     let passes = passes.map(|(name, ops, ms)| json!({ "pass": name, "ops": ops, "ms": ms }));
     json!({
-        "preset": settings.preset,
-        "parameters": settings.model.parameters(),
-        "batch": settings.training.batch,
-        "context": settings.model.context,
-        "stages": graphs,
+        "stages": graphs.collect::<Vec<Value>>(),
         "times": times.collect::<Vec<Value>>(),
         "passes": passes.collect::<Vec<Value>>(),
-        "operations": counts(&stages.passes),
+        "operations": counts(graph),
         "launches": plan.launches.len(),
-        "unique_kernels": train.program().unique_kernels(),
+        "unique_kernels": program.unique_kernels(),
         "store_bytes": totals.store,
         "constant_bytes": totals.constants,
         "step_bytes": totals.step,
@@ -52,43 +42,29 @@ pub(super) fn json(settings: &Settings, train: &Gpt2Train) -> String {
     .to_string()
 }
 
-/// The graphs in the order in which they are made.
-fn graphs(train: &Gpt2Train) -> [(&'static str, &Graph); 4] {
-    let stages = train.stages();
-    let (trace, grad) = (&stages.trace, &stages.grad);
-    [("trace", trace), ("grad", grad), ("optim", &stages.optim), ("passes", &stages.passes)]
+impl Display for Inspection<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "stage      ops  outputs  updates")?;
+        for (name, graph) in &self.graphs {
+            let ops = graph.entry_ops().count();
+            writeln!(out, "{name:<8} {ops:>5}  {:>7}  {:>7}", graph.outputs.len(), graph.updates.len())?;
+        }
+        writeln!(out, "\ntime of each stage")?;
+        for (name, time) in self.times {
+            let milliseconds = time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
+            writeln!(out, "  {name:<16} {milliseconds:>21.1} ms")?;
+        }
+        if !self.reports.is_empty() {
+            writeln!(out, "\npasses (all rounds)")?;
+            passes(self.reports, out)?;
+        }
+        writeln!(out, "\noperations after the passes")?;
+        operations(self.program.graph(), out)?;
+        memory(self, out)
+    }
 }
 
-fn write(settings: &Settings, train: &Gpt2Train, out: &mut String) -> fmt::Result {
-    let stages = train.stages();
-    let tokens = settings.training.batch * settings.model.context;
-    writeln!(
-        out,
-        "{}: {} parameters; a step of {} × {} = {} tokens\n",
-        settings.preset,
-        thousands(settings.model.parameters() as u64),
-        settings.training.batch,
-        settings.model.context,
-        thousands(tokens as u64)
-    )?;
-    writeln!(out, "stage      ops  outputs  updates")?;
-    for (name, graph) in graphs(train) {
-        let ops = graph.entry_ops().count();
-        writeln!(out, "{name:<8} {ops:>5}  {:>7}  {:>7}", graph.outputs.len(), graph.updates.len())?;
-    }
-    writeln!(out, "\ntime of each stage")?;
-    for (name, time) in &stages.times {
-        let milliseconds = time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
-        writeln!(out, "  {name:<16} {milliseconds:>21.1} ms")?;
-    }
-    writeln!(out, "\npasses (all rounds)")?;
-    passes(&stages.reports, out)?;
-    writeln!(out, "\noperations after the passes")?;
-    operations(&stages.passes, out)?;
-    memory(train, out)
-}
-
-fn passes(reports: &[PassReport], out: &mut String) -> fmt::Result {
+fn passes(reports: &[PassReport], out: &mut impl Write) -> fmt::Result {
     for (name, ops, ms) in total_of_passes(reports) {
         writeln!(out, "  {name:<16} {:>6} ops  {ms:>8.1} ms", format!("{ops:+}"))?;
     }
@@ -116,7 +92,7 @@ fn counts(graph: &Graph) -> BTreeMap<&'static str, usize> {
     counts
 }
 
-fn operations(graph: &Graph, out: &mut String) -> fmt::Result {
+fn operations(graph: &Graph, out: &mut impl Write) -> fmt::Result {
     let mut counts: Vec<_> = counts(graph).into_iter().collect();
     counts.sort_by_key(|&(name, n)| (std::cmp::Reverse(n), name));
     for row in counts.chunks(4) {
@@ -126,19 +102,19 @@ fn operations(graph: &Graph, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn memory(train: &Gpt2Train, out: &mut String) -> fmt::Result {
-    let (plan, graph) = (train.plan(), &train.stages().passes);
+fn memory(inspection: &Inspection<'_>, out: &mut impl Write) -> fmt::Result {
+    let (plan, graph) = (inspection.program.plan(), inspection.program.graph());
     let totals = &plan.totals;
     let line = |name: &str, n: usize, note: &str| {
-        format!("  {name:<12} {:>10}  {note}", bytes(n as u64)).trim_end().to_string()
+        format!("  {name:<12} {:>10}  {note}", human_bytes(n)).trim_end().to_string()
     };
     writeln!(
         out,
         "\nplan: {} launches of {} different kernels",
         thousands(plan.launches.len() as u64),
-        thousands(train.program().unique_kernels() as u64)
+        thousands(inspection.program.unique_kernels() as u64)
     )?;
-    writeln!(out, "{}", line("parameters", totals.store, "and the optimizer's states"))?;
+    writeln!(out, "{}", line("parameters", totals.store, "and states, also the optimizer's"))?;
     writeln!(out, "{}", line("constants", totals.constants, ""))?;
     writeln!(
         out,
@@ -152,8 +128,8 @@ fn memory(train: &Gpt2Train, out: &mut String) -> fmt::Result {
     writeln!(out, "\nlargest values of the step, and the launches between which they live")?;
     for buffer in largest.iter().take(LARGEST) {
         let lives = format!("{}..{}", buffer.first, buffer.last);
-        let (size, ty) = (bytes(buffer.bytes as u64), buffer.ty.to_string());
-        writeln!(out, "  {size:>10}  {lives:<11} {ty:<22} {}", short_label(&report::label(graph, buffer)))?;
+        let (size, ty) = (human_bytes(buffer.bytes), buffer.ty.to_string());
+        writeln!(out, "  {size:>10}  {lives:<11} {ty:<22} {}", short_label(&label(graph, buffer)))?;
     }
     Ok(())
 }

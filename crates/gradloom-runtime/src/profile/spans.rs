@@ -19,12 +19,12 @@ pub struct LaunchSpan {
 
 /// The spans of one run, if they are wanted.
 #[derive(Debug, Default)]
-pub(crate) struct Profile {
+pub(crate) struct Spans {
     pub(crate) on: bool,
     spans: Vec<LaunchSpan>,
 }
 
-impl Profile {
+impl Spans {
     /// Starts or stops noting; what was noted is forgotten.
     pub(crate) fn set(&mut self, on: bool, launches: usize) {
         self.on = on;

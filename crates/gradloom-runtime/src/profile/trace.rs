@@ -2,14 +2,13 @@
 //!
 //! One track: a slice for each step, and inside it one for each launch. What is between them is the host.
 
+use super::LaunchSpan;
 use super::collect::{Profile, TracedStep};
-use gradloom::runtime::LaunchSpan;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The trace as one JSON object.
 pub(super) fn json(profile: &Profile) -> String {
-    let name = format!("gradloom {}", profile.config);
+    let name = format!("gradloom {}", profile.name);
     let mut events = vec![
         json!({ "ph": "M", "pid": 1, "tid": 1, "name": "process_name", "args": { "name": name } }),
         json!({ "ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": { "name": profile.device } }),
@@ -24,18 +23,19 @@ pub(super) fn json(profile: &Profile) -> String {
 }
 
 fn launch(profile: &Profile, first: &TracedStep, span: &LaunchSpan) -> Value {
-    let row = &profile.rows[span.launch];
+    let launch = &profile.launches[span.launch];
     let arguments = json!({
         "launch": span.launch,
-        "op": row.op,
-        "place": row.place,
-        "flops": row.cost.flops,
-        "bytes_read": row.cost.bytes_read,
-        "bytes_written": row.cost.bytes_written,
-        "bound_us": row.bound * 1e6,
+        "name": launch.name,
+        "op": launch.op,
+        "place": launch.place,
+        "flops": launch.cost.flops,
+        "bytes_read": launch.cost.bytes_read,
+        "bytes_written": launch.cost.bytes_written,
+        "bound_us": launch.bound.map(|bound| bound * 1e6),
     });
-    let category = if row.commits { "commit" } else { "compute" };
-    slice(row.kernel, category, first.began, (span.began, span.took), arguments)
+    let category = if launch.commits { "commit" } else { "compute" };
+    slice(launch.kernel, category, first.began, (span.began, span.took), arguments)
 }
 
 /// A complete event; times are microseconds since `zero`.

@@ -1,0 +1,84 @@
+//! Shows a page in the user's browser.
+//!
+//! In: a page. Out: a file of its own for it, and a browser that shows the file, or an error that names it.
+
+use crate::files::unwritable;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a command is watched for failing. Some stay until the browser is closed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Writes a new file in the folder for temporary files.
+pub(super) fn write(page: &[u8]) -> Result<PathBuf> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let path = std::env::temp_dir().join(format!("gradloom-plan-{}-{now}.html", std::process::id()));
+    let mut options = OpenOptions::new();
+    // Others may write to the folder: a file or a link that is there already is not followed.
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(&path).and_then(|mut file| file.write_all(page));
+    written.map_err(|error| unwritable(&path.display().to_string(), &error))?;
+    Ok(path)
+}
+
+/// The system's command that opens a file; none where there is no screen.
+pub(super) fn command() -> Option<Command> {
+    if cfg!(target_os = "macos") {
+        return Some(Command::new("open"));
+    }
+    if cfg!(windows) {
+        let mut command = Command::new("rundll32");
+        command.arg("url.dll,FileProtocolHandler");
+        return Some(command);
+    }
+    // Without a screen it would start a browser that takes over the terminal.
+    let has_screen = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
+    has_screen.then(|| Command::new("xdg-open"))
+}
+
+/// Has a command open the file.
+pub(super) fn show(command: Option<Command>, path: &Path) -> Result<()> {
+    let unshown = |reason: &str| {
+        let message = format!("{}: the page is written, but no browser shows it: {reason}", path.display());
+        Error::new(ErrorKind::File, message).help("open the file in a browser, here or on another machine")
+    };
+    let mut command = command.ok_or_else(|| unshown("this process has no screen"))?;
+    let quiet = command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = quiet.spawn().map_err(|error| unshown(&error.to_string()))?;
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(unshown(&format!("the system's command ended with {status}"))),
+            Ok(None) => sleep(Duration::from_millis(10)),
+            Err(error) => return Err(unshown(&error.to_string())),
+        }
+    }
+    // So that it does not stay as a process that has ended.
+    spawn(move || child.wait());
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_no_browser_shows_is_named() {
+        let path = write(b"page").unwrap();
+        show(Some(Command::new("true")), &path).unwrap();
+        for command in [None, Some(Command::new("false")), Some(Command::new("no-such-command"))] {
+            let error = show(command, &path).unwrap_err();
+            assert!(error.message().starts_with(&path.display().to_string()), "{error}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"page");
+        std::fs::remove_file(path).unwrap();
+    }
+}

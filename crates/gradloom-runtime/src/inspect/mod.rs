@@ -1,0 +1,155 @@
+//! A compiled program for people: its stages, launches and memory as text, JSON, and a page.
+//!
+//! In: a program, with the graphs that it was made of where they are kept. Out: an [`Inspection`]. Nothing is
+//! run.
+
+mod browser;
+mod page;
+mod summary;
+
+use crate::files::unwritable;
+use crate::program::Program;
+use crate::regular_file;
+use gradloom_codegen::pipeline::{StageTime, Stages};
+use gradloom_core::error::Result;
+use gradloom_core::ir::Graph;
+use gradloom_core::passes::PassReport;
+use gradloom_core::plan::PlanView;
+use std::path::{Path, PathBuf};
+
+/// What a program is made of: [`Train::inspect`](crate::Train::inspect) and
+/// [`Infer::inspect`](crate::Infer::inspect) make one, on any device.
+///
+/// `Display` tells, as `gradloom inspect` does, how large the graph is after each stage and what the stages
+/// took, how many launches there are, and what is in memory.
+///
+/// ```
+/// use gradloom_core::{nn::Linear, optim::Sgd, trace::f32};
+/// use gradloom_runtime::{Device, Trainer};
+///
+/// let train = Trainer::new(Linear::new(8, 2))
+///     .inputs([f32("x", [4, 8])])
+///     .loss(|layer, [x]| layer.forward(x).square().mean())
+///     .optimizer(Sgd::new(0.1))
+///     .compile(&Device::null())?;
+/// let inspection = train.inspect();
+/// assert!(inspection.to_string().starts_with("stage      ops"));
+/// assert!(inspection.plan().to_string().starts_with(&format!("{} launches", train.plan().launches.len())));
+/// # Ok::<(), gradloom_core::error::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Inspection<'p> {
+    title: String,
+    program: &'p Program,
+    /// In the order in which they were made.
+    graphs: Vec<(&'static str, &'p Graph)>,
+    times: &'p [StageTime],
+    reports: &'p [PassReport],
+}
+
+impl<'p> Inspection<'p> {
+    pub(crate) fn of_training(program: &'p Program, stages: &'p Stages) -> Self {
+        let Stages { trace, grad, optim, passes, times, reports, .. } = stages;
+        let graphs = vec![("trace", trace), ("grad", grad), ("optim", optim), ("passes", passes)];
+        Self { title: "a training step".to_string(), program, graphs, times, reports }
+    }
+
+    pub(crate) fn of_forward(program: &'p Program) -> Self {
+        let (graphs, times) = (vec![("passes", program.graph())], &program.stages().times);
+        Self { title: "a forward program".to_string(), program, graphs, times, reports: &[] }
+    }
+
+    /// Sets the title of the page.
+    #[must_use]
+    pub fn titled(self, title: impl Into<String>) -> Self {
+        Self { title: title.into(), ..self }
+    }
+
+    /// The launches and the buffers, with names and places. Its `Display` lists them; its
+    /// [`to_json`](PlanView::to_json) has all of them, for tools.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, Session};
+    /// let session = Session::new(Linear::new(8, 2), &Device::null(), 0)?;
+    /// let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// let inspection = infer.inspect();
+    /// let plan = inspection.plan();
+    /// assert_eq!(plan.launch(0).name(), "dot [4 x 2] with epilogue");
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    pub fn plan(&self) -> PlanView<'p> {
+        self.program.plan().view(self.program.graph())
+    }
+
+    /// What `Display` tells as one JSON object on one line: `stages`, `times`, `passes`, `operations`, and the
+    /// numbers of launches and bytes. Its keys are added to, never renamed. [`Inspection::plan`] has the JSON
+    /// of the plan.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, Session};
+    /// # let session = Session::new(Linear::new(8, 2), &Device::null(), 0)?;
+    /// # let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// assert!(infer.inspect().to_json().contains("\"launches\":1,"));
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    pub fn to_json(&self) -> String {
+        summary::json(self)
+    }
+
+    /// The plan as a page: launches, buffers, and the memory over time. It needs nothing from anywhere else.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, Session};
+    /// # let session = Session::new(Linear::new(8, 2), &Device::null(), 0)?;
+    /// # let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// let page = infer.inspect().titled("my classifier").to_html();
+    /// assert!(page.contains("<title>my classifier</title>"));
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    pub fn to_html(&self) -> String {
+        page::page(&self.title, &self.plan().to_json())
+    }
+
+    /// Writes the page to a file.
+    ///
+    /// ```no_run
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, Session};
+    /// # let session = Session::new(Linear::new(8, 2), &Device::null(), 0)?;
+    /// # let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// infer.inspect().write_html("plan.html")?;
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_html(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        regular_file::write(path, self.to_html().as_bytes())
+            .map_err(|error| unwritable(&path.display().to_string(), &error))
+    }
+
+    /// Writes the page to a new file in the folder for temporary files, and shows it in the user's browser.
+    /// Returns the file's path.
+    ///
+    /// ```no_run
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, Session};
+    /// # let session = Session::new(Linear::new(8, 2), &Device::null(), 0)?;
+    /// # let infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// infer.inspect().open_html()?;
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the file cannot be written, or no browser can be opened: the message has the path of the file,
+    /// which stays.
+    pub fn open_html(&self) -> Result<PathBuf> {
+        let path = browser::write(self.to_html().as_bytes())?;
+        browser::show(browser::command(), &path)?;
+        Ok(path)
+    }
+}

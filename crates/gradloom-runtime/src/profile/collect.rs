@@ -1,0 +1,242 @@
+//! Runs the steps and puts times and costs together.
+
+use super::figures::Figures;
+use super::{LaunchSpan, ProfileOptions, report, roof, trace};
+use crate::cpu::Roofline;
+use crate::files::unwritable;
+use crate::program::Program;
+use crate::regular_file;
+use gradloom_core::error::{Error, ErrorKind, Result};
+use gradloom_core::kernel::Phase;
+use gradloom_core::plan::{Cost, LaunchView};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Steps that a trace shows.
+const TRACED: u64 = 5;
+
+/// Measurements of one launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaunchProfile {
+    /// What runs, with its size: `row [1024 x 128]`.
+    pub name: String,
+    /// Kind of kernel.
+    pub kernel: &'static str,
+    /// The op that asked for it.
+    pub op: &'static str,
+    /// The place of that op in the source.
+    pub place: Option<String>,
+    /// Whether it runs in the commit.
+    pub commits: bool,
+    /// Operations and bytes at the least.
+    pub cost: Cost,
+    /// Median over the steps; 0 on a device that does not time its launches.
+    pub seconds: f64,
+    /// Least time that the machine allows; none where that is not known.
+    pub bound: Option<f64>,
+}
+
+/// A step as it ran.
+#[derive(Clone, Debug)]
+pub struct TracedStep {
+    /// Start of the step.
+    pub began: Instant,
+    /// Duration of the step.
+    pub took: Duration,
+    /// Its launches, in order.
+    pub spans: Vec<LaunchSpan>,
+}
+
+/// Where the time of a program goes: [`Train::profile`](crate::Train::profile) and
+/// [`Infer::profile`](crate::Infer::profile) find out.
+///
+/// `Display` gives the tables that `gradloom profile` prints: kinds of kernels, then the 20 longest launches.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// What was profiled.
+    pub name: String,
+    /// Model and instruction set of the device.
+    pub device: String,
+    /// Threads that computed.
+    pub threads: usize,
+    /// What the machine can do: a measurement of processors, none of GPUs.
+    pub roof: Option<Roofline>,
+    /// Steps that were timed.
+    pub steps: u64,
+    /// Median time of a step.
+    pub seconds: f64,
+    /// Median of the time that a step spends outside launches.
+    pub host_seconds: f64,
+    /// One for each launch, in the order of the plan.
+    pub launches: Vec<LaunchProfile>,
+    /// The last steps, five at most.
+    pub traced: Vec<TracedStep>,
+}
+
+impl Profile {
+    /// Makes the steps on what holds the program.
+    pub(crate) fn collect<S>(
+        subject: &mut S,
+        options: ProfileOptions,
+        program: impl Fn(&mut S) -> &mut Program,
+        mut step: impl FnMut(&mut S) -> Result<()>,
+    ) -> Result<Self> {
+        let ProfileOptions { steps, warm_up, name, roof } = options;
+        if steps == 0 {
+            return Err(Error::new(ErrorKind::Feed, "a profile of no steps").help("time at least one step"));
+        }
+        let backend = program(subject).backend();
+        if backend.name() == "null" {
+            return Err(Error::new(ErrorKind::Device, "the null device runs nothing that could be timed")
+                .help(
+                    "compile for `Device::cpu()` or a GPU; `inspect()` shows a program that does not run",
+                ));
+        }
+        let (device, threads) = (backend.description(), backend.threads());
+        let roof = roof::of(roof, backend);
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); program(subject).plan().launches.len()];
+        let (mut whole, mut host, mut traced) = (Vec::new(), Vec::new(), Vec::new());
+        program(subject).set_profiling(true);
+        for number in 0..warm_up + steps {
+            let began = Instant::now();
+            let outcome = step(subject);
+            let took = began.elapsed();
+            if outcome.is_err() {
+                program(subject).set_profiling(false);
+            }
+            outcome?;
+            if number < warm_up {
+                continue;
+            }
+            let spans = program(subject).spans();
+            spans.iter().for_each(|span| times[span.launch].push(span.took.as_secs_f64()));
+            let kernels: Duration = spans.iter().map(|span| span.took).sum();
+            whole.push(took.as_secs_f64());
+            host.push(took.saturating_sub(kernels).as_secs_f64());
+            if warm_up + steps - number <= TRACED {
+                traced.push(TracedStep { began, took, spans: spans.to_vec() });
+            }
+        }
+        program(subject).set_profiling(false);
+        let program = program(subject);
+        let measured = |(launch, times): (LaunchView<'_>, &mut Vec<f64>)| {
+            let cost = launch.cost();
+            LaunchProfile {
+                name: launch.name(),
+                kernel: launch.launch().kernel.name(),
+                op: launch.op().kind.name(),
+                place: launch.origin().map(ToString::to_string),
+                commits: launch.phase() == Phase::Commit,
+                cost,
+                seconds: median(times),
+                bound: roof.as_ref().map(|roof| roof.seconds(cost.flops, cost.bytes())),
+            }
+        };
+        let view = program.plan().view(program.graph());
+        let launches = view.launches().zip(&mut times).map(measured).collect();
+        Ok(Self {
+            name: name.unwrap_or_default(),
+            device,
+            threads,
+            steps,
+            seconds: median(&mut whole),
+            host_seconds: median(&mut host),
+            launches,
+            traced,
+            roof,
+        })
+    }
+
+    /// All launches together.
+    pub fn total(&self) -> Figures {
+        Figures::of(&self.launches)
+    }
+
+    /// Kinds of kernels, the one that takes longest first.
+    ///
+    /// ```
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, ProfileOptions, Session};
+    /// # let session = Session::new(Linear::new(8, 2), &Device::cpu(), 0)?;
+    /// # let mut infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// let profile = infer.profile(ProfileOptions::new(5).without_roof(), [&[1.0f32; 32]])?;
+    /// for (kernel, figures) in profile.kernels() {
+    ///     println!("{kernel}: {} launches, {:.1} GFLOP/s", figures.launches, figures.gflops_per_second());
+    /// }
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    pub fn kernels(&self) -> Vec<(&'static str, Figures)> {
+        let mut kinds: BTreeMap<&'static str, Vec<&LaunchProfile>> = BTreeMap::new();
+        self.launches.iter().for_each(|launch| kinds.entry(launch.kernel).or_default().push(launch));
+        let mut kinds: Vec<_> =
+            kinds.into_iter().map(|(name, launches)| (name, Figures::of(launches))).collect();
+        kinds.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
+        kinds
+    }
+
+    /// Launches with their places in the plan, longest first.
+    pub fn longest(&self) -> Vec<(usize, &LaunchProfile)> {
+        let mut launches: Vec<(usize, &LaunchProfile)> = self.launches.iter().enumerate().collect();
+        launches.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
+        launches
+    }
+
+    /// The tables of `Display`, with so many of the longest launches.
+    pub fn table(&self, longest: usize) -> String {
+        report::text(self, longest)
+    }
+
+    /// The profile as one JSON object on one line, with every launch, longest first. Its keys are added to,
+    /// never renamed; `config` is the name, and what is held against the roof is null where that is not
+    /// known.
+    pub fn to_json(&self) -> String {
+        report::json(self)
+    }
+
+    /// The last steps in the Trace Event Format, which [Perfetto](https://ui.perfetto.dev) and
+    /// chrome://tracing show.
+    pub fn to_perfetto(&self) -> String {
+        trace::json(self)
+    }
+
+    /// Writes [`Profile::to_perfetto`] to a file.
+    ///
+    /// ```no_run
+    /// # use gradloom_core::{nn::Linear, trace::f32};
+    /// # use gradloom_runtime::{Device, Session};
+    /// # let session = Session::new(Linear::new(8, 2), &Device::cpu(), 0)?;
+    /// # let mut infer = session.infer([f32("x", [4, 8])], |layer, [x]| layer.forward(x).relu())?;
+    /// infer.profile(100, [&[1.0f32; 32]])?.write_perfetto("run.json")?;
+    /// # Ok::<(), gradloom_core::error::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_perfetto(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        regular_file::write(path, self.to_perfetto().as_bytes())
+            .map_err(|error| unwritable(&path.display().to_string(), &error))
+    }
+}
+
+/// The middle of the values, or of the two in the middle; 0 if there are none.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        n => (values[(n - 1) / 2] + values[n / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&mut []), 0.0);
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [4.0, 1.0, 3.0, 2.0]), 2.5);
+    }
+}

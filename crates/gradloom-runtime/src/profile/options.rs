@@ -1,0 +1,67 @@
+//! How a program is profiled.
+
+use super::roof::Roof;
+use crate::cpu::Roofline;
+
+/// How many steps are profiled, and what they are held against. A number is that of the steps that are timed.
+///
+/// ```
+/// use gradloom_runtime::ProfileOptions;
+///
+/// let options = ProfileOptions::new(100).warm_up(10).named("my classifier");
+/// assert_eq!(ProfileOptions::from(20), ProfileOptions::new(20));
+/// # assert_ne!(options, ProfileOptions::new(100));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct ProfileOptions {
+    pub(super) steps: u64,
+    pub(super) warm_up: u64,
+    pub(super) name: Option<String>,
+    pub(super) roof: Roof,
+}
+
+impl ProfileOptions {
+    /// Times so many steps, after a tenth as many, and at least one, that are not timed.
+    pub fn new(steps: u64) -> Self {
+        Self { steps, warm_up: (steps / 10).max(1), name: None, roof: Roof::Kept }
+    }
+
+    /// Sets how many steps come before those that are timed.
+    pub fn warm_up(self, steps: u64) -> Self {
+        Self { warm_up: steps, ..self }
+    }
+
+    /// The name of the program in the report.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Measures what the machine can do again. Otherwise this is done once for a machine, which takes a
+    /// second, and kept in `gradloom/roofline.json` in the user's cache folder.
+    pub fn measure_roof(self) -> Self {
+        Self { roof: Roof::Measured, ..self }
+    }
+
+    /// Holds kernels against a roof that is given.
+    pub fn roof(self, roof: Roofline) -> Self {
+        Self { roof: Roof::Given(roof), ..self }
+    }
+
+    /// Holds kernels against nothing: the report has no shares of the roof. On GPUs it never has, unless a
+    /// roof is given.
+    pub fn without_roof(self) -> Self {
+        Self { roof: Roof::Unknown, ..self }
+    }
+
+    /// With a name, if it has none.
+    pub(crate) fn or_named(self, name: &str) -> Self {
+        Self { name: self.name.or_else(|| Some(name.to_string())), ..self }
+    }
+}
+
+impl From<u64> for ProfileOptions {
+    fn from(steps: u64) -> Self {
+        Self::new(steps)
+    }
+}

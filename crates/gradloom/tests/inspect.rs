@@ -1,0 +1,127 @@
+//! What a user's own program shows of itself: its stages, plan and page, and a tensor while it is traced.
+
+use gradloom::nn::{LayerNorm, Linear};
+use gradloom::{AdamW, Device, Module, Session, Train, Trainer, checkpoint, f32, i32};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+#[derive(Module)]
+struct Net {
+    hidden: Linear,
+    norm: LayerNorm,
+    out: Linear,
+}
+
+fn train(device: &Device) -> Train<Net, 2> {
+    let net = Net { hidden: Linear::new(6, 8), norm: LayerNorm::new(8), out: Linear::new(8, 3) };
+    Trainer::new(net)
+        .inputs([f32("x", [4, 6]), i32("class", [4])])
+        .loss(|net, [x, class]| {
+            net.out.forward(net.norm.forward(net.hidden.forward(x)).gelu()).cross_entropy(class)
+        })
+        .optimizer(AdamW::new(1e-3))
+        .compile(device)
+        .unwrap()
+}
+
+fn parse(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"))
+}
+
+fn data_of(page: &str) -> Value {
+    let (_, rest) = page.split_once(r#"id="plan">"#).expect("the plan is inside");
+    parse(rest.split_once("</script>").expect("its element ends").0)
+}
+
+fn texts<'v>(list: &'v Value, key: &str) -> Vec<&'v str> {
+    list.as_array().unwrap().iter().map(|entry| entry[key].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_page_has_every_launch_and_every_buffer() {
+    for device in [Device::cpu(), Device::null()] {
+        let train = train(&device);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.html");
+        train.inspect().titled("a <net>").write_html(&path).unwrap();
+        let page = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(page, train.inspect().titled("a <net>").to_html());
+        assert!(page.contains("<title>a &lt;net></title>"));
+        let (data, inspection) = (data_of(&page), train.inspect());
+        let plan = inspection.plan();
+        assert!(plan.launches().map(|launch| launch.name()).eq(texts(&data["launches"], "name")));
+        let labels = train.plan().buffers.iter().map(|buffer| plan.label(buffer));
+        assert!(labels.eq(texts(&data["buffers"], "name")));
+        assert_eq!(data, parse(&plan.to_json()));
+    }
+}
+
+#[test]
+fn the_numbers_are_those_of_the_plan() {
+    let train = train(&Device::cpu());
+    let (json, totals) = (parse(&train.inspect().to_json()), train.plan().totals);
+    assert_eq!(json["launches"], train.plan().launches.len());
+    assert_eq!(json["unique_kernels"], train.program().unique_kernels());
+    for (key, bytes) in [
+        ("store_bytes", totals.store),
+        ("constant_bytes", totals.constants),
+        ("step_bytes", totals.step),
+        ("workspace_bytes", totals.workspace),
+        ("planned_peak_bytes", totals.peak()),
+    ] {
+        assert_eq!(json[key], bytes, "{key}");
+    }
+    assert_eq!(texts(&json["stages"], "stage"), ["trace", "grad", "optim", "passes"]);
+    let ops = train.stages().passes.entry_ops().count();
+    assert_eq!(json["stages"][3]["ops"], ops);
+    assert_eq!(
+        json["operations"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>(),
+        ops as u64
+    );
+
+    let text = train.inspect().to_string();
+    let launches = format!("\nplan: {} launches of ", train.plan().launches.len());
+    assert!(text.contains(&launches) && text.contains(&format!("\npasses   {ops:>5} ")), "{text}");
+    assert_eq!(train.inspect().plan().to_string(), train.plan().report(&train.stages().passes));
+}
+
+#[test]
+fn a_forward_program_is_inspected_too() {
+    let session = Session::new(Linear::new(6, 3), &Device::cpu(), 0).unwrap();
+    let infer = session.infer([f32("x", [4, 6])], |layer, [x]| layer.forward(x).softmax(-1)).unwrap();
+    let data = data_of(&infer.inspect().to_html());
+    let names: BTreeSet<&str> = texts(&data["buffers"], "name").into_iter().collect();
+    assert!(["x", "weight", "bias"].iter().all(|name| names.contains(name)), "{names:?}");
+    assert_eq!(parse(&infer.inspect().to_json())["launches"], infer.plan().launches.len());
+    assert!(infer.inspect().to_string().contains("\noperations after the passes\n"));
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_an_error_with_its_path() {
+    let error = train(&Device::null()).inspect().write_html("no/such/folder/plan.html").unwrap_err();
+    assert!(error.message().starts_with("no/such/folder/plan.html: cannot be written: "), "{error}");
+}
+
+#[test]
+fn a_tensor_says_what_it_is_while_it_is_traced() {
+    let session = Session::new(Linear::new(6, 3), &Device::null(), 0).unwrap();
+    let mut left = None;
+    let infer = session.infer([f32("x", [4, 6])], |layer, [x]| {
+        assert_eq!(format!("{x:?}"), r#"Tensor(f32[4, 6], %0 = input "x")"#);
+        let weight = layer.weight.tensor();
+        assert_eq!(format!("{weight:?}"), r#"Tensor(f32[6, 3], %1 = param "weight")"#);
+        let (product, line) = (x.matmul(weight), line!());
+        let expected = format!("Tensor(f32[4, 3], %2 = dot, {}:{line})", file!());
+        assert_eq!(format!("{product:?}"), expected);
+        left = Some(product);
+        checkpoint(|| {
+            let inner = product.exp();
+            assert!(format!("{inner:?}").starts_with("Tensor(f32[4, 3], %"), "{inner:?}");
+            assert_eq!(format!("{product:?}"), expected);
+            inner
+        })
+    });
+    infer.unwrap();
+    let left = left.unwrap();
+    assert_eq!(format!("{left:?}"), "Tensor(%2 of a trace that is closed)");
+}
