@@ -28,8 +28,10 @@ find "$site/guide" -name '*.html' -exec sed -Ei 's#href="\.\./(\.\./)+((web/)?RE
 
 demo='<li>The demo is built with the npm package.</li>'
 if [ -e web/dist/gradloom.wasm ]; then
+  mkdir -p "$site/samples"
   cp -r web/demo web/dist "$site/"
-  demo='<li><a href="demo/">Demo</a>: five models, trained in this browser</li>'
+  cp -r web/samples/dist web/samples/*.ts "$site/samples/"
+  demo='<li><a href="demo/">Demo</a>: ten models, trained in this browser</li>'
 elif [ -n "${GRADLOOM_NEEDS_WEB:-}" ]; then
   echo "web/dist is missing: cd web && npm ci && npm run wasm && npm run build" >&2
   exit 1

@@ -89,3 +89,8 @@ function toBrain(word: number): number {
 export function elements(shape: readonly number[]): number {
   return shape.reduce((a, b) => a * b, 1);
 }
+
+/** A type, as messages have it: `f32[2, 3]`. */
+export function typeOf({ dtype, shape }: { dtype: string; shape: readonly number[] }): string {
+  return `${dtype}[${shape.join(', ')}]`;
+}

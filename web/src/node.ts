@@ -62,19 +62,22 @@ export function startThread(file: string | URL): Port {
   return port;
 }
 
-/**
- * Serves in this thread: what it waits for is the GPU, and a message to another thread takes as long as a small step.
- * Nothing is copied: buffers that are handed over are not used again.
- */
+/** Serves in this thread: what it waits for is the GPU, and a message to another thread takes as long as a small step. */
 export function serveHere(file: URL): Port {
   const scope: Scope = { postMessage: (data) => queueMicrotask(() => port.onmessage?.({ data } as MessageEvent<FromWorker>)), onmessage: null };
-  const serving = (import(/* @vite-ignore */ file.href) as Promise<typeof import('./worker.js')>).then(({ Server }) => { new Server(scope); });
+  const serving = (import(/* @vite-ignore */ file.href) as Promise<typeof import('./worker.js')>).then(
+    ({ Server }) => { new Server(scope); },
+    (error: Error) => port.onerror?.({ message: error.message } as ErrorEvent),
+  );
   const port: Port = {
     onmessage: null, onerror: null,
-    postMessage(data) { void serving.then(() => scope.onmessage?.({ data } as MessageEvent<ToWorker>)); },
-    terminate() { scope.onmessage = null; },
+    postMessage(message, transfer) {
+      // What is handed over is gone, as with a worker.
+      const data = transfer.length > 0 ? structuredClone(message, { transfer }) : message;
+      void serving.then(() => scope.onmessage?.({ data } as MessageEvent<ToWorker>));
+    },
+    terminate() { void serving.then(() => { scope.onmessage = null; }); },
   };
-  serving.catch((error: Error) => port.onerror?.({ message: error.message } as ErrorEvent));
   return port;
 }
 

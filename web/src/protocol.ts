@@ -71,7 +71,7 @@ export interface Requests {
   run: { ask: { program: number; inputs: Stored[] }; answer: StepReply };
   /** With a program and a position everything that is kept must be there, and it goes on from there. */
   upload: {
-    ask: { session: number; strict: boolean; tensors: [string, Stored][]; at?: Position & { program: number } }; answer: null;
+    ask: { session: number; strict: boolean; tensors: [string, Stored][]; at?: Position & { program: number; types: string[] } }; answer: null;
   };
   /** Parameters; with `states` also what is kept beside them, and, with a training program, its attempted steps. */
   download: { ask: { session: number; states: boolean; program?: number }; answer: { tensors: Sent[]; attempted: number } };

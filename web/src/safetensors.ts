@@ -103,6 +103,7 @@ function header(bytes: Uint8Array): { entries: Entry[]; metadata: Record<string,
   let metadata: Record<string, string> = {};
   for (const [name, raw] of Object.entries(value as Record<string, unknown>)) {
     if (name === '__metadata__') {
+      if (typeof raw !== 'object' || raw === null || Object.values(raw).some((text) => typeof text !== 'string')) throw bad('its metadata are no texts');
       metadata = raw as Record<string, string>;
       continue;
     }

@@ -2,7 +2,7 @@
 // `saveSafetensors` writes, and the same again. What always holds: what is needed to go on with the same bits is in
 // it, as tensors or as texts of the metadata; a file that lacks some of it is an error that says what.
 
-import { dataOf, isPlain, type Data, type Dtype } from './dtype.js';
+import { dataOf, isPlain, typeOf, type Data, type Dtype } from './dtype.js';
 import { fail } from './errors.js';
 import type { Position, Sent } from './protocol.js';
 import { parseSafetensors } from './safetensors.js';
@@ -118,7 +118,7 @@ export function positionOf({ tensors, metadata }: TrainingState, seed: number): 
 }
 
 /** Dtypes and elements of a state in order, checked. */
-export function partsOf({ tensors }: TrainingState): { names: string[]; dtypes: Dtype[]; data: Data[] } {
+export function partsOf({ tensors }: TrainingState): { names: string[]; dtypes: Dtype[]; data: Data[]; types: string[] } {
   const all = Object.entries(tensors ?? {});
   for (const [name, { data, shape, dtype }] of all) {
     const count = shape.reduce((a, b) => a * b, 1);
@@ -127,5 +127,8 @@ export function partsOf({ tensors }: TrainingState): { names: string[]; dtypes: 
     }
     if (!isPlain(dtype) && !(data instanceof Float32Array)) throw fail('store', `'${name}' of the state is ${dtype}, and no Float32Array`);
   }
-  return { names: all.map(([name]) => name), dtypes: all.map(([, { dtype }]) => dtype), data: all.map(([, { data }]) => data) };
+  return {
+    names: all.map(([name]) => name), dtypes: all.map(([, { dtype }]) => dtype), data: all.map(([, { data }]) => data),
+    types: all.map(([, tensor]) => typeOf(tensor)),
+  };
 }

@@ -139,8 +139,8 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
   #spec: LossSpec<M, D>;
   readonly #inputs: Resolved[];
   #made: Made;
-  /** The schedule that was set, instead of the optimizer's. */
-  #rate: LR | null = null;
+  /** The schedule that was set last, instead of the optimizer's; the worker says where it starts. */
+  #rate: Promise<LR | null> = Promise.resolve(null);
   #ir: CompiledIR | null = null;
   readonly #attached = new Set<{ destroy(): Promise<void> }>();
   /** Replacements, one after another. */
@@ -258,7 +258,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
     const { model: { session, seed }, program } = this.#made;
     const rate = this.#rate;
     const { tensors, attempted } = await this.#host.client.ask('download', { session, states: true, program }, [], new Error());
-    return stateOf(tensors, attempted, seed, rate);
+    return stateOf(tensors, attempted, seed, await rate);
   }
 
   async uploadState(given: TrainingState | ArrayBuffer | Uint8Array): Promise<void> {
@@ -268,22 +268,28 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
     const parts = partsOf(state);
     const { data, transfer } = handed(parts.dtypes, parts.data);
     const tensors = parts.names.map((name, i): [string, Stored] => [name, data[i]!]);
-    await this.#host.client.ask('upload', { session, strict: true, tensors, at: { program, attempted, schedule } }, transfer, new Error());
-    this.#rate = rate;
+    await this.#setting(rate, this.#host.client.ask('upload', { session, strict: true, tensors, at: { program, attempted, schedule, types: parts.types } }, transfer, new Error()));
   }
 
   async reset(options: ResetOptions = {}): Promise<void> {
     checkOptions('reset', options, ['params', 'optimizer']);
     const { params = true, optimizer = true } = options;
-    await this.#host.client.ask('reset', { session: this.#model.session, params, optimizer }, [], new Error());
-    if (optimizer) this.#rate = null;
+    const done = this.#host.client.ask('reset', { session: this.#model.session, params, optimizer }, [], new Error());
+    await (optimizer ? this.#setting(null, done) : done);
   }
 
   async setLR(rate: LR): Promise<void> {
     const startsNow = typeof rate === 'object' && rate !== null && rate.startStep === undefined;
     const schedule = [startsNow ? 1 : 0, ...scheduleNumbers(rate)];
-    const before = await this.#host.client.ask('rate', { program: this.#made.program, schedule }, [], new Error());
-    this.#rate = startsNow ? { ...rate, startStep: before } : rate;
+    const done = this.#host.client.ask('rate', { program: this.#made.program, schedule }, [], new Error());
+    await this.#setting(startsNow ? done.then((before) => ({ ...rate, startStep: before })) : rate, done);
+  }
+
+  /** The rate is this one for all that is asked from now on, unless what sets it fails. */
+  async #setting(rate: LR | null | Promise<LR>, done: Promise<unknown>): Promise<void> {
+    const former = this.#rate;
+    this.#rate = done.then(() => rate, () => former);
+    await done;
   }
 
   currentLR(): Promise<number> {
@@ -312,7 +318,7 @@ export class TrainingProgram<M extends Module, D extends InputDecls> implements 
       const old = this.#model.session;
       this.#spec = spec;
       this.#made = made;
-      this.#rate = null;
+      this.#rate = Promise.resolve(null);
       this.#ir = null;
       await this.#host.client.ask('drop', { session: old }).catch(() => null);
     });

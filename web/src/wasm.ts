@@ -138,7 +138,7 @@ function loops(exports: () => Exports): WebAssembly.ModuleImports {
     compile: (ptr: number, len: number) => {
       const { memory, __indirect_function_table: table } = exports();
       try {
-        const module = new WebAssembly.Module(new Uint8Array(memory.buffer as ArrayBuffer, ptr, len));
+        const module = new WebAssembly.Module(new Uint8Array(memory.buffer as ArrayBuffer, ptr >>> 0, len));
         const { loop } = new WebAssembly.Instance(module, { host: { memory } }).exports;
         const at = free.pop() ?? table!.grow(1);
         table!.set(at, loop);

@@ -3,7 +3,7 @@
 // submitted steps are not known to be done; what was cancelled before it began is answered with 'aborted'; a
 // lost device answers everything with kind 'lost'.
 
-import { dataOf } from './dtype.js';
+import { dataOf, typeOf } from './dtype.js';
 import { errorValue, fail, type GradloomError } from './errors.js';
 import { Gpu, requestDevice } from './gpu.js';
 import { replay } from './log.js';
@@ -296,6 +296,11 @@ export class Server {
         throw fail('store', `the state lacks ${missing.length} tensors: ${missing.slice(0, 6).join(', ')}${missing.length > 6 ? ', ..' : ''}`,
           'it must be of the same model and optimizer; uploadParams(..) takes parameters alone');
       }
+      const types = new Map(core.store(session).map((kept) => [kept.name, typeOf(kept)]));
+      tensors.forEach(([name], i) => {
+        const [is, wanted] = [at.types[i]!, types.get(name) ?? at.types[i]!];
+        if (is !== wanted) throw fail('store', `'${name}' of the state is ${is}; here it is ${wanted}`, 'it must be of the same model and optimizer');
+      });
     }
     core.upload(session, strict, tensors);
     if (at) {
@@ -344,10 +349,10 @@ export class Server {
     this.#sessions.delete(id);
     await this.#idle(session);
     const core = this.#ready();
-    for (const program of session.programs) {
-      this.#owners.delete(program);
-      core.release('program', program);
-    }
+    for (const program of session.programs) this.#owners.delete(program);
+    // After a trap there is nothing to release in it.
+    if (core.dead) return null;
+    for (const program of session.programs) core.release('program', program);
     core.release('session', id);
     return null;
   }
@@ -368,10 +373,13 @@ export class Server {
   }
 
   async #destroy(): Promise<Counters> {
-    await Promise.all([...this.#sessions.keys()].map((id) => this.#drop(id)));
-    const counters = this.#counters();
-    this.#gpu?.destroy();
-    return counters;
+    try {
+      await Promise.all([...this.#sessions.keys()].map((id) => this.#drop(id)));
+      return this.#counters();
+    } finally {
+      // One that is still asked for, too.
+      (await this.#device?.catch(() => null))?.destroy();
+    }
   }
 }
 

@@ -242,8 +242,13 @@ test('a downloaded state goes on with the same bits, from a file and in another 
   const before = await other.downloadState();
   const stranger = await kept(g.compile({ ...spec, seed: 78 }));
   await assert.rejects(stranger.uploadState(file), /made with the seed 77[\s\S]*seed: 77/);
+  // A rate is part of what is downloaded after it was asked for.
+  void stranger.setLR(0.125);
+  assert.equal((await stranger.downloadState()).metadata['gradloom.lr'], '0.125');
   const { 'optim.m.l1.W': _, ...less } = state.tensors;
   await assert.rejects(other.uploadState({ ...state, tensors: less }), /lacks 1 tensors: optim\.m\.l1\.W/);
+  const swapped = { ...state.tensors['l1.W'], shape: [...state.tensors['l1.W'].shape].reverse() };
+  await assert.rejects(other.uploadState({ ...state, tensors: { ...state.tensors, 'l1.W': swapped } }), /'l1\.W' of the state is f32\[\d+, \d+\]; here it is f32\[/);
   await assert.rejects(other.uploadState(g.saveSafetensors(state.tensors)), /does not say 'gradloom\.state'/);
   await assert.rejects(other.uploadState({ ...state, metadata: { ...state.metadata, 'gradloom.attempted_steps': '-1' } }), /not a whole number/);
   assert.deepEqual(await other.downloadState(), before);

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeCore } from './fake-core.mjs';
 import { errorOf, fail } from '../../.test/src/errors.js';
+import { serveHere } from '../../.test/src/node.js';
 import { Client } from '../../.test/src/protocol.js';
 import { Server } from '../../.test/src/worker.js';
 
@@ -189,6 +190,58 @@ test('a dropped session aborts what was not begun, and goes with its programs', 
   assert.equal((await client.ask('run', { program: attached.program, inputs: [] })).kind, 'aborted');
   await assert.rejects(client.ask('download', { session, states: false }), { kind: 'aborted' });
   await client.close();
+});
+
+test('a device that comes late, or is there after a trap, is destroyed', async () => {
+  const serve = (makers) => {
+    const scope = { postMessage() {}, onmessage: null };
+    new Server(scope, makers);
+    return (message) => scope.onmessage({ data: message });
+  };
+  const late = new FakeGpu();
+  let there;
+  const ask = serve({ device: () => new Promise((resolve) => { there = resolve; }), core: async () => new StepCore() });
+  ask({ id: 1, kind: 'start', device: 'webgpu', portable: false });
+  ask({ id: 2, kind: 'destroy' });
+  await tick();
+  assert.equal(late.destroyed, undefined);
+  there(late);
+  await tick();
+  assert.equal(late.destroyed, true);
+
+  const [gpu, core] = [new FakeGpu(), new StepCore()];
+  const say = serve({ device: async () => gpu, core: async () => core });
+  say({ id: 1, kind: 'start', device: 'webgpu', portable: false });
+  say({ id: 2, kind: 'load', module: null });
+  await tick();
+  say({ id: 3, kind: 'compile', log: [], seed: 0, precision: 'f32', optimizer: null });
+  await tick();
+  core.dead = true;
+  core.release = () => { throw new Error('released after a trap'); };
+  say({ id: 4, kind: 'destroy' });
+  await tick();
+  assert.equal(gpu.destroyed, true);
+});
+
+test('what serves in the same thread is asked in order, takes what is handed over, and ends', async () => {
+  const server = new URL(`data:text/javascript,${encodeURIComponent(`export class Server {
+    constructor(scope) {
+      scope.onmessage = ({ data }) => { globalThis.heard.push(data); scope.postMessage({ id: data.id, ok: true, value: data.kind }, []); };
+    }
+  }`)}`);
+  globalThis.heard = [];
+  const client = new Client(serveHere(server));
+  const given = new Float32Array([1, 2]);
+  const answers = [client.ask('start', {}), client.ask('step', { inputs: [given] }, [given.buffer])];
+  assert.equal(given.length, 0);
+  assert.deepEqual(await Promise.all(answers), ['start', 'step']);
+  assert.deepEqual([...globalThis.heard[1].inputs[0]], [1, 2]);
+  await client.close();
+  assert.deepEqual(globalThis.heard.map(({ kind }) => kind), ['start', 'step', 'destroy']);
+
+  const none = new Client(serveHere(new URL('data:text/javascript,throw new Error("no server")')));
+  await assert.rejects(none.ask('start', {}), /no server/);
+  delete globalThis.heard;
 });
 
 test('a program whose kernels do not compile leaves nothing', async () => {
